@@ -1,0 +1,115 @@
+// The coordinator's side of two-phase commit with presumed abort, for one transaction, as a pure state machine.
+//
+// It does no I/O and holds no clock: events go in, actions come out, and the island carries them out (instance/worker.cc).
+// Executing operations is not its business; it learns of participants as the first operation is shipped to them and of
+// the end of execution by kCommitRequested. Gray, Reuter: Transaction Processing, ch. 11; Mohan, Lindsay, Obermarck 1986.
+//
+//   executing --commit--> voting --all yes/read--> forcing --durable--> committing --all acks--> done
+//       |  no participant wrote                 \-- one writer only --> one-phase --answer--> done
+//       |                                                                  \-- answer lost --> inquiring
+//       '--abort, NO, lost, timeout--> done (abort decisions are neither forced nor acknowledged)
+//
+// Thread safety: none; it lives on the worker that coordinates.
+//
+// Invariants:
+//  1. kAnswer is produced exactly once, and kForget exactly once, last.
+//  2. Once kForceCommitRecord was produced no abort decision is ever sent; before kCommitRecordDurable no commit decision.
+//  3. kSendPrepare and kSendCommitOnePhase only follow kCommitRequested: every operation has answered by then.
+//  4. The one-phase writer gets kSendCommitOnePhase only after every reader voted READ, and only if nobody else wrote.
+//  5. Late, duplicate and misdirected events change nothing (a vote after the decision, an ack twice, a stranger's vote).
+//  6. An outcome that cannot be known is answered kUnknown, never guessed.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/transaction_id.h"
+
+namespace islands::coordinator {
+
+enum class Outcome : uint8_t { kCommitted = 1, kAborted = 2, kPending = 3, kUnknown = 4 };
+enum class VoteKind : uint8_t { kYes = 1, kNo = 2, kRead = 3 };
+
+std::string_view OutcomeName(Outcome outcome);
+std::string_view VoteName(VoteKind vote);
+
+struct CoordinatorEvent {
+  enum Kind : uint8_t {
+    kParticipant,          // island: operations are being shipped to it (idempotent)
+    kWrote,                // island: it has answered that it holds changes
+    kCommitRequested,      // local_wrote: whether the coordinator's own branch holds changes
+    kAbortRequested,       // by the procedure, a failed operation, or a deadlock
+    kVote,                 // island, vote
+    kCommitRecordDurable,
+    kAcknowledged,         // island
+    kOnePhaseReply,        // island, outcome
+    kPeerLost,             // island: its connection is gone; it may come back
+    kPeerUp,               // island: connected (again); restarted: with a later boot epoch than the transaction saw
+    kInquiry,              // island: a participant in doubt asks
+    kInquiryReply,         // island (the decider), outcome
+    kTimeout,              // the transaction's deadline has passed
+  };
+  Kind kind;
+  uint32_t island = 0;
+  bool local_wrote = false;
+  bool restarted = false;
+  VoteKind vote = VoteKind::kNo;
+  Outcome outcome = Outcome::kUnknown;
+};
+
+struct CoordinatorAction {
+  enum Kind : uint8_t {
+    kSendPrepare,          // island
+    kSendCommitOnePhase,   // island
+    kSendDecision,         // island, commit
+    kForceCommitRecord,    // with the participant list; then kCommitRecordDurable
+    kWriteEnd,
+    kCommitLocal,          // keep the changes of the own branch, release its locks
+    kAbortLocal,           // undo, release
+    kSendInquiry,          // island: ask the one-phase decider
+    kSendOnePhaseConfirm,  // island
+    kSendInquiryReply,     // island, outcome
+    kAnswer,               // outcome, to whoever began the transaction
+    kForget,               // the machine can be destroyed
+  };
+  Kind kind;
+  uint32_t island = 0;
+  bool commit = false;
+  Outcome outcome = Outcome::kUnknown;
+};
+
+class Coordinator {
+ public:
+  enum class State : uint8_t { kExecuting, kVoting, kForcing, kCommitting, kOnePhase, kInquiring, kDone };
+
+  Coordinator() = default;
+
+  // Appends what has to be done, in order, to `actions`.
+  void Step(const CoordinatorEvent& event, std::vector<CoordinatorAction>* actions);
+
+  State state() const { return state_; }
+  bool done() const { return state_ == State::kDone; }
+  // Whether a participant list exists: false = a purely local transaction.
+  bool distributed() const { return !participants_.empty(); }
+  // Makes the object ready for another transaction; keeps its memory.
+  void Reset();
+
+ private:
+  struct Participant {
+    uint32_t island = 0;
+    bool wrote = false;
+    bool voted = false;
+    bool acknowledged = false;
+  };
+
+  State state_ = State::kExecuting;
+  bool answered_ = false;
+  bool local_wrote_ = false;
+  uint32_t decider_ = 0;
+  std::vector<Participant> participants_;  // few; searched linearly
+};
+
+std::string_view StateName(Coordinator::State state);
+
+}  // namespace islands::coordinator

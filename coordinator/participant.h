@@ -1,0 +1,95 @@
+// The participant's side of two-phase commit with presumed abort, for one transaction, as a pure state machine.
+//
+//   active --prepare, wrote--> preparing --durable, vote YES--> prepared --commit--> committing --durable, ack--> done
+//      |  \--prepare, read only: vote READ, release--> done        \--abort--> done
+//      |--one-phase--> deciding --durable, answer--> decided --confirmed--> done
+//      '--abort, coordinator lost, timeout--> done
+//
+// Thread safety: none; it lives on the worker that got the transaction's first message.
+//
+// Invariants:
+//  1. After vote YES (kSendVote yes) nothing but the coordinator's word ends the transaction: neither loss of the
+//     connection nor a timeout applies an abort (in doubt). It asks instead (kSendInquiry), again at every kInquiryDue
+//     and when the coordinator is up.
+//  2. kSendVote(YES) only after kPrepareDurable; kSendAcknowledge only after kCommitDurable; kSendOnePhaseReply(committed)
+//     only after kCommitDurable.
+//  3. Exactly one of kApplyCommit and kApplyAbort is produced, once; for a read-only participant kApplyCommit (it
+//     releases its locks, and by invariant 3 of coordinator.h every operation has answered everywhere by then).
+//  4. A one-phase decider keeps its outcome until kOnePhaseConfirmed or kCoordinatorRestarted.
+//  5. Late and duplicate events change nothing, except that a duplicate request whose answer may be lost is answered again.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+
+namespace islands::coordinator {
+
+struct ParticipantEvent {
+  enum Kind : uint8_t {
+    kPrepare,
+    kPrepareDurable,
+    kDecision,              // commit
+    kCommitDurable,
+    kCommitOnePhase,
+    kOnePhaseConfirmed,
+    kCoordinatorInquiry,    // the coordinator lost our one-phase answer and asks
+    kCoordinatorLost,
+    kCoordinatorUp,         // connected again, same boot epoch
+    kCoordinatorRestarted,  // connected again, later boot epoch: it remembers only what it forced
+    kInquiryDue,            // time to ask (again)
+    kInquiryReply,          // outcome
+    kTimeout,               // nothing was heard for the transaction's deadline
+    kAbortLocally,          // an operation failed here, or a deadlock victim: only possible before voting YES
+  };
+  Kind kind;
+  bool commit = false;
+  bool wrote = false;       // kPrepare, kCommitOnePhase: this branch holds changes
+  Outcome outcome = Outcome::kUnknown;
+};
+
+struct ParticipantAction {
+  enum Kind : uint8_t {
+    kForcePrepare,
+    kForceCommit,
+    kSendVote,              // vote
+    kSendAcknowledge,
+    kSendOnePhaseReply,     // outcome
+    kSendInquiry,           // to the coordinator
+    kSendInquiryReply,      // outcome, to the coordinator that asked
+    kApplyCommit,           // keep changes, release locks
+    kApplyAbort,            // undo changes, release locks
+    kForget,                // the machine can be destroyed
+  };
+  Kind kind;
+  VoteKind vote = VoteKind::kNo;
+  Outcome outcome = Outcome::kUnknown;
+};
+
+class Participant {
+ public:
+  enum class State : uint8_t { kActive, kPreparing, kPrepared, kCommitting, kDeciding, kDecided, kDone };
+
+  void Step(const ParticipantEvent& event, std::vector<ParticipantAction>* actions);
+
+  State state() const { return state_; }
+  bool done() const { return state_ == State::kDone; }
+  bool in_doubt() const { return state_ == State::kPrepared; }
+  void Reset() { state_ = State::kActive; }
+
+ private:
+  State state_ = State::kActive;
+};
+
+std::string_view StateName(Participant::State state);
+
+// What an island answers about a transaction it has no machine for.
+//  - as coordinator (a participant asks): presumed abort.
+//  - as one-phase decider (its coordinator asks): it kept nothing, so it cannot know.
+inline Outcome OutcomeOfForgotten(bool asked_as_decider) {
+  return asked_as_decider ? Outcome::kUnknown : Outcome::kAborted;
+}
+
+}  // namespace islands::coordinator

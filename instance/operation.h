@@ -1,0 +1,163 @@
+// The primitive operations transactions are made of, and the batch that carries them to where the rows are.
+//
+// A procedure fills a Batch and awaits Transaction::Execute: operations for rows of this island run here, those for each
+// other island are shipped in one message. All operations of a batch are independent of each other's results.
+//
+// Thread safety: none; a Batch belongs to one transaction. Memory is kept between uses: after warm-up filling a batch and
+// storing its results allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "partitioner/key_codec.h"
+
+namespace islands::instance {
+
+using partitioner::KeyView;
+using RowView = std::span<const std::byte>;
+
+using TableId = uint32_t;  // position in the deployment's list of tables
+using IndexId = uint32_t;  // position in its table's list of indexes
+
+enum class OperationKind : uint8_t {
+  kRead = 1,
+  kReadForUpdate = 2,  // reads under the lock an update of the row needs
+  kAdd = 3,            // adds `delta` to the little-endian int64 at `offset`; the result row is the 8 bytes after it
+  kWrite = 4,          // overwrites bytes at `offset`
+  kInsert = 5,         // ALREADY_EXISTS if present
+  kReplace = 6,        // the whole row, another length allowed; NOT_FOUND if absent
+  kDelete = 7,         // NOT_FOUND if absent
+  kScan = 8,           // rows with key <= k < end_key, in key order (or reverse), at most `limit`
+  kIndexScan = 9,      // the same over a secondary index of one site: the site of `site_key`
+};
+
+inline bool IsWrite(OperationKind kind) {
+  return kind == OperationKind::kAdd || kind == OperationKind::kWrite || kind == OperationKind::kInsert ||
+         kind == OperationKind::kReplace || kind == OperationKind::kDelete;
+}
+
+class Batch {
+ public:
+  // An operation or a result refers to bytes in `bytes_`.
+  struct Bytes {
+    uint32_t offset = 0;
+    uint32_t size = 0;
+  };
+  struct Operation {
+    OperationKind kind;
+    bool reverse = false;
+    TableId table = 0;
+    IndexId index = 0;
+    uint32_t offset = 0;   // within the row
+    uint32_t limit = 0;    // scans; 0 = none
+    int64_t delta = 0;
+    Bytes key;
+    Bytes end_key;
+    Bytes row;
+    Bytes site_key;        // kIndexScan: a primary key that names the site
+  };
+  struct ScannedRow {
+    Bytes key;
+    Bytes row;
+  };
+  struct Result {
+    absl::StatusCode code = absl::StatusCode::kUnknown;
+    Bytes row;
+    uint32_t first_scanned = 0;  // into scanned_
+    uint32_t scanned = 0;
+  };
+
+  void Clear() {
+    operations_.clear();
+    results_.clear();
+    scanned_.clear();
+    bytes_.clear();
+  }
+
+  // Each returns the operation's number, which is also its result's.
+  size_t Read(TableId table, KeyView key) { return AddKeyed(OperationKind::kRead, table, key); }
+  size_t ReadForUpdate(TableId table, KeyView key) {
+    return AddKeyed(OperationKind::kReadForUpdate, table, key);
+  }
+  size_t Add(TableId table, KeyView key, uint32_t offset, int64_t delta) {
+    const size_t i = AddKeyed(OperationKind::kAdd, table, key);
+    operations_[i].offset = offset;
+    operations_[i].delta = delta;
+    return i;
+  }
+  size_t Write(TableId table, KeyView key, uint32_t offset, RowView bytes) {
+    const size_t i = AddKeyed(OperationKind::kWrite, table, key);
+    operations_[i].offset = offset;
+    operations_[i].row = Store(bytes);
+    return i;
+  }
+  size_t Insert(TableId table, KeyView key, RowView row) {
+    const size_t i = AddKeyed(OperationKind::kInsert, table, key);
+    operations_[i].row = Store(row);
+    return i;
+  }
+  size_t Replace(TableId table, KeyView key, RowView row) {
+    const size_t i = AddKeyed(OperationKind::kReplace, table, key);
+    operations_[i].row = Store(row);
+    return i;
+  }
+  size_t Delete(TableId table, KeyView key) { return AddKeyed(OperationKind::kDelete, table, key); }
+  size_t Scan(TableId table, KeyView first, KeyView end, uint32_t limit = 0, bool reverse = false) {
+    const size_t i = AddKeyed(OperationKind::kScan, table, first);
+    operations_[i].end_key = Store(end);
+    operations_[i].limit = limit;
+    operations_[i].reverse = reverse;
+    return i;
+  }
+  size_t IndexScan(TableId table, IndexId index, KeyView site_key, KeyView first, KeyView end,
+                   uint32_t limit = 0, bool reverse = false) {
+    const size_t i = AddKeyed(OperationKind::kIndexScan, table, first);
+    operations_[i].index = index;
+    operations_[i].site_key = Store(site_key);
+    operations_[i].end_key = Store(end);
+    operations_[i].limit = limit;
+    operations_[i].reverse = reverse;
+    return i;
+  }
+
+  size_t size() const { return operations_.size(); }
+  bool empty() const { return operations_.empty(); }
+  const Operation& operation(size_t i) const { return operations_[i]; }
+
+  // After Execute returned OK: what became of operation i. OK, NOT_FOUND or ALREADY_EXISTS.
+  absl::StatusCode code(size_t i) const { return results_[i].code; }
+  RowView row(size_t i) const { return View(results_[i].row); }
+  size_t scanned_rows(size_t i) const { return results_[i].scanned; }
+  KeyView scanned_key(size_t i, size_t n) const { return View(scanned_[results_[i].first_scanned + n].key); }
+  RowView scanned_row(size_t i, size_t n) const { return View(scanned_[results_[i].first_scanned + n].row); }
+
+  // For the execution engine.
+  RowView View(Bytes at) const { return RowView(bytes_.data() + at.offset, at.size); }
+  Bytes Store(RowView bytes) {
+    const Bytes at{static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(bytes.size())};
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return at;
+  }
+  void ResetResults() { results_.assign(operations_.size(), Result{}); }
+  Result& result(size_t i) { return results_[i]; }
+  std::vector<ScannedRow>& scanned() { return scanned_; }
+
+ private:
+  size_t AddKeyed(OperationKind kind, TableId table, KeyView key) {
+    Operation operation{.kind = kind, .table = table};
+    operation.key = Store(key);
+    operations_.push_back(operation);
+    return operations_.size() - 1;
+  }
+
+  std::vector<Operation> operations_;
+  std::vector<Result> results_;
+  std::vector<ScannedRow> scanned_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace islands::instance

@@ -1,0 +1,43 @@
+// Time as a seam: nothing in storage/, coordinator/ or messaging/ asks the operating system what time it is.
+//
+// Thread safety: NowNs may be called from any thread.
+#pragma once
+
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace islands::runtime {
+
+inline constexpr int64_t kNsPerUs = 1'000;
+inline constexpr int64_t kNsPerMs = 1'000'000;
+inline constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Nanoseconds since an arbitrary start; never goes back.
+  virtual int64_t NowNs() const = 0;
+};
+
+class MonotonicClock final : public Clock {
+ public:
+  int64_t NowNs() const override {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * kNsPerSecond + now.tv_nsec;
+  }
+};
+
+// A clock that stands still until told otherwise: for unit tests and simulation.
+class ManualClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns_.load(std::memory_order_relaxed); }
+  void AdvanceNs(int64_t by_ns) { now_ns_.fetch_add(by_ns, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> now_ns_{1};
+};
+
+}  // namespace islands::runtime

@@ -1,0 +1,78 @@
+// What tables an island has: names, key schemas, ranges, secondary indexes - built once from the deployment's TableSpecs.
+//
+// Thread safety: immutable after construction.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "instance/operation.h"
+#include "partitioner/key_codec.h"
+#include "partitioner/site_map.h"
+#include "proto/control.pb.h"
+
+namespace islands::storage {
+
+using instance::IndexId;
+using instance::KeyView;
+using instance::RowView;
+using instance::TableId;
+
+inline constexpr uint32_t kReplicatedSite = 0xffff;  // where a replicated table lives, on every island
+inline constexpr uint32_t kMaxSites = 0xfffe;
+inline constexpr size_t kMaxRowBytes = 1536;
+
+// One component of a secondary index key.
+struct IndexComponent {
+  bool from_key = false;
+  uint32_t component = 0;                      // from_key: which component of the primary key
+  uint32_t offset = 0;                         // otherwise: little-endian integer at this offset of the row,
+  partitioner::KeyType type = partitioner::KeyType::kUint64;  // or, for strings, `string_bytes` bytes, zero-padded
+  uint32_t string_bytes = 0;                   // "row:16:string:20" = 20 bytes at offset 16
+};
+
+struct IndexDefinition {
+  std::string name;
+  std::vector<IndexComponent> components;
+};
+
+struct TableDefinition {
+  TableId id = 0;
+  std::string name;
+  partitioner::KeySchema key;
+  std::optional<partitioner::RangePartition> partition;  // empty: replicated
+  uint32_t row_bytes = 0;                                 // 0 = any length
+  std::vector<IndexDefinition> indexes;
+
+  bool replicated() const { return !partition.has_value(); }
+};
+
+class Catalog {
+ public:
+  using TableSpecs = google::protobuf::RepeatedPtrField<control::v1::TableSpec>;
+
+  // Errors name the table and field: unknown key type, empty range, first component not an integer, row too large, ...
+  static absl::StatusOr<Catalog> Create(const TableSpecs& tables, uint32_t sites);
+
+  size_t size() const { return tables_.size(); }
+  const TableDefinition& table(TableId id) const { return tables_[id]; }
+  const TableDefinition* Find(std::string_view name) const;
+  uint32_t sites() const { return sites_; }
+  // The site that holds `key`; kReplicatedSite for replicated tables. Error for keys that do not decode or lie outside.
+  absl::StatusOr<uint32_t> SiteOf(TableId table, KeyView key) const;
+
+ private:
+  std::vector<TableDefinition> tables_;
+  uint32_t sites_ = 0;
+};
+
+// The encoded index key of a row, followed by its primary key: unique, and ordered by the index's components.
+absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index, KeyView key,
+                                       RowView row);
+
+}  // namespace islands::storage

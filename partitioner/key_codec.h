@@ -1,0 +1,66 @@
+// Keys as byte strings whose memcmp order is the order of their typed components.
+//
+//   uint8..uint64   big endian
+//   int8..int64     big endian with the sign bit flipped
+//   string          bytes with 0x00 -> 0x00 0xff, ended by 0x00 0x01, so that "a" < "a\0" < "ab" and no string's
+//                   encoding is a prefix of another's
+//
+// Thread safety: pure functions and immutable objects.
+//
+// Invariants:
+//  1. Encode(a) < Encode(b) bytewise exactly when a < b component by component.
+//  2. Decode(Encode(a)) == a; Decode of any other bytes is an error, never a crash.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace islands::partitioner {
+
+using KeyView = std::span<const std::byte>;
+
+inline constexpr size_t kMaxKeyBytes = 256;  // encoded
+
+enum class KeyType : uint8_t { kUint8, kUint16, kUint32, kUint64, kInt8, kInt16, kInt32, kInt64, kString };
+
+// "uint64" -> kUint64. Error names the allowed types.
+absl::StatusOr<KeyType> ParseKeyType(std::string_view name);
+std::string_view KeyTypeName(KeyType type);
+// Encoded width of an integer type; 0 for strings.
+size_t KeyTypeBytes(KeyType type);
+
+using KeySchema = std::vector<KeyType>;
+using KeyComponent = std::variant<uint64_t, int64_t, std::string>;
+
+// Appends one encoded component. The caller keeps to the schema's types.
+void AppendUnsigned(KeyType type, uint64_t value, std::string* key);
+void AppendSigned(KeyType type, int64_t value, std::string* key);
+void AppendString(std::string_view value, std::string* key);
+
+absl::StatusOr<std::string> EncodeKey(const KeySchema& schema, std::span<const KeyComponent> components);
+absl::StatusOr<std::vector<KeyComponent>> DecodeKey(const KeySchema& schema, KeyView key);
+
+// The partitioning value: the first component, an integer, as int64 (uint64 values above INT64_MAX are an error).
+absl::StatusOr<int64_t> FirstComponent(const KeySchema& schema, KeyView key);
+
+// The common single-uint64 key without allocation.
+struct Uint64Key {
+  std::byte bytes[8];
+  explicit Uint64Key(uint64_t value) {
+    for (int i = 7; i >= 0; --i, value >>= 8) bytes[i] = static_cast<std::byte>(value & 0xff);
+  }
+  operator KeyView() const { return KeyView(bytes, 8); }  // NOLINT: a key is its bytes
+};
+
+// "7/alice" for messages; hex when it does not decode.
+std::string KeyToString(const KeySchema& schema, KeyView key);
+
+}  // namespace islands::partitioner
