@@ -2,7 +2,8 @@
 
 add_library(islands_options INTERFACE)
 target_include_directories(islands_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-target_compile_options(islands_options INTERFACE -Wall -Wextra -Werror -fno-omit-frame-pointer)
+target_compile_options(islands_options INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
+  -fno-omit-frame-pointer)
 # GCC 12 reports coroutine frames and inlined std::string code as maybe-uninitialized or overread; known false alarms.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(islands_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overread

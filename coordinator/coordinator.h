@@ -1,8 +1,9 @@
-// The coordinator's side of two-phase commit with presumed abort, for one transaction, as a pure state machine.
+// The coordinator's side of two-phase commit with presumed abort, for one transaction: a pure state machine.
 //
-// It does no I/O and holds no clock: events go in, actions come out, and the island carries them out (instance/worker.cc).
-// Executing operations is not its business; it learns of participants as the first operation is shipped to them and of
-// the end of execution by kCommitRequested. Gray, Reuter: Transaction Processing, ch. 11; Mohan, Lindsay, Obermarck 1986.
+// It does no I/O and holds no clock: events go in, actions come out, and the island carries them out
+// (instance/worker.cc). Executing operations is not its business; it learns of participants as the first
+// operation is shipped to them and of the end of execution by kCommitRequested. Gray, Reuter: Transaction
+// Processing, ch. 11; Mohan, Lindsay, Obermarck 1986.
 //
 //   executing --commit--> voting --all yes/read--> forcing --durable--> committing --all acks--> done
 //       |  no participant wrote                 \-- one writer only --> one-phase --answer--> done
@@ -13,11 +14,16 @@
 //
 // Invariants:
 //  1. kAnswer is produced exactly once, and kForget exactly once, last.
-//  2. Once kForceCommitRecord was produced no abort decision is ever sent; before kCommitRecordDurable no commit decision.
+//  2. Once kForceCommitRecord was produced no abort decision is ever sent; before kCommitRecordDurable no
+//     commit decision.
 //  3. kSendPrepare and kSendCommitOnePhase only follow kCommitRequested: every operation has answered by then.
-//  4. The one-phase writer gets kSendCommitOnePhase only after every reader voted READ, and only if nobody else wrote.
-//  5. Late, duplicate and misdirected events change nothing (a vote after the decision, an ack twice, a stranger's vote).
+//  4. The one-phase writer gets kSendCommitOnePhase only after every reader voted READ, and only if nobody else
+//     wrote.
+//  5. Late, duplicate and misdirected events change nothing (a vote after the decision, an ack twice, a
+//     stranger's vote).
 //  6. An outcome that cannot be known is answered kUnknown, never guessed.
+//  7. Exactly one of kCommitLocal and kAbortLocal is produced, once. On the one-phase path it is kCommitLocal
+//     whatever the decider says: the own branch has written nothing then, so it only releases its read locks.
 #pragma once
 
 #include <cstdint>
@@ -36,19 +42,19 @@ std::string_view VoteName(VoteKind vote);
 
 struct CoordinatorEvent {
   enum Kind : uint8_t {
-    kParticipant,          // island: operations are being shipped to it (idempotent)
-    kWrote,                // island: it has answered that it holds changes
-    kCommitRequested,      // local_wrote: whether the coordinator's own branch holds changes
-    kAbortRequested,       // by the procedure, a failed operation, or a deadlock
-    kVote,                 // island, vote
+    kParticipant,      // island: operations are being shipped to it (idempotent)
+    kWrote,            // island: it has answered that it holds changes
+    kCommitRequested,  // local_wrote: whether the coordinator's own branch holds changes
+    kAbortRequested,   // by the procedure, a failed operation, or a deadlock
+    kVote,             // island, vote
     kCommitRecordDurable,
-    kAcknowledged,         // island
-    kOnePhaseReply,        // island, outcome
-    kPeerLost,             // island: its connection is gone; it may come back
-    kPeerUp,               // island: connected (again); restarted: with a later boot epoch than the transaction saw
-    kInquiry,              // island: a participant in doubt asks
-    kInquiryReply,         // island (the decider), outcome
-    kTimeout,              // the transaction's deadline has passed
+    kAcknowledged,   // island
+    kOnePhaseReply,  // island, outcome
+    kPeerLost,       // island: its connection is gone; it may come back
+    kPeerUp,         // island: connected (again); restarted: with a later boot epoch than the transaction saw
+    kInquiry,        // island: a participant in doubt asks
+    kInquiryReply,   // island (the decider), outcome
+    kTimeout,        // the transaction's deadline has passed; while the machine lives it may be given again
   };
   Kind kind;
   uint32_t island = 0;
@@ -63,8 +69,8 @@ struct CoordinatorAction {
     kSendPrepare,          // island
     kSendCommitOnePhase,   // island
     kSendDecision,         // island, commit
-    kForceCommitRecord,    // with the participant list; then kCommitRecordDurable
-    kWriteEnd,
+    kForceCommitRecord,    // with the participants that voted YES; then kCommitRecordDurable
+    kWriteEnd,             // all of them have acknowledged: the commit record needs no answering for any more
     kCommitLocal,          // keep the changes of the own branch, release its locks
     kAbortLocal,           // undo, release
     kSendInquiry,          // island: ask the one-phase decider
@@ -96,12 +102,38 @@ class Coordinator {
   void Reset();
 
  private:
+  using Actions = std::vector<CoordinatorAction>;
+
   struct Participant {
     uint32_t island = 0;
     bool wrote = false;
+    bool asked = false;  // to prepare
     bool voted = false;
+    VoteKind vote = VoteKind::kNo;
     bool acknowledged = false;
+
+    bool voted_yes() const { return voted && vote == VoteKind::kYes; }
   };
+
+  void StepExecuting(const CoordinatorEvent& event, Actions* actions);
+  void StepVoting(const CoordinatorEvent& event, Actions* actions);
+  void StepForcing(const CoordinatorEvent& event, Actions* actions);
+  void StepCommitting(const CoordinatorEvent& event, Actions* actions);
+  void StepOnePhase(const CoordinatorEvent& event, Actions* actions);  // and kInquiring
+
+  void BeginVoting(Actions* actions);
+  void TakeVote(Participant& participant, VoteKind vote, Actions* actions);
+  void CountVotes(Actions* actions);
+  void BeginOnePhase(uint32_t decider, Actions* actions);
+  void AskDecider(Actions* actions);
+  void LearnOutcome(Outcome outcome, Actions* actions);
+  void Abort(Actions* actions);
+  void AnswerOnce(Outcome outcome, Actions* actions);
+  void Finish(Actions* actions);
+
+  Participant* Find(uint32_t island);
+  Participant* OnlyWriter();  // null unless exactly one participant and nobody else wrote
+  bool AnyYes() const;
 
   State state_ = State::kExecuting;
   bool answered_ = false;

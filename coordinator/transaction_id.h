@@ -1,7 +1,7 @@
 // The name of a transaction, unique in the life of a cluster.
 //
-// It names its coordinator (island and worker), so that an answer finds its way home without a directory, and the
-// coordinator's boot epoch, so that nothing said by an earlier life of that island is taken for this one.
+// It names its coordinator (island and worker), so that an answer finds its way home without a directory, and
+// the coordinator's boot epoch, so that nothing said by an earlier life of that island is taken for this one.
 #pragma once
 
 #include <fmt/format.h>

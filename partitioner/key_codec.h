@@ -2,7 +2,8 @@
 //
 //   uint8..uint64   big endian
 //   int8..int64     big endian with the sign bit flipped
-//   string          bytes with 0x00 -> 0x00 0xff, ended by 0x00 0x01, so that "a" < "a\0" < "ab" and no string's
+//   string          bytes with 0x00 -> 0x00 0xff, ended by 0x00 0x01, so that "a" < "a\0" < "ab" and no
+//   string's
 //                   encoding is a prefix of another's
 //
 // Thread safety: pure functions and immutable objects.
@@ -48,7 +49,8 @@ void AppendString(std::string_view value, std::string* key);
 absl::StatusOr<std::string> EncodeKey(const KeySchema& schema, std::span<const KeyComponent> components);
 absl::StatusOr<std::vector<KeyComponent>> DecodeKey(const KeySchema& schema, KeyView key);
 
-// The partitioning value: the first component, an integer, as int64 (uint64 values above INT64_MAX are an error).
+// The partitioning value: the first component, an integer, as int64 (uint64 values above INT64_MAX are an
+// error). The rest of the key is checked as DecodeKey does, but nothing is allocated.
 absl::StatusOr<int64_t> FirstComponent(const KeySchema& schema, KeyView key);
 
 // The common single-uint64 key without allocation.

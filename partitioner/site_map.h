@@ -1,8 +1,8 @@
 // Key ranges -> sites -> islands.
 //
-// A site is a contiguous range of every table's first key component; an island holds a contiguous run of sites, and runs
-// differ by at most one (design, "words"). Both divisions use the same rule: part p of n over [begin, end) starts at
-// begin + floor(p * (end - begin) / n), in 128-bit arithmetic.
+// A site is a contiguous range of every table's first key component; an island holds a contiguous run of
+// sites, and runs differ by at most one (design, "words"). Both divisions use the same rule: part p of n over
+// [begin, end) starts at begin + floor(p * (end - begin) / n), in 128-bit arithmetic.
 //
 // Thread safety: immutable after construction.
 //
@@ -45,7 +45,8 @@ class SiteMap {
 // A table's range [begin, end) of first components, cut into sites.
 class RangePartition {
  public:
-  // Error when the range is empty or reversed. Fewer values than sites leaves some sites empty, which is allowed.
+  // Error when the range is empty or reversed. Fewer values than sites leaves some sites empty, which is
+  // allowed.
   static absl::StatusOr<RangePartition> Create(int64_t begin, int64_t end, uint32_t sites);
 
   int64_t begin() const { return begin_; }

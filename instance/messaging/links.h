@@ -10,9 +10,12 @@
 //  1. OnMessage is only called for peers whose handshake was accepted, and with the boot epoch they showed then.
 //  2. OnPeerUp and OnPeerLost alternate per peer island, starting with OnPeerUp. They speak of the dialled link.
 //  3. A peer of another cluster, another uid, or an unexpected island number is refused with a reason and counted.
-//  4. A message is sent to the incarnation whose OnPeerUp was last reported, or dropped: never to a later one.
+//  4. A message is sent to the incarnation whose OnPeerUp was last reported, or dropped: never to a later one. SendBack to
+//     an Origin goes to that incarnation or nowhere.
+//  5. Once an incarnation of a peer has been seen on either link, nothing of an older one is taken any more.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,6 +27,11 @@
 #include "google/protobuf/message_lite.h"
 #include "instance/messaging/transport.h"
 #include "instance/runtime/clock.h"
+
+namespace islands::data::v1 {
+class Hello;
+class HelloReply;
+}  // namespace islands::data::v1
 
 namespace islands::messaging {
 
@@ -73,10 +81,13 @@ class Links final : private TransportHandler {
   // When Poll has something to do by itself (a re-dial), in clock time; INT64_MAX if never.
   int64_t NextDeadlineNs() const;
 
-  // To the worker of `island` that serves us. False when that island is not up: nothing was queued.
+  // To the worker of `island` that serves us. False when that island is not up, or the message is larger than a frame may
+  // be: nothing was queued.
   bool Send(uint32_t island, FrameType type, const google::protobuf::MessageLite& message);
-  // To exactly that worker, over the link it dialled; false when it has none.
+  // To exactly that worker, over the link it dialled; false when it has none. By Address: to the incarnation that dialled
+  // last. By Origin: to that incarnation only, which is how a message is answered.
   bool SendBack(Address to, FrameType type, const google::protobuf::MessageLite& message);
+  bool SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message);
   // Bytes queued towards `island` on the dialled link: back-pressure for new transactions.
   size_t QueuedBytes(uint32_t island) const;
 
@@ -84,9 +95,86 @@ class Links final : private TransportHandler {
   uint64_t BootEpoch(uint32_t island) const;  // of the last OnPeerUp
   uint32_t PeersUp() const;
   const PeerTraffic& Traffic(uint32_t island) const;
-  uint64_t HandshakesRefused() const;
+  // By us, as acceptor or as dialler. Any thread.
+  uint64_t HandshakesRefused() const { return refused_.load(std::memory_order_relaxed); }
+  // Why the link to `island` is not up, or was lost the last time.
+  const absl::Status& LastFailure(uint32_t island) const { return peers_[island].last_failure; }
   // The worker of `island` that serves links dialled by `worker`.
-  uint32_t ServingWorker(uint32_t island, uint32_t worker) const;
+  uint32_t ServingWorker(uint32_t island, uint32_t worker) const {
+    return worker % options_.workers_per_island[island];
+  }
+
+ private:
+  enum class DialState : uint8_t { kWaiting, kIntroducing, kUp };
+
+  // Another island, and the link we dial to it. Links' own island has an entry that stays unused.
+  struct Peer {
+    DialState state = DialState::kWaiting;
+    ConnectionId connection = 0;  // 0 while waiting
+    uint64_t up_epoch = 0;        // of the last OnPeerUp
+    uint64_t newest_epoch = 0;    // ever shown by this island, on either link
+    int64_t deadline_ns = 0;      // waiting: when to dial; introducing: when to give up
+    int64_t backoff_ns = 0;
+    absl::Status last_failure;
+  };
+
+  // A link that somebody dialled to us.
+  struct Accepted {
+    bool introduced = false;   // Hello was accepted
+    bool refused = false;      // told so; waits for the dialler to hang up
+    int64_t uid = -1;
+    int64_t deadline_ns = 0;   // until introduced
+    Origin origin;
+  };
+
+  // TransportHandler
+  void OnAccepted(ConnectionId connection, int64_t peer_uid) override;
+  void OnFrame(ConnectionId connection, FrameType type, std::span<const std::byte> payload) override;
+  void OnClosed(ConnectionId connection, const absl::Status& why) override;
+
+  void Dial(uint32_t island);
+  // Ends the dialled link, reports it if it was up, and has it dialled again after `wait_ns`.
+  void LoseDialled(uint32_t island, const absl::Status& why);
+  void RunDeadlines();
+  void UpdateDeadline();
+
+  void OnHello(ConnectionId connection, Accepted& accepted, std::span<const std::byte> payload);
+  // OK, or why the dialler is refused.
+  absl::Status CheckHello(const data::v1::Hello& hello, int64_t uid) const;
+  void Introduce(ConnectionId connection, Accepted& accepted, const Origin& origin);
+  void OnHelloReply(uint32_t island, std::span<const std::byte> payload);
+  absl::Status CheckHelloReply(uint32_t island, const data::v1::HelloReply& reply) const;
+  // `epoch` was shown by `island`: links of older incarnations end.
+  void SawEpoch(uint32_t island, uint64_t epoch);
+  void CloseAccepted(ConnectionId connection);
+  // Sorted: hash order differs from run to run, and a simulation must not.
+  template <typename Predicate>
+  std::vector<ConnectionId> AcceptedWhere(Predicate&& predicate) const;
+  void Deliver(const Origin& origin, FrameType type, std::span<const std::byte> payload);
+  void CountRefusal() { refused_.store(refused_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+
+  // False if the message does not fit into a frame.
+  bool SendOn(ConnectionId connection, FrameType type, const google::protobuf::MessageLite& message);
+  bool SendCounted(ConnectionId connection, uint32_t island, FrameType type,
+                   const google::protobuf::MessageLite& message);
+
+  const LinksOptions options_;
+  Transport& transport_;
+  const runtime::Clock& clock_;
+  LinksHandler& handler_;
+
+  // Owned by the worker.
+  std::vector<Peer> peers_;                                      // index = island
+  absl::flat_hash_map<ConnectionId, uint32_t> dialled_;          // to the island
+  absl::flat_hash_map<ConnectionId, Accepted> accepted_;
+  absl::flat_hash_map<uint64_t, ConnectionId> introduced_;       // by OriginKey
+  uint32_t peers_up_ = 0;
+  int64_t next_deadline_ns_;
+  std::vector<std::byte> buffer_;                                // a message being sent
+
+  // Written by the worker, read by any thread.
+  std::vector<PeerTraffic> traffic_;                             // index = island
+  std::atomic<uint64_t> refused_{0};
 };
 
 }  // namespace islands::messaging

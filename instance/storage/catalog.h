@@ -26,6 +26,7 @@ using instance::TableId;
 inline constexpr uint32_t kReplicatedSite = 0xffff;  // where a replicated table lives, on every island
 inline constexpr uint32_t kMaxSites = 0xfffe;
 inline constexpr size_t kMaxRowBytes = 1536;
+inline constexpr size_t kMaxTrees = 256;  // tables and indexes together: their roots are listed in one page per site
 
 // One component of a secondary index key.
 struct IndexComponent {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +41,10 @@ struct Manifest {
 // NOT_FOUND when there is none; DATA_LOSS with path, offset and reason when it does not parse or is another format.
 absl::StatusOr<Manifest> LoadManifest(const std::string& directory, runtime::FileSystem& files);
 absl::Status SaveManifest(const Manifest& manifest, const std::string& directory, runtime::FileSystem& files);
+
+// The file's content as text; `path` is for messages.
+absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path);
+std::string ManifestToText(const Manifest& manifest);
 
 // OK when data described by `have` can be used by a deployment that wants `want`'s sites, islands and tables. The error
 // names the first difference and what to do (change the file back, `islands relayout`, or `islands destroy`).

@@ -42,16 +42,18 @@ struct PoolUsage {
   uint64_t region_bytes = 0;
 };
 
-// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full), INVALID_ARGUMENT (row too long).
+// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; nothing changed), INVALID_ARGUMENT (key empty or
+// too long, row of another length than the table's row_bytes or too long, a site of another island).
 class Store {
  public:
   static absl::StatusOr<std::unique_ptr<Store>> Create(const Catalog& catalog, const StoreOptions& options,
-                                                       runtime::FileSystem& files);
+                                                       runtime::FileSystem& files);  // `catalog` outlives it
   ~Store();
 
   // Copies the row; `row` keeps its capacity between calls, so a warm buffer is not reallocated.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
-  // Runs `change` on the row's bytes in place, under the page's exclusive latch; the length cannot change.
+  // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot change. Where the
+  // table has indexes, on a copy that then replaces the row.
   absl::StatusCode Modify(TableId table, uint32_t site, KeyView key,
                           absl::FunctionRef<void(std::span<std::byte>)> change);
   absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row);

@@ -1,0 +1,59 @@
+# The commands of this repository; `make help` lists them. CMake and Ninja do the work, in build/PRESET.
+PYTHON ?= /usr/bin/python3
+JOBS ?= $(shell nproc)
+SOAK_ROUNDS ?= 20
+
+BINARIES := islands islandd micro
+export PATH := $(CURDIR)/build/tools:$(PATH)
+export CTEST_OUTPUT_ON_FAILURE := 1
+export UBSAN_OPTIONS ?= print_stacktrace=1
+# GCC 12's ThreadSanitizer cannot start where the kernel randomizes addresses by more than 28 bits.
+TSAN_RUN := $(shell [ "$$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -le 28 ] || echo setarch -R)
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
+
+# $(call tests_of,PRESET,LABEL): names of the tests with this label; each is also its build target.
+tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
+
+.NOTPARALLEL:
+.PHONY: help build demo test sanitize bench soak format packages packages-build clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+build: packages-build build/release/build.ninja ## build the release binaries into build/release/bin
+	ninja -C build/release -j $(JOBS) $(BINARIES)
+
+demo: build ## build, cut this machine into islands, run the microbenchmark, print the table
+	$(PYTHON) experiments/demo.py
+
+test: packages build/release/build.ninja ## build everything, run the unit tests and those that start processes
+	ninja -C build/release -j $(JOBS)
+	ctest --test-dir build/release -j $(JOBS) -L '^unit$$' --no-tests=error
+	$(PYTHON) -m pytest deploy/e2e -p no:cacheprovider
+
+sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests under ASan and UBSan, stress tests under TSan
+	ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
+	ctest --test-dir build/asan -j $(JOBS) -L '^unit$$' --no-tests=error
+	ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
+	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' --no-tests=error
+
+bench: packages-build build/release/build.ninja ## build and run every microbenchmark of the code
+	ninja -C build/release -j $(JOBS)
+	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
+
+soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20)
+	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
+	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress))
+	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
+
+format: ## format all C++ sources
+	git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format-16 -i
+
+clean: ## remove everything that was built
+	rm -rf build
+
+packages: ; @deploy/install-packages.sh build test
+packages-build: ; @deploy/install-packages.sh build
+
+build/%/build.ninja: | packages-build
+	cmake --preset $* -Wno-dev

@@ -1,0 +1,300 @@
+#include "coordinator/coordinator.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace islands::coordinator {
+
+using Event = CoordinatorEvent;
+using Action = CoordinatorAction;
+
+std::string_view OutcomeName(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kCommitted:
+      return "committed";
+    case Outcome::kAborted:
+      return "aborted";
+    case Outcome::kPending:
+      return "pending";
+    case Outcome::kUnknown:
+      return "unknown";
+  }
+  return "invalid";
+}
+
+std::string_view VoteName(VoteKind vote) {
+  switch (vote) {
+    case VoteKind::kYes:
+      return "yes";
+    case VoteKind::kNo:
+      return "no";
+    case VoteKind::kRead:
+      return "read";
+  }
+  return "invalid";
+}
+
+std::string_view StateName(Coordinator::State state) {
+  switch (state) {
+    case Coordinator::State::kExecuting:
+      return "executing";
+    case Coordinator::State::kVoting:
+      return "voting";
+    case Coordinator::State::kForcing:
+      return "forcing";
+    case Coordinator::State::kCommitting:
+      return "committing";
+    case Coordinator::State::kOnePhase:
+      return "one-phase";
+    case Coordinator::State::kInquiring:
+      return "inquiring";
+    case Coordinator::State::kDone:
+      return "done";
+  }
+  return "invalid";
+}
+
+void Coordinator::Reset() {
+  state_ = State::kExecuting;
+  answered_ = false;
+  local_wrote_ = false;
+  decider_ = 0;
+  participants_.clear();
+}
+
+void Coordinator::Step(const Event& event, Actions* actions) {
+  if (event.kind == Event::kInquiry) {
+    if (done() || Find(event.island) == nullptr) return;
+    const Outcome outcome = state_ == State::kCommitting ? Outcome::kCommitted : Outcome::kPending;
+    actions->push_back({.kind = Action::kSendInquiryReply, .island = event.island, .outcome = outcome});
+    return;
+  }
+  switch (state_) {
+    case State::kExecuting:
+      return StepExecuting(event, actions);
+    case State::kVoting:
+      return StepVoting(event, actions);
+    case State::kForcing:
+      return StepForcing(event, actions);
+    case State::kCommitting:
+      return StepCommitting(event, actions);
+    case State::kOnePhase:
+    case State::kInquiring:
+      return StepOnePhase(event, actions);
+    case State::kDone:
+      return;
+  }
+}
+
+void Coordinator::StepExecuting(const Event& event, Actions* actions) {
+  Participant* const participant = Find(event.island);
+  switch (event.kind) {
+    case Event::kParticipant:
+      if (participant == nullptr) participants_.push_back({.island = event.island});
+      return;
+    case Event::kWrote:
+      if (participant != nullptr) participant->wrote = true;
+      return;
+    case Event::kCommitRequested:
+      local_wrote_ = event.local_wrote;
+      return BeginVoting(actions);
+    case Event::kAbortRequested:
+    case Event::kTimeout:
+      return Abort(actions);
+    case Event::kPeerLost:  // operations or their answers went with the connection
+      if (participant != nullptr) Abort(actions);
+      return;
+    case Event::kPeerUp:
+      if (participant != nullptr && event.restarted) Abort(actions);
+      return;
+    default:
+      return;
+  }
+}
+
+void Coordinator::StepVoting(const Event& event, Actions* actions) {
+  Participant* const participant = Find(event.island);
+  switch (event.kind) {
+    case Event::kVote:
+      if (participant != nullptr) TakeVote(*participant, event.vote, actions);
+      return;
+    case Event::kAbortRequested:
+    case Event::kTimeout:
+      return Abort(actions);
+    case Event::kPeerLost:  // a vote that has been given stands: its giver asks if it has to
+      if (participant != nullptr && !participant->voted) Abort(actions);
+      return;
+    case Event::kPeerUp:
+      if (participant != nullptr && !participant->voted && event.restarted) Abort(actions);
+      return;
+    default:
+      return;
+  }
+}
+
+// The commit record may already be on its way to the disk: nothing but its arrival matters now.
+void Coordinator::StepForcing(const Event& event, Actions* actions) {
+  if (event.kind != Event::kCommitRecordDurable) return;
+  for (const Participant& participant : participants_) {
+    if (!participant.voted_yes()) continue;
+    actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = true});
+  }
+  actions->push_back({.kind = Action::kCommitLocal});
+  AnswerOnce(Outcome::kCommitted, actions);
+  if (!AnyYes()) return Finish(actions);
+  state_ = State::kCommitting;
+}
+
+void Coordinator::StepCommitting(const Event& event, Actions* actions) {
+  const auto waits_for = [](const Participant& p) { return p.voted_yes() && !p.acknowledged; };
+  if (event.kind == Event::kPeerUp || event.kind == Event::kTimeout) {
+    for (const Participant& participant : participants_) {
+      if (!waits_for(participant)) continue;
+      if (event.kind == Event::kPeerUp && participant.island != event.island) continue;
+      actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = true});
+    }
+  } else if (event.kind == Event::kAcknowledged) {
+    Participant* const participant = Find(event.island);
+    if (participant == nullptr || !participant->voted_yes()) return;
+    participant->acknowledged = true;
+    if (std::any_of(participants_.begin(), participants_.end(), waits_for)) return;
+    actions->push_back({.kind = Action::kWriteEnd});
+    Finish(actions);
+  }
+}
+
+void Coordinator::StepOnePhase(const Event& event, Actions* actions) {
+  switch (event.kind) {
+    case Event::kOnePhaseReply:
+      if (event.island == decider_) LearnOutcome(event.outcome, actions);
+      return;
+    case Event::kInquiryReply:
+      if (event.island == decider_ && state_ == State::kInquiring) LearnOutcome(event.outcome, actions);
+      return;
+    case Event::kPeerLost:
+      if (event.island == decider_) state_ = State::kInquiring;
+      return;
+    case Event::kPeerUp:
+      if (event.island == decider_) AskDecider(actions);
+      return;
+    case Event::kTimeout:
+      if (!answered_) AnswerOnce(Outcome::kUnknown, actions);
+      return AskDecider(actions);
+    default:
+      return;
+  }
+}
+
+void Coordinator::BeginVoting(Actions* actions) {
+  const Participant* const only_writer = OnlyWriter();
+  state_ = State::kVoting;
+  for (Participant& participant : participants_) {
+    if (&participant == only_writer) continue;
+    participant.asked = true;
+    actions->push_back({.kind = Action::kSendPrepare, .island = participant.island});
+  }
+  CountVotes(actions);
+}
+
+void Coordinator::TakeVote(Participant& participant, VoteKind vote, Actions* actions) {
+  if (participant.voted) return;
+  if (!participant.asked && vote != VoteKind::kNo) return;  // the decider-to-be has nothing to vote on
+  participant.voted = true;
+  participant.vote = vote;
+  if (vote == VoteKind::kNo) return Abort(actions);
+  CountVotes(actions);
+}
+
+void Coordinator::CountVotes(Actions* actions) {
+  Participant* unasked = nullptr;  // at most one: the only writer
+  for (Participant& participant : participants_) {
+    if (!participant.asked) {
+      unasked = &participant;
+    } else if (!participant.voted) {
+      return;
+    }
+  }
+  if (unasked != nullptr) {
+    if (!AnyYes()) return BeginOnePhase(unasked->island, actions);
+    // A supposed reader voted YES, so it holds changes too: both phases after all.
+    unasked->asked = true;
+    actions->push_back({.kind = Action::kSendPrepare, .island = unasked->island});
+    return;
+  }
+  if (local_wrote_ || AnyYes()) {
+    actions->push_back({.kind = Action::kForceCommitRecord});
+    state_ = State::kForcing;
+    return;
+  }
+  actions->push_back({.kind = Action::kCommitLocal});
+  AnswerOnce(Outcome::kCommitted, actions);
+  Finish(actions);
+}
+
+void Coordinator::BeginOnePhase(uint32_t decider, Actions* actions) {
+  decider_ = decider;
+  state_ = State::kOnePhase;
+  actions->push_back({.kind = Action::kSendCommitOnePhase, .island = decider});
+  actions->push_back({.kind = Action::kCommitLocal});
+}
+
+void Coordinator::AskDecider(Actions* actions) {
+  state_ = State::kInquiring;
+  actions->push_back({.kind = Action::kSendInquiry, .island = decider_});
+}
+
+// Pending: the decider will send its reply; should that be lost too, the next kPeerUp or kTimeout asks again.
+void Coordinator::LearnOutcome(Outcome outcome, Actions* actions) {
+  if (outcome == Outcome::kPending) return;
+  if (!answered_) AnswerOnce(outcome, actions);
+  if (outcome != Outcome::kUnknown) {
+    actions->push_back({.kind = Action::kSendOnePhaseConfirm, .island = decider_});
+  }
+  Finish(actions);
+}
+
+void Coordinator::Abort(Actions* actions) {
+  for (const Participant& participant : participants_) {
+    if (participant.voted && !participant.voted_yes()) continue;  // READ or NO: its branch has ended
+    actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = false});
+  }
+  actions->push_back({.kind = Action::kAbortLocal});
+  AnswerOnce(Outcome::kAborted, actions);
+  Finish(actions);
+}
+
+void Coordinator::AnswerOnce(Outcome outcome, Actions* actions) {
+  assert(!answered_);
+  answered_ = true;
+  actions->push_back({.kind = Action::kAnswer, .outcome = outcome});
+}
+
+void Coordinator::Finish(Actions* actions) {
+  state_ = State::kDone;
+  actions->push_back({.kind = Action::kForget});
+}
+
+Coordinator::Participant* Coordinator::Find(uint32_t island) {
+  for (Participant& participant : participants_) {
+    if (participant.island == island) return &participant;
+  }
+  return nullptr;
+}
+
+Coordinator::Participant* Coordinator::OnlyWriter() {
+  if (local_wrote_) return nullptr;
+  Participant* writer = nullptr;
+  for (Participant& participant : participants_) {
+    if (!participant.wrote) continue;
+    if (writer != nullptr) return nullptr;
+    writer = &participant;
+  }
+  return writer;
+}
+
+bool Coordinator::AnyYes() const {
+  return std::any_of(participants_.begin(), participants_.end(),
+                     [](const Participant& participant) { return participant.voted_yes(); });
+}
+
+}  // namespace islands::coordinator

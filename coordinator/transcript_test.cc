@@ -1,0 +1,307 @@
+// Replays transcripts/*.txt: what the machines of two-phase commit do, readable by people.
+//
+//   machine coordinator | participant     first line of a file
+//   scenario TEXT                         a fresh machine
+//   > EVENT                               is stepped into it
+//     ACTION                              expected, in this order and no others
+//   = STATE                               expected now
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/participant.h"
+
+namespace islands::coordinator {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words Split(const std::string& line) {
+  std::istringstream stream(line);
+  Words words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+[[noreturn]] void Bad(const std::string& what) { throw std::invalid_argument("transcript: " + what); }
+
+template <typename T>
+T Lookup(const std::vector<std::pair<std::string, T>>& table, const std::string& word) {
+  for (const auto& [name, value] : table) {
+    if (name == word) return value;
+  }
+  Bad("unknown word '" + word + "'");
+}
+
+template <typename T>
+std::string NameOf(const std::vector<std::pair<std::string, T>>& table, T value) {
+  for (const auto& [name, other] : table) {
+    if (other == value) return name;
+  }
+  Bad("value without a name");
+}
+
+// Words after the first may be an island, a vote, an outcome or a flag; which they are shows by themselves.
+template <typename Event>
+void ReadArguments(const Words& words, Event* event) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if constexpr (requires { event->island; }) {
+      if (std::isdigit(static_cast<unsigned char>(word[0]))) {
+        event->island = static_cast<uint32_t>(std::stoul(word));
+        continue;
+      }
+      if (word == "local-wrote" || word == "restarted") {
+        (word == "restarted" ? event->restarted : event->local_wrote) = true;
+        continue;
+      }
+      if (words[0] == "vote") {
+        event->vote = Lookup<VoteKind>(
+            {{"yes", VoteKind::kYes}, {"no", VoteKind::kNo}, {"read", VoteKind::kRead}}, word);
+        continue;
+      }
+    } else {
+      if (words[0] == "decision") {
+        event->commit = Lookup<bool>({{"commit", true}, {"abort", false}}, word);
+        continue;
+      }
+      if (words[0] == "prepare" || words[0] == "one-phase") {
+        event->wrote = Lookup<bool>({{"wrote", true}, {"read-only", false}}, word);
+        continue;
+      }
+    }
+    event->outcome = Lookup<Outcome>({{"committed", Outcome::kCommitted},
+                                      {"aborted", Outcome::kAborted},
+                                      {"pending", Outcome::kPending},
+                                      {"unknown", Outcome::kUnknown}},
+                                     word);
+  }
+}
+
+// One machine behind text.
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  virtual Words Step(const Words& event) = 0;  // the actions
+  virtual std::string State() const = 0;
+};
+
+class CoordinatorMachine final : public Machine {
+ public:
+  Words Step(const Words& words) override {
+    using E = CoordinatorEvent;
+    static const std::vector<std::pair<std::string, E::Kind>> kKinds = {
+        {"participant", E::kParticipant},
+        {"wrote", E::kWrote},
+        {"commit", E::kCommitRequested},
+        {"abort", E::kAbortRequested},
+        {"vote", E::kVote},
+        {"durable", E::kCommitRecordDurable},
+        {"ack", E::kAcknowledged},
+        {"one-phase-reply", E::kOnePhaseReply},
+        {"lost", E::kPeerLost},
+        {"up", E::kPeerUp},
+        {"inquiry", E::kInquiry},
+        {"inquiry-reply", E::kInquiryReply},
+        {"timeout", E::kTimeout}};
+    CoordinatorEvent event{.kind = Lookup(kKinds, words.at(0))};
+    ReadArguments(words, &event);
+    std::vector<CoordinatorAction> actions;
+    machine_.Step(event, &actions);
+    Words lines;
+    for (const CoordinatorAction& action : actions) lines.push_back(Text(action));
+    return lines;
+  }
+  std::string State() const override { return std::string(StateName(machine_.state())); }
+
+ private:
+  static std::string Text(const CoordinatorAction& action) {
+    using A = CoordinatorAction;
+    static const std::vector<std::pair<std::string, A::Kind>> kKinds = {
+        {"prepare", A::kSendPrepare},
+        {"one-phase", A::kSendCommitOnePhase},
+        {"decision", A::kSendDecision},
+        {"force-commit", A::kForceCommitRecord},
+        {"end", A::kWriteEnd},
+        {"commit-local", A::kCommitLocal},
+        {"abort-local", A::kAbortLocal},
+        {"inquire", A::kSendInquiry},
+        {"confirm", A::kSendOnePhaseConfirm},
+        {"inquiry-reply", A::kSendInquiryReply},
+        {"answer", A::kAnswer},
+        {"forget", A::kForget}};
+    std::string text = NameOf(kKinds, action.kind);
+    if (action.island != 0) text += " " + std::to_string(action.island);
+    if (action.kind == A::kSendDecision) text += action.commit ? " commit" : " abort";
+    if (action.kind == A::kSendInquiryReply || action.kind == A::kAnswer) {
+      text += " " + std::string(OutcomeName(action.outcome));
+    }
+    return text;
+  }
+
+  Coordinator machine_;
+};
+
+class ParticipantMachine final : public Machine {
+ public:
+  Words Step(const Words& words) override {
+    using E = ParticipantEvent;
+    static const std::vector<std::pair<std::string, E::Kind>> kKinds = {
+        {"prepare", E::kPrepare},
+        {"prepare-durable", E::kPrepareDurable},
+        {"decision", E::kDecision},
+        {"commit-durable", E::kCommitDurable},
+        {"one-phase", E::kCommitOnePhase},
+        {"confirmed", E::kOnePhaseConfirmed},
+        {"coordinator-inquiry", E::kCoordinatorInquiry},
+        {"coordinator-lost", E::kCoordinatorLost},
+        {"coordinator-up", E::kCoordinatorUp},
+        {"coordinator-restarted", E::kCoordinatorRestarted},
+        {"inquiry-due", E::kInquiryDue},
+        {"inquiry-reply", E::kInquiryReply},
+        {"timeout", E::kTimeout},
+        {"abort-locally", E::kAbortLocally}};
+    ParticipantEvent event{.kind = Lookup(kKinds, words.at(0))};
+    ReadArguments(words, &event);
+    std::vector<ParticipantAction> actions;
+    machine_.Step(event, &actions);
+    Words lines;
+    for (const ParticipantAction& action : actions) lines.push_back(Text(action));
+    return lines;
+  }
+  std::string State() const override { return std::string(StateName(machine_.state())); }
+
+ private:
+  static std::string Text(const ParticipantAction& action) {
+    using A = ParticipantAction;
+    static const std::vector<std::pair<std::string, A::Kind>> kKinds = {
+        {"force-prepare", A::kForcePrepare},
+        {"force-commit", A::kForceCommit},
+        {"vote", A::kSendVote},
+        {"ack", A::kSendAcknowledge},
+        {"one-phase-reply", A::kSendOnePhaseReply},
+        {"inquire", A::kSendInquiry},
+        {"inquiry-reply", A::kSendInquiryReply},
+        {"apply-commit", A::kApplyCommit},
+        {"apply-abort", A::kApplyAbort},
+        {"forget", A::kForget}};
+    std::string text = NameOf(kKinds, action.kind);
+    if (action.kind == A::kSendVote) text += " " + std::string(VoteName(action.vote));
+    if (action.kind == A::kSendOnePhaseReply || action.kind == A::kSendInquiryReply) {
+      text += " " + std::string(OutcomeName(action.outcome));
+    }
+    return text;
+  }
+
+  Participant machine_;
+};
+
+std::unique_ptr<Machine> MakeMachine(const std::string& name) {
+  if (name == "coordinator") return std::make_unique<CoordinatorMachine>();
+  if (name == "participant") return std::make_unique<ParticipantMachine>();
+  Bad("unknown machine '" + name + "'");
+}
+
+// Returns the number of scenarios.
+int Replay(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string machine_name, scenario, event;
+  std::unique_ptr<Machine> machine;
+  Words actions;    // of the last event,
+  size_t seen = 0;  // of which so many were expected so far
+  int scenarios = 0, number = 0;
+  const auto expect_no_more = [&] {
+    for (; seen < actions.size(); ++seen) {
+      ADD_FAILURE() << path.filename().string() << ", before line " << number << ", scenario '" << scenario
+                    << "', after '" << event << "': unexpected action '" << actions[seen] << "'";
+    }
+  };
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    const Words words = Split(line);
+    const std::string where = path.filename().string() + ":" + std::to_string(number) + " (" + scenario + ")";
+    if (words.empty() || words[0][0] == '#') continue;
+    if (line[0] == ' ') {
+      const std::string got = seen < actions.size() ? actions[seen++] : "nothing";
+      EXPECT_EQ(got, line.substr(2)) << where << " after '" << event << "'";
+    } else if (words[0] == ">") {
+      expect_no_more();
+      event = line.substr(2);
+      actions = machine->Step(Words(words.begin() + 1, words.end()));
+      seen = 0;
+    } else if (words[0] == "=") {
+      EXPECT_EQ(machine->State(), words.at(1)) << where;
+    } else if (words[0] == "scenario") {
+      expect_no_more();
+      actions.clear();
+      seen = 0;
+      scenario = line.substr(9);
+      machine = MakeMachine(machine_name);
+      ++scenarios;
+    } else if (words[0] == "machine") {
+      machine_name = words.at(1);
+    } else {
+      Bad(where + ": '" + line + "'");
+    }
+  }
+  expect_no_more();
+  return scenarios;
+}
+
+TEST(Transcript, Replay_All) {
+  int files = 0, scenarios = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TRANSCRIPT_DIRECTORY)) {
+    if (entry.path().extension() != ".txt") continue;
+    ++files;
+    scenarios += Replay(entry.path());
+  }
+  EXPECT_EQ(files, 5);
+  EXPECT_GT(scenarios, 60);
+}
+
+TEST(Coordinator, Reset_MakesAFreshMachine) {
+  Coordinator machine;
+  std::vector<CoordinatorAction> actions;
+  machine.Step({.kind = CoordinatorEvent::kParticipant, .island = 2}, &actions);
+  EXPECT_TRUE(machine.distributed());
+  machine.Step({.kind = CoordinatorEvent::kAbortRequested}, &actions);
+  EXPECT_TRUE(machine.done());
+  machine.Reset();
+  EXPECT_EQ(machine.state(), Coordinator::State::kExecuting);
+  EXPECT_FALSE(machine.distributed());
+  actions.clear();
+  machine.Step({.kind = CoordinatorEvent::kCommitRequested}, &actions);
+  EXPECT_EQ(actions.size(), 3u);
+  EXPECT_TRUE(machine.done());
+}
+
+TEST(Participant, Reset_MakesAFreshMachine) {
+  Participant machine;
+  std::vector<ParticipantAction> actions;
+  machine.Step({.kind = ParticipantEvent::kPrepare, .wrote = true}, &actions);
+  machine.Step({.kind = ParticipantEvent::kPrepareDurable}, &actions);
+  EXPECT_TRUE(machine.in_doubt());
+  machine.Reset();
+  EXPECT_EQ(machine.state(), Participant::State::kActive);
+}
+
+TEST(Names, EveryValueHasOne) {
+  EXPECT_EQ(OutcomeName(Outcome::kUnknown), "unknown");
+  EXPECT_EQ(OutcomeName(static_cast<Outcome>(0)), "invalid");
+  EXPECT_EQ(VoteName(VoteKind::kRead), "read");
+  EXPECT_EQ(VoteName(static_cast<VoteKind>(0)), "invalid");
+  EXPECT_EQ(OutcomeOfForgotten(true), Outcome::kUnknown);
+  EXPECT_EQ(OutcomeOfForgotten(false), Outcome::kAborted);
+}
+
+}  // namespace
+}  // namespace islands::coordinator

@@ -1,0 +1,95 @@
+// The deployment file (design, section 6): one YAML document that says which machine, how it is cut into
+// islands, what data they hold and where everything lies.
+//
+// Parsing is strict and says everything that is wrong at once: unknown or duplicate keys, aliases, wrong
+// types, bad sizes, bad names. Each complaint is one line, `file:line:column: found X, expected Y`. What
+// needs the machine to be judged (cores, memory, sites against islands, socket paths) is resolve.h's
+// business; it complains in the same form through Complain().
+//
+// Thread safety: plain values and functions.
+//
+// Invariants:
+//  1. A Deployment that ParseDeployment returned has passed every check that needs no machine: names, types,
+//  sizes,
+//     tables (storage::Catalog::Create accepts them for any number of sites).
+//  2. Every error of this header is INVALID_ARGUMENT and its message is one complaint per line, in file
+//  order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/control.pb.h"
+#include "topology/planner.h"
+
+namespace islands::deploy {
+
+inline constexpr uint32_t kDeploymentVersion = 1;
+inline constexpr size_t kMaxDeploymentFileBytes = 1u << 20;
+inline constexpr uint32_t kMaxIslands = 999;  // socket names have three digits
+
+// Where something stands in the file; lines and columns start at 1, as editors count.
+struct Position {
+  uint32_t line = 0;
+  uint32_t column = 0;
+  friend auto operator<=>(const Position&, const Position&) = default;
+};
+
+enum class Durability { kNone, kLazy, kSync };
+enum class TransportKind { kUds, kZmq };
+
+std::string_view DurabilityName(Durability durability);
+std::string_view TransportName(TransportKind transport);
+
+struct Deployment {
+  std::string filename;  // as given; the start of every complaint
+  std::string folder;    // absolute folder of the file: relative paths begin here
+
+  std::string name = "islands";
+  std::string machine = "auto";               // auto | hwloc XML file | synthetic string
+  std::optional<uint32_t> core_count;         // cores: 6
+  std::optional<std::vector<uint32_t>> cpus;  // cores: '0-5,12'
+  bool use_all_pus = false;                   // hardware_threads: all
+  std::optional<uint32_t> layout;             // 4ISL -> 4; nullopt = auto, or islands_by_hand is not empty
+  std::vector<topology::ExplicitIsland> islands_by_hand;  // islands:
+  topology::Placement placement = topology::Placement::kIslands;
+  topology::WorkerOrder workers = topology::WorkerOrder::kGrouped;
+
+  std::string data_directory = "data";
+  std::optional<uint32_t> sites;  // nullopt = auto
+  std::vector<control::v1::TableSpec> tables;
+
+  std::optional<uint64_t> buffer_pool_bytes;  // of all islands together; nullopt = auto
+  control::v1::MemoryPolicy memory_policy = control::v1::MEMORY_PREFERRED;
+  std::string log_directory;  // empty: DATA/log
+  Durability durability = Durability::kNone;
+
+  TransportKind transport = TransportKind::kUds;
+  std::string control_directory = "run";
+  uint32_t metrics_base_port = 9400;  // 0 = no metrics
+  uint64_t transaction_timeout_ms = 2000;
+
+  // "storage.log.durability" or "data.tables[0].range" -> where its value stands. Keys that the file leaves
+  // out are not in it.
+  std::map<std::string, Position, std::less<>> positions;
+
+  // Where `path` stands, or its nearest enclosing key that the file has, or the beginning of the file.
+  Position At(std::string_view path) const;
+  // "deployment.yaml:12:9: TEXT"
+  std::string Complain(std::string_view path, std::string_view text) const;
+};
+
+// `filename` is used for complaints and, made absolute, to find the folder relative paths begin at. Never
+// throws; any bytes may be given.
+absl::StatusOr<Deployment> ParseDeployment(std::string_view text, std::string_view filename);
+
+// Reads and parses. A file that cannot be read is INVALID_ARGUMENT too: the user named the wrong thing.
+absl::StatusOr<Deployment> LoadDeployment(const std::string& path);
+
+}  // namespace islands::deploy

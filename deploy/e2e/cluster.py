@@ -1,0 +1,99 @@
+"""One deployment in a folder of its own, for tests: start it, look at it, hurt it, and leave nothing behind."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+FILE = """version: 1
+name: {name}
+layout: {layout}
+storage: {{buffer_pool: 512MiB}}
+messaging: {{transport: {transport}}}
+metrics: {{base_port: 0}}
+"""
+
+
+def wait_until(condition, seconds=20, what="condition"):
+    """Polls until it holds and returns what it returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def processes(folder):
+    """Command lines of live processes that mention the folder, by pid; zombies have none."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if any(word.startswith(folder + "/") for word in words):
+            found[int(pid)] = " ".join(words)
+    return found
+
+
+class Cluster:
+    def __init__(self, islands, folder):
+        self.islands = islands
+        self.folder = folder
+        self.file = os.path.join(folder, "deployment.yaml")
+
+    def write(self, layout="2ISL", transport="uds", name="test", more=""):
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write(FILE.format(name=name, layout=layout, transport=transport) + more)
+        return self
+
+    def up(self, *options):
+        return self.islands.json("up", self.file, *options)
+
+    def down(self, *options):
+        done = self.islands.run("down", self.file, *options)
+        assert done.code == 0, done
+        assert self.alive() == {}
+
+    def status(self):
+        return self.islands.json("status", self.file)
+
+    def island(self, number):
+        return self.status()["islands"][number]
+
+    def run(self, *options, code=0, duration=0.5, warmup=0.2, timeout=60):
+        """`islands run` of the microbenchmark; short unless told otherwise."""
+        return self.islands.json("run", self.file, "micro", "--duration", duration, "--warmup", warmup, "--results",
+                                 os.path.join(self.folder, "results"), *options, code=code, timeout=timeout)
+
+    def start(self, *arguments, **more):
+        """`islands ARGUMENTS` in the background."""
+        return subprocess.Popen([self.islands, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, cwd=self.folder, **more)
+
+    def alive(self):
+        return processes(self.folder)
+
+    def island_pids(self):
+        return [island["pid"] for island in self.status()["islands"]]
+
+    def clean(self):
+        self.islands.run("down", self.file)
+        left = self.alive()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return left
+
+
+@pytest.fixture
+def cluster(islands, folder):
+    if not os.access(os.path.join(os.path.dirname(islands), "islandd"), os.X_OK):
+        pytest.skip("islandd is not built")
+    made = Cluster(islands, folder)
+    yield made
+    assert made.clean() == {}, "processes were left behind"

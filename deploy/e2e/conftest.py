@@ -1,0 +1,58 @@
+"""What the tests that start processes share."""
+
+import collections
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARIES = os.environ.get("ISLANDS_BIN") or os.path.join(ROOT, "build", "release", "bin")
+
+Result = collections.namedtuple("Result", "code out err")
+
+
+class Islands(str):
+    """The path of the `islands` binary, which is also able to run it."""
+
+    def run(self, *arguments, timeout=60, **more):
+        """Runs `islands ARGUMENTS` to its end."""
+        done = subprocess.run([self, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **more)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def json(self, *arguments, code=0, timeout=60, **more):
+        """Runs it with --format json; stdout must be exactly one JSON document."""
+        done = self.run(*arguments, "--format", "json", timeout=timeout, **more)
+        assert done.code == code, done
+        return json.loads(done.out)
+
+
+@pytest.fixture(scope="session")
+def islands():
+    """ISLANDS_BIN is the binary or its folder; without it, the release build's."""
+    path = BINARIES if os.path.isfile(BINARIES) else os.path.join(BINARIES, "islands")
+    if not os.access(path, os.X_OK):
+        pytest.skip(f"{path} is not built")
+    return Islands(path)
+
+
+@pytest.fixture
+def folder():
+    """A new folder with a short name: Unix-domain socket paths have at most 107 bytes, and tmp_path's are long."""
+    path = tempfile.mkdtemp(prefix="islands-")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def deployment(folder):
+    """Writes a deployment file into the folder and returns its path."""
+    def write(text, name="deployment.yaml"):
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+    return write

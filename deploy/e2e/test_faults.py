@@ -1,0 +1,89 @@
+"""Islands are killed in the middle of a run: the others go on, the lost one comes back, and the run says so."""
+
+import csv
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from cluster import cluster, wait_until  # noqa: F401
+
+
+def all_running(cluster):
+    return all(island["running"] for island in cluster.status()["islands"])
+
+
+def finish(process, seconds):
+    out, err = process.communicate(timeout=seconds)
+    assert process.returncode == 0, out + err
+    return json.loads(out)
+
+
+def rates(result):
+    """committed per second by island, in order of time."""
+    by_island = {}
+    with open(os.path.join(result["run_directory"], "timeseries.csv"), encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            by_island.setdefault(int(row["island"]), []).append(float(row["committed_per_s"]))
+    return by_island
+
+
+@pytest.mark.parametrize("transport, op", [("uds", "update"), ("zmq", "update"), ("uds", "read")])
+def test_killed_island_rejoins_the_run(cluster, transport, op):
+    cluster.write("3ISL", transport).up()
+    begin = time.monotonic()
+    process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", op, "--multisite", "50",
+                            "--duration", "7", "--warmup", "0.5")
+    wait_until(lambda: all_running(cluster), what="the run")
+    time.sleep(1.5)
+    os.kill(cluster.island(1)["pid"], signal.SIGKILL)
+    result = finish(process, 40)
+    assert time.monotonic() - begin < 25, "the run did not end in time"
+    assert result["sum_check"] == "skipped: island lost"
+    assert [island["lost"] for island in result["per_island"]] == [False, True, False]
+    per_second = rates(result)
+    for survivor in (0, 2):
+        assert all(rate > 0 for rate in per_second[survivor]), per_second
+    assert per_second[1][-1] > 0, f"island 1 did not rejoin: {per_second}"
+    island = cluster.island(1)
+    assert (island["state"], island["restarts"]) == ("ready", 1)
+    # Nothing is stuck: no transaction, no lock, and the reloaded rows add up again.
+    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+
+
+def test_all_islands_but_one_are_killed(cluster):
+    cluster.write("3ISL").up()
+    process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", "update", "--multisite", "50",
+                            "--duration", "4", "--warmup", "0")
+    wait_until(lambda: all_running(cluster), what="the run")
+    for pid in cluster.island_pids()[1:]:
+        os.kill(pid, signal.SIGKILL)
+    result = finish(process, 40)
+    assert result["sum_check"] == "skipped: island lost"
+    assert all(rate > 0 for rate in rates(result)[0])
+    wait_until(lambda: all(island["state"] == "ready" for island in cluster.status()["islands"]))
+    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+
+
+def test_idle_island_is_killed_between_runs(cluster):
+    """A restarted island has its rows again without being told: the supervisor remembers the load."""
+    cluster.write("2ISL").up()
+    assert cluster.run("--op", "update", "--rows-total", 4800)["sum_check"] == "ok"
+    os.kill(cluster.island(0)["pid"], signal.SIGKILL)
+    wait_until(lambda: cluster.island(0)["restarts"] == 1 and cluster.island(0)["state"] == "ready")
+    result = cluster.run("--op", "update", "--rows-total", 4800)
+    assert result["sum_check"] == "ok"
+    assert "4800 of 4800 rows" in result["sum_check_detail"]
+
+
+def test_cluster_taken_down_during_a_run(cluster):
+    """The run ends, soon, and does not pretend to have measured anything."""
+    cluster.write("2ISL").up()
+    process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--multisite", "50")
+    wait_until(lambda: all_running(cluster), what="the run")
+    cluster.islands.run("down", cluster.file)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130

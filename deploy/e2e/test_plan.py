@@ -1,0 +1,224 @@
+"""check, plan, template, machine and the command line itself: nothing here starts an island."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+SHELF = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "topology", "shelf")
+QUAD = "machine: 'pack:4 [numa(memory=16GB)] core:6 pu:1'\n"
+
+
+# ---- plan
+
+def test_plan_json_has_the_promised_shape(islands, deployment):
+    plan = islands.json("plan", deployment("version: 1\nlayout: 4ISL\nstorage: {buffer_pool: 12GiB}\n" + QUAD))
+    assert plan["machine"]["cores"] == 24
+    assert plan["layout"] == "4ISL"
+    assert plan["bound"] is False
+    promised = ["id", "cpus", "numa_nodes", "memory_bytes", "sites", "metrics_port"]
+    assert [{key: island[key] for key in promised} for island in plan["islands"]] == [
+        {"id": 0, "cpus": "0-5", "numa_nodes": "0", "memory_bytes": 3 << 30, "sites": "0-5", "metrics_port": 9400},
+        {"id": 1, "cpus": "6-11", "numa_nodes": "1", "memory_bytes": 3 << 30, "sites": "6-11", "metrics_port": 9401},
+        {"id": 2, "cpus": "12-17", "numa_nodes": "2", "memory_bytes": 3 << 30, "sites": "12-17", "metrics_port": 9402},
+        {"id": 3, "cpus": "18-23", "numa_nodes": "3", "memory_bytes": 3 << 30, "sites": "18-23", "metrics_port": 9403},
+    ]
+
+
+def test_plan_text_shows_the_same(islands, deployment):
+    path = deployment("version: 1\nlayout: 4ISL\nstorage: {buffer_pool: 12GiB}\n" + QUAD)
+    done = islands.run("plan", path)
+    assert done.code == 0 and done.err == ""
+    assert "24 cores" in done.out
+    assert "     3        6  18-23  3        3GiB  18-23     9403\n" in done.out
+    assert "note: `up` would run unbound" in done.out
+
+
+def test_plan_of_this_machine(islands, deployment):
+    plan = islands.json("plan", deployment("version: 1\nlayout: 1ISL\n"))
+    assert plan["bound"] is True
+    assert plan["machine"]["is_this_machine"] is True
+    assert plan["islands"][0]["workers"] == plan["machine"]["cores"]
+
+
+def test_plan_one_core_per_island_and_more_islands_than_cores(islands, deployment):
+    plan = islands.json("plan", deployment("version: 1\nlayout: 24ISL\n" + QUAD))
+    assert [island["cpus"] for island in plan["islands"]] == [str(cpu) for cpu in range(24)]
+    plan = islands.json("plan", deployment("version: 1\nlayout: 24ISL\nmachine: 'pack:1 [numa] core:2 pu:1'\n"))
+    assert len(plan["islands"]) == 24
+    assert plan["cores_shared"] is True
+    assert any("share" in note for note in plan["notes"])
+
+
+def test_plan_spread_crosses_sockets(islands, deployment):
+    plan = islands.json("plan", deployment("version: 1\nlayout: 6ISL\nplacement: spread\n" + QUAD))
+    assert all(island["straddles_package"] for island in plan["islands"])
+
+
+def test_plan_by_hand_and_hwloc_xml_beside_the_file(islands, deployment, folder):
+    shutil.copy(os.path.join(SHELF, "memoryless-2x8.xml"), os.path.join(folder, "box.xml"))
+    path = deployment("version: 1\nmachine: box.xml\nislands:\n"
+                      "  - {cpus: '0-2', numa_nodes: '0', memory: 512MiB}\n  - {cpus: '9,11', memory: 1GiB}\n")
+    plan = islands.json("plan", path)
+    assert [(i["cpus"], i["numa_nodes"], i["memory_bytes"]) for i in plan["islands"]] == [
+        ("0-2", "0", 512 << 20), ("9,11", "0", 1 << 30)]
+
+
+def test_relative_paths_begin_at_the_file(islands, deployment, folder):
+    plan = islands.json("plan", deployment("version: 1\ndata: {directory: ../elsewhere}\n"), cwd="/")
+    assert plan["control_directory"] == os.path.join(folder, "run")
+    assert plan["data_directory"] == os.path.join(os.path.dirname(folder), "elsewhere")
+
+
+# ---- check
+
+def test_check_says_ok(islands, deployment):
+    path = deployment("version: 1\nlayout: 2ISL\n")
+    done = islands.run("check", path)
+    assert done.code == 0
+    assert done.out.startswith(f"{path}: ok, 2ISL on ")
+    assert islands.json("check", path) == {"file": path, "valid": True, "complaints": [],
+                                           "notes": islands.json("plan", path)["notes"]}
+
+
+BAD = [
+    ("version: 1\nlayuot: 2ISL\n", "2:1: found unknown key 'layuot', expected 'layout'?"),
+    ("version: 1\nname: a\nname: b\n", "3:1: found 'name' a second time, expected it once (first on line 2)"),
+    ("version: 1\ndata: {directory: &a x}\n", "2:19: found an anchor (&), expected the value alone"),
+    ("version: 1\nmachine: 'pack:2 core:2 pu:1'\ncores: '0,9'\n", "3:8: found CPU 9, which "),
+    ("version: 1\nmachine: none.xml\n", "2:10: found 'none.xml' (no such file), expected auto"),
+    (QUAD + "version: 1\nstorage: {buffer_pool: 80GiB}\n", "3:24: found 80GiB of buffer pool, expected what fits"),
+    ("version: 1\nlayout: 30ISL\n", "2:9: found 24 sites (auto) for 30 islands, expected at least one site per island"),
+    ("version: 1\nstorage: {log: {durability: sync}}\n", "2:29: found durability 'sync', which is not available"),
+    ("version: 1\ncontrol: {directory: /%s}\n" % ("x" * 90), "2:22: found a directory whose socket paths have up to"),
+    ("version: 1\nislands:\n  - {cpus: '0-1'}\n  - {cpus: '1'}\n", "4:12: found CPU 1 of island 0 again"),
+    ("version: 1\nlayout: [\n", "3:1: found a YAML error"),
+    ("", "1:1: found an empty file"),
+]
+
+
+@pytest.mark.parametrize("text, complaint", BAD)
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_bad_file(islands, deployment, command, text, complaint):
+    path = deployment(text)
+    done = islands.run(command, path)
+    assert done.code == 2
+    assert done.out == ""
+    assert f"{path}:{complaint}" in done.err
+    answer = islands.json(command, path, code=2)
+    complaints = "\n".join(answer["complaints"]) if command == "check" else answer["error"]["message"]
+    assert complaints == done.err.rstrip("\n")
+
+
+def test_all_complaints_at_once(islands, deployment):
+    path = deployment("version: 2\nname: Bad\nmetrics: {base_port: 80}\n")
+    assert [line[len(path):].split(" found ")[0] for line in islands.run("check", path).err.splitlines()] == [
+        ":1:10:", ":2:7:", ":3:22:"]
+
+
+def test_missing_file(islands, folder):
+    done = islands.run("plan", os.path.join(folder, "none.yaml"))
+    assert done.code == 2
+    assert "none.yaml: cannot be read (No such file or directory)" in done.err
+    assert islands.run("plan", folder).code == 2
+
+
+# ---- template
+
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL", "24ISL", "48ISL", "auto"])
+def test_template_is_ready_to_run(islands, folder, layout):
+    path = os.path.join(folder, "new.yaml")
+    done = islands.run("template", layout, "--output", path, "--rows-total", "5000", "--transport", "zmq",
+                       "--name", "t")
+    assert done.code == 0, done
+    assert f"islands plan {path}" in done.out
+    plan = islands.json("plan", path)
+    assert plan["deployment"] == "t" and plan["transport"] == "zmq" and plan["bound"]
+    assert layout == "auto" or plan["layout"] == layout
+    with open(path, encoding="utf-8") as file:
+        assert "range: [0, 5000]" in file.read()
+
+
+def test_template_never_overwrites(islands, deployment):
+    path = deployment("mine\n")
+    done = islands.run("template", "1ISL", "--output", path)
+    assert done.code == 1
+    assert "File exists" in done.err
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == "mine\n"
+
+
+def test_template_dry_run_writes_nothing(islands, folder):
+    path = os.path.join(folder, "new.yaml")
+    answer = islands.json("template", "1ISL", "--output", path, "--dry-run")
+    assert answer["written"] is False and answer["yaml"].startswith("# An Islands deployment")
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("arguments", [["4isl"], ["0ISL"], ["1ISL", "--transport", "tcp"], ["1ISL", "--name", "No!"],
+                                       ["1ISL", "--rows-total", "0"], []])
+def test_template_refuses(islands, arguments):
+    assert islands.run("template", *arguments).code == 2
+
+
+# ---- machine
+
+def test_machine_tree_and_json(islands):
+    done = islands.run("machine")
+    assert done.code == 0 and "package" in done.out
+    machine = islands.json("machine", "pack:2 [numa] core:4 pu:2")
+    assert len(machine["packages"]) == 2 and len(machine["cores"]) == 8
+    assert machine["is_this_machine"] is False
+    assert machine["cores"][7]["pus"] == [14, 15]
+
+
+def test_machine_that_is_none(islands):
+    done = islands.run("machine", "pack:x")
+    assert done.code == 2
+    assert "pack:x" in done.err
+
+
+# ---- the command line
+
+def test_format_may_stand_before_or_after(islands, deployment):
+    path = deployment("version: 1\n")
+    lines = [["--format", "json", "plan", path], ["plan", "--format", "json", path], ["plan", path, "--format=json"]]
+    outputs = [islands.run(*line).out for line in lines]
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert json.loads(outputs[0])["islands"]
+
+
+def test_help_and_version(islands):
+    done = islands.run("--help")
+    assert done.code == 0 and "Examples:" in done.out and "124 timeout" in done.out
+    for command in ["check", "plan", "template", "machine"]:
+        assert f"  {command} " in done.out
+        help_text = islands.run(command, "--help")
+        assert help_text.code == 0 and f"Usage: islands {command}" in help_text.out
+        assert "Exit codes:" in help_text.out
+    assert islands.run("--version").out.startswith("islands ")
+
+
+@pytest.mark.parametrize("line, says", [
+    (["plna", "x.yaml"], "unknown command 'plna'; did you mean 'plan'?"),
+    (["--format", "json", "bogus"], "unknown command 'bogus'; see `islands --help`"),
+    (["plan"], "FILE is required; see `islands plan --help`"),
+    (["plan", "x", "--bogus"], "--bogus"),
+    (["--format", "xml", "machine"], "xml"),
+    (["--format"], "--format"),
+    ([], "Usage: islands"),
+])
+def test_usage_errors(islands, line, says):
+    done = islands.run(*line)
+    assert done.code == 2
+    assert says in done.err
+    assert done.out == "" or json.loads(done.out)["error"]["exit_code"] == 2
+
+
+def test_a_full_disk_is_not_success(islands):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([islands, "machine"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "stdout" in done.stderr

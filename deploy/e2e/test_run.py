@@ -1,0 +1,172 @@
+"""`islands run`: every layout and transport end to end, its output, its run directory, its refusals."""
+
+import csv
+import json
+import os
+import signal
+import time
+import xml.etree.ElementTree
+
+import pytest
+
+from cluster import cluster, wait_until  # noqa: F401
+
+SCOPES = ("local", "multisite", "distributed")
+
+
+def check_result(result, layout, op, multisite, transport):
+    islands = int(layout.removesuffix("ISL"))
+    assert result["sum_check"] == "ok", result["sum_check_detail"]
+    assert (result["layout"], result["islands"], result["transport"]) == (layout, islands, transport)
+    assert (result["workload"], result["op"], result["rows"]) == ("micro", op, 10)
+    assert result["multisite_percent"] == multisite
+    assert result["committed"] > 0
+    assert result["unknown"] == 0
+    scopes = result["per_scope"]
+    assert sum(scopes[scope]["committed"] for scope in SCOPES) == result["committed"]
+    assert sum(island["committed"] for island in result["per_island"]) == result["committed"]
+    assert [island["id"] for island in result["per_island"]] == list(range(islands))
+    # Ten rows over all sites practically never lie in one site, nor on one of two islands or more.
+    far = "distributed" if islands > 1 else "multisite"
+    assert (scopes["local"]["committed"] > 0) == (multisite < 100)
+    assert (scopes[far]["committed"] > 0) == (multisite > 0)
+    assert (result["messages_per_transaction"] > 0) == (multisite > 0 and islands > 1)
+    latency = result["latency_us"]
+    assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"] <= latency["p999"]
+
+
+@pytest.mark.parametrize("transport", ["uds", "zmq"])
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL", "3ISL", "24ISL"])
+def test_every_layout_keeps_the_sum(cluster, layout, transport):
+    cluster.write(layout, transport).up()
+    for op in ("read", "update"):
+        for multisite in (0, 50, 100):
+            result = cluster.run("--op", op, "--multisite", multisite)
+            check_result(result, layout, op, multisite, transport)
+    cluster.down()
+
+
+def test_contended_updates_keep_the_sum(cluster):
+    """Few rows, strong skew, many at a time: deadlocks and aborts, and still nothing is lost or done twice."""
+    cluster.write("2ISL").up()
+    result = cluster.run("--op", "update", "--multisite", 50, "--rows", 4, "--rows-total", 96, "--zipf", 1.0, "--mpl", 16,
+                         duration=1)
+    assert result["sum_check"] == "ok", result["sum_check_detail"]
+    assert result["committed"] > 0 and result["rows_total"] == 96
+    assert sum(result["aborts_by_reason"].values()) == result["aborted"]
+
+
+def test_result_and_run_directory(cluster):
+    cluster.write("2ISL").up()
+    result = cluster.run("--multisite", 20, "--seed", 7, "--mpl", 2, duration=2.2)
+    promised = {"layout", "islands", "workload", "op", "rows", "multisite_percent", "zipf", "mpl", "duration_s",
+                "committed", "committed_per_s", "aborted", "latency_us", "messages_per_transaction", "sum_check",
+                "run_directory"}
+    assert promised <= result.keys()
+    assert set(result["latency_us"]) == {"p50", "p95", "p99", "p999"}
+    assert (result["duration_s"], result["seed"], result["mpl"], result["zipf"]) == (2.2, 7, 2, 0)
+    assert result["committed_per_s"] == pytest.approx(result["committed"] / 2.2, rel=0.2)
+
+    directory = result["run_directory"]
+    assert os.path.dirname(directory) == os.path.join(cluster.folder, "results")
+    assert os.path.basename(directory).endswith("-test-2ISL-micro")
+    assert set(os.listdir(directory)) == {"summary.json", "timeseries.csv", "latency.csv", "deployment.yaml",
+                                          "machine.xml", "meta.json"}
+
+    def text(name):
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            return file.read()
+
+    assert json.loads(text("summary.json")) == result
+    meta = json.loads(text("meta.json"))
+    assert meta["seed"] == 7 and "--multisite 20" in meta["command_line"] and meta["version"]
+    assert {"commit", "cpu_model", "kernel"} <= meta.keys()
+    assert xml.etree.ElementTree.fromstring(text("machine.xml").partition("?>")[2].partition("\n<topology")[1] +
+                                            text("machine.xml").partition("<topology")[2]).tag == "topology"
+    series = list(csv.DictReader(text("timeseries.csv").splitlines()))
+    assert [(round(float(row["elapsed_s"]), 0), row["island"]) for row in series] == [
+        (1, "0"), (1, "1"), (2, "0"), (2, "1"), (2, "0"), (2, "1")]
+    assert all(float(row["committed_per_s"]) > 0 for row in series)
+    histogram = list(csv.DictReader(text("latency.csv").splitlines()))
+    counted = sum(int(row[scope]) for row in histogram for scope in SCOPES)
+    assert counted == pytest.approx(result["committed"], rel=0.01)
+    resolved = cluster.islands.json("plan", os.path.join(directory, "deployment.yaml"))
+    wanted = cluster.islands.json("plan", cluster.file)
+    for key in ("cpus", "numa_nodes", "memory_bytes", "sites"):
+        assert [island[key] for island in resolved["islands"]] == [island[key] for island in wanted["islands"]]
+
+
+def test_text_report(cluster):
+    cluster.write("2ISL").up()
+    done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, "--warmup", 0, "--multisite", 50,
+                               cwd=cluster.folder)
+    assert done.code == 0
+    for words in ("micro read: 10 rows, 50% multisite", "committed  ", "latency      p50", "per transaction",
+                  "sum check    ok", "results in " + os.path.join(cluster.folder, "results")):
+        assert words in done.out
+    assert "committed/s" in done.err
+
+
+def test_rows_are_loaded_once_and_again_when_asked_for_others(cluster):
+    cluster.write("2ISL").up()
+    assert cluster.run("--op", "update")["rows_total"] == 240000
+    again = cluster.run("--op", "update")
+    assert "before 0," not in again["sum_check_detail"], "loaded again, although nothing had changed"
+    other = cluster.run("--op", "update", "--rows-total", 4800)
+    assert other["rows_total"] == 4800 and "before 0," in other["sum_check_detail"]
+    assert "4800 of 4800 rows" in other["sum_check_detail"]
+    assert cluster.run()["rows_total"] == 240000
+
+
+@pytest.mark.parametrize("options, complaint", [
+    (["--op", "write"], "--op"), (["--rows", "0"], "--rows"), (["--rows", "-1"], "--rows"),
+    (["--rows", "ten"], "--rows"), (["--multisite", "101"], "--multisite"), (["--multisite", "nan"], "--multisite"),
+    (["--zipf", "-1"], "--zipf"), (["--zipf", "inf"], "--zipf"), (["--mpl", "0"], "--mpl"),
+    (["--duration", "0"], "--duration"), (["--duration", "-3"], "--duration"), (["--warmup", "-1"], "--warmup"),
+    (["--seed", "x"], "--seed"), (["--rows-total", "0"], "--rows-total"), (["--frobnicate"], "frobnicate"),
+])
+def test_bad_options(cluster, options, complaint):
+    done = cluster.write().islands.run("run", cluster.file, "micro", *options)
+    assert done.code == 2, done
+    assert complaint in done.err
+
+
+def test_refusals_that_need_a_cluster(cluster):
+    cluster.write()
+    done = cluster.islands.run("run", cluster.file, "micro")
+    assert done.code == 1 and "not up" in done.err
+    assert cluster.islands.run("run", cluster.file, "tpcc").code == 2
+    cluster.up()
+    done = cluster.islands.run("run", cluster.file, "micro", "--rows", "100", "--rows-total", "240", cwd=cluster.folder)
+    assert done.code == 2 and "--rows: found 100, expected at most the 10 rows" in done.err
+    assert not os.path.exists(os.path.join(cluster.folder, "results"))
+
+
+def running(cluster):
+    return [island["running"] for island in cluster.status()["islands"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_stops_everywhere(cluster, number):
+    cluster.write("2ISL").up()
+    process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--multisite", "50")
+    wait_until(lambda: all(running(cluster)), what="the run")
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert running(cluster) == [False, False]
+    assert os.listdir(os.path.join(cluster.folder, "results")) == []
+
+
+def test_one_run_at_a_time_and_a_killed_one_is_cleared_away(cluster):
+    cluster.write("2ISL").up()
+    process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--op", "update", "--multisite", "50")
+    wait_until(lambda: all(running(cluster)), what="the run")
+    done = cluster.islands.run("run", cluster.file, "micro", cwd=cluster.folder)
+    assert done.code == 1 and "another `islands run`" in done.err and str(process.pid) in done.err
+    process.kill()
+    process.communicate()
+    time.sleep(0.1)
+    assert running(cluster) == [True, True]
+    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+    assert running(cluster) == [False, False]

@@ -1,0 +1,75 @@
+"""The tidy test over the whole tree, and for each of its rules a text that breaks it."""
+
+import os
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "deploy"))
+import tidy  # noqa: E402
+
+HEADER = "// What it is for.\n#pragma once\n"
+
+
+def test_tree_is_tidy():
+    findings = tidy.check_tree(ROOT)
+    assert not findings, "\n" + "\n".join(findings)
+
+
+@pytest.mark.parametrize("path, text, complaint", [
+    ("topology/a.cc", "x" * 111 + "\n", "111 columns"),
+    ("deploy/a.py", "x" * 121 + "\n", "121 columns"),
+    ("topology/a.cc", "\tint x;\n", "tab"),
+    ("topology/a.cc", "int x; \n", "blanks at the end"),
+    ("topology/a.cc", "int x;\n" * 1001, "1001 lines"),
+    ("topology/a.cc", "// TO" "DO: later\n", "leftover"),
+    ("README.md", "see /wo" "rk/main\n", "path of one machine"),
+    ("topology/a.cc", "absl::Mutex m;\n", "std::mutex"),
+    ("topology/a.cc", "std::atomic_thread_fence(x);\n", "fences"),
+    ("topology/a.cc", "int x = std::rand();\n", "runtime::Random"),
+    ("topology/a.cc", "int x = rand();\n", "runtime::Random"),
+    ("instance/storage/a.cc", "std::random_device seed;\n", "runtime::Random"),
+    ("instance/storage/a.cc", "auto t = std::chrono::steady_clock::now();\n", "runtime::Clock"),
+    ("instance/storage/a.cc", "using Clock = std::chrono::steady_clock;\n", "runtime::Clock"),
+    ("instance/storage/a.cc", "clock_gettime(CLOCK_MONOTONIC, &now);\n", "runtime::Clock"),
+    ("instance/storage/a.cc", "usleep(10);\n", "timer"),
+    ("instance/storage/a.cc", "std::this_thread::sleep_for(x);\n", "timer"),
+    ("topology/a.cc", "Foo* foo = new Foo(1);\n", "make_unique"),
+    ("topology/a.cc", "char* bytes = new char[10];\n", "make_unique"),
+    ("topology/a.cc", 'printf("x");\n', "stdout"),
+    ("topology/a.cc", "std::cout << x;\n", "stdout"),
+    ("topology/a.cc", "using namespace std;\n", "std::"),
+    ("topology/a.cc", '#include "partitioner/site_map.h"\n', "topology/ is below partitioner/"),
+    ("coordinator/a.cc", '#include "instance/operation.h"\n', "coordinator/ is below instance/"),
+    ("instance/a.cc", '#include "experiments/zipf.h"\n', "instance/ is below experiments/"),
+    ("instance/runtime/a.cc", '#include "instance/messaging/frame.h"\n', "instance/runtime/ is below"),
+    ("instance/storage/a.cc", '#include "instance/server/island.h"\n', "instance/storage/ is below"),
+    ("instance/a.cc", '#include "instance/server/island.h"\n', "instance/*.h is below"),
+    ("topology/a.cc", '#include "../proto/control.pb.h"\n', "start at the top folder"),
+    ("topology/a.h", "// What it is for.\n", "#pragma once"),
+    ("topology/a.h", "#pragma once\n", "opening comment"),
+])
+def test_rule_finds(path, text, complaint):
+    findings = tidy.check_file(path, text)
+    assert any(complaint in finding for finding in findings), findings
+
+
+@pytest.mark.parametrize("path, text", [
+    ("topology/a.cc", "x" * 110 + "\n"),
+    ("topology/a.cc", "// a new Foo(1) would do; printf(1) and absl::Mutex too\n"),
+    ("topology/a.cc", 'Log("std::rand() and new Foo(1)");\n'),
+    ("topology/a.cc", "return std::unique_ptr<Foo>(new Foo(1));\n"),
+    ("topology/a.cc", "std::unique_ptr<Foo> foo(new Foo(1));\n"),
+    ("topology/a.cc", "void* operator new(size_t bytes);\n"),
+    ("topology/a.cc", "snprintf(text, 10, x); operand(1); brand(2);\n"),
+    ("instance/runtime/clock.h", HEADER + "clock_gettime(CLOCK_MONOTONIC, &now);\n"),
+    ("instance/storage/a_test.cc", "std::this_thread::sleep_for(x); std::mt19937_64 random(1);\n"),
+    ("deploy/a.cc", 'printf("x"); auto now = std::chrono::steady_clock::now();\n'),
+    ("deploy/a.cc", '#include "instance/operation.h"\n#include "topology/machine.h"\n'),
+    ("instance/storage/a.cc", '#include "instance/operation.h"\n#include "instance/runtime/clock.h"\n'),
+    ("instance/a.h", HEADER + '#include "instance/storage/catalog.h"\n'),
+    ("README.md", "x" * 200 + "\nframework/main and deploy/root/x\n"),
+])
+def test_rule_allows(path, text):
+    assert tidy.check_file(path, text) == []

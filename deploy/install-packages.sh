@@ -1,0 +1,87 @@
+#!/bin/bash
+# Installs the Debian 12 packages that Islands needs, and nothing when they are there.
+#
+#   deploy/install-packages.sh [build] [test] [fuzz]      default: build test
+#
+# This is the only list of them. Starts no service: of `prometheus` only promtool is unpacked, into build/tools.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=(
+  g++ cmake ninja-build make pkg-config git ccache python3
+  libabsl-dev libspdlog-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
+  libprotobuf-dev protobuf-compiler
+  libhwloc-dev libnuma-dev libzmq3-dev cppzmq-dev liburing-dev
+  prometheus-cpp-dev zlib1g-dev libcurl4-openssl-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+test=(python3-pytest python3-yaml clang-format-16 procps)
+fuzz=(clang-16 libclang-rt-16-dev)
+
+say() { echo "install-packages: $*" >&2; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    say "need root to run '$*': run this script as root, or install sudo"
+    exit 1
+  fi
+}
+
+apt_updated=no
+apt_update() {
+  [ "$apt_updated" = yes ] && return
+  say "apt-get update"
+  as_root apt-get update -qq
+  apt_updated=yes
+}
+
+is_installed() {
+  [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+install_missing() {
+  local missing=() package
+  for package in "$@"; do is_installed "$package" || missing+=("$package"); done
+  if [ ${#missing[@]} = 0 ]; then return; fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  apt_update
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# promtool checks the metrics in the tests. Its package would start a Prometheus server, so it is only unpacked.
+unpack_promtool() {
+  if command -v promtool >/dev/null || [ -x build/tools/promtool ]; then return; fi
+  say "unpacking promtool into build/tools"
+  apt_update
+  local scratch
+  scratch=$(mktemp -d)
+  chmod 755 "$scratch"
+  trap "rm -rf '$scratch'" EXIT
+  (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg-deb -x prometheus_*.deb .)
+  mkdir -p build/tools
+  cp "$scratch/usr/bin/promtool" build/tools/promtool
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  say "this is no Debian system; install yourself: ${build[*]} ${test[*]}"
+  exit 0
+fi
+[ $# -gt 0 ] || set -- build test
+for group in "$@"; do
+  case $group in
+    build) install_missing "${build[@]}" ;;
+    test)
+      install_missing "${test[@]}"
+      unpack_promtool
+      ;;
+    fuzz) install_missing "${fuzz[@]}" ;;
+    *)
+      say "unknown group '$group'; there are build, test and fuzz"
+      exit 2
+      ;;
+  esac
+done

@@ -1,0 +1,108 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+
+#include "deploy/commands.h"
+#include "deploy/lifecycle.h"
+#include "deploy/run_command.h"
+#include "deploy/top.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr double kMaxTimeoutS = 24 * 3600;
+
+void AddTimeout(CLI::App* command, double* timeout_s) {
+  command->add_option("--timeout", *timeout_s, "Seconds to wait at most")
+      ->check(CLI::Range(0.1, kMaxTimeoutS))
+      ->capture_default_str();
+}
+
+void AddUp(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("up", "Start a deployment and wait until every island is ready");
+  auto options = std::make_shared<UpOptions>();
+  AddDeploymentFile(command, &options->file);
+  AddTimeout(command, &options->timeout_s);
+  command->add_option("--restarts", options->restarts, "Restarts of one island within a minute before it is given up")
+      ->check(CLI::Range(0u, 1000u))
+      ->capture_default_str();
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Up(context, *options); });
+}
+
+void AddStatus(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("status", "Show a running deployment as the kernel sees it");
+  auto options = std::make_shared<StatusOptions>();
+  AddDeploymentFile(command, &options->file);
+  OnCommand(command, context, [&context, options] { return Status(context, *options); });
+}
+
+void AddTop(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("top", "Watch every island's throughput, live");
+  auto options = std::make_shared<TopOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_flag("--once", options->once, "Print one table and end");
+  OnCommand(command, context, [&context, options] { return Top(context, *options); });
+}
+
+void AddRun(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
+  auto options = std::make_shared<RunOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_option("WORKLOAD", options->workload, "micro")->required();
+  command->add_option("--op", options->op, "What a transaction does with its rows: read or update")
+      ->capture_default_str();
+  command->add_option("--rows", options->rows, "Distinct rows of a transaction")->capture_default_str();
+  command->add_option("--multisite", options->multisite, "Percentage of multisite transactions")->capture_default_str();
+  command->add_option("--zipf", options->zipf, "Skew of the choice of rows; 0 = uniform")->capture_default_str();
+  command->add_option("--mpl", options->mpl, "Transactions in flight per worker")->capture_default_str();
+  command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
+  command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the generators' random numbers")->capture_default_str();
+  command->add_option("--rows-total", options->rows_total, "Rows of the table; the deployment file's range if not given");
+  command->add_option("--results", options->results, "Where the run directory is made")->capture_default_str();
+  OnCommand(command, context, [&context, options] { return Run(context, *options); });
+}
+
+void AddDown(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
+  auto options = std::make_shared<DownOptions>();
+  AddDeploymentFile(command, &options->file);
+  AddTimeout(command, &options->timeout_s);
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Down(context, *options); });
+}
+
+void AddDestroy(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("destroy", "Remove a stopped deployment's data");
+  auto options = std::make_shared<DestroyOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_flag("--yes", options->yes, "Do not ask");
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Destroy(context, *options); });
+}
+
+void AddSupervise(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("supervise", "The supervisor itself; `up` starts it");
+  command->group("");  // not shown in --help
+  auto options = std::make_shared<SuperviseOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_option("--report-fd", options->report_fd);
+  command->add_option("--restarts", options->restarts);
+  OnCommand(command, context, [&context, options] { return SuperviseFile(context, *options); });
+}
+
+}  // namespace
+
+void AddLifecycleCommands(CLI::App& app, CommandContext& context) {
+  AddUp(app, context);
+  AddStatus(app, context);
+  AddTop(app, context);
+  AddRun(app, context);
+  AddDown(app, context);
+  AddDestroy(app, context);
+  AddSupervise(app, context);
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,175 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "deploy/cluster_client.h"
+#include "deploy/lifecycle.h"
+#include "deploy/lifecycle_report.h"
+#include "deploy/resolve.h"
+#include "deploy/supervisor.h"
+#include "deploy/supervisor_data.h"
+#include "deploy/supervisor_spawn.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr int64_t kStatusTimeoutMs = 5'000;
+constexpr int64_t kStopTimeoutMs = 15'000;  // above the supervisor's own grace
+constexpr int kLastWords = 15;
+
+// A supervisor that is being started: our child until we exit.
+struct Starting {
+  pid_t pid = 0;
+  int report = -1;         // reading end
+  uint64_t log_begin = 0;  // where its lines begin in supervisor.log
+};
+
+absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const UpOptions& options,
+                                         const ControlFiles& files) {
+  std::error_code error;
+  std::filesystem::create_directories(files.directory, error);
+  if (error) {
+    return absl::InternalError(fmt::format("cannot make {}: {}", files.directory, error.message()));
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::InternalError(fmt::format("cannot make a pipe: {}", strerror(errno)));
+  Starting starting;
+  starting.report = ends[0];
+  const uintmax_t log_bytes = std::filesystem::file_size(files.SupervisorLog(), error);
+  starting.log_begin = error ? 0 : log_bytes;
+  SpawnRequest request;
+  request.arguments = {context.binary_directory + "/islands",
+                       "supervise",
+                       std::filesystem::absolute(options.file).string(),
+                       "--report-fd",
+                       std::to_string(kInheritedFd),
+                       "--restarts",
+                       std::to_string(options.restarts)};
+  request.log_path = files.SupervisorLog();
+  request.die_with_parent = false;
+  request.own_session = true;
+  request.inherit_fd = ends[1];
+  absl::StatusOr<pid_t> pid = Spawn(request);
+  close(ends[1]);
+  if (!pid.ok()) {
+    close(ends[0]);
+    return pid.status();
+  }
+  starting.pid = *pid;
+  return starting;
+}
+
+// Waits for our child; kills it when it takes too long. Its islands die with it.
+void EndSupervisor(const Starting& starting, int64_t timeout_ms) {
+  const int64_t until_ms = MonotonicMs() + timeout_ms;
+  while (waitpid(starting.pid, nullptr, WNOHANG) == 0) {
+    if (MonotonicMs() >= until_ms) {
+      kill(starting.pid, SIGKILL);
+      waitpid(starting.pid, nullptr, 0);
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// The supervisor has something to say, or has died: everything it wrote.
+std::string ReadReport(int report) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = read(report, buffer, sizeof(buffer))) > 0 || (got < 0 && errno == EINTR);) {
+    if (got > 0) text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// Who is to blame for a start that takes too long.
+std::string NotReady(const ClusterClient& client) {
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+  if (!status.ok()) return "";
+  std::string text;
+  for (const control::v1::IslandStatus& island : status->islands()) {
+    if (island.state() == control::v1::READY) continue;
+    text += fmt::format("\nisland {} (process {}) is {}", island.island(), island.pid(), StateName(island.state()));
+    const std::string lines = LastLines(client.files().IslandLog(island.island()), 5, "  ");
+    if (!lines.empty()) text += fmt::format("; {} ends with:\n{}", client.files().IslandLog(island.island()), lines);
+  }
+  return text;
+}
+
+absl::Status Interpret(const std::string& report, const Starting& starting, const ControlFiles& files) {
+  if (report == kReadyReport) return absl::OkStatus();
+  EndSupervisor(starting, kStopTimeoutMs);
+  if (!report.empty()) return absl::InternalError(report);
+  return absl::InternalError(fmt::format("the supervisor ended during start-up; {} ends with:\n{}",
+                                         files.SupervisorLog(),
+                                         LastLines(files.SupervisorLog(), kLastWords, "  ", starting.log_begin)));
+}
+
+// OK when every island is ready; otherwise nothing is left running.
+absl::Status WaitUntilReady(const Starting& starting, const ClusterClient& client, double timeout_s,
+                            Interrupts& interrupts) {
+  const Interrupts::Wake wake = interrupts.Sleep(static_cast<int64_t>(timeout_s * 1000), starting.report);
+  if (wake == Interrupts::Wake::kReadable) return Interpret(ReadReport(starting.report), starting, client.files());
+  const std::string blame = wake == Interrupts::Wake::kTimeout ? NotReady(client) : "";
+  kill(starting.pid, SIGTERM);
+  EndSupervisor(starting, kStopTimeoutMs);
+  if (wake == Interrupts::Wake::kInterrupted) {
+    return absl::CancelledError("interrupted; everything that had been started is stopped again");
+  }
+  return absl::DeadlineExceededError(fmt::format("not ready within {:g} s; stopped again{}", timeout_s, blame));
+}
+
+absl::Status CheckIslandProgram(const std::string& program) {
+  if (access(program.c_str(), X_OK) == 0) return absl::OkStatus();
+  return absl::NotFoundError(fmt::format("cannot run {}: {}; build it first", program, strerror(errno)));
+}
+
+}  // namespace
+
+int Up(const CommandContext& context, const UpOptions& options) {
+  absl::StatusOr<ResolvedDeployment> resolved = ResolveFile(options.file);
+  if (!resolved.ok()) return Fail(context, resolved.status());
+  const ControlFiles files{resolved->control_directory};
+  absl::Status may_start = CheckNotUp(files);
+  if (may_start.ok()) may_start = CheckIslandProgram(context.binary_directory + "/islandd");
+  if (!may_start.ok()) return Fail(context, may_start);
+  for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
+  if (context.dry_run) {
+    const std::string what = fmt::format("would start {} islands; see `islands plan`", resolved->plan.islands.size());
+    fmt::print("{}\n", context.json() ? fmt::format("{{\"would_start\": {}}}", resolved->plan.islands.size()) : what);
+    return kExitOk;
+  }
+  const ClusterClient client(files);
+  Interrupts interrupts;
+  absl::StatusOr<Starting> starting = StartSupervisor(context, options, files);
+  if (!starting.ok()) return Fail(context, starting.status());
+  const absl::Status ready = WaitUntilReady(*starting, client, options.timeout_s, interrupts);
+  close(starting->report);
+  if (!ready.ok()) return Fail(context, ready);
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+  if (!status.ok()) return Fail(context, status.status());
+  fmt::print("{}", context.json() ? StatusJson(*status, &*resolved) : StatusText(*status));
+  return kExitOk;
+}
+
+int SuperviseFile(const CommandContext& context, const SuperviseOptions& options) {
+  absl::StatusOr<ResolvedDeployment> resolved = ResolveFile(options.file);
+  if (!resolved.ok()) return Fail(context, resolved.status());
+  SupervisorOptions supervisor;
+  supervisor.island_program = context.binary_directory + "/islandd";
+  supervisor.report_fd = options.report_fd;
+  supervisor.restarts.budget = options.restarts;
+  return Supervise(*resolved, supervisor);
+}
+
+}  // namespace islands::deploy

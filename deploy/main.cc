@@ -1,0 +1,156 @@
+// The `islands` command (design, section 7).
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "deploy/commands.h"
+#include "deploy/output.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  islands machine                             what this machine looks like
+  islands template 2ISL --output two.yaml     a deployment file for it
+  islands plan two.yaml                       what would run where
+  islands up two.yaml                         start it, wait until every island is ready
+  islands run two.yaml micro --multisite 20   run the microbenchmark
+  islands down two.yaml                       stop it, wait until every process is gone
+
+`islands COMMAND --help` explains a command.
+)";
+
+// Of every command's help.
+constexpr const char* kFooter = R"(
+--format text|json may stand before or after the command; with json, stdout is one JSON document.
+Exit codes: 0 ok, 1 failed, 2 usage or invalid file, 3 findings, 124 timeout, 130 interrupted.)";
+
+std::string BinaryDirectory() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : self.parent_path().string();
+}
+
+// The first argument that is neither an option nor the value of one before the command.
+std::string CommandWord(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--format") {
+      ++i;
+    } else if (!arguments[i].starts_with('-')) {
+      return arguments[i];
+    }
+  }
+  return "";
+}
+
+// The command line may be too wrong to be parsed, and the answer must still have the format that was asked
+// for.
+bool WantsJson(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--format=json") return true;
+    if (arguments[i] == "--format" && i + 1 < arguments.size() && arguments[i + 1] == "json") return true;
+  }
+  return false;
+}
+
+int UsageError(bool json, const std::string& message) {
+  fmt::print(stderr, "islands: {}\n", message);
+  if (json) PrintJson(ErrorJson(message, kExitUsage));
+  return kExitUsage;
+}
+
+std::string UnknownCommand(const std::string& word, const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); })) {
+    names.push_back(command->get_name());
+  }
+  const auto near = Nearest(word, names);
+  return fmt::format("unknown command '{}'; {}", word,
+                     near ? fmt::format("did you mean '{}'?", *near) : "see `islands --help`");
+}
+
+bool Knows(const CLI::App& app, const std::string& word) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* command) { return command->check_name(word); });
+}
+
+int ParseAndRun(CLI::App& app, CommandContext& context, int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::string word = CommandWord(arguments);
+  if (!word.empty() && !Knows(app, word)) return UsageError(WantsJson(arguments), UnknownCommand(word, app));
+  if (arguments.empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return kExitUsage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    const std::string command = word.empty() ? "islands" : "islands " + word;
+    return UsageError(WantsJson(arguments), fmt::format("{}; see `{} --help`", error.what(), command));
+  }
+  return context.exit_code;
+}
+
+// A result that did not get out (full disk, closed pipe) is none.
+int CheckStdout(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  std::fprintf(stderr, "islands: cannot write to stdout\n");
+  return exit_code == kExitOk ? kExitFailed : exit_code;
+}
+
+int Main(int argc, char** argv) {
+  CommandContext context;
+  context.binary_directory = BinaryDirectory();
+  for (int i = 0; i < argc; ++i) context.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
+
+  CLI::App app("Cuts a multisocket machine into islands and runs a shared-nothing OLTP system on them.",
+               "islands");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "islands " ISLANDS_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();  // --format may stand after the command, too
+  app.add_option_function<std::string>(
+         "--format",
+         [&](const std::string& name) {
+           context.format = name == "json" ? OutputFormat::kJson : OutputFormat::kText;
+         },
+         "Of what is written to stdout")
+      ->check(CLI::IsMember({"text", "json"}));
+  AddPlanCommands(app, context);
+  AddTemplateCommand(app, context);
+  AddMachineCommand(app, context);
+  AddLifecycleCommands(app, context);
+  app.footer(std::string(kExamples) + kFooter);
+  return CheckStdout(ParseAndRun(app, context, argc, argv));
+}
+
+}  // namespace
+}  // namespace islands::deploy
+
+int main(int argc, char** argv) {
+  try {
+    return islands::deploy::Main(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, or a bug of ours
+    std::fprintf(stderr, "islands: internal error: %s\n", error.what());
+    return islands::deploy::kExitFailed;
+  }
+}

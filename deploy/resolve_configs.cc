@@ -1,0 +1,51 @@
+// ResolvedDeployment -> what each islandd is started with.
+#include <string>
+
+#include "deploy/resolve.h"
+
+namespace islands::deploy {
+
+std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeployment& resolved) {
+  const Deployment& deployment = resolved.deployment;
+  const std::vector<topology::PlannedIsland>& islands = resolved.plan.islands;
+  control::v1::IslandConfig common;
+  common.set_deployment(deployment.name);
+  common.set_layout(resolved.plan.layout);
+  common.set_layout_islands(static_cast<uint32_t>(islands.size()));
+  common.set_placement(std::string(topology::PlacementName(deployment.placement)));
+  common.set_site_count(resolved.site_map.sites());
+  common.set_transport(std::string(TransportName(deployment.transport)));
+  common.set_control_directory(resolved.control_directory);
+  common.set_data_directory(resolved.data_directory);
+  common.set_log_directory(resolved.log_directory);
+  common.set_durability(std::string(DurabilityName(deployment.durability)));
+  common.set_cores_shared(resolved.cores_shared);
+  common.set_transaction_timeout_ms(deployment.transaction_timeout_ms);
+  common.set_memory_policy(resolved.bound ? deployment.memory_policy : control::v1::MEMORY_DEFAULT);
+  for (const auto& table : deployment.tables) *common.add_tables() = table;
+  for (const auto& island : islands) {
+    control::v1::Peer* peer = common.add_peers();
+    peer->set_island(island.id);
+    peer->set_workers(island.workers);
+    const partitioner::SiteRun sites = resolved.site_map.SitesOf(island.id);
+    peer->mutable_sites()->set_first(sites.first);
+    peer->mutable_sites()->set_count(sites.count);
+  }
+  std::vector<control::v1::IslandConfig> configs;
+  for (const auto& island : islands) {
+    control::v1::IslandConfig& config = configs.emplace_back(common);
+    config.set_island(island.id);
+    config.set_pool_bytes(resolved.pool_bytes[island.id]);
+    config.set_metrics_port(resolved.metrics_ports[island.id]);
+    config.set_service_cpu(resolved.service_cpus[island.id]);
+    for (uint32_t worker = 0; worker < island.workers; ++worker) {
+      const bool pinned = resolved.bound && worker < island.cpus.size();
+      config.add_workers()->set_cpu(pinned ? static_cast<int32_t>(island.cpus[worker]) : -1);
+    }
+    if (!resolved.bound) continue;
+    for (const uint32_t node : island.numa_nodes) config.add_numa_nodes(node);
+  }
+  return configs;
+}
+
+}  // namespace islands::deploy

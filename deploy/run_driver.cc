@@ -1,0 +1,276 @@
+#include "deploy/run_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "instance/latency_histogram.h"
+
+namespace islands::deploy {
+namespace {
+
+using control::v1::Request;
+using control::v1::Snapshot;
+
+constexpr int64_t kCallTimeoutMs = 10'000;       // start, final snapshots
+constexpr int64_t kSampleTimeoutMs = 2'000;      // snapshots while measuring
+constexpr int64_t kLoadTimeoutMs = 30 * 60'000;  // 120 million rows take a while
+constexpr int64_t kAuditTimeoutMs = 10 * 60'000;
+constexpr int64_t kStopSlackMs = 22'000;  // above the time an island gives its own transactions to end
+constexpr int64_t kDrainMs = 5'000;
+constexpr int64_t kSampleIntervalMs = 1'000;
+
+Request SnapshotRequestOf() {
+  Request request;
+  request.mutable_snapshot();
+  return request;
+}
+
+// The first thing that went wrong, if anything did.
+absl::Status FirstError(const std::vector<ClusterClient::Reply>& replies) {
+  for (const ClusterClient::Reply& reply : replies) {
+    if (!reply.ok()) return reply.status();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RunDriver::RunDriver(const ClusterClient& client, const control::v1::ClusterStatus& status, RunPlan plan,
+                     Progress progress)
+    : client_(client), status_(status), progress_(std::move(progress)), islands_(status.islands_size()) {
+  all_.resize(islands_.size());
+  std::iota(all_.begin(), all_.end(), 0u);
+  unreached_.assign(islands_.size(), false);
+  for (uint32_t i : all_) islands_[i].epoch = status_.islands(static_cast<int>(i)).boot_epoch();
+  result_.plan = std::move(plan);
+  result_.deployment = status_.deployment();
+  result_.layout = status_.layout();
+  result_.transport = status_.configs(0).transport();
+  result_.placement = status_.configs(0).placement();
+}
+
+std::vector<ClusterClient::Reply> RunDriver::CallAll(const Request& request, int64_t timeout_ms) const {
+  return client_.CallIslands(all_, request, timeout_ms);
+}
+
+absl::Status RunDriver::StopStale(uint64_t run_id) {
+  Request request;
+  request.mutable_stop_run()->set_run_id(run_id);
+  absl::Status stopped = FirstError(CallAll(request, kCallTimeoutMs));
+  if (stopped.ok()) return stopped;
+  return absl::FailedPreconditionError(
+      fmt::format("islands are still busy with an earlier run and do not stop it ({}); use `islands down` and `islands up`",
+                  std::string(stopped.message())));
+}
+
+// A remembered load can be incomplete (the command that asked for it was killed), so the rows are counted as well.
+bool RunDriver::LoadInPlace() const {
+  for (const control::v1::IslandConfig& config : status_.configs()) {
+    const auto& loads = config.loads();
+    if (loads.empty() || !SameLoad(loads.Get(loads.size() - 1), result_.plan.load)) return false;
+  }
+  const absl::StatusOr<AuditSum> found = Audit();
+  return found.ok() && found->rows == static_cast<uint64_t>(result_.plan.rows_total);
+}
+
+absl::Status RunDriver::Load() {
+  if (LoadInPlace()) return absl::OkStatus();
+  Request request;
+  *request.mutable_load()->mutable_load() = result_.plan.load;
+  // The supervisor first: an island that restarts from now on has it, whether or not we reach it below.
+  ClusterClient::Reply remembered = client_.CallSupervisor(request, kCallTimeoutMs);
+  if (!remembered.ok()) return remembered.status();
+  return FirstError(CallAll(request, kLoadTimeoutMs));
+}
+
+absl::StatusOr<RunDriver::AuditSum> RunDriver::Audit() const {
+  AuditSum sum;
+  for (const ClusterClient::Reply& reply : CallAll(AuditRequestOf(result_.plan), kAuditTimeoutMs)) {
+    if (!reply.ok()) return reply.status();
+    sum.value += reply->audit().value();
+    sum.rows += reply->audit().rows();
+  }
+  return sum;
+}
+
+absl::Status RunDriver::TakeBase() {
+  const std::vector<ClusterClient::Reply> replies = CallAll(SnapshotRequestOf(), kCallTimeoutMs);
+  absl::Status reached = FirstError(replies);
+  if (!reached.ok()) return reached;
+  for (uint32_t i : all_) {
+    const Snapshot& snapshot = replies[i]->snapshot();
+    islands_[i].audit_committed = snapshot.audit_committed();
+    islands_[i].audit_unknown = snapshot.audit_unknown();
+    islands_[i].meter.Observe(snapshot);
+    if (snapshot.boot_epoch() != islands_[i].epoch) islands_[i].lost = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunDriver::StartAll() {
+  const std::vector<ClusterClient::Reply> replies = CallAll(StartRequest(result_.plan), kCallTimeoutMs);
+  for (uint32_t i : all_) {
+    if (replies[i].ok()) continue;
+    if (!absl::IsUnavailable(replies[i].status())) return replies[i].status();
+    islands_[i].lost = true;  // just now; it is started when it is back
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunResult> RunDriver::Run(Interrupts& interrupts) {
+  absl::Status base = TakeBase();
+  if (!base.ok()) return base;
+  absl::StatusOr<AuditSum> before = Audit();
+  if (!before.ok()) return before.status();
+  absl::Status driven = StartAll();
+  if (driven.ok()) driven = Drive(interrupts);
+  StopAll();
+  if (!driven.ok()) return driven;
+  Drain();
+  CheckSum(*before);
+  Collect();
+  return std::move(result_);
+}
+
+absl::Status RunDriver::Drive(Interrupts& interrupts) {
+  const RunOptions& options = result_.plan.options;
+  const auto cancelled = [] { return absl::CancelledError("interrupted; the run is stopped on every island"); };
+  int64_t left_ms = std::llround(options.warmup_s * 1000);
+  while (left_ms > 0) {
+    const int64_t step_ms = std::min(left_ms, kSampleIntervalMs);
+    if (interrupts.Sleep(step_ms) != Interrupts::Wake::kTimeout) return cancelled();
+    left_ms -= step_ms;
+    if (left_ms > 0) Sample(Phase::kWarmup, -1);
+  }
+  Sample(Phase::kBase, 0);
+  window_begin_ms_ = MonotonicMs();
+  const int64_t end_ms = window_begin_ms_ + std::llround(options.duration_s * 1000);
+  for (int64_t next_ms = window_begin_ms_; next_ms < end_ms;) {
+    next_ms = std::min(next_ms + kSampleIntervalMs, end_ms);
+    if (interrupts.Sleep(next_ms - MonotonicMs()) != Interrupts::Wake::kTimeout) return cancelled();
+    Sample(Phase::kMeasure, static_cast<double>(MonotonicMs() - window_begin_ms_) / 1000);
+    // After a slow sample the ones that were missed are skipped, not made up for.
+    while (next_ms + kSampleIntervalMs <= MonotonicMs()) next_ms += kSampleIntervalMs;
+  }
+  result_.measured_s = static_cast<double>(MonotonicMs() - window_begin_ms_) / 1000;
+  return absl::OkStatus();
+}
+
+void RunDriver::Sample(Phase phase, double elapsed_s) {
+  const std::vector<ClusterClient::Reply> replies = CallAll(SnapshotRequestOf(), kSampleTimeoutMs);
+  double committed_per_s = 0;
+  double aborted_per_s = 0;
+  for (uint32_t i : all_) {
+    Island& island = islands_[i];
+    SeriesRow row{.elapsed_s = elapsed_s, .island = i};
+    unreached_[i] = !replies[i].ok();
+    if (absl::IsUnavailable(replies[i].status())) island.lost = true;  // a slow answer alone is no loss
+    if (replies[i].ok()) {
+      const Snapshot& snapshot = replies[i]->snapshot();
+      IslandMeter::Step step = island.meter.Observe(snapshot);
+      if (snapshot.boot_epoch() != island.epoch) island.lost = true;
+      const std::vector<uint64_t> latency = step.sums.latency();
+      row.reached = true;
+      row.seconds = step.seconds > 0 ? step.seconds : kSampleIntervalMs / 1000.0;
+      row.p50_us = instance::PercentileUs(latency, 0.50);
+      row.p95_us = instance::PercentileUs(latency, 0.95);
+      row.p99_us = instance::PercentileUs(latency, 0.99);
+      if (phase == Phase::kMeasure) {
+        island.sums.Add(step.sums);
+        island.seconds += step.seconds;
+      }
+      row.sums = std::move(step.sums);
+      for (ScopeSums& scope : row.sums.scopes) scope.latency.clear();
+      committed_per_s += static_cast<double>(row.sums.committed()) / row.seconds;
+      aborted_per_s += static_cast<double>(row.sums.aborted()) / row.seconds;
+      Rejoin(i, snapshot);
+    }
+    if (phase == Phase::kMeasure) result_.series.push_back(std::move(row));
+  }
+  if (phase != Phase::kBase) progress_(elapsed_s, committed_per_s, aborted_per_s, LostNow());
+}
+
+// A restarted island has forgotten the run. If it refuses, the next sample asks again.
+void RunDriver::Rejoin(uint32_t island, const Snapshot& snapshot) {
+  if (snapshot.running() || snapshot.boot_epoch() == islands_[island].epoch) return;
+  const ClusterClient::Reply started = client_.CallIsland(island, StartRequest(result_.plan), kSampleTimeoutMs);
+  if (!started.ok()) {
+    fmt::print(stderr, "island {} is back but does not run yet: {}\n", island,
+               std::string(started.status().message()));
+  }
+}
+
+size_t RunDriver::LostNow() const {
+  return static_cast<size_t>(std::count(unreached_.begin(), unreached_.end(), true));
+}
+
+void RunDriver::StopAll() {
+  Request request;
+  request.mutable_stop_run()->set_run_id(result_.plan.run_id);
+  const int64_t timeout_ms = static_cast<int64_t>(status_.configs(0).transaction_timeout_ms()) + kStopSlackMs;
+  const std::vector<ClusterClient::Reply> replies = CallAll(request, timeout_ms);
+  for (uint32_t i : all_) {
+    if (replies[i].ok() || absl::IsUnavailable(replies[i].status())) continue;
+    fmt::print(stderr, "{}\n", std::string(replies[i].status().message()));
+  }
+}
+
+// Coordinators have finished; participants may still have a rollback or a release of locks to do.
+void RunDriver::Drain() {
+  const int64_t until_ms = MonotonicMs() + kDrainMs;
+  for (;;) {
+    uint64_t open = 0;
+    for (const ClusterClient::Reply& reply : CallAll(SnapshotRequestOf(), kCallTimeoutMs)) {
+      if (reply.ok()) open += reply->snapshot().branches_open();
+    }
+    if (open == 0 || MonotonicMs() >= until_ms) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+void RunDriver::CheckSum(const AuditSum& before) {
+  SumCheck& sum = result_.sum;
+  const std::vector<ClusterClient::Reply> replies = CallAll(SnapshotRequestOf(), kCallTimeoutMs);
+  for (uint32_t i : all_) {
+    Island& island = islands_[i];
+    if (!replies[i].ok() || replies[i]->snapshot().boot_epoch() != island.epoch) {
+      island.lost = true;
+      continue;
+    }
+    sum.committed += replies[i]->snapshot().audit_committed() - island.audit_committed;
+    sum.unknown += replies[i]->snapshot().audit_unknown() - island.audit_unknown;
+  }
+  sum.before = before.value;
+  sum.rows_total = static_cast<uint64_t>(result_.plan.rows_total);
+  sum.island_lost = std::any_of(islands_.begin(), islands_.end(), [](const Island& island) { return island.lost; });
+  if (sum.island_lost) return;
+  const absl::StatusOr<AuditSum> after = Audit();
+  if (!after.ok()) {
+    fmt::print(stderr, "the audit after the run failed: {}\n", std::string(after.status().message()));
+    sum.island_lost = absl::IsUnavailable(after.status());
+    return;
+  }
+  sum.after = after->value;
+  sum.rows = after->rows;
+}
+
+void RunDriver::Collect() {
+  for (uint32_t i : all_) {
+    Island& island = islands_[i];
+    // An island that was away has no clock of its own for the whole window.
+    const double seconds = island.lost ? result_.measured_s : island.seconds;
+    result_.islands.push_back({.island = i,
+                               .workers = static_cast<uint32_t>(status_.configs(static_cast<int>(i)).workers_size()),
+                               .lost = island.lost,
+                               .seconds = seconds,
+                               .sums = std::move(island.sums)});
+  }
+}
+
+}  // namespace islands::deploy

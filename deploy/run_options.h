@@ -1,0 +1,57 @@
+// What `islands run` was asked to do, checked before anything happens.
+//
+// Thread safety: plain values and functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/control.pb.h"
+
+namespace islands::deploy {
+
+struct RunOptions {
+  std::string file;
+  std::string workload;
+  std::string op = "read";
+  uint32_t rows = 10;    // per transaction, distinct
+  double multisite = 0;  // percent of transactions
+  double zipf = 0;       // skew; 0 = uniform
+  uint32_t mpl = 4;      // transactions in flight per worker
+  double duration_s = 5;
+  double warmup_s = 1;
+  uint64_t seed = 1;
+  std::optional<int64_t> rows_total;
+  std::string results = "results";
+};
+
+// INVALID_ARGUMENT names the option, the value and what is expected.
+absl::Status CheckRunOptions(const RunOptions& options);
+
+// A run as it is carried out: options joined with what the running deployment says.
+struct RunPlan {
+  RunOptions options;
+  std::string object;  // of the workload
+  int64_t rows_total = 0;
+  uint64_t run_id = 0;
+  control::v1::LoadSpec load;
+  std::map<std::string, std::string> parameters;  // of StartRun
+};
+
+// `config`: any island's. Errors (INVALID_ARGUMENT): the deployment has no table for the workload, or too few
+// rows.
+absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::IslandConfig& config,
+                                const std::string& binary_directory);
+
+control::v1::Request StartRequest(const RunPlan& plan);
+control::v1::Request AuditRequestOf(const RunPlan& plan);
+
+// Field by field, wherever the messages came from.
+bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b);
+
+}  // namespace islands::deploy

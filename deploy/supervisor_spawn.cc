@@ -1,0 +1,120 @@
+#include "deploy/supervisor_spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <fstream>
+
+namespace islands::deploy {
+namespace {
+
+constexpr int kExecFailed = 127;
+constexpr uint64_t kMostLogBytes = 64 << 10;  // of a log's end that LastLines looks at
+
+// From here on async-signal-safe calls only: other threads of the parent may have held any lock at the fork.
+[[noreturn]] void FailInChild(const char* what, const char* program) {
+  const char* reason = strerrordesc_np(errno);
+  const char* parts[] = {"cannot ", what, " ", program, ": ", reason != nullptr ? reason : "unknown error", "\n"};
+  for (const char* part : parts) {
+    if (write(STDERR_FILENO, part, strlen(part)) < 0) break;
+  }
+  _exit(kExecFailed);
+}
+
+void ResetSignals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < 32; ++signal) sigaction(signal, &action, nullptr);  // SIGKILL, SIGSTOP just fail
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, int log, int null, pid_t parent) {
+  ResetSignals();
+  dup2(null, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  if (request.inherit_fd == kInheritedFd) {
+    fcntl(kInheritedFd, F_SETFD, 0);  // dup2 onto itself would leave close-on-exec set
+  } else if (request.inherit_fd >= 0) {
+    dup2(request.inherit_fd, kInheritedFd);
+  }
+  if (request.own_session) setsid();
+  if (request.die_with_parent) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailInChild("tie to its parent", argv[0]);
+    // The parent may have died before the prctl; then nobody will ever send that signal.
+    if (getppid() != parent) _exit(kExecFailed);
+  }
+  execv(argv[0], argv);
+  FailInChild("run", argv[0]);
+}
+
+}  // namespace
+
+absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
+  const int log = open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0) {
+    return absl::InternalError(fmt::format("cannot open {}: {}", request.log_path, strerror(errno)));
+  }
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::vector<char*> argv;
+  for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) RunChild(request, argv.data(), log, null, parent);
+  const int fork_error = errno;
+  close(log);
+  if (null >= 0) close(null);
+  if (pid < 0) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot start {}: {}", request.arguments[0], strerror(fork_error)));
+  }
+  return pid;
+}
+
+std::string DescribeExit(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
+  }
+  return fmt::format("exit code {}", WEXITSTATUS(wait_status));
+}
+
+std::string LastLines(const std::string& path, int lines, const std::string& indent, uint64_t offset) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const uint64_t size = static_cast<uint64_t>(file.tellg());
+  const uint64_t begin = std::max(offset, size > kMostLogBytes ? size - kMostLogBytes : 0);
+  if (begin >= size) return "";
+  file.seekg(static_cast<std::streamoff>(begin));
+  std::deque<std::string> last;
+  for (std::string line; std::getline(file, line);) {
+    last.push_back(std::move(line));
+    if (last.size() > static_cast<size_t>(lines)) last.pop_front();
+  }
+  std::string text;
+  for (const std::string& line : last) text += indent + line + "\n";
+  return text;
+}
+
+bool ProcessAlive(pid_t pid) {
+  if (pid <= 0) return false;
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  if (!std::getline(stat, text)) return false;
+  const size_t after_name = text.rfind(')');  // the name may itself contain blanks and brackets
+  const char state = after_name != std::string::npos && after_name + 2 < text.size() ? text[after_name + 2] : '?';
+  return state != 'Z' && state != 'X';
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""The tidy test: rules of the code base that no compiler checks.
+
+    deploy/tidy.py [ROOT]
+
+Prints one line per finding, `file:line: what, and what to do instead`, and exits with 3 if there is any. The rules are
+the tables below; `deploy/e2e/test_tidy.py` runs them with the other tests and shows for each that it can fail.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+# Arrows go downwards only: a folder may include itself and those after it.
+FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "partitioner", "topology", "proto"]
+INSTANCE_FOLDERS = ["simulation", "gateway", "server", "storage", "messaging", "runtime"]
+# Headers directly in instance/ are the vocabulary of its lower folders, which may include them; but these lie on top.
+INSTANCE_TOP = ["simulation", "gateway", "server"]
+
+MAX_COLUMNS = {".cc": 110, ".h": 110, ".py": 120, ".proto": 120}
+MAX_LINES = 1000
+SOURCES = tuple(MAX_COLUMNS)
+# Where text is searched for leftovers and machine paths, besides the sources.
+TEXTS = SOURCES + (".md", ".txt", ".cmake", ".json", ".yaml", ".yml", ".sh", ".mk")
+TEXT_NAMES = ("Makefile", ".ci/run", "CMakeLists.txt")
+
+LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
+# Folders of the machines that this was written on mean nothing elsewhere.
+MACHINE_PATH = re.compile(r"(?<![\w.}>)])/(?:work|root|farm|home/\w+)/")
+
+
+def anywhere(path):
+    return False
+
+
+def starts(*prefixes):
+    return lambda path: path.startswith(prefixes)
+
+
+def is_test(path):
+    return bool(re.search(r"_(test|fuzz|bench)\.cc$|_testing\.(h|cc)$|_conformance\.(h|cc)$", path))
+
+
+# Code of ours that waits in real time on threads that are no workers, each with the reason.
+REAL_TIME = {
+    "instance/runtime/clock.h": "the seam itself",
+    "instance/messaging/control_channel.cc": "blocking calls of commands and control threads",
+    "topology/machine_sources.cc": "asks hwloc in a child process with a deadline, before any island exists",
+}
+
+
+def outside_islands(path):
+    """Programs and tests may use the real clock and wait; what runs inside an island may not."""
+    return path.startswith(("deploy/", "experiments/", "cmake/")) or is_test(path) or path in REAL_TIME
+
+
+# (pattern, what to use instead, where it is allowed)
+BANNED = [
+    (r"\babsl::Mutex", "std::mutex: ThreadSanitizer cannot see into Debian's Abseil", anywhere),
+    (r"\batomic_(thread|signal)_fence\b", "a memory order on the atomic: sanitizers cannot see fences",
+     lambda path: path == "instance/storage/page_guard.h"),  # the one fence, of optimistic page reads
+    (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\bstd::mt19937(_64)?\b", "runtime::Random, whose seed is known",
+     lambda path: is_test(path) or path.startswith("cmake/")),
+    (r"\bstd::random_device\b", "runtime::Random, whose seed is known",  # where seeds and ids come from
+     lambda path: is_test(path) or path.startswith("deploy/") or path == "instance/server/main.cc"),
+    (r"\bgettimeofday\b|\bclock_gettime\b|\bchrono::\w+_clock\b", "runtime::Clock, which simulation can set",
+     outside_islands),
+    (r"\bu?sleep\s*\(|\bnanosleep\b|\bsleep_for\b|\bsleep_until\b", "a timer of the run loop: a worker never blocks",
+     outside_islands),
+    (r"(?<!operator )\bnew\b(?=\s+[\w:]+\s*[({\[<;])", "std::make_unique or a container", anywhere),
+    (r"\bstd::cout\b|(?<![\w:])(?:std::)?(?:printf|puts|putchar)\s*\(|\bfprintf\s*\(\s*stdout\b",
+     "spdlog, or return the text: stdout belongs to commands",
+     lambda path: path.startswith("deploy/") or is_test(path)),
+    (r"\busing\s+namespace\s+std\b", "std::", anywhere),
+    (r"(?<![\w:.>])assert\s*\(\s*false\b", "an error that says what happened, or ISLANDS_CHECK", anywhere),
+]
+BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed in BANNED]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"|^\s*import\s+"([^"]+)"')
+COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
+
+
+def blank_comments_and_strings(text):
+    """The code alone, every line still where it was."""
+    return COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def suffix(path):
+    return os.path.splitext(path)[1]
+
+
+def check_lines(path, text):
+    lines = text.split("\n")
+    if len(lines) - 1 > MAX_LINES:
+        yield len(lines) - 1, f"{len(lines) - 1} lines; cut the file into parts of at most {MAX_LINES}"
+    limit = MAX_COLUMNS.get(suffix(path))
+    for number, line in enumerate(lines, 1):
+        if limit and len(line) > limit:
+            yield number, f"{len(line)} columns; at most {limit}"
+        if limit and "\t" in line:
+            yield number, "tab; indent with spaces"
+        if limit and line != line.rstrip():
+            yield number, "blanks at the end of the line"
+        if LEFTOVER.search(line):
+            yield number, "leftover note; do it now, or open an issue"
+        if MACHINE_PATH.search(line):
+            yield number, "path of one machine; make it relative or configurable"
+
+
+def check_banned(path, text):
+    if suffix(path) not in (".h", ".cc"):
+        return
+    code = blank_comments_and_strings(text)
+    for number, line in enumerate(code.split("\n"), 1):
+        for pattern, instead, allowed in BANNED:
+            match = pattern.search(line)
+            if not match or allowed(path):
+                continue
+            # A private constructor is out of make_unique's reach: the smart pointer takes over on the same line.
+            if match.group() == "new" and re.search(r"(_ptr<[^;]*>(\s+\w+)?|WrapUnique)\(\s*new\b", line):
+                continue
+            yield number, f"'{match.group().strip()}'; use {instead}"
+
+
+def direction_fault(path, included):
+    """Why `path` may not include `included`; None if it may."""
+    own, other = path.split("/"), included.split("/")
+    if own[0] not in FOLDERS or other[0] not in FOLDERS:
+        return None
+    if FOLDERS.index(other[0]) < FOLDERS.index(own[0]):
+        return f"{own[0]}/ is below {other[0]}/"
+    if own[0] != "instance" or other[0] != "instance" or len(other) < 3:
+        return None
+    if len(own) < 3:
+        return f"instance/*.h is below instance/{other[1]}/" if other[1] in INSTANCE_TOP else None
+    if own[1] not in INSTANCE_FOLDERS or other[1] not in INSTANCE_FOLDERS:
+        return None
+    if INSTANCE_FOLDERS.index(other[1]) < INSTANCE_FOLDERS.index(own[1]):
+        return f"instance/{own[1]}/ is below instance/{other[1]}/"
+    return None
+
+
+def check_includes(path, text):
+    if suffix(path) not in (".h", ".cc", ".proto"):
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        included = match.group(1) or match.group(2)
+        fault = direction_fault(path, included)
+        if fault:
+            yield number, f'includes "{included}", but {fault}; arrows go downwards only'
+        if included.startswith("../"):
+            yield number, f'includes "{included}"; start at the top folder'
+
+
+def check_header(path, text):
+    if suffix(path) != ".h":
+        return
+    if "#pragma once" not in text:
+        yield 1, "header without #pragma once"
+    if not text.startswith(("//", "/*")):
+        yield 1, "header without an opening comment: what it is for, thread safety, invariants"
+
+
+CHECKS = [check_lines, check_banned, check_includes, check_header]
+
+
+def check_file(path, text):
+    """Findings in one file, `path` relative to the top folder."""
+    return [f"{path}:{number}: {what}" for check in CHECKS for number, what in check(path, text)]
+
+
+def list_files(root):
+    """Every text of ours: what git tracks or would track, and all files where there is no git."""
+    try:
+        out = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root, check=True,
+                             capture_output=True, text=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        out = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if name not in (".git", "build", "results", "__pycache__")]
+            out += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(path for path in set(out)
+                  if (path.endswith(TEXTS) or path in TEXT_NAMES) and os.path.isfile(os.path.join(root, path)))
+
+
+def check_format(root, paths):
+    """What clang-format-16 would change; nothing where it is not installed."""
+    tool = shutil.which("clang-format-16")
+    sources = [path for path in paths if suffix(path) in (".h", ".cc")]
+    if not tool or not sources:
+        return []
+    run = subprocess.run([tool, "--dry-run", "--ferror-limit=1", *sources], cwd=root, capture_output=True, text=True)
+    files = sorted({line.split(":")[0] for line in run.stderr.splitlines() if "[-Wclang-format-violations]" in line})
+    return [f"{path}:1: not formatted; run make format" for path in files]
+
+
+def check_folders(root, paths):
+    folders = sorted({path.split("/")[0] for path in paths if "/" in path})
+    return [f"{folder}/README.md:1: missing; every top-level folder says what it is"
+            for folder in folders
+            if not folder.startswith(".") and f"{folder}/README.md" not in paths]
+
+
+def check_tree(root):
+    paths = list_files(root)
+    findings = check_folders(root, paths) + check_format(root, paths)
+    for path in paths:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            findings += check_file(path, file.read())
+    return findings
+
+
+def main(arguments):
+    default = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    findings = check_tree(arguments[0] if arguments else default)
+    for finding in findings:
+        print(finding)
+    print(f"tidy: {len(findings)} findings" if findings else "tidy: nothing to complain about", file=sys.stderr)
+    return 3 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

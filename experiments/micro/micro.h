@@ -1,0 +1,81 @@
+// The microbenchmark of "OLTP on Hardware Islands": transactions that read or update N distinct rows of one
+// table.
+//
+// Table `micro`: key [uint64], any range; a row starts with a little-endian int64 counter, the rest is
+// filler. Parameters:
+//
+//   op         read | update         an update adds 1 to each row's counter
+//   rows       N, default 10         distinct rows of a transaction
+//   multisite  percent, default 0    how many transactions are multisite
+//   zipf       S >= 0, default 0     skew; 0 = uniform
+//
+// A local transaction draws one site of its island (uniform) and all N rows in it: uniform, or by Zipf's law
+// within the site. A multisite transaction draws its first row uniformly from one such site and the others
+// from the whole table: uniform, or by Zipf's law, where rank r is the r-th key of the table: hot rows share
+// a site, as in the paper's Figure
+// 13. A batch is sorted by key, so that transactions meet in the same order and seldom deadlock.
+//
+// Thread safety: a MicroWorkload is immutable; generators and requests belong to one worker.
+//
+// Invariants:
+//  1. The N keys of a request are distinct and ascending; at least one lies in a site of the generator's
+//  island.
+//  2. The sum of all counters is the sum of the audit_delta of committed transactions: N for an update, 0 for
+//  a read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "instance/workload.h"
+
+namespace islands::experiments {
+
+inline constexpr const char* kMicroTable = "micro";
+inline constexpr uint32_t kMicroRowBytes = 250;    // where the table does not fix it
+inline constexpr uint32_t kMicroMaxRows = 10'000;  // so that a batch of the largest rows fits into one frame
+
+struct MicroOptions {
+  bool update = false;
+  uint32_t rows = 10;
+  double multisite_percent = 0;
+  double zipf = 0;
+};
+
+// Errors name the parameter, its value and what is allowed; unknown parameters are errors.
+absl::StatusOr<MicroOptions> ParseMicroOptions(const instance::Parameters& parameters);
+
+struct MicroRequest final : instance::Request {
+  std::vector<uint64_t> keys;
+  bool multisite = false;
+  uint64_t home_key = 0;  // the first row drawn, always of the generator's island
+};
+
+class MicroWorkload final : public instance::Workload {
+ public:
+  // Error when a parameter is wrong or the table is absent or of another shape.
+  static absl::StatusOr<std::unique_ptr<MicroWorkload>> Create(const storage::Catalog& catalog,
+                                                               const instance::Parameters& parameters);
+
+  const char* name() const override { return "micro"; }
+  std::vector<std::string> tables() const override { return {kMicroTable}; }
+  absl::Status Load(instance::Loader& loader) const override;
+  // Error when a site has too few rows for N distinct ones.
+  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
+      const instance::GeneratorContext& context) const override;
+  runtime::Task<absl::Status> Run(instance::Transaction& transaction,
+                                  const instance::Request& request) const override;
+  int64_t AuditRow(instance::TableId table, instance::KeyView key, instance::RowView row) const override;
+
+ private:
+  MicroWorkload(instance::TableId table, const MicroOptions& options) : table_(table), options_(options) {}
+
+  const instance::TableId table_;
+  const MicroOptions options_;
+};
+
+}  // namespace islands::experiments

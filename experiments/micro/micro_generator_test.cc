@@ -1,0 +1,220 @@
+#include "experiments/micro/micro_generator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <string>
+
+namespace {
+int64_t g_allocations = 0;  // this test has one thread
+}  // namespace
+
+// Not inlined: GCC would see free() meet memory from the library's operator new, and warn.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++g_allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  std::abort();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace islands::experiments {
+namespace {
+
+using partitioner::RangePartition;
+using partitioner::SiteRun;
+
+// 24 sites of 10,000 rows; the island under test has sites 6..11.
+constexpr int64_t kBegin = 1000;
+constexpr int64_t kEnd = 241'000;
+constexpr SiteRun kIsland{.first = 6, .count = 6};
+
+RangePartition Partition(int64_t begin = kBegin, int64_t end = kEnd, uint32_t sites = 24) {
+  return *RangePartition::Create(begin, end, sites);
+}
+
+struct Fixture {
+  explicit Fixture(const MicroOptions& options, RangePartition table = Partition(), SiteRun run = kIsland)
+      : partition(table), sites(run) {
+    auto created = MicroGenerator::Create(options, partition, sites);
+    EXPECT_TRUE(created.ok()) << created.status();
+    generator = *std::move(created);
+    request = generator->MakeRequest();
+  }
+
+  const MicroRequest& Next() {
+    generator->Next(random, *request);
+    return static_cast<const MicroRequest&>(*request);
+  }
+  uint32_t SiteOf(uint64_t key) const { return *partition.SiteOf(static_cast<int64_t>(key)); }
+  bool IsHome(uint64_t key) const {
+    return SiteOf(key) >= sites.first && SiteOf(key) < sites.first + sites.count;
+  }
+
+  RangePartition partition;
+  SiteRun sites;
+  runtime::Random random{42};
+  std::unique_ptr<MicroGenerator> generator;
+  std::unique_ptr<instance::Request> request;
+};
+
+void ExpectDistinctAscending(const std::vector<uint64_t>& keys) {
+  for (size_t i = 1; i < keys.size(); ++i) ASSERT_LT(keys[i - 1], keys[i]);
+}
+
+TEST(MicroGenerator, Next_LocalStaysInOneSiteOfItsIsland) {
+  for (double zipf : {0.0, 0.99, 3.0}) {
+    Fixture fixture({.rows = 10, .zipf = zipf});
+    std::map<uint32_t, int> seen;
+    for (int i = 0; i < 12'000; ++i) {
+      const MicroRequest& request = fixture.Next();
+      ASSERT_FALSE(request.multisite);
+      ASSERT_EQ(request.keys.size(), 10u);
+      ASSERT_NO_FATAL_FAILURE(ExpectDistinctAscending(request.keys));
+      ASSERT_TRUE(fixture.IsHome(request.keys.front()));
+      ASSERT_EQ(fixture.SiteOf(request.keys.front()), fixture.SiteOf(request.keys.back()));
+      ++seen[fixture.SiteOf(request.keys.front())];
+    }
+    ASSERT_EQ(seen.size(), kIsland.count);
+    for (auto [site, count] : seen) EXPECT_NEAR(count, 2000, 250) << "site " << site;
+  }
+}
+
+TEST(MicroGenerator, Next_MultisiteFirstRowAtHomeOthersAnywhere) {
+  Fixture fixture({.update = true, .rows = 10, .multisite_percent = 100});
+  std::map<uint32_t, int> home;
+  std::map<uint32_t, int> others;
+  for (int i = 0; i < 12'000; ++i) {
+    const MicroRequest& request = fixture.Next();
+    ASSERT_TRUE(request.multisite);
+    ASSERT_EQ(request.audit_delta, 10);
+    ASSERT_NO_FATAL_FAILURE(ExpectDistinctAscending(request.keys));
+    ASSERT_TRUE(fixture.IsHome(request.home_key));
+    ++home[fixture.SiteOf(request.home_key)];
+    for (uint64_t key : request.keys) {
+      if (key != request.home_key) ++others[fixture.SiteOf(key)];
+    }
+  }
+  ASSERT_EQ(home.size(), kIsland.count);
+  for (auto [site, count] : home) EXPECT_NEAR(count, 2000, 250) << "site " << site;
+  ASSERT_EQ(others.size(), 24u);
+  for (auto [site, count] : others) EXPECT_NEAR(count, 12'000 * 9 / 24, 400) << "site " << site;
+}
+
+TEST(MicroGenerator, Next_MultisiteShareIsAsAsked) {
+  for (double percent : {0.0, 0.5, 20.0, 50.0, 99.5, 100.0}) {
+    Fixture fixture({.rows = 2, .multisite_percent = percent});
+    constexpr int kDraws = 100'000;
+    int multisite = 0;
+    for (int i = 0; i < kDraws; ++i) multisite += fixture.Next().multisite;
+    const double expected = kDraws * percent / 100;
+    const double deviation = std::sqrt(expected * (1 - percent / 100));
+    EXPECT_NEAR(multisite, expected, 5 * deviation) << percent << " %";
+  }
+}
+
+TEST(MicroGenerator, Next_ReadHasNothingToAudit) {
+  Fixture fixture({.rows = 3});
+  EXPECT_EQ(fixture.Next().audit_delta, 0);
+}
+
+// Rank r of the whole table is its r-th key; s = 1 over 240,000 keys: P(r) = 1 / (r * H(240000)), H
+// = 12.9656.
+TEST(MicroGenerator, Next_MultisiteZipfRanksAreKeysInOrder) {
+  Fixture fixture({.rows = 2, .multisite_percent = 100, .zipf = 1});
+  constexpr int kDraws = 200'000;
+  std::map<uint64_t, int> remote;
+  for (int i = 0; i < kDraws; ++i) {
+    const MicroRequest& request = fixture.Next();
+    ++remote[request.keys[request.keys[0] == request.home_key ? 1 : 0]];
+  }
+  for (int rank : {1, 2, 3, 10}) {
+    const double expected = kDraws / (rank * 12.9656);
+    EXPECT_NEAR(remote[kBegin + rank - 1], expected, 5 * std::sqrt(expected)) << "rank " << rank;
+  }
+}
+
+TEST(MicroGenerator, Next_LocalZipfIsSkewedWithinTheSite) {
+  Fixture fixture({.rows = 1, .zipf = 1});
+  constexpr int kDraws = 120'000;
+  std::map<uint64_t, int> by_offset;
+  for (int i = 0; i < kDraws; ++i) {
+    const uint64_t key = fixture.Next().keys.front();
+    ++by_offset[key - static_cast<uint64_t>(fixture.partition.SiteBegin(fixture.SiteOf(key)))];
+  }
+  for (int rank : {1, 2, 5}) {
+    const double expected = kDraws / (rank * 9.7876);  // H(10000)
+    EXPECT_NEAR(by_offset[rank - 1], expected, 5 * std::sqrt(expected)) << "rank " << rank;
+  }
+}
+
+// Drawing without replacement: of three rows with weights 1, 1/4, 1/9 two are drawn; the chance that {1, 2}
+// come is p1 p2 / (1 - p1) + p2 p1 / (1 - p2).
+TEST(MicroGenerator, Next_ZipfWithoutReplacement) {
+  Fixture fixture({.rows = 2, .zipf = 2}, Partition(0, 3, 1), {.first = 0, .count = 1});
+  constexpr int kDraws = 200'000;
+  int first_two = 0;
+  for (int i = 0; i < kDraws; ++i) first_two += fixture.Next().keys == std::vector<uint64_t>{0, 1};
+  const double total = 1 + 1.0 / 4 + 1.0 / 9;
+  const double p1 = 1 / total;
+  const double p2 = 0.25 / total;
+  EXPECT_NEAR(first_two, kDraws * (p1 * p2 / (1 - p1) + p2 * p1 / (1 - p2)), 1000);
+}
+
+// Every row of a site, with a law so steep that plain repetition would never reach the last ones.
+TEST(MicroGenerator, Next_AllRowsOfASite) {
+  for (double zipf : {0.0, 1.0, 3.0, 50.0}) {
+    Fixture fixture({.rows = 200, .multisite_percent = 50, .zipf = zipf}, Partition(0, 400, 2),
+                    {.first = 1, .count = 1});
+    for (int i = 0; i < 50; ++i) {
+      const MicroRequest& request = fixture.Next();
+      ASSERT_EQ(request.keys.size(), 200u);
+      ASSERT_NO_FATAL_FAILURE(ExpectDistinctAscending(request.keys));
+      if (request.multisite) continue;
+      ASSERT_EQ(request.keys.front(), 200u);
+      ASSERT_EQ(request.keys.back(), 399u);
+    }
+  }
+}
+
+TEST(MicroGenerator, Next_AllocatesNothing) {
+  for (double zipf : {0.0, 1.0}) {
+    Fixture fixture({.rows = 100, .multisite_percent = 50, .zipf = zipf});
+    const int64_t before = g_allocations;
+    for (int i = 0; i < 1000; ++i) fixture.Next();
+    EXPECT_EQ(g_allocations, before);
+  }
+}
+
+TEST(MicroGenerator, Next_SameSeedSameTransactions) {
+  Fixture one({.rows = 5, .multisite_percent = 50, .zipf = 0.5});
+  Fixture two({.rows = 5, .multisite_percent = 50, .zipf = 0.5});
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(one.Next().keys, two.Next().keys);
+}
+
+TEST(MicroGenerator, Create_TooFewRowsInASite) {
+  const auto generator = MicroGenerator::Create({.rows = 11}, Partition(0, 240), kIsland);
+  ASSERT_FALSE(generator.ok());
+  const std::string message(generator.status().message());
+  EXPECT_NE(message.find("site 6 has only 10"), std::string::npos) << message;
+}
+
+TEST(MicroGenerator, Create_MultisiteOnlyNeedsOneRowPerSite) {
+  Fixture fixture({.rows = 240, .multisite_percent = 100}, Partition(0, 240));
+  EXPECT_EQ(fixture.Next().keys.size(), 240u);
+}
+
+TEST(MicroGenerator, Create_TooFewRowsInTheTable) {
+  const auto generator =
+      MicroGenerator::Create({.rows = 241, .multisite_percent = 100}, Partition(0, 240), kIsland);
+  ASSERT_FALSE(generator.ok());
+  const std::string message(generator.status().message());
+  EXPECT_NE(message.find("only 240"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace islands::experiments

@@ -1,0 +1,188 @@
+#include "experiments/micro/micro.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "instance/runtime/ready_queue.h"
+
+namespace islands::experiments {
+namespace {
+
+using instance::Batch;
+using instance::Parameters;
+
+constexpr uint32_t kSites = 4;
+
+storage::Catalog MakeCatalog(const std::string& key_type = "uint64", uint32_t row_bytes = 250,
+                             const std::string& name = kMicroTable) {
+  storage::Catalog::TableSpecs tables;
+  control::v1::TableSpec& table = *tables.Add();
+  table.set_name(name);
+  table.add_key(key_type);
+  table.set_range_begin(100);
+  table.set_range_end(300);
+  table.set_row_bytes(row_bytes);
+  auto catalog = storage::Catalog::Create(tables, kSites);
+  EXPECT_TRUE(catalog.ok()) << catalog.status();
+  return *std::move(catalog);
+}
+
+std::string ErrorOf(const storage::Catalog& catalog, const Parameters& parameters) {
+  auto workload = MicroWorkload::Create(catalog, parameters);
+  return workload.ok() ? "" : std::string(workload.status().message());
+}
+
+using Rows = std::map<std::string, std::vector<std::byte>>;
+
+std::string Text(instance::KeyView key) {
+  return std::string(reinterpret_cast<const char*>(key.data()), key.size());
+}
+
+class MapLoader final : public instance::Loader {
+ public:
+  MapLoader(const storage::Catalog& catalog, uint32_t only_site) : catalog_(catalog), only_site_(only_site) {}
+
+  const storage::Catalog& catalog() const override { return catalog_; }
+  bool Owns(uint32_t site) const override { return only_site_ == kSites || site == only_site_; }
+  absl::Status Insert(instance::TableId table, instance::KeyView key, instance::RowView row) override {
+    EXPECT_TRUE(Owns(*catalog_.SiteOf(table, key)));
+    EXPECT_TRUE(rows.emplace(Text(key), std::vector<std::byte>(row.begin(), row.end())).second);
+    return absl::OkStatus();
+  }
+
+  Rows rows;
+
+ private:
+  const storage::Catalog& catalog_;
+  uint32_t only_site_;
+};
+
+// Carries out reads and additions on a map.
+class MapTransaction final : public instance::Transaction {
+ public:
+  MapTransaction(const storage::Catalog& catalog, Rows* rows) : catalog_(catalog), rows_(*rows) {}
+
+  const coordinator::TransactionId& id() const override { return id_; }
+  const storage::Catalog& catalog() const override { return catalog_; }
+  Batch& batch() override { return batch_; }
+  runtime::Random& random() override { return random_; }
+  runtime::Task<absl::Status> Execute(Batch& batch) override {
+    batch.ResetResults();
+    for (size_t i = 0; i < batch.size(); ++i) ExecuteOne(batch, i);
+    co_return absl::OkStatus();
+  }
+
+ private:
+  void ExecuteOne(Batch& batch, size_t i) {
+    const Batch::Operation& operation = batch.operation(i);
+    auto found = rows_.find(Text(batch.View(operation.key)));
+    batch.result(i).code = found == rows_.end() ? absl::StatusCode::kNotFound : absl::StatusCode::kOk;
+    if (found == rows_.end() || operation.kind != instance::OperationKind::kAdd) return;
+    int64_t value = 0;
+    std::memcpy(&value, found->second.data() + operation.offset, sizeof(value));
+    value += operation.delta;
+    std::memcpy(found->second.data() + operation.offset, &value, sizeof(value));
+  }
+
+  const storage::Catalog& catalog_;
+  Rows& rows_;
+  coordinator::TransactionId id_{};
+  Batch batch_;
+  runtime::Random random_{1};
+};
+
+// Loads everything, runs `count` transactions and returns (sum of the rows, sum of the audit deltas).
+std::pair<int64_t, int64_t> RunMany(const Parameters& parameters, int count, absl::Status* last,
+                                    bool lose_rows = false) {
+  const storage::Catalog catalog = MakeCatalog();
+  auto workload = MicroWorkload::Create(catalog, parameters);
+  EXPECT_TRUE(workload.ok()) << workload.status();
+  MapLoader loader(catalog, kSites);
+  EXPECT_TRUE((*workload)->Load(loader).ok());
+  if (lose_rows) loader.rows.clear();
+  auto generator = (*workload)->MakeGenerator(
+      {.catalog = catalog, .island = 0, .worker = 0, .sites = {.first = 0, .count = kSites}});
+  EXPECT_TRUE(generator.ok()) << generator.status();
+  auto request = (*generator)->MakeRequest();
+  runtime::Random random(5);
+  runtime::ReadyQueue queue;
+  runtime::ReadyQueue::Scope scope(&queue);
+  int64_t expected = 0;
+  for (int i = 0; i < count; ++i) {
+    (*generator)->Next(random, *request);
+    MapTransaction transaction(catalog, &loader.rows);
+    runtime::Task<absl::Status> task = (*workload)->Run(transaction, *request);
+    task.Start();
+    *last = task.Take();
+    expected += request->audit_delta;
+  }
+  int64_t sum = 0;
+  for (const auto& [key, row] : loader.rows) {
+    sum += (*workload)->AuditRow(0, std::as_bytes(std::span(key.data(), key.size())), row);
+  }
+  return {sum, expected};
+}
+
+TEST(MicroWorkload, Run_UpdatesAddUpToTheAuditedSum) {
+  absl::Status status;
+  const auto [sum, expected] = RunMany({{"op", "update"}, {"rows", "7"}, {"multisite", "50"}}, 500, &status);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(sum, 3500);
+  EXPECT_EQ(expected, 3500);
+}
+
+TEST(MicroWorkload, Run_ReadsChangeNothing) {
+  absl::Status status;
+  const auto [sum, expected] = RunMany({{"op", "read"}, {"zipf", "0.99"}}, 100, &status);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(expected, 0);
+}
+
+TEST(MicroWorkload, Run_MissingRowIsAnError) {
+  absl::Status status;
+  RunMany({{"op", "update"}}, 1, &status, /*lose_rows=*/true);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(status.message()).find("is missing (NOT_FOUND)"), std::string::npos) << status;
+}
+
+TEST(MicroWorkload, Load_OwnSitesOnly) {
+  const storage::Catalog catalog = MakeCatalog();
+  auto workload = MicroWorkload::Create(catalog, {});
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  MapLoader loader(catalog, 2);
+  ASSERT_TRUE((*workload)->Load(loader).ok());
+  EXPECT_EQ(loader.rows.size(), 50u);
+  for (const auto& [key, row] : loader.rows) EXPECT_EQ(row.size(), 250u);
+}
+
+TEST(MicroWorkload, Create_BadParameters) {
+  const storage::Catalog catalog = MakeCatalog();
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "update"}, {"rows", "10000"}, {"multisite", "12.5"}, {"zipf", "1"}}),
+            "");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "micro: op=write: expected read or update");
+  EXPECT_EQ(ErrorOf(catalog, {{"rows", "0"}}), "micro: rows=0: expected a whole number from 1 to 10000");
+  EXPECT_EQ(ErrorOf(catalog, {{"rows", "-1"}}), "micro: rows=-1: expected a whole number from 1 to 10000");
+  EXPECT_EQ(ErrorOf(catalog, {{"multisite", "101"}}),
+            "micro: multisite=101: expected a number from 0 to 100");
+  EXPECT_EQ(ErrorOf(catalog, {{"multisite", "nan"}}),
+            "micro: multisite=nan: expected a number from 0 to 100");
+  EXPECT_EQ(ErrorOf(catalog, {{"zipf", "-0.1"}}), "micro: zipf=-0.1: expected a number from 0 to 1000");
+  EXPECT_EQ(ErrorOf(catalog, {{"zipf", ""}}), "micro: zipf=: expected a number from 0 to 1000");
+  EXPECT_EQ(ErrorOf(catalog, {{"skew", "1"}}),
+            "micro: unknown parameter 'skew'; there are op, rows, multisite and zipf");
+}
+
+TEST(MicroWorkload, Create_WrongTable) {
+  EXPECT_NE(ErrorOf(MakeCatalog("uint64", 250, "other"), {}).find("no table 'micro'"), std::string::npos);
+  EXPECT_NE(ErrorOf(MakeCatalog("uint32"), {}).find("must have one uint64 key"), std::string::npos);
+  EXPECT_NE(ErrorOf(MakeCatalog("uint64", 7), {}).find("at least 8 bytes"), std::string::npos);
+  EXPECT_EQ(ErrorOf(MakeCatalog("uint64", 0), {}), "");
+}
+
+}  // namespace
+}  // namespace islands::experiments

@@ -1,0 +1,45 @@
+// Why transactions abort: the label `reason` of the abort counters, and a field of ExecuteReply.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace islands::instance {
+
+enum class AbortReason : uint8_t {
+  kNone = 0,
+  kProcedure = 1,      // the procedure returned an error, or asked for something that cannot be done
+  kDeadlock = 2,       // victim of a cycle on one island
+  kLockTimeout = 3,    // waited too long for a lock: contention, or a cycle over several islands
+  kDeadline = 4,       // the transaction's own deadline
+  kPeerLost = 5,       // a participant could not be reached
+  kPeerRestarted = 6,  // a participant restarted in mid-transaction
+  kVoteNo = 7,         // a participant refused to prepare
+  kStorage = 8,        // no room, or a broken page
+  kRefused = 9,        // a participant could not make sense of the request, or was loading
+};
+inline constexpr uint32_t kAbortReasons = 10;
+
+inline std::string_view AbortReasonName(AbortReason reason) {
+  static constexpr std::array<std::string_view, kAbortReasons> kNames = {
+      "none",      "procedure",      "deadlock", "lock_timeout", "deadline",
+      "peer_lost", "peer_restarted", "vote_no",  "storage",      "refused"};
+  return kNames[static_cast<uint8_t>(reason)];
+}
+
+// Whether running the same transaction again soon may succeed without anything being repaired.
+inline bool RetryAtOnce(AbortReason reason) {
+  return reason == AbortReason::kDeadlock || reason == AbortReason::kLockTimeout || reason == AbortReason::kVoteNo;
+}
+
+// Why a branch or transaction cannot go on.
+struct Failure {
+  AbortReason reason = AbortReason::kNone;
+  absl::Status status;
+  bool set() const { return reason != AbortReason::kNone; }
+};
+
+}  // namespace islands::instance

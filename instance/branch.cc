@@ -1,0 +1,68 @@
+#include "instance/branch.h"
+
+#include <algorithm>
+
+#include "instance/runtime/check.h"
+
+namespace islands::instance {
+
+void UndoLog::RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
+  Record(Kind::kWrite, table, site, key, offset, before);
+}
+
+void UndoLog::RecordInsert(TableId table, uint32_t site, KeyView key) {
+  Record(Kind::kInsert, table, site, key, 0, {});
+}
+
+void UndoLog::RecordReplace(TableId table, uint32_t site, KeyView key, RowView before) {
+  Record(Kind::kReplace, table, site, key, 0, before);
+}
+
+void UndoLog::RecordRemove(TableId table, uint32_t site, KeyView key, RowView before) {
+  Record(Kind::kRemove, table, site, key, 0, before);
+}
+
+void UndoLog::Record(Kind kind, TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
+  const auto key_at = static_cast<uint32_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), key.begin(), key.end());
+  const auto row_at = static_cast<uint32_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), before.begin(), before.end());
+  entries_.push_back({kind, table, site, offset, key_at, static_cast<uint32_t>(key.size()), row_at,
+                      static_cast<uint32_t>(before.size())});
+}
+
+void UndoLog::Clear() {
+  entries_.clear();
+  bytes_.clear();
+}
+
+void UndoLog::Rollback(storage::Store& store) {
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) Undo(*entry, store);
+  Clear();
+}
+
+void UndoLog::Undo(const Entry& entry, storage::Store& store) {
+  const KeyView key(bytes_.data() + entry.key_at, entry.key_bytes);
+  const RowView before(bytes_.data() + entry.row_at, entry.row_bytes);
+  absl::StatusCode code = absl::StatusCode::kOk;
+  switch (entry.kind) {
+    case Kind::kWrite:
+      code = store.Modify(entry.table, entry.site, key, [&](std::span<std::byte> row) {
+        std::copy(before.begin(), before.end(), row.begin() + entry.offset);
+      });
+      break;
+    case Kind::kInsert:
+      code = store.Remove(entry.table, entry.site, key);
+      break;
+    case Kind::kReplace:
+      code = store.Replace(entry.table, entry.site, key, before);
+      break;
+    case Kind::kRemove:
+      code = store.Insert(entry.table, entry.site, key, before);
+      break;
+  }
+  // The branch still holds the row's lock, so nothing but a bug can stand in the way of the row's old state.
+  ISLANDS_CHECK(code == absl::StatusCode::kOk);
+}
+
+}  // namespace islands::instance

@@ -1,0 +1,324 @@
+#include "instance/island.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "topology/binding.h"
+
+namespace islands::instance {
+
+namespace {
+
+Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& map) {
+  return Parameters(map.begin(), map.end());
+}
+
+// Puts a workload's rows into the sites of this island.
+class StoreLoader final : public Loader {
+ public:
+  StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own)
+      : catalog_(catalog), store_(store), own_(own) {}
+
+  const storage::Catalog& catalog() const override { return catalog_; }
+  bool Owns(uint32_t site) const override {
+    return site == storage::kReplicatedSite || (site >= own_.first && site - own_.first < own_.count);
+  }
+  absl::Status Insert(TableId table, KeyView key, RowView row) override {
+    absl::StatusOr<uint32_t> site = catalog_.SiteOf(table, key);
+    if (!site.ok()) return site.status();
+    if (!Owns(*site)) return absl::OkStatus();
+    const absl::StatusCode code = store_.Insert(table, *site, key, row);
+    if (code == absl::StatusCode::kOk) return absl::OkStatus();
+    const storage::TableDefinition& definition = catalog_.table(table);
+    const char* advice = code == absl::StatusCode::kResourceExhausted
+                             ? "the buffer pool is full; raise storage.buffer_pool"
+                             : "the row was refused";
+    return absl::Status(code, fmt::format("table '{}', key {}: {}", definition.name,
+                                          partitioner::KeyToString(definition.key, key), advice));
+  }
+
+ private:
+  const storage::Catalog& catalog_;
+  storage::Store& store_;
+  const partitioner::SiteRun own_;
+};
+
+}  // namespace
+
+Island::Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites)
+    : seams_(seams), sites_(sites), config_(config) {}
+
+Island::~Island() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::IslandConfig& config, const Seams& seams) {
+  absl::StatusOr<partitioner::SiteMap> sites =
+      partitioner::SiteMap::Create(config.site_count(), static_cast<uint32_t>(config.peers_size()));
+  if (!sites.ok()) return sites.status();
+  if (config.island() >= sites->islands() || config.workers_size() == 0) {
+    return absl::InvalidArgumentError(fmt::format("configuration of island {}: {} islands, {} workers",
+                                                  config.island(), sites->islands(), config.workers_size()));
+  }
+  std::unique_ptr<Island> island(new Island(config, seams, *sites));
+  if (absl::Status status = island->BuildStore(); !status.ok()) return status;
+  for (const control::v1::LoadSpec& load : config.loads()) {
+    if (absl::Status status = island->LoadWhileStopped(load); !status.ok()) return status;
+  }
+  if (absl::Status status = island->CreateWorkers(); !status.ok()) return status;
+  return island;
+}
+
+absl::Status Island::BuildStore() {
+  absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(config_.tables(), config_.site_count());
+  if (!catalog.ok()) return catalog.status();
+  {
+    const std::scoped_lock lock(store_mutex_);
+    store_.reset();  // gives its memory back before the new one takes its own
+  }
+  catalog_ = std::make_unique<storage::Catalog>(*std::move(catalog));
+  const auto bind = [this](void* address, size_t bytes) { BindPool(address, bytes); };
+  absl::FunctionRef<void(void*, size_t)> bind_memory = bind;
+  storage::StoreOptions options;
+  options.island = config_.island();
+  options.sites = sites_.SitesOf(config_.island());
+  options.pool_bytes = config_.pool_bytes();
+  options.data_directory = config_.data_directory();
+  options.bind_memory = &bind_memory;
+  absl::StatusOr<std::unique_ptr<storage::Store>> store = storage::Store::Create(*catalog_, options, *seams_.files);
+  if (!store.ok()) return store.status();
+  {
+    const std::scoped_lock lock(store_mutex_);
+    store_ = *std::move(store);
+  }
+  shared_.catalog = catalog_.get();
+  shared_.store = store_.get();
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->Rebind();
+  return absl::OkStatus();
+}
+
+void Island::BindPool(void* address, size_t bytes) {
+  if (config_.numa_nodes().empty() || config_.memory_policy() == control::v1::MEMORY_DEFAULT) return;
+  const std::vector<uint32_t> nodes(config_.numa_nodes().begin(), config_.numa_nodes().end());
+  const auto policy = config_.memory_policy() == control::v1::MEMORY_BIND ? topology::MemoryPolicy::kBind
+                                                                         : topology::MemoryPolicy::kPreferred;
+  const absl::Status status = topology::BindMemory(address, bytes, nodes, policy);
+  if (status.ok()) return;
+  const std::scoped_lock lock(store_mutex_);
+  binding_warning_ = std::string(status.message());
+}
+
+absl::Status Island::CreateWorkers() {
+  shared_locks_ = std::make_unique<storage::LockTable>(storage::LockTableOptions{.latched = config_.workers_size() > 1});
+  shared_.clock = seams_.clock;
+  shared_.sites = &sites_;
+  shared_.locks = shared_locks_.get();
+  shared_.layout_generation = config_.layout_generation();
+  messaging::LinksOptions links;
+  links.cluster_id = config_.cluster_id();
+  links.boot_epoch = config_.boot_epoch();
+  links.uid = seams_.uid;
+  for (const control::v1::Peer& peer : config_.peers()) links.workers_per_island.push_back(peer.workers());
+  for (uint32_t index = 0; index < static_cast<uint32_t>(config_.workers_size()); ++index) {
+    links.self = {config_.island(), index};
+    absl::StatusOr<std::unique_ptr<messaging::Transport>> transport = seams_.make_transport(links.self);
+    if (!transport.ok()) return transport.status();
+    WorkerOptions options;
+    options.island = config_.island();
+    options.index = index;
+    options.boot_epoch = config_.boot_epoch();
+    options.cpu = config_.workers(static_cast<int>(index)).cpu();
+    options.numa_nodes.assign(config_.numa_nodes().begin(), config_.numa_nodes().end());
+    if (config_.transaction_timeout_ms() != 0) {
+      options.transaction_timeout_ns = static_cast<int64_t>(config_.transaction_timeout_ms()) * runtime::kNsPerMs;
+    }
+    options.seed = seams_.seed;
+    workers_.push_back(std::make_unique<Worker>(options, shared_, *std::move(transport), links));
+    shared_.workers.push_back(workers_.back().get());
+  }
+  return absl::OkStatus();
+}
+
+std::vector<runtime::Runnable*> Island::Runnables() const {
+  std::vector<runtime::Runnable*> runnables;
+  for (const std::unique_ptr<Worker>& worker : workers_) runnables.push_back(worker.get());
+  return runnables;
+}
+
+absl::Status Island::Start() {
+  const std::scoped_lock lock(mutex_);
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (absl::Status status = worker->Start(); !status.ok()) return status;
+  }
+  seams_.scheduler->Start(Runnables());
+  started_ = true;
+  return absl::OkStatus();
+}
+
+void Island::Stop() {
+  const std::scoped_lock lock(mutex_);
+  if (!started_) return;
+  started_ = false;
+  seams_.scheduler->Stop();
+}
+
+bool Island::Running() const {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker->running()) return true;
+  }
+  return false;
+}
+
+absl::Status Island::Load(const control::v1::LoadSpec& load) {
+  const std::scoped_lock lock(mutex_);
+  if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
+  if (started_) seams_.scheduler->Stop();
+  bool open = false;
+  for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasOpenBranches();
+  absl::Status status = open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
+                             : LoadWhileStopped(load);
+  if (started_) seams_.scheduler->Start(Runnables());
+  return status;
+}
+
+// True when a table's specification changed: catalog and store have to be built anew.
+bool Island::ReplaceTables(const control::v1::LoadSpec& load) {
+  bool changed = false;
+  for (const control::v1::TableSpec& wanted : load.tables()) {
+    bool known = false;
+    for (control::v1::TableSpec& table : *config_.mutable_tables()) {
+      if (table.name() != wanted.name()) continue;
+      known = true;
+      if (table.SerializeAsString() == wanted.SerializeAsString()) continue;
+      table = wanted;
+      changed = true;
+    }
+    if (known) continue;
+    *config_.add_tables() = wanted;
+    changed = true;
+  }
+  return changed;
+}
+
+absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
+  control::v1::LoadSpec* remembered = nullptr;
+  for (control::v1::LoadSpec& known : *config_.mutable_loads()) {
+    if (known.workload() == load.workload()) remembered = &known;
+  }
+  if (remembered == nullptr) remembered = config_.add_loads();
+  if (remembered != &load) *remembered = control::v1::LoadSpec(load);
+  const control::v1::LoadSpec wanted = *remembered;
+  if (!ReplaceTables(wanted)) return LoadRows(wanted);
+  if (absl::Status status = BuildStore(); !status.ok()) return status;
+  for (const control::v1::LoadSpec& each : config_.loads()) {
+    if (absl::Status status = LoadRows(each); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
+  absl::StatusOr<OpenedWorkload> workload =
+      seams_.open_workload(load.object(), *catalog_, ToParameters(load.parameters()));
+  if (!workload.ok()) return workload.status();
+  for (const std::string& name : (*workload)->tables()) {
+    const storage::TableDefinition* table = catalog_->Find(name);
+    if (table == nullptr) {
+      return absl::FailedPreconditionError(fmt::format(
+          "workload '{}' needs a table '{}', which the deployment file does not have", load.workload(), name));
+    }
+    if (absl::Status status = store_->Truncate(table->id); !status.ok()) return status;
+  }
+  StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()));
+  return (*workload)->Load(loader);
+}
+
+absl::Status Island::StartRun(const control::v1::StartRun& request) {
+  const std::scoped_lock lock(mutex_);
+  if (!started_) return absl::FailedPreconditionError("the island is stopping");
+  if (Running()) return absl::FailedPreconditionError("another run is active");
+  if (request.mpl() == 0 || request.mpl() > 10'000) {
+    return absl::InvalidArgumentError(fmt::format("mpl {}: expected 1 to 10000", request.mpl()));
+  }
+  absl::StatusOr<OpenedWorkload> workload =
+      seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
+  if (!workload.ok()) return workload.status();
+  std::vector<std::unique_ptr<Generator>> generators;
+  for (uint32_t index = 0; index < workers_.size(); ++index) {
+    const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island())};
+    absl::StatusOr<std::unique_ptr<Generator>> generator = (*workload)->MakeGenerator(context);
+    if (!generator.ok()) return generator.status();
+    generators.push_back(*std::move(generator));
+  }
+  run_workload_ = *workload;
+  for (uint32_t index = 0; index < workers_.size(); ++index) {
+    Worker* worker = workers_[index].get();
+    auto generator = std::make_shared<std::unique_ptr<Generator>>(std::move(generators[index]));
+    const Workload* running = workload->get();
+    worker->MarkRunning();
+    worker->Post([worker, running, generator, mpl = request.mpl(), seed = request.seed()] {
+      worker->BeginRun(*running, std::move(*generator), mpl, seed);
+    });
+  }
+  return absl::OkStatus();
+}
+
+void Island::RequestStop() {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    worker->Post([worker = worker.get()] { worker->EndRun(); });
+  }
+}
+
+absl::Status Island::StopRun(int64_t timeout_ns) {
+  const std::scoped_lock lock(mutex_);
+  RequestStop();
+  const int64_t deadline_ns = seams_.clock->NowNs() + timeout_ns;
+  while (Running()) {
+    if (seams_.clock->NowNs() > deadline_ns) {
+      return absl::DeadlineExceededError("transactions are still under way; they end at their own deadline");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRequest& request) {
+  const std::scoped_lock lock(mutex_);
+  absl::StatusOr<OpenedWorkload> workload =
+      seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
+  if (!workload.ok()) return workload.status();
+  control::v1::AuditReply reply;
+  uint64_t sum = 0;
+  uint64_t rows = 0;
+  const partitioner::SiteRun own = sites_.SitesOf(config_.island());
+  for (const std::string& name : (*workload)->tables()) {
+    const storage::TableDefinition* table = catalog_->Find(name);
+    if (table == nullptr || table->replicated()) continue;
+    for (uint32_t site = own.first; site < own.first + own.count; ++site) {
+      const absl::StatusCode code = store_->Scan(table->id, site, {}, {}, false, [&](KeyView key, RowView row) {
+        sum += static_cast<uint64_t>((*workload)->AuditRow(table->id, key, row));
+        ++rows;
+        return true;
+      });
+      if (code != absl::StatusCode::kOk) return absl::Status(code, fmt::format("cannot read table '{}'", name));
+    }
+  }
+  reply.set_value(static_cast<int64_t>(sum));
+  reply.set_rows(rows);
+  return reply;
+}
+
+uint64_t Island::CountRows() {
+  const std::scoped_lock lock(mutex_);
+  uint64_t rows = 0;
+  for (TableId table = 0; table < catalog_->size(); ++table) rows += store_->CountRows(table);
+  return rows;
+}
+
+storage::PoolUsage Island::PoolUsage() const {
+  const std::scoped_lock lock(store_mutex_);
+  return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
+}
+
+}  // namespace islands::instance

@@ -1,0 +1,114 @@
+// What an island says of itself: counters, connections, and where the kernel really put it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "instance/island.h"
+#include "topology/binding.h"
+
+namespace islands::instance {
+namespace {
+
+void FillHistogram(const LatencyHistogram& from, control::v1::Histogram* to) {
+  uint64_t count = 0;
+  for (uint32_t b = 0; b < kLatencyBuckets; ++b) {
+    to->add_buckets(from.bucket(b));
+    count += from.bucket(b);
+  }
+  to->set_count(count);
+  to->set_sum_us(static_cast<double>(from.sum_ns()) / 1000.0);
+}
+
+void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island, control::v1::WorkerCounters* to) {
+  const WorkerCounters& from = worker.counters();
+  for (const ScopeCounters& scope : from.scopes) {
+    control::v1::ScopeCounters* out = to->add_scopes();
+    out->set_committed(scope.committed.Get());
+    out->set_aborted(scope.aborted.Get());
+    out->set_unknown(scope.unknown.Get());
+    FillHistogram(scope.latency, out->mutable_latency());
+  }
+  for (uint32_t reason = 1; reason < kAbortReasons; ++reason) {
+    (*to->mutable_aborts_by_reason())[std::string(AbortReasonName(static_cast<AbortReason>(reason)))] =
+        from.aborts[reason].Get();
+  }
+  to->set_busy_seconds(static_cast<double>(from.busy_ns.Get()) / 1e9);
+  to->set_idle_seconds(static_cast<double>(from.idle_ns.Get()) / 1e9);
+  to->set_transactions_in_flight(from.in_flight.Get());
+  uint64_t sent = 0, received = 0, bytes_sent = 0, bytes_received = 0;
+  for (uint32_t island = 0; island < islands; ++island) {
+    if (island == own_island) continue;
+    const messaging::PeerTraffic& traffic = worker.links().Traffic(island);
+    sent += traffic.messages_sent.load(std::memory_order_relaxed);
+    received += traffic.messages_received.load(std::memory_order_relaxed);
+    bytes_sent += traffic.bytes_sent.load(std::memory_order_relaxed);
+    bytes_received += traffic.bytes_received.load(std::memory_order_relaxed);
+  }
+  to->set_messages_sent(sent);
+  to->set_messages_received(received);
+  to->set_bytes_sent(bytes_sent);
+  to->set_bytes_received(bytes_received);
+}
+
+}  // namespace
+
+control::v1::Snapshot Island::TakeSnapshot() const {
+  control::v1::Snapshot snapshot;
+  snapshot.set_island(config_.island());
+  snapshot.set_boot_epoch(config_.boot_epoch());
+  snapshot.set_time_us(seams_.clock->NowNs() / runtime::kNsPerUs);
+  uint64_t committed = 0, unknown = 0, open = 0;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    FillWorker(*worker, sites_.islands(), config_.island(), snapshot.add_workers());
+    committed += worker->counters().audit_committed.Get();
+    unknown += worker->counters().audit_unknown.Get();
+    open += worker->counters().branches_open.Get();
+  }
+  snapshot.set_audit_committed(static_cast<int64_t>(committed));
+  snapshot.set_audit_unknown(static_cast<int64_t>(unknown));
+  snapshot.set_branches_open(open);
+  snapshot.set_running(Running());
+  snapshot.set_locks_held(shared_locks_->LocksHeld());
+  const storage::PoolUsage pool = PoolUsage();
+  snapshot.set_pool_resident_pages(pool.resident_pages);
+  snapshot.set_pool_capacity_pages(pool.capacity_pages);
+  return snapshot;
+}
+
+control::v1::IslandStatus Island::Status() const {
+  control::v1::IslandStatus status;
+  status.set_island(config_.island());
+  status.set_pid(getpid());
+  status.set_boot_epoch(config_.boot_epoch());
+  status.set_running(Running());
+  status.set_cores_shared(config_.cores_shared());
+  control::v1::PlacementReadback* placement = status.mutable_placement();
+  uint32_t peers_up = 0;
+  std::string warning;
+  {
+    const std::scoped_lock lock(store_mutex_);
+    warning = binding_warning_;
+  }
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    peers_up += worker->peers_up();
+    absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), worker->tid());
+    placement->add_worker_cpus(cpus.ok() ? *cpus : "unknown");
+    placement->add_worker_tids(static_cast<uint32_t>(worker->tid()));
+    if (std::string error = worker->binding_error(); warning.empty()) warning = std::move(error);
+  }
+  status.set_peers_connected(peers_up);
+  status.set_peers_total(static_cast<uint32_t>(workers_.size()) * (sites_.islands() - 1));
+  status.set_state(peers_up == status.peers_total() ? control::v1::READY : control::v1::STARTING);
+  const storage::PoolUsage pool = PoolUsage();
+  absl::StatusOr<topology::MemoryReadback> memory = topology::ReadMemoryPlacement(
+      getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);
+  if (memory.ok()) {
+    placement->set_memory_policy(memory->policy);
+    for (const auto& [node, pages] : memory->pages_per_node) (*placement->mutable_pool_pages_per_node())[node] = pages;
+  } else {
+    placement->set_memory_policy("unknown");
+  }
+  placement->set_warning(warning);
+  return status;
+}
+
+}  // namespace islands::instance

@@ -1,0 +1,361 @@
+#include "instance/messaging/links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "instance/runtime/check.h"
+#include "proto/data.pb.h"
+
+namespace islands::messaging {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr size_t kKeptBufferBytes = 1 << 20;
+
+bool IsData(FrameType type) { return type >= FrameType::kExecuteRequest && type <= FrameType::kProbe; }
+
+uint64_t OriginKey(Address address) { return uint64_t{address.island} << 32 | address.worker; }
+
+void Add(std::atomic<uint64_t>& counter, uint64_t by) {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Links::Links(LinksOptions options, Transport& transport, const runtime::Clock& clock, LinksHandler& handler)
+    : options_(std::move(options)),
+      transport_(transport),
+      clock_(clock),
+      handler_(handler),
+      peers_(options_.workers_per_island.size()),
+      next_deadline_ns_(kNever),
+      traffic_(options_.workers_per_island.size()) {
+  ISLANDS_CHECK(options_.self.island < peers_.size());
+  for (size_t island = 0; island < peers_.size(); ++island) {
+    ISLANDS_CHECK(island == options_.self.island || options_.workers_per_island[island] > 0);
+    peers_[island].backoff_ns = options_.redial_min_ns;
+    peers_[island].last_failure = absl::UnavailableError("not dialled yet");
+  }
+}
+
+Links::~Links() {
+  for (const Peer& peer : peers_) transport_.Close(peer.connection);
+  for (const ConnectionId connection : AcceptedWhere([](const Accepted&) { return true; })) transport_.Close(connection);
+}
+
+absl::Status Links::Start() {
+  if (absl::Status status = transport_.Listen(); !status.ok()) return status;
+  for (uint32_t island = 0; island < peers_.size(); ++island) {
+    if (island != options_.self.island) Dial(island);
+  }
+  return absl::OkStatus();
+}
+
+size_t Links::Poll() {
+  const size_t handled = transport_.Poll(*this);
+  // Every link up and introduced: no deadline, no look at the clock.
+  if (next_deadline_ns_ == kNever || clock_.NowNs() < next_deadline_ns_) return handled;
+  RunDeadlines();
+  return handled + 1;
+}
+
+int64_t Links::NextDeadlineNs() const { return next_deadline_ns_; }
+
+void Links::RunDeadlines() {
+  const int64_t now = clock_.NowNs();
+  for (uint32_t island = 0; island < peers_.size(); ++island) {
+    const Peer& peer = peers_[island];
+    if (island == options_.self.island || peer.state == DialState::kUp || peer.deadline_ns > now) continue;
+    if (peer.state == DialState::kWaiting) {
+      Dial(island);
+    } else {
+      LoseDialled(island, absl::DeadlineExceededError(fmt::format("island {} does not answer hello", island)));
+    }
+  }
+  const auto overdue = [now](const Accepted& link) { return !link.introduced && link.deadline_ns <= now; };
+  for (const ConnectionId connection : AcceptedWhere(overdue)) {
+    if (!accepted_.find(connection)->second.refused) CountRefusal();
+    CloseAccepted(connection);
+  }
+  UpdateDeadline();
+}
+
+void Links::UpdateDeadline() {
+  next_deadline_ns_ = kNever;
+  for (uint32_t island = 0; island < peers_.size(); ++island) {
+    if (island == options_.self.island || peers_[island].state == DialState::kUp) continue;
+    next_deadline_ns_ = std::min(next_deadline_ns_, peers_[island].deadline_ns);
+  }
+  for (const auto& [connection, accepted] : accepted_) {
+    if (!accepted.introduced) next_deadline_ns_ = std::min(next_deadline_ns_, accepted.deadline_ns);
+  }
+}
+
+void Links::Dial(uint32_t island) {
+  Peer& peer = peers_[island];
+  peer.connection = transport_.Dial({island, ServingWorker(island, options_.self.worker)});
+  peer.state = DialState::kIntroducing;
+  peer.deadline_ns = clock_.NowNs() + options_.handshake_timeout_ns;
+  next_deadline_ns_ = std::min(next_deadline_ns_, peer.deadline_ns);
+  dialled_[peer.connection] = island;
+  data::v1::Hello hello;
+  hello.set_cluster_id(options_.cluster_id);
+  hello.set_island(options_.self.island);
+  hello.set_worker(options_.self.worker);
+  hello.set_boot_epoch(options_.boot_epoch);
+  hello.set_to_island(island);
+  SendOn(peer.connection, FrameType::kHello, hello);
+}
+
+void Links::LoseDialled(uint32_t island, const absl::Status& why) {
+  Peer& peer = peers_[island];
+  transport_.Close(peer.connection);
+  dialled_.erase(peer.connection);
+  const bool was_up = peer.state == DialState::kUp;
+  if (was_up) peer.backoff_ns = options_.redial_min_ns;
+  peer.state = DialState::kWaiting;
+  peer.connection = 0;
+  peer.last_failure = why;
+  peer.deadline_ns = clock_.NowNs() + peer.backoff_ns;
+  peer.backoff_ns = std::min(2 * peer.backoff_ns, options_.redial_max_ns);
+  next_deadline_ns_ = std::min(next_deadline_ns_, peer.deadline_ns);
+  if (!was_up) return;
+  --peers_up_;
+  handler_.OnPeerLost(island, peer.up_epoch, why);
+}
+
+void Links::OnAccepted(ConnectionId connection, int64_t peer_uid) {
+  Accepted& accepted = accepted_[connection];
+  accepted.uid = peer_uid;
+  accepted.deadline_ns = clock_.NowNs() + options_.handshake_timeout_ns;
+  next_deadline_ns_ = std::min(next_deadline_ns_, accepted.deadline_ns);
+}
+
+void Links::OnClosed(ConnectionId connection, const absl::Status& why) {
+  if (const auto it = dialled_.find(connection); it != dialled_.end()) {
+    LoseDialled(it->second, why);
+  } else {
+    CloseAccepted(connection);
+  }
+}
+
+void Links::OnFrame(ConnectionId connection, FrameType type, std::span<const std::byte> payload) {
+  if (const auto it = dialled_.find(connection); it != dialled_.end()) {
+    const uint32_t island = it->second;
+    const Peer& peer = peers_[island];
+    if (peer.state == DialState::kIntroducing && type == FrameType::kHelloReply) {
+      OnHelloReply(island, payload);
+    } else if (peer.state == DialState::kUp && IsData(type)) {
+      Deliver({{island, ServingWorker(island, options_.self.worker)}, peer.up_epoch}, type, payload);
+    } else {
+      CountRefusal();
+      LoseDialled(island, absl::InvalidArgumentError(fmt::format("island {} sent an unexpected frame of type {}", island,
+                                                                 static_cast<int>(type))));
+    }
+    return;
+  }
+  const auto it = accepted_.find(connection);
+  if (it == accepted_.end() || it->second.refused) return;
+  if (!it->second.introduced && type == FrameType::kHello) {
+    OnHello(connection, it->second, payload);
+  } else if (it->second.introduced && IsData(type)) {
+    const Origin origin = it->second.origin;
+    Deliver(origin, type, payload);
+  } else {
+    CountRefusal();
+    CloseAccepted(connection);
+  }
+}
+
+void Links::Deliver(const Origin& origin, FrameType type, std::span<const std::byte> payload) {
+  PeerTraffic& traffic = traffic_[origin.peer.island];
+  Add(traffic.messages_received, 1);
+  Add(traffic.bytes_received, kFrameHeaderBytes + payload.size());
+  handler_.OnMessage(origin, type, payload);
+}
+
+void Links::OnHello(ConnectionId connection, Accepted& accepted, std::span<const std::byte> payload) {
+  data::v1::Hello hello;
+  if (!hello.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    CountRefusal();
+    CloseAccepted(connection);
+    return;
+  }
+  const absl::Status status = CheckHello(hello, accepted.uid);
+  data::v1::HelloReply reply;
+  reply.set_accepted(status.ok());
+  reply.set_reason(std::string(status.message()));
+  reply.set_island(options_.self.island);
+  reply.set_worker(options_.self.worker);
+  reply.set_boot_epoch(options_.boot_epoch);
+  SendOn(connection, FrameType::kHelloReply, reply);
+  if (status.ok()) {
+    Introduce(connection, accepted, {{hello.island(), hello.worker()}, hello.boot_epoch()});
+    return;
+  }
+  // Not closed here: on some transports that could overtake the reason. The dialler hangs up, or the deadline does.
+  CountRefusal();
+  accepted.refused = true;
+}
+
+absl::Status Links::CheckHello(const data::v1::Hello& hello, int64_t uid) const {
+  const uint32_t self = options_.self.island;
+  if (options_.uid >= 0 && uid != options_.uid) {
+    return absl::PermissionDeniedError(
+        fmt::format("island {} runs as user {}, the dialler as user {}", self, options_.uid, uid));
+  }
+  if (hello.cluster_id() != options_.cluster_id) {
+    return absl::PermissionDeniedError(fmt::format("island {} is of cluster '{}', the dialler of cluster '{}'", self,
+                                                   options_.cluster_id, hello.cluster_id()));
+  }
+  if (hello.to_island() != self) {
+    return absl::InvalidArgumentError(fmt::format("this is island {}, not island {}", self, hello.to_island()));
+  }
+  if (hello.island() == self || hello.island() >= peers_.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("island {} does not expect an island {}: it knows {} islands", self, hello.island(), peers_.size()));
+  }
+  if (hello.worker() >= options_.workers_per_island[hello.island()] ||
+      ServingWorker(self, hello.worker()) != options_.self.worker) {
+    return absl::InvalidArgumentError(fmt::format("worker {} of island {} does not serve worker {} of island {}",
+                                                  options_.self.worker, self, hello.worker(), hello.island()));
+  }
+  if (hello.boot_epoch() < peers_[hello.island()].newest_epoch) {
+    return absl::FailedPreconditionError(
+        fmt::format("island {} has booted again since: epoch {} was seen after epoch {}", hello.island(),
+                    peers_[hello.island()].newest_epoch, hello.boot_epoch()));
+  }
+  return absl::OkStatus();
+}
+
+void Links::Introduce(ConnectionId connection, Accepted& accepted, const Origin& origin) {
+  accepted.introduced = true;
+  accepted.origin = origin;
+  // The dialler found an earlier link broken before we did: only the latest counts.
+  ConnectionId& latest = introduced_[OriginKey(origin.peer)];
+  const ConnectionId replaced = std::exchange(latest, connection);
+  if (replaced != 0) CloseAccepted(replaced);
+  SawEpoch(origin.peer.island, origin.boot_epoch);
+}
+
+void Links::OnHelloReply(uint32_t island, std::span<const std::byte> payload) {
+  data::v1::HelloReply reply;
+  if (!reply.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    CountRefusal();
+    LoseDialled(island, absl::InvalidArgumentError(fmt::format("island {} sent a broken answer to hello", island)));
+    return;
+  }
+  if (!reply.accepted()) {
+    LoseDialled(island, absl::PermissionDeniedError(fmt::format("refused by island {}: {}", island, reply.reason())));
+    return;
+  }
+  if (absl::Status status = CheckHelloReply(island, reply); !status.ok()) {
+    CountRefusal();
+    LoseDialled(island, status);
+    return;
+  }
+  Peer& peer = peers_[island];
+  peer.state = DialState::kUp;
+  peer.up_epoch = reply.boot_epoch();
+  peer.backoff_ns = options_.redial_min_ns;
+  ++peers_up_;
+  UpdateDeadline();
+  SawEpoch(island, reply.boot_epoch());
+  handler_.OnPeerUp(island, reply.boot_epoch());
+}
+
+absl::Status Links::CheckHelloReply(uint32_t island, const data::v1::HelloReply& reply) const {
+  if (reply.island() != island || reply.worker() != ServingWorker(island, options_.self.worker)) {
+    return absl::InvalidArgumentError(fmt::format("dialled island {} worker {}, reached island {} worker {}", island,
+                                                  ServingWorker(island, options_.self.worker), reply.island(),
+                                                  reply.worker()));
+  }
+  if (reply.boot_epoch() < peers_[island].newest_epoch) {
+    return absl::UnavailableError(fmt::format("an older incarnation of island {} answered", island));
+  }
+  return absl::OkStatus();
+}
+
+void Links::SawEpoch(uint32_t island, uint64_t epoch) {
+  Peer& peer = peers_[island];
+  if (epoch <= peer.newest_epoch) return;
+  peer.newest_epoch = epoch;
+  const auto stale = [&](const Accepted& link) {
+    return link.introduced && link.origin.peer.island == island && link.origin.boot_epoch < epoch;
+  };
+  for (const ConnectionId connection : AcceptedWhere(stale)) CloseAccepted(connection);
+  if (peer.state == DialState::kUp && peer.up_epoch < epoch) {
+    LoseDialled(island, absl::UnavailableError(fmt::format("island {} has booted again", island)));
+  }
+}
+
+template <typename Predicate>
+std::vector<ConnectionId> Links::AcceptedWhere(Predicate&& predicate) const {
+  std::vector<ConnectionId> found;
+  for (const auto& [connection, accepted] : accepted_) {
+    if (predicate(accepted)) found.push_back(connection);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void Links::CloseAccepted(ConnectionId connection) {
+  const auto it = accepted_.find(connection);
+  if (it == accepted_.end()) return;
+  if (it->second.introduced) {
+    const auto latest = introduced_.find(OriginKey(it->second.origin.peer));
+    if (latest != introduced_.end() && latest->second == connection) introduced_.erase(latest);
+  }
+  accepted_.erase(it);
+  transport_.Close(connection);
+}
+
+bool Links::SendOn(ConnectionId connection, FrameType type, const google::protobuf::MessageLite& message) {
+  const size_t bytes = message.ByteSizeLong();
+  if (bytes > kMaxFrameBytes) return false;
+  buffer_.resize(bytes);
+  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer_.data()));
+  transport_.Send(connection, type, buffer_);
+  if (buffer_.capacity() > kKeptBufferBytes) buffer_ = {};
+  return true;
+}
+
+bool Links::SendCounted(ConnectionId connection, uint32_t island, FrameType type,
+                        const google::protobuf::MessageLite& message) {
+  if (!SendOn(connection, type, message)) return false;
+  PeerTraffic& traffic = traffic_[island];
+  Add(traffic.messages_sent, 1);
+  Add(traffic.bytes_sent, kFrameHeaderBytes + static_cast<size_t>(message.GetCachedSize()));
+  return true;
+}
+
+bool Links::Send(uint32_t island, FrameType type, const google::protobuf::MessageLite& message) {
+  const Peer& peer = peers_[island];
+  return peer.state == DialState::kUp && SendCounted(peer.connection, island, type, message);
+}
+
+bool Links::SendBack(Address to, FrameType type, const google::protobuf::MessageLite& message) {
+  const auto link = introduced_.find(OriginKey(to));
+  return link != introduced_.end() && SendCounted(link->second, to.island, type, message);
+}
+
+bool Links::SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message) {
+  const auto link = introduced_.find(OriginKey(to.peer));
+  if (link == introduced_.end() || accepted_.find(link->second)->second.origin.boot_epoch != to.boot_epoch) return false;
+  return SendCounted(link->second, to.peer.island, type, message);
+}
+
+size_t Links::QueuedBytes(uint32_t island) const {
+  const Peer& peer = peers_[island];
+  return peer.connection == 0 ? 0 : transport_.QueuedBytes(peer.connection);
+}
+
+bool Links::IsUp(uint32_t island) const { return peers_[island].state == DialState::kUp; }
+uint64_t Links::BootEpoch(uint32_t island) const { return peers_[island].up_epoch; }
+uint32_t Links::PeersUp() const { return peers_up_; }
+const PeerTraffic& Links::Traffic(uint32_t island) const { return traffic_[island]; }
+
+}  // namespace islands::messaging

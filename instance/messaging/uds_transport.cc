@@ -1,0 +1,283 @@
+#include "instance/messaging/uds_transport.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "instance/messaging/connection_table.h"
+#include "instance/messaging/frame_scan.h"
+#include "instance/messaging/unix_socket.h"
+#include "instance/messaging/waker.h"
+#include "instance/runtime/check.h"
+
+namespace islands::messaging {
+namespace {
+
+constexpr uint64_t kListenTag = 2;  // connection ids are larger
+constexpr int kEventsPerPoll = 64;
+constexpr int kAcceptsPerPoll = 64;
+constexpr int kReadsOfBrokenConnection = 1024;
+
+struct Connection {
+  UniqueFd fd;  // none: the dial failed, OnClosed is due
+  InputBuffer in;
+  OutputBuffer out;
+  bool flush_due = false;       // listed in flush_due_
+  bool wants_writable = false;  // EPOLLOUT is armed; Flush leaves it alone until then
+  bool broken = false;          // sending failed; OnClosed follows once its input has been handed out
+};
+
+class UdsTransport final : public Transport {
+ public:
+  UdsTransport(std::string path, std::string directory, Address self)
+      : path_(std::move(path)), directory_(std::move(directory)), self_(self) {}
+  ~UdsTransport() override {
+    if (listener_) unlink(path_.c_str());
+  }
+  absl::Status Open() { return waker_.Open(); }
+
+  absl::Status Listen() override;
+  ConnectionId Dial(Address peer) override;
+  void Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) override;
+  size_t QueuedBytes(ConnectionId id) const override;
+  void Flush() override;
+  size_t Poll(TransportHandler& handler) override;
+  void Close(ConnectionId id) override;
+  void Wait(int64_t timeout_ns) override { waker_.Sleep(failures_.empty() ? timeout_ns : 0); }
+  void Wake() override { waker_.Wake(); }
+
+ private:
+  absl::Status Watch(int operation, int fd, uint32_t events, uint64_t tag);
+  size_t Accept(TransportHandler& handler);
+  size_t Serve(ConnectionId id, uint32_t events, TransportHandler& handler);
+  // One recv. `*more` tells whether another may find something.
+  size_t Receive(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more);
+  void SendQueued(ConnectionId id, Connection& connection);
+  void ArmWritable(ConnectionId id, Connection& connection, bool armed);
+  size_t ReportFailures(TransportHandler& handler);
+  size_t ReportClosed(ConnectionId id, const absl::Status& why, TransportHandler& handler);
+
+  // Constant after construction.
+  const std::string path_;
+  const std::string directory_;
+  const Address self_;
+
+  EpollWaker waker_;
+  UniqueFd listener_;
+  bool accepting_ = false;  // false while we are out of file descriptors
+  ConnectionTable<Connection> connections_;
+  std::vector<ConnectionId> flush_due_;
+  std::vector<std::pair<ConnectionId, absl::Status>> failures_;  // found outside Poll, reported by the next one
+  // Closed by a handler during this Poll: the frame that it is looking at lies in such a connection's buffer.
+  std::vector<std::unique_ptr<Connection>> graveyard_;
+  bool polling_ = false;
+};
+
+absl::Status UdsTransport::Watch(int operation, int fd, uint32_t events, uint64_t tag) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag;
+  if (epoll_ctl(waker_.epoll_fd(), operation, fd, &event) != 0) {
+    return ErrnoStatus(errno, fmt::format("cannot watch a connection of {}", path_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UdsTransport::Listen() {
+  ISLANDS_CHECK(!listener_);
+  absl::StatusOr<UniqueFd> listener = ListenOn(path_);
+  if (!listener.ok()) return listener.status();
+  listener_ = std::move(*listener);
+  accepting_ = true;
+  return Watch(EPOLL_CTL_ADD, listener_.get(), EPOLLIN, kListenTag);
+}
+
+ConnectionId UdsTransport::Dial(Address peer) {
+  const ConnectionId id = connections_.Add(std::make_unique<Connection>());
+  absl::StatusOr<UniqueFd> fd = ConnectTo(UdsSocketPath(directory_, peer));
+  absl::Status status = fd.ok() ? Watch(EPOLL_CTL_ADD, fd->get(), EPOLLIN | EPOLLRDHUP, id) : fd.status();
+  if (status.ok()) {
+    connections_.Find(id)->fd = std::move(*fd);
+  } else {
+    failures_.emplace_back(id, std::move(status));
+  }
+  return id;
+}
+
+void UdsTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
+  ISLANDS_CHECK(payload.size() <= kMaxFrameBytes);
+  Connection* connection = connections_.Find(id);
+  if (connection == nullptr || !connection->fd || connection->broken) return;
+  connection->out.Append(type, payload);
+  if (!connection->flush_due && !connection->wants_writable) {
+    connection->flush_due = true;
+    flush_due_.push_back(id);
+  }
+}
+
+size_t UdsTransport::QueuedBytes(ConnectionId id) const {
+  const Connection* connection = connections_.Find(id);
+  return connection == nullptr ? 0 : connection->out.size();
+}
+
+void UdsTransport::Flush() {
+  for (const ConnectionId id : flush_due_) {
+    Connection* connection = connections_.Find(id);
+    if (connection == nullptr) continue;
+    connection->flush_due = false;
+    if (!connection->wants_writable && !connection->out.empty()) SendQueued(id, *connection);
+  }
+  flush_due_.clear();
+}
+
+void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
+  const std::span<const std::byte> bytes = connection.out.Unsent();
+  ssize_t sent;
+  do {
+    sent = send(connection.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0 && errno != EAGAIN) {
+    // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports the end.
+    failures_.emplace_back(id, ErrnoStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
+    connection.broken = true;
+    connection.out.Clear();
+    return;
+  }
+  if (sent > 0) connection.out.Sent(static_cast<size_t>(sent));
+  ArmWritable(id, connection, !connection.out.empty());
+}
+
+void UdsTransport::ArmWritable(ConnectionId id, Connection& connection, bool armed) {
+  if (connection.wants_writable == armed) return;
+  connection.wants_writable = armed;
+  const uint32_t events = EPOLLIN | EPOLLRDHUP | (armed ? EPOLLOUT : 0u);
+  if (absl::Status status = Watch(EPOLL_CTL_MOD, connection.fd.get(), events, id); !status.ok()) {
+    connection.broken = true;
+    failures_.emplace_back(id, std::move(status));
+  }
+}
+
+size_t UdsTransport::Poll(TransportHandler& handler) {
+  ISLANDS_CHECK(!polling_);
+  polling_ = true;
+  size_t handled = failures_.empty() ? 0 : ReportFailures(handler);
+  std::array<epoll_event, kEventsPerPoll> events;
+  const int ready = epoll_wait(waker_.epoll_fd(), events.data(), kEventsPerPoll, 0);
+  for (int i = 0; i < ready; ++i) {
+    const uint64_t tag = events[i].data.u64;
+    if (tag == EpollWaker::kTag) continue;  // counts until the next Wait
+    handled += tag == kListenTag ? Accept(handler) : Serve(tag, events[i].events, handler);
+  }
+  polling_ = false;
+  graveyard_.clear();
+  return handled;
+}
+
+size_t UdsTransport::Accept(TransportHandler& handler) {
+  size_t accepted = 0;
+  while (accepted < kAcceptsPerPoll) {
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) {
+      // Without file descriptors the listener would stay ready and spin the worker: look away until one is closed.
+      const bool exhausted = errno == EMFILE || errno == ENFILE;
+      if (exhausted && Watch(EPOLL_CTL_MOD, listener_.get(), 0, kListenTag).ok()) accepting_ = false;
+      break;
+    }
+    const int raw_fd = fd.get();
+    const int64_t uid = PeerUid(raw_fd);
+    auto connection = std::make_unique<Connection>();
+    connection->fd = std::move(fd);
+    const ConnectionId id = connections_.Add(std::move(connection));
+    if (!Watch(EPOLL_CTL_ADD, raw_fd, EPOLLIN | EPOLLRDHUP, id).ok()) {
+      connections_.Remove(id);
+      break;
+    }
+    ++accepted;
+    handler.OnAccepted(id, uid);
+  }
+  return accepted;
+}
+
+size_t UdsTransport::Serve(ConnectionId id, uint32_t events, TransportHandler& handler) {
+  Connection* connection = connections_.Find(id);
+  if (connection == nullptr) return 0;  // closed by a handler earlier in this round
+  if ((events & EPOLLOUT) != 0 && !connection->broken) SendQueued(id, *connection);
+  bool more = false;
+  const bool readable = (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
+  return readable ? Receive(id, *connection, handler, &more) : 0;
+}
+
+size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more) {
+  *more = false;
+  const std::span<std::byte> room = connection.in.Room();
+  const ssize_t received = recv(connection.fd.get(), room.data(), room.size(), MSG_DONTWAIT);
+  if (received == 0) return ReportClosed(id, absl::UnavailableError("the peer closed the connection"), handler);
+  if (received < 0) {
+    if (errno == EAGAIN || errno == EINTR) return 0;
+    return ReportClosed(id, ErrnoStatus(errno, fmt::format("cannot receive from a peer of {}", path_)), handler);
+  }
+  connection.in.Received(static_cast<size_t>(received));
+  const ScanResult scan =
+      ScanFrames(connection.in.Unread(), [&](FrameType type, std::span<const std::byte> payload) {
+        handler.OnFrame(id, type, payload);
+        return connections_.Find(id) != nullptr;
+      });
+  if (connections_.Find(id) == nullptr) return scan.frames;  // in the graveyard now
+  if (scan.end == FrameCheck::kBad) {
+    return scan.frames +
+           ReportClosed(id, absl::InvalidArgumentError("the peer sent bytes that are not a frame"), handler);
+  }
+  connection.in.Consumed(scan.consumed, scan.next_bytes);
+  *more = true;
+  return scan.frames;
+}
+
+size_t UdsTransport::ReportFailures(TransportHandler& handler) {
+  size_t handled = 0;
+  const auto failures = std::exchange(failures_, {});
+  for (const auto& [id, why] : failures) {
+    Connection* connection = connections_.Find(id);
+    bool more = connection != nullptr && static_cast<bool>(connection->fd);
+    for (int reads = 0; more && reads < kReadsOfBrokenConnection; ++reads) {
+      handled += Receive(id, *connection, handler, &more);
+    }
+    if (connections_.Find(id) != nullptr) handled += ReportClosed(id, why, handler);
+  }
+  return handled;
+}
+
+size_t UdsTransport::ReportClosed(ConnectionId id, const absl::Status& why, TransportHandler& handler) {
+  Close(id);
+  handler.OnClosed(id, why);
+  return 1;
+}
+
+void UdsTransport::Close(ConnectionId id) {
+  std::unique_ptr<Connection> connection = connections_.Remove(id);
+  if (connection == nullptr) return;
+  connection->fd.Reset();
+  if (polling_) graveyard_.push_back(std::move(connection));
+  if (listener_ && !accepting_) accepting_ = Watch(EPOLL_CTL_MOD, listener_.get(), EPOLLIN, kListenTag).ok();
+}
+
+}  // namespace
+
+std::string UdsSocketPath(const std::string& directory, Address address) {
+  return fmt::format("{}/island-{}.w{}.sock", directory, address.island, address.worker);
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeUdsTransport(const std::string& directory, Address self) {
+  const std::string path = UdsSocketPath(directory, self);
+  if (absl::StatusOr<sockaddr_un> address = UnixAddress(path); !address.ok()) return address.status();
+  auto transport = std::make_unique<UdsTransport>(path, directory, self);
+  if (absl::Status status = transport->Open(); !status.ok()) return status;
+  return transport;
+}
+
+}  // namespace islands::messaging

@@ -1,0 +1,56 @@
+// Unix-domain stream sockets: the few calls that the uds transport, the zmq transport and the control channel share.
+//
+// Thread safety: plain functions.
+#pragma once
+
+#include <sys/un.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace islands::messaging {
+
+// Owns a file descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) Reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  ~UniqueFd() { Reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void Reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+// "WHAT: reason", with the canonical code of `error`.
+absl::Status ErrnoStatus(int error, const std::string& what);
+
+// INVALID_ARGUMENT if the path does not fit (107 bytes).
+absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path);
+
+// Removes a socket file that nobody listens on. ALREADY_EXISTS if somebody does, or if the file is no socket.
+absl::Status RemoveStaleSocket(const std::string& path);
+
+// A non-blocking listening socket, mode 0600, in place of a stale file.
+absl::StatusOr<UniqueFd> ListenOn(const std::string& path);
+
+// A non-blocking connected socket. Nobody there: UNAVAILABLE. Somebody, but with a full backlog: RESOURCE_EXHAUSTED.
+// Somebody of another user: PERMISSION_DENIED.
+absl::StatusOr<UniqueFd> ConnectTo(const std::string& path);
+
+// The kernel's word for who is at the other end; -1 if it does not say.
+int64_t PeerUid(int fd);
+
+}  // namespace islands::messaging

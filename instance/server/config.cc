@@ -1,0 +1,76 @@
+#include "instance/server/config.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace islands::server {
+namespace {
+
+absl::Status Bad(const std::string& path, std::string_view field, std::string_view expected) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}: expected {}", path, field, expected));
+}
+
+absl::Status CheckConfig(const control::v1::IslandConfig& config, const std::string& path) {
+  if (config.cluster_id().empty()) return Bad(path, "clusterId", "the cluster's id");
+  if (config.boot_epoch() == 0) return Bad(path, "bootEpoch", "a number above 0");
+  if (config.workers_size() == 0) return Bad(path, "workers", "at least one");
+  if (config.peers_size() == 0 || config.island() >= static_cast<uint32_t>(config.peers_size())) {
+    return Bad(path, "peers", "every island of the deployment, this one included");
+  }
+  if (config.site_count() < static_cast<uint32_t>(config.peers_size())) {
+    return Bad(path, "siteCount", "at least one site per island");
+  }
+  if (config.control_directory().empty()) return Bad(path, "controlDirectory", "an absolute path");
+  if (config.transport() != "uds" && config.transport() != "zmq") return Bad(path, "transport", "uds or zmq");
+  if (config.durability() != "none") return Bad(path, "durability", "none (the only one in this version)");
+  if (config.metrics_port() > 65535) return Bad(path, "metricsPort", "0 to 65535");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json, const std::string& path) {
+  control::v1::IslandConfig config;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &config);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(fmt::format("{}: not an island configuration: {}", path, parsed.ToString()));
+  }
+  if (absl::Status status = CheckConfig(config, path); !status.ok()) return status;
+  return config;
+}
+
+absl::StatusOr<control::v1::IslandConfig> LoadConfig(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
+  std::stringstream text;
+  text << file.rdbuf();
+  return ParseConfig(text.str(), path);
+}
+
+absl::Status LockIsland(const control::v1::IslandConfig& config) {
+  const std::string path = fmt::format("{}/island-{}.lock", config.control_directory(), config.island());
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::UnavailableError(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    char holder[32] = {};
+    const ssize_t bytes = pread(fd, holder, sizeof(holder) - 1, 0);
+    close(fd);
+    return absl::AlreadyExistsError(fmt::format("island {} is already running as process {} (it holds '{}')",
+                                                config.island(), bytes > 0 ? holder : "unknown", path));
+  }
+  const std::string pid = fmt::format("{}", getpid());
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
+    return absl::UnavailableError(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
+  }
+  return absl::OkStatus();  // the descriptor stays open, and with it the lock, until the process ends
+}
+
+}  // namespace islands::server

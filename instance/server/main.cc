@@ -1,0 +1,125 @@
+// islandd: one island as a process. Started by the supervisor; everything it needs to know stands in its configuration.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <prometheus/exposer.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <memory>
+#include <random>
+
+#include "instance/island.h"
+#include "instance/messaging/control_channel.h"
+#include "instance/messaging/transport_factory.h"
+#include "instance/server/config.h"
+#include "instance/server/control_service.h"
+#include "instance/server/metrics.h"
+#include "instance/workload_library.h"
+#include "topology/binding.h"
+
+namespace islands::server {
+namespace {
+
+void SetUpLog(uint32_t island) {
+  auto logger = spdlog::stderr_logger_mt("islandd");
+  logger->set_pattern(fmt::format("%Y-%m-%dT%H:%M:%S.%eZ island {} %l %v", island), spdlog::pattern_time_type::utc);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// SIGTERM and SIGINT are waited for, not handled: blocked before any thread exists, so that all threads inherit it.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr<MetricsCollector> collector) {
+  if (port == 0) return nullptr;
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(fmt::format("127.0.0.1:{}", port), 1);
+    exposer->RegisterCollectable(collector);
+    return exposer;
+  } catch (const std::exception& error) {
+    spdlog::warn("no metrics: cannot listen on 127.0.0.1:{} ({}); change metrics.base_port", port, error.what());
+    return nullptr;
+  }
+}
+
+absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& signals) {
+  if (absl::Status status = LockIsland(config); !status.ok()) return status;
+  // Control and metrics threads inherit this; workers pin themselves.
+  if (config.service_cpu() >= 0) {
+    absl::Status status = topology::BindThreadToCpu(static_cast<uint32_t>(config.service_cpu()));
+    if (!status.ok()) spdlog::warn("service threads run unbound: {}", std::string(status.message()));
+  }
+  const runtime::MonotonicClock clock;
+  const std::unique_ptr<runtime::FileSystem> files = runtime::MakePosixFileSystem();
+  runtime::ThreadSchedulerOptions scheduling;
+  if (config.cores_shared()) scheduling.spin_ns = 0;
+  const std::unique_ptr<runtime::Scheduler> scheduler = runtime::MakeThreadScheduler(clock, scheduling);
+  instance::Seams seams;
+  seams.clock = &clock;
+  seams.files = files.get();
+  seams.scheduler = scheduler.get();
+  seams.make_transport = [&config](messaging::Address self) {
+    return messaging::MakeTransport(config.transport(), config.control_directory(), self);
+  };
+  seams.open_workload = instance::OpenWorkload;
+  seams.seed = std::random_device{}();
+  seams.uid = getuid();
+
+  absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(config, seams);
+  if (!island.ok()) return island.status();
+  if (absl::Status status = (*island)->Start(); !status.ok()) return status;
+  ControlService service(**island, [] { kill(getpid(), SIGTERM); });
+  auto control = messaging::ControlServer::Start(
+      fmt::format("{}/island-{}.ctl", config.control_directory(), config.island()),
+      [&service](const control::v1::Request& request) { return service.Handle(request); });
+  if (!control.ok()) return control.status();
+  auto collector = std::make_shared<MetricsCollector>(**island);
+  const std::unique_ptr<prometheus::Exposer> exposer = ServeMetrics(config.metrics_port(), collector);
+  const std::string warning = (*island)->Status().placement().warning();
+  if (!warning.empty()) spdlog::warn("runs unbound: {}", warning);
+  spdlog::info("ready: {} worker(s), epoch {}, sites {} to {}", config.workers_size(), config.boot_epoch(),
+               config.peers(static_cast<int>(config.island())).sites().first(),
+               config.peers(static_cast<int>(config.island())).sites().first() +
+                   config.peers(static_cast<int>(config.island())).sites().count() - 1);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("stopping");
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
+  std::string config_path;
+  app.add_option("--config", config_path, "the island's configuration, as `islands up` writes it")->required();
+  app.set_version_flag("--version", ISLANDS_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const sigset_t signals = BlockSignals();
+  absl::StatusOr<control::v1::IslandConfig> config = LoadConfig(config_path);
+  if (!config.ok()) {
+    fmt::print(stderr, "islandd: {}\n", std::string(config.status().message()));
+    return 2;
+  }
+  SetUpLog(config->island());
+  const absl::Status status = Serve(*config, signals);
+  if (!status.ok()) {
+    spdlog::error("{}", std::string(status.message()));
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace islands::server
+
+int main(int argc, char** argv) { return islands::server::Main(argc, argv); }

@@ -1,0 +1,130 @@
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <string>
+
+#include "instance/messaging/memory_transport.h"
+#include "instance/server/config.h"
+#include "instance/server/control_service.h"
+#include "instance/server/metrics.h"
+
+namespace islands::server {
+namespace {
+
+control::v1::IslandConfig GoodConfig() {
+  control::v1::IslandConfig config;
+  config.set_cluster_id("c");
+  config.set_deployment("d");
+  config.set_boot_epoch(3);
+  config.set_layout("1ISL");
+  config.add_workers()->set_cpu(-1);
+  control::v1::Peer* peer = config.add_peers();
+  peer->set_workers(1);
+  peer->mutable_sites()->set_count(4);
+  config.set_site_count(4);
+  config.set_pool_bytes(1 << 20);
+  config.set_transport("uds");
+  config.set_durability("none");
+  config.set_control_directory("/nowhere");
+  control::v1::TableSpec* table = config.add_tables();
+  table->set_name("t");
+  table->add_key("uint64");
+  table->set_range_end(100);
+  return config;
+}
+
+std::string Json(const control::v1::IslandConfig& config) {
+  std::string json;
+  EXPECT_TRUE(google::protobuf::util::MessageToJsonString(config, &json).ok());
+  return json;
+}
+
+TEST(Config, Parse_RoundTrip) {
+  absl::StatusOr<control::v1::IslandConfig> parsed = ParseConfig(Json(GoodConfig()), "f.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->SerializeAsString(), GoodConfig().SerializeAsString());
+}
+
+TEST(Config, Parse_NamesFileAndField) {
+  const auto message = [](auto change) {
+    control::v1::IslandConfig config = GoodConfig();
+    change(config);
+    return std::string(ParseConfig(Json(config), "f.json").status().message());
+  };
+  EXPECT_EQ(message([](auto&) {}), "");
+  EXPECT_EQ(message([](auto& c) { c.clear_workers(); }), "f.json: workers: expected at least one");
+  EXPECT_NE(message([](auto& c) { c.set_island(1); }).find("peers"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.set_transport("tcp"); }).find("uds or zmq"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.set_durability("sync"); }).find("none"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.set_boot_epoch(0); }).find("bootEpoch"), std::string::npos);
+  EXPECT_NE(std::string(ParseConfig("{", "f.json").status().message()).find("f.json"), std::string::npos);
+}
+
+class OneIsland : public testing::Test {
+ protected:
+  void SetUp() override {
+    seams_.clock = &clock_;
+    seams_.files = files_.get();
+    seams_.scheduler = scheduler_.get();
+    seams_.make_transport = [this](messaging::Address self)
+        -> absl::StatusOr<std::unique_ptr<messaging::Transport>> { return hub_.MakeTransport(self); };
+    seams_.open_workload = [](const std::string&, const storage::Catalog&, const instance::Parameters&)
+        -> absl::StatusOr<instance::OpenedWorkload> { return absl::NotFoundError("no such workload"); };
+    auto island = instance::Island::Create(GoodConfig(), seams_);
+    ASSERT_TRUE(island.ok()) << island.status();
+    island_ = *std::move(island);
+    ASSERT_TRUE(island_->Start().ok());
+  }
+
+  const runtime::MonotonicClock clock_;
+  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
+  messaging::MemoryHub hub_;
+  const std::unique_ptr<runtime::Scheduler> scheduler_ = runtime::MakeThreadScheduler(clock_, {});
+  instance::Seams seams_;
+  std::unique_ptr<instance::Island> island_;
+};
+
+TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
+  bool shut_down = false;
+  ControlService service(*island_, [&] { shut_down = true; });
+  control::v1::Request request;
+  EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kUnimplemented));
+  request.mutable_status();
+  EXPECT_EQ(service.Handle(request).island_status().state(), control::v1::READY);
+  request.mutable_snapshot();
+  EXPECT_EQ(service.Handle(request).snapshot().workers_size(), 1);
+  request.mutable_start_run()->set_mpl(1);
+  EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kNotFound));
+  request.mutable_start_run()->set_mpl(0);
+  EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+  request.mutable_stop_run();
+  EXPECT_EQ(service.Handle(request).code(), 0u);
+  EXPECT_FALSE(shut_down);
+  request.mutable_shutdown();
+  EXPECT_EQ(service.Handle(request).code(), 0u);
+  EXPECT_TRUE(shut_down);
+}
+
+TEST_F(OneIsland, Metrics_CarryHelpIslandAndUnits) {
+  const MetricsCollector collector(*island_);
+  const std::vector<prometheus::MetricFamily> families = collector.Collect();
+  ASSERT_GT(families.size(), 8u);
+  for (const prometheus::MetricFamily& family : families) {
+    EXPECT_TRUE(family.name.starts_with("islands_")) << family.name;
+    EXPECT_FALSE(family.help.empty()) << family.name;
+    EXPECT_EQ(family.type == prometheus::MetricType::Counter, family.name.ends_with("_total")) << family.name;
+    ASSERT_FALSE(family.metric.empty()) << family.name;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      ASSERT_FALSE(metric.label.empty());
+      EXPECT_EQ(metric.label.front().name, "island");
+    }
+  }
+  const std::string text = prometheus::TextSerializer().Serialize(families);
+  EXPECT_NE(text.find("islands_transactions_total{island=\"0\",worker=\"0\",scope=\"local\",outcome=\"committed\"} 0"),
+            std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace islands::server

@@ -1,0 +1,172 @@
+#include "instance/simulation/sim_cluster.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace islands::simulation {
+
+using runtime::kNsPerMs;
+using runtime::kNsPerUs;
+
+SimCluster::SimCluster(SimOptions options)
+    : options_(std::move(options)),
+      random_(options_.seed),
+      files_(runtime::MakeMemoryFileSystem()),
+      hub_(&clock_),
+      nodes_(options_.islands) {
+  hub_.SetDelay([this](messaging::Address, messaging::Address) {
+    return static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.max_delay_ns) + 1));
+  });
+}
+
+SimCluster::~SimCluster() {
+  for (Node& node : nodes_) node.island.reset();
+}
+
+control::v1::IslandConfig SimCluster::Config(uint32_t island) const {
+  control::v1::IslandConfig config;
+  config.set_cluster_id("simulated");
+  config.set_deployment("simulated");
+  config.set_island(island);
+  config.set_boot_epoch(nodes_[island].boot_epoch);
+  config.set_layout_generation(1);
+  config.set_pool_bytes(4u << 20);
+  config.set_site_count(options_.sites);
+  const auto sites = partitioner::SiteMap::Create(options_.sites, options_.islands);
+  for (uint32_t i = 0; i < options_.islands; ++i) {
+    control::v1::Peer* peer = config.add_peers();
+    peer->set_island(i);
+    peer->set_workers(options_.workers);
+    peer->mutable_sites()->set_first(sites->SitesOf(i).first);
+    peer->mutable_sites()->set_count(sites->SitesOf(i).count);
+  }
+  for (uint32_t w = 0; w < options_.workers; ++w) config.add_workers()->set_cpu(-1);
+  *config.add_tables() = options_.table;
+  config.add_loads()->set_workload("simulated");
+  return config;
+}
+
+absl::Status SimCluster::Restart(uint32_t i) {
+  Node& node = nodes_[i];
+  ++node.boot_epoch;
+  node.scheduler = std::make_unique<SteppedScheduler>();
+  instance::Seams seams;
+  seams.clock = &clock_;
+  seams.files = files_.get();
+  seams.scheduler = node.scheduler.get();
+  seams.make_transport = [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
+    return hub_.MakeTransport(self);
+  };
+  seams.open_workload = [this](const std::string&, const storage::Catalog& catalog, const instance::Parameters&)
+      -> absl::StatusOr<instance::OpenedWorkload> { return options_.open(catalog); };
+  seams.seed = options_.seed + i;
+  absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(Config(i), seams);
+  if (!island.ok()) return island.status();
+  node.island = *std::move(island);
+  return node.island->Start();
+}
+
+void SimCluster::Crash(uint32_t i) {
+  hub_.Drop(i);
+  nodes_[i].island.reset();
+  Mix(0xdead + i);
+}
+
+absl::Status SimCluster::Start() {
+  for (uint32_t i = 0; i < options_.islands; ++i) {
+    if (absl::Status status = Restart(i); !status.ok()) return status;
+  }
+  for (int round = 0; round < 100'000; ++round) {
+    if (LinksUp()) return absl::OkStatus();
+    Step();
+  }
+  return absl::DeadlineExceededError("links did not come up");
+}
+
+bool SimCluster::LinksUp() {
+  return std::all_of(nodes_.begin(), nodes_.end(), [this](const Node& node) {
+    return std::all_of(node.island->workers().begin(), node.island->workers().end(),
+                       [this](const auto& worker) { return worker->links().PeersUp() == options_.islands - 1; });
+  });
+}
+
+absl::Status SimCluster::StartRun(uint32_t mpl) {
+  ++run_id_;
+  for (Node& node : nodes_) {
+    if (node.island == nullptr || node.island->Running()) continue;
+    control::v1::StartRun request;
+    request.set_run_id(run_id_);
+    request.set_mpl(mpl);
+    request.set_seed(options_.seed);
+    if (absl::Status status = node.island->StartRun(request); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Everybody gets a turn, in random order; if nobody had anything to do, time jumps to the next thing that happens.
+void SimCluster::Step() {
+  std::vector<runtime::Runnable*> workers;
+  for (Node& node : nodes_) {
+    if (node.island == nullptr) continue;
+    workers.insert(workers.end(), node.scheduler->workers().begin(), node.scheduler->workers().end());
+  }
+  for (size_t n = workers.size(); n > 1; --n) std::swap(workers[n - 1], workers[random_.Below(n)]);
+  bool worked = false;
+  for (runtime::Runnable* worker : workers) {
+    const bool busy = worker->RunOnce();
+    worked |= busy;
+    clock_.AdvanceNs(static_cast<int64_t>(1 + random_.Below(busy ? 20 * kNsPerUs : 100)));
+    Mix(busy ? 2 : 1);
+  }
+  if (worked) return;
+  int64_t next_ns = std::min(hub_.NextDeliveryNs(), clock_.NowNs() + kNsPerMs);
+  for (runtime::Runnable* worker : workers) next_ns = std::min(next_ns, worker->NextDeadlineNs());
+  clock_.AdvanceNs(std::max<int64_t>(kNsPerUs, next_ns - clock_.NowNs()));
+  Mix(static_cast<uint64_t>(clock_.NowNs()));
+}
+
+void SimCluster::RunFor(int64_t ns) {
+  const int64_t until_ns = clock_.NowNs() + ns;
+  while (clock_.NowNs() < until_ns) Step();
+}
+
+bool SimCluster::Drain(int64_t limit_ns) {
+  for (Node& node : nodes_) {
+    if (node.island != nullptr) node.island->RequestStop();
+  }
+  const int64_t until_ns = clock_.NowNs() + limit_ns;
+  while (clock_.NowNs() < until_ns) {
+    const Totals totals = Sum();
+    const bool running = std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+      return node.island != nullptr && node.island->Running();
+    });
+    if (!running && totals.branches_open == 0 && totals.locks_held == 0) return true;
+    for (int i = 0; i < 20; ++i) Step();
+  }
+  return false;
+}
+
+SimCluster::Totals SimCluster::Sum() {
+  Totals totals;
+  for (Node& node : nodes_) {
+    if (node.island == nullptr) continue;
+    const control::v1::Snapshot snapshot = node.island->TakeSnapshot();
+    for (const control::v1::WorkerCounters& worker : snapshot.workers()) {
+      for (const control::v1::ScopeCounters& scope : worker.scopes()) {
+        totals.committed += scope.committed();
+        totals.aborted += scope.aborted();
+        totals.unknown += scope.unknown();
+      }
+      totals.distributed += worker.scopes(2).committed();
+    }
+    totals.locks_held += snapshot.locks_held();
+    totals.branches_open += snapshot.branches_open();
+    totals.audit_committed += snapshot.audit_committed();
+    absl::StatusOr<control::v1::AuditReply> audit = node.island->Audit({});
+    if (audit.ok()) totals.audit_sum += audit->value();
+  }
+  return totals;
+}
+
+}  // namespace islands::simulation

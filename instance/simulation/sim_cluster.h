@@ -1,0 +1,101 @@
+// A whole cluster in one thread, from a seed: the islands of the product on a clock that only moves when everybody waits, with
+// messages that take as long as the seed says, and processes that die when told to.
+//
+// Nothing of the islands is replaced; they get other seams (design: "seams that must exist from the first day").
+//
+// Thread safety: none.
+//
+// Invariants:
+//  1. The same options and the same calls give the same run: trace() at the end is equal.
+//  2. Simulated time never stands still over a Step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "instance/island.h"
+#include "instance/messaging/memory_transport.h"
+#include "instance/runtime/clock.h"
+#include "instance/runtime/random.h"
+#include "instance/workload.h"
+#include "proto/control.pb.h"
+
+namespace islands::simulation {
+
+// Runs what it is given when Step says so.
+class SteppedScheduler final : public runtime::Scheduler {
+ public:
+  void Start(std::vector<runtime::Runnable*> workers) override { workers_ = std::move(workers); }
+  void Stop() override { workers_.clear(); }
+  const std::vector<runtime::Runnable*>& workers() const { return workers_; }
+
+ private:
+  std::vector<runtime::Runnable*> workers_;
+};
+
+struct SimOptions {
+  uint32_t islands = 3;
+  uint32_t workers = 1;  // per island
+  uint32_t sites = 6;
+  uint64_t seed = 1;
+  int64_t max_delay_ns = 200 * runtime::kNsPerUs;  // of a message
+  control::v1::TableSpec table;
+  std::shared_ptr<const instance::Workload> (*open)(const storage::Catalog& catalog) = nullptr;
+};
+
+class SimCluster {
+ public:
+  explicit SimCluster(SimOptions options);
+  ~SimCluster();
+
+  // Starts every island, loads the workload everywhere, waits until all links are up.
+  absl::Status Start();
+  absl::Status StartRun(uint32_t mpl);
+  // Runs until every living island's run has ended and no branch is open, or `limit_ns` of simulated time have passed.
+  bool Drain(int64_t limit_ns);
+  void RunFor(int64_t ns);
+
+  // kill -9.
+  void Crash(uint32_t island);
+  // A new process with the next boot epoch and freshly loaded rows.
+  absl::Status Restart(uint32_t island);
+
+  bool alive(uint32_t island) const { return nodes_[island].island != nullptr; }
+  instance::Island& island(uint32_t i) { return *nodes_[i].island; }
+  messaging::MemoryHub& hub() { return hub_; }
+  runtime::Random& random() { return random_; }
+  int64_t NowNs() const { return clock_.NowNs(); }
+
+  struct Totals {
+    uint64_t committed = 0, aborted = 0, unknown = 0, distributed = 0, locks_held = 0, branches_open = 0;
+    int64_t audit_sum = 0, audit_committed = 0;
+  };
+  // Over living islands.
+  Totals Sum();
+  // A hash of every step taken and all totals so far.
+  uint64_t trace() const { return trace_; }
+
+ private:
+  struct Node {
+    std::unique_ptr<SteppedScheduler> scheduler;
+    std::unique_ptr<instance::Island> island;
+    uint64_t boot_epoch = 0;
+  };
+  void Step();
+  control::v1::IslandConfig Config(uint32_t island) const;
+  bool LinksUp();
+  void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }
+
+  const SimOptions options_;
+  runtime::Random random_;
+  runtime::ManualClock clock_;
+  std::unique_ptr<runtime::FileSystem> files_;
+  messaging::MemoryHub hub_;
+  std::vector<Node> nodes_;
+  uint64_t run_id_ = 0;
+  uint64_t trace_ = 0xcbf29ce484222325ull;
+};
+
+}  // namespace islands::simulation

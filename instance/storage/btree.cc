@@ -1,0 +1,358 @@
+#include "instance/storage/btree.h"
+
+#include <cstring>
+#include <utility>
+
+namespace islands::storage {
+namespace {
+
+// Merges leave room for some inserts, so that a node at the border is not split and merged in turn.
+constexpr size_t kMergeBytes = kPageBytes - kPageBytes / 8;
+
+const Node* NodeOf(const GuardO& guard) { return Node::At(guard.bytes()); }
+Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
+
+// Copies slots [begin, end) of an old node into a new one with the given fences.
+void Fill(Node* node, const Node& from, uint32_t begin, uint32_t end, KeyView lower, KeyView upper) {
+  node->Initialize(lower, upper);
+  node->AppendFrom(from, begin, end);
+}
+
+// Distributes `from` around the split point. An inner node's separator at the split point moves up, its child stays as the
+// left side's rightmost.
+void Distribute(const Node& from, const Node::SplitPoint& split, Node* left, Node* right) {
+  const KeyView separator = split.separator.view();
+  Fill(left, from, 0, split.left, from.lower_fence(), separator);
+  if (from.is_leaf()) {
+    Fill(right, from, split.left, from.count(), separator, from.upper_fence());
+    return;
+  }
+  left->SetChild(left->count(), from.child(split.left));
+  Fill(right, from, split.left + 1, from.count(), separator, from.upper_fence());
+  right->SetChild(right->count(), from.child(from.count()));
+}
+
+void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) {
+  node.is_leaf() ? node.ChooseLeafSplit(entry, split) : node.ChooseInnerSplit(entry, split);
+}
+
+// For leaves also when the entry would take the place of its equal.
+bool HasRoom(const Node& node, const PendingEntry& entry) {
+  bool equal = false;
+  const uint32_t i = node.LowerBound(entry.key, &equal);
+  return equal ? node.HasRoomToReplace(i, entry.value_bytes) : node.HasRoomFor(entry);
+}
+
+}  // namespace
+
+uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree) {
+  const GuardX root = site->Allocate(tree, 0);
+  if (!root) return 0;
+  NodeOf(root)->Initialize({}, {});
+  return NodeOf(root)->number();
+}
+
+template <typename ChooseChild>
+bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const {
+  position->parent.Release();
+  position->index = 0;
+  position->node = GuardO(site_->At(root_));
+  while (true) {
+    const Node* node = NodeOf(position->node);
+    const uint8_t found = node->level();
+    if (found <= level) return position->node.Valid();
+    const uint32_t index = choose(*node);
+    const uint64_t child = node->child(index);
+    site_->Prefetch(child);
+    if (!position->node.Valid()) return false;  // `child` may be nonsense: do not touch it
+    GuardO next = ISLANDS_LATCH("btree.descend", GuardO(site_->At(child)));
+    if (!position->node.Valid()) return false;  // the child may have been split since
+    position->parent = std::move(position->node);
+    position->node = std::move(next);
+    position->index = index;
+  }
+}
+
+GuardO BTree::FindLeaf(KeyView key) const {
+  Position position;
+  for (Backoff backoff; !Descend(0, [&](const Node& node) { return node.ChildIndex(key); }, &position);) {
+    position = {};
+    backoff.Wait();
+  }
+  return std::move(position.node);
+}
+
+GuardX BTree::FindLeafExclusive(KeyView key) {
+  for (Backoff backoff;; backoff.Wait()) {
+    GuardO leaf = FindLeaf(key);
+    GuardX exclusive = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(leaf));
+    if (exclusive) return exclusive;
+  }
+}
+
+absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
+  for (Backoff backoff;; backoff.Wait()) {
+    const GuardO guard = FindLeaf(key);
+    const Node* leaf = NodeOf(guard);
+    bool found = false;
+    const uint32_t i = leaf->LowerBound(key, &found);
+    if (!found) {
+      if (guard.Valid()) return absl::StatusCode::kNotFound;
+      continue;
+    }
+    const RowView value = leaf->value(i);
+    if (value.size() > kMaxRowBytes) continue;  // torn
+    row->assign(value.begin(), value.end());
+    if (guard.Valid()) return absl::StatusCode::kOk;
+  }
+}
+
+absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change) {
+  const GuardX guard = FindLeafExclusive(key);
+  Node* leaf = NodeOf(guard);
+  bool found = false;
+  const uint32_t i = leaf->LowerBound(key, &found);
+  if (!found) return absl::StatusCode::kNotFound;
+  change(leaf->value(i));
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::Insert(KeyView key, RowView row) {
+  const PendingEntry entry{.key = key, .value_bytes = row.size()};
+  while (true) {
+    GuardX guard = FindLeafExclusive(key);
+    Node* leaf = NodeOf(guard);
+    bool found = false;
+    const uint32_t i = leaf->LowerBound(key, &found);
+    if (found) return absl::StatusCode::kAlreadyExists;
+    if (leaf->HasRoomFor(entry)) {
+      leaf->Insert(i, key, row);
+      return absl::StatusCode::kOk;
+    }
+    guard.Release();
+    if (const absl::StatusCode split = Split(entry, 0); split != absl::StatusCode::kOk) return split;
+  }
+}
+
+absl::StatusCode BTree::Replace(KeyView key, RowView row) {
+  const PendingEntry entry{.key = key, .value_bytes = row.size()};
+  while (true) {
+    GuardX guard = FindLeafExclusive(key);
+    Node* leaf = NodeOf(guard);
+    bool found = false;
+    const uint32_t i = leaf->LowerBound(key, &found);
+    if (!found) return absl::StatusCode::kNotFound;
+    if (leaf->HasRoomToReplace(i, row.size())) {
+      leaf->ReplaceValue(i, row);
+      const bool underfull = leaf->Underfull();
+      guard.Release();
+      if (underfull) Merge(key, 0);
+      return absl::StatusCode::kOk;
+    }
+    guard.Release();
+    if (const absl::StatusCode split = Split(entry, 0); split != absl::StatusCode::kOk) return split;
+  }
+}
+
+absl::StatusCode BTree::Remove(KeyView key) {
+  GuardX guard = FindLeafExclusive(key);
+  Node* leaf = NodeOf(guard);
+  bool found = false;
+  const uint32_t i = leaf->LowerBound(key, &found);
+  if (!found) return absl::StatusCode::kNotFound;
+  leaf->Remove(i);
+  const bool underfull = leaf->Underfull();
+  guard.Release();
+  if (underfull) Merge(key, 0);
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
+  const auto choose = [&](const Node& node) { return node.ChildIndex(entry.key); };
+  Position position;
+  for (Backoff backoff;; position = {}, backoff.Wait()) {
+    if (!Descend(level, choose, &position)) continue;
+    if (!position.parent) {
+      GuardX root = ISLANDS_LATCH("btree.split_root", GuardX::Upgrade(position.node));
+      if (!root) continue;
+      // A root below `level`: the tree shrank, and what needed room is elsewhere now.
+      if (NodeOf(root)->level() != level || HasRoom(*NodeOf(root), entry)) return absl::StatusCode::kOk;
+      return SplitRoot(std::move(root), entry);
+    }
+    GuardX parent = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.parent));
+    if (!parent) continue;
+    GuardX node = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.node));
+    if (!node) continue;
+    if (HasRoom(*NodeOf(node), entry)) return absl::StatusCode::kOk;
+    Node::SplitPoint split;
+    ChooseSplit(*NodeOf(node), entry, &split);
+    const PendingEntry separator{.key = split.separator.view(), .value_bytes = sizeof(uint64_t)};
+    if (NodeOf(parent)->HasRoomFor(separator)) {
+      return SplitChild(NodeOf(parent), position.index, NodeOf(node), split);
+    }
+    node.Release();
+    parent.Release();
+    const absl::StatusCode above = Split(separator, static_cast<uint8_t>(level + 1));
+    if (above != absl::StatusCode::kOk) return above;
+  }
+}
+
+absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
+  Node* node = NodeOf(root);
+  GuardX left = site_->Allocate(tree_, node->level());
+  if (!left) return absl::StatusCode::kResourceExhausted;
+  GuardX right = site_->Allocate(tree_, node->level());
+  if (!right) {
+    site_->Free(std::move(left));
+    return absl::StatusCode::kResourceExhausted;
+  }
+  Node::SplitPoint split;
+  ChooseSplit(*node, entry, &split);
+  Distribute(*node, split, NodeOf(left), NodeOf(right));
+  ++node->header().level;
+  node->Initialize({}, {});
+  node->InsertChild(0, split.separator.view(), NodeOf(left)->number());
+  node->SetChild(1, NodeOf(right)->number());
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split) {
+  const GuardX right = site_->Allocate(tree_, node->level());
+  if (!right) return absl::StatusCode::kResourceExhausted;
+  alignas(Node) std::byte left_bytes[kPageBytes];
+  Node* left = Node::At(left_bytes);
+  left->header() = node->header();
+  Distribute(*node, split, left, NodeOf(right));
+  node->CopyContent(*left);
+  parent->InsertChild(index, split.separator.view(), node->number());
+  parent->SetChild(index + 1, NodeOf(right)->number());
+  return absl::StatusCode::kOk;
+}
+
+void BTree::Merge(KeyView key, uint8_t level) {
+  // Best effort: a node that stays underfull is correct, and the next removal tries again.
+  constexpr int kTries = 8;
+  const auto choose = [&](const Node& node) { return node.ChildIndex(key); };
+  Position position;
+  Backoff backoff;
+  for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait()) {
+    const auto parent_level = static_cast<uint8_t>(level + 1);
+    if (!Descend(parent_level, choose, &position)) continue;
+    position.parent.Release();
+    GuardX parent = ISLANDS_LATCH("btree.merge", GuardX::Upgrade(position.node));
+    if (!parent) continue;
+    if (NodeOf(parent)->level() != parent_level || NodeOf(parent)->count() == 0) return;
+    const uint32_t index = NodeOf(parent)->ChildIndex(key);
+    GuardX node = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index))));
+    if (!NodeOf(node)->Underfull()) return;
+    // Siblings are latched by whoever holds their parent only, so their order does not matter.
+    bool merged = false;
+    if (index < NodeOf(parent)->count()) {
+      merged = MergeNeighbours(parent, index, node, GuardX(site_->At(NodeOf(parent)->child(index + 1))));
+    }
+    if (!merged && index > 0) {
+      GuardX left(site_->At(NodeOf(parent)->child(index - 1)));
+      merged = MergeNeighbours(parent, index - 1, left, std::move(node));
+    }
+    node.Release();
+    if (!merged) return;
+    if (NodeOf(parent)->number() == root_) {
+      if (NodeOf(parent)->count() == 0) PullUpIntoRoot(std::move(parent));
+      return;
+    }
+    const bool parent_underfull = NodeOf(parent)->Underfull();
+    parent.Release();
+    if (parent_underfull) Merge(key, parent_level);
+    return;
+  }
+}
+
+bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& left_guard, GuardX right_guard) {
+  Node* parent = NodeOf(parent_guard);
+  Node* left = NodeOf(left_guard);
+  Node* right = NodeOf(right_guard);
+  KeyBuffer separator;
+  parent->CopyKey(left_index, &separator);
+  if (left->MergedBytes(*right, separator.view()) > kMergeBytes) return false;
+  alignas(Node) std::byte merged_bytes[kPageBytes];
+  Node* merged = Node::At(merged_bytes);
+  merged->header() = left->header();
+  Fill(merged, *left, 0, left->count(), left->lower_fence(), right->upper_fence());
+  if (!left->is_leaf()) merged->InsertChild(merged->count(), separator.view(), left->child(left->count()));
+  merged->AppendFrom(*right, 0, right->count());
+  if (!left->is_leaf()) merged->SetChild(merged->count(), right->child(right->count()));
+  left->CopyContent(*merged);
+  parent->SetChild(left_index + 1, left->number());
+  parent->Remove(left_index);
+  site_->Free(std::move(right_guard));
+  return true;
+}
+
+// The only child has no fences either, so its content is the root's.
+void BTree::PullUpIntoRoot(GuardX root) {
+  GuardX child(site_->At(NodeOf(root)->child(0)));
+  NodeOf(root)->CopyContent(*NodeOf(child));
+  site_->Free(std::move(child));
+}
+
+void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
+  const auto choose = [&](const Node& node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
+  Position position;
+  for (Backoff backoff;; position = {}, backoff.Wait()) {
+    if (!Descend(0, choose, &position)) continue;
+    position.parent.Release();
+    std::memcpy(copy, position.node.bytes(), kPageBytes);
+    if (position.node.Valid()) return;
+  }
+}
+
+// What is left to visit is [low, high); it shrinks leaf by leaf. The next leaf is looked for by the bound, not followed by a
+// link: it may have been split or merged since, and then only its rows within the bounds count.
+void BTree::Scan(KeyView first, KeyView end, bool reverse,
+                 absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {
+  alignas(Node) std::byte copy[kPageBytes];
+  const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
+  KeyBuffer low, high, key;
+  low.Set(first);
+  high.Set(end);
+  while (high.view().empty() || CompareKeys(low.view(), high.view()) < 0) {
+    CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
+    const KeyView lower = leaf->lower_fence();
+    const KeyView upper = leaf->upper_fence();
+    const bool has_begin = CompareKeys(low.view(), lower) >= 0;
+    const bool has_end = !high.view().empty() && (upper.empty() || CompareKeys(high.view(), upper) < 0);
+    bool equal = false;
+    const uint32_t from = has_begin ? leaf->LowerBound(low.view(), &equal) : 0;
+    const uint32_t to = has_end ? leaf->LowerBound(high.view(), &equal) : leaf->count();
+    for (uint32_t n = 0; from + n < to; ++n) {
+      const uint32_t i = reverse ? to - 1 - n : from + n;
+      leaf->CopyKey(i, &key);
+      if (!visit(key.view(), leaf->value(i))) return;
+    }
+    if (reverse ? has_begin : upper.empty()) return;
+    reverse ? high.Set(lower) : low.Set(upper);
+  }
+}
+
+uint64_t BTree::Count() const {
+  uint64_t rows = 0;
+  Scan({}, {}, false, [&](KeyView, RowView) { return ++rows, true; });
+  return rows;
+}
+
+void BTree::Clear() {
+  GuardX root(site_->At(root_));
+  Node* node = NodeOf(root);
+  for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
+  node->header().level = 0;
+  node->Initialize({}, {});
+}
+
+void BTree::FreeBelow(uint64_t number) {
+  GuardX guard(site_->At(number));
+  const Node* node = NodeOf(guard);
+  for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
+  site_->Free(std::move(guard));
+}
+
+}  // namespace islands::storage

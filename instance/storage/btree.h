@@ -1,0 +1,97 @@
+// A B+tree of one site: variable-length keys to rows, with optimistic lock coupling (Leis et al. 2016, 2023).
+//
+// Every public operation is one retry loop around an optimistic descent: it latches nothing on the way down and at most the
+// leaf it changes. When a page turned out to have changed underneath (later also: when it had to be read from disk), the
+// loop starts again from the root. Splits and merges latch the parent, then the children. The root page never moves: a root
+// that splits pushes its content down, a root left with one child pulls it up.
+//
+// Scans copy one leaf at a time and go on from its fence, so they hold nothing while their callback runs, and what other
+// threads do to the tree between two leaves cannot make them miss or repeat a row that was there all the time.
+//
+// Thread safety: all functions from any thread, except Clear and Check: nothing else may be active.
+//
+// Invariants:
+//  1. A child's fences are its parent's separators around it; the root has none.
+//  2. All leaves are at level 0, a child's level is one below its parent's.
+//  3. An operation that answers RESOURCE_EXHAUSTED changed no row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "instance/storage/btree_node.h"
+#include "instance/storage/page_guard.h"
+#include "instance/storage/site_space.h"
+
+namespace islands::storage {
+
+class BTree {
+ public:
+  // The tree whose root page is `root` of `site`.
+  BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_(tree), root_(root) {}
+
+  // A page that holds an empty tree; 0 when the pool is full.
+  static uint64_t MakeRoot(SiteSpace* site, uint32_t tree);
+
+  // Keys have 1 .. kMaxTreeKeyBytes bytes, rows at most kMaxRowBytes; the caller has checked.
+  // OK, NOT_FOUND. `row` keeps its capacity.
+  absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
+  // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
+  absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change);
+  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED.
+  absl::StatusCode Insert(KeyView key, RowView row);
+  // OK, NOT_FOUND, RESOURCE_EXHAUSTED.
+  absl::StatusCode Replace(KeyView key, RowView row);
+  // OK, NOT_FOUND.
+  absl::StatusCode Remove(KeyView key);
+  // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
+  void Scan(KeyView first, KeyView end, bool reverse, absl::FunctionRef<bool(KeyView key, RowView row)> visit) const;
+  uint64_t Count() const;
+
+  // Gives back every page but the root.
+  void Clear();
+  struct Totals {
+    uint64_t rows = 0;
+    uint64_t pages = 0;
+    uint32_t levels = 0;
+  };
+  // Walks the whole tree; the error names site, tree, page and fault.
+  absl::StatusOr<Totals> Check() const;
+
+ private:
+  // Where a descent to some level ended. Without a parent the node is the root.
+  struct Position {
+    GuardO parent;
+    GuardO node;
+    uint32_t index = 0;  // of the node in its parent
+  };
+  // Child by child until a node of `level` (or the root, if that is lower). False: start again.
+  template <typename ChooseChild>
+  bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
+  GuardO FindLeaf(KeyView key) const;
+  GuardX FindLeafExclusive(KeyView key);
+
+  // Makes room for the entry at `level`, by one split there or above. OK also when others made the room meanwhile.
+  absl::StatusCode Split(const PendingEntry& entry, uint8_t level);
+  absl::StatusCode SplitRoot(GuardX root, const PendingEntry& entry);
+  absl::StatusCode SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split);
+  // Merges the node of `level` around `key` with a neighbour if it is underfull and they fit into one.
+  void Merge(KeyView key, uint8_t level);
+  bool MergeNeighbours(GuardX& parent, uint32_t left_index, GuardX& left, GuardX right);
+  void PullUpIntoRoot(GuardX root);
+
+  // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
+  void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;
+  void FreeBelow(uint64_t number);
+  struct Walk;
+  absl::Status CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyView upper, int level) const;
+
+  SiteSpace* site_;
+  uint32_t tree_;
+  uint64_t root_;
+};
+
+}  // namespace islands::storage

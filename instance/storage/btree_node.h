@@ -1,0 +1,274 @@
+// One node of a B+tree: a slotted page with prefix truncation and key heads (Graefe 2011; LeanStore, vmcache).
+//
+//   offset  bytes
+//        0     32  page header (page.h)
+//       32      8  inner: page number of the child right of all separators; leaf: 0
+//       40      2  count of slots
+//       42      2  heap begin: the lowest byte in use by fences and entries
+//       44      2  heap bytes in use, fences included; the rest of the heap is holes
+//       46      2  prefix bytes: every key of the node begins with so many bytes of the lower fence
+//       48    2+2  lower fence: offset, bytes. Inclusive; empty = no bound
+//       52    2+2  upper fence: offset, bytes. Exclusive; empty = no bound
+//       56      8  zero
+//       64  8 * n  slots in key order: head (4), offset of the entry (2), key bytes without the prefix (2)
+//      ...         free
+//      ...         heap, growing downwards: fences, and entries = value bytes (2), key without the prefix, value
+//
+// The head is the first four bytes of the truncated key as a big-endian number, zero padded: most comparisons end there.
+// An inner node's slot i holds a separator s and the child whose keys k have s[i-1] <= k < s.
+//
+// Thread safety: none; the guard through which the page was reached says what may be done. Functions marked (torn) may be
+// called under an optimistic guard: on a page that changes under them they return nonsense but stay inside the pool's slack.
+//
+// Invariants:
+//  1. lower fence <= every key < upper fence; keys strictly ascend.
+//  2. The prefix is the longest common prefix of both fences; without an upper fence it is empty.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "instance/runtime/check.h"
+#include "instance/storage/catalog.h"
+#include "instance/storage/page.h"
+
+namespace islands::storage {
+
+// Index entries are an index key followed by a primary key.
+inline constexpr size_t kMaxTreeKeyBytes = 2 * partitioner::kMaxKeyBytes;
+
+inline int CompareKeys(KeyView a, KeyView b) {
+  const size_t common = std::min(a.size(), b.size());
+  const int order = common == 0 ? 0 : std::memcmp(a.data(), b.data(), common);
+  if (order != 0) return order;
+  return a.size() < b.size() ? -1 : a.size() > b.size();
+}
+
+inline size_t CommonPrefix(KeyView a, KeyView b) {
+  const size_t limit = std::min(a.size(), b.size());
+  size_t i = 0;
+  while (i < limit && a[i] == b[i]) ++i;
+  return i;
+}
+
+// A key put together from a node's prefix and a slot's suffix.
+class KeyBuffer {
+ public:
+  KeyView view() const { return KeyView(bytes_.data(), size_); }
+  void Set(KeyView prefix, KeyView suffix) {
+    size_ = 0;
+    Append(prefix);
+    Append(suffix);
+  }
+  void Set(KeyView key) { Set(key, {}); }
+
+ private:
+  void Append(KeyView part) {
+    if (part.empty()) return;
+    ISLANDS_CHECK(size_ + part.size() <= bytes_.size());
+    std::memcpy(bytes_.data() + size_, part.data(), part.size());
+    size_ += part.size();
+  }
+  std::array<std::byte, kMaxTreeKeyBytes> bytes_;
+  size_t size_ = 0;
+};
+
+struct Slot {
+  uint32_t head;
+  uint16_t offset;
+  uint16_t key_bytes;
+};
+static_assert(sizeof(Slot) == 8);
+
+// What is about to be put into a node: by key and size.
+struct PendingEntry {
+  KeyView key;
+  size_t value_bytes = 0;
+};
+
+class Node {
+ public:
+  static constexpr size_t kHeaderBytes = 64;
+
+  // The node in a page.
+  static const Node* At(const std::byte* page) { return reinterpret_cast<const Node*>(page); }
+  static Node* At(std::byte* page) { return reinterpret_cast<Node*>(page); }
+
+  // Makes an empty node of a page whose PageHeader is set.
+  void Initialize(KeyView lower, KeyView upper);
+  // Takes over everything of `from` but its page id.
+  void CopyContent(const Node& from);
+
+  const PageHeader& header() const { return header_; }
+  PageHeader& header() { return header_; }
+  uint64_t number() const { return PageId::FromValue(header_.page_id).number(); }
+  uint8_t level() const { return header_.level; }  // (torn)
+  bool is_leaf() const { return header_.level == 0; }
+  uint32_t count() const { return count_; }  // (torn)
+  size_t used_bytes() const { return kHeaderBytes + count_ * sizeof(Slot) + heap_used_; }
+  size_t free_bytes() const { return kPageBytes - used_bytes(); }
+  bool Underfull() const { return used_bytes() < kPageBytes / 4; }
+
+  KeyView lower_fence() const { return Range(lower_offset_, lower_bytes_); }
+  KeyView upper_fence() const { return Range(upper_offset_, upper_bytes_); }
+  KeyView prefix() const { return Range(lower_offset_, prefix_bytes_); }
+  KeyView suffix(uint32_t i) const { return Range(slots()[i].offset + sizeof(uint16_t), slots()[i].key_bytes); }
+  void CopyKey(uint32_t i, KeyBuffer* key) const { key->Set(prefix(), suffix(i)); }
+
+  // (torn) The first slot whose key is >= `key`; `equal` says whether it is `key`. The key has the node's prefix.
+  uint32_t LowerBound(KeyView key, bool* equal) const;
+  // (torn) Which child of an inner node holds `key`: 0 .. count, count being the rightmost.
+  uint32_t ChildIndex(KeyView key) const {
+    bool equal = false;
+    const uint32_t i = LowerBound(key, &equal);
+    return i + (equal ? 1 : 0);
+  }
+  // (torn) Which child holds the largest key below `end`; empty = no bound.
+  uint32_t ChildIndexBelow(KeyView end) const {
+    bool equal = false;
+    return end.empty() ? count_ : LowerBound(end, &equal);
+  }
+  uint64_t child(uint32_t i) const {  // (torn)
+    if (i >= count_) return rightmost_child_;
+    uint64_t number;
+    std::memcpy(&number, ValueBegin(slots()[i]), sizeof(number));
+    return number;
+  }
+  void SetChild(uint32_t i, uint64_t number);
+  RowView value(uint32_t i) const {  // (torn)
+    const Slot slot = slots()[i];
+    return RowView(ValueBegin(slot), ValueBytes(slot));
+  }
+  std::span<std::byte> value(uint32_t i) {
+    const RowView found = static_cast<const Node*>(this)->value(i);
+    return {const_cast<std::byte*>(found.data()), found.size()};
+  }
+
+  // Whether the entry fits (next to its equal, if `replace`: instead of it).
+  bool HasRoomFor(const PendingEntry& entry) const { return EntryBytes(entry) + sizeof(Slot) <= free_bytes(); }
+  bool HasRoomToReplace(uint32_t i, size_t value_bytes) const {
+    return value_bytes <= value(i).size() + free_bytes();
+  }
+  // The caller has made sure of the room and of the order.
+  void Insert(uint32_t i, KeyView key, RowView value);
+  void InsertChild(uint32_t i, KeyView separator, uint64_t number);
+  void Remove(uint32_t i);
+  // Another length is allowed, room given.
+  void ReplaceValue(uint32_t i, RowView value);
+  // Appends slots [begin, end) of another node.
+  void AppendFrom(const Node& from, uint32_t begin, uint32_t end);
+
+  // Where to cut a full node so that both sides and the pending entry are balanced: `left` slots stay, `separator` parts them.
+  struct SplitPoint {
+    uint32_t left = 0;
+    KeyBuffer separator;
+  };
+  void ChooseLeafSplit(const PendingEntry& pending, SplitPoint* split) const;
+  void ChooseInnerSplit(const PendingEntry& pending, SplitPoint* split) const;
+  // Used bytes of this node and its right neighbour as one. `separator` parts them in their parent.
+  size_t MergedBytes(const Node& right, KeyView separator) const;
+
+  // Everything that can be checked without other nodes; empty when all is well.
+  const char* FindFault() const;
+
+ private:
+  size_t EntryBytes(const PendingEntry& entry) const {
+    return sizeof(uint16_t) + entry.key.size() - prefix_bytes_ + entry.value_bytes;
+  }
+  size_t SlotEntryBytes(uint32_t i) const { return sizeof(uint16_t) + slots()[i].key_bytes + value(i).size(); }
+  size_t SlotBytes(uint32_t i) const { return sizeof(Slot) + SlotEntryBytes(i); }
+  size_t KeyBytes(uint32_t i) const { return prefix_bytes_ + slots()[i].key_bytes; }
+  bool SidesFit(size_t left_bytes, size_t right_bytes, size_t separator_bytes) const;
+  static uint32_t Head(KeyView suffix);
+  int CompareTails(Slot slot, KeyView suffix) const;  // (torn)
+  void MakeRoom(size_t entry_bytes_and_slot);
+  void Compact();
+  uint16_t PlaceInHeap(size_t bytes);
+
+  const std::byte* base() const { return reinterpret_cast<const std::byte*>(this); }
+  std::byte* base() { return reinterpret_cast<std::byte*>(this); }
+  const Slot* slots() const { return reinterpret_cast<const Slot*>(base() + kHeaderBytes); }
+  Slot* slots() { return reinterpret_cast<Slot*>(base() + kHeaderBytes); }
+  KeyView Range(size_t offset, size_t bytes) const { return KeyView(base() + offset, bytes); }
+  const std::byte* ValueBegin(Slot slot) const { return base() + slot.offset + sizeof(uint16_t) + slot.key_bytes; }
+  size_t ValueBytes(Slot slot) const {
+    uint16_t bytes;
+    std::memcpy(&bytes, base() + slot.offset, sizeof(bytes));
+    return bytes;
+  }
+
+  PageHeader header_;
+  uint64_t rightmost_child_;
+  uint16_t count_;
+  uint16_t heap_begin_;
+  uint16_t heap_used_;
+  uint16_t prefix_bytes_;
+  uint16_t lower_offset_;
+  uint16_t lower_bytes_;
+  uint16_t upper_offset_;
+  uint16_t upper_bytes_;
+  uint64_t zero_;
+};
+static_assert(sizeof(Node) == Node::kHeaderBytes);
+
+// What a side of a split has for entries, whatever its fences: more than one of the largest entries, and so much more than
+// half of a page that some cut fits both sides. Index trees have the longer keys, but rows of two bytes.
+constexpr size_t LeastEntryRoom(size_t key_bytes) { return kPageBytes - Node::kHeaderBytes - 2 * key_bytes; }
+constexpr size_t MostEntryBytes(size_t key_bytes, size_t value_bytes) {
+  return sizeof(Slot) + sizeof(uint16_t) + key_bytes + value_bytes;
+}
+static_assert(2 * LeastEntryRoom(partitioner::kMaxKeyBytes) >=
+              kPageBytes - Node::kHeaderBytes + MostEntryBytes(partitioner::kMaxKeyBytes, kMaxRowBytes));
+static_assert(2 * LeastEntryRoom(kMaxTreeKeyBytes) >=
+              kPageBytes - Node::kHeaderBytes + MostEntryBytes(kMaxTreeKeyBytes, sizeof(uint64_t)));
+
+inline uint32_t Node::Head(KeyView suffix) {
+  if (suffix.size() >= sizeof(uint32_t)) {
+    uint32_t head;
+    std::memcpy(&head, suffix.data(), sizeof(head));
+    return __builtin_bswap32(head);
+  }
+  uint32_t head = 0;
+  for (size_t i = 0; i < suffix.size(); ++i) head |= std::to_integer<uint32_t>(suffix[i]) << (24 - 8 * i);
+  return head;
+}
+
+// For equal heads. Up to four bytes long, keys differ in length at most, and the heap need not be touched: a cache miss.
+inline int Node::CompareTails(Slot slot, KeyView suffix) const {
+  constexpr size_t kHead = sizeof(slot.head);
+  if (slot.key_bytes <= kHead || suffix.size() <= kHead) {
+    return slot.key_bytes < suffix.size() ? -1 : slot.key_bytes > suffix.size();
+  }
+  const KeyView tail = Range(slot.offset + sizeof(uint16_t) + kHead, slot.key_bytes - kHead);
+  return CompareKeys(tail, suffix.subspan(kHead));
+}
+
+inline uint32_t Node::LowerBound(KeyView key, bool* equal) const {
+  const KeyView suffix = key.subspan(std::min<size_t>(prefix_bytes_, key.size()));
+  const uint32_t head = Head(suffix);
+  const Slot* const all = slots();
+  uint32_t begin = 0;
+  uint32_t end = count_;
+  *equal = false;
+  while (begin < end) {
+    const uint32_t middle = (begin + end) / 2;
+    const Slot slot = all[middle];
+    const int order = slot.head != head ? (slot.head < head ? -1 : 1) : CompareTails(slot, suffix);
+    if (order < 0) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+      if (order == 0) {
+        *equal = true;
+        return middle;
+      }
+    }
+  }
+  return begin;
+}
+
+}  // namespace islands::storage

@@ -1,0 +1,107 @@
+// The buffer pool: one reserved stretch of virtual memory in which every page of the island's sites has its fixed place,
+// so that a page id becomes an address by arithmetic (vmcache, Leis et al. 2023).
+//
+//   region   | state words, 8 bytes per page | slot 0: pages 0..n-1 | slot 1 | ... | slack |
+//
+// A slot holds one site. Memory is used by pages that were touched only. This first version keeps pages in memory once they
+// are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need a page answer
+// RESOURCE_EXHAUSTED.
+//
+// The region asks for small pages (MADV_NOHUGEPAGE): a huge page would make 512 pages resident for one. It is left out of
+// core dumps, which would otherwise take minutes to walk it.
+//
+// Thread safety: all functions may be called from any thread.
+//
+// Invariants:
+//  1. resident_pages <= capacity_pages.
+//  2. Reading up to kSlackBytes beyond any page's begin is harmless, so that torn lengths of optimistic reads are too.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "instance/runtime/check.h"
+#include "instance/storage/page.h"
+#include "instance/storage/page_guard.h"
+#include "instance/storage/page_state.h"
+
+namespace islands::storage {
+
+#if defined(ISLANDS_TSAN) || defined(__SANITIZE_ADDRESS__)
+inline constexpr uint64_t kRegionBytes = uint64_t{1} << 36;  // sanitizers shadow the address space
+#else
+inline constexpr uint64_t kRegionBytes = uint64_t{1} << 44;  // of 47 bits; shared by all slots
+#endif
+inline constexpr uint64_t kSlackBytes = uint64_t{1} << 20;
+
+struct BufferPoolOptions {
+  uint64_t capacity_bytes = 0;
+  uint32_t slots = 1;
+  uint64_t region_bytes = kRegionBytes;  // halved until the kernel grants it
+  absl::FunctionRef<void(void* address, size_t bytes)>* bind_memory = nullptr;
+};
+
+// The pages of one slot, by number.
+class PageArray {
+ public:
+  PageArray() = default;
+  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size) : states_(states), pages_(pages), size_(size) {}
+  uint64_t size() const { return size_; }
+  PageRef At(uint64_t number) const {
+    ISLANDS_CHECK(number < size_);
+    return PageRef(states_ + number, pages_ + number * kPageBytes);
+  }
+  // Starts loading the state word and the first lines of a page, so that their cache misses overlap. Any number will do.
+  void Prefetch(uint64_t number) const {
+    const auto state = reinterpret_cast<uintptr_t>(states_) + number * sizeof(AtomicPageState);
+    __builtin_prefetch(reinterpret_cast<const void*>(state));
+    const auto page = reinterpret_cast<uintptr_t>(pages_) + number * kPageBytes;
+    for (size_t line = 0; line < kPrefetchedLines; ++line) {
+      __builtin_prefetch(reinterpret_cast<const void*>(page + line * kCacheLineBytes));
+    }
+  }
+
+ private:
+  static constexpr size_t kCacheLineBytes = 64;
+  static constexpr size_t kPrefetchedLines = 3;  // node header and slots of a leaf with wide rows
+
+  AtomicPageState* states_ = nullptr;
+  std::byte* pages_ = nullptr;
+  uint64_t size_ = 0;
+};
+
+class BufferPool {
+ public:
+  static absl::StatusOr<std::unique_ptr<BufferPool>> Create(const BufferPoolOptions& options);
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  PageArray Slot(uint32_t slot) const;
+  // Counts one more page as resident; false when the pool is full.
+  [[nodiscard]] bool ClaimPage();
+
+  uint64_t resident_pages() const { return resident_pages_.load(std::memory_order_relaxed); }
+  uint64_t capacity_pages() const { return capacity_pages_; }
+  const void* region() const { return region_; }
+  uint64_t region_bytes() const { return region_bytes_; }
+
+ private:
+  BufferPool() = default;
+  absl::Status Reserve(const BufferPoolOptions& options);
+
+  // Constant after construction.
+  std::byte* region_ = nullptr;
+  uint64_t region_bytes_ = 0;
+  uint64_t capacity_pages_ = 0;
+  uint64_t pages_per_slot_ = 0;
+  uint32_t slots_ = 0;
+  // Atomic.
+  std::atomic<uint64_t> resident_pages_{0};
+};
+
+}  // namespace islands::storage

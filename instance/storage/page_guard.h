@@ -1,0 +1,204 @@
+// Guards: the only way to the bytes of a page (vmcache, Leis et al. 2023, section 3.3; GuardO, GuardS, GuardX).
+//
+//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until then any value
+//           may be torn, so that it must be bounded before it is used as an offset.
+//   GuardS  shared: several readers, no writer.
+//   GuardX  exclusive: one writer; its release gives the page a new version.
+//
+// Under ThreadSanitizer, which cannot follow optimistic reads, a GuardO holds the shared latch. Code that uses guards must
+// be right in both worlds: latches are waited for from the root of a tree downwards only, upgrades never wait, and a
+// site's header page comes last.
+//
+// Thread safety: a guard belongs to one thread.
+//
+// Invariants:
+//  1. A guard that holds something is released exactly once: by its destructor, Release, or the guard it was moved into.
+//  2. Destructors do not throw and do not wait.
+//  3. If Valid() is true, no exclusive latch was held at any moment since the guard was made.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "instance/runtime/check.h"
+#include "instance/storage/latch_site.h"
+#include "instance/storage/page.h"
+#include "instance/storage/page_state.h"
+
+namespace islands::storage {
+
+// Where a page and its state word are. Gives no access to the bytes.
+class PageRef {
+ public:
+  PageRef() = default;
+  PageRef(AtomicPageState* state, std::byte* bytes) : state_(state), bytes_(bytes) {}
+
+ private:
+  friend class GuardO;
+  friend class GuardS;
+  friend class GuardX;
+  AtomicPageState* state_ = nullptr;
+  std::byte* bytes_ = nullptr;
+};
+
+class GuardO {
+ public:
+  GuardO() = default;
+  // Waits while the page is latched exclusively. The page must be resident: the caller has its id from a validated parent.
+  explicit GuardO(PageRef page) : page_(page) {
+    PageState state = page_.state_->Load();
+    for (Backoff backoff; !TryEnter(state); backoff.Wait()) state = page_.state_->Load();
+    ISLANDS_CHECK(state.residency() != Residency::kEvicted);
+    seen_ = state;
+  }
+  GuardO(GuardO&& other) noexcept : page_(std::exchange(other.page_, {})), seen_(other.seen_) {}
+  GuardO& operator=(GuardO&& other) noexcept {
+    if (this != &other) {
+      Release();
+      page_ = std::exchange(other.page_, {});
+      seen_ = other.seen_;
+    }
+    return *this;
+  }
+  ~GuardO() { Release(); }
+
+  explicit operator bool() const { return page_.state_ != nullptr; }
+  const std::byte* bytes() const { return page_.bytes_; }
+
+  // Whether everything read from the page so far is one consistent state of it. The only place that validates, and the
+  // owner of the only fence: the reads before it must not sink below the second load of the state word.
+  [[nodiscard]] bool Valid() const {
+#ifdef ISLANDS_TSAN
+    return true;
+#else
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const PageState now = page_.state_->LoadRelaxed();
+    return now.version() == seen_.version() && !now.exclusive();
+#endif
+  }
+
+  void Release() noexcept {
+#ifdef ISLANDS_TSAN
+    if (page_.state_ != nullptr) LeaveShared(page_.state_);
+#endif
+    page_ = {};
+  }
+
+ private:
+  friend class GuardS;
+  friend class GuardX;
+
+  bool TryEnter(PageState& state) {
+#ifdef ISLANDS_TSAN
+    return state.latch() < PageState::kMaxShared &&
+           page_.state_->CompareExchange(state, state.WithLatch(state.latch() + 1));
+#else
+    return !state.exclusive();
+#endif
+  }
+
+  static void LeaveShared(AtomicPageState* word) noexcept {
+    PageState state = word->LoadRelaxed();
+    while (!word->CompareExchange(state, state.WithLatch(state.latch() - 1))) {
+    }
+  }
+
+  PageRef page_;
+  PageState seen_;
+};
+
+class GuardS {
+ public:
+  GuardS() = default;
+  // Waits while the page is latched exclusively.
+  explicit GuardS(PageRef page) : page_(page) {
+    PageState state = page_.state_->Load();
+    for (Backoff backoff; state.latch() >= PageState::kMaxShared ||
+                          !page_.state_->CompareExchange(state, state.WithLatch(state.latch() + 1));
+         backoff.Wait()) {
+      state = page_.state_->Load();
+    }
+  }
+  GuardS(GuardS&& other) noexcept : page_(std::exchange(other.page_, {})) {}
+  GuardS& operator=(GuardS&& other) noexcept {
+    if (this != &other) {
+      Release();
+      page_ = std::exchange(other.page_, {});
+    }
+    return *this;
+  }
+  ~GuardS() { Release(); }
+
+  explicit operator bool() const { return page_.state_ != nullptr; }
+  const std::byte* bytes() const { return page_.bytes_; }
+  void Release() noexcept {
+    if (page_.state_ != nullptr) GuardO::LeaveShared(page_.state_);
+    page_ = {};
+  }
+
+ private:
+  PageRef page_;
+};
+
+class GuardX {
+ public:
+  GuardX() = default;
+  // Waits until nobody else holds the page.
+  explicit GuardX(PageRef page) : page_(page) {
+    PageState state = page_.state_->Load();
+    for (Backoff backoff;
+         !state.free() || !page_.state_->CompareExchange(state, state.WithLatch(PageState::kExclusive));
+         backoff.Wait()) {
+      state = page_.state_->Load();
+    }
+  }
+  // A page that was never touched becomes resident, zeroed and latched.
+  static GuardX FirstUse(PageRef page) {
+    PageState state = page.state_->Load();
+    ISLANDS_CHECK(state.residency() == Residency::kEvicted && state.free());
+    const PageState desired = state.WithResidency(Residency::kResident).WithLatch(PageState::kExclusive);
+    ISLANDS_CHECK(page.state_->CompareExchange(state, desired));
+    GuardX guard;
+    guard.page_ = page;
+    return guard;
+  }
+  // Makes an optimistic guard exclusive if nobody changed or latched the page since; never waits. On success `from` is
+  // empty and what it read is valid; otherwise the result is empty.
+  [[nodiscard]] static GuardX Upgrade(GuardO& from) {
+#ifdef ISLANDS_TSAN
+    PageState expected = from.page_.state_->Load().WithLatch(1);  // this guard's own share
+#else
+    PageState expected = from.seen_.WithLatch(0);
+#endif
+    GuardX guard;
+    if (from.page_.state_->CompareExchange(expected, expected.WithLatch(PageState::kExclusive))) {
+      guard.page_ = std::exchange(from.page_, {});
+    }
+    return guard;
+  }
+  GuardX(GuardX&& other) noexcept : page_(std::exchange(other.page_, {})) {}
+  GuardX& operator=(GuardX&& other) noexcept {
+    if (this != &other) {
+      Release();
+      page_ = std::exchange(other.page_, {});
+    }
+    return *this;
+  }
+  ~GuardX() { Release(); }
+
+  explicit operator bool() const { return page_.state_ != nullptr; }
+  std::byte* bytes() const { return page_.bytes_; }
+  void Release() noexcept {
+    if (page_.state_ != nullptr) {
+      PageState state = page_.state_->LoadRelaxed();
+      while (!page_.state_->CompareExchange(state, state.WithLatch(0).WithNextVersion())) {
+      }
+    }
+    page_ = {};
+  }
+
+ private:
+  PageRef page_;
+};
+
+}  // namespace islands::storage

@@ -1,0 +1,362 @@
+#include "instance/storage/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "instance/runtime/random.h"
+#include "instance/storage/btree_testing.h"
+
+namespace islands::storage {
+namespace {
+
+using absl::StatusCode;
+using partitioner::KeyType;
+using partitioner::Uint64Key;
+using runtime::Random;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+enum Table : TableId { kPlain = 0, kIndexed = 1, kReplicated = 2 };
+enum Index : IndexId { kByName = 0, kByBalance = 1 };
+
+// plain: key uint64 in [0, 100), rows of any length. indexed: the same keys, row = balance (8), name (16), filling.
+Catalog MakeCatalog() {
+  Catalog::TableSpecs specs;
+  for (const char* name : {"plain", "indexed", "replicated"}) {
+    control::v1::TableSpec* spec = specs.Add();
+    spec->set_name(name);
+    spec->add_key("uint64");
+    spec->set_range_end(100);
+  }
+  specs[kReplicated].set_replicated(true);
+  specs[kReplicated].set_row_bytes(4);
+  const auto add_index = [&](const char* name, std::vector<std::string> components) {
+    control::v1::IndexSpec* index = specs[kIndexed].add_indexes();
+    index->set_name(name);
+    for (const std::string& component : components) index->add_key(component);
+  };
+  add_index("by_name", {"row:8:string:16"});
+  add_index("by_balance", {"row:0:int64"});
+  return *Catalog::Create(specs, 10);
+}
+
+std::string Person(int64_t balance, const std::string& name, size_t filling = 0) {
+  std::string row(24, '\0');
+  std::memcpy(row.data(), &balance, sizeof(balance));
+  std::memcpy(row.data() + 8, name.data(), name.size());
+  return row + std::string(filling, 'f');
+}
+
+class StoreTest : public testing::Test {
+ protected:
+  // This island has sites 2 .. 5 of 10: keys 20 .. 59.
+  explicit StoreTest(uint64_t pool_pages = 2000) : catalog_(MakeCatalog()), files_(runtime::MakeMemoryFileSystem()) {
+    auto store = Store::Create(catalog_, {.sites = {2, 4}, .pool_bytes = pool_pages * kPageBytes}, *files_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  void TearDown() override {
+    const absl::Status status = store_->Check();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  static uint32_t Site(uint64_t key) { return static_cast<uint32_t>(key / 10); }
+  StatusCode Insert(TableId table, uint64_t key, const std::string& row) {
+    return store_->Insert(table, Site(key), Uint64Key(key), Bytes(row));
+  }
+  StatusCode Replace(TableId table, uint64_t key, const std::string& row) {
+    return store_->Replace(table, Site(key), Uint64Key(key), Bytes(row));
+  }
+  StatusCode Remove(TableId table, uint64_t key) { return store_->Remove(table, Site(key), Uint64Key(key)); }
+  std::string Read(TableId table, uint64_t key) {
+    std::vector<std::byte> row;
+    const StatusCode code = store_->Read(table, Site(key), Uint64Key(key), &row);
+    return code == StatusCode::kOk ? Text(row) : absl::StatusCodeToString(code);
+  }
+  static uint64_t Number(KeyView key) { return std::get<uint64_t>((*partitioner::DecodeKey({KeyType::kUint64}, key))[0]); }
+
+  std::vector<uint64_t> ByName(uint32_t site, const std::string& first, const std::string& end, bool reverse = false) {
+    std::string from, to;
+    if (!first.empty()) partitioner::AppendString(first, &from);
+    if (!end.empty()) partitioner::AppendString(end, &to);
+    std::vector<uint64_t> keys;
+    EXPECT_EQ(store_->IndexScan(kIndexed, kByName, site, Bytes(from), Bytes(to), reverse,
+                                [&](KeyView key) { return keys.push_back(Number(key)), true; }),
+              StatusCode::kOk);
+    return keys;
+  }
+  std::vector<uint64_t> ByBalance(uint32_t site) {
+    std::vector<uint64_t> keys;
+    EXPECT_EQ(store_->IndexScan(kIndexed, kByBalance, site, {}, {}, false,
+                                [&](KeyView key) { return keys.push_back(Number(key)), true; }),
+              StatusCode::kOk);
+    return keys;
+  }
+
+  Catalog catalog_;
+  std::unique_ptr<runtime::FileSystem> files_;
+  std::unique_ptr<Store> store_;
+};
+
+class SmallStoreTest : public StoreTest {
+ protected:
+  SmallStoreTest() : StoreTest(32) {}
+};
+
+TEST_F(StoreTest, RowOperations_OnOneRow) {
+  EXPECT_EQ(Read(kPlain, 25), "NOT_FOUND");
+  EXPECT_EQ(Insert(kPlain, 25, "first"), StatusCode::kOk);
+  EXPECT_EQ(Insert(kPlain, 25, "again"), StatusCode::kAlreadyExists);
+  EXPECT_EQ(Read(kPlain, 25), "first");
+  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
+            StatusCode::kOk);
+  EXPECT_EQ(Read(kPlain, 25), "First");
+  EXPECT_EQ(Replace(kPlain, 25, ""), StatusCode::kOk);
+  EXPECT_EQ(Read(kPlain, 25), "");
+  EXPECT_EQ(Replace(kPlain, 26, "x"), StatusCode::kNotFound);
+  EXPECT_EQ(Remove(kPlain, 25), StatusCode::kOk);
+  EXPECT_EQ(Remove(kPlain, 25), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte>) { FAIL(); }), StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, RowOperations_InvalidArguments) {
+  const std::string long_key(257, 'k'), long_row(kMaxRowBytes + 1, 'r'), bound(600, 'b');
+  std::vector<std::byte> row;
+  EXPECT_EQ(Insert(kPlain, 25, long_row), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Insert(kPlain, 25, long_row.substr(1)), StatusCode::kOk);
+  EXPECT_EQ(Replace(kPlain, 25, long_row), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Insert(kPlain, 2, Bytes(long_key), {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Insert(kPlain, 2, {}, {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Read(kPlain, 2, Bytes(long_key), &row), StatusCode::kInvalidArgument);
+  for (const uint32_t site : {0u, 1u, 6u, 9u, kMaxSites, kReplicatedSite}) {
+    EXPECT_EQ(store_->Read(kPlain, site, Uint64Key(25), &row), StatusCode::kInvalidArgument) << site;
+  }
+  EXPECT_EQ(store_->Read(kReplicated, 2, Uint64Key(25), &row), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Read(kReplicated, 6, Uint64Key(25), &row), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Read(3, 2, Uint64Key(25), &row), StatusCode::kInvalidArgument);
+  const auto any = [](KeyView, RowView) { return true; };
+  EXPECT_EQ(store_->Scan(kPlain, 2, Bytes(bound), {}, false, any), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Scan(kPlain, 2, {}, Bytes(bound), true, any), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->IndexScan(kIndexed, 2, 2, {}, {}, false, [](KeyView) { return true; }), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(store_->Truncate(3).ok());
+  EXPECT_EQ(store_->CountRows(3), 0u);
+  EXPECT_EQ(store_->Insert(kReplicated, kReplicatedSite, Uint64Key(1), Bytes("five!")), StatusCode::kInvalidArgument);
+}
+
+TEST_F(StoreTest, ReplicatedTable_LivesOnItsOwnSite) {
+  EXPECT_EQ(store_->Insert(kReplicated, kReplicatedSite, Uint64Key(~0ull), Bytes("four")), StatusCode::kOk);
+  std::vector<std::byte> row;
+  EXPECT_EQ(store_->Read(kReplicated, kReplicatedSite, Uint64Key(~0ull), &row), StatusCode::kOk);
+  EXPECT_EQ(Text(row), "four");
+  EXPECT_EQ(store_->CountRows(kReplicated), 1u);
+}
+
+TEST_F(StoreTest, Scan_OneSiteInBothDirections) {
+  for (uint64_t key = 20; key < 60; ++key) ASSERT_EQ(Insert(kPlain, key, std::to_string(key)), StatusCode::kOk);
+  const auto scan = [&](KeyView first, KeyView end, bool reverse, size_t limit) {
+    std::vector<uint64_t> keys;
+    EXPECT_EQ(store_->Scan(kPlain, 3, first, end, reverse,
+                           [&](KeyView key, RowView row) {
+                             EXPECT_EQ(Text(row), std::to_string(Number(key)));
+                             keys.push_back(Number(key));
+                             return keys.size() < limit;
+                           }),
+              StatusCode::kOk);
+    return keys;
+  };
+  EXPECT_THAT(scan({}, {}, false, 99), ElementsAre(30, 31, 32, 33, 34, 35, 36, 37, 38, 39));
+  EXPECT_THAT(scan(Uint64Key(33), Uint64Key(36), false, 99), ElementsAre(33, 34, 35));
+  EXPECT_THAT(scan(Uint64Key(33), Uint64Key(36), true, 99), ElementsAre(35, 34, 33));
+  EXPECT_THAT(scan({}, {}, true, 3), ElementsAre(39, 38, 37));
+  EXPECT_THAT(scan(Uint64Key(36), Uint64Key(33), false, 99), ElementsAre());
+  EXPECT_EQ(store_->CountRows(kPlain), 40u);
+}
+
+TEST_F(StoreTest, Indexes_FollowInsertReplaceModifyRemove) {
+  ASSERT_EQ(Insert(kIndexed, 30, Person(5, "cleo")), StatusCode::kOk);
+  ASSERT_EQ(Insert(kIndexed, 31, Person(-7, "abe")), StatusCode::kOk);
+  ASSERT_EQ(Insert(kIndexed, 32, Person(5, "bob")), StatusCode::kOk);
+  ASSERT_EQ(Insert(kIndexed, 40, Person(1, "other site")), StatusCode::kOk);
+  EXPECT_EQ(Insert(kIndexed, 30, Person(1, "twice")), StatusCode::kAlreadyExists);
+  EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 32, 30));
+  EXPECT_THAT(ByName(3, "", "", true), ElementsAre(30, 32, 31));
+  EXPECT_THAT(ByName(3, "b", "c"), ElementsAre(32));
+  EXPECT_THAT(ByName(3, "bob", "cleo"), ElementsAre(32));
+  EXPECT_THAT(ByName(4, "", ""), ElementsAre(40));
+  EXPECT_THAT(ByBalance(3), ElementsAre(31, 30, 32));
+
+  ASSERT_EQ(Replace(kIndexed, 32, Person(-8, "zoe", 500)), StatusCode::kOk);
+  EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 30, 32));
+  EXPECT_THAT(ByBalance(3), ElementsAre(32, 31, 30));
+
+  EXPECT_EQ(store_->Modify(kIndexed, 3, Uint64Key(31),
+                           [](std::span<std::byte> row) {
+                             const int64_t balance = 100;
+                             std::memcpy(row.data(), &balance, sizeof(balance));
+                           }),
+            StatusCode::kOk);
+  EXPECT_THAT(ByBalance(3), ElementsAre(32, 30, 31));
+  EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 30, 32));
+  EXPECT_EQ(Read(kIndexed, 31), Person(100, "abe"));
+
+  ASSERT_EQ(Remove(kIndexed, 30), StatusCode::kOk);
+  EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 32));
+  EXPECT_THAT(ByBalance(3), ElementsAre(32, 31));
+  EXPECT_EQ(Remove(kIndexed, 30), StatusCode::kNotFound);
+  EXPECT_EQ(Replace(kIndexed, 30, Person(0, "x")), StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, Indexes_RowTooShortForThemIsRefused) {
+  EXPECT_EQ(Insert(kIndexed, 30, "short"), StatusCode::kInvalidArgument);
+  ASSERT_EQ(Insert(kIndexed, 30, Person(5, "cleo")), StatusCode::kOk);
+  EXPECT_EQ(Replace(kIndexed, 30, "short"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Read(kIndexed, 30), Person(5, "cleo"));
+}
+
+TEST_F(StoreTest, Truncate_EmptiesTheTableAndItsIndexesOnly) {
+  for (uint64_t key = 20; key < 60; ++key) {
+    ASSERT_EQ(Insert(kPlain, key, std::string(1000, 'p')), StatusCode::kOk);
+    ASSERT_EQ(Insert(kIndexed, key, Person(static_cast<int64_t>(key), "name", 1000)), StatusCode::kOk);
+  }
+  ASSERT_TRUE(store_->Truncate(kIndexed).ok());
+  EXPECT_EQ(store_->CountRows(kIndexed), 0u);
+  EXPECT_EQ(store_->CountRows(kPlain), 40u);
+  EXPECT_TRUE(ByName(3, "", "").empty());
+  const uint64_t resident = store_->Usage().resident_pages;
+  for (uint64_t key = 20; key < 60; ++key) {
+    ASSERT_EQ(Insert(kIndexed, key, Person(0, "name", 1000)), StatusCode::kOk);
+  }
+  EXPECT_EQ(store_->Usage().resident_pages, resident);
+}
+
+TEST_F(StoreTest, Usage_CountsPages) {
+  const PoolUsage usage = store_->Usage();
+  EXPECT_EQ(usage.capacity_pages, 2000u);
+  // Per own site: header, plain, indexed and two indexes; the replicated site has a header and one tree.
+  EXPECT_EQ(usage.resident_pages, 4u * 5 + 2);
+  EXPECT_NE(usage.region, nullptr);
+  EXPECT_GT(usage.region_bytes, 2000 * kPageBytes);
+}
+
+// Every operation may be refused for want of pages, in the middle of its index changes: then nothing has changed.
+TEST_F(SmallStoreTest, PoolFull_RowsAndIndexesAgree) {
+  Random random(7);
+  std::map<uint64_t, std::string> model;
+  int refused = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const uint64_t key = 30 + random.Below(10);
+    // The row's length and its entries vary, so that different trees run out of room.
+    const std::string row = Person(static_cast<int64_t>(random.Below(3)), std::string(random.Below(17), 'n'),
+                                   random.Below(kMaxRowBytes - 24));
+    const uint64_t filler = 40 + random.Below(10);
+    StatusCode code = StatusCode::kOk;
+    switch (random.Below(4)) {
+      case 0:
+        code = Insert(kIndexed, key, row);
+        if (code == StatusCode::kOk) model[key] = row;
+        break;
+      case 1:
+        code = Replace(kIndexed, key, row);
+        if (code == StatusCode::kOk) model[key] = row;
+        break;
+      case 2:
+        code = Remove(kIndexed, key);
+        if (code == StatusCode::kOk) model.erase(key);
+        break;
+      case 3:  // takes pages and gives them back on another site
+        code = random.Below(2) == 0 ? Insert(kPlain, filler, std::string(kMaxRowBytes, 'x')) : Remove(kPlain, filler);
+        break;
+    }
+    if (code == StatusCode::kResourceExhausted) ++refused;
+    ASSERT_EQ(Read(kIndexed, key), model.contains(key) ? model[key] : "NOT_FOUND");
+    if (i % 50 == 0) {
+      ASSERT_TRUE(store_->Check().ok());
+    }
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_EQ(store_->CountRows(kIndexed), model.size());
+}
+
+// Index trees that split: refused in the middle of a row's entries.
+TEST_F(SmallStoreTest, PoolFull_ManyIndexEntries) {
+  const Catalog catalog = [] {
+    Catalog::TableSpecs specs;
+    control::v1::TableSpec* spec = specs.Add();
+    spec->set_name("wide");
+    spec->add_key("uint64");
+    spec->set_range_end(1'000'000);
+    for (int i = 0; i < 3; ++i) {
+      control::v1::IndexSpec* index = spec->add_indexes();
+      index->set_name("index" + std::to_string(i));
+      index->add_key("row:" + std::to_string(i * 8) + ":uint64");
+      index->add_key("row:24:string:100");
+    }
+    return *Catalog::Create(specs, 1);
+  }();
+  auto store = *Store::Create(catalog, {.sites = {0, 1}, .pool_bytes = 60 * kPageBytes}, *files_);
+  Random random(11);
+  std::map<uint64_t, std::string> model;
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const uint64_t key = random.Below(600);
+    std::string row(124, 'w');
+    for (int field = 0; field < 3; ++field) {
+      const uint64_t value = random();
+      std::memcpy(row.data() + field * 8, &value, sizeof(value));
+    }
+    StatusCode code = StatusCode::kOk;
+    const uint64_t dice = random.Below(10);
+    if (dice < 5) {
+      code = store->Insert(0, 0, Uint64Key(key), Bytes(row));
+      if (code == StatusCode::kOk) model[key] = row;
+    } else if (dice < 8) {
+      code = store->Modify(0, 0, Uint64Key(key), [&](std::span<std::byte> bytes) {
+        std::memcpy(bytes.data(), row.data(), row.size());
+      });
+      if (code == StatusCode::kOk) model[key] = row;
+    } else {
+      code = store->Remove(0, 0, Uint64Key(key));
+      if (code == StatusCode::kOk) model.erase(key);
+    }
+    refused += code == StatusCode::kResourceExhausted;
+    if (i % 20 == 0) {
+      const absl::Status status = store->Check();
+      ASSERT_TRUE(status.ok()) << i << ": " << status;
+    }
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_EQ(store->CountRows(0), model.size());
+  for (const auto& [key, row] : model) {
+    std::vector<std::byte> found;
+    ASSERT_EQ(store->Read(0, 0, Uint64Key(key), &found), StatusCode::kOk);
+    ASSERT_EQ(Text(found), row);
+  }
+}
+
+TEST(Store, Create_PoolTooSmallForEmptyTrees) {
+  const Catalog catalog = MakeCatalog();
+  auto files = runtime::MakeMemoryFileSystem();
+  const absl::Status status =
+      Store::Create(catalog, {.sites = {0, 10}, .pool_bytes = 8 * kPageBytes}, *files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("buffer_pool"));
+}
+
+TEST(Store, Create_CallsBindMemoryOnce) {
+  const Catalog catalog = MakeCatalog();
+  auto files = runtime::MakeMemoryFileSystem();
+  std::vector<std::pair<void*, size_t>> calls;
+  auto bind = [&](void* address, size_t bytes) { calls.emplace_back(address, bytes); };
+  absl::FunctionRef<void(void*, size_t)> bind_memory = bind;
+  const auto store = *Store::Create(
+      catalog, {.sites = {0, 10}, .pool_bytes = 1 << 20, .data_directory = "data", .bind_memory = &bind_memory}, *files);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].first, store->Usage().region);
+  EXPECT_EQ(calls[0].second, store->Usage().region_bytes);
+}
+
+}  // namespace
+}  // namespace islands::storage

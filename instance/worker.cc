@@ -1,0 +1,218 @@
+#include "instance/worker.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "instance/worker_internal.h"
+#include "topology/binding.h"
+
+namespace islands::instance {
+
+namespace {
+
+// Local transactions resumed per round at least, so that polling the links costs a fraction of each.
+constexpr size_t kResumesPerRound = 16;
+// Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always queue.
+constexpr size_t kCongestionBytes = 1u << 20;
+
+}  // namespace
+
+Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<messaging::Transport> transport,
+               messaging::LinksOptions links)
+    : options_(std::move(options)),
+      shared_(shared),
+      clock_(*shared.clock),
+      transport_(std::move(transport)),
+      links_(std::move(links), *transport_, clock_, *this),
+      random_(options_.seed),
+      now_ns_(clock_.NowNs()),
+      messages_(std::make_unique<Messages>()) {
+  Rebind();
+}
+
+Worker::~Worker() = default;
+
+void Worker::Rebind() {
+  executor_.emplace(*shared_.catalog, *shared_.store, *shared_.locks);
+  router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
+}
+
+void Worker::OnThreadStart() {
+  tid_.store(static_cast<int32_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
+  absl::Status status;
+  if (options_.cpu >= 0) status = topology::BindThreadToCpu(static_cast<uint32_t>(options_.cpu));
+  if (status.ok() && !options_.numa_nodes.empty()) {
+    status = topology::SetThreadMemoryPolicy(options_.numa_nodes, topology::MemoryPolicy::kPreferred);
+  }
+  const std::scoped_lock lock(mail_mutex_);
+  binding_error_ = std::string(status.message());
+}
+
+std::string Worker::binding_error() {
+  const std::scoped_lock lock(mail_mutex_);
+  return binding_error_;
+}
+
+bool Worker::RunOnce() {
+  const runtime::ReadyQueue::Scope scope(&ready_);
+  now_ns_ = clock_.NowNs();
+  size_t work = DrainMailbox();
+  work += links_.Poll();
+  if (now_ns_ >= next_sweep_ns_) Sweep();
+  work += WakeSleepers();
+  work += ResumeReady();
+  links_.Flush();
+  if (!graveyard_.empty()) Reap();
+  return work != 0;
+}
+
+void Worker::Sleep(int64_t timeout_ns) {
+  // Whoever posts looks at sleeping_ after setting has_mail_, and we look at has_mail_ after setting sleeping_: one of the two
+  // sees the other (both orders are sequentially consistent).
+  sleeping_.store(true);
+  if (!has_mail_.load()) transport_->Wait(timeout_ns);
+  sleeping_.store(false);
+}
+
+int64_t Worker::NextDeadlineNs() const {
+  if (!ready_.empty()) return now_ns_;
+  int64_t next_ns = links_.NextDeadlineNs();
+  if (!sleepers_.empty()) next_ns = std::min(next_ns, sleepers_.front().at_ns);
+  const bool timed = !lock_waiters_.empty() || !coordinators_.empty() || !participants_.empty();
+  return timed ? std::min(next_ns, next_sweep_ns_) : next_ns;
+}
+
+void Worker::Post(std::function<void()> function) {
+  {
+    const std::scoped_lock lock(mail_mutex_);
+    posted_.push_back(std::move(function));
+    has_mail_.store(true);
+  }
+  if (sleeping_.load()) Wake();
+}
+
+void Worker::PostWakeup(const storage::Wakeup& wakeup) {
+  {
+    const std::scoped_lock lock(mail_mutex_);
+    posted_wakeups_.push_back(wakeup);
+    has_mail_.store(true);
+  }
+  if (sleeping_.load()) Wake();
+}
+
+size_t Worker::DrainMailbox() {
+  if (!has_mail_.load()) return 0;
+  std::vector<std::function<void()>> functions;
+  std::vector<storage::Wakeup> wakeups;
+  {
+    const std::scoped_lock lock(mail_mutex_);
+    functions.swap(posted_);
+    wakeups.swap(posted_wakeups_);
+    has_mail_.store(false);
+  }
+  for (const storage::Wakeup& wakeup : wakeups) ResumeToken(wakeup.wake_token);
+  for (const std::function<void()>& function : functions) function();
+  return functions.size() + wakeups.size();
+}
+
+size_t Worker::WakeSleepers() {
+  size_t woken = 0;
+  while (!sleepers_.empty() && sleepers_.front().at_ns <= now_ns_) {
+    std::pop_heap(sleepers_.begin(), sleepers_.end());
+    ready_.Push(sleepers_.back().handle);
+    sleepers_.pop_back();
+    ++woken;
+  }
+  return woken;
+}
+
+size_t Worker::ResumeReady() {
+  const size_t budget = std::max(ready_.size(), kResumesPerRound);
+  size_t resumed = 0;
+  for (; resumed < budget && !ready_.empty(); ++resumed) ready_.Pop().resume();
+  return resumed;
+}
+
+void Worker::Resume(Waiter& waiter) {
+  if (waiter.suspended) ready_.Push(std::exchange(waiter.suspended, nullptr));
+}
+
+void Worker::ResumeToken(uint64_t token) {
+  const auto found = lock_waiters_.find(token);
+  if (found != lock_waiters_.end()) Resume(*found->second);
+}
+
+void Worker::Deliver(std::vector<storage::Wakeup>* wakeups) {
+  for (const storage::Wakeup& wakeup : *wakeups) {
+    if (wakeup.worker == options_.index) {
+      ResumeToken(wakeup.wake_token);
+    } else {
+      shared_.workers[wakeup.worker]->PostWakeup(wakeup);
+    }
+  }
+  wakeups->clear();
+}
+
+runtime::Task<void> Worker::AwaitLock(Waiter& waiter) {
+  const uint64_t token = waiter.branch.locks.wake_token;
+  waiter.lock_wait_since_ns = now_ns_;
+  lock_waiters_[token] = &waiter;
+  while (!waiter.failure.set() && !shared_.locks->WaitOver(waiter.branch.locks)) {
+    Waiter::Suspension suspension = waiter.Suspend();
+    co_await suspension;
+  }
+  lock_waiters_.erase(token);
+}
+
+void Worker::CommitBranch(Waiter& waiter) {
+  executor_->Commit(waiter.branch, &wakeups_);
+  Deliver(&wakeups_);
+}
+
+void Worker::RollbackBranch(Waiter& waiter) {
+  executor_->Rollback(waiter.branch, &wakeups_);
+  Deliver(&wakeups_);
+}
+
+bool Worker::Congested() const {
+  for (uint32_t island = 0; island < shared_.sites->islands(); ++island) {
+    if (island != options_.island && links_.QueuedBytes(island) > kCongestionBytes) return true;
+  }
+  return false;
+}
+
+// Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer per wait.
+void Worker::Sweep() {
+  next_sweep_ns_ = now_ns_ + kSweepIntervalNs;
+  std::vector<std::pair<uint64_t, Waiter*>> waiting(lock_waiters_.begin(), lock_waiters_.end());
+  std::sort(waiting.begin(), waiting.end());
+  for (auto& [token, waiter] : waiting) {
+    if (waiter->failure.set() || now_ns_ - waiter->lock_wait_since_ns < options_.lock_timeout_ns) continue;
+    waiter->failure = {AbortReason::kLockTimeout, absl::AbortedError("waited too long for a lock")};
+    Resume(*waiter);
+  }
+  SweepCoordinators();
+  SweepParticipants();
+  peers_up_.Set(links_.PeersUp());
+}
+
+void Worker::Reap() {
+  std::erase_if(graveyard_, [this](std::unique_ptr<ParticipantEntry>& entry) {
+    if (!entry->task.done()) return false;
+    entry->task = {};
+    entry->machine.Reset();
+    entry->batch.Clear();
+    entry->operations.clear();
+    entry->failure = {};
+    entry->executing = entry->ended = false;
+    entry->step = 0;
+    entry->lost_since_ns = 0;
+    spare_participants_.push_back(std::move(entry));
+    return true;
+  });
+}
+
+}  // namespace islands::instance

@@ -1,0 +1,267 @@
+// A worker: one run loop on one core, with its links, its running transactions and the branches it serves for others.
+//
+// RunOnce: take what other threads posted, poll the links, resume what is ready, send what was queued. A transaction is a
+// coroutine and suspends for a lock or a remote answer; the worker itself never blocks (design: "run loop").
+//
+//   begun here:     slots_ -> RunningTransaction --first remote operation--> coordinators_ (until acks are in)
+//   begun elsewhere: participants_ -> ParticipantEntry, on the worker that got the transaction's first message
+//
+// Thread safety: everything belongs to the thread that calls RunOnce, except what is listed under "any thread".
+//
+// Invariants:
+//  1. A coroutine handle is in the ready queue or stored in its Waiter, never both.
+//  2. An entry is not freed while one of its coroutines is suspended or ready; it waits in the graveyard.
+//  3. Messages about a transaction of another boot epoch or another worker never reach an entry.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/participant.h"
+#include "instance/counters.h"
+#include "instance/executor.h"
+#include "instance/messaging/links.h"
+#include "instance/running_transaction.h"
+#include "instance/runtime/ready_queue.h"
+#include "instance/runtime/scheduler.h"
+#include "instance/workload.h"
+#include "proto/data.pb.h"
+
+namespace islands::instance {
+
+class Worker;
+
+// Where an island's workers find each other and what they share. Constant while workers run.
+struct WorkerShared {
+  const runtime::Clock* clock = nullptr;
+  const storage::Catalog* catalog = nullptr;
+  const partitioner::SiteMap* sites = nullptr;
+  storage::Store* store = nullptr;
+  storage::LockTable* locks = nullptr;
+  std::vector<Worker*> workers;
+  uint64_t layout_generation = 0;
+};
+
+struct WorkerOptions {
+  uint32_t island = 0;
+  uint32_t index = 0;
+  uint64_t boot_epoch = 0;
+  int32_t cpu = -1;                     // -1 = unbound
+  std::vector<uint32_t> numa_nodes;
+  int64_t transaction_timeout_ns = 2 * runtime::kNsPerSecond;
+  int64_t lock_timeout_ns = 300 * runtime::kNsPerMs;
+  uint64_t seed = 1;
+};
+
+// What the coordinator side remembers of a transaction with participants.
+struct CoordinatorEntry {
+  struct Peer {
+    uint32_t island = 0;
+    uint64_t boot_epoch = 0;
+    uint32_t step = 0;
+  };
+  coordinator::TransactionId id;
+  coordinator::Coordinator machine;
+  RunningTransaction* transaction = nullptr;  // until its outcome was taken
+  int64_t deadline_ns = 0;
+  std::vector<Peer> peers;
+
+  Peer* FindPeer(uint32_t island) {
+    for (Peer& peer : peers) {
+      if (peer.island == island) return &peer;
+    }
+    return nullptr;
+  }
+};
+
+// A branch of a transaction that another island coordinates.
+struct ParticipantEntry : Waiter {
+  coordinator::TransactionId id;
+  coordinator::Participant machine;
+  Batch batch;
+  std::vector<RoutedOperation> operations;
+  size_t cursor = 0;
+  uint32_t step = 0;
+  bool executing = false;
+  bool ended = false;          // its machine said kForget
+  int64_t last_heard_ns = 0;
+  int64_t lost_since_ns = 0;   // 0 = the coordinator is reachable
+  runtime::Task<void> task;
+};
+
+class Worker final : public runtime::Runnable, private messaging::LinksHandler {
+ public:
+  Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<messaging::Transport> transport,
+         messaging::LinksOptions links);
+  ~Worker() override;
+
+  absl::Status Start() { return links_.Start(); }
+
+  // Runnable.
+  void OnThreadStart() override;
+  bool RunOnce() override;
+  void Sleep(int64_t timeout_ns) override;
+  void Wake() override { transport_->Wake(); }
+  int64_t NextDeadlineNs() const override;
+  void OnBusy(int64_t ns) override { counters_.busy_ns.Add(static_cast<uint64_t>(ns)); }
+  void OnIdle(int64_t ns) override { counters_.idle_ns.Add(static_cast<uint64_t>(ns)); }
+
+  // Any thread.
+  void Post(std::function<void()> function);
+  void PostWakeup(const storage::Wakeup& wakeup);
+  const WorkerCounters& counters() const { return counters_; }
+  const messaging::Links& links() const { return links_; }
+  uint32_t peers_up() const { return static_cast<uint32_t>(peers_up_.Get()); }
+  int32_t tid() const { return tid_.load(std::memory_order_relaxed); }
+  bool running() const { return running_.load(std::memory_order_relaxed); }
+  std::string binding_error();
+  // A run is about to be posted: running() holds from now on.
+  void MarkRunning() { running_.store(true, std::memory_order_relaxed); }
+
+  // On the worker's thread (through Post), or while no scheduler runs it.
+  void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed);
+  // Transactions under way finish; running() turns false when the last one has.
+  void EndRun() { run_ending_ = true; }
+  // After the island's catalog or store was replaced.
+  void Rebind();
+  // Whether any transaction has work here; only meaningful while no scheduler runs the worker.
+  bool HasOpenBranches() const { return active_slots_ != 0 || !participants_.empty(); }
+  const WorkerOptions& options() const { return options_; }
+
+ private:
+  friend class RunningTransaction;
+
+  struct Slot {
+    explicit Slot(Worker& worker) : transaction(worker) {}
+    RunningTransaction transaction;
+    std::unique_ptr<Request> request;
+    runtime::Task<void> loop;
+  };
+  struct Sleeper {
+    int64_t at_ns;
+    std::coroutine_handle<> handle;
+    bool operator<(const Sleeper& other) const { return at_ns > other.at_ns; }  // earliest on top
+  };
+  struct Pause;   // awaits a point in time
+  struct Yield;   // goes to the end of the ready queue
+
+  // The loop's parts: worker.cc.
+  size_t DrainMailbox();
+  size_t WakeSleepers();
+  size_t ResumeReady();
+  void Sweep();
+  void Reap();
+  void Resume(Waiter& waiter);
+  void ResumeToken(uint64_t token);
+  void Deliver(std::vector<storage::Wakeup>* wakeups);
+  // Suspends until the branch's lock wait is over or a failure is set.
+  runtime::Task<void> AwaitLock(Waiter& waiter);
+  void CommitBranch(Waiter& waiter);
+  void RollbackBranch(Waiter& waiter);
+  bool Congested() const;
+
+  // Clients' side: worker_run.cc.
+  runtime::Task<void> SlotLoop(Slot& slot);
+  runtime::Task<bool> RunOneTransaction(Slot& slot);
+  void CountEnd(Slot& slot, coordinator::Outcome outcome, int64_t begun_ns);
+  coordinator::TransactionId NextId();
+
+  // Coordinator side: worker_coordinator.cc.
+  void Ship(RunningTransaction& transaction, const Batch& batch);
+  CoordinatorEntry& EntryFor(RunningTransaction& transaction);
+  void StepCoordinator(CoordinatorEntry& entry, const coordinator::CoordinatorEvent& event);
+  void Perform(CoordinatorEntry& entry, const coordinator::CoordinatorAction& action);
+  CoordinatorEntry* FindCoordinated(const data::v1::TransactionId& id);
+  void OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply);
+  // All entries in the order of their ids: hash order differs from run to run, and a simulation must not.
+  std::vector<CoordinatorEntry*> Coordinated() const;
+  void SweepCoordinators();
+  void ForgetCoordinator(CoordinatorEntry& entry);
+
+  // Participant side: worker_participant.cc.
+  void OnExecuteRequest(const messaging::Origin& origin, const data::v1::ExecuteRequest& request);
+  void Refuse(const messaging::Origin& origin, const data::v1::ExecuteRequest& request, AbortReason reason,
+              const absl::Status& why);
+  runtime::Task<void> ExecuteStep(ParticipantEntry& entry);
+  void SendExecuteReply(ParticipantEntry& entry);
+  void StepParticipant(ParticipantEntry& entry, const coordinator::ParticipantEvent& event);
+  void Perform(ParticipantEntry& entry, const coordinator::ParticipantAction& action);
+  ParticipantEntry* FindParticipant(const data::v1::TransactionId& id);
+  void OnPrepare(const messaging::Origin& origin, const data::v1::PrepareRequest& request);
+  void OnCommitOnePhase(const messaging::Origin& origin, const data::v1::CommitOnePhase& request);
+  void OnDecision(const messaging::Origin& origin, const data::v1::Decision& decision);
+  std::vector<ParticipantEntry*> Participants() const;
+  void SweepParticipants();
+
+  // Messages: worker_messages.cc.
+  void OnPeerUp(uint32_t island, uint64_t boot_epoch) override;
+  void OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status& why) override;
+  void OnMessage(const messaging::Origin& origin, messaging::FrameType type,
+                 std::span<const std::byte> payload) override;
+  void ConfirmForgotten(uint32_t decider, const data::v1::TransactionId& id);
+  void HandleInquiry(const data::v1::Inquiry& inquiry);
+  void HandleInquiryReply(const data::v1::InquiryReply& reply);
+  void SendInquiryReply(const coordinator::TransactionId& id, coordinator::Outcome outcome, uint32_t to_island,
+                        uint32_t to_worker, bool from_decider);
+
+  const WorkerOptions options_;
+  WorkerShared& shared_;
+  const runtime::Clock& clock_;
+  std::unique_ptr<messaging::Transport> transport_;
+  messaging::Links links_;
+  std::optional<Executor> executor_;  // set by Rebind
+  std::optional<Router> router_;
+  runtime::Random random_;
+
+  runtime::ReadyQueue ready_;
+  std::vector<Sleeper> sleepers_;  // heap
+  absl::flat_hash_map<uint64_t, Waiter*> lock_waiters_;
+  std::vector<storage::Wakeup> wakeups_;  // scratch
+  int64_t now_ns_ = 0;                    // of this round
+  int64_t next_sweep_ns_ = 0;
+  uint64_t next_sequence_ = 1;
+  uint64_t next_token_ = 1;
+
+  // Clients' side.
+  std::vector<std::unique_ptr<Slot>> slots_;
+  const Workload* workload_ = nullptr;
+  std::unique_ptr<Generator> generator_;
+  uint32_t active_slots_ = 0;
+  bool run_ending_ = false;
+  std::atomic<bool> running_{false};
+
+  // Two-phase commit.
+  absl::flat_hash_map<uint64_t, std::unique_ptr<CoordinatorEntry>> coordinators_;  // by sequence
+  std::vector<std::unique_ptr<CoordinatorEntry>> spare_coordinators_;
+  std::vector<coordinator::CoordinatorAction> coordinator_actions_;  // scratch
+  absl::flat_hash_map<coordinator::TransactionId, std::unique_ptr<ParticipantEntry>> participants_;
+  std::vector<std::unique_ptr<ParticipantEntry>> graveyard_;
+  std::vector<std::unique_ptr<ParticipantEntry>> spare_participants_;
+  std::vector<coordinator::ParticipantAction> participant_actions_;  // scratch
+
+  // Messages are parsed into and built in the same objects again and again.
+  struct Messages;
+  std::unique_ptr<Messages> messages_;
+
+  WorkerCounters counters_;
+  Gauge peers_up_;
+  std::atomic<int32_t> tid_{0};
+  std::atomic<bool> sleeping_{false};
+
+  // Guarded by mail_mutex_.
+  std::mutex mail_mutex_;
+  std::vector<std::function<void()>> posted_;
+  std::vector<storage::Wakeup> posted_wakeups_;
+  std::string binding_error_;
+  std::atomic<bool> has_mail_{false};
+};
+
+}  // namespace islands::instance

@@ -1,0 +1,237 @@
+// The coordinator's side of distributed transactions: shipping operations, and carrying out what the state machine says.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "instance/runtime/check.h"
+#include "instance/worker_internal.h"
+
+namespace islands::instance {
+
+using coordinator::CoordinatorAction;
+using coordinator::CoordinatorEvent;
+using coordinator::Outcome;
+using messaging::FrameType;
+
+namespace {
+
+// Why a commit that was asked for ended as an abort.
+Failure FailureOf(const CoordinatorEvent& event) {
+  switch (event.kind) {
+    case CoordinatorEvent::kVote:
+      return {AbortReason::kVoteNo, absl::AbortedError(fmt::format("island {} voted no", event.island))};
+    case CoordinatorEvent::kPeerLost:
+    case CoordinatorEvent::kPeerUp:
+      return {AbortReason::kPeerLost, absl::UnavailableError(fmt::format("island {} was lost", event.island))};
+    case CoordinatorEvent::kTimeout:
+      return {AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed")};
+    default:
+      return {AbortReason::kRefused, absl::AbortedError("aborted by its participants")};
+  }
+}
+
+}  // namespace
+
+CoordinatorEntry& Worker::EntryFor(RunningTransaction& transaction) {
+  if (transaction.entry_ != nullptr) return *transaction.entry_;
+  std::unique_ptr<CoordinatorEntry> entry;
+  if (spare_coordinators_.empty()) {
+    entry = std::make_unique<CoordinatorEntry>();
+  } else {
+    entry = std::move(spare_coordinators_.back());
+    spare_coordinators_.pop_back();
+  }
+  entry->id = transaction.id_;
+  entry->machine.Reset();
+  entry->transaction = &transaction;
+  entry->deadline_ns = transaction.deadline_ns_;
+  entry->peers.clear();
+  transaction.entry_ = entry.get();
+  return *(coordinators_[transaction.id_.sequence] = std::move(entry));
+}
+
+void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
+  CoordinatorEntry& entry = EntryFor(transaction);
+  for (const RoutePlan::Share& share : transaction.plan_.remote()) {
+    if (!links_.IsUp(share.island)) {
+      transaction.Fail(AbortReason::kPeerLost,
+                       absl::UnavailableError(fmt::format("island {} cannot be reached", share.island)));
+      return;
+    }
+    const uint64_t boot_epoch = links_.BootEpoch(share.island);
+    CoordinatorEntry::Peer* peer = entry.FindPeer(share.island);
+    if (peer == nullptr) peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch, 0});
+    if (peer->boot_epoch != boot_epoch) {
+      transaction.Fail(AbortReason::kPeerRestarted,
+                       absl::AbortedError(fmt::format("island {} restarted in mid-transaction", share.island)));
+      return;
+    }
+    StepCoordinator(entry, {.kind = CoordinatorEvent::kParticipant, .island = share.island});
+    data::v1::ExecuteRequest& request = messages_->execute_out;
+    request.Clear();
+    EncodeId(entry.id, request.mutable_transaction());
+    request.set_participant_epoch(boot_epoch);
+    request.set_step(++peer->step);
+    request.set_deadline_us((transaction.deadline_ns_ - now_ns_) / runtime::kNsPerUs);
+    request.set_layout_generation(shared_.layout_generation);
+    EncodeOperations(batch, share.operations, &request);
+    links_.Send(share.island, FrameType::kExecuteRequest, request);
+    ++transaction.pending_replies_;
+  }
+}
+
+CoordinatorEntry* Worker::FindCoordinated(const data::v1::TransactionId& id) {
+  if (id.island() != options_.island || id.worker() != options_.index || id.boot_epoch() != options_.boot_epoch) {
+    return nullptr;
+  }
+  const auto found = coordinators_.find(id.sequence());
+  return found == coordinators_.end() ? nullptr : found->second.get();
+}
+
+void Worker::OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply) {
+  CoordinatorEntry* entry = FindCoordinated(reply.transaction());
+  if (entry == nullptr || entry->transaction == nullptr) return;  // late: the transaction has ended
+  RunningTransaction& transaction = *entry->transaction;
+  const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
+  const bool expected = peer != nullptr && peer->step == reply.step() && transaction.executing_ != nullptr &&
+                        !transaction.failure.set();
+  if (!expected) return;
+  if (reply.code() != 0) {
+    const auto reason = reply.abort_reason() < kAbortReasons ? static_cast<AbortReason>(reply.abort_reason())
+                                                             : AbortReason::kRefused;
+    transaction.Fail(reason == AbortReason::kNone ? AbortReason::kRefused : reason,
+                     absl::Status(static_cast<absl::StatusCode>(reply.code()),
+                                  fmt::format("island {}: {}", island, reply.message())));
+    Resume(transaction);
+    return;
+  }
+  for (const RoutePlan::Share& share : transaction.plan_.remote()) {
+    if (share.island != island) continue;
+    absl::Status status =
+        DecodeResults(reply, island, share.operations, transaction.executing_, &transaction.chunks_);
+    if (!status.ok()) transaction.Fail(AbortReason::kRefused, std::move(status));
+  }
+  if (reply.wrote()) StepCoordinator(*entry, {.kind = CoordinatorEvent::kWrote, .island = island});
+  if (--transaction.pending_replies_ == 0 || transaction.failure.set()) Resume(transaction);
+}
+
+void Worker::StepCoordinator(CoordinatorEntry& entry, const CoordinatorEvent& event) {
+  std::vector<CoordinatorAction> actions = std::move(coordinator_actions_);
+  actions.clear();
+  entry.machine.Step(event, &actions);
+  RunningTransaction* transaction = entry.transaction;
+  bool forget = false;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const CoordinatorAction action = actions[i];
+    if (action.kind == CoordinatorAction::kForceCommitRecord) {
+      // Durability `none`: there is no log, so what is forced is durable at once.
+      entry.machine.Step({.kind = CoordinatorEvent::kCommitRecordDurable}, &actions);
+    } else if (action.kind == CoordinatorAction::kForget) {
+      forget = true;
+    } else {
+      Perform(entry, action);
+    }
+  }
+  coordinator_actions_ = std::move(actions);
+  if (transaction != nullptr && transaction->outcome_ == Outcome::kAborted && !transaction->failure.set()) {
+    transaction->failure = FailureOf(event);
+  }
+  if (forget) ForgetCoordinator(entry);
+}
+
+void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
+  switch (action.kind) {
+    case CoordinatorAction::kSendPrepare: {
+      data::v1::PrepareRequest& request = messages_->prepare_out;
+      request.Clear();
+      EncodeId(entry.id, request.mutable_transaction());
+      request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
+      links_.Send(action.island, FrameType::kPrepareRequest, request);
+      break;
+    }
+    case CoordinatorAction::kSendCommitOnePhase: {
+      data::v1::CommitOnePhase& request = messages_->one_phase_out;
+      request.Clear();
+      EncodeId(entry.id, request.mutable_transaction());
+      request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
+      links_.Send(action.island, FrameType::kCommitOnePhase, request);
+      break;
+    }
+    case CoordinatorAction::kSendDecision: {
+      data::v1::Decision& decision = messages_->decision_out;
+      decision.Clear();
+      EncodeId(entry.id, decision.mutable_transaction());
+      decision.set_commit(action.commit);
+      links_.Send(action.island, FrameType::kDecision, decision);
+      break;
+    }
+    case CoordinatorAction::kSendOnePhaseConfirm: {
+      data::v1::OnePhaseConfirm& confirm = messages_->confirm_out;
+      confirm.Clear();
+      EncodeId(entry.id, confirm.mutable_transaction());
+      links_.Send(action.island, FrameType::kOnePhaseConfirm, confirm);
+      break;
+    }
+    case CoordinatorAction::kSendInquiry: {
+      data::v1::Inquiry& inquiry = messages_->inquiry_out;
+      inquiry.Clear();
+      EncodeId(entry.id, inquiry.mutable_transaction());
+      inquiry.set_from_island(options_.island);
+      inquiry.set_from_worker(options_.index);
+      inquiry.set_to_decider(true);
+      links_.Send(action.island, FrameType::kInquiry, inquiry);
+      break;
+    }
+    case CoordinatorAction::kSendInquiryReply:
+      break;  // answered by HandleInquiry, which knows the asking worker
+    case CoordinatorAction::kCommitLocal:
+      if (entry.transaction != nullptr) CommitBranch(*entry.transaction);
+      break;
+    case CoordinatorAction::kAbortLocal:
+      if (entry.transaction != nullptr) RollbackBranch(*entry.transaction);
+      break;
+    case CoordinatorAction::kAnswer:
+      if (entry.transaction == nullptr) break;
+      entry.transaction->outcome_ = action.outcome;
+      Resume(*entry.transaction);
+      break;
+    case CoordinatorAction::kForceCommitRecord:
+    case CoordinatorAction::kWriteEnd:  // nothing to write without a log
+    case CoordinatorAction::kForget:
+      break;
+  }
+}
+
+void Worker::ForgetCoordinator(CoordinatorEntry& entry) {
+  if (entry.transaction != nullptr) entry.transaction->entry_ = nullptr;
+  const auto found = coordinators_.find(entry.id.sequence);
+  ISLANDS_CHECK(found != coordinators_.end());
+  spare_coordinators_.push_back(std::move(found->second));
+  coordinators_.erase(found);
+}
+
+std::vector<CoordinatorEntry*> Worker::Coordinated() const {
+  std::vector<CoordinatorEntry*> entries;
+  for (const auto& [sequence, entry] : coordinators_) entries.push_back(entry.get());
+  std::sort(entries.begin(), entries.end(), [](const CoordinatorEntry* a, const CoordinatorEntry* b) {
+    return a->id.sequence < b->id.sequence;
+  });
+  return entries;
+}
+
+void Worker::SweepCoordinators() {
+  for (CoordinatorEntry* entry : Coordinated()) {
+    if (now_ns_ < entry->deadline_ns) continue;
+    entry->deadline_ns = now_ns_ + options_.transaction_timeout_ns;
+    RunningTransaction* transaction = entry->transaction;
+    if (transaction != nullptr && entry->machine.state() == coordinator::Coordinator::State::kExecuting) {
+      // Its procedure is told, and aborts it.
+      transaction->Fail(AbortReason::kDeadline, absl::DeadlineExceededError("no answer within the deadline"));
+      Resume(*transaction);
+    } else {
+      StepCoordinator(*entry, {.kind = CoordinatorEvent::kTimeout});
+    }
+  }
+}
+
+}  // namespace islands::instance

@@ -1,0 +1,49 @@
+// What the worker's source files share and nobody else needs.
+#pragma once
+
+#include <algorithm>
+
+#include "instance/worker.h"
+
+namespace islands::instance {
+
+// Waits until a point in time.
+struct Worker::Pause {
+  Worker& worker;
+  int64_t until_ns;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> self) {
+    worker.sleepers_.push_back({until_ns, self});
+    std::push_heap(worker.sleepers_.begin(), worker.sleepers_.end());
+  }
+  void await_resume() const noexcept {}
+};
+
+// Lets everybody else who is ready go first.
+struct Worker::Yield {
+  Worker& worker;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> self) { worker.ready_.Push(self); }
+  void await_resume() const noexcept {}
+};
+
+// Message objects that are cleared and filled again, so that protobuf keeps their memory. Parsing and building never overlap
+// for the same type: a handler finishes with what it parsed before anything of that type is parsed again.
+struct Worker::Messages {
+  data::v1::ExecuteRequest execute_in, execute_out;
+  data::v1::ExecuteReply execute_reply_in, execute_reply_out;
+  data::v1::PrepareRequest prepare_in, prepare_out;
+  data::v1::Vote vote_in, vote_out;
+  data::v1::Decision decision_in, decision_out;
+  data::v1::Acknowledge acknowledge_in, acknowledge_out;
+  data::v1::CommitOnePhase one_phase_in, one_phase_out;
+  data::v1::OnePhaseReply one_phase_reply_in, one_phase_reply_out;
+  data::v1::OnePhaseConfirm confirm_in, confirm_out;
+  data::v1::Inquiry inquiry_in, inquiry_out;
+  data::v1::InquiryReply inquiry_reply_in, inquiry_reply_out;
+};
+
+inline constexpr int64_t kSweepIntervalNs = 10 * runtime::kNsPerMs;
+inline constexpr int64_t kInquiryIntervalNs = 200 * runtime::kNsPerMs;
+
+}  // namespace islands::instance

@@ -1,0 +1,282 @@
+// The participant's side of distributed transactions: branches served for coordinators on other islands.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "instance/runtime/check.h"
+#include "instance/worker_internal.h"
+
+namespace islands::instance {
+
+using coordinator::Outcome;
+using coordinator::ParticipantAction;
+using coordinator::ParticipantEvent;
+using messaging::FrameType;
+using messaging::Origin;
+
+namespace {
+
+// How long a branch that has voted or decided waits for a coordinator that nobody restarts. Only without durability: such a coordinator keeps
+// nothing, so what it would answer is known (presumed abort).
+constexpr int64_t kGiveUpOnCoordinatorNs = 10 * runtime::kNsPerSecond;
+
+data::v1::VoteKind WireVote(coordinator::VoteKind vote) {
+  switch (vote) {
+    case coordinator::VoteKind::kYes:
+      return data::v1::VOTE_YES;
+    case coordinator::VoteKind::kRead:
+      return data::v1::VOTE_READ;
+    case coordinator::VoteKind::kNo:
+      break;
+  }
+  return data::v1::VOTE_NO;
+}
+
+void FillFailure(const Failure& failure, data::v1::ExecuteReply* reply) {
+  reply->set_code(static_cast<uint32_t>(failure.status.code()));
+  reply->set_message(std::string(failure.status.message()));
+  reply->set_abort_reason(static_cast<uint32_t>(failure.reason));
+}
+
+}  // namespace
+
+std::vector<ParticipantEntry*> Worker::Participants() const {
+  std::vector<ParticipantEntry*> entries;
+  for (const auto& [id, entry] : participants_) entries.push_back(entry.get());
+  std::sort(entries.begin(), entries.end(),
+            [](const ParticipantEntry* a, const ParticipantEntry* b) { return a->id < b->id; });
+  return entries;
+}
+
+ParticipantEntry* Worker::FindParticipant(const data::v1::TransactionId& id) {
+  const auto found = participants_.find(DecodeId(id));
+  return found == participants_.end() ? nullptr : found->second.get();
+}
+
+void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& request, AbortReason reason,
+                    const absl::Status& why) {
+  data::v1::ExecuteReply& reply = messages_->execute_reply_out;
+  reply.Clear();
+  *reply.mutable_transaction() = request.transaction();
+  reply.set_step(request.step());
+  FillFailure({reason, why}, &reply);
+  links_.SendBack(origin, FrameType::kExecuteReply, reply);
+}
+
+void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteRequest& request) {
+  const coordinator::TransactionId id = DecodeId(request.transaction());
+  if (request.participant_epoch() != options_.boot_epoch) {
+    return Refuse(origin, request, AbortReason::kPeerRestarted, absl::AbortedError("restarted in mid-transaction"));
+  }
+  if (request.layout_generation() != shared_.layout_generation) {
+    return Refuse(origin, request, AbortReason::kRefused, absl::FailedPreconditionError("routed by another layout"));
+  }
+  ParticipantEntry* entry = FindParticipant(request.transaction());
+  if (entry == nullptr) {
+    if (request.step() != 1) {
+      return Refuse(origin, request, AbortReason::kRefused, absl::AbortedError("transaction was aborted here before"));
+    }
+    std::unique_ptr<ParticipantEntry> fresh;
+    if (spare_participants_.empty()) {
+      fresh = std::make_unique<ParticipantEntry>();
+    } else {
+      fresh = std::move(spare_participants_.back());
+      spare_participants_.pop_back();
+    }
+    fresh->id = id;
+    fresh->branch.locks.transaction = id;
+    fresh->branch.locks.worker = options_.index;
+    fresh->branch.locks.wake_token = next_token_++;
+    entry = (participants_[id] = std::move(fresh)).get();
+    counters_.branches_open.Set(participants_.size());
+  }
+  if (request.step() != entry->step + 1 || entry->executing) return;  // duplicate, or out of turn
+  entry->step = request.step();
+  entry->last_heard_ns = now_ns_;
+  const partitioner::SiteRun own = shared_.sites->SitesOf(options_.island);
+  absl::Status status = DecodeOperations(request, *shared_.catalog, own, &entry->batch, &entry->operations);
+  if (!status.ok()) entry->failure = {AbortReason::kRefused, std::move(status)};
+  entry->cursor = 0;
+  entry->task = ExecuteStep(*entry);
+  entry->task.Start();
+}
+
+runtime::Task<void> Worker::ExecuteStep(ParticipantEntry& entry) {
+  entry.executing = true;
+  while (!entry.failure.set() && !entry.ended) {
+    const Progress progress =
+        executor_->Run(entry.branch, entry.batch, entry.operations, &entry.cursor, &entry.failure);
+    if (progress != Progress::kWaiting) break;
+    runtime::Task<void> lock = AwaitLock(entry);
+    co_await lock;
+  }
+  entry.executing = false;
+  if (entry.ended) co_return;  // aborted while it waited
+  SendExecuteReply(entry);
+  if (entry.failure.set()) StepParticipant(entry, {.kind = ParticipantEvent::kAbortLocally});
+}
+
+void Worker::SendExecuteReply(ParticipantEntry& entry) {
+  data::v1::ExecuteReply& reply = messages_->execute_reply_out;
+  reply.Clear();
+  EncodeId(entry.id, reply.mutable_transaction());
+  reply.set_step(entry.step);
+  reply.set_wrote(entry.branch.wrote());
+  if (entry.failure.set()) {
+    FillFailure(entry.failure, &reply);
+  } else {
+    EncodeResults(entry.batch, entry.operations, &reply);
+  }
+  if (reply.ByteSizeLong() > messaging::kMaxFrameBytes) {
+    entry.failure = {AbortReason::kRefused, absl::ResourceExhaustedError("the result is too large; scan with a limit")};
+    reply.clear_results();
+    FillFailure(entry.failure, &reply);
+  }
+  links_.SendBack(Origin{{entry.id.island, entry.id.worker}, entry.id.boot_epoch}, FrameType::kExecuteReply, reply);
+}
+
+void Worker::OnPrepare(const Origin& origin, const data::v1::PrepareRequest& request) {
+  ParticipantEntry* entry = FindParticipant(request.transaction());
+  if (entry != nullptr && entry->executing) {
+    StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
+    entry = nullptr;
+  }
+  if (entry == nullptr || request.participant_epoch() != options_.boot_epoch) {
+    data::v1::Vote& vote = messages_->vote_out;
+    vote.Clear();
+    *vote.mutable_transaction() = request.transaction();
+    vote.set_vote(data::v1::VOTE_NO);
+    links_.SendBack(origin, FrameType::kVote, vote);
+    return;
+  }
+  entry->last_heard_ns = now_ns_;
+  StepParticipant(*entry, {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote()});
+}
+
+void Worker::OnCommitOnePhase(const Origin& origin, const data::v1::CommitOnePhase& request) {
+  ParticipantEntry* entry = FindParticipant(request.transaction());
+  if (entry == nullptr || entry->executing || request.participant_epoch() != options_.boot_epoch) {
+    // A branch that was aborted here, or that an earlier life of this island held: it did not commit in this life.
+    const bool this_life = request.participant_epoch() == options_.boot_epoch;
+    data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
+    reply.Clear();
+    *reply.mutable_transaction() = request.transaction();
+    reply.set_outcome(this_life ? data::v1::OUTCOME_ABORTED : data::v1::OUTCOME_UNKNOWN);
+    links_.SendBack(origin, FrameType::kOnePhaseReply, reply);
+    return;
+  }
+  entry->last_heard_ns = now_ns_;
+  StepParticipant(*entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = entry->branch.wrote()});
+}
+
+void Worker::OnDecision(const Origin& origin, const data::v1::Decision& decision) {
+  if (ParticipantEntry* entry = FindParticipant(decision.transaction())) {
+    entry->last_heard_ns = now_ns_;
+    StepParticipant(*entry, {.kind = ParticipantEvent::kDecision, .commit = decision.commit()});
+    return;
+  }
+  if (!decision.commit()) return;  // aborts are not acknowledged
+  // Committed and forgotten, or lost with an earlier life: the coordinator may stop asking either way.
+  data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
+  acknowledge.Clear();
+  *acknowledge.mutable_transaction() = decision.transaction();
+  links_.SendBack(origin, FrameType::kAcknowledge, acknowledge);
+}
+
+void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& event) {
+  std::vector<ParticipantAction> actions = std::move(participant_actions_);
+  actions.clear();
+  entry.machine.Step(event, &actions);
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const ParticipantAction action = actions[i];
+    // Durability `none`: there is no log, so what is forced is durable at once.
+    if (action.kind == ParticipantAction::kForcePrepare) {
+      entry.machine.Step({.kind = ParticipantEvent::kPrepareDurable}, &actions);
+    } else if (action.kind == ParticipantAction::kForceCommit) {
+      entry.machine.Step({.kind = ParticipantEvent::kCommitDurable}, &actions);
+    } else {
+      Perform(entry, action);
+    }
+  }
+  participant_actions_ = std::move(actions);
+  if (!entry.ended) return;
+  Resume(entry);  // if it waits for a lock, its coroutine has to come to its end
+  const auto found = participants_.find(entry.id);
+  ISLANDS_CHECK(found != participants_.end());
+  graveyard_.push_back(std::move(found->second));
+  participants_.erase(found);
+  counters_.branches_open.Set(participants_.size());
+}
+
+void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
+  const Origin coordinator{{entry.id.island, entry.id.worker}, entry.id.boot_epoch};
+  switch (action.kind) {
+    case ParticipantAction::kSendVote: {
+      data::v1::Vote& vote = messages_->vote_out;
+      vote.Clear();
+      EncodeId(entry.id, vote.mutable_transaction());
+      vote.set_vote(WireVote(action.vote));
+      links_.SendBack(coordinator, FrameType::kVote, vote);
+      break;
+    }
+    case ParticipantAction::kSendAcknowledge: {
+      data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
+      acknowledge.Clear();
+      EncodeId(entry.id, acknowledge.mutable_transaction());
+      links_.SendBack(coordinator, FrameType::kAcknowledge, acknowledge);
+      break;
+    }
+    case ParticipantAction::kSendOnePhaseReply: {
+      data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
+      reply.Clear();
+      EncodeId(entry.id, reply.mutable_transaction());
+      reply.set_outcome(static_cast<data::v1::Outcome>(action.outcome));
+      links_.SendBack(coordinator, FrameType::kOnePhaseReply, reply);
+      break;
+    }
+    case ParticipantAction::kSendInquiry: {
+      data::v1::Inquiry& inquiry = messages_->inquiry_out;
+      inquiry.Clear();
+      EncodeId(entry.id, inquiry.mutable_transaction());
+      inquiry.set_from_island(options_.island);
+      inquiry.set_from_worker(options_.index);
+      links_.Send(entry.id.island, FrameType::kInquiry, inquiry);
+      break;
+    }
+    case ParticipantAction::kSendInquiryReply:
+      SendInquiryReply(entry.id, action.outcome, entry.id.island, entry.id.worker, /*from_decider=*/true);
+      break;
+    case ParticipantAction::kApplyCommit:
+      CommitBranch(entry);
+      break;
+    case ParticipantAction::kApplyAbort:
+      RollbackBranch(entry);
+      break;
+    case ParticipantAction::kForget:
+      entry.ended = true;
+      break;
+    case ParticipantAction::kForcePrepare:
+    case ParticipantAction::kForceCommit:
+      break;
+  }
+}
+
+void Worker::SweepParticipants() {
+  for (ParticipantEntry* entry : Participants()) {
+    const int64_t silent_ns = now_ns_ - entry->last_heard_ns;
+    const bool gone = entry->lost_since_ns != 0 && now_ns_ - entry->lost_since_ns > kGiveUpOnCoordinatorNs;
+    if (gone && entry->machine.in_doubt()) {
+      StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryReply, .outcome = Outcome::kAborted});
+    } else if (gone) {
+      StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorRestarted});
+    } else if (entry->machine.in_doubt() && silent_ns > kInquiryIntervalNs) {
+      entry->last_heard_ns = now_ns_;
+      StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryDue});
+    } else if (silent_ns > 2 * options_.transaction_timeout_ns) {
+      entry->last_heard_ns = now_ns_;
+      StepParticipant(*entry, {.kind = ParticipantEvent::kTimeout});
+    }
+  }
+}
+
+}  // namespace islands::instance

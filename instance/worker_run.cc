@@ -1,0 +1,120 @@
+// The clients' side of a worker: slots that run one transaction after the other, from a workload's generator.
+#include <utility>
+
+#include "instance/runtime/check.h"
+#include "instance/worker_internal.h"
+
+namespace islands::instance {
+
+using coordinator::Outcome;
+
+namespace {
+
+constexpr int64_t kCongestionPauseNs = 100 * runtime::kNsPerUs;
+// After an abort that trying again at once would only repeat (a peer is gone): do not spin.
+constexpr int64_t kFailurePauseNs = 1 * runtime::kNsPerMs;
+constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
+
+}  // namespace
+
+void Worker::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed) {
+  ISLANDS_CHECK(active_slots_ == 0);
+  slots_.clear();
+  workload_ = &workload;
+  generator_ = std::move(generator);
+  random_ = runtime::Random::Stream(seed, (uint64_t{options_.island} << 16) | options_.index);
+  run_ending_ = false;
+  active_slots_ = mpl;
+  running_.store(mpl != 0, std::memory_order_relaxed);
+  counters_.in_flight.Set(mpl);
+  const runtime::ReadyQueue::Scope scope(&ready_);
+  for (uint32_t i = 0; i < mpl; ++i) {
+    slots_.push_back(std::make_unique<Slot>(*this));
+    Slot& slot = *slots_.back();
+    slot.request = generator_->MakeRequest();
+    slot.loop = SlotLoop(slot);
+  }
+  for (const std::unique_ptr<Slot>& slot : slots_) slot->loop.Start();
+}
+
+coordinator::TransactionId Worker::NextId() {
+  return {options_.island, options_.index, options_.boot_epoch, next_sequence_++};
+}
+
+runtime::Task<void> Worker::SlotLoop(Slot& slot) {
+  Yield yield{*this};
+  co_await yield;
+  while (!run_ending_) {
+    if (Congested()) {
+      Pause pause{*this, now_ns_ + kCongestionPauseNs};
+      co_await pause;
+      continue;
+    }
+    generator_->Next(random_, *slot.request);
+    runtime::Task<bool> transaction = RunOneTransaction(slot);
+    const bool ended_well = co_await transaction;
+    if (ended_well) {
+      co_await yield;
+    } else {
+      Pause pause{*this, now_ns_ + kFailurePauseNs};
+      co_await pause;
+    }
+  }
+  counters_.in_flight.Set(--active_slots_);
+  if (active_slots_ == 0) running_.store(false, std::memory_order_relaxed);
+}
+
+// From the request to its outcome, victims run again with a random, growing pause. False when it failed for a reason that
+// will probably last.
+runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
+  RunningTransaction& transaction = slot.transaction;
+  const int64_t begun_ns = clock_.NowNs();
+  const int64_t deadline_ns = begun_ns + options_.transaction_timeout_ns;
+  int64_t backoff_ns = 100 * runtime::kNsPerUs;
+  while (true) {
+    transaction.Begin(NextId(), deadline_ns);
+    runtime::Task<absl::Status> procedure = workload_->Run(transaction, *slot.request);
+    absl::Status status = co_await procedure;
+    Outcome outcome = Outcome::kAborted;
+    if (status.ok() && !transaction.failure.set()) {
+      runtime::Task<Outcome> commit = transaction.Commit();
+      outcome = co_await commit;
+    } else {
+      transaction.Fail(AbortReason::kProcedure, std::move(status));
+      runtime::Task<Outcome> abort = transaction.Abort();
+      outcome = co_await abort;
+    }
+    CountEnd(slot, outcome, begun_ns);
+    if (outcome == Outcome::kCommitted) co_return true;
+    const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) && !run_ending_ &&
+                       now_ns_ < deadline_ns;
+    if (!again) co_return false;
+    Pause pause{*this, now_ns_ + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1};
+    co_await pause;
+    backoff_ns = std::min(2 * backoff_ns, kLongestBackoffNs);
+  }
+}
+
+void Worker::CountEnd(Slot& slot, Outcome outcome, int64_t begun_ns) {
+  const RunningTransaction& transaction = slot.transaction;
+  ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(transaction.scope())];
+  const int64_t delta = slot.request->audit_delta;
+  switch (outcome) {
+    case Outcome::kCommitted:
+      scope.committed.Add(1);
+      scope.latency.Record(clock_.NowNs() - begun_ns);
+      counters_.audit_committed.Add(static_cast<uint64_t>(delta));
+      break;
+    case Outcome::kUnknown:
+    case Outcome::kPending:
+      scope.unknown.Add(1);
+      counters_.audit_unknown.Add(static_cast<uint64_t>(delta < 0 ? -delta : delta));
+      break;
+    case Outcome::kAborted:
+      scope.aborted.Add(1);
+      counters_.aborts[static_cast<uint8_t>(transaction.failure.reason)].Add(1);
+      break;
+  }
+}
+
+}  // namespace islands::instance
