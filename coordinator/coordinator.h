@@ -16,8 +16,10 @@
 //  1. kAnswer is produced exactly once, and kForget exactly once, last.
 //  2. Once kForceCommitRecord was produced no abort decision is ever sent; before kCommitRecordDurable no
 //     commit decision.
-//  3. kSendPrepare and kSendCommitOnePhase only follow kCommitRequested: every operation has answered by then.
-//  4. The one-phase writer gets kSendCommitOnePhase only after every reader voted READ, and only if nobody else
+//  3. kSendPrepare and kSendCommitOnePhase only follow kCommitRequested: every operation has answered by
+//  then.
+//  4. The one-phase writer gets kSendCommitOnePhase only after every reader voted READ, and only if nobody
+//  else
 //     wrote.
 //  5. Late, duplicate and misdirected events change nothing (a vote after the decision, an ack twice, a
 //     stranger's vote).

@@ -146,8 +146,7 @@ void Participant::StepDeciding(const Event& event, Actions* actions) {
   actions->push_back({.kind = Action::kSendOnePhaseReply, .outcome = decided_});
 }
 
-// An answer is repeated until it is confirmed: a coordinator that is done with the transaction confirms at
-// once.
+// An answer is repeated until it is confirmed: a coordinator that has forgotten the transaction confirms too.
 void Participant::StepDecided(const Event& event, Actions* actions) {
   switch (event.kind) {
     case Event::kOnePhaseConfirmed:

@@ -1,29 +1,28 @@
-// The participant's side of two-phase commit with presumed abort, for one transaction, as a pure state
-// machine.
+// The participant's side of two-phase commit with presumed abort, for one transaction: a pure state machine.
 //
-//   active --prepare, wrote--> preparing --durable, vote YES--> prepared --commit--> committing --durable,
-//   ack--> done
-//      |  \--prepare, read only: vote READ, release--> done        \--abort--> done
+//   active --prepare, wrote--> preparing --durable, vote YES--> prepared --commit--> committing
+//      |  |                                                        |                     |
+//      |  |                                                        |        durable, acknowledge --> done
+//      |  |                                                        '--abort--> done
+//      |  '--prepare, read only: vote READ, release--> done
 //      |--one-phase--> deciding --durable, answer--> decided --confirmed--> done
-//      '--abort, coordinator lost, timeout--> done
+//      '--abort, coordinator lost, timeout--> done (from preparing too)
 //
 // Thread safety: none; it lives on the worker that got the transaction's first message.
 //
 // Invariants:
 //  1. After vote YES (kSendVote yes) nothing but the coordinator's word ends the transaction: neither loss of
-//  the
-//     connection nor a timeout applies an abort (in doubt). It asks instead (kSendInquiry), again at every
-//     kInquiryDue and when the coordinator is up.
-//  2. kSendVote(YES) only after kPrepareDurable; kSendAcknowledge only after kCommitDurable;
-//  kSendOnePhaseReply(committed)
-//     only after kCommitDurable.
+//     the connection nor a timeout applies an abort (in doubt). It asks instead (kSendInquiry), again at
+//     every kInquiryDue and when the coordinator is up.
+//  2. kSendVote(YES) only after kPrepareDurable; kSendAcknowledge and kSendOnePhaseReply(committed) only
+//  after
+//     kCommitDurable.
 //  3. Exactly one of kApplyCommit and kApplyAbort is produced, once; for a read-only participant kApplyCommit
-//  (it
-//     releases its locks, and by invariant 3 of coordinator.h every operation has answered everywhere by
+//     (it releases its locks, and by invariant 3 of coordinator.h every operation has answered everywhere by
 //     then).
 //  4. A one-phase decider keeps its outcome until kOnePhaseConfirmed or kCoordinatorRestarted.
 //  5. Late and duplicate events change nothing, except that a duplicate request whose answer may be lost is
-//  answered again.
+//     answered again.
 //  6. A branch that no longer holds the changes its coordinator counts on never says that it committed them.
 #pragma once
 
@@ -111,9 +110,11 @@ std::string_view StateName(Participant::State state);
 // What an island answers about a transaction it has no machine for (never a fresh machine: it would commit an
 // empty branch in the name of the one that is gone):
 //  - Prepare: VOTE_NO. The branch was aborted here, or an earlier life of the island held it.
-//  - CommitOnePhase: OnePhaseReply(aborted) in the same boot epoch, since it is sent only once and a branch that
+//  - CommitOnePhase: OnePhaseReply(aborted) in the same boot epoch, since it is sent only once and a branch
+//  that
 //    has decided keeps its machine; OnePhaseReply(unknown) when it was meant for an earlier epoch.
-//  - Decision commit: Acknowledge. It was committed here before, or forgotten in a restart without durability.
+//  - Decision commit: Acknowledge. It was committed here before, or forgotten in a restart without
+//  durability.
 //  - OnePhaseReply: OnePhaseConfirm. The coordinator is done with it, so its confirmation was lost.
 //  - Inquiry: this function. As coordinator (a participant asks) presumed abort; as one-phase decider (its
 //    coordinator asks) it kept nothing, so it cannot know.

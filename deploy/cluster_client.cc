@@ -30,7 +30,8 @@ sigset_t InterruptSignals() {
 bool IsIslandLock(const std::string& name) {
   constexpr std::string_view kPrefix = "island-";
   constexpr std::string_view kSuffix = ".lock";
-  if (name.size() <= kPrefix.size() + kSuffix.size() || !name.starts_with(kPrefix) || !name.ends_with(kSuffix)) {
+  if (name.size() <= kPrefix.size() + kSuffix.size() || !name.starts_with(kPrefix) ||
+      !name.ends_with(kSuffix)) {
     return false;
   }
   return std::all_of(name.begin() + kPrefix.size(), name.end() - kSuffix.size(),
@@ -77,11 +78,12 @@ absl::StatusOr<control::v1::ClusterStatus> ClusterClient::Status(int64_t timeout
   return std::move(*reply->mutable_cluster_status());
 }
 
-ClusterClient::Reply ClusterClient::CallSupervisor(const control::v1::Request& request, int64_t timeout_ms) const {
+ClusterClient::Reply ClusterClient::CallSupervisor(const control::v1::Request& request,
+                                                   int64_t timeout_ms) const {
   Reply reply = messaging::ControlCall(files_.SupervisorSocket(), request, timeout_ms);
   if (absl::IsUnavailable(reply.status())) {
-    return absl::UnavailableError(
-        fmt::format("not up: no supervisor answers in {}; start it with `islands up FILE`", files_.directory));
+    return absl::UnavailableError(fmt::format(
+        "not up: no supervisor answers in {}; start it with `islands up FILE`", files_.directory));
   }
   return reply;
 }

@@ -56,12 +56,16 @@ install_missing() {
 unpack_promtool() {
   if command -v promtool >/dev/null || [ -x build/tools/promtool ]; then return; fi
   say "unpacking promtool into build/tools"
-  apt_update
+  apt_update || true
   local scratch
   scratch=$(mktemp -d)
   chmod 755 "$scratch"
   trap "rm -rf '$scratch'" EXIT
-  (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg-deb -x prometheus_*.deb .)
+  if ! (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root prometheus &&
+        dpkg-deb -x prometheus_*.deb .); then
+    say "no promtool: the test that lets it check the metrics will be skipped"
+    return
+  fi
   mkdir -p build/tools
   cp "$scratch/usr/bin/promtool" build/tools/promtool
 }

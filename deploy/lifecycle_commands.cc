@@ -24,7 +24,9 @@ void AddUp(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<UpOptions>();
   AddDeploymentFile(command, &options->file);
   AddTimeout(command, &options->timeout_s);
-  command->add_option("--restarts", options->restarts, "Restarts of one island within a minute before it is given up")
+  command
+      ->add_option("--restarts", options->restarts,
+                   "Restarts of one island within a minute before it is given up")
       ->check(CLI::Range(0u, 1000u))
       ->capture_default_str();
   AddDryRun(command, context);
@@ -54,14 +56,19 @@ void AddRun(CLI::App& app, CommandContext& context) {
   command->add_option("--op", options->op, "What a transaction does with its rows: read or update")
       ->capture_default_str();
   command->add_option("--rows", options->rows, "Distinct rows of a transaction")->capture_default_str();
-  command->add_option("--multisite", options->multisite, "Percentage of multisite transactions")->capture_default_str();
-  command->add_option("--zipf", options->zipf, "Skew of the choice of rows; 0 = uniform")->capture_default_str();
+  command->add_option("--multisite", options->multisite, "Percentage of multisite transactions")
+      ->capture_default_str();
+  command->add_option("--zipf", options->zipf, "Skew of the choice of rows; 0 = uniform")
+      ->capture_default_str();
   command->add_option("--mpl", options->mpl, "Transactions in flight per worker")->capture_default_str();
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
-  command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")->capture_default_str();
+  command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")
+      ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the generators' random numbers")->capture_default_str();
-  command->add_option("--rows-total", options->rows_total, "Rows of the table; the deployment file's range if not given");
-  command->add_option("--results", options->results, "Where the run directory is made")->capture_default_str();
+  command->add_option("--rows-total", options->rows_total,
+                      "Rows of the table; the deployment file's range if not given");
+  command->add_option("--results", options->results, "Where the run directory is made")
+      ->capture_default_str();
   OnCommand(command, context, [&context, options] { return Run(context, *options); });
 }
 

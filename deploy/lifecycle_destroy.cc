@@ -40,7 +40,8 @@ void Collect(const std::string& directory, const char* names, Doomed* doomed) {
     std::error_code type_error;
     const fs::file_status type = it->symlink_status(type_error);
     const bool ours = fs::is_regular_file(type) || fs::is_socket(type);
-    if (ours && std::regex_match(it->path().filename().string(), pattern)) doomed->files.push_back(it->path().string());
+    if (ours && std::regex_match(it->path().filename().string(), pattern))
+      doomed->files.push_back(it->path().string());
   }
   if (fs::is_directory(directory, error)) doomed->directories.push_back(directory);
 }
@@ -73,14 +74,15 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
   }
   const std::string data = Absolute(deployment, deployment.data_directory);
   if (const auto holder = LockHolder(fmt::format("{}/{}", data, kDataLockName))) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is used by process {} of another deployment; take that one down first", data, *holder));
+    return absl::FailedPreconditionError(fmt::format(
+        "{} is used by process {} of another deployment; take that one down first", data, *holder));
   }
   const auto disk = runtime::MakePosixFileSystem();
   const absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(data, *disk);
   if (manifest.ok() && manifest->deployment != deployment.name) {
-    return absl::FailedPreconditionError(fmt::format("{} holds the data of '{}', not of '{}'; nothing removed", data,
-                                                     manifest->deployment, deployment.name));
+    return absl::FailedPreconditionError(
+        fmt::format("{} holds the data of '{}', not of '{}'; nothing removed", data, manifest->deployment,
+                    deployment.name));
   }
   return absl::OkStatus();
 }
@@ -105,11 +107,13 @@ absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
 
 void Print(const CommandContext& context, const Doomed& doomed, const std::vector<std::string>& kept) {
   if (context.json()) {
-    const nlohmann::ordered_json document = {{"dry_run", context.dry_run}, {"files", doomed.files}, {"kept", kept}};
+    const nlohmann::ordered_json document = {
+        {"dry_run", context.dry_run}, {"files", doomed.files}, {"kept", kept}};
     fmt::print("{}\n", document.dump(2));
     return;
   }
-  for (const std::string& path : doomed.files) fmt::print("{} {}\n", context.dry_run ? "would remove" : "removed", path);
+  for (const std::string& path : doomed.files)
+    fmt::print("{} {}\n", context.dry_run ? "would remove" : "removed", path);
   for (const std::string& path : kept) fmt::print("kept {}: it is not empty\n", path);
   if (doomed.files.empty()) fmt::print("nothing to remove\n");
 }

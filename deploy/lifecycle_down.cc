@@ -69,7 +69,8 @@ void AskToStop(const ControlFiles& files, pid_t supervisor) {
   if (supervisor > 0) kill(supervisor, SIGTERM);
 }
 
-// What did not go when asked: a hung supervisor takes its islands with it; an island without one is killed itself.
+// What did not go when asked: a hung supervisor takes its islands with it; an island without one is killed
+// itself.
 void Insist(const ControlFiles& files, const Remaining& remaining) {
   // Only as the lock's holder is the pid surely still the supervisor's.
   if (const std::optional<pid_t> holder = LockHolder(files.SupervisorLock()); holder) {
@@ -90,7 +91,8 @@ absl::Status WaitUntilGone(const ControlFiles& files, pid_t supervisor, double t
     if (remaining.none()) return absl::OkStatus();
     const int64_t now_ms = MonotonicMs();
     if (now_ms - begin_ms >= timeout_ms) {
-      return absl::DeadlineExceededError(fmt::format("still there after {:g} s: {}", timeout_s, Describe(remaining)));
+      return absl::DeadlineExceededError(
+          fmt::format("still there after {:g} s: {}", timeout_s, Describe(remaining)));
     }
     if (now_ms >= insist_ms) {
       fmt::print(stderr, "did not stop when asked, killing {}\n", Describe(remaining));
@@ -110,7 +112,8 @@ int Status(const CommandContext& context, const StatusOptions& options) {
       ClusterClient(ControlFilesOf(*deployment)).Status(kStatusTimeoutMs);
   if (!status.ok()) return Fail(context, status.status());
   const absl::StatusOr<ResolvedDeployment> resolved = Resolve(*deployment);
-  fmt::print("{}", context.json() ? StatusJson(*status, resolved.ok() ? &*resolved : nullptr) : StatusText(*status));
+  fmt::print(
+      "{}", context.json() ? StatusJson(*status, resolved.ok() ? &*resolved : nullptr) : StatusText(*status));
   return kExitOk;
 }
 
@@ -120,9 +123,11 @@ int Down(const CommandContext& context, const DownOptions& options) {
   const ControlFiles files = ControlFilesOf(*deployment);
   const Remaining before = Look(files, 0);
   if (context.dry_run || before.none()) {
-    const std::string what = before.none() ? "nothing is running" : fmt::format("would stop {}", Describe(before));
-    fmt::print("{}\n", context.json() ? fmt::format("{{\"was_up\": {}, \"down\": {}}}", !before.none(), before.none())
-                                      : what);
+    const std::string what =
+        before.none() ? "nothing is running" : fmt::format("would stop {}", Describe(before));
+    fmt::print("{}\n", context.json()
+                           ? fmt::format("{{\"was_up\": {}, \"down\": {}}}", !before.none(), before.none())
+                           : what);
     return kExitOk;
   }
   AskToStop(files, before.supervisor);

@@ -66,12 +66,9 @@ std::string PagesPerNode(const IslandStatus& island) {
 }
 
 json ConfiguredIsland(const IslandConfig& config) {
-  return {{"id", config.island()},
-          {"cpus", PlannedCpus(config)},
-          {"numa_nodes", Nodes(config)},
-          {"memory_bytes", config.pool_bytes()},
-          {"sites", Sites(config)},
-          {"metrics_port", config.metrics_port()},
+  return {{"id", config.island()},           {"cpus", PlannedCpus(config)},
+          {"numa_nodes", Nodes(config)},     {"memory_bytes", config.pool_bytes()},
+          {"sites", Sites(config)},          {"metrics_port", config.metrics_port()},
           {"workers", config.workers_size()}};
 }
 
@@ -86,10 +83,10 @@ json IslandJson(const IslandStatus& island, json entry) {
                 {"pool_pages_per_node", json::object()},
                 {"links", island.peers_connected()},
                 {"links_expected", island.peers_total()},
-                {"rows", island.rows()},
                 {"running", island.running()},
                 {"cores_shared", island.cores_shared()}});
-  for (const std::string& cpus : island.placement().worker_cpus()) entry["worker_cpus_actual"].push_back(cpus);
+  for (const std::string& cpus : island.placement().worker_cpus())
+    entry["worker_cpus_actual"].push_back(cpus);
   for (const auto& [node, pages] : island.placement().pool_pages_per_node()) {
     entry["pool_pages_per_node"][std::to_string(node)] = pages;
   }
@@ -178,20 +175,19 @@ std::string StatusText(const ClusterStatus& status) {
   table.AddColumn("pool", TextTable::Align::kRight);
   table.AddColumn("sites");
   table.AddColumn("links", TextTable::Align::kRight);
-  table.AddColumn("rows", TextTable::Align::kRight);
   for (int i = 0; i < std::min(status.islands_size(), status.configs_size()); ++i) {
     const IslandStatus& island = status.islands(i);
     const IslandConfig& config = status.configs(i);
-    table.AddRow({fmt::format("{}", island.island()), std::string(StateName(island.state())),
-                  island.pid() > 0 ? fmt::format("{}", island.pid()) : "-", fmt::format("{}", island.restarts()),
-                  OrDash(PlannedCpus(config)), OrDash(ActualCpus(island)), OrDash(Nodes(config)),
-                  PagesPerNode(island), OrDash(island.placement().memory_policy()), FormatBytes(config.pool_bytes()),
-                  OrDash(Sites(config)), fmt::format("{}/{}", island.peers_connected(), island.peers_total()),
-                  fmt::format("{}", island.rows())});
+    table.AddRow(
+        {fmt::format("{}", island.island()), std::string(StateName(island.state())),
+         island.pid() > 0 ? fmt::format("{}", island.pid()) : "-", fmt::format("{}", island.restarts()),
+         OrDash(PlannedCpus(config)), OrDash(ActualCpus(island)), OrDash(Nodes(config)), PagesPerNode(island),
+         OrDash(island.placement().memory_policy()), FormatBytes(config.pool_bytes()), OrDash(Sites(config)),
+         fmt::format("{}/{}", island.peers_connected(), island.peers_total())});
   }
-  return fmt::format("{}: {} on {}, supervisor {}{}\n\n{}{}", status.deployment(), status.layout(), status.machine(),
-                     status.supervisor_pid(), status.stopping() ? ", stopping" : "", table.Render(),
-                     Remarks(status));
+  return fmt::format("{}: {} on {}, supervisor {}{}\n\n{}{}", status.deployment(), status.layout(),
+                     status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",
+                     table.Render(), Remarks(status));
 }
 
 }  // namespace islands::deploy

@@ -42,7 +42,8 @@ absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const Up
     return absl::InternalError(fmt::format("cannot make {}: {}", files.directory, error.message()));
   }
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::InternalError(fmt::format("cannot make a pipe: {}", strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return absl::InternalError(fmt::format("cannot make a pipe: {}", strerror(errno)));
   Starting starting;
   starting.report = ends[0];
   const uintmax_t log_bytes = std::filesystem::file_size(files.SupervisorLog(), error);
@@ -99,9 +100,11 @@ std::string NotReady(const ClusterClient& client) {
   std::string text;
   for (const control::v1::IslandStatus& island : status->islands()) {
     if (island.state() == control::v1::READY) continue;
-    text += fmt::format("\nisland {} (process {}) is {}", island.island(), island.pid(), StateName(island.state()));
+    text += fmt::format("\nisland {} (process {}) is {}", island.island(), island.pid(),
+                        StateName(island.state()));
     const std::string lines = LastLines(client.files().IslandLog(island.island()), 5, "  ");
-    if (!lines.empty()) text += fmt::format("; {} ends with:\n{}", client.files().IslandLog(island.island()), lines);
+    if (!lines.empty())
+      text += fmt::format("; {} ends with:\n{}", client.files().IslandLog(island.island()), lines);
   }
   return text;
 }
@@ -110,23 +113,25 @@ absl::Status Interpret(const std::string& report, const Starting& starting, cons
   if (report == kReadyReport) return absl::OkStatus();
   EndSupervisor(starting, kStopTimeoutMs);
   if (!report.empty()) return absl::InternalError(report);
-  return absl::InternalError(fmt::format("the supervisor ended during start-up; {} ends with:\n{}",
-                                         files.SupervisorLog(),
-                                         LastLines(files.SupervisorLog(), kLastWords, "  ", starting.log_begin)));
+  return absl::InternalError(
+      fmt::format("the supervisor ended during start-up; {} ends with:\n{}", files.SupervisorLog(),
+                  LastLines(files.SupervisorLog(), kLastWords, "  ", starting.log_begin)));
 }
 
 // OK when every island is ready; otherwise nothing is left running.
 absl::Status WaitUntilReady(const Starting& starting, const ClusterClient& client, double timeout_s,
                             Interrupts& interrupts) {
   const Interrupts::Wake wake = interrupts.Sleep(static_cast<int64_t>(timeout_s * 1000), starting.report);
-  if (wake == Interrupts::Wake::kReadable) return Interpret(ReadReport(starting.report), starting, client.files());
+  if (wake == Interrupts::Wake::kReadable)
+    return Interpret(ReadReport(starting.report), starting, client.files());
   const std::string blame = wake == Interrupts::Wake::kTimeout ? NotReady(client) : "";
   kill(starting.pid, SIGTERM);
   EndSupervisor(starting, kStopTimeoutMs);
   if (wake == Interrupts::Wake::kInterrupted) {
     return absl::CancelledError("interrupted; everything that had been started is stopped again");
   }
-  return absl::DeadlineExceededError(fmt::format("not ready within {:g} s; stopped again{}", timeout_s, blame));
+  return absl::DeadlineExceededError(
+      fmt::format("not ready within {:g} s; stopped again{}", timeout_s, blame));
 }
 
 absl::Status CheckIslandProgram(const std::string& program) {
@@ -145,8 +150,10 @@ int Up(const CommandContext& context, const UpOptions& options) {
   if (!may_start.ok()) return Fail(context, may_start);
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
   if (context.dry_run) {
-    const std::string what = fmt::format("would start {} islands; see `islands plan`", resolved->plan.islands.size());
-    fmt::print("{}\n", context.json() ? fmt::format("{{\"would_start\": {}}}", resolved->plan.islands.size()) : what);
+    const std::string what =
+        fmt::format("would start {} islands; see `islands plan`", resolved->plan.islands.size());
+    fmt::print("{}\n",
+               context.json() ? fmt::format("{{\"would_start\": {}}}", resolved->plan.islands.size()) : what);
     return kExitOk;
   }
   const ClusterClient client(files);

@@ -38,11 +38,14 @@ std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeploymen
     config.set_pool_bytes(resolved.pool_bytes[island.id]);
     config.set_metrics_port(resolved.metrics_ports[island.id]);
     config.set_service_cpu(resolved.service_cpus[island.id]);
+    // `workers: os` binds the island as a whole and leaves its workers to the kernel.
+    const bool by_worker = deployment.workers != topology::WorkerOrder::kOs;
     for (uint32_t worker = 0; worker < island.workers; ++worker) {
-      const bool pinned = resolved.bound && worker < island.cpus.size();
+      const bool pinned = resolved.bound && by_worker && worker < island.cpus.size();
       config.add_workers()->set_cpu(pinned ? static_cast<int32_t>(island.cpus[worker]) : -1);
     }
     if (!resolved.bound) continue;
+    if (!by_worker) config.mutable_cpus()->Add(island.cpus.begin(), island.cpus.end());
     for (const uint32_t node : island.numa_nodes) config.add_numa_nodes(node);
   }
   return configs;

@@ -276,6 +276,15 @@ TEST(Resolve, MachineThatIsNone) {
   }
 }
 
+TEST(MakeIslandConfigs, WorkersOsBindTheIslandAsAWhole) {
+  const auto r = ResolveText("layout: 2ISL\nworkers: os\n", MakeMachine(2, 4));
+  ASSERT_TRUE(r.ok()) << r.status();
+  const std::vector<control::v1::IslandConfig> configs = MakeIslandConfigs(*r);
+  for (const auto& worker : configs[1].workers()) EXPECT_EQ(worker.cpu(), -1);
+  EXPECT_THAT(configs[1].cpus(), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(configs[1].numa_nodes(), ElementsAre(1));
+}
+
 TEST(MakeIslandConfigs, CarriesThePlan) {
   const auto r = ResolveText(
       "name: two\nlayout: 2ISL\nmessaging: {transport: zmq}\nmetrics: {base_port: 9500}\n"

@@ -26,7 +26,8 @@ namespace {
 
 constexpr int64_t kStatusTimeoutMs = 10'000;
 
-// While rows are loaded nothing needs to be cleaned up: an interrupt ends the process at once, with its exit code.
+// While rows are loaded nothing needs to be cleaned up: an interrupt ends the process at once, with its exit
+// code.
 void ExitOnInterrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) { _exit(kExitInterrupted); };
@@ -35,7 +36,8 @@ void ExitOnInterrupt() {
 }
 
 int64_t UnixMicroseconds() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
@@ -45,8 +47,8 @@ absl::Status CheckAllReady(const control::v1::ClusterStatus& status) {
   }
   for (const control::v1::IslandStatus& island : status.islands()) {
     if (island.state() == control::v1::READY) continue;
-    return absl::FailedPreconditionError(fmt::format("island {} is {}; see `islands status`", island.island(),
-                                                     StateName(island.state())));
+    return absl::FailedPreconditionError(
+        fmt::format("island {} is {}; see `islands status`", island.island(), StateName(island.state())));
   }
   return absl::OkStatus();
 }
@@ -66,7 +68,8 @@ class ProgressLine {
     const std::string missing = lost > 0 ? fmt::format(", {} islands do not answer", lost) : "";
     fmt::print(stderr, "{}{:>10}  {:>12} committed/s  {:>10} aborted/s{}{}", terminal_ ? "\r" : "", when,
                Grouped(static_cast<uint64_t>(std::llround(committed_per_s))),
-               Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing, terminal_ ? "\x1b[K" : "\n");
+               Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing,
+               terminal_ ? "\x1b[K" : "\n");
     open_ = terminal_;
   }
 
@@ -77,7 +80,8 @@ class ProgressLine {
   bool open_ = false;  // a line without its end is on the terminal
 };
 
-// One `run` at a time on a deployment. The note is the run's id, so that the next one can tell what a killed one left.
+// One `run` at a time on a deployment. The note is the run's id, so that the next one can tell what a killed
+// one left.
 absl::StatusOr<FileLock> LockRuns(const ControlFiles& files, uint64_t run_id) {
   absl::StatusOr<FileLock> lock = FileLock::Acquire(files.RunLock(), fmt::format("{}", run_id));
   if (!absl::IsAlreadyExists(lock.status())) return lock;
@@ -108,7 +112,8 @@ int Finish(const CommandContext& context, const RunResult& result) {
 std::string MachineSpec(const Deployment& deployment) {
   const std::filesystem::path path = std::filesystem::path(deployment.folder) / deployment.machine;
   std::error_code error;
-  return std::filesystem::is_regular_file(path, error) ? path.lexically_normal().string() : deployment.machine;
+  return std::filesystem::is_regular_file(path, error) ? path.lexically_normal().string()
+                                                       : deployment.machine;
 }
 
 absl::StatusOr<RunResult> Measure(const RunContext& context, RunDriver& driver, const RunDirectory& directory,
@@ -149,9 +154,10 @@ int Run(const CommandContext& context, const RunOptions& options) {
   absl::StatusOr<FileLock> lock = LockRuns(client.files(), plan->run_id);
   if (!lock.ok()) return Fail(context, lock.status());
   std::optional<ProgressLine> progress(std::in_place, context.json(), options.duration_s);
-  RunDriver driver(client, *status, *plan, [&](double elapsed_s, double committed, double aborted, size_t lost) {
-    progress->Show(elapsed_s, committed, aborted, lost);
-  });
+  RunDriver driver(client, *status, *plan,
+                   [&](double elapsed_s, double committed, double aborted, size_t lost) {
+                     progress->Show(elapsed_s, committed, aborted, lost);
+                   });
   absl::Status loaded =
       AnyRunning(*status) ? driver.StopStale(std::strtoull(earlier.c_str(), nullptr, 10)) : absl::OkStatus();
   if (loaded.ok()) loaded = driver.Load();

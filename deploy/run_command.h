@@ -8,7 +8,8 @@
 
 namespace islands::deploy {
 
-// Returns the exit code: 1 also when the sum check failed, 130 when interrupted (the run is stopped on every island).
+// Returns the exit code: 1 also when the sum check failed, 130 when interrupted (the run is stopped on every
+// island).
 int Run(const CommandContext& context, const RunOptions& options);
 
 }  // namespace islands::deploy

@@ -51,7 +51,9 @@ void Sums::Add(const Sums& other) {
     scopes[s].latency_sum_us += other.scopes[s].latency_sum_us;
     AddBuckets(&scopes[s].latency, other.scopes[s].latency);
   }
-  for (const auto& [reason, count] : other.aborts_by_reason) aborts_by_reason[reason] += count;
+  for (const auto& [reason, count] : other.aborts_by_reason) {
+    if (count > 0) aborts_by_reason[reason] += count;
+  }
   busy_seconds += other.busy_seconds;
   idle_seconds += other.idle_seconds;
   messages_sent += other.messages_sent;
@@ -66,7 +68,10 @@ Sums SumOf(const control::v1::Snapshot& snapshot) {
     Sums one;
     for (size_t s = 0; s < std::min<size_t>(kScopes, static_cast<size_t>(worker.scopes_size())); ++s) {
       const control::v1::ScopeCounters& scope = worker.scopes(static_cast<int>(s));
-      one.scopes[s] = {scope.committed(), scope.aborted(), scope.unknown(), scope.latency().sum_us(),
+      one.scopes[s] = {scope.committed(),
+                       scope.aborted(),
+                       scope.unknown(),
+                       scope.latency().sum_us(),
                        {scope.latency().buckets().begin(), scope.latency().buckets().end()}};
     }
     one.aborts_by_reason = {worker.aborts_by_reason().begin(), worker.aborts_by_reason().end()};

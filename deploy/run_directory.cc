@@ -42,7 +42,8 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string TableYaml(const control::v1::TableSpec& table) {
-  std::string text = fmt::format("    - name: {}\n      key: [{}]\n", Quoted(table.name()), fmt::join(table.key(), ", "));
+  std::string text =
+      fmt::format("    - name: {}\n      key: [{}]\n", Quoted(table.name()), fmt::join(table.key(), ", "));
   if (table.replicated()) {
     text += "      replicated: true\n";
   } else {
@@ -53,7 +54,8 @@ std::string TableYaml(const control::v1::TableSpec& table) {
   for (const control::v1::IndexSpec& index : table.indexes()) {
     std::vector<std::string> components;
     for (const std::string& component : index.key()) components.push_back(Quoted(component));
-    text += fmt::format("        - {{name: {}, key: [{}]}}\n", Quoted(index.name()), fmt::join(components, ", "));
+    text +=
+        fmt::format("        - {{name: {}, key: [{}]}}\n", Quoted(index.name()), fmt::join(components, ", "));
   }
   return text;
 }
@@ -79,7 +81,8 @@ std::string WorkerCpus(const IslandConfig& config) {
   return topology::FormatCpuList(cpus);
 }
 
-// Islands by hand where every worker has a core of its own; a file cannot say that islands share cores, a layout can.
+// Islands by hand where every worker has a core of its own; a file cannot say that islands share cores, a
+// layout can.
 bool CanListIslands(const ClusterStatus& status) {
   std::set<int32_t> seen;
   for (const IslandConfig& config : status.configs()) {
@@ -140,16 +143,16 @@ absl::StatusOr<RunDirectory> RunDirectory::Create(const std::string& parent, con
   std::error_code error;
   fs::create_directories(parent, error);
   if (error) {
-    return absl::InternalError(fmt::format("cannot make {}: {}; choose another place with --results", parent,
-                                           error.message()));
+    return absl::InternalError(
+        fmt::format("cannot make {}: {}; choose another place with --results", parent, error.message()));
   }
   const fs::path base = fs::absolute(parent, error).lexically_normal();
   for (int n = 1; n <= kMaxSameNames; ++n) {
     const fs::path path = base / (n == 1 ? name : fmt::format("{}-{}", name, n));
     if (fs::create_directory(path, error)) return RunDirectory(path.string());
     if (error) {
-      return absl::InternalError(fmt::format("cannot make {}: {}; choose another place with --results", path.string(),
-                                             error.message()));
+      return absl::InternalError(fmt::format("cannot make {}: {}; choose another place with --results",
+                                             path.string(), error.message()));
     }
   }
   return absl::InternalError(fmt::format("there are too many directories like {}/{}", parent, name));
@@ -177,12 +180,15 @@ std::string TimeseriesCsv(const RunResult& result) {
       "elapsed_s,island,reached,committed_per_s,local_per_s,multisite_per_s,distributed_per_s,aborted_per_s,"
       "unknown_per_s,messages_per_s,busy_fraction,p50_us,p95_us,p99_us\n";
   for (const SeriesRow& row : result.series) {
-    const auto rate = [&](uint64_t count) { return row.seconds > 0 ? static_cast<double>(count) / row.seconds : 0; };
-    text += fmt::format("{:.3f},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.1f},{:.1f},{:.1f}\n",
-                        row.elapsed_s, row.island, row.reached ? 1 : 0, rate(row.sums.committed()),
-                        rate(row.sums.scopes[0].committed), rate(row.sums.scopes[1].committed),
-                        rate(row.sums.scopes[2].committed), rate(row.sums.aborted()), rate(row.sums.unknown()),
-                        rate(row.sums.messages_sent), row.sums.busy_fraction(), row.p50_us, row.p95_us, row.p99_us);
+    const auto rate = [&](uint64_t count) {
+      return row.seconds > 0 ? static_cast<double>(count) / row.seconds : 0;
+    };
+    text += fmt::format(
+        "{:.3f},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.1f},{:.1f},{:.1f}\n",
+        row.elapsed_s, row.island, row.reached ? 1 : 0, rate(row.sums.committed()),
+        rate(row.sums.scopes[0].committed), rate(row.sums.scopes[1].committed),
+        rate(row.sums.scopes[2].committed), rate(row.sums.aborted()), rate(row.sums.unknown()),
+        rate(row.sums.messages_sent), row.sums.busy_fraction(), row.p50_us, row.p95_us, row.p99_us);
   }
   return text;
 }
@@ -204,8 +210,10 @@ std::string LatencyCsv(const Sums& total) {
 std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine) {
   const IslandConfig& config = status.configs(0);
   const bool listed = CanListIslands(status);
-  std::string text = "# Written by `islands run`: the deployment as it ran, with every default and `auto` replaced.\n";
-  text += fmt::format("version: 1\nname: {}\nmachine: {}  # {}\n", status.deployment(), Quoted(machine), status.machine());
+  std::string text =
+      "# Written by `islands run`: the deployment as it ran, with every default and `auto` replaced.\n";
+  text += fmt::format("version: 1\nname: {}\nmachine: {}  # {}\n", status.deployment(), Quoted(machine),
+                      status.machine());
   text += CutYaml(status);
   text += fmt::format("placement: {}\n", config.placement());
   text += fmt::format("data:\n  directory: {}\n  sites: {}\n  tables:\n", Quoted(config.data_directory()),
@@ -213,8 +221,9 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
   for (const control::v1::TableSpec& table : TablesOf(config)) text += TableYaml(table);
   text += "storage:\n";
   if (!listed) text += fmt::format("  buffer_pool: {}\n", TotalPoolBytes(status));
-  text += fmt::format("  memory_policy: {}\n  log:\n    directory: {}\n    durability: {}\n",
-                      PolicyName(config.memory_policy()), Quoted(config.log_directory()), config.durability());
+  text +=
+      fmt::format("  memory_policy: {}\n  log:\n    directory: {}\n    durability: {}\n",
+                  PolicyName(config.memory_policy()), Quoted(config.log_directory()), config.durability());
   text += fmt::format("messaging:\n  transport: {}\n", config.transport());
   text += fmt::format("control:\n  directory: {}\n", Quoted(config.control_directory()));
   text += fmt::format("metrics:\n  base_port: {}\n", config.metrics_port());
@@ -222,27 +231,26 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
 }
 
 std::string MetaJson(const RunResult& result, const ClusterStatus& status, const std::string& command_line) {
-  const nlohmann::ordered_json document = {{"version", kVersion},
-                                           {"commit", kCommit},
-                                           {"cpu_model", CpuModel()},
-                                           {"kernel", Kernel()},
-                                           {"machine", status.machine()},
-                                           {"seed", result.plan.options.seed},
-                                           {"command_line", command_line},
-                                           {"started", result.started_utc},
-                                           {"run_id", result.plan.run_id},
-                                           {"cluster_id", status.cluster_id()}};
+  const nlohmann::ordered_json document = {
+      {"version", kVersion},          {"commit", kCommit},
+      {"cpu_model", CpuModel()},      {"kernel", Kernel()},
+      {"machine", status.machine()},  {"seed", result.plan.options.seed},
+      {"command_line", command_line}, {"started", result.started_utc},
+      {"run_id", result.plan.run_id}, {"cluster_id", status.cluster_id()}};
   return document.dump(2) + "\n";
 }
 
-absl::Status WriteRunDirectory(const RunDirectory& directory, const RunResult& result, const ClusterStatus& status,
-                               const RunContext& context) {
+absl::Status WriteRunDirectory(const RunDirectory& directory, const RunResult& result,
+                               const ClusterStatus& status, const RunContext& context) {
   const absl::StatusOr<std::string> machine = topology::ExportThisMachineXml();
   if (!machine.ok()) return machine.status();
   const std::pair<const char*, std::string> files[] = {
-      {"summary.json", ResultJson(result).dump(2) + "\n"}, {"timeseries.csv", TimeseriesCsv(result)},
-      {"latency.csv", LatencyCsv(result.Total())},         {"deployment.yaml", ResolvedYaml(status, context.machine)},
-      {"machine.xml", *machine},                           {"meta.json", MetaJson(result, status, context.command_line)}};
+      {"summary.json", ResultJson(result).dump(2) + "\n"},
+      {"timeseries.csv", TimeseriesCsv(result)},
+      {"latency.csv", LatencyCsv(result.Total())},
+      {"deployment.yaml", ResolvedYaml(status, context.machine)},
+      {"machine.xml", *machine},
+      {"meta.json", MetaJson(result, status, context.command_line)}};
   for (const auto& [name, content] : files) {
     absl::Status written = directory.Write(name, content);
     if (!written.ok()) return written;

@@ -3,9 +3,9 @@
 //   summary.json      what `islands run --format json` prints
 //   timeseries.csv    per second and island
 //   latency.csv       histogram by scope; buckets of instance/latency_histogram.h that counted something
-//   deployment.yaml   the deployment as it really ran, every default and `auto` replaced; can be used as a file again
-//   machine.xml       this machine as hwloc sees it
-//   meta.json         version, commit, CPU model, kernel, seed, command line
+//   deployment.yaml   the deployment as it really ran, every default and `auto` replaced; can be used as a
+//   file again machine.xml       this machine as hwloc sees it meta.json         version, commit, CPU model,
+//   kernel, seed, command line
 //
 // Thread safety: main thread only.
 #pragma once
@@ -22,8 +22,8 @@ namespace islands::deploy {
 
 class RunDirectory {
  public:
-  // PARENT/NAME, or PARENT/NAME-2 and so on if that exists. Made at once, so that a run does not end without a place for
-  // its results.
+  // PARENT/NAME, or PARENT/NAME-2 and so on if that exists. Made at once, so that a run does not end without
+  // a place for its results.
   static absl::StatusOr<RunDirectory> Create(const std::string& parent, const std::string& name);
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;

@@ -21,7 +21,8 @@ constexpr int64_t kCallTimeoutMs = 10'000;       // start, final snapshots
 constexpr int64_t kSampleTimeoutMs = 2'000;      // snapshots while measuring
 constexpr int64_t kLoadTimeoutMs = 30 * 60'000;  // 120 million rows take a while
 constexpr int64_t kAuditTimeoutMs = 10 * 60'000;
-constexpr int64_t kStopSlackMs = 22'000;  // above the time an island gives its own transactions to end
+constexpr int64_t kStopSlackMs = 5'000;  // above the transactions' own timeout
+constexpr int64_t kSlowStopMs = 25'000;  // above the time an island gives its transactions to end
 constexpr int64_t kDrainMs = 5'000;
 constexpr int64_t kSampleIntervalMs = 1'000;
 
@@ -65,11 +66,13 @@ absl::Status RunDriver::StopStale(uint64_t run_id) {
   absl::Status stopped = FirstError(CallAll(request, kCallTimeoutMs));
   if (stopped.ok()) return stopped;
   return absl::FailedPreconditionError(
-      fmt::format("islands are still busy with an earlier run and do not stop it ({}); use `islands down` and `islands up`",
+      fmt::format("islands are still busy with an earlier run and do not stop it ({}); use `islands down` "
+                  "and `islands up`",
                   std::string(stopped.message())));
 }
 
-// A remembered load can be incomplete (the command that asked for it was killed), so the rows are counted as well.
+// A remembered load can be incomplete (the command that asked for it was killed), so the rows are counted as
+// well.
 bool RunDriver::LoadInPlace() const {
   for (const control::v1::IslandConfig& config : status_.configs()) {
     const auto& loads = config.loads();
@@ -132,7 +135,7 @@ absl::StatusOr<RunResult> RunDriver::Run(Interrupts& interrupts) {
   if (driven.ok()) driven = Drive(interrupts);
   StopAll();
   if (!driven.ok()) return driven;
-  Drain();
+  if (!AnyLost()) Drain();
   CheckSum(*before);
   Collect();
   return std::move(result_);
@@ -140,7 +143,9 @@ absl::StatusOr<RunResult> RunDriver::Run(Interrupts& interrupts) {
 
 absl::Status RunDriver::Drive(Interrupts& interrupts) {
   const RunOptions& options = result_.plan.options;
-  const auto cancelled = [] { return absl::CancelledError("interrupted; the run is stopped on every island"); };
+  const auto cancelled = [] {
+    return absl::CancelledError("interrupted; the run is stopped on every island");
+  };
   int64_t left_ms = std::llround(options.warmup_s * 1000);
   while (left_ms > 0) {
     const int64_t step_ms = std::min(left_ms, kSampleIntervalMs);
@@ -155,6 +160,8 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
     next_ms = std::min(next_ms + kSampleIntervalMs, end_ms);
     if (interrupts.Sleep(next_ms - MonotonicMs()) != Interrupts::Wake::kTimeout) return cancelled();
     Sample(Phase::kMeasure, static_cast<double>(MonotonicMs() - window_begin_ms_) / 1000);
+    absl::Status up = CheckStillUp();
+    if (!up.ok()) return up;
     // After a slow sample the ones that were missed are skipped, not made up for.
     while (next_ms + kSampleIntervalMs <= MonotonicMs()) next_ms += kSampleIntervalMs;
   }
@@ -199,11 +206,20 @@ void RunDriver::Sample(Phase phase, double elapsed_s) {
 // A restarted island has forgotten the run. If it refuses, the next sample asks again.
 void RunDriver::Rejoin(uint32_t island, const Snapshot& snapshot) {
   if (snapshot.running() || snapshot.boot_epoch() == islands_[island].epoch) return;
-  const ClusterClient::Reply started = client_.CallIsland(island, StartRequest(result_.plan), kSampleTimeoutMs);
+  const ClusterClient::Reply started =
+      client_.CallIsland(island, StartRequest(result_.plan), kSampleTimeoutMs);
   if (!started.ok()) {
     fmt::print(stderr, "island {} is back but does not run yet: {}\n", island,
                std::string(started.status().message()));
   }
+}
+
+// With no island left the supervisor tells whether they will come back or the deployment was taken down.
+absl::Status RunDriver::CheckStillUp() const {
+  if (LostNow() < islands_.size()) return absl::OkStatus();
+  const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kSampleTimeoutMs);
+  if (status.ok() ? !status->stopping() : !absl::IsUnavailable(status.status())) return absl::OkStatus();
+  return absl::UnavailableError("the deployment was taken down during the run; there is no result");
 }
 
 size_t RunDriver::LostNow() const {
@@ -211,14 +227,27 @@ size_t RunDriver::LostNow() const {
 }
 
 void RunDriver::StopAll() {
-  Request request;
-  request.mutable_stop_run()->set_run_id(result_.plan.run_id);
-  const int64_t timeout_ms = static_cast<int64_t>(status_.configs(0).transaction_timeout_ms()) + kStopSlackMs;
-  const std::vector<ClusterClient::Reply> replies = CallAll(request, timeout_ms);
+  Request stop;
+  stop.mutable_stop_run()->set_run_id(result_.plan.run_id);
+  Request status;
+  status.mutable_status();
+  const int64_t transaction_ms = static_cast<int64_t>(status_.configs(0).transaction_timeout_ms());
+  std::vector<ClusterClient::Reply> replies = CallAll(stop, transaction_ms + kStopSlackMs);
   for (uint32_t i : all_) {
-    if (replies[i].ok() || absl::IsUnavailable(replies[i].status())) continue;
-    fmt::print(stderr, "{}\n", std::string(replies[i].status().message()));
+    // Slow is not hung: one that still answers gets all the time it wants for its transactions.
+    if (absl::IsDeadlineExceeded(replies[i].status())) {
+      const bool hung = !client_.CallIsland(i, status, kSampleTimeoutMs).ok();
+      if (!hung) replies[i] = client_.CallIsland(i, stop, kSlowStopMs);
+      islands_[i].lost |= hung;
+    }
+    if (!replies[i].ok() && !absl::IsUnavailable(replies[i].status())) {
+      fmt::print(stderr, "{}\n", std::string(replies[i].status().message()));
+    }
   }
+}
+
+bool RunDriver::AnyLost() const {
+  return std::any_of(islands_.begin(), islands_.end(), [](const Island& island) { return island.lost; });
 }
 
 // Coordinators have finished; participants may still have a rollback or a release of locks to do.
@@ -236,6 +265,8 @@ void RunDriver::Drain() {
 
 void RunDriver::CheckSum(const AuditSum& before) {
   SumCheck& sum = result_.sum;
+  sum.island_lost = AnyLost();
+  if (sum.island_lost) return;
   const std::vector<ClusterClient::Reply> replies = CallAll(SnapshotRequestOf(), kCallTimeoutMs);
   for (uint32_t i : all_) {
     Island& island = islands_[i];
@@ -248,7 +279,7 @@ void RunDriver::CheckSum(const AuditSum& before) {
   }
   sum.before = before.value;
   sum.rows_total = static_cast<uint64_t>(result_.plan.rows_total);
-  sum.island_lost = std::any_of(islands_.begin(), islands_.end(), [](const Island& island) { return island.lost; });
+  sum.island_lost = AnyLost();
   if (sum.island_lost) return;
   const absl::StatusOr<AuditSum> after = Audit();
   if (!after.ok()) {
@@ -265,11 +296,12 @@ void RunDriver::Collect() {
     Island& island = islands_[i];
     // An island that was away has no clock of its own for the whole window.
     const double seconds = island.lost ? result_.measured_s : island.seconds;
-    result_.islands.push_back({.island = i,
-                               .workers = static_cast<uint32_t>(status_.configs(static_cast<int>(i)).workers_size()),
-                               .lost = island.lost,
-                               .seconds = seconds,
-                               .sums = std::move(island.sums)});
+    result_.islands.push_back(
+        {.island = i,
+         .workers = static_cast<uint32_t>(status_.configs(static_cast<int>(i)).workers_size()),
+         .lost = island.lost,
+         .seconds = seconds,
+         .sums = std::move(island.sums)});
   }
 }
 

@@ -70,7 +70,9 @@ class RunDriver {
   void Drain();
   void CheckSum(const AuditSum& before);
   void Collect();
+  absl::Status CheckStillUp() const;
   size_t LostNow() const;
+  bool AnyLost() const;
   std::vector<ClusterClient::Reply> CallAll(const control::v1::Request& request, int64_t timeout_ms) const;
 
   const ClusterClient& client_;

@@ -36,10 +36,12 @@ absl::Status CheckRowsFit(const RunOptions& options, int64_t rows_total, uint32_
   const int64_t smallest_site = rows_total / sites;
   const int64_t from_one_site = options.multisite < 100 ? options.rows : 1;
   if (from_one_site > smallest_site) {
-    return Bad("--rows", fmt::format("{}", options.rows),
-               fmt::format("at most the {} rows of the smallest site ({} rows in {} sites); a larger --rows-total makes "
-                           "room",
-                           smallest_site, rows_total, sites));
+    return Bad(
+        "--rows", fmt::format("{}", options.rows),
+        fmt::format(
+            "at most the {} rows of the smallest site ({} rows in {} sites); a larger --rows-total makes "
+            "room",
+            smallest_site, rows_total, sites));
   }
   if (options.rows > rows_total) {
     return Bad("--rows", fmt::format("{}", options.rows), fmt::format("at most all {} rows", rows_total));
@@ -61,10 +63,12 @@ absl::Status CheckRunOptions(const RunOptions& options) {
     return Bad("--multisite", fmt::format("{}", options.multisite), "a percentage from 0 to 100");
   }
   if (!Within(options.zipf, 0, kMaxZipf)) {
-    return Bad("--zipf", fmt::format("{}", options.zipf), fmt::format("a skew from 0 (uniform) to {}", kMaxZipf));
+    return Bad("--zipf", fmt::format("{}", options.zipf),
+               fmt::format("a skew from 0 (uniform) to {}", kMaxZipf));
   }
   if (options.mpl < 1 || options.mpl > kMaxMpl) {
-    return Bad("--mpl", fmt::format("{}", options.mpl), fmt::format("1 to {} transactions per worker", kMaxMpl));
+    return Bad("--mpl", fmt::format("{}", options.mpl),
+               fmt::format("1 to {} transactions per worker", kMaxMpl));
   }
   if (!Within(options.duration_s, kMinSeconds, kMaxSeconds)) {
     return Bad("--duration", fmt::format("{}", options.duration_s),
@@ -84,7 +88,8 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::Is
   const control::v1::TableSpec* table = FindTable(config, kMicro);
   if (table == nullptr) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: the running deployment has no table '{}', which workload {} needs; add it under data.tables (see "
+        fmt::format("{}: the running deployment has no table '{}', which workload {} needs; add it under "
+                    "data.tables (see "
                     "`islands template`), then `down` and `up`",
                     options.file, kMicro, options.workload));
   }
@@ -97,7 +102,8 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::Is
                     .lexically_normal()
                     .string();
   if (access(plan.object.c_str(), R_OK) != 0) {
-    return absl::NotFoundError(fmt::format("workload {} is not built: there is no {}", options.workload, plan.object));
+    return absl::NotFoundError(
+        fmt::format("workload {} is not built: there is no {}", options.workload, plan.object));
   }
   plan.load.set_workload(options.workload);
   plan.load.set_object(plan.object);

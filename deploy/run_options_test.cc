@@ -36,8 +36,10 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
     change(options);
     return Complaint(options);
   };
-  EXPECT_THAT(with([](auto& o) { o.workload = "tpcc"; }), HasSubstr("WORKLOAD: found 'tpcc', expected micro"));
-  EXPECT_THAT(with([](auto& o) { o.op = "write"; }), HasSubstr("--op: found 'write', expected read or update"));
+  EXPECT_THAT(with([](auto& o) { o.workload = "tpcc"; }),
+              HasSubstr("WORKLOAD: found 'tpcc', expected micro"));
+  EXPECT_THAT(with([](auto& o) { o.op = "write"; }),
+              HasSubstr("--op: found 'write', expected read or update"));
   EXPECT_THAT(with([](auto& o) { o.rows = 0; }), HasSubstr("--rows: found 0"));
   EXPECT_THAT(with([](auto& o) { o.multisite = 100.5; }), HasSubstr("--multisite: found 100.5"));
   EXPECT_THAT(with([](auto& o) { o.multisite = -1; }), HasSubstr("--multisite: found -1"));
@@ -101,7 +103,8 @@ TEST_F(PlanRunTest, MoreRowsThanASiteHas_AreRefusedUnlessAllIsMultisite) {
   RunOptions options = Good();
   options.rows_total = 120;  // 5 per site
   options.rows = 6;
-  EXPECT_THAT(std::string(Plan(options).status().message()), HasSubstr("--rows: found 6, expected at most the 5 rows"));
+  EXPECT_THAT(std::string(Plan(options).status().message()),
+              HasSubstr("--rows: found 6, expected at most the 5 rows"));
   options.multisite = 100;
   EXPECT_TRUE(Plan(options).ok());
   options.rows = 121;

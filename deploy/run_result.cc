@@ -29,7 +29,8 @@ json LatencyJson(const std::vector<uint64_t>& buckets) {
 
 double ScopePerSecond(const RunResult& result, size_t scope) {
   double rate = 0;
-  for (const IslandResult& island : result.islands) rate += island.PerSecond(island.sums.scopes[scope].committed);
+  for (const IslandResult& island : result.islands)
+    rate += island.PerSecond(island.sums.scopes[scope].committed);
   return rate;
 }
 
@@ -102,7 +103,8 @@ std::string ScopesText(const RunResult& result, const Sums& total) {
 
 std::string IslandsText(const RunResult& result) {
   TextTable table;
-  for (const char* title : {"island", "committed/s", "local/s", "multisite/s", "distributed/s", "aborted", "busy"}) {
+  for (const char* title :
+       {"island", "committed/s", "local/s", "multisite/s", "distributed/s", "aborted", "busy"}) {
     table.AddColumn(title, TextTable::Align::kRight);
   }
   table.AddColumn("");
@@ -110,8 +112,9 @@ std::string IslandsText(const RunResult& result) {
     table.AddRow({fmt::format("{}", island.island), PerSecond(island.PerSecond(island.sums.committed())),
                   PerSecond(island.PerSecond(island.sums.scopes[0].committed)),
                   PerSecond(island.PerSecond(island.sums.scopes[1].committed)),
-                  PerSecond(island.PerSecond(island.sums.scopes[2].committed)), Grouped(island.sums.aborted()),
-                  fmt::format("{:.0f}%", island.sums.busy_fraction() * 100), island.lost ? "lost meanwhile" : ""});
+                  PerSecond(island.PerSecond(island.sums.scopes[2].committed)),
+                  Grouped(island.sums.aborted()), fmt::format("{:.0f}%", island.sums.busy_fraction() * 100),
+                  island.lost ? "lost meanwhile" : ""});
   }
   return table.Render();
 }
@@ -125,8 +128,11 @@ std::string SumCheck::Verdict() const {
 }
 
 std::string SumCheck::Explain() const {
+  if (island_lost)
+    return "an island was lost or did not answer; what it held began anew, so there is nothing to compare";
   return fmt::format(
-      "sum over all rows before {}, after {}: changed by {}; committed transactions changed it by {}, those of unknown "
+      "sum over all rows before {}, after {}: changed by {}; committed transactions changed it by {}, those "
+      "of unknown "
       "outcome by at most {}; {} of {} rows found",
       before, after, after - before, committed, unknown, rows, rows_total);
 }
@@ -178,8 +184,8 @@ json ResultJson(const RunResult& result) {
                    {"unknown", total.unknown()},
                    {"aborts_by_reason", json::object()},
                    {"latency_us", LatencyJson(total.latency())},
-                   {"messages_per_transaction",
-                    Rounded(Ratio(static_cast<double>(total.messages_sent), static_cast<double>(total.committed())))},
+                   {"messages_per_transaction", Rounded(Ratio(static_cast<double>(total.messages_sent),
+                                                              static_cast<double>(total.committed())))},
                    {"sum_check", result.sum.Verdict()},
                    {"sum_check_detail", result.sum.Explain()},
                    {"per_scope", ScopesJson(result, total)},
@@ -193,16 +199,17 @@ json ResultJson(const RunResult& result) {
 std::string ResultText(const RunResult& result) {
   const RunOptions& options = result.plan.options;
   const Sums total = result.Total();
-  std::string text = fmt::format(
-      "{} {}: {} rows, {:g}% multisite, zipf {:g}, mpl {}, {:g} s on {} ({}, {})\n\n", options.workload, options.op,
-      options.rows, options.multisite, options.zipf, options.mpl, options.duration_s, result.layout, result.transport,
-      result.deployment);
-  text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()), PerSecond(result.CommittedPerSecond()));
+  std::string text =
+      fmt::format("{} {}: {} rows, {:g}% multisite, zipf {:g}, mpl {}, {:g} s on {} ({}, {})\n\n",
+                  options.workload, options.op, options.rows, options.multisite, options.zipf, options.mpl,
+                  options.duration_s, result.layout, result.transport, result.deployment);
+  text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()),
+                      PerSecond(result.CommittedPerSecond()));
   text += fmt::format("aborted      {}{}\n", Grouped(total.aborted()), ReasonsText(total));
   if (total.unknown() > 0) text += fmt::format("unknown      {}\n", Grouped(total.unknown()));
   text += fmt::format("latency      {}\n", LatencyText(total.latency()));
-  text += fmt::format("messages     {:.2f} per transaction\n",
-                      Ratio(static_cast<double>(total.messages_sent), static_cast<double>(total.committed())));
+  text += fmt::format("messages     {:.2f} per transaction\n", Ratio(static_cast<double>(total.messages_sent),
+                                                                     static_cast<double>(total.committed())));
   text += fmt::format("sum check    {}\n", result.sum.Verdict());
   if (result.sum.Verdict() == kSumFailed) text += fmt::format("             {}\n", result.sum.Explain());
   text += "\n" + ScopesText(result, total) + "\n" + IslandsText(result);

@@ -61,10 +61,28 @@ TEST(SumCheck, Verdict_ComparesAuditAndCounters) {
 
 TEST(ResultJson, HasThePromisedKeysAndNumbers) {
   const nlohmann::ordered_json json = ResultJson(MakeResult());
-  for (const char* key : {"layout", "islands", "workload", "op", "rows", "multisite_percent", "zipf", "mpl", "duration_s",
-                          "committed", "committed_per_s", "aborted", "latency_us", "messages_per_transaction",
-                          "sum_check", "run_directory", "per_island", "per_scope", "aborts_by_reason", "unknown",
-                          "transport", "seed"}) {
+  for (const char* key : {"layout",
+                          "islands",
+                          "workload",
+                          "op",
+                          "rows",
+                          "multisite_percent",
+                          "zipf",
+                          "mpl",
+                          "duration_s",
+                          "committed",
+                          "committed_per_s",
+                          "aborted",
+                          "latency_us",
+                          "messages_per_transaction",
+                          "sum_check",
+                          "run_directory",
+                          "per_island",
+                          "per_scope",
+                          "aborts_by_reason",
+                          "unknown",
+                          "transport",
+                          "seed"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["committed"], 12'000);
@@ -197,7 +215,8 @@ TEST(WriteRunDirectory, WritesEveryFileOfTheDesign) {
   std::filesystem::remove_all(parent);
   const auto directory = RunDirectory::Create(parent, "whole");
   ASSERT_TRUE(directory.ok());
-  const absl::Status written = WriteRunDirectory(*directory, MakeResult(), MakeStatus(true), {"auto", "islands run x"});
+  const absl::Status written =
+      WriteRunDirectory(*directory, MakeResult(), MakeStatus(true), {"auto", "islands run x"});
   ASSERT_TRUE(written.ok()) << written;
   for (const char* name :
        {"summary.json", "timeseries.csv", "latency.csv", "deployment.yaml", "machine.xml", "meta.json"}) {
@@ -205,7 +224,8 @@ TEST(WriteRunDirectory, WritesEveryFileOfTheDesign) {
   }
   const auto meta = nlohmann::json::parse(std::ifstream(directory->path() + "/meta.json"));
   EXPECT_EQ(meta["command_line"], "islands run x");
-  for (const char* key : {"version", "commit", "cpu_model", "kernel", "seed"}) EXPECT_TRUE(meta.contains(key)) << key;
+  for (const char* key : {"version", "commit", "cpu_model", "kernel", "seed"})
+    EXPECT_TRUE(meta.contains(key)) << key;
   std::filesystem::remove_all(parent);
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <google/protobuf/util/json_util.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/wait.h>
@@ -12,8 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <numeric>
 #include <utility>
@@ -23,6 +20,7 @@
 #include "deploy/cluster_client.h"
 #include "deploy/commands.h"
 #include "deploy/supervisor_data.h"
+#include "deploy/supervisor_island.h"
 #include "deploy/supervisor_spawn.h"
 #include "instance/messaging/control_channel.h"
 
@@ -35,9 +33,8 @@ using control::v1::IslandStatus;
 using control::v1::Reply;
 using control::v1::Request;
 
-constexpr int64_t kProbeTimeoutMs = 300;     // of one status call to an island that starts
-constexpr int64_t kStatusTimeoutMs = 1'000;  // of the status calls for a ClusterStatus
-constexpr int64_t kBusyWaitMs = 20;          // between looks while something starts or stops
+constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island that starts
+constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
 constexpr int64_t kIdleWaitMs = 1'000;
 constexpr int kLastWords = 15;  // log lines shown of an island that failed to start
 
@@ -46,12 +43,6 @@ sigset_t SupervisorSignals() {
   sigemptyset(&signals);
   for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   return signals;
-}
-
-uint64_t FileSize(const std::string& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  return error ? 0 : size;
 }
 
 class Supervisor {
@@ -91,7 +82,7 @@ class Supervisor {
 
   Reply Handle(const Request& request);
   Reply Status();
-  Reply RememberLoad(const control::v1::LoadSpec& load);
+  Reply Remember(const control::v1::LoadSpec& load);
 
   const ResolvedDeployment& resolved_;
   const SupervisorOptions options_;
@@ -107,7 +98,8 @@ class Supervisor {
 
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  std::vector<Island> islands_ ABSL_GUARDED_BY(mutex_);  // pids and states are written by the main thread only
+  std::vector<Island> islands_
+      ABSL_GUARDED_BY(mutex_);  // pids and states are written by the main thread only
 
   std::unique_ptr<messaging::ControlServer> server_;  // last: its threads use all of the above
 };
@@ -128,8 +120,8 @@ absl::Status Supervisor::Start() {
     config.set_layout_generation(data_->manifest().layout_generation);
     islands_.emplace_back(std::move(config), options_.restarts);
   }
-  auto server =
-      messaging::ControlServer::Start(files_.SupervisorSocket(), [this](const Request& r) { return Handle(r); });
+  auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
+                                                [this](const Request& r) { return Handle(r); });
   if (!server.ok()) return server.status();
   server_ = *std::move(server);
   std::vector<uint32_t> all(islands_.size());
@@ -151,41 +143,27 @@ absl::Status Supervisor::SpawnIslands(const std::vector<uint32_t>& islands) {
 }
 
 absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
-  const uint32_t number = island.config.island();
-  const std::string config_path = files_.IslandConfig(number);
-  const std::string log_path = files_.IslandLog(number);
-  std::string json;
+  IslandConfig config;
   {
     std::lock_guard lock(mutex_);
     island.config.set_boot_epoch(boot_epoch);
-    google::protobuf::util::JsonPrintOptions print;
-    print.add_whitespace = true;
-    print.preserve_proto_field_names = true;
-    const auto printed = google::protobuf::util::MessageToJsonString(island.config, &json, print);
-    if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
+    config = island.config;
   }
-  std::ofstream file(config_path, std::ios::trunc);
-  file << json;
-  file.close();
-  if (!file) return absl::InternalError(fmt::format("cannot write {}", config_path));
-  const uint64_t log_begin = FileSize(log_path);
-  SpawnRequest request;
-  request.arguments = {options_.island_program, "--config", config_path};
-  request.log_path = log_path;
-  absl::StatusOr<pid_t> pid = Spawn(request);
-  if (!pid.ok()) return pid.status();
-  spdlog::info("island {}: process {}, boot epoch {}", number, *pid, boot_epoch);
+  absl::StatusOr<StartedIsland> started = StartIsland(options_.island_program, files_, config);
+  if (!started.ok()) return started.status();
+  spdlog::info("island {}: process {}, boot epoch {}", config.island(), started->pid, boot_epoch);
   std::lock_guard lock(mutex_);
-  island.pid = *pid;
+  island.pid = started->pid;
   island.state = control::v1::STARTING;
-  island.log_begin = log_begin;
+  island.log_begin = started->log_begin;
   return absl::OkStatus();
 }
 
 void Supervisor::Reap() {
   for (Island& island : islands_) {
     int wait_status = 0;
-    if (island.pid > 0 && waitpid(island.pid, &wait_status, WNOHANG) == island.pid) OnExit(island, wait_status);
+    if (island.pid > 0 && waitpid(island.pid, &wait_status, WNOHANG) == island.pid)
+      OnExit(island, wait_status);
   }
 }
 
@@ -348,7 +326,7 @@ Reply Supervisor::Handle(const Request& request) {
     case Request::kStatus:
       return Status();
     case Request::kLoad:
-      return RememberLoad(request.load().load());
+      return Remember(request.load().load());
     case Request::kShutdown:
       kill(getpid(), SIGTERM);  // blocked in every thread: the main loop picks it up
       return Reply();
@@ -361,10 +339,8 @@ Reply Supervisor::Handle(const Request& request) {
 Reply Supervisor::Status() {
   Reply reply;
   control::v1::ClusterStatus& status = *reply.mutable_cluster_status();
-  std::vector<uint32_t> alive;
   {
     std::lock_guard lock(mutex_);
-    status.set_cluster_id(data_->manifest().cluster_id);
     for (const Island& island : islands_) {
       *status.add_configs() = island.config;
       IslandStatus& entry = *status.add_islands();
@@ -375,46 +351,24 @@ Reply Supervisor::Status() {
       entry.set_boot_epoch(island.config.boot_epoch());
       entry.set_cores_shared(island.config.cores_shared());
       entry.set_detail(island.detail);
-      if (island.pid > 0) alive.push_back(island.config.island());
     }
   }
+  status.set_cluster_id(data_->manifest().cluster_id);
   status.set_deployment(resolved_.deployment.name);
   status.set_layout(resolved_.plan.layout);
   status.set_supervisor_pid(getpid());
   status.set_stopping(stopping_);
   status.set_machine(resolved_.machine.Summary());
-  Request request;
-  request.mutable_status();
-  const std::vector<ClusterClient::Reply> answers = client_.CallIslands(alive, request, kStatusTimeoutMs);
-  for (size_t i = 0; i < alive.size(); ++i) {
-    IslandStatus& entry = *status.mutable_islands(static_cast<int>(alive[i]));
-    if (!answers[i].ok() || answers[i]->island_status().boot_epoch() != entry.boot_epoch()) {
-      if (entry.state() == control::v1::READY) entry.set_detail("does not answer");
-      continue;
-    }
-    const IslandStatus& own = answers[i]->island_status();
-    *entry.mutable_placement() = own.placement();
-    entry.set_peers_connected(own.peers_connected());
-    entry.set_peers_total(own.peers_total());
-    entry.set_rows(own.rows());
-    entry.set_running(own.running());
-  }
+  AskIslands(client_, &status);
   return reply;
 }
 
-Reply Supervisor::RememberLoad(const control::v1::LoadSpec& load) {
+Reply Supervisor::Remember(const control::v1::LoadSpec& load) {
   if (load.workload().empty()) {
     return messaging::ErrorReply(absl::InvalidArgumentError("a load needs the name of its workload"));
   }
   std::lock_guard lock(mutex_);
-  for (Island& island : islands_) {
-    // The newest load of a workload replaces its older one: its tables were emptied by it.
-    auto* loads = island.config.mutable_loads();
-    for (int i = loads->size() - 1; i >= 0; --i) {
-      if (loads->Get(i).workload() == load.workload()) loads->DeleteSubrange(i, 1);
-    }
-    *loads->Add() = load;
-  }
+  for (Island& island : islands_) RememberLoad(load, &island.config);
   return Reply();
 }
 
@@ -426,7 +380,9 @@ int Supervise(const ResolvedDeployment& resolved, const SupervisorOptions& optio
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   if (options.report_fd >= 0) fcntl(options.report_fd, F_SETFD, FD_CLOEXEC);
-  spdlog::info("supervisor: process {}, {} islands of '{}'", getpid(), resolved.plan.islands.size(),
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ supervisor %l %v",
+                      spdlog::pattern_time_type::utc);  // as islandd's
+  spdlog::info("process {}, {} islands of '{}'", getpid(), resolved.plan.islands.size(),
                resolved.deployment.name);
   Supervisor supervisor(resolved, options);
   absl::Status start = supervisor.Start();
@@ -437,7 +393,7 @@ int Supervise(const ResolvedDeployment& resolved, const SupervisorOptions& optio
     supervisor.Report(why);
     return kExitFailed;
   }
-  spdlog::info("supervisor: every island is gone");
+  spdlog::info("every island is gone");
   return kExitOk;
 }
 

@@ -35,9 +35,9 @@ storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
 
 absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
   const std::string who = pid > 0 ? fmt::format("process {}", pid) : std::string("another process");
-  return absl::AlreadyExistsError(
-      fmt::format("already up: {} supervises {}; see `islands status FILE`, or end it with `islands down FILE`", who,
-                  files.directory));
+  return absl::AlreadyExistsError(fmt::format(
+      "already up: {} supervises {}; see `islands status FILE`, or end it with `islands down FILE`", who,
+      files.directory));
 }
 
 }  // namespace
@@ -52,9 +52,9 @@ absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
   for (const std::string& path : files.AllIslandLocks()) {
     while (std::optional<pid_t> holder = LockHolder(path)) {
       if (MonotonicMs() >= until_ms) {
-        return absl::DeadlineExceededError(
-            fmt::format("{} is still held by process {}, an island without its supervisor; end it and try again", path,
-                        *holder));
+        return absl::DeadlineExceededError(fmt::format(
+            "{} is still held by process {}, an island without its supervisor; end it and try again", path,
+            *holder));
       }
       std::this_thread::sleep_for(kPollInterval);
     }
@@ -88,12 +88,12 @@ absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDep
     return UpAlready(files, LockHolder(files.SupervisorLock()).value_or(0));
   }
   if (!control.ok()) return control.status();
-  absl::StatusOr<FileLock> data = FileLock::Acquire(resolved.data_directory + "/" + kDataLockName, files.directory);
+  absl::StatusOr<FileLock> data =
+      FileLock::Acquire(resolved.data_directory + "/" + kDataLockName, files.directory);
   if (absl::IsAlreadyExists(data.status())) {
-    return absl::AlreadyExistsError(
-        fmt::format("the data is in use: {}, for the cluster of {}; end that one first, or name another data directory",
-                    std::string(data.status().message()),
-                    LockNote(resolved.data_directory + "/" + kDataLockName)));
+    return absl::AlreadyExistsError(fmt::format(
+        "the data is in use: {}, for the cluster of {}; end that one first, or name another data directory",
+        std::string(data.status().message()), LockNote(resolved.data_directory + "/" + kDataLockName)));
   }
   if (!data.ok()) return data.status();
   absl::Status quiet = WaitForOldIslands(files, kOldIslandsTimeoutMs);

@@ -15,7 +15,8 @@
 namespace islands::deploy {
 namespace {
 
-// Somebody who only looks (LockHolder) takes the lock for an instant; we try again before we believe it is held.
+// Somebody who only looks (LockHolder) takes the lock for an instant; we try again before we believe it is
+// held.
 constexpr int kAttempts = 10;
 constexpr std::chrono::milliseconds kAttemptInterval{20};
 

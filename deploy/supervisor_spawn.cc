@@ -22,7 +22,8 @@ constexpr uint64_t kMostLogBytes = 64 << 10;  // of a log's end that LastLines l
 // From here on async-signal-safe calls only: other threads of the parent may have held any lock at the fork.
 [[noreturn]] void FailInChild(const char* what, const char* program) {
   const char* reason = strerrordesc_np(errno);
-  const char* parts[] = {"cannot ", what, " ", program, ": ", reason != nullptr ? reason : "unknown error", "\n"};
+  const char* parts[] = {"cannot ", what, " ", program, ": ", reason != nullptr ? reason : "unknown error",
+                         "\n"};
   for (const char* part : parts) {
     if (write(STDERR_FILENO, part, strlen(part)) < 0) break;
   }
@@ -32,7 +33,8 @@ constexpr uint64_t kMostLogBytes = 64 << 10;  // of a log's end that LastLines l
 void ResetSignals() {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < 32; ++signal) sigaction(signal, &action, nullptr);  // SIGKILL, SIGSTOP just fail
+  for (int signal = 1; signal < 32; ++signal)
+    sigaction(signal, &action, nullptr);  // SIGKILL, SIGSTOP just fail
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -113,7 +115,8 @@ bool ProcessAlive(pid_t pid) {
   std::string text;
   if (!std::getline(stat, text)) return false;
   const size_t after_name = text.rfind(')');  // the name may itself contain blanks and brackets
-  const char state = after_name != std::string::npos && after_name + 2 < text.size() ? text[after_name + 2] : '?';
+  const char state =
+      after_name != std::string::npos && after_name + 2 < text.size() ? text[after_name + 2] : '?';
   return state != 'Z' && state != 'X';
 }
 

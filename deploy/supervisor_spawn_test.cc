@@ -66,7 +66,8 @@ TEST(Spawn, BlockedSignalsOfTheParent_AreNotInherited) {
 TEST(Spawn, InheritedFile_IsDescriptorThree) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  auto pid = Spawn({.arguments = {"/bin/sh", "-c", "echo hello >&3"}, .log_path = "/dev/null", .inherit_fd = ends[1]});
+  auto pid = Spawn(
+      {.arguments = {"/bin/sh", "-c", "echo hello >&3"}, .log_path = "/dev/null", .inherit_fd = ends[1]});
   ASSERT_TRUE(pid.ok());
   WaitFor(*pid);
   char text[16] = {};

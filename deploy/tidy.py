@@ -40,13 +40,14 @@ def starts(*prefixes):
 
 
 def is_test(path):
-    return bool(re.search(r"_(test|fuzz|bench)\.cc$|_testing\.(h|cc)$|_conformance\.(h|cc)$", path))
+    return bool(re.search(r"_(test|fuzz|bench)\.cc$|_(test_util|testing)\.(h|cc)$|_conformance\.(h|cc)$", path))
 
 
 # Code of ours that waits in real time on threads that are no workers, each with the reason.
 REAL_TIME = {
     "instance/runtime/clock.h": "the seam itself",
     "instance/messaging/control_channel.cc": "blocking calls of commands and control threads",
+    "instance/messaging/memory_transport.cc": "Wait is for the threads of tests; simulation never calls it",
     "topology/machine_sources.cc": "asks hwloc in a child process with a deadline, before any island exists",
 }
 

@@ -34,8 +34,9 @@ std::string Line(const std::string& name, const std::string& state, double secon
   const std::string busy = seconds > 0 ? fmt::format("{:.0f}%", sums.busy_fraction() * 100) : "-";
   const std::string p95 = seconds > 0 ? ShortNumber(instance::PercentileUs(sums.latency(), 0.95)) : "-";
   return fmt::format("{:>6}  {:<9} {:>6}  {:>6}  {:>6}   {:>6}  {:>5}   {:>6}   {:>6}", name, state,
-                     rate(sums.scopes[0].committed), rate(sums.scopes[1].committed), rate(sums.scopes[2].committed),
-                     rate(sums.aborted()), busy, rate(sums.messages_sent), p95);
+                     rate(sums.scopes[0].committed), rate(sums.scopes[1].committed),
+                     rate(sums.scopes[2].committed), rate(sums.aborted()), busy, rate(sums.messages_sent),
+                     p95);
 }
 
 std::string TotalLine(const std::vector<TopRow>& rows) {
@@ -49,7 +50,8 @@ std::string TotalLine(const std::vector<TopRow>& rows) {
   return Line("all", "", seconds, total);
 }
 
-// The terminal, as it was, when it goes: characters arrive without Enter and without echo, on a screen of their own.
+// The terminal, as it was, when it goes: characters arrive without Enter and without echo, on a screen of
+// their own.
 class RawTerminal {
  public:
   RawTerminal() {

@@ -27,7 +27,8 @@ struct TopRow {
   Sums sums;
 };
 
-// `title` is the first line, then totals and one line per island, at most `max_lines` lines in all, each at most 79 wide.
+// `title` is the first line, then totals and one line per island, at most `max_lines` lines in all, each at
+// most 79 wide.
 std::string RenderTop(const std::string& title, const std::vector<TopRow>& rows, size_t max_lines);
 
 // At most six characters: 999, 12.3k, 123k, 1.23M.

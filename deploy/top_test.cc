@@ -35,7 +35,8 @@ TEST(ShortNumber, FitsSixCharacters) {
 }
 
 TEST(RenderTop, RatesAreDividedByTime) {
-  const std::vector<std::string> lines = Lines(RenderTop("test 2ISL", {MakeRow(0, 200), MakeRow(1, 2'000'000)}, 99));
+  const std::vector<std::string> lines =
+      Lines(RenderTop("test 2ISL", {MakeRow(0, 200), MakeRow(1, 2'000'000)}, 99));
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines[0], "test 2ISL");
   EXPECT_THAT(lines[3], testing::AllOf(testing::HasSubstr("all"), testing::HasSubstr("1.00M")));
@@ -48,7 +49,8 @@ TEST(RenderTop, EveryLineFitsEightyColumns) {
   row.state = "given_up";
   for (ScopeSums& scope : row.sums.scopes) scope = {.committed = 1ull << 60, .aborted = 1ull << 60};
   row.sums.messages_sent = 1ull << 60;
-  for (const std::string& line : Lines(RenderTop(std::string(200, 'x'), {row}, 99))) EXPECT_LT(line.size(), 80u);
+  for (const std::string& line : Lines(RenderTop(std::string(200, 'x'), {row}, 99)))
+    EXPECT_LT(line.size(), 80u);
 }
 
 TEST(RenderTop, UnreachedIsland_ShowsDashes) {

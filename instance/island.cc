@@ -130,6 +130,7 @@ absl::Status Island::CreateWorkers() {
     options.index = index;
     options.boot_epoch = config_.boot_epoch();
     options.cpu = config_.workers(static_cast<int>(index)).cpu();
+    options.cpus.assign(config_.cpus().begin(), config_.cpus().end());
     options.numa_nodes.assign(config_.numa_nodes().begin(), config_.numa_nodes().end());
     if (config_.transaction_timeout_ms() != 0) {
       options.transaction_timeout_ns = static_cast<int64_t>(config_.transaction_timeout_ms()) * runtime::kNsPerMs;
@@ -154,6 +155,7 @@ absl::Status Island::Start() {
   }
   seams_.scheduler->Start(Runnables());
   started_ = true;
+  started_ns_ = seams_.clock->NowNs();
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 //  2. Rows, catalog and workers' view of them change only while no worker runs.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -102,6 +103,7 @@ class Island {
   std::unique_ptr<storage::Catalog> catalog_;
   OpenedWorkload run_workload_;  // of the last run
   bool started_ = false;
+  std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 
   // Guarded by store_mutex_ for replacing and for readers outside mutex_: status and metrics must not wait for a load.
   mutable std::mutex store_mutex_;

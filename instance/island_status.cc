@@ -8,6 +8,8 @@
 namespace islands::instance {
 namespace {
 
+constexpr int64_t kLongestWaitForPeersNs = 10 * runtime::kNsPerSecond;
+
 void FillHistogram(const LatencyHistogram& from, control::v1::Histogram* to) {
   uint64_t count = 0;
   for (uint32_t b = 0; b < kLatencyBuckets; ++b) {
@@ -97,7 +99,9 @@ control::v1::IslandStatus Island::Status() const {
   }
   status.set_peers_connected(peers_up);
   status.set_peers_total(static_cast<uint32_t>(workers_.size()) * (sites_.islands() - 1));
-  status.set_state(peers_up == status.peers_total() ? control::v1::READY : control::v1::STARTING);
+  // An island whose peers do not come up serves what it holds all the same.
+  const bool waited = seams_.clock->NowNs() - started_ns_ > kLongestWaitForPeersNs;
+  status.set_state(peers_up == status.peers_total() || waited ? control::v1::READY : control::v1::STARTING);
   const storage::PoolUsage pool = PoolUsage();
   absl::StatusOr<topology::MemoryReadback> memory = topology::ReadMemoryPlacement(
       getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);

@@ -43,7 +43,11 @@ void Worker::Rebind() {
 void Worker::OnThreadStart() {
   tid_.store(static_cast<int32_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
   absl::Status status;
-  if (options_.cpu >= 0) status = topology::BindThreadToCpu(static_cast<uint32_t>(options_.cpu));
+  if (options_.cpu >= 0) {
+    status = topology::BindThreadToCpu(static_cast<uint32_t>(options_.cpu));
+  } else if (!options_.cpus.empty()) {
+    status = topology::BindThreadToCpus(options_.cpus);
+  }
   if (status.ok() && !options_.numa_nodes.empty()) {
     status = topology::SetThreadMemoryPolicy(options_.numa_nodes, topology::MemoryPolicy::kPreferred);
   }
@@ -65,6 +69,7 @@ bool Worker::RunOnce() {
   work += WakeSleepers();
   work += ResumeReady();
   links_.Flush();
+  if (shipped_ || congested_) UpdateCongestion();
   if (!graveyard_.empty()) Reap();
   return work != 0;
 }
@@ -177,11 +182,11 @@ void Worker::RollbackBranch(Waiter& waiter) {
   Deliver(&wakeups_);
 }
 
-bool Worker::Congested() const {
+void Worker::UpdateCongestion() {
+  shipped_ = congested_ = false;
   for (uint32_t island = 0; island < shared_.sites->islands(); ++island) {
-    if (island != options_.island && links_.QueuedBytes(island) > kCongestionBytes) return true;
+    congested_ |= island != options_.island && links_.QueuedBytes(island) > kCongestionBytes;
   }
-  return false;
 }
 
 // Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer per wait.

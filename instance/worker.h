@@ -54,7 +54,8 @@ struct WorkerOptions {
   uint32_t island = 0;
   uint32_t index = 0;
   uint64_t boot_epoch = 0;
-  int32_t cpu = -1;                     // -1 = unbound
+  int32_t cpu = -1;                     // -1 = not pinned to one
+  std::vector<uint32_t> cpus;           // where it may run then; empty = anywhere
   std::vector<uint32_t> numa_nodes;
   int64_t transaction_timeout_ns = 2 * runtime::kNsPerSecond;
   int64_t lock_timeout_ns = 300 * runtime::kNsPerMs;
@@ -166,7 +167,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   runtime::Task<void> AwaitLock(Waiter& waiter);
   void CommitBranch(Waiter& waiter);
   void RollbackBranch(Waiter& waiter);
-  bool Congested() const;
+  // Looks at the queues after a flush; only rounds that shipped something can have filled one.
+  void UpdateCongestion();
 
   // Clients' side: worker_run.cc.
   runtime::Task<void> SlotLoop(Slot& slot);
@@ -227,6 +229,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<storage::Wakeup> wakeups_;  // scratch
   int64_t now_ns_ = 0;                    // of this round
   int64_t next_sweep_ns_ = 0;
+  bool shipped_ = false;    // to another island, since the last look at the queues
+  bool congested_ = false;  // a peer does not keep up: no new transactions
   uint64_t next_sequence_ = 1;
   uint64_t next_token_ = 1;
 

@@ -75,8 +75,14 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     request.set_deadline_us((transaction.deadline_ns_ - now_ns_) / runtime::kNsPerUs);
     request.set_layout_generation(shared_.layout_generation);
     EncodeOperations(batch, share.operations, &request);
-    links_.Send(share.island, FrameType::kExecuteRequest, request);
+    if (!links_.Send(share.island, FrameType::kExecuteRequest, request)) {
+      transaction.Fail(AbortReason::kProcedure,
+                       absl::ResourceExhaustedError(fmt::format("the operations for island {} do not fit into one message",
+                                                                share.island)));
+      return;
+    }
     ++transaction.pending_replies_;
+    shipped_ = true;
   }
 }
 

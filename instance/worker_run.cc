@@ -45,7 +45,7 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
   Yield yield{*this};
   co_await yield;
   while (!run_ending_) {
-    if (Congested()) {
+    if (congested_) {
       Pause pause{*this, now_ns_ + kCongestionPauseNs};
       co_await pause;
       continue;

@@ -3,8 +3,7 @@
 //   uint8..uint64   big endian
 //   int8..int64     big endian with the sign bit flipped
 //   string          bytes with 0x00 -> 0x00 0xff, ended by 0x00 0x01, so that "a" < "a\0" < "ab" and no
-//   string's
-//                   encoding is a prefix of another's
+//                   string's encoding is a prefix of another's
 //
 // Thread safety: pure functions and immutable objects.
 //

@@ -45,8 +45,7 @@ class SiteMap {
 // A table's range [begin, end) of first components, cut into sites.
 class RangePartition {
  public:
-  // Error when the range is empty or reversed. Fewer values than sites leaves some sites empty, which is
-  // allowed.
+  // Error when the range is empty or reversed. With fewer values than sites some sites are empty: allowed.
   static absl::StatusOr<RangePartition> Create(int64_t begin, int64_t end, uint32_t sites);
 
   int64_t begin() const { return begin_; }

@@ -11,6 +11,9 @@ import pytest
 from cluster import cluster, wait_until  # noqa: F401
 
 
+SMALL = ["--rows-total", "24000"]  # quick to load again for an island that comes back
+
+
 def all_running(cluster):
     return all(island["running"] for island in cluster.status()["islands"])
 
@@ -30,12 +33,17 @@ def rates(result):
     return by_island
 
 
+def kept_serving(rates_of_island):
+    """An island may wait for a lost one until its transactions' deadline, two seconds, but not longer."""
+    return sum(rate > 0 for rate in rates_of_island) >= len(rates_of_island) - 2 and rates_of_island[-1] > 0
+
+
 @pytest.mark.parametrize("transport, op", [("uds", "update"), ("zmq", "update"), ("uds", "read")])
 def test_killed_island_rejoins_the_run(cluster, transport, op):
     cluster.write("3ISL", transport).up()
     begin = time.monotonic()
     process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", op, "--multisite", "50",
-                            "--duration", "7", "--warmup", "0.5")
+                            "--duration", "5", "--warmup", "0.5", *SMALL)
     wait_until(lambda: all_running(cluster), what="the run")
     time.sleep(1.5)
     os.kill(cluster.island(1)["pid"], signal.SIGKILL)
@@ -45,26 +53,26 @@ def test_killed_island_rejoins_the_run(cluster, transport, op):
     assert [island["lost"] for island in result["per_island"]] == [False, True, False]
     per_second = rates(result)
     for survivor in (0, 2):
-        assert all(rate > 0 for rate in per_second[survivor]), per_second
+        assert kept_serving(per_second[survivor]), per_second
     assert per_second[1][-1] > 0, f"island 1 did not rejoin: {per_second}"
     island = cluster.island(1)
     assert (island["state"], island["restarts"]) == ("ready", 1)
     # Nothing is stuck: no transaction, no lock, and the reloaded rows add up again.
-    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+    assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
 
 
 def test_all_islands_but_one_are_killed(cluster):
     cluster.write("3ISL").up()
     process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", "update", "--multisite", "50",
-                            "--duration", "4", "--warmup", "0")
+                            "--duration", "4", "--warmup", "0", *SMALL)
     wait_until(lambda: all_running(cluster), what="the run")
     for pid in cluster.island_pids()[1:]:
         os.kill(pid, signal.SIGKILL)
     result = finish(process, 40)
     assert result["sum_check"] == "skipped: island lost"
-    assert all(rate > 0 for rate in rates(result)[0])
+    assert kept_serving(rates(result)[0])
     wait_until(lambda: all(island["state"] == "ready" for island in cluster.status()["islands"]))
-    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+    assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
 
 
 def test_idle_island_is_killed_between_runs(cluster):
@@ -78,12 +86,30 @@ def test_idle_island_is_killed_between_runs(cluster):
     assert "4800 of 4800 rows" in result["sum_check_detail"]
 
 
+def test_hung_island_does_not_hold_up_the_run(cluster):
+    cluster.write("3ISL").up()
+    begin = time.monotonic()
+    process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", "update", "--multisite", "50",
+                            "--duration", "3", "--warmup", "0", *SMALL)
+    wait_until(lambda: all_running(cluster), what="the run")
+    hung = cluster.island(2)["pid"]
+    os.kill(hung, signal.SIGSTOP)
+    assert "does not answer" in cluster.islands.run("status", cluster.file).out
+    result = finish(process, 60)
+    assert time.monotonic() - begin < 30
+    assert result["sum_check"] == "skipped: island lost"
+    assert kept_serving(rates(result)[0])
+    os.kill(hung, signal.SIGCONT)
+    wait_until(lambda: not cluster.island(2)["running"], what="the island to stop its part of the run")
+    assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
+
+
 def test_cluster_taken_down_during_a_run(cluster):
-    """The run ends, soon, and does not pretend to have measured anything."""
+    """The run ends by itself, soon, and does not pretend to have measured anything."""
     cluster.write("2ISL").up()
     process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--multisite", "50")
     wait_until(lambda: all_running(cluster), what="the run")
     cluster.islands.run("down", cluster.file)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
+    err = process.communicate(timeout=30)[1]
+    assert process.returncode == 1 and "taken down" in err
+    assert os.listdir(os.path.join(cluster.folder, "results")) == []

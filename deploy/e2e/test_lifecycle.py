@@ -225,6 +225,18 @@ def test_new_supervisor_right_after_a_killed_one_starts_no_doubles(cluster):
         before = after
 
 
+@pytest.mark.parametrize("delay_ms", [0, 5, 10, 15, 20, 30, 40, 60])
+def test_supervisor_killed_while_it_starts_leaves_nothing(cluster, delay_ms):
+    process = cluster.write("4ISL").start("up", cluster.file)
+    supervisor = wait_until(lambda: [pid for pid, words in cluster.alive().items() if " supervise " in words])[0]
+    time.sleep(delay_ms / 1000)
+    os.kill(supervisor, signal.SIGKILL)
+    err = process.communicate(timeout=30)[1]
+    assert process.returncode == 0 or "supervisor ended during start-up" in err or "not up" in err
+    wait_until(lambda: cluster.alive() == {}, seconds=5, what="islands to die with their supervisor")
+    assert [island["state"] for island in cluster.up()["islands"]] == ["ready"] * 4
+
+
 def test_down_after_the_supervisor_died(cluster):
     status = cluster.write().up()
     os.kill(status["supervisor_pid"], signal.SIGKILL)

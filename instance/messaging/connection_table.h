@@ -1,11 +1,12 @@
 // Connections of one transport, found by id without hashing.
 //
-// An id is (sequence number << 20) | slot: the slot makes the look-up an array access, the sequence number makes every id
-// unique for the life of the table.
+// An id is (sequence number << 20) | slot: the slot makes the look-up an array access, the sequence number
+// makes every id unique for the life of the table.
 //
 // Thread safety: none; owned by one transport.
 //
-// Invariants: 1. an id is handed out once; 2. Find of a removed id is nullptr; 3. a T does not move while it is in the table.
+// Invariants: 1. an id is handed out once; 2. Find of a removed id is nullptr; 3. a T does not move while it
+// is in the table.
 #pragma once
 
 #include <cassert>

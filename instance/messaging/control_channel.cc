@@ -28,7 +28,8 @@ namespace {
 using Deadline = std::chrono::steady_clock::time_point;
 
 constexpr size_t kMaxSessions = 16;
-constexpr auto kPeerPatience = std::chrono::seconds(10);  // with a client that stalls in the middle of a frame
+constexpr auto kPeerPatience =
+    std::chrono::seconds(10);  // with a client that stalls in the middle of a frame
 constexpr auto kBacklogRetry = std::chrono::milliseconds(10);
 
 int MillisecondsLeft(Deadline deadline) {
@@ -47,7 +48,8 @@ absl::Status Await(int fd, int16_t events, int stop_fd, Deadline deadline) {
   }
 }
 
-absl::Status SendFrame(int fd, FrameType type, const google::protobuf::MessageLite& message, Deadline deadline) {
+absl::Status SendFrame(int fd, FrameType type, const google::protobuf::MessageLite& message,
+                       Deadline deadline) {
   if (message.ByteSizeLong() > kMaxFrameBytes) {
     return absl::ResourceExhaustedError(fmt::format("a control message of {} bytes is larger than {} bytes",
                                                     message.ByteSizeLong(), kMaxFrameBytes));
@@ -97,15 +99,16 @@ absl::StatusOr<UniqueFd> ConnectPatiently(const std::string& path, Deadline dead
   while (true) {
     absl::StatusOr<UniqueFd> fd = ConnectTo(path);
     if (fd.ok() || fd.status().code() != absl::StatusCode::kResourceExhausted) return fd;
-    if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError(fd.status().message());
+    if (std::chrono::steady_clock::now() >= deadline)
+      return absl::DeadlineExceededError(fd.status().message());
     std::this_thread::sleep_for(kBacklogRetry);
   }
 }
 
 }  // namespace
 
-absl::StatusOr<control::v1::Reply> ControlCall(const std::string& socket_path, const control::v1::Request& request,
-                                               int64_t timeout_ms) {
+absl::StatusOr<control::v1::Reply> ControlCall(const std::string& socket_path,
+                                               const control::v1::Request& request, int64_t timeout_ms) {
   const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   const auto in_context = [&](const absl::Status& status) {
     return absl::Status(status.code(), fmt::format("{}: {}", socket_path, std::string(status.message())));
@@ -158,7 +161,8 @@ struct ControlServer::Impl {
   }
 
   void AcceptLoop() {
-    while (Await(listener.get(), POLLIN, stop.get(), Deadline::max()).code() != absl::StatusCode::kCancelled) {
+    while (Await(listener.get(), POLLIN, stop.get(), Deadline::max()).code() !=
+           absl::StatusCode::kCancelled) {
       UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       const bool exhausted = !fd && errno != EAGAIN;
       std::unique_lock lock(mutex);
@@ -194,21 +198,23 @@ struct ControlServer::Impl {
           fmt::format("{} serves user {} only, not user {}", path, geteuid(), uid)));
     } else {
       const Deadline deadline = std::chrono::steady_clock::now() + kPeerPatience;
-      const absl::Status status = ReceiveFrame(fd, FrameType::kControlRequest, &request, stop.get(), deadline);
+      const absl::Status status =
+          ReceiveFrame(fd, FrameType::kControlRequest, &request, stop.get(), deadline);
       if (status.code() == absl::StatusCode::kUnavailable) return;  // hung up
       reply = status.ok() ? handler(request) : ErrorReply(status);
     }
     const Deadline deadline = std::chrono::steady_clock::now() + kPeerPatience;
     const absl::Status sent = SendFrame(fd, FrameType::kControlReply, reply, deadline);
     if (sent.code() != absl::StatusCode::kResourceExhausted) return;
-    (void)SendFrame(fd, FrameType::kControlReply, ErrorReply(sent), deadline);  // the client may be gone: its affair
+    (void)SendFrame(fd, FrameType::kControlReply, ErrorReply(sent),
+                    deadline);  // the client may be gone: its affair
   }
 };
 
 ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& socket_path, Handler handler,
-                                                                    int32_t cpu) {
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& socket_path,
+                                                                    Handler handler, int32_t cpu) {
   absl::StatusOr<UniqueFd> listener = ListenOn(socket_path);
   if (!listener.ok()) return listener.status();
   auto impl = std::make_unique<Impl>();

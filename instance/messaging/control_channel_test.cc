@@ -49,7 +49,9 @@ TEST_F(ControlChannelTest, Call_GetsItsReply) {
 }
 
 TEST_F(ControlChannelTest, Call_GetsAnErrorAsItsStatus) {
-  Start([](const control::v1::Request&) { return ErrorReply(absl::NotFoundError("no workload of that name")); });
+  Start([](const control::v1::Request&) {
+    return ErrorReply(absl::NotFoundError("no workload of that name"));
+  });
   const auto reply = ControlCall(path_, StopRun(1), kTimeoutMs);
   EXPECT_EQ(reply.status(), absl::NotFoundError("no workload of that name"));
 }
@@ -79,7 +81,8 @@ TEST_F(ControlChannelTest, Call_NobodyThere) {
   EXPECT_NE(std::string(missing.status().message()).find(path_), std::string::npos);
   EXPECT_NE(std::string(missing.status().message()).find("not running"), std::string::npos);
   { ASSERT_TRUE(ListenOn(path_).ok()); }
-  EXPECT_EQ(ControlCall(path_, StopRun(1), kTimeoutMs).status().code(), absl::StatusCode::kUnavailable) << "stale file";
+  EXPECT_EQ(ControlCall(path_, StopRun(1), kTimeoutMs).status().code(), absl::StatusCode::kUnavailable)
+      << "stale file";
 }
 
 TEST_F(ControlChannelTest, Call_TimesOut) {
@@ -92,10 +95,12 @@ TEST_F(ControlChannelTest, Call_TimesOut) {
   EXPECT_EQ(ControlCall(path_, StopRun(1), 30).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(30));
   go = true;
+  server_.reset();  // before what its handler refers to
 }
 
 TEST_F(ControlChannelTest, Call_PathTooLong) {
-  EXPECT_EQ(ControlCall(std::string(108, 'p'), StopRun(1), 30).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ControlCall(std::string(108, 'p'), StopRun(1), 30).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ControlChannelTest, Server_ServesManyAtOnceButNotMoreThanSixteen) {
@@ -129,11 +134,12 @@ TEST_F(ControlChannelTest, Server_AnswersBadBytesWithAnError) {
   const std::string bad = "GET /metrics HTTP/1.1\r\n\r\n";
   ASSERT_EQ(send(raw->get(), bad.data(), bad.size(), 0), static_cast<ssize_t>(bad.size()));
   std::string answer;
-  ASSERT_TRUE(RunUntil([&] { return answer.size() >= kFrameHeaderBytes; }, [&] {
-    char bytes[1024];
-    const ssize_t received = recv(raw->get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-    if (received > 0) answer.append(bytes, static_cast<size_t>(received));
-  }));
+  ASSERT_TRUE(RunUntil([&] { return answer.size() >= kFrameHeaderBytes; },
+                       [&] {
+                         char bytes[1024];
+                         const ssize_t received = recv(raw->get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+                         if (received > 0) answer.append(bytes, static_cast<size_t>(received));
+                       }));
   control::v1::Reply reply;
   ASSERT_TRUE(reply.ParseFromString(answer.substr(kFrameHeaderBytes)));
   EXPECT_EQ(reply.code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
@@ -179,7 +185,8 @@ TEST_F(ControlChannelTest, Stop_WaitsForHandlersAndDropsSilentClients) {
   const auto start = std::chrono::steady_clock::now();
   server_.reset();
   EXPECT_TRUE(finished);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8)) << "did not wait for the silent one";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8))
+      << "did not wait for the silent one";
   EXPECT_FALSE(std::filesystem::exists(path_));
   caller.join();
 }

@@ -7,7 +7,8 @@
 //        6     2  zero
 //        8     n  payload: the protobuf message that the type names
 //
-// No checksum: frames never leave the machine's memory. A peer of another version is refused at its first frame.
+// No checksum: frames never leave the machine's memory. A peer of another version is refused at its first
+// frame.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +51,8 @@ static_assert(sizeof(FrameHeader) == kFrameHeaderBytes);
 
 enum class FrameCheck { kOk, kNeedMore, kBad };
 
-// Looks at the start of `bytes`. kOk: `*header` is filled and the whole frame is there. kBad: not a frame of ours.
+// Looks at the start of `bytes`. kOk: `*header` is filled and the whole frame is there. kBad: not a frame of
+// ours.
 inline FrameCheck PeekFrame(std::span<const std::byte> bytes, FrameHeader* header) {
   if (bytes.size() < kFrameHeaderBytes) return FrameCheck::kNeedMore;
   std::memcpy(header, bytes.data(), kFrameHeaderBytes);

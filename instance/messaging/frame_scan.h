@@ -27,8 +27,8 @@ inline void AppendFrame(std::vector<std::byte>* out, FrameType type, std::span<c
 struct ScanResult {
   FrameCheck end = FrameCheck::kNeedMore;  // kOk: `on_frame` asked to stop
   size_t frames = 0;
-  size_t consumed = 0;      // bytes of whole frames
-  size_t next_bytes = 0;    // kNeedMore: size of the frame that is not whole yet, as far as known
+  size_t consumed = 0;    // bytes of whole frames
+  size_t next_bytes = 0;  // kNeedMore: size of the frame that is not whole yet, as far as known
 };
 
 // Calls on_frame(type, payload) -> bool for each whole frame at the start of `bytes`, until it returns false.
@@ -51,8 +51,9 @@ ScanResult ScanFrames(std::span<const std::byte> bytes, OnFrame&& on_frame) {
   }
 }
 
-// What was received and not handed out yet. Bytes are read into Room() and scanned in Unread(), without being moved, as long
-// as frames come whole; a frame that has come in part is moved to the front when it would not fit.
+// What was received and not handed out yet. Bytes are read into Room() and scanned in Unread(), without being
+// moved, as long as frames come whole; a frame that has come in part is moved to the front when it would not
+// fit.
 class InputBuffer {
  public:
   std::span<std::byte> Room() {

@@ -43,7 +43,8 @@ Links::Links(LinksOptions options, Transport& transport, const runtime::Clock& c
 
 Links::~Links() {
   for (const Peer& peer : peers_) transport_.Close(peer.connection);
-  for (const ConnectionId connection : AcceptedWhere([](const Accepted&) { return true; })) transport_.Close(connection);
+  for (const ConnectionId connection : AcceptedWhere([](const Accepted&) { return true; }))
+    transport_.Close(connection);
 }
 
 absl::Status Links::Start() {
@@ -72,7 +73,8 @@ void Links::RunDeadlines() {
     if (peer.state == DialState::kWaiting) {
       Dial(island);
     } else {
-      LoseDialled(island, absl::DeadlineExceededError(fmt::format("island {} does not answer hello", island)));
+      LoseDialled(island,
+                  absl::DeadlineExceededError(fmt::format("island {} does not answer hello", island)));
     }
   }
   const auto overdue = [now](const Accepted& link) { return !link.introduced && link.deadline_ns <= now; };
@@ -152,8 +154,9 @@ void Links::OnFrame(ConnectionId connection, FrameType type, std::span<const std
       Deliver({{island, ServingWorker(island, options_.self.worker)}, peer.up_epoch}, type, payload);
     } else {
       CountRefusal();
-      LoseDialled(island, absl::InvalidArgumentError(fmt::format("island {} sent an unexpected frame of type {}", island,
-                                                                 static_cast<int>(type))));
+      LoseDialled(island,
+                  absl::InvalidArgumentError(fmt::format("island {} sent an unexpected frame of type {}",
+                                                         island, static_cast<int>(type))));
     }
     return;
   }
@@ -196,7 +199,8 @@ void Links::OnHello(ConnectionId connection, Accepted& accepted, std::span<const
     Introduce(connection, accepted, {{hello.island(), hello.worker()}, hello.boot_epoch()});
     return;
   }
-  // Not closed here: on some transports that could overtake the reason. The dialler hangs up, or the deadline does.
+  // Not closed here: on some transports that could overtake the reason. The dialler hangs up, or the deadline
+  // does.
   CountRefusal();
   accepted.refused = true;
 }
@@ -208,20 +212,23 @@ absl::Status Links::CheckHello(const data::v1::Hello& hello, int64_t uid) const 
         fmt::format("island {} runs as user {}, the dialler as user {}", self, options_.uid, uid));
   }
   if (hello.cluster_id() != options_.cluster_id) {
-    return absl::PermissionDeniedError(fmt::format("island {} is of cluster '{}', the dialler of cluster '{}'", self,
-                                                   options_.cluster_id, hello.cluster_id()));
+    return absl::PermissionDeniedError(
+        fmt::format("island {} is of cluster '{}', the dialler of cluster '{}'", self, options_.cluster_id,
+                    hello.cluster_id()));
   }
   if (hello.to_island() != self) {
-    return absl::InvalidArgumentError(fmt::format("this is island {}, not island {}", self, hello.to_island()));
+    return absl::InvalidArgumentError(
+        fmt::format("this is island {}, not island {}", self, hello.to_island()));
   }
   if (hello.island() == self || hello.island() >= peers_.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("island {} does not expect an island {}: it knows {} islands", self, hello.island(), peers_.size()));
+    return absl::InvalidArgumentError(fmt::format(
+        "island {} does not expect an island {}: it knows {} islands", self, hello.island(), peers_.size()));
   }
   if (hello.worker() >= options_.workers_per_island[hello.island()] ||
       ServingWorker(self, hello.worker()) != options_.self.worker) {
-    return absl::InvalidArgumentError(fmt::format("worker {} of island {} does not serve worker {} of island {}",
-                                                  options_.self.worker, self, hello.worker(), hello.island()));
+    return absl::InvalidArgumentError(
+        fmt::format("worker {} of island {} does not serve worker {} of island {}", options_.self.worker,
+                    self, hello.worker(), hello.island()));
   }
   if (hello.boot_epoch() < peers_[hello.island()].newest_epoch) {
     return absl::FailedPreconditionError(
@@ -245,11 +252,13 @@ void Links::OnHelloReply(uint32_t island, std::span<const std::byte> payload) {
   data::v1::HelloReply reply;
   if (!reply.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
     CountRefusal();
-    LoseDialled(island, absl::InvalidArgumentError(fmt::format("island {} sent a broken answer to hello", island)));
+    LoseDialled(island,
+                absl::InvalidArgumentError(fmt::format("island {} sent a broken answer to hello", island)));
     return;
   }
   if (!reply.accepted()) {
-    LoseDialled(island, absl::PermissionDeniedError(fmt::format("refused by island {}: {}", island, reply.reason())));
+    LoseDialled(island,
+                absl::PermissionDeniedError(fmt::format("refused by island {}: {}", island, reply.reason())));
     return;
   }
   if (absl::Status status = CheckHelloReply(island, reply); !status.ok()) {
@@ -269,9 +278,9 @@ void Links::OnHelloReply(uint32_t island, std::span<const std::byte> payload) {
 
 absl::Status Links::CheckHelloReply(uint32_t island, const data::v1::HelloReply& reply) const {
   if (reply.island() != island || reply.worker() != ServingWorker(island, options_.self.worker)) {
-    return absl::InvalidArgumentError(fmt::format("dialled island {} worker {}, reached island {} worker {}", island,
-                                                  ServingWorker(island, options_.self.worker), reply.island(),
-                                                  reply.worker()));
+    return absl::InvalidArgumentError(fmt::format("dialled island {} worker {}, reached island {} worker {}",
+                                                  island, ServingWorker(island, options_.self.worker),
+                                                  reply.island(), reply.worker()));
   }
   if (reply.boot_epoch() < peers_[island].newest_epoch) {
     return absl::UnavailableError(fmt::format("an older incarnation of island {} answered", island));
@@ -344,7 +353,8 @@ bool Links::SendBack(Address to, FrameType type, const google::protobuf::Message
 
 bool Links::SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message) {
   const auto link = introduced_.find(OriginKey(to.peer));
-  if (link == introduced_.end() || accepted_.find(link->second)->second.origin.boot_epoch != to.boot_epoch) return false;
+  if (link == introduced_.end() || accepted_.find(link->second)->second.origin.boot_epoch != to.boot_epoch)
+    return false;
   return SendCounted(link->second, to.peer.island, type, message);
 }
 

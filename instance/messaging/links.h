@@ -1,16 +1,21 @@
 // A worker's links to every other island: dialled, introduced, re-dialled when lost.
 //
-// Over a bare Transport, Links adds the handshake (cluster id, island id, boot epoch, peer uid), the map from islands to
-// connections, and re-dialling with back-off. Requests and phase-two messages go out on the link this worker dialled
-// (Send); a participant answers the coordinator's worker on the link that worker dialled to us (SendBack).
+// Over a bare Transport, Links adds the handshake (cluster id, island id, boot epoch, peer uid), the map from
+// islands to connections, and re-dialling with back-off. Requests and phase-two messages go out on the link
+// this worker dialled (Send); a participant answers the coordinator's worker on the link that worker dialled
+// to us (SendBack).
 //
 // Thread safety: owned by one worker.
 //
 // Invariants:
-//  1. OnMessage is only called for peers whose handshake was accepted, and with the boot epoch they showed then.
-//  2. OnPeerUp and OnPeerLost alternate per peer island, starting with OnPeerUp. They speak of the dialled link.
-//  3. A peer of another cluster, another uid, or an unexpected island number is refused with a reason and counted.
-//  4. A message is sent to the incarnation whose OnPeerUp was last reported, or dropped: never to a later one. SendBack to
+//  1. OnMessage is only called for peers whose handshake was accepted, and with the boot epoch they showed
+//  then.
+//  2. OnPeerUp and OnPeerLost alternate per peer island, starting with OnPeerUp. They speak of the dialled
+//  link.
+//  3. A peer of another cluster, another uid, or an unexpected island number is refused with a reason and
+//  counted.
+//  4. A message is sent to the incarnation whose OnPeerUp was last reported, or dropped: never to a later
+//  one. SendBack to
 //     an Origin goes to that incarnation or nowhere.
 //  5. Once an incarnation of a peer has been seen on either link, nothing of an older one is taken any more.
 #pragma once
@@ -61,7 +66,7 @@ struct LinksOptions {
   std::string cluster_id;
   Address self;
   uint64_t boot_epoch = 0;
-  int64_t uid = -1;                        // peers must have it; -1 = not checked
+  int64_t uid = -1;                          // peers must have it; -1 = not checked
   std::vector<uint32_t> workers_per_island;  // index = island; its size = number of islands
   int64_t redial_min_ns = 20 * runtime::kNsPerMs;
   int64_t redial_max_ns = 500 * runtime::kNsPerMs;
@@ -81,11 +86,11 @@ class Links final : private TransportHandler {
   // When Poll has something to do by itself (a re-dial), in clock time; INT64_MAX if never.
   int64_t NextDeadlineNs() const;
 
-  // To the worker of `island` that serves us. False when that island is not up, or the message is larger than a frame may
-  // be: nothing was queued.
+  // To the worker of `island` that serves us. False when that island is not up, or the message is larger than
+  // a frame may be: nothing was queued.
   bool Send(uint32_t island, FrameType type, const google::protobuf::MessageLite& message);
-  // To exactly that worker, over the link it dialled; false when it has none. By Address: to the incarnation that dialled
-  // last. By Origin: to that incarnation only, which is how a message is answered.
+  // To exactly that worker, over the link it dialled; false when it has none. By Address: to the incarnation
+  // that dialled last. By Origin: to that incarnation only, which is how a message is answered.
   bool SendBack(Address to, FrameType type, const google::protobuf::MessageLite& message);
   bool SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message);
   // Bytes queued towards `island` on the dialled link: back-pressure for new transactions.
@@ -120,10 +125,10 @@ class Links final : private TransportHandler {
 
   // A link that somebody dialled to us.
   struct Accepted {
-    bool introduced = false;   // Hello was accepted
-    bool refused = false;      // told so; waits for the dialler to hang up
+    bool introduced = false;  // Hello was accepted
+    bool refused = false;     // told so; waits for the dialler to hang up
     int64_t uid = -1;
-    int64_t deadline_ns = 0;   // until introduced
+    int64_t deadline_ns = 0;  // until introduced
     Origin origin;
   };
 
@@ -151,7 +156,9 @@ class Links final : private TransportHandler {
   template <typename Predicate>
   std::vector<ConnectionId> AcceptedWhere(Predicate&& predicate) const;
   void Deliver(const Origin& origin, FrameType type, std::span<const std::byte> payload);
-  void CountRefusal() { refused_.store(refused_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void CountRefusal() {
+    refused_.store(refused_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   // False if the message does not fit into a frame.
   bool SendOn(ConnectionId connection, FrameType type, const google::protobuf::MessageLite& message);
@@ -164,16 +171,16 @@ class Links final : private TransportHandler {
   LinksHandler& handler_;
 
   // Owned by the worker.
-  std::vector<Peer> peers_;                                      // index = island
-  absl::flat_hash_map<ConnectionId, uint32_t> dialled_;          // to the island
+  std::vector<Peer> peers_;                              // index = island
+  absl::flat_hash_map<ConnectionId, uint32_t> dialled_;  // to the island
   absl::flat_hash_map<ConnectionId, Accepted> accepted_;
-  absl::flat_hash_map<uint64_t, ConnectionId> introduced_;       // by OriginKey
+  absl::flat_hash_map<uint64_t, ConnectionId> introduced_;  // by OriginKey
   uint32_t peers_up_ = 0;
   int64_t next_deadline_ns_;
-  std::vector<std::byte> buffer_;                                // a message being sent
+  std::vector<std::byte> buffer_;  // a message being sent
 
   // Written by the worker, read by any thread.
-  std::vector<PeerTraffic> traffic_;                             // index = island
+  std::vector<PeerTraffic> traffic_;  // index = island
   std::atomic<uint64_t> refused_{0};
 };
 

@@ -33,8 +33,8 @@ class Listener : public LinksHandler {
     data::v1::Probe probe;
     ASSERT_TRUE(probe.ParseFromArray(payload.data(), static_cast<int>(payload.size())));
     EXPECT_EQ(type, FrameType::kProbe);
-    lines.push_back(fmt::format("message {} from {}.{} epoch {}", probe.hops(), origin.peer.island, origin.peer.worker,
-                                origin.boot_epoch));
+    lines.push_back(fmt::format("message {} from {}.{} epoch {}", probe.hops(), origin.peer.island,
+                                origin.peer.worker, origin.boot_epoch));
     last_origin = origin;
   }
   std::vector<std::string> lines;
@@ -81,7 +81,8 @@ class LinksTest : public testing::TestWithParam<std::string> {
   }
 
   // Rounds of all workers until `done`; the clock goes on by a millisecond per round, or stands still.
-  bool RunUntil(const std::vector<Worker*>& workers, const std::function<bool()>& done, bool time_passes = true) {
+  bool RunUntil(const std::vector<Worker*>& workers, const std::function<bool()>& done,
+                bool time_passes = true) {
     return messaging::RunUntil(done, [&] {
       if (time_passes) clock_.AdvanceNs(kNsPerMs);
       for (Worker* worker : workers) {
@@ -158,14 +159,14 @@ TEST_P(LinksTest, Workers_AreServedByNumberModuloCount) {
   EXPECT_EQ(workers[2]->links->ServingWorker(1, 2), 0u);
   for (Worker* worker : pointers) worker->heard.lines.clear();
   for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(workers[i]->links->Send(1, FrameType::kProbe, Message(i)));
-  ASSERT_TRUE(RunUntil(pointers, [&] {
-    return workers[3]->heard.lines.size() == 2 && workers[4]->heard.lines.size() == 1;
-  }));
+  ASSERT_TRUE(RunUntil(
+      pointers, [&] { return workers[3]->heard.lines.size() == 2 && workers[4]->heard.lines.size() == 1; }));
   EXPECT_THAT(workers[3]->heard.lines,
               testing::UnorderedElementsAre("message 0 from 0.0 epoch 1", "message 2 from 0.2 epoch 1"));
   EXPECT_THAT(workers[4]->heard.lines, testing::ElementsAre("message 1 from 0.1 epoch 1"));
   EXPECT_TRUE(workers[3]->links->SendBack(Address{0, 2}, FrameType::kProbe, Message(9)));
-  EXPECT_FALSE(workers[3]->links->SendBack(Address{0, 1}, FrameType::kProbe, Message(9))) << "served elsewhere";
+  EXPECT_FALSE(workers[3]->links->SendBack(Address{0, 1}, FrameType::kProbe, Message(9)))
+      << "served elsewhere";
   ASSERT_TRUE(RunUntil(pointers, [&] { return !workers[2]->heard.lines.empty(); }));
   EXPECT_THAT(workers[2]->heard.lines, testing::ElementsAre("message 9 from 1.0 epoch 1"));
   EXPECT_EQ(workers[0]->links->HandshakesRefused(), 0u);
@@ -179,7 +180,9 @@ TEST_P(LinksTest, Peer_LostAndUpAgainWithItsNewEpoch) {
   ASSERT_TRUE(RunUntil({a.get()}, [&] { return !a->links->IsUp(1); }));
   EXPECT_EQ(a->links->PeersUp(), 0u);
   EXPECT_FALSE(a->links->Send(1, FrameType::kProbe, Message(1)));
-  EXPECT_TRUE(RunUntil({a.get()}, [&] { return !a->links->SendBack(Address{1, 0}, FrameType::kProbe, Message(1)); }));
+  EXPECT_TRUE(RunUntil({a.get()}, [&] {
+    return !a->links->SendBack(Address{1, 0}, FrameType::kProbe, Message(1));
+  }));
   RunFor({a.get()}, 100);
   b = Boot({1, 0}, 8);
   ASSERT_TRUE(AllUp({a.get(), b.get()}));

@@ -27,8 +27,8 @@ enum class EventKind : uint8_t { kAccept, kPacket, kClosed };
 
 struct Endpoint;
 
-// A connection as the network sees it; side 0 dialled side 1. All guarded by the hub's mutex, except `id[s]`, which
-// belongs to side s's owner.
+// A connection as the network sees it; side 0 dialled side 1. All guarded by the hub's mutex, except `id[s]`,
+// which belongs to side s's owner.
 struct Link {
   uint64_t number = 0;  // in order of dialling
   Address address[2];
@@ -51,8 +51,8 @@ struct Endpoint {
   uint64_t number = 0;  // in order of creation
   Address self;
   std::atomic<bool> alive{true};  // written under the mutex, read by the owner between two events
-  bool woken = false;      // Wake since the last Wait
-  bool room_made = false;  // a peer took packets: Flush may get further
+  bool woken = false;             // Wake since the last Wait
+  bool room_made = false;         // a peer took packets: Flush may get further
   std::condition_variable changed;
   std::map<std::pair<int64_t, uint64_t>, Event> inbox;  // by (due, order of sending)
 };
@@ -60,7 +60,8 @@ struct Endpoint {
 }  // namespace
 
 struct MemoryHub::Impl {
-  Impl(const runtime::Clock* the_clock, MemoryHubOptions the_options) : clock(the_clock), options(the_options) {}
+  Impl(const runtime::Clock* the_clock, MemoryHubOptions the_options)
+      : clock(the_clock), options(the_options) {}
 
   const runtime::Clock* const clock;
   const MemoryHubOptions options;
@@ -87,7 +88,8 @@ struct MemoryHub::Impl {
     Endpoint* to = link.side[event.side];
     if (to == nullptr) return;
     int64_t due = 0;
-    if (delay) due = Now() + std::max<int64_t>(0, delay(link.address[1 - event.side], link.address[event.side]));
+    if (delay)
+      due = Now() + std::max<int64_t>(0, delay(link.address[1 - event.side], link.address[event.side]));
     due = std::max(due, link.last_due_ns[event.side]);
     link.last_due_ns[event.side] = due;
     link.under_way[event.side] += event.bytes.size();
@@ -122,7 +124,8 @@ struct MemoryHub::Impl {
     const auto before = links;
     for (const auto& [number, link] : before) {
       for (int side = 0; side < 2; ++side) {
-        if (link->side[side] == endpoint) LetGo(link, side, absl::UnavailableError("the peer closed the connection"));
+        if (link->side[side] == endpoint)
+          LetGo(link, side, absl::UnavailableError("the peer closed the connection"));
       }
     }
     endpoint->inbox.clear();
@@ -221,7 +224,8 @@ ConnectionId MemoryTransport::Dial(Address peer) {
   const auto target = hub_->listening.find(peer);
   if (target == hub_->listening.end() || hub_->Separated(endpoint_.self.island, peer.island)) {
     hub_->PostClosed(link, 0,
-                     absl::UnavailableError(fmt::format("nobody listens as island {} worker {}", peer.island, peer.worker)));
+                     absl::UnavailableError(
+                         fmt::format("nobody listens as island {} worker {}", peer.island, peer.worker)));
     link->side[0] = nullptr;
     return id;
   }
@@ -328,7 +332,8 @@ size_t MemoryTransport::Handle(Event& event, TransportHandler& handler) {
   return 1;
 }
 
-size_t MemoryTransport::HandlePacket(ConnectionId id, std::span<const std::byte> bytes, TransportHandler& handler) {
+size_t MemoryTransport::HandlePacket(ConnectionId id, std::span<const std::byte> bytes,
+                                     TransportHandler& handler) {
   const ScanResult scan = ScanFrames(bytes, [&](FrameType type, std::span<const std::byte> payload) {
     handler.OnFrame(id, type, payload);
     return endpoint_.alive && connections_.Find(id) != nullptr;
@@ -345,7 +350,8 @@ void MemoryTransport::Close(ConnectionId id) {
 
 void MemoryTransport::Wait(int64_t timeout_ns) {
   std::unique_lock lock(hub_->mutex);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::max<int64_t>(timeout_ns, 0));
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::max<int64_t>(timeout_ns, 0));
   while (!endpoint_.woken && !endpoint_.room_made) {
     auto until = deadline;
     if (!endpoint_.inbox.empty()) {

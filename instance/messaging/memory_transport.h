@@ -1,20 +1,21 @@
 // Frames inside one process: for tests and for the simulation of a whole cluster.
 //
-// A MemoryHub is the network; it makes the transports that meet in it. What a Flush sends travels as one packet; without a
-// delay function it can be polled at once, with one it is due `delay` later on the hub's clock. A connection holds a limited
-// number of bytes under way, like a socket: the rest waits in the sender's queue.
+// A MemoryHub is the network; it makes the transports that meet in it. What a Flush sends travels as one
+// packet; without a delay function it can be polled at once, with one it is due `delay` later on the hub's
+// clock. A connection holds a limited number of bytes under way, like a socket: the rest waits in the
+// sender's queue.
 //
-// An island can be dropped (its process died: what it had flushed still arrives, then its connections close, and a new
-// incarnation may listen on its addresses), and pairs of islands can be partitioned (what is under way between them is
-// lost, connections close, dialling fails until healed).
+// An island can be dropped (its process died: what it had flushed still arrives, then its connections close,
+// and a new incarnation may listen on its addresses), and pairs of islands can be partitioned (what is under
+// way between them is lost, connections close, dialling fails until healed).
 //
-// Thread safety: MemoryHub may be used from any thread; its transports each by one thread, see transport.h. The delay
-// function is called with the hub's mutex held, by one thread at a time: it must not call the hub. The hub must outlive its
-// transports.
+// Thread safety: MemoryHub may be used from any thread; its transports each by one thread, see transport.h.
+// The delay function is called with the hub's mutex held, by one thread at a time: it must not call the hub,
+// and must live as long as the transports, whose end is a packet too. The hub must outlive its transports.
 //
-// Invariants: 1. packets of one connection and direction arrive in order, whatever the delay function says; 2. a dropped
-// transport reports nothing and sends nothing any more; 3. with one thread, one clock and a deterministic delay function,
-// every run is the same.
+// Invariants: 1. packets of one connection and direction arrive in order, whatever the delay function
+// says; 2. a dropped transport reports nothing and sends nothing any more; 3. with one thread, one clock and
+// a deterministic delay function, every run is the same.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,8 @@ class MemoryHub {
   void Rejoin(uint32_t island);
   void HealAll();
 
-  // When the next packet is due for any transport; INT64_MAX if nothing is under way. What a simulation moves its clock to.
+  // When the next packet is due for any transport; INT64_MAX if nothing is under way. What a simulation moves
+  // its clock to.
   int64_t NextDeliveryNs() const;
 
  private:

@@ -1,4 +1,5 @@
-// What only the in-memory network can do: delays, partitions, deaths. The rest is in transport_conformance_test.cc.
+// What only the in-memory network can do: delays, partitions, deaths. The rest is in
+// transport_conformance_test.cc.
 #include "instance/messaging/memory_transport.h"
 
 #include <fmt/format.h>
@@ -62,7 +63,9 @@ TEST_F(MemoryHubTest, Delay_HoldsPacketsUntilTheClockSaysSo) {
 TEST_F(MemoryHubTest, Delay_NeverReordersAConnection) {
   const ConnectionId connection = Connect(1);
   runtime::Random random(1);
-  hub_.SetDelay([&](Address, Address) { return static_cast<int64_t>(random.Below(1000)); });
+  hub_.SetDelay([delays = runtime::Random(2)](Address, Address) mutable {
+    return static_cast<int64_t>(delays.Below(1000));
+  });
   std::vector<std::string> sent;
   for (int i = 0; i < 500; ++i) {
     sent.push_back(fmt::format("{}", i));

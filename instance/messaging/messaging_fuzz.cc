@@ -1,5 +1,5 @@
-// Arbitrary bytes against everything that reads bytes from a peer: the frame scanner with its input buffer, and Links, which
-// is shown arbitrary frames on arbitrary connections.
+// Arbitrary bytes against everything that reads bytes from a peer: the frame scanner with its input buffer,
+// and Links, which is shown arbitrary frames on arbitrary connections.
 #include <algorithm>
 #include <cassert>
 #include <cstdint>

@@ -1,13 +1,14 @@
 // Frames between workers: the seam that uds, zmq, the in-memory transport and the simulation implement alike.
 //
 // Every (worker, peer island) pair dials one connection of its own; the far side serves it on its worker
-// (dialler's worker mod its worker count). So each worker owns one Transport with one listening address, and nothing
-// is handed between threads (design: "worker to worker").
+// (dialler's worker mod its worker count). So each worker owns one Transport with one listening address, and
+// nothing is handed between threads (design: "worker to worker").
 //
 // Thread safety: a Transport belongs to one worker; only Wake() may be called from other threads.
 //
 // Invariants, checked by the conformance test that every implementation passes:
-//  1. Frames of one connection and direction arrive whole, once, in order, or the connection is reported closed.
+//  1. Frames of one connection and direction arrive whole, once, in order, or the connection is reported
+//  closed.
 //  2. Send never blocks and never fails: what the peer cannot take now is queued; QueuedBytes tells how much.
 //     Frames given to Send are on their way only after Flush (one system call per connection and round).
 //  3. After OnClosed(c) nothing more is reported for c; sending to it is a no-op. Ids are never used twice.
@@ -32,12 +33,13 @@ struct Address {
 
 using ConnectionId = uint64_t;  // 0 = none
 
-// Receives what Poll finds. Called on the owning worker's thread, from inside Poll only. It may call Send, Close and
-// Dial, but not Poll.
+// Receives what Poll finds. Called on the owning worker's thread, from inside Poll only. It may call Send,
+// Close and Dial, but not Poll.
 class TransportHandler {
  public:
   virtual ~TransportHandler() = default;
-  // Somebody dialled us. `peer_uid` is the kernel's word for who (SO_PEERCRED), or -1 where the transport cannot know.
+  // Somebody dialled us. `peer_uid` is the kernel's word for who (SO_PEERCRED), or -1 where the transport
+  // cannot know.
   virtual void OnAccepted(ConnectionId connection, int64_t peer_uid) = 0;
   // `payload` is valid during the call only.
   virtual void OnFrame(ConnectionId connection, FrameType type, std::span<const std::byte> payload) = 0;

@@ -38,7 +38,8 @@ class TransportConformance : public testing::TestWithParam<std::string> {
     accepted_ = b_.seen.accepted.back();
   }
 
-  void Send(Node& node, ConnectionId connection, std::string_view payload, FrameType type = FrameType::kVote) {
+  void Send(Node& node, ConnectionId connection, std::string_view payload,
+            FrameType type = FrameType::kVote) {
     node.transport->Send(connection, type, AsBytes(payload));
   }
 
@@ -76,8 +77,9 @@ TEST_P(TransportConformance, Send_ArrivesWholeOnceAndInOrder) {
     Send(b_, accepted_, payload, static_cast<FrameType>(3 + i % 12));
     if (i % 13 == 0) PumpUntil({&a_, &b_}, [rounds = 0]() mutable { return ++rounds > 2; });
   }
-  ASSERT_TRUE(PumpUntil({&a_, &b_},
-                        [&] { return a_.seen.frames.size() >= sent.size() && b_.seen.frames.size() >= sent.size(); }));
+  ASSERT_TRUE(PumpUntil({&a_, &b_}, [&] {
+    return a_.seen.frames.size() >= sent.size() && b_.seen.frames.size() >= sent.size();
+  }));
   PumpFor({&a_, &b_});
   for (Node* node : {&a_, &b_}) {
     ASSERT_EQ(node->seen.frames.size(), sent.size());
@@ -316,7 +318,8 @@ TEST_P(TransportConformance, Ids_AreNeverUsedTwice) {
     EXPECT_TRUE(dialled.insert(a_.transport->Dial({9, 0})).second);
   }
   EXPECT_EQ(std::set<ConnectionId>(b_.seen.accepted.begin(), b_.seen.accepted.end()).size(), 100u);
-  ASSERT_TRUE(PumpUntil({&a_, &b_}, [&] { return a_.seen.closed.size() == 150 && b_.seen.closed.size() == 50; }));
+  ASSERT_TRUE(
+      PumpUntil({&a_, &b_}, [&] { return a_.seen.closed.size() == 150 && b_.seen.closed.size() == 50; }));
   PumpFor({&a_, &b_});
   for (const auto& [connection, times] : a_.seen.closed) EXPECT_EQ(times, 1);
   for (const auto& [connection, times] : b_.seen.closed) EXPECT_EQ(times, 1);
@@ -329,7 +332,8 @@ TEST_P(TransportConformance, Listen_RefusesAnAddressInUse) {
   Node c;
   c.transport = network_.Make({2, 0});
   Send(c, c.transport->Dial(kA), "are you there");
-  EXPECT_TRUE(PumpUntil({&a_, &c}, [&] { return a_.seen.frames.size() == 1; })) << "the first one still serves";
+  EXPECT_TRUE(PumpUntil({&a_, &c}, [&] { return a_.seen.frames.size() == 1; }))
+      << "the first one still serves";
 }
 
 TEST_P(TransportConformance, Wait_TimesOut) {
@@ -453,8 +457,12 @@ std::vector<std::string> BadFrames() {
     FrameHeader header{bytes, version, static_cast<uint8_t>(FrameType::kVote), zero};
     return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
   };
-  return {frame(kMaxFrameBytes + 1, kFrameVersion, 0), frame(~0u, kFrameVersion, 0), frame(0, kFrameVersion + 1, 0),
-          frame(0, kFrameVersion, 1), std::string(64, '\xff'), "GET / HTTP/1.1\r\n\r\n"};
+  return {frame(kMaxFrameBytes + 1, kFrameVersion, 0),
+          frame(~0u, kFrameVersion, 0),
+          frame(0, kFrameVersion + 1, 0),
+          frame(0, kFrameVersion, 1),
+          std::string(64, '\xff'),
+          "GET / HTTP/1.1\r\n\r\n"};
 }
 
 class BadBytes : public TransportConformance {};
@@ -546,7 +554,8 @@ TEST(UdsTransport, Listen_NamesAMissingDirectory) {
 
 TEST(MakeTransport, PathTooLong) {
   for (const char* kind : {"uds", "zmq"}) {
-    const auto fits = MakeTransport(kind, std::string(107 - std::string("/island-0.w0.sock").size(), 'd'), kA);
+    const auto fits =
+        MakeTransport(kind, std::string(107 - std::string("/island-0.w0.sock").size(), 'd'), kA);
     EXPECT_TRUE(fits.ok()) << fits.status();
     const auto transport = MakeTransport(kind, std::string(95, 'd'), kA);
     EXPECT_EQ(transport.status().code(), absl::StatusCode::kInvalidArgument);

@@ -7,8 +7,8 @@
 
 namespace islands::messaging {
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const std::string& kind, const std::string& directory,
-                                                         Address self) {
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const std::string& kind,
+                                                         const std::string& directory, Address self) {
   if (kind == "uds") return MakeUdsTransport(directory, self);
   if (kind == "zmq") return MakeZmqTransport(directory, self);
   return absl::InvalidArgumentError(fmt::format("unknown transport '{}': expected uds or zmq", kind));

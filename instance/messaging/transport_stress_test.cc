@@ -30,7 +30,8 @@ INSTANTIATE_TEST_SUITE_P(Every, TransportStress, testing::Values("uds", "memory"
 INSTANTIATE_TEST_SUITE_P(Every, TransportStress, testing::Values("uds", "zmq", "memory"), KindName);
 #endif
 
-// Sends numbered frames of random length on one link and checks those that come on the other. Sleeps whenever idle.
+// Sends numbered frames of random length on one link and checks those that come on the other. Sleeps whenever
+// idle.
 class Talker : public TransportHandler {
  public:
   Talker(TestNetwork* network, Address self, Address peer)
@@ -148,7 +149,8 @@ class Chatter : public LinksHandler {
   uint64_t messages = 0;
 };
 
-void LiveOneLife(TestNetwork* network, uint32_t island, uint64_t epoch, const std::atomic<bool>& stop, int rounds) {
+void LiveOneLife(TestNetwork* network, uint32_t island, uint64_t epoch, const std::atomic<bool>& stop,
+                 int rounds) {
   const runtime::MonotonicClock clock;
   Chatter chatter;
   chatter.own_epoch = epoch;

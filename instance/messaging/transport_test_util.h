@@ -1,4 +1,5 @@
-// What the tests of this folder share: a handler that remembers, directories that vanish, and the three networks.
+// What the tests of this folder share: a handler that remembers, directories that vanish, and the three
+// networks.
 #pragma once
 
 #include <unistd.h>
@@ -124,7 +125,8 @@ inline bool PumpUntil(const std::vector<Node*>& nodes, const std::function<bool(
 }
 
 // Long enough for anything that is wrongly under way to arrive.
-inline void PumpFor(const std::vector<Node*>& nodes, std::chrono::milliseconds time = std::chrono::milliseconds(30)) {
+inline void PumpFor(const std::vector<Node*>& nodes,
+                    std::chrono::milliseconds time = std::chrono::milliseconds(30)) {
   const auto end = std::chrono::steady_clock::now() + time;
   PumpUntil(nodes, [end] { return std::chrono::steady_clock::now() >= end; });
 }

@@ -73,7 +73,8 @@ class UdsTransport final : public Transport {
   bool accepting_ = false;  // false while we are out of file descriptors
   ConnectionTable<Connection> connections_;
   std::vector<ConnectionId> flush_due_;
-  std::vector<std::pair<ConnectionId, absl::Status>> failures_;  // found outside Poll, reported by the next one
+  std::vector<std::pair<ConnectionId, absl::Status>>
+      failures_;  // found outside Poll, reported by the next one
   // Closed by a handler during this Poll: the frame that it is looking at lies in such a connection's buffer.
   std::vector<std::unique_ptr<Connection>> graveyard_;
   bool polling_ = false;
@@ -143,7 +144,8 @@ void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
     sent = send(connection.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   if (sent < 0 && errno != EAGAIN) {
-    // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports the end.
+    // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports
+    // the end.
     failures_.emplace_back(id, ErrnoStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
     connection.broken = true;
     connection.out.Clear();
@@ -184,7 +186,8 @@ size_t UdsTransport::Accept(TransportHandler& handler) {
   while (accepted < kAcceptsPerPoll) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
-      // Without file descriptors the listener would stay ready and spin the worker: look away until one is closed.
+      // Without file descriptors the listener would stay ready and spin the worker: look away until one is
+      // closed.
       const bool exhausted = errno == EMFILE || errno == ENFILE;
       if (exhausted && Watch(EPOLL_CTL_MOD, listener_.get(), 0, kListenTag).ok()) accepting_ = false;
       break;
@@ -217,10 +220,12 @@ size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportH
   *more = false;
   const std::span<std::byte> room = connection.in.Room();
   const ssize_t received = recv(connection.fd.get(), room.data(), room.size(), MSG_DONTWAIT);
-  if (received == 0) return ReportClosed(id, absl::UnavailableError("the peer closed the connection"), handler);
+  if (received == 0)
+    return ReportClosed(id, absl::UnavailableError("the peer closed the connection"), handler);
   if (received < 0) {
     if (errno == EAGAIN || errno == EINTR) return 0;
-    return ReportClosed(id, ErrnoStatus(errno, fmt::format("cannot receive from a peer of {}", path_)), handler);
+    return ReportClosed(id, ErrnoStatus(errno, fmt::format("cannot receive from a peer of {}", path_)),
+                        handler);
   }
   connection.in.Received(static_cast<size_t>(received));
   const ScanResult scan =

@@ -1,11 +1,12 @@
 // Frames over Unix-domain stream sockets: the default transport.
 //
-// One listening socket per worker, DIR/island-<i>.w<k>.sock; one epoll set per worker. Frames are gathered per connection and
-// leave with one send() per Flush; what the socket does not take waits in the connection's buffer until EPOLLOUT. Input is
-// received into one buffer per connection and frames are handed out in place. A round with nothing to do costs one
-// epoll_wait.
+// One listening socket per worker, DIR/island-<i>.w<k>.sock; one epoll set per worker. Frames are gathered
+// per connection and leave with one send() per Flush; what the socket does not take waits in the connection's
+// buffer until EPOLLOUT. Input is received into one buffer per connection and frames are handed out in place.
+// A round with nothing to do costs one epoll_wait.
 //
-// Peers of another user are refused at both ends: the dialler looks at SO_PEERCRED itself, the acceptor reports it upwards.
+// Peers of another user are refused at both ends: the dialler looks at SO_PEERCRED itself, the acceptor
+// reports it upwards.
 //
 // Thread safety: see transport.h.
 #pragma once

@@ -36,9 +36,9 @@ absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(
-        fmt::format("socket path {} has {} bytes, at most {} are possible: choose a shorter control directory", path,
-                    path.size(), sizeof(address.sun_path) - 1));
+    return absl::InvalidArgumentError(fmt::format(
+        "socket path {} has {} bytes, at most {} are possible: choose a shorter control directory", path,
+        path.size(), sizeof(address.sun_path) - 1));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
@@ -93,7 +93,8 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path) {
     if (errno == ENOENT || errno == ECONNREFUSED) {
       return absl::UnavailableError(fmt::format("nobody listens on {}", path));
     }
-    if (errno == EAGAIN) return absl::ResourceExhaustedError(fmt::format("too many are waiting for {}", path));
+    if (errno == EAGAIN)
+      return absl::ResourceExhaustedError(fmt::format("too many are waiting for {}", path));
     return ErrnoStatus(errno, fmt::format("cannot connect to {}", path));
   }
   if (const int64_t uid = PeerUid(fd->get()); uid != static_cast<int64_t>(geteuid())) {

@@ -1,4 +1,5 @@
-// Unix-domain stream sockets: the few calls that the uds transport, the zmq transport and the control channel share.
+// Unix-domain stream sockets: the few calls that the uds transport, the zmq transport and the control channel
+// share.
 //
 // Thread safety: plain functions.
 #pragma once
@@ -46,8 +47,8 @@ absl::Status RemoveStaleSocket(const std::string& path);
 // A non-blocking listening socket, mode 0600, in place of a stale file.
 absl::StatusOr<UniqueFd> ListenOn(const std::string& path);
 
-// A non-blocking connected socket. Nobody there: UNAVAILABLE. Somebody, but with a full backlog: RESOURCE_EXHAUSTED.
-// Somebody of another user: PERMISSION_DENIED.
+// A non-blocking connected socket. Nobody there: UNAVAILABLE. Somebody, but with a full backlog:
+// RESOURCE_EXHAUSTED. Somebody of another user: PERMISSION_DENIED.
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path);
 
 // The kernel's word for who is at the other end; -1 if it does not say.

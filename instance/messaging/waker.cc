@@ -34,8 +34,9 @@ void EpollWaker::Wake() {
 
 void EpollWaker::Sleep(int64_t timeout_ns) {
   if (timeout_ns > 0 && !woken_.load()) WaitForEvents(timeout_ns);
-  // A Wake may fall between these two lines. Either its write is read here while woken_ stays set, and the next Sleep
-  // returns at once because of woken_; or its write comes later and ends the next Sleep early. It is never lost.
+  // A Wake may fall between these two lines. Either its write is read here while woken_ stays set, and the
+  // next Sleep returns at once because of woken_; or its write comes later and ends the next Sleep early. It
+  // is never lost.
   woken_.exchange(false);
   uint64_t count;
   [[maybe_unused]] const ssize_t bytes = read(event_.get(), &count, sizeof(count));
@@ -48,8 +49,9 @@ void EpollWaker::WaitForEvents(int64_t timeout_ns) {
     if (epoll_pwait2(epoll_.get(), &event, 1, &timeout, nullptr) >= 0 || errno != ENOSYS) return;
     has_pwait2_ = false;
   }
-  const int64_t timeout_ms = std::min<int64_t>(timeout_ns / runtime::kNsPerMs + (timeout_ns % runtime::kNsPerMs != 0),
-                                               std::numeric_limits<int>::max());
+  const int64_t timeout_ms =
+      std::min<int64_t>(timeout_ns / runtime::kNsPerMs + (timeout_ns % runtime::kNsPerMs != 0),
+                        std::numeric_limits<int>::max());
   epoll_wait(epoll_.get(), &event, 1, static_cast<int>(timeout_ms));
 }
 

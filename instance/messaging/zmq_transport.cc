@@ -23,7 +23,8 @@
 namespace islands::messaging {
 namespace {
 
-// Tags in the epoll set. A connection's DEALER has tag 2 * id, its monitor the next one; ids are large enough.
+// Tags in the epoll set. A connection's DEALER has tag 2 * id, its monitor the next one; ids are large
+// enough.
 constexpr uint64_t kRouterTag = 2;
 constexpr uint64_t kRouterMonitorTag = 3;
 constexpr int kEventsPerPoll = 64;
@@ -59,7 +60,8 @@ struct Connection {
 enum class SendResult { kSent, kFull, kGone };
 
 // `routing_id` is empty for a DEALER.
-SendResult SendMessage(zmq::socket_t& socket, const std::string& routing_id, std::span<const std::byte> bytes) {
+SendResult SendMessage(zmq::socket_t& socket, const std::string& routing_id,
+                       std::span<const std::byte> bytes) {
   constexpr int kFlags = ZMQ_DONTWAIT;
   void* handle = socket.handle();
   int result;
@@ -140,7 +142,8 @@ class ZmqTransport final : public Transport {
   void ReadRouterMonitor();
   void SuspectDisconnected();
   void ProbeSuspects();
-  size_t OnRouterMessage(const zmq::message_t& from, const zmq::message_t& message, bool whole, TransportHandler& handler);
+  size_t OnRouterMessage(const zmq::message_t& from, const zmq::message_t& message, bool whole,
+                         TransportHandler& handler);
   size_t ServeDealer(ConnectionId id, TransportHandler& handler);
   size_t ServeDealerMonitor(ConnectionId id, TransportHandler& handler);
   size_t HandOut(ConnectionId id, std::span<const std::byte> bytes, TransportHandler& handler);
@@ -164,12 +167,12 @@ class ZmqTransport final : public Transport {
   absl::flat_hash_map<std::string, ConnectionId> by_routing_id_;
 
   std::vector<ConnectionId> flush_due_;
-  std::vector<ConnectionId> blocked_;        // flushed, but ZeroMQ took not all
-  std::vector<std::string> byes_;            // routing ids still to be told
+  std::vector<ConnectionId> blocked_;  // flushed, but ZeroMQ took not all
+  std::vector<std::string> byes_;      // routing ids still to be told
   std::vector<std::pair<ConnectionId, absl::Status>> failures_;
-  std::vector<int> disconnected_fds_;        // reported by the router's monitor, not looked at yet
+  std::vector<int> disconnected_fds_;  // reported by the router's monitor, not looked at yet
   std::vector<ConnectionId> suspects_;
-  bool router_touched_ = false;              // sent on, or not read to its end, since it was last read to its end
+  bool router_touched_ = false;  // sent on, or not read to its end, since it was last read to its end
   std::vector<ConnectionId> dealers_touched_;
 };
 
@@ -195,7 +198,8 @@ zmq::socket_t ZmqTransport::MakeMonitor(zmq::socket_t& socket, int events, uint6
   zmq::socket_t monitor(context_, zmq::socket_type::pair);
   monitor.set(zmq::sockopt::linger, 0);
   monitor.connect(endpoint);
-  // A pipe signals only a reader who has found it empty before. Nothing happens on the socket yet, so nothing is lost.
+  // A pipe signals only a reader who has found it empty before. Nothing happens on the socket yet, so nothing
+  // is lost.
   zmq::message_t nothing;
   ISLANDS_CHECK(!ReceivePart(monitor, &nothing));
   return monitor;
@@ -205,7 +209,8 @@ void ZmqTransport::Watch(zmq::socket_t& socket, uint64_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = tag;
-  if (epoll_ctl(waker_.epoll_fd(), EPOLL_CTL_ADD, socket.get(zmq::sockopt::fd), &event) != 0) throw zmq::error_t();
+  if (epoll_ctl(waker_.epoll_fd(), EPOLL_CTL_ADD, socket.get(zmq::sockopt::fd), &event) != 0)
+    throw zmq::error_t();
 }
 
 void ZmqTransport::Forget(zmq::socket_t& socket) {
@@ -331,7 +336,9 @@ void ZmqTransport::MarkTouched(ConnectionId id, const Connection& connection) {
 }
 
 bool ZmqTransport::HasHiddenInput() {
-  const auto readable = [](zmq::socket_t& socket) { return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0; };
+  const auto readable = [](zmq::socket_t& socket) {
+    return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+  };
   if (router_touched_ && router_) {
     if (readable(router_)) return true;
     router_touched_ = false;
@@ -395,7 +402,8 @@ size_t ZmqTransport::OnRouterMessage(const zmq::message_t& from, const zmq::mess
   if (known != by_routing_id_.end()) {
     const ConnectionId id = known->second;
     return whole ? HandOut(id, Bytes(message), handler)
-                 : ReportClosed(id, absl::InvalidArgumentError("the peer sent a message of several parts"), handler);
+                 : ReportClosed(id, absl::InvalidArgumentError("the peer sent a message of several parts"),
+                                handler);
   }
   if (!whole || !IsMark(message, kOpen)) return 0;  // no peer, or a connection that we have closed
   auto connection = std::make_unique<Connection>();
@@ -419,9 +427,10 @@ void ZmqTransport::ReadRouterMonitor() {
   }
 }
 
-// Everything that a peer sent before it hung up was put into the router before the monitor spoke. So when the router has been
-// read to its end after the monitor was read, the connection that used a reported descriptor is known - if it ever was one
-// of ours. Descriptors are used again, and events come in order: the oldest user not yet suspected is the one.
+// Everything that a peer sent before it hung up was put into the router before the monitor spoke. So when the
+// router has been read to its end after the monitor was read, the connection that used a reported descriptor
+// is known - if it ever was one of ours. Descriptors are used again, and events come in order: the oldest
+// user not yet suspected is the one.
 void ZmqTransport::SuspectDisconnected() {
   for (const int fd : std::exchange(disconnected_fds_, {})) {
     ConnectionId oldest = 0;
@@ -436,9 +445,9 @@ void ZmqTransport::SuspectDisconnected() {
   }
 }
 
-// The monitor speaks a little before the router has let go of the peer. Each later step of that signals the router, so it is
-// enough to ask again whenever the router is served. A stranger who connects and never opens a connection can at worst make
-// us suspect a living one, which then gets needless probes.
+// The monitor speaks a little before the router has let go of the peer. Each later step of that signals the
+// router, so it is enough to ask again whenever the router is served. A stranger who connects and never opens
+// a connection can at worst make us suspect a living one, which then gets needless probes.
 void ZmqTransport::ProbeSuspects() {
   std::erase_if(suspects_, [&](ConnectionId id) {
     const Connection* connection = connections_.Find(id);
@@ -479,8 +488,9 @@ size_t ZmqTransport::ServeDealerMonitor(ConnectionId id, TransportHandler& handl
     handled += more;
   } while (more > 0);
   if (connections_.Find(id) == nullptr) return handled;
-  return handled + ReportClosed(id, absl::UnavailableError("nobody listens there, or the peer closed the connection"),
-                                handler);
+  return handled +
+         ReportClosed(id, absl::UnavailableError("nobody listens there, or the peer closed the connection"),
+                      handler);
 }
 
 size_t ZmqTransport::HandOut(ConnectionId id, std::span<const std::byte> bytes, TransportHandler& handler) {
@@ -490,7 +500,8 @@ size_t ZmqTransport::HandOut(ConnectionId id, std::span<const std::byte> bytes, 
   });
   if (connections_.Find(id) == nullptr) return scan.frames;
   if (scan.end == FrameCheck::kNeedMore && scan.consumed == bytes.size()) return scan.frames;
-  return scan.frames + ReportClosed(id, absl::InvalidArgumentError("the peer sent bytes that are not frames"), handler);
+  return scan.frames +
+         ReportClosed(id, absl::InvalidArgumentError("the peer sent bytes that are not frames"), handler);
 }
 
 void ZmqTransport::Fail(ConnectionId id, absl::Status why) {
@@ -527,7 +538,8 @@ void ZmqTransport::Close(ConnectionId id) {
   }
   by_routing_id_.erase(connection->routing_id);
   router_touched_ = true;
-  if (SendMark(router_, connection->routing_id, kBye) == SendResult::kFull) byes_.push_back(connection->routing_id);
+  if (SendMark(router_, connection->routing_id, kBye) == SendResult::kFull)
+    byes_.push_back(connection->routing_id);
 }
 
 }  // namespace

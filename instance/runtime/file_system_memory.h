@@ -1,11 +1,14 @@
-// Files in memory that can lose power: what was not synced is gone, as on a real disk. For tests and simulation.
+// Files in memory that can lose power: what was not synced is gone, as on a real disk. For tests and
+// simulation.
 //
 // Thread safety: all functions may be called from any thread; each Queue belongs to one.
 //
 // Invariants:
-//  1. PowerLoss leaves exactly the synced bytes of the durably named files. ReplaceFile syncs before it renames, so its
+//  1. PowerLoss leaves exactly the synced bytes of the durably named files. ReplaceFile syncs before it
+//  renames, so its
 //     path shows the old content or the new, whole.
-//  2. After FailAfter(n), n more changing steps succeed and every later one answers UNAVAILABLE until PowerLoss. The steps
+//  2. After FailAfter(n), n more changing steps succeed and every later one answers UNAVAILABLE until
+//  PowerLoss. The steps
 //     of ReplaceFile: create path.tmp, write it, sync it, rename it, sync the directory.
 #pragma once
 

@@ -56,7 +56,8 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-// Moves up to buffer.size() bytes; fewer only at the end of a file that is read. Returns the bytes moved or -1 with errno.
+// Moves up to buffer.size() bytes; fewer only at the end of a file that is read. Returns the bytes moved or
+// -1 with errno.
 ssize_t Transfer(const IoRequest& request) {
   size_t moved = 0;
   while (moved < request.buffer.size()) {

@@ -12,7 +12,9 @@
 namespace islands::runtime {
 namespace {
 
-std::span<std::byte> Bytes(std::string& text) { return std::as_writable_bytes(std::span(text.data(), text.size())); }
+std::span<std::byte> Bytes(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
 
 // The contract, on both implementations.
 class FileSystemTest : public testing::TestWithParam<const char*> {
@@ -53,8 +55,8 @@ TEST_P(FileSystemTest, ReplaceFile_ThenReadFile) {
 
 TEST_P(FileSystemTest, Errors_NameThePath) {
   const std::string missing = directory_ + "/missing";
-  for (const absl::Status& status :
-       {files_->ReadFile(missing).status(), files_->Open(missing, false, false).status(), files_->Remove(missing)}) {
+  for (const absl::Status& status : {files_->ReadFile(missing).status(),
+                                     files_->Open(missing, false, false).status(), files_->Remove(missing)}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(missing));
   }

@@ -24,25 +24,25 @@ SimCluster::~SimCluster() {
   for (Node& node : nodes_) node.island.reset();
 }
 
-control::v1::IslandConfig SimCluster::Config(uint32_t island) const {
+control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, uint64_t boot_epoch) {
   control::v1::IslandConfig config;
   config.set_cluster_id("simulated");
   config.set_deployment("simulated");
   config.set_island(island);
-  config.set_boot_epoch(nodes_[island].boot_epoch);
+  config.set_boot_epoch(boot_epoch);
   config.set_layout_generation(1);
   config.set_pool_bytes(4u << 20);
-  config.set_site_count(options_.sites);
-  const auto sites = partitioner::SiteMap::Create(options_.sites, options_.islands);
-  for (uint32_t i = 0; i < options_.islands; ++i) {
+  config.set_site_count(options.sites);
+  const auto sites = partitioner::SiteMap::Create(options.sites, options.islands);
+  for (uint32_t i = 0; i < options.islands; ++i) {
     control::v1::Peer* peer = config.add_peers();
     peer->set_island(i);
-    peer->set_workers(options_.workers);
+    peer->set_workers(options.workers);
     peer->mutable_sites()->set_first(sites->SitesOf(i).first);
     peer->mutable_sites()->set_count(sites->SitesOf(i).count);
   }
-  for (uint32_t w = 0; w < options_.workers; ++w) config.add_workers()->set_cpu(-1);
-  *config.add_tables() = options_.table;
+  for (uint32_t w = 0; w < options.workers; ++w) config.add_workers()->set_cpu(-1);
+  *config.add_tables() = options.table;
   config.add_loads()->set_workload("simulated");
   return config;
 }
@@ -61,7 +61,7 @@ absl::Status SimCluster::Restart(uint32_t i) {
   seams.open_workload = [this](const std::string&, const storage::Catalog& catalog, const instance::Parameters&)
       -> absl::StatusOr<instance::OpenedWorkload> { return options_.open(catalog); };
   seams.seed = options_.seed + i;
-  absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(Config(i), seams);
+  absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(ConfigOf(options_, i, node.boot_epoch), seams);
   if (!island.ok()) return island.status();
   node.island = *std::move(island);
   return node.island->Start();

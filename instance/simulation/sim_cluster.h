@@ -45,6 +45,9 @@ struct SimOptions {
   std::shared_ptr<const instance::Workload> (*open)(const storage::Catalog& catalog) = nullptr;
 };
 
+// What an island of such a cluster is started with.
+control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, uint64_t boot_epoch);
+
 class SimCluster {
  public:
   explicit SimCluster(SimOptions options);
@@ -84,7 +87,6 @@ class SimCluster {
     uint64_t boot_epoch = 0;
   };
   void Step();
-  control::v1::IslandConfig Config(uint32_t island) const;
   bool LinksUp();
   void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }
 

@@ -18,8 +18,8 @@ void Fill(Node* node, const Node& from, uint32_t begin, uint32_t end, KeyView lo
   node->AppendFrom(from, begin, end);
 }
 
-// Distributes `from` around the split point. An inner node's separator at the split point moves up, its child stays as the
-// left side's rightmost.
+// Distributes `from` around the split point. An inner node's separator at the split point moves up, its child
+// stays as the left side's rightmost.
 void Distribute(const Node& from, const Node::SplitPoint& split, Node* left, Node* right) {
   const KeyView separator = split.separator.view();
   Fill(left, from, 0, split.left, from.lower_fence(), separator);
@@ -56,7 +56,7 @@ template <typename ChooseChild>
 bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const {
   position->parent.Release();
   position->index = 0;
-  position->node = GuardO(site_->At(root_));
+  position->node = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
   while (true) {
     const Node* node = NodeOf(position->node);
     const uint8_t found = node->level();
@@ -75,7 +75,8 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
 
 GuardO BTree::FindLeaf(KeyView key) const {
   Position position;
-  for (Backoff backoff; !Descend(0, [&](const Node& node) { return node.ChildIndex(key); }, &position);) {
+  for (Backoff backoff; !Descend(
+           0, [&](const Node& node) { return node.ChildIndex(key); }, &position);) {
     position = {};
     backoff.Wait();
   }
@@ -241,17 +242,22 @@ void BTree::Merge(KeyView key, uint8_t level) {
     position.parent.Release();
     GuardX parent = ISLANDS_LATCH("btree.merge", GuardX::Upgrade(position.node));
     if (!parent) continue;
-    if (NodeOf(parent)->level() != parent_level || NodeOf(parent)->count() == 0) return;
+    if (NodeOf(parent)->level() != parent_level) return;
+    if (NodeOf(parent)->count() == 0) {  // an only child: give its parent neighbours to merge with
+      parent.Release();
+      return Merge(key, parent_level);
+    }
     const uint32_t index = NodeOf(parent)->ChildIndex(key);
     GuardX node = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index))));
     if (!NodeOf(node)->Underfull()) return;
     // Siblings are latched by whoever holds their parent only, so their order does not matter.
     bool merged = false;
     if (index < NodeOf(parent)->count()) {
-      merged = MergeNeighbours(parent, index, node, GuardX(site_->At(NodeOf(parent)->child(index + 1))));
+      GuardX right = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index + 1))));
+      merged = MergeNeighbours(parent, index, node, std::move(right));
     }
     if (!merged && index > 0) {
-      GuardX left(site_->At(NodeOf(parent)->child(index - 1)));
+      GuardX left = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index - 1))));
       merged = MergeNeighbours(parent, index - 1, left, std::move(node));
     }
     node.Release();
@@ -267,7 +273,8 @@ void BTree::Merge(KeyView key, uint8_t level) {
   }
 }
 
-bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& left_guard, GuardX right_guard) {
+bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& left_guard,
+                            GuardX right_guard) {
   Node* parent = NodeOf(parent_guard);
   Node* left = NodeOf(left_guard);
   Node* right = NodeOf(right_guard);
@@ -290,13 +297,15 @@ bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& l
 
 // The only child has no fences either, so its content is the root's.
 void BTree::PullUpIntoRoot(GuardX root) {
-  GuardX child(site_->At(NodeOf(root)->child(0)));
+  GuardX child = ISLANDS_LATCH("btree.merge_root", GuardX(site_->At(NodeOf(root)->child(0))));
   NodeOf(root)->CopyContent(*NodeOf(child));
   site_->Free(std::move(child));
 }
 
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
-  const auto choose = [&](const Node& node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
+  const auto choose = [&](const Node& node) {
+    return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at);
+  };
   Position position;
   for (Backoff backoff;; position = {}, backoff.Wait()) {
     if (!Descend(0, choose, &position)) continue;
@@ -306,8 +315,9 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
   }
 }
 
-// What is left to visit is [low, high); it shrinks leaf by leaf. The next leaf is looked for by the bound, not followed by a
-// link: it may have been split or merged since, and then only its rows within the bounds count.
+// What is left to visit is [low, high); it shrinks leaf by leaf. The next leaf is looked for by the bound,
+// not followed by a link: it may have been split or merged since, and then only its rows within the bounds
+// count.
 void BTree::Scan(KeyView first, KeyView end, bool reverse,
                  absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {
   alignas(Node) std::byte copy[kPageBytes];
@@ -341,7 +351,7 @@ uint64_t BTree::Count() const {
 }
 
 void BTree::Clear() {
-  GuardX root(site_->At(root_));
+  const GuardX root = ISLANDS_LATCH("btree.clear", GuardX(site_->At(root_)));
   Node* node = NodeOf(root);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   node->header().level = 0;
@@ -349,7 +359,7 @@ void BTree::Clear() {
 }
 
 void BTree::FreeBelow(uint64_t number) {
-  GuardX guard(site_->At(number));
+  GuardX guard = ISLANDS_LATCH("btree.clear", GuardX(site_->At(number)));
   const Node* node = NodeOf(guard);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   site_->Free(std::move(guard));

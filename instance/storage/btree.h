@@ -1,12 +1,14 @@
 // A B+tree of one site: variable-length keys to rows, with optimistic lock coupling (Leis et al. 2016, 2023).
 //
-// Every public operation is one retry loop around an optimistic descent: it latches nothing on the way down and at most the
-// leaf it changes. When a page turned out to have changed underneath (later also: when it had to be read from disk), the
-// loop starts again from the root. Splits and merges latch the parent, then the children. The root page never moves: a root
-// that splits pushes its content down, a root left with one child pulls it up.
+// Every public operation is one retry loop around an optimistic descent: it latches nothing on the way down
+// and at most the leaf it changes. When a page turned out to have changed underneath (later also: when it had
+// to be read from disk), the loop starts again from the root. Splits and merges latch the parent, then the
+// children. The root page never moves: a root that splits pushes its content down, a root left with one child
+// pulls it up.
 //
-// Scans copy one leaf at a time and go on from its fence, so they hold nothing while their callback runs, and what other
-// threads do to the tree between two leaves cannot make them miss or repeat a row that was there all the time.
+// Scans copy one leaf at a time and go on from its fence, so they hold nothing while their callback runs, and
+// what other threads do to the tree between two leaves cannot make them miss or repeat a row that was there
+// all the time.
 //
 // Thread safety: all functions from any thread, except Clear and Check: nothing else may be active.
 //
@@ -48,7 +50,8 @@ class BTree {
   // OK, NOT_FOUND.
   absl::StatusCode Remove(KeyView key);
   // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
-  void Scan(KeyView first, KeyView end, bool reverse, absl::FunctionRef<bool(KeyView key, RowView row)> visit) const;
+  void Scan(KeyView first, KeyView end, bool reverse,
+            absl::FunctionRef<bool(KeyView key, RowView row)> visit) const;
   uint64_t Count() const;
 
   // Gives back every page but the root.
@@ -74,7 +77,8 @@ class BTree {
   GuardO FindLeaf(KeyView key) const;
   GuardX FindLeafExclusive(KeyView key);
 
-  // Makes room for the entry at `level`, by one split there or above. OK also when others made the room meanwhile.
+  // Makes room for the entry at `level`, by one split there or above. OK also when others made the room
+  // meanwhile.
   absl::StatusCode Split(const PendingEntry& entry, uint8_t level);
   absl::StatusCode SplitRoot(GuardX root, const PendingEntry& entry);
   absl::StatusCode SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split);

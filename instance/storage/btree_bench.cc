@@ -1,4 +1,5 @@
-// Ten random rows of 240,000 x 250 bytes per iteration: what the microbenchmark's local transaction asks of storage.
+// Ten random rows of 240,000 x 250 bytes per iteration: what the microbenchmark's local transaction asks of
+// storage.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -76,7 +77,8 @@ void BM_Update(benchmark::State& state) {
     for (int i = 0; i < kRowsPerTransaction; ++i) {
       const Uint64Key key(random.Below(kRows));
       const uint32_t site = *fixture.catalog->SiteOf(0, key);
-      if (fixture.store->Modify(0, site, key, add_one) != absl::StatusCode::kOk) state.SkipWithError("row lost");
+      if (fixture.store->Modify(0, site, key, add_one) != absl::StatusCode::kOk)
+        state.SkipWithError("row lost");
     }
   }
   state.SetItemsProcessed(state.iterations() * kRowsPerTransaction);

@@ -12,14 +12,18 @@ struct BTree::Walk {
 
 absl::Status BTree::CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyView upper, int level) const {
   const auto fault = [&](std::string_view what) {
-    return absl::DataLossError(fmt::format("site {}, tree {}, page {}: {}", site_->site(), tree_, number, what));
+    return absl::DataLossError(
+        fmt::format("site {}, tree {}, page {}: {}", site_->site(), tree_, number, what));
   };
   if (number == 0 || !walk->seen.insert(number).second) return fault("reached twice, or never allocated");
   const GuardS guard = ISLANDS_LATCH("btree.check", GuardS(site_->At(number)));
   const Node* node = Node::At(guard.bytes());
-  if (node->header().page_id != PageId(site_->site(), number).value()) return fault("carries another page's id");
-  if (node->header().type != PageType::kTree || node->header().tree != tree_) return fault("not a page of this tree");
-  if (level >= 0 && node->level() != level) return fault(fmt::format("level {}, not {}", node->level(), level));
+  if (node->header().page_id != PageId(site_->site(), number).value())
+    return fault("carries another page's id");
+  if (node->header().type != PageType::kTree || node->header().tree != tree_)
+    return fault("not a page of this tree");
+  if (level >= 0 && node->level() != level)
+    return fault(fmt::format("level {}, not {}", node->level(), level));
   if (const char* what = node->FindFault()) return fault(what);
   if (CompareKeys(node->lower_fence(), lower) != 0 || CompareKeys(node->upper_fence(), upper) != 0) {
     return fault("its fences are not the separators in its parent");
@@ -44,7 +48,7 @@ absl::Status BTree::CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyVie
 absl::StatusOr<BTree::Totals> BTree::Check() const {
   Walk walk;
   if (absl::Status status = CheckNode(&walk, root_, {}, {}, -1); !status.ok()) return status;
-  const GuardS root(site_->At(root_));
+  const GuardS root = ISLANDS_LATCH("btree.check", GuardS(site_->At(root_)));
   walk.totals.levels = Node::At(root.bytes())->level() + 1u;
   return walk.totals;
 }

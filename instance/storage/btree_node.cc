@@ -109,24 +109,26 @@ void Node::AppendFrom(const Node& from, uint32_t begin, uint32_t end) {
   }
 }
 
-// Whether slots of so many bytes fit on both sides of a separator, which becomes a fence of both. Their prefixes can only
-// get longer, so this errs on the safe side.
+// Whether slots of so many bytes fit on both sides of a separator, which becomes a fence of both. Their
+// prefixes can only get longer, so this errs on the safe side.
 bool Node::SidesFit(size_t left_bytes, size_t right_bytes, size_t separator_bytes) const {
   return kHeaderBytes + lower_bytes_ + separator_bytes + left_bytes <= kPageBytes &&
          kHeaderBytes + separator_bytes + upper_bytes_ + right_bytes <= kPageBytes;
 }
 
-// The cut is made in the sequence of entries as it will be with the pending one in its place, at least one on each side, so
-// that cutting again and again ends: at the latest when the pending entry is alone. The balanced cut is the best, but
-// ascending inserts at the right edge fill their leaves. A cut where both sides fit exists because no entry and no fence is
-// larger than half a page (see the static_asserts).
+// The cut is made in the sequence of entries as it will be with the pending one in its place, at least one on
+// each side, so that cutting again and again ends: at the latest when the pending entry is alone. The
+// balanced cut is the best, but ascending inserts at the right edge fill their leaves. A cut where both sides
+// fit exists because no entry and no fence is larger than half a page (see the static_asserts).
 void Node::ChooseLeafSplit(const PendingEntry& pending, SplitPoint* split) const {
   bool replaces = false;
   const uint32_t position = LowerBound(pending.key, &replaces);
   const uint32_t total_entries = count_ + (replaces ? 0 : 1);
   const bool appends = !replaces && position == count_ && upper_bytes_ == 0;
   // Which slot entry v of the sequence is; count_ stands for a pending one that is new.
-  const auto slot_of = [&](uint32_t v) { return replaces || v < position ? v : v == position ? count_ : v - 1; };
+  const auto slot_of = [&](uint32_t v) {
+    return replaces || v < position ? v : v == position ? count_ : v - 1;
+  };
   const size_t pending_bytes = sizeof(Slot) + EntryBytes(pending);
   size_t real_bytes = 0;
   for (uint32_t i = 0; i < count_; ++i) real_bytes += SlotBytes(i);
@@ -192,15 +194,18 @@ size_t Node::MergedBytes(const Node& right, KeyView separator) const {
 }
 
 const char* Node::FindFault() const {
-  if (heap_begin_ > kPageBytes || heap_begin_ < kHeaderBytes + count_ * sizeof(Slot)) return "slots and heap overlap";
-  if (lower_offset_ + lower_bytes_ > kPageBytes || upper_offset_ + upper_bytes_ > kPageBytes) return "fence outside";
+  if (heap_begin_ > kPageBytes || heap_begin_ < kHeaderBytes + count_ * sizeof(Slot))
+    return "slots and heap overlap";
+  if (lower_offset_ + lower_bytes_ > kPageBytes || upper_offset_ + upper_bytes_ > kPageBytes)
+    return "fence outside";
   if (upper_bytes_ != 0 && CompareKeys(lower_fence(), upper_fence()) >= 0) return "fences out of order";
   if (prefix_bytes_ != CommonPrefix(lower_fence(), upper_fence())) return "prefix is not that of the fences";
   size_t used = lower_bytes_ + upper_bytes_;
   KeyBuffer key, before;
   for (uint32_t i = 0; i < count_; ++i) {
     const Slot slot = slots()[i];
-    if (slot.offset < heap_begin_ || slot.offset + SlotEntryBytes(i) > kPageBytes) return "entry outside the heap";
+    if (slot.offset < heap_begin_ || slot.offset + SlotEntryBytes(i) > kPageBytes)
+      return "entry outside the heap";
     if (slot.head != Head(suffix(i))) return "head is not that of the key";
     if (prefix_bytes_ + slot.key_bytes > kMaxTreeKeyBytes) return "key too long";
     CopyKey(i, &key);

@@ -1,4 +1,5 @@
-// One node of a B+tree: a slotted page with prefix truncation and key heads (Graefe 2011; LeanStore, vmcache).
+// One node of a B+tree: a slotted page with prefix truncation and key heads (Graefe 2011; LeanStore,
+// vmcache).
 //
 //   offset  bytes
 //        0     32  page header (page.h)
@@ -12,13 +13,15 @@
 //       56      8  zero
 //       64  8 * n  slots in key order: head (4), offset of the entry (2), key bytes without the prefix (2)
 //      ...         free
-//      ...         heap, growing downwards: fences, and entries = value bytes (2), key without the prefix, value
+//      ...         heap, growing downwards: fences, and entries = value bytes (2), key without the prefix,
+//      value
 //
-// The head is the first four bytes of the truncated key as a big-endian number, zero padded: most comparisons end there.
-// An inner node's slot i holds a separator s and the child whose keys k have s[i-1] <= k < s.
+// The head is the first four bytes of the truncated key as a big-endian number, zero padded: most comparisons
+// end there. An inner node's slot i holds a separator s and the child whose keys k have s[i-1] <= k < s.
 //
-// Thread safety: none; the guard through which the page was reached says what may be done. Functions marked (torn) may be
-// called under an optimistic guard: on a page that changes under them they return nonsense but stay inside the pool's slack.
+// Thread safety: none; the guard through which the page was reached says what may be done. Functions marked
+// (torn) may be called under an optimistic guard: on a page that changes under them they return nonsense but
+// stay inside the pool's slack.
 //
 // Invariants:
 //  1. lower fence <= every key < upper fence; keys strictly ascend.
@@ -116,10 +119,13 @@ class Node {
   KeyView lower_fence() const { return Range(lower_offset_, lower_bytes_); }
   KeyView upper_fence() const { return Range(upper_offset_, upper_bytes_); }
   KeyView prefix() const { return Range(lower_offset_, prefix_bytes_); }
-  KeyView suffix(uint32_t i) const { return Range(slots()[i].offset + sizeof(uint16_t), slots()[i].key_bytes); }
+  KeyView suffix(uint32_t i) const {
+    return Range(slots()[i].offset + sizeof(uint16_t), slots()[i].key_bytes);
+  }
   void CopyKey(uint32_t i, KeyBuffer* key) const { key->Set(prefix(), suffix(i)); }
 
-  // (torn) The first slot whose key is >= `key`; `equal` says whether it is `key`. The key has the node's prefix.
+  // (torn) The first slot whose key is >= `key`; `equal` says whether it is `key`. The key has the node's
+  // prefix.
   uint32_t LowerBound(KeyView key, bool* equal) const;
   // (torn) Which child of an inner node holds `key`: 0 .. count, count being the rightmost.
   uint32_t ChildIndex(KeyView key) const {
@@ -149,7 +155,9 @@ class Node {
   }
 
   // Whether the entry fits (next to its equal, if `replace`: instead of it).
-  bool HasRoomFor(const PendingEntry& entry) const { return EntryBytes(entry) + sizeof(Slot) <= free_bytes(); }
+  bool HasRoomFor(const PendingEntry& entry) const {
+    return EntryBytes(entry) + sizeof(Slot) <= free_bytes();
+  }
   bool HasRoomToReplace(uint32_t i, size_t value_bytes) const {
     return value_bytes <= value(i).size() + free_bytes();
   }
@@ -162,7 +170,8 @@ class Node {
   // Appends slots [begin, end) of another node.
   void AppendFrom(const Node& from, uint32_t begin, uint32_t end);
 
-  // Where to cut a full node so that both sides and the pending entry are balanced: `left` slots stay, `separator` parts them.
+  // Where to cut a full node so that both sides and the pending entry are balanced: `left` slots stay,
+  // `separator` parts them.
   struct SplitPoint {
     uint32_t left = 0;
     KeyBuffer separator;
@@ -179,7 +188,9 @@ class Node {
   size_t EntryBytes(const PendingEntry& entry) const {
     return sizeof(uint16_t) + entry.key.size() - prefix_bytes_ + entry.value_bytes;
   }
-  size_t SlotEntryBytes(uint32_t i) const { return sizeof(uint16_t) + slots()[i].key_bytes + value(i).size(); }
+  size_t SlotEntryBytes(uint32_t i) const {
+    return sizeof(uint16_t) + slots()[i].key_bytes + value(i).size();
+  }
   size_t SlotBytes(uint32_t i) const { return sizeof(Slot) + SlotEntryBytes(i); }
   size_t KeyBytes(uint32_t i) const { return prefix_bytes_ + slots()[i].key_bytes; }
   bool SidesFit(size_t left_bytes, size_t right_bytes, size_t separator_bytes) const;
@@ -194,7 +205,9 @@ class Node {
   const Slot* slots() const { return reinterpret_cast<const Slot*>(base() + kHeaderBytes); }
   Slot* slots() { return reinterpret_cast<Slot*>(base() + kHeaderBytes); }
   KeyView Range(size_t offset, size_t bytes) const { return KeyView(base() + offset, bytes); }
-  const std::byte* ValueBegin(Slot slot) const { return base() + slot.offset + sizeof(uint16_t) + slot.key_bytes; }
+  const std::byte* ValueBegin(Slot slot) const {
+    return base() + slot.offset + sizeof(uint16_t) + slot.key_bytes;
+  }
   size_t ValueBytes(Slot slot) const {
     uint16_t bytes;
     std::memcpy(&bytes, base() + slot.offset, sizeof(bytes));
@@ -215,8 +228,9 @@ class Node {
 };
 static_assert(sizeof(Node) == Node::kHeaderBytes);
 
-// What a side of a split has for entries, whatever its fences: more than one of the largest entries, and so much more than
-// half of a page that some cut fits both sides. Index trees have the longer keys, but rows of two bytes.
+// What a side of a split has for entries, whatever its fences: more than one of the largest entries, and so
+// much more than half of a page that some cut fits both sides. Index trees have the longer keys, but rows of
+// two bytes.
 constexpr size_t LeastEntryRoom(size_t key_bytes) { return kPageBytes - Node::kHeaderBytes - 2 * key_bytes; }
 constexpr size_t MostEntryBytes(size_t key_bytes, size_t value_bytes) {
   return sizeof(Slot) + sizeof(uint16_t) + key_bytes + value_bytes;
@@ -237,7 +251,8 @@ inline uint32_t Node::Head(KeyView suffix) {
   return head;
 }
 
-// For equal heads. Up to four bytes long, keys differ in length at most, and the heap need not be touched: a cache miss.
+// For equal heads. Up to four bytes long, keys differ in length at most, and the heap need not be touched: a
+// cache miss.
 inline int Node::CompareTails(Slot slot, KeyView suffix) const {
   constexpr size_t kHead = sizeof(slot.head);
   if (slot.key_bytes <= kHead || suffix.size() <= kHead) {

@@ -1,4 +1,5 @@
-// Several threads on one small tree, so that splits, merges and scans meet all the time. Runs plain and under TSan.
+// Several threads on one small tree, so that splits, merges and scans meet all the time. Runs plain and under
+// TSan.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -119,7 +120,8 @@ class Owner {
     if (found != rows_.end()) found->second = Row(number, version, found->second.size() - sizeof(RowHead));
   }
   void Read(uint64_t number) {
-    ASSERT_EQ(tree_->Read(Bytes(Key(number, id_)), &buffer_), Expect(number, StatusCode::kOk, StatusCode::kNotFound));
+    ASSERT_EQ(tree_->Read(Bytes(Key(number, id_)), &buffer_),
+              Expect(number, StatusCode::kOk, StatusCode::kNotFound));
     if (const auto found = rows_.find(number); found != rows_.end()) {
       ASSERT_EQ(Text(buffer_), found->second);
     }
@@ -192,16 +194,17 @@ TEST(BTreeStress, Modify_SharedCountersLoseNothing) {
   const auto work = [&](uint32_t id) {
     Random random = Random::Stream(kSeed, 100 + id);
     for (uint64_t round = 0; round < kRounds; ++round) {
-      const StatusCode code =
-          tree.tree->Modify(Bytes(Key(random.Below(kCounters) * 10, kPermanent)), [](std::span<std::byte> row) {
-            uint64_t value;
-            std::memcpy(&value, row.data(), sizeof(value));
-            ++value;
-            std::memcpy(row.data(), &value, sizeof(value));
-          });
+      const StatusCode code = tree.tree->Modify(Bytes(Key(random.Below(kCounters) * 10, kPermanent)),
+                                                [](std::span<std::byte> row) {
+                                                  uint64_t value;
+                                                  std::memcpy(&value, row.data(), sizeof(value));
+                                                  ++value;
+                                                  std::memcpy(row.data(), &value, sizeof(value));
+                                                });
       ASSERT_EQ(code, StatusCode::kOk);
       const std::string neighbour = Key(random.Below(50), id);
-      round / 50 % 2 == 0 ? tree.Insert(neighbour, std::string(300, 'n')) : tree.tree->Remove(Bytes(neighbour));
+      round / 50 % 2 == 0 ? tree.Insert(neighbour, std::string(300, 'n'))
+                          : tree.tree->Remove(Bytes(neighbour));
     }
   };
   std::vector<std::thread> threads;
@@ -247,7 +250,8 @@ TEST(BTreeStress, Insert_PoolFullUnderConcurrency) {
     Random random = Random::Stream(kSeed, 300 + id);
     for (uint64_t round = 0; round < kRounds / 4; ++round) {
       const std::string key = Key(random.Below(kNumbers), id);
-      const StatusCode code = round / 200 % 2 == 0 ? tree.Insert(key, std::string(700, 'r')) : tree.tree->Remove(Bytes(key));
+      const StatusCode code =
+          round / 200 % 2 == 0 ? tree.Insert(key, std::string(700, 'r')) : tree.tree->Remove(Bytes(key));
       if (code == StatusCode::kOk) balance.fetch_add(round / 200 % 2 == 0 ? 1 : -1);
       if (code == StatusCode::kResourceExhausted) refused.fetch_add(1);
     }

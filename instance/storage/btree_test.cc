@@ -46,14 +46,17 @@ std::string DistinctAtTheEnd(Random& random) {
 }
 
 const Mix kMixes[] = {
-    {"Numbers", [](Random& r) { return BigEndian(r.Below(3000)); }, [](Random& r) { return 250 + r.Below(2); }},
-    {"ShortKeys", [](Random& r) { return RandomBytes(r, 1 + r.Below(7), 4); }, [](Random& r) { return r.Below(100); }},
+    {"Numbers", [](Random& r) { return BigEndian(r.Below(3000)); },
+     [](Random& r) { return 250 + r.Below(2); }},
+    {"ShortKeys", [](Random& r) { return RandomBytes(r, 1 + r.Below(7), 4); },
+     [](Random& r) { return r.Below(100); }},
     {"BinaryKeys", [](Random& r) { return RandomBytes(r, 1 + r.Below(40), 256); },
      [](Random& r) { return r.Below(kMaxRowBytes + 1); }},
     {"LongKeys", LongSharedPrefix, [](Random& r) { return r.Below(40); }},
     {"LargeEverything", DistinctAtTheEnd,
      [](Random& r) { return r.Below(4) == 0 ? r.Below(kMaxRowBytes + 1) : kMaxRowBytes; }},
-    {"EmptyRows", [](Random& r) { return RandomBytes(r, 1 + r.Below(5), 7); }, [](Random&) { return size_t{0}; }},
+    {"EmptyRows", [](Random& r) { return RandomBytes(r, 1 + r.Below(5), 7); },
+     [](Random&) { return size_t{0}; }},
 };
 
 class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t>> {
@@ -76,7 +79,8 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   }
   void RemoveOne() {
     const std::string key = AnyKey();
-    ASSERT_EQ(tree_.tree->Remove(Bytes(key)), model_.erase(key) == 1 ? StatusCode::kOk : StatusCode::kNotFound);
+    ASSERT_EQ(tree_.tree->Remove(Bytes(key)),
+              model_.erase(key) == 1 ? StatusCode::kOk : StatusCode::kNotFound);
   }
   void ReplaceOne() {
     const std::string key = AnyKey(), row = AnyRow();
@@ -134,9 +138,11 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BTreeModelTest,
-                         testing::Combine(testing::Range<size_t>(0, std::size(kMixes)), testing::Values(1, 2)),
+                         testing::Combine(testing::Range<size_t>(0, std::size(kMixes)),
+                                          testing::Values(1, 2)),
                          [](const auto& info) {
-                           return fmt::format("{}Seed{}", kMixes[std::get<0>(info.param)].name, std::get<1>(info.param));
+                           return fmt::format("{}Seed{}", kMixes[std::get<0>(info.param)].name,
+                                              std::get<1>(info.param));
                          });
 
 TEST_P(BTreeModelTest, AllOperations_GrowAndShrink) {
@@ -196,13 +202,15 @@ TEST(BTree, Insert_KeysThatArePrefixesOfEachOther) {
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(rows[i].first, keys[i]);
 }
 
-// The case that a split in the middle of the old entries could not solve: the new row fits beside neither neighbour.
+// The case that a split in the middle of the old entries could not solve: the new row fits beside neither
+// neighbour.
 TEST(BTree, Insert_LargestRowsWithLongFences) {
   TestTree tree(2000);
   const std::string row(kMaxRowBytes, 'r');
   std::vector<std::string> keys;
   for (char group = 'a'; group < 'h'; ++group) {
-    for (char last = 'a'; last < 'k'; ++last) keys.push_back(std::string(partitioner::kMaxKeyBytes - 1, group) + last);
+    for (char last = 'a'; last < 'k'; ++last)
+      keys.push_back(std::string(partitioner::kMaxKeyBytes - 1, group) + last);
   }
   for (size_t i = 0; i < keys.size(); ++i) {
     ASSERT_EQ(tree.Insert(keys[i * 31 % keys.size()], row), StatusCode::kOk) << i;
@@ -240,7 +248,8 @@ TEST(BTree, Insert_AscendingFillsItsLeaves) {
 TEST(BTree, Scan_StopsWhenToldAndHoldsNoLatch) {
   TestTree tree(3000);
   for (uint64_t i = 0; i < 2000; i += 2) ASSERT_EQ(tree.Insert(BigEndian(i), "even"), StatusCode::kOk);
-  // The callback splits the leaves under the scan; every even row is still seen once, and the odd ones before the scan not.
+  // The callback splits the leaves under the scan; every even row is still seen once, and the odd ones before
+  // the scan not.
   uint64_t next = 0;
   tree.tree->Scan({}, {}, false, [&](KeyView key, RowView row) {
     if (Text(row) == "even") {
@@ -310,7 +319,8 @@ TEST(BTree, Insert_PoolFullChangesNothing) {
 TEST(BTree, Clear_PagesAreUsedAgain) {
   TestTree tree(1000);
   for (int round = 0; round < 5; ++round) {
-    for (uint64_t i = 0; i < 5000; ++i) ASSERT_EQ(tree.Insert(BigEndian(i), std::string(300, 'x')), StatusCode::kOk);
+    for (uint64_t i = 0; i < 5000; ++i)
+      ASSERT_EQ(tree.Insert(BigEndian(i), std::string(300, 'x')), StatusCode::kOk);
     const uint64_t used = tree.space.used_pages();
     EXPECT_LT(used, 600u);
     EXPECT_LE(tree.pool->resident_pages(), used + 1);
@@ -324,7 +334,8 @@ TEST(BTree, Clear_PagesAreUsedAgain) {
 
 TEST(BTree, Check_FindsWhatIsBroken) {
   TestTree tree(100);
-  for (uint64_t i = 0; i < 200; ++i) ASSERT_EQ(tree.Insert(BigEndian(i), std::string(100, 'x')), StatusCode::kOk);
+  for (uint64_t i = 0; i < 200; ++i)
+    ASSERT_EQ(tree.Insert(BigEndian(i), std::string(100, 'x')), StatusCode::kOk);
   tree.Check();
   GuardX page(tree.space.At(2));
   page.bytes()[70] ^= std::byte{1};  // a slot's head or offset

@@ -38,13 +38,16 @@ struct TestTree {
     EXPECT_TRUE(pages.ok()) << pages;
     return *totals;
   }
-  absl::StatusCode Insert(const std::string& key, const std::string& row) { return tree->Insert(Bytes(key), Bytes(row)); }
+  absl::StatusCode Insert(const std::string& key, const std::string& row) {
+    return tree->Insert(Bytes(key), Bytes(row));
+  }
   std::string Read(const std::string& key) {
     std::vector<std::byte> row;
     const absl::StatusCode code = tree->Read(Bytes(key), &row);
     return code == absl::StatusCode::kOk ? Text(row) : absl::StatusCodeToString(code);
   }
-  std::vector<std::pair<std::string, std::string>> Scan(const std::string& first, const std::string& end, bool reverse) {
+  std::vector<std::pair<std::string, std::string>> Scan(const std::string& first, const std::string& end,
+                                                        bool reverse) {
     std::vector<std::pair<std::string, std::string>> rows;
     tree->Scan(Bytes(first), Bytes(end), reverse, [&](KeyView key, RowView row) {
       rows.emplace_back(Text(key), Text(row));

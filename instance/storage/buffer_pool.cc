@@ -20,20 +20,21 @@ absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(const BufferPoolO
   pool->capacity_pages_ = options.capacity_bytes / kPageBytes;
   pool->slots_ = options.slots;
   if (pool->capacity_pages_ == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("a buffer pool of {} bytes does not hold one page of {}", options.capacity_bytes, kPageBytes));
+    return absl::InvalidArgumentError(fmt::format("a buffer pool of {} bytes does not hold one page of {}",
+                                                  options.capacity_bytes, kPageBytes));
   }
   if (absl::Status reserved = pool->Reserve(options); !reserved.ok()) return reserved;
   if (options.bind_memory != nullptr) (*options.bind_memory)(pool->region_, pool->region_bytes_);
   return pool;
 }
 
-// Under a limit on address space (ulimit -v) or strict overcommit the kernel grants less; a site still gets room for at least
-// as many pages as the pool may hold.
+// Under a limit on address space (ulimit -v) or strict overcommit the kernel grants less; a site still gets
+// room for at least as many pages as the pool may hold.
 absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
   const uint64_t least_bytes = capacity_pages_ * kPageBytes * slots_;
   int error = 0;
-  for (uint64_t bytes = std::max(options.region_bytes, least_bytes);; bytes = std::max(bytes / 2, least_bytes)) {
+  for (uint64_t bytes = std::max(options.region_bytes, least_bytes);;
+       bytes = std::max(bytes / 2, least_bytes)) {
     pages_per_slot_ = std::min(bytes / kPageBytes / slots_, (uint64_t{1} << PageId::kNumberBits) - 1);
     const uint64_t pages = pages_per_slot_ * slots_;
     region_bytes_ = RoundUpToPage(pages * sizeof(AtomicPageState)) + pages * kPageBytes + kSlackBytes;
@@ -45,10 +46,11 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
     }
     error = errno;
     if (bytes == least_bytes) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "cannot reserve {} bytes of address space for the buffer pool (errno {}); raise `ulimit -v`, or make the "
-          "pool smaller",
-          region_bytes_, error));
+      return absl::ResourceExhaustedError(
+          fmt::format("cannot reserve {} bytes of address space for the buffer pool (errno {}); raise "
+                      "`ulimit -v`, or make the "
+                      "pool smaller",
+                      region_bytes_, error));
     }
   }
   // Kernels without these options do as well without them.

@@ -1,20 +1,21 @@
-// The buffer pool: one reserved stretch of virtual memory in which every page of the island's sites has its fixed place,
-// so that a page id becomes an address by arithmetic (vmcache, Leis et al. 2023).
+// The buffer pool: one reserved stretch of virtual memory in which every page of the island's sites has its
+// fixed place, so that a page id becomes an address by arithmetic (vmcache, Leis et al. 2023).
 //
 //   region   | state words, 8 bytes per page | slot 0: pages 0..n-1 | slot 1 | ... | slack |
 //
-// A slot holds one site. Memory is used by pages that were touched only. This first version keeps pages in memory once they
-// are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need a page answer
-// RESOURCE_EXHAUSTED.
+// A slot holds one site. Memory is used by pages that were touched only. This first version keeps pages in
+// memory once they are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need
+// a page answer RESOURCE_EXHAUSTED.
 //
-// The region asks for small pages (MADV_NOHUGEPAGE): a huge page would make 512 pages resident for one. It is left out of
-// core dumps, which would otherwise take minutes to walk it.
+// The region asks for small pages (MADV_NOHUGEPAGE): a huge page would make 512 pages resident for one. It is
+// left out of core dumps, which would otherwise take minutes to walk it.
 //
 // Thread safety: all functions may be called from any thread.
 //
 // Invariants:
 //  1. resident_pages <= capacity_pages.
-//  2. Reading up to kSlackBytes beyond any page's begin is harmless, so that torn lengths of optimistic reads are too.
+//  2. Reading up to kSlackBytes beyond any page's begin is harmless, so that torn lengths of optimistic reads
+//  are too.
 #pragma once
 
 #include <atomic>
@@ -49,13 +50,15 @@ struct BufferPoolOptions {
 class PageArray {
  public:
   PageArray() = default;
-  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size) : states_(states), pages_(pages), size_(size) {}
+  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size)
+      : states_(states), pages_(pages), size_(size) {}
   uint64_t size() const { return size_; }
   PageRef At(uint64_t number) const {
     ISLANDS_CHECK(number < size_);
     return PageRef(states_ + number, pages_ + number * kPageBytes);
   }
-  // Starts loading the state word and the first lines of a page, so that their cache misses overlap. Any number will do.
+  // Starts loading the state word and the first lines of a page, so that their cache misses overlap. Any
+  // number will do.
   void Prefetch(uint64_t number) const {
     const auto state = reinterpret_cast<uintptr_t>(states_) + number * sizeof(AtomicPageState);
     __builtin_prefetch(reinterpret_cast<const void*>(state));

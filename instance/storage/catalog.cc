@@ -36,7 +36,8 @@ bool ParseNumber(std::string_view text, uint32_t* number) {
   return error == std::errc() && stop == end;
 }
 
-// One past the component that begins at `begin` of an encoded key; nullopt when the bytes are not that component.
+// One past the component that begins at `begin` of an encoded key; nullopt when the bytes are not that
+// component.
 std::optional<size_t> ComponentEnd(KeyType type, KeyView key, size_t begin) {
   if (type != KeyType::kString) {
     const size_t end = begin + partitioner::KeyTypeBytes(type);
@@ -73,22 +74,25 @@ absl::StatusOr<KeySchema> ParseKey(const control::v1::TableSpec& spec) {
   }
   if (schema.empty()) return TableError(spec, "key", "needs at least one component");
   if (least_bytes > kMaxKeyBytes) {
-    return TableError(spec, "key", fmt::format("{} bytes when encoded; at most {}", least_bytes, kMaxKeyBytes));
+    return TableError(spec, "key",
+                      fmt::format("{} bytes when encoded; at most {}", least_bytes, kMaxKeyBytes));
   }
   return schema;
 }
 
-// The values the type can hold, as [lowest, highest] in int64: what is above INT64_MAX cannot be partitioned by.
+// The values the type can hold, as [lowest, highest] in int64: what is above INT64_MAX cannot be partitioned
+// by.
 std::pair<int64_t, int64_t> Bounds(KeyType type) {
   const size_t bits = 8 * partitioner::KeyTypeBytes(type);
   if (IsSigned(type)) return {INT64_MIN >> (64 - bits), INT64_MAX >> (64 - bits)};
   return {0, bits == 64 ? INT64_MAX : static_cast<int64_t>((uint64_t{1} << bits) - 1)};
 }
 
-absl::StatusOr<partitioner::RangePartition> ParseRange(const control::v1::TableSpec& spec, const KeySchema& key,
-                                                       uint32_t sites) {
+absl::StatusOr<partitioner::RangePartition> ParseRange(const control::v1::TableSpec& spec,
+                                                       const KeySchema& key, uint32_t sites) {
   if (key[0] == KeyType::kString) {
-    return TableError(spec, "key", "the first component must be an integer, because rows are partitioned by it");
+    return TableError(spec, "key",
+                      "the first component must be an integer, because rows are partitioned by it");
   }
   auto partition = partitioner::RangePartition::Create(spec.range_begin(), spec.range_end(), sites);
   if (!partition.ok()) return TableError(spec, "range", std::string(partition.status().message()));
@@ -119,18 +123,22 @@ absl::StatusOr<IndexComponent> ParseComponent(std::string_view text, const Table
         fmt::format("'{}': expected key:COMPONENT, row:OFFSET:TYPE or row:OFFSET:string:BYTES", text));
   }
   const absl::StatusOr<KeyType> type = partitioner::ParseKeyType(parts[2]);
-  if (!type.ok()) return absl::InvalidArgumentError(fmt::format("'{}': {}", text, std::string(type.status().message())));
+  if (!type.ok())
+    return absl::InvalidArgumentError(fmt::format("'{}': {}", text, std::string(type.status().message())));
   component.type = *type;
   const bool is_string = *type == KeyType::kString;
-  const bool string_ok = parts.size() == 4 && ParseNumber(parts[3], &component.string_bytes) && component.string_bytes > 0;
+  const bool string_ok =
+      parts.size() == 4 && ParseNumber(parts[3], &component.string_bytes) && component.string_bytes > 0;
   if (is_string ? !string_ok : parts.size() != 3) {
     return absl::InvalidArgumentError(
         fmt::format("'{}': expected {}", text, is_string ? "row:OFFSET:string:BYTES" : "row:OFFSET:TYPE"));
   }
-  const uint64_t end = uint64_t{component.offset} + (is_string ? component.string_bytes : partitioner::KeyTypeBytes(*type));
+  const uint64_t end =
+      uint64_t{component.offset} + (is_string ? component.string_bytes : partitioner::KeyTypeBytes(*type));
   const uint64_t limit = table.row_bytes == 0 ? kMaxRowBytes : table.row_bytes;
   if (end > limit) {
-    return absl::InvalidArgumentError(fmt::format("'{}': ends at byte {} of a row of at most {}", text, end, limit));
+    return absl::InvalidArgumentError(
+        fmt::format("'{}': ends at byte {} of a row of at most {}", text, end, limit));
   }
   return component;
 }
@@ -154,7 +162,8 @@ absl::Status ParseIndexes(const control::v1::TableSpec& spec, TableDefinition* t
 }
 
 absl::StatusOr<TableDefinition> ParseTable(const control::v1::TableSpec& spec, uint32_t sites) {
-  TableDefinition table{.id = 0, .name = spec.name(), .key = {}, .partition = {}, .row_bytes = spec.row_bytes(), .indexes = {}};
+  TableDefinition table{
+      .id = 0, .name = spec.name(), .key = {}, .partition = {}, .row_bytes = spec.row_bytes(), .indexes = {}};
   absl::StatusOr<KeySchema> key = ParseKey(spec);
   if (!key.ok()) return key.status();
   table.key = *std::move(key);
@@ -164,7 +173,8 @@ absl::StatusOr<TableDefinition> ParseTable(const control::v1::TableSpec& spec, u
     table.partition = *partition;
   }
   if (spec.row_bytes() > kMaxRowBytes) {
-    return TableError(spec, "row_bytes", fmt::format("{}; at most {} are allowed", spec.row_bytes(), kMaxRowBytes));
+    return TableError(spec, "row_bytes",
+                      fmt::format("{}; at most {} are allowed", spec.row_bytes(), kMaxRowBytes));
   }
   if (absl::Status indexes = ParseIndexes(spec, &table); !indexes.ok()) return indexes;
   return table;
@@ -192,7 +202,8 @@ void AppendField(const IndexComponent& component, RowView row, std::string* entr
   const uint64_t value = LittleEndian(row, component.offset, bytes);
   if (IsSigned(component.type)) {
     const size_t unused_bits = 64 - 8 * bytes;
-    partitioner::AppendSigned(component.type, static_cast<int64_t>(value << unused_bits) >> unused_bits, entry);
+    partitioner::AppendSigned(component.type, static_cast<int64_t>(value << unused_bits) >> unused_bits,
+                              entry);
   } else {
     partitioner::AppendUnsigned(component.type, value, entry);
   }
@@ -249,16 +260,16 @@ absl::StatusOr<uint32_t> Catalog::SiteOf(TableId table, KeyView key) const {
   const TableDefinition& definition = tables_[table];
   if (definition.replicated()) {
     if (IsKeyOf(definition.key, key)) return kReplicatedSite;
-    return absl::InvalidArgumentError(
-        fmt::format("table '{}': {} is not a key of it", definition.name, partitioner::KeyToString(definition.key, key)));
+    return absl::InvalidArgumentError(fmt::format("table '{}': {} is not a key of it", definition.name,
+                                                  partitioner::KeyToString(definition.key, key)));
   }
   const absl::StatusOr<int64_t> first = partitioner::FirstComponent(definition.key, key);
   if (!first.ok()) return first.status();
   return definition.partition->SiteOf(*first);
 }
 
-absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index, KeyView key,
-                                       RowView row) {
+absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index,
+                                       KeyView key, RowView row) {
   std::string entry;
   for (const IndexComponent& component : index.components) {
     if (component.from_key) {
@@ -270,14 +281,15 @@ absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const Index
     const size_t bytes = component.type == KeyType::kString ? component.string_bytes
                                                             : partitioner::KeyTypeBytes(component.type);
     if (size_t{component.offset} + bytes > row.size()) {
-      return absl::InvalidArgumentError(fmt::format("table '{}', index '{}': the row has {} bytes, the index reads to {}",
-                                                    table.name, index.name, row.size(), component.offset + bytes));
+      return absl::InvalidArgumentError(
+          fmt::format("table '{}', index '{}': the row has {} bytes, the index reads to {}", table.name,
+                      index.name, row.size(), component.offset + bytes));
     }
     AppendField(component, row, &entry);
   }
   if (entry.size() > kMaxKeyBytes) {
-    return absl::InvalidArgumentError(fmt::format("table '{}', index '{}': {} bytes when encoded; at most {}", table.name,
-                                                  index.name, entry.size(), kMaxKeyBytes));
+    return absl::InvalidArgumentError(fmt::format("table '{}', index '{}': {} bytes when encoded; at most {}",
+                                                  table.name, index.name, entry.size(), kMaxKeyBytes));
   }
   entry.append(reinterpret_cast<const char*>(key.data()), key.size());
   return entry;

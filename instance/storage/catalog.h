@@ -1,4 +1,5 @@
-// What tables an island has: names, key schemas, ranges, secondary indexes - built once from the deployment's TableSpecs.
+// What tables an island has: names, key schemas, ranges, secondary indexes - built once from the deployment's
+// TableSpecs.
 //
 // Thread safety: immutable after construction.
 #pragma once
@@ -26,15 +27,17 @@ using instance::TableId;
 inline constexpr uint32_t kReplicatedSite = 0xffff;  // where a replicated table lives, on every island
 inline constexpr uint32_t kMaxSites = 0xfffe;
 inline constexpr size_t kMaxRowBytes = 1536;
-inline constexpr size_t kMaxTrees = 256;  // tables and indexes together: their roots are listed in one page per site
+inline constexpr size_t kMaxTrees =
+    256;  // tables and indexes together: their roots are listed in one page per site
 
 // One component of a secondary index key.
 struct IndexComponent {
   bool from_key = false;
-  uint32_t component = 0;                      // from_key: which component of the primary key
-  uint32_t offset = 0;                         // otherwise: little-endian integer at this offset of the row,
-  partitioner::KeyType type = partitioner::KeyType::kUint64;  // or, for strings, `string_bytes` bytes, zero-padded
-  uint32_t string_bytes = 0;                   // "row:16:string:20" = 20 bytes at offset 16
+  uint32_t component = 0;  // from_key: which component of the primary key
+  uint32_t offset = 0;     // otherwise: little-endian integer at this offset of the row,
+  partitioner::KeyType type =
+      partitioner::KeyType::kUint64;  // or, for strings, `string_bytes` bytes, zero-padded
+  uint32_t string_bytes = 0;          // "row:16:string:20" = 20 bytes at offset 16
 };
 
 struct IndexDefinition {
@@ -47,7 +50,7 @@ struct TableDefinition {
   std::string name;
   partitioner::KeySchema key;
   std::optional<partitioner::RangePartition> partition;  // empty: replicated
-  uint32_t row_bytes = 0;                                 // 0 = any length
+  uint32_t row_bytes = 0;                                // 0 = any length
   std::vector<IndexDefinition> indexes;
 
   bool replicated() const { return !partition.has_value(); }
@@ -57,14 +60,16 @@ class Catalog {
  public:
   using TableSpecs = google::protobuf::RepeatedPtrField<control::v1::TableSpec>;
 
-  // Errors name the table and field: unknown key type, empty range, first component not an integer, row too large, ...
+  // Errors name the table and field: unknown key type, empty range, first component not an integer, row too
+  // large, ...
   static absl::StatusOr<Catalog> Create(const TableSpecs& tables, uint32_t sites);
 
   size_t size() const { return tables_.size(); }
   const TableDefinition& table(TableId id) const { return tables_[id]; }
   const TableDefinition* Find(std::string_view name) const;
   uint32_t sites() const { return sites_; }
-  // The site that holds `key`; kReplicatedSite for replicated tables. Error for keys that do not decode or lie outside.
+  // The site that holds `key`; kReplicatedSite for replicated tables. Error for keys that do not decode or
+  // lie outside.
   absl::StatusOr<uint32_t> SiteOf(TableId table, KeyView key) const;
 
  private:
@@ -73,7 +78,7 @@ class Catalog {
 };
 
 // The encoded index key of a row, followed by its primary key: unique, and ordered by the index's components.
-absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index, KeyView key,
-                                       RowView row);
+absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index,
+                                       KeyView key, RowView row);
 
 }  // namespace islands::storage

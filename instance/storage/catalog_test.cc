@@ -41,7 +41,9 @@ std::string Key(uint64_t number, const std::string& text) {
 }
 
 TEST(Catalog, Create_ReadsEveryField) {
-  auto specs = One([](TableSpec* spec) { AddIndex(spec, "by_name", {"row:16:string:20", "row:0:int32", "key:1"}); });
+  auto specs = One([](TableSpec* spec) {
+    AddIndex(spec, "by_name", {"row:16:string:20", "row:0:int32", "key:1"});
+  });
   TableSpec* replicated = specs.Add();
   replicated->set_name("items");
   replicated->add_key("string");
@@ -98,25 +100,44 @@ struct BadSpec {
 const BadSpec kBadSpecs[] = {
     {"NoName", [](TableSpec* s) { s->clear_name(); }, {"no name"}},
     {"NoKey", [](TableSpec* s) { s->clear_key(); }, {"accounts", "key", "at least one"}},
-    {"UnknownKeyType", [](TableSpec* s) { s->set_key(1, "uint23"); }, {"accounts", "key", "uint23", "uint32"}},
-    {"StringFirst", [](TableSpec* s) { s->set_key(0, "string"); }, {"accounts", "first component", "integer"}},
+    {"UnknownKeyType",
+     [](TableSpec* s) { s->set_key(1, "uint23"); },
+     {"accounts", "key", "uint23", "uint32"}},
+    {"StringFirst",
+     [](TableSpec* s) { s->set_key(0, "string"); },
+     {"accounts", "first component", "integer"}},
     {"EmptyRange", [](TableSpec* s) { s->set_range_end(0); }, {"accounts", "range"}},
-    {"RangeBelowUnsigned", [](TableSpec* s) { s->set_range_begin(-1); }, {"accounts", "range", "[-1, 1000)", "uint64"}},
+    {"RangeBelowUnsigned",
+     [](TableSpec* s) { s->set_range_begin(-1); },
+     {"accounts", "range", "[-1, 1000)", "uint64"}},
     {"RangeAboveType", [](TableSpec* s) { s->set_key(0, "uint8"); }, {"accounts", "range", "uint8"}},
-    {"RangeBelowType", [](TableSpec* s) { s->set_key(0, "int8"), s->set_range_begin(-129), s->set_range_end(1); },
+    {"RangeBelowType",
+     [](TableSpec* s) { s->set_key(0, "int8"), s->set_range_begin(-129), s->set_range_end(1); },
      {"accounts", "range", "int8"}},
     {"LongRow", [](TableSpec* s) { s->set_row_bytes(1537); }, {"accounts", "row_bytes", "1537", "1536"}},
-    {"LongKey", [](TableSpec* s) { for (int i = 0; i < 32; ++i) s->add_key("int64"); }, {"accounts", "key", "256"}},
+    {"LongKey",
+     [](TableSpec* s) {
+       for (int i = 0; i < 32; ++i) s->add_key("int64");
+     },
+     {"accounts", "key", "256"}},
     {"IndexNoName", [](TableSpec* s) { AddIndex(s, "", {"key:0"}); }, {"accounts", "no name"}},
     {"IndexNoKey", [](TableSpec* s) { AddIndex(s, "i", {}); }, {"accounts", "'i'", "at least one"}},
-    {"IndexTwice", [](TableSpec* s) { AddIndex(s, "i", {"key:0"}), AddIndex(s, "i", {"key:1"}); }, {"'i'", "twice"}},
+    {"IndexTwice",
+     [](TableSpec* s) { AddIndex(s, "i", {"key:0"}), AddIndex(s, "i", {"key:1"}); },
+     {"'i'", "twice"}},
     {"IndexNonsense", [](TableSpec* s) { AddIndex(s, "i", {"hello"}); }, {"'hello'", "row:OFFSET:TYPE"}},
     {"IndexNoSuchComponent", [](TableSpec* s) { AddIndex(s, "i", {"key:2"}); }, {"'key:2'", "0 to 1"}},
     {"IndexNegativeOffset", [](TableSpec* s) { AddIndex(s, "i", {"row:-1:uint8"}); }, {"'row:-1:uint8'"}},
     {"IndexBadType", [](TableSpec* s) { AddIndex(s, "i", {"row:0:float"}); }, {"'row:0:float'", "uint64"}},
-    {"IndexBehindRow", [](TableSpec* s) { AddIndex(s, "i", {"row:93:uint64"}); }, {"'row:93:uint64'", "101", "100"}},
-    {"IndexStringNoBytes", [](TableSpec* s) { AddIndex(s, "i", {"row:0:string"}); }, {"row:OFFSET:string:BYTES"}},
-    {"IndexStringZeroBytes", [](TableSpec* s) { AddIndex(s, "i", {"row:0:string:0"}); }, {"row:OFFSET:string:BYTES"}},
+    {"IndexBehindRow",
+     [](TableSpec* s) { AddIndex(s, "i", {"row:93:uint64"}); },
+     {"'row:93:uint64'", "101", "100"}},
+    {"IndexStringNoBytes",
+     [](TableSpec* s) { AddIndex(s, "i", {"row:0:string"}); },
+     {"row:OFFSET:string:BYTES"}},
+    {"IndexStringZeroBytes",
+     [](TableSpec* s) { AddIndex(s, "i", {"row:0:string:0"}); },
+     {"row:OFFSET:string:BYTES"}},
     {"IndexStringBehindRow", [](TableSpec* s) { AddIndex(s, "i", {"row:90:string:11"}); }, {"101"}},
     {"IndexIntegerWithBytes", [](TableSpec* s) { AddIndex(s, "i", {"row:0:uint8:1"}); }, {"row:OFFSET:TYPE"}},
 };
@@ -128,7 +149,8 @@ INSTANTIATE_TEST_SUITE_P(All, CatalogErrorTest, testing::ValuesIn(kBadSpecs),
 TEST_P(CatalogErrorTest, Create_NamesTableAndField) {
   const absl::Status status = Catalog::Create(One(GetParam().change), 10).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const std::string& part : GetParam().complaint) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  for (const std::string& part : GetParam().complaint)
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
 }
 
 TEST(Catalog, Create_OtherErrors) {
@@ -146,8 +168,10 @@ TEST(Catalog, Create_OtherErrors) {
 }
 
 TEST(IndexEntry, OrdersByComponentsThenPrimaryKey) {
-  const Catalog catalog = *Catalog::Create(
-      One([](TableSpec* spec) { AddIndex(spec, "i", {"row:4:string:8", "row:0:int32", "key:1"}); }), 1);
+  const Catalog catalog = *Catalog::Create(One([](TableSpec* spec) {
+                                             AddIndex(spec, "i", {"row:4:string:8", "row:0:int32", "key:1"});
+                                           }),
+                                           1);
   const TableDefinition& table = catalog.table(0);
   const auto entry = [&](const std::string& name, int32_t number, uint64_t key, const std::string& text) {
     std::string row(100, '\0');
@@ -178,12 +202,15 @@ TEST(IndexEntry, RowTooShortOrKeyMalformed) {
   const TableDefinition& table = catalog.table(0);
   const std::string key = Key(1, "a"), row(16, 'r');
   EXPECT_TRUE(IndexEntry(table, table.indexes[0], Bytes(key), Bytes(row)).ok());
-  const absl::Status too_short = IndexEntry(table, table.indexes[0], Bytes(key), Bytes(row.substr(1))).status();
+  const absl::Status too_short =
+      IndexEntry(table, table.indexes[0], Bytes(key), Bytes(row.substr(1))).status();
   EXPECT_EQ(too_short.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_short.message()), HasSubstr("'fields'"));
   EXPECT_FALSE(IndexEntry(table, table.indexes[1], Bytes(key.substr(0, 9)), Bytes(row)).ok());
-  EXPECT_THAT(std::string(IndexEntry(table, table.indexes[2], Bytes(key), Bytes(std::string(400, 'w'))).status().message()),
-              HasSubstr("at most 256"));
+  EXPECT_THAT(
+      std::string(
+          IndexEntry(table, table.indexes[2], Bytes(key), Bytes(std::string(400, 'w'))).status().message()),
+      HasSubstr("at most 256"));
 }
 
 }  // namespace

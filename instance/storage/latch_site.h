@@ -1,7 +1,7 @@
 // Waiting for a latch, and the one macro through which latches are entered.
 //
-// ISLANDS_LATCH("btree.modify", expression) evaluates the expression that takes the latch and names its call site. It costs
-// nothing today; the profiler will count and time each site here.
+// ISLANDS_LATCH("btree.modify", expression) evaluates the expression that takes the latch and names its call
+// site. It costs nothing today; the profiler will count and time each site here.
 //
 // Thread safety: a Backoff belongs to one thread.
 #pragma once

@@ -1,7 +1,6 @@
 // What lock_table.cc is made of: modes, and the requests for one name.
 //
-// A head holds the granted requests of its name and the queue of waiting ones; a converting request is in
-// both.
+// A head holds the granted requests of its name and the queue of waiting ones; a converting one is in both.
 //
 // Thread safety: a head and the links of its requests are guarded by the latch of its bucket.
 #pragma once

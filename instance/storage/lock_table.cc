@@ -1,10 +1,8 @@
-// Layout: buckets hold heads (one per name), a head holds the granted requests and the queue of waiting ones.
-// A converting request is in both. Heads of keys are recycled when empty; heads of (table, site) are few and
-// stay.
+// Buckets hold heads (lock_queue.h). Heads of keys are recycled when empty; heads of (table, site) are few
+// and stay. Requests and heads come from slabs in shards, one per worker, which are never given back before
+// the table dies: memory that was once a request can always be read.
 //
-// Requests and heads come from slabs in shards, one per worker, which are never given back before the table
-// dies: memory that was once a request can always be read. (One file of this length because all of it is one
-// data structure.)
+// (One file of this length: its parts are the few operations on one structure.)
 #include "instance/storage/lock_table.h"
 
 #include <algorithm>
@@ -345,8 +343,7 @@ bool LockTable::Impl::PushOwner(const Candidate& candidate, const LockOwner& blo
   return false;
 }
 
-// The request may have been granted, freed and used again since it was seen; so it is looked for, not looked
-// at.
+// The request may have been granted, freed and used again since it was seen: it is looked for, not looked at.
 bool LockTable::Impl::StillWaits(const Visit& visit) const {
   for (const LockHead* head = buckets[visit.bucket].first; head != nullptr; head = head->next_in_bucket) {
     for (const LockRequest* request = head->first_waiting; request != nullptr;

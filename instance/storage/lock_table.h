@@ -16,14 +16,13 @@
 //
 // Invariants:
 //  1. Granted modes on a name are pairwise compatible between different owners; grants are in arrival order
-//  among
-//     incompatible requests, except that a conversion (an owner strengthening its own lock) waits for granted
-//     locks only: it goes ahead of all new requests.
+//     among incompatible requests, except that a conversion (an owner strengthening its own lock) waits for
+//     granted locks only: it goes ahead of all new requests.
 //  2. An owner waits for at most one name at a time.
 //  3. After ReleaseAll an owner holds and waits for nothing.
 //  4. A cycle of waiting owners on this island never survives the Acquire that closes it: that Acquire
-//  answers kDeadlock,
-//     and leaves no trace in the table.
+//  answers
+//     kDeadlock, and leaves no trace in the table.
 #pragma once
 
 #include <atomic>

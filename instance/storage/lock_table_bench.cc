@@ -1,5 +1,4 @@
-// What the locks of one transaction cost: the intention lock of a site and ten rows of it, then their
-// release.
+// What the locks of one transaction cost: the intention lock of a site, ten rows of it, and their release.
 #include <benchmark/benchmark.h>
 
 #include <memory>

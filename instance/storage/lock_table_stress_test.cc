@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kWorkers = 4;
 constexpr size_t kSlots = 3;  // transactions in flight per worker
 constexpr uint32_t kSites = 2;
-constexpr uint64_t kRows = 6;             // per site
+constexpr uint64_t kRows = 6;              // per site
 constexpr uint64_t kTransactions = 20000;  // per worker
 constexpr auto kPatience = std::chrono::seconds(30);
 

@@ -132,8 +132,9 @@ void ReadTable(const Json& json, const std::string& where, Reader* reader, Table
   reader->String(json, where, "name", table->mutable_name());
   reader->Strings(json, where, "key", table->mutable_key());
   std::vector<int64_t> range;
-  reader->List(json, where, "range",
-               [&](const Json& bound, const std::string& path) { range.push_back(reader->Signed(bound, path)); });
+  reader->List(json, where, "range", [&](const Json& bound, const std::string& path) {
+    range.push_back(reader->Signed(bound, path));
+  });
   if (range.size() != 2) {
     reader->Fail(where + ".range", "begin and end");
     return;
@@ -179,11 +180,12 @@ std::string TableDifference(const TableSpec& have, const TableSpec& want) {
   if (strings(have.key()) != strings(want.key())) {
     return fmt::format("has key {}, the deployment says {}", strings(have.key()), strings(want.key()));
   }
-  if (have.replicated() != want.replicated()) return have.replicated() ? "is replicated" : "is not replicated";
+  if (have.replicated() != want.replicated())
+    return have.replicated() ? "is replicated" : "is not replicated";
   const bool same_range = have.range_begin() == want.range_begin() && have.range_end() == want.range_end();
   if (!have.replicated() && !same_range) {
-    return fmt::format("has range [{}, {}), the deployment says [{}, {})", have.range_begin(), have.range_end(),
-                       want.range_begin(), want.range_end());
+    return fmt::format("has range [{}, {}), the deployment says [{}, {})", have.range_begin(),
+                       have.range_end(), want.range_begin(), want.range_end());
   }
   if (have.row_bytes() != want.row_bytes()) {
     return fmt::format("has rows of {} bytes, the deployment says {}", have.row_bytes(), want.row_bytes());
@@ -202,15 +204,17 @@ uint64_t Manifest::NextBootEpoch(uint32_t island) {
 absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path) {
   SyntaxErrorFinder syntax;
   if (!Json::sax_parse(text.begin(), text.end(), &syntax)) {
-    return absl::DataLossError(fmt::format("{}, offset {}: not JSON; restore the file from a copy", path, syntax.offset));
+    return absl::DataLossError(
+        fmt::format("{}, offset {}: not JSON; restore the file from a copy", path, syntax.offset));
   }
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   Reader reader;
   uint32_t format = 0;
   reader.Number(json, "manifest", "format", &format);
   if (reader.error().empty() && format != kManifestFormat) {
-    return absl::DataLossError(fmt::format("{}: format {}, this version reads {}; use the version of islands that wrote it",
-                                           path, format, kManifestFormat));
+    return absl::DataLossError(
+        fmt::format("{}: format {}, this version reads {}; use the version of islands that wrote it", path,
+                    format, kManifestFormat));
   }
   Manifest manifest = ReadManifest(json, &reader);
   if (!reader.error().empty()) return absl::DataLossError(fmt::format("{}: {}", path, reader.error()));
@@ -220,15 +224,12 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
 std::string ManifestToText(const Manifest& manifest) {
   Json tables = Json::array();
   for (const TableSpec& table : manifest.tables) tables.push_back(TableToJson(table));
-  const Json json{{"format", kManifestFormat},
-                  {"cluster_id", manifest.cluster_id},
-                  {"deployment", manifest.deployment},
-                  {"layout_generation", manifest.layout_generation},
-                  {"sites", manifest.sites},
-                  {"islands", manifest.islands},
-                  {"tables", std::move(tables)},
-                  {"boot_epochs", manifest.boot_epochs}};
-  // Names that are not UTF-8 must not throw here; they do not come back the same, and are refused where they are read.
+  const Json json{{"format", kManifestFormat},         {"cluster_id", manifest.cluster_id},
+                  {"deployment", manifest.deployment}, {"layout_generation", manifest.layout_generation},
+                  {"sites", manifest.sites},           {"islands", manifest.islands},
+                  {"tables", std::move(tables)},       {"boot_epochs", manifest.boot_epochs}};
+  // Names that are not UTF-8 must not throw here; they do not come back the same, and are refused where they
+  // are read.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -239,7 +240,8 @@ absl::StatusOr<Manifest> LoadManifest(const std::string& directory, runtime::Fil
   return ParseManifest(*text, path);
 }
 
-absl::Status SaveManifest(const Manifest& manifest, const std::string& directory, runtime::FileSystem& files) {
+absl::Status SaveManifest(const Manifest& manifest, const std::string& directory,
+                          runtime::FileSystem& files) {
   ISLANDS_CHECK(manifest.boot_epochs.size() == manifest.islands);
   return files.ReplaceFile(PathOf(directory), ManifestToText(manifest));
 }
@@ -248,7 +250,8 @@ absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   const auto differs = [](std::string what) { return absl::FailedPreconditionError(std::move(what)); };
   constexpr std::string_view kSitesRemedy = "change the deployment file back, or `islands destroy` the data";
   if (have.sites != want.sites) {
-    return differs(fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites, kSitesRemedy));
+    return differs(fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites,
+                               kSitesRemedy));
   }
   if (have.tables.size() != want.tables.size()) {
     return differs(fmt::format("the data has {} tables, the deployment says {}; {}", have.tables.size(),
@@ -257,17 +260,18 @@ absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   for (int i = 0; i < have.tables.size(); ++i) {
     const TableSpec& table = have.tables[i];
     if (table.name() != want.tables[i].name()) {
-      return differs(fmt::format("table {} of the data is '{}', the deployment says '{}'; {}", i + 1, table.name(),
-                                 want.tables[i].name(), kSitesRemedy));
+      return differs(fmt::format("table {} of the data is '{}', the deployment says '{}'; {}", i + 1,
+                                 table.name(), want.tables[i].name(), kSitesRemedy));
     }
     if (const std::string what = TableDifference(table, want.tables[i]); !what.empty()) {
       return differs(fmt::format("table '{}' {}; {}", table.name(), what, kSitesRemedy));
     }
   }
   if (have.islands != want.islands) {
-    return differs(fmt::format("the data is cut for {} islands, the deployment says {}; change the deployment file back, "
-                               "re-cut the data with `islands relayout`, or `islands destroy` it",
-                               have.islands, want.islands));
+    return differs(fmt::format(
+        "the data is cut for {} islands, the deployment says {}; change the deployment file back, "
+        "re-cut the data with `islands relayout`, or `islands destroy` it",
+        have.islands, want.islands));
   }
   return absl::OkStatus();
 }

@@ -1,11 +1,14 @@
-// MANIFEST.json in the data directory: what the data is, so that nothing else ever has to be guessed from files.
+// MANIFEST.json in the data directory: what the data is, so that nothing else ever has to be guessed from
+// files.
 //
-//   {"format": 1, "cluster_id": "...", "deployment": "quad-socket", "layout_generation": 1, "sites": 24, "islands": 4,
-//    "tables": [{"name", "key", "range": [b, e], "row_bytes", "replicated", "indexes"}], "boot_epochs": [3, 3, 4, 3]}
+//   {"format": 1, "cluster_id": "...", "deployment": "quad-socket", "layout_generation": 1, "sites": 24,
+//   "islands": 4,
+//    "tables": [{"name", "key", "range": [b, e], "row_bytes", "replicated", "indexes"}], "boot_epochs": [3,
+//    3, 4, 3]}
 //
-// Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by FileSystem::ReplaceFile. An
-// island's next boot epoch is raised and synced here before its process starts, so before its first message; epochs
-// are never used twice.
+// Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by
+// FileSystem::ReplaceFile. An island's next boot epoch is raised and synced here before its process starts,
+// so before its first message; epochs are never used twice.
 //
 // Thread safety: plain values and functions.
 #pragma once
@@ -26,19 +29,20 @@ inline constexpr uint32_t kManifestFormat = 1;
 inline constexpr const char* kManifestName = "MANIFEST.json";
 
 struct Manifest {
-  std::string cluster_id;               // random, 32 hex digits, made once
+  std::string cluster_id;  // random, 32 hex digits, made once
   std::string deployment;
   uint64_t layout_generation = 1;
   uint32_t sites = 0;
   uint32_t islands = 0;
   Catalog::TableSpecs tables;
-  std::vector<uint64_t> boot_epochs;    // last one used, by island
+  std::vector<uint64_t> boot_epochs;  // last one used, by island
 
   // Raises and returns the island's boot epoch; the caller saves before it uses it.
   uint64_t NextBootEpoch(uint32_t island);
 };
 
-// NOT_FOUND when there is none; DATA_LOSS with path, offset and reason when it does not parse or is another format.
+// NOT_FOUND when there is none; DATA_LOSS with path, offset and reason when it does not parse or is another
+// format.
 absl::StatusOr<Manifest> LoadManifest(const std::string& directory, runtime::FileSystem& files);
 absl::Status SaveManifest(const Manifest& manifest, const std::string& directory, runtime::FileSystem& files);
 
@@ -46,8 +50,9 @@ absl::Status SaveManifest(const Manifest& manifest, const std::string& directory
 absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path);
 std::string ManifestToText(const Manifest& manifest);
 
-// OK when data described by `have` can be used by a deployment that wants `want`'s sites, islands and tables. The error
-// names the first difference and what to do (change the file back, `islands relayout`, or `islands destroy`).
+// OK when data described by `have` can be used by a deployment that wants `want`'s sites, islands and tables.
+// The error names the first difference and what to do (change the file back, `islands relayout`, or `islands
+// destroy`).
 absl::Status CheckSameData(const Manifest& have, const Manifest& want);
 
 }  // namespace islands::storage

@@ -1,4 +1,5 @@
-// Whatever lies where the manifest should be: an error or a manifest that survives being written and read again.
+// Whatever lies where the manifest should be: an error or a manifest that survives being written and read
+// again.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,7 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Try(std::string_view(reinterpret_cast<const char*>(data), size));
   // And near misses of a good one: bytes of the input are laid over it, two giving the place of each.
   std::string text(kGood);
-  for (size_t i = 0; i + 2 < size && i < 12; i += 3) text[(data[i] * 256u + data[i + 1]) % text.size()] = data[i + 2];
+  for (size_t i = 0; i + 2 < size && i < 12; i += 3)
+    text[(data[i] * 256u + data[i + 1]) % text.size()] = data[i + 2];
   Try(text);
   return 0;
 }

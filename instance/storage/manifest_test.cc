@@ -177,7 +177,8 @@ TEST(Manifest, LoadManifest_MalformedIsDataLossWithPathAndReason) {
 TEST(Manifest, ParseManifest_EveryTruncationIsAnError) {
   const std::string good = ManifestToText(Example());
   for (size_t bytes = 0; bytes + 2 < good.size(); ++bytes) {
-    EXPECT_EQ(ParseManifest(good.substr(0, bytes), "m").status().code(), absl::StatusCode::kDataLoss) << bytes;
+    EXPECT_EQ(ParseManifest(good.substr(0, bytes), "m").status().code(), absl::StatusCode::kDataLoss)
+        << bytes;
   }
   for (const char* text : {"", "null", "[]", "{}", "7", "{\"format\": 1}", "\xff\xfe"}) {
     EXPECT_EQ(ParseManifest(text, "m").status().code(), absl::StatusCode::kDataLoss) << text;
@@ -208,7 +209,8 @@ TEST(Manifest, CheckSameData_NamesTheFirstDifference) {
     differing.change(&want);
     const absl::Status status = CheckSameData(Example(), want);
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    for (const std::string& part : differing.complaint) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    for (const std::string& part : differing.complaint)
+      EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
   Manifest same = Example();
   same.deployment = "renamed";

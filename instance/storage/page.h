@@ -1,7 +1,7 @@
 // What every page of every data file begins with, and how pages are named.
 //
-// A page id is (site, number); number 0 of a site is its site header (site_space.h). Ids do not say which island holds the
-// site: a site moves as a whole, byte for byte.
+// A page id is (site, number); number 0 of a site is its site header (site_space.h). Ids do not say which
+// island holds the site: a site moves as a whole, byte for byte.
 //
 //   page id     63        48 47                                          0
 //               |   site    |                  number                    |

@@ -1,18 +1,21 @@
-// Guards: the only way to the bytes of a page (vmcache, Leis et al. 2023, section 3.3; GuardO, GuardS, GuardX).
+// Guards: the only way to the bytes of a page (vmcache, Leis et al. 2023, section 3.3; GuardO, GuardS,
+// GuardX).
 //
-//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until then any value
+//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until
+//   then any value
 //           may be torn, so that it must be bounded before it is used as an offset.
 //   GuardS  shared: several readers, no writer.
 //   GuardX  exclusive: one writer; its release gives the page a new version.
 //
-// Under ThreadSanitizer, which cannot follow optimistic reads, a GuardO holds the shared latch. Code that uses guards must
-// be right in both worlds: latches are waited for from the root of a tree downwards only, upgrades never wait, and a
-// site's header page comes last.
+// Under ThreadSanitizer, which cannot follow optimistic reads, a GuardO holds the shared latch. Code that
+// uses guards must be right in both worlds: latches are waited for from the root of a tree downwards only,
+// upgrades never wait, and a site's header page comes last.
 //
 // Thread safety: a guard belongs to one thread.
 //
 // Invariants:
-//  1. A guard that holds something is released exactly once: by its destructor, Release, or the guard it was moved into.
+//  1. A guard that holds something is released exactly once: by its destructor, Release, or the guard it was
+//  moved into.
 //  2. Destructors do not throw and do not wait.
 //  3. If Valid() is true, no exclusive latch was held at any moment since the guard was made.
 #pragma once
@@ -44,7 +47,8 @@ class PageRef {
 class GuardO {
  public:
   GuardO() = default;
-  // Waits while the page is latched exclusively. The page must be resident: the caller has its id from a validated parent.
+  // Waits while the page is latched exclusively. The page must be resident: the caller has its id from a
+  // validated parent.
   explicit GuardO(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
     for (Backoff backoff; !TryEnter(state); backoff.Wait()) state = page_.state_->Load();
@@ -65,8 +69,9 @@ class GuardO {
   explicit operator bool() const { return page_.state_ != nullptr; }
   const std::byte* bytes() const { return page_.bytes_; }
 
-  // Whether everything read from the page so far is one consistent state of it. The only place that validates, and the
-  // owner of the only fence: the reads before it must not sink below the second load of the state word.
+  // Whether everything read from the page so far is one consistent state of it. The only place that
+  // validates, and the owner of the only fence: the reads before it must not sink below the second load of
+  // the state word.
   [[nodiscard]] bool Valid() const {
 #ifdef ISLANDS_TSAN
     return true;
@@ -162,8 +167,8 @@ class GuardX {
     guard.page_ = page;
     return guard;
   }
-  // Makes an optimistic guard exclusive if nobody changed or latched the page since; never waits. On success `from` is
-  // empty and what it read is valid; otherwise the result is empty.
+  // Makes an optimistic guard exclusive if nobody changed or latched the page since; never waits. On success
+  // `from` is empty and what it read is valid; otherwise the result is empty.
   [[nodiscard]] static GuardX Upgrade(GuardO& from) {
 #ifdef ISLANDS_TSAN
     PageState expected = from.page_.state_->Load().WithLatch(1);  // this guard's own share

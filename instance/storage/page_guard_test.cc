@@ -42,7 +42,8 @@ TEST(PageState, Fields_DoNotOverlap) {
   EXPECT_EQ(state.residency(), Residency::kMarked);
   EXPECT_EQ(state.latch(), PageState::kMaxShared);
   EXPECT_FALSE(state.exclusive());
-  EXPECT_EQ(state.WithResidency(Residency::kEvicted).WithLatch(0), PageState(0).WithNextVersion().WithNextVersion());
+  EXPECT_EQ(state.WithResidency(Residency::kEvicted).WithLatch(0),
+            PageState(0).WithNextVersion().WithNextVersion());
 }
 
 TEST_F(PageGuardTest, GuardX_ReleaseGivesANewVersion) {
@@ -192,7 +193,8 @@ TEST(BufferPool, Create_BindsTheRegionBeforeAnyPageIsTouched) {
     bound_bytes = bytes;
   };
   absl::FunctionRef<void(void*, size_t)> bind_memory = bind;
-  const auto pool = BufferPool::Create({.capacity_bytes = 3 * kPageBytes + 1, .slots = 2, .bind_memory = &bind_memory});
+  const auto pool =
+      BufferPool::Create({.capacity_bytes = 3 * kPageBytes + 1, .slots = 2, .bind_memory = &bind_memory});
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ(bound, (*pool)->region());
   EXPECT_EQ(bound_bytes, (*pool)->region_bytes());
@@ -209,7 +211,8 @@ TEST(BufferPool, ClaimPage_UntilFull) {
 }
 
 TEST(BufferPool, Slot_PagesDoNotOverlap) {
-  const auto pool = *BufferPool::Create({.capacity_bytes = 64 * kPageBytes, .slots = 3, .region_bytes = 1 << 20});
+  const auto pool =
+      *BufferPool::Create({.capacity_bytes = 64 * kPageBytes, .slots = 3, .region_bytes = 1 << 20});
   std::vector<GuardX> guards;
   for (uint32_t slot = 0; slot < 3; ++slot) {
     const PageArray pages = pool->Slot(slot);

@@ -63,7 +63,7 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
   GuardX page;
   uint64_t number = header->free_head;
   if (number != 0) {
-    page = GuardX(pages_.At(number));
+    page = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(number)));
     header->free_head = reinterpret_cast<FreePage*>(page.bytes())->next_free;
     --header->free_count;
   } else {
@@ -104,16 +104,18 @@ absl::Status SiteSpace::Check(uint64_t tree_pages) const {
     if (number >= header->next_page || free_pages > header->free_count) {
       return absl::DataLossError(fmt::format("site {}: the free list leads to page {}", site_, number));
     }
-    const GuardS page(pages_.At(number));
+    const GuardS page = ISLANDS_LATCH("site.check", GuardS(pages_.At(number)));
     const auto* free_page = reinterpret_cast<const FreePage*>(page.bytes());
     if (free_page->page.type != PageType::kFree || free_page->page.page_id != PageId(site_, number).value()) {
-      return absl::DataLossError(fmt::format("site {}: page {} is in the free list but not free", site_, number));
+      return absl::DataLossError(
+          fmt::format("site {}: page {} is in the free list but not free", site_, number));
     }
     number = free_page->next_free;
   }
   if (free_pages != header->free_count || 1 + tree_pages + free_pages != header->next_page) {
-    return absl::DataLossError(fmt::format("site {}: {} pages, but 1 header, {} in trees, {} in the free list of {}", site_,
-                                           header->next_page, tree_pages, free_pages, header->free_count));
+    return absl::DataLossError(
+        fmt::format("site {}: {} pages, but 1 header, {} in trees, {} in the free list of {}", site_,
+                    header->next_page, tree_pages, free_pages, header->free_count));
   }
   return absl::OkStatus();
 }

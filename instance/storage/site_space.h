@@ -14,8 +14,8 @@
 //
 // Free pages stay resident and are used again by any tree of the site.
 //
-// Thread safety: Allocate and Free from any thread, holding any latches of tree pages: the header's latch is taken last.
-// Format before anything else.
+// Thread safety: Allocate and Free from any thread, holding any latches of tree pages: the header's latch is
+// taken last. Format before anything else.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ namespace islands::storage {
 
 class SiteSpace {
  public:
-  SiteSpace(BufferPool* pool, uint32_t slot, uint32_t site) : pool_(pool), site_(site), pages_(pool->Slot(slot)) {}
+  SiteSpace(BufferPool* pool, uint32_t slot, uint32_t site)
+      : pool_(pool), site_(site), pages_(pool->Slot(slot)) {}
 
   // Writes an empty header with room for `trees` roots, each 0. False when the pool is full.
   [[nodiscard]] bool Format(uint32_t trees);
@@ -44,8 +45,8 @@ class SiteSpace {
   PageRef At(uint64_t number) const { return pages_.At(number); }
   void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
   uint64_t used_pages() const;  // header included, free pages not
-  // The free list is a list, its pages are free, and with `tree_pages` reachable pages and the header every page is
-  // accounted for.
+  // The free list is a list, its pages are free, and with `tree_pages` reachable pages and the header every
+  // page is accounted for.
   absl::Status Check(uint64_t tree_pages) const;
 
  private:

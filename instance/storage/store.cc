@@ -42,7 +42,8 @@ struct Store::Impl {
     std::vector<std::unique_ptr<BTree>> rows;
     std::vector<std::vector<std::unique_ptr<BTree>>> indexes;
     bool FitsRow(RowView row) const {
-      return row.size() <= kMaxRowBytes && (definition->row_bytes == 0 || row.size() == definition->row_bytes);
+      return row.size() <= kMaxRowBytes &&
+             (definition->row_bytes == 0 || row.size() == definition->row_bytes);
     }
   };
 
@@ -64,16 +65,21 @@ struct Store::Impl {
     if (table >= tables.size() || slot >= spaces.size()) return nullptr;
     return tables[table].rows[slot].get();
   }
-  BTree& Index(TableId table, size_t index, uint32_t site) { return *tables[table].indexes[index][SlotOf(site)]; }
+  BTree& Index(TableId table, size_t index, uint32_t site) {
+    return *tables[table].indexes[index][SlotOf(site)];
+  }
   bool HasIndexes(TableId table) const { return !tables[table].indexes.empty(); }
 
   StatusCode MakeEntries(TableId table, KeyView key, RowView row, Entries* entries) const;
-  StatusCode InsertEntry(TableId table, size_t index, uint32_t site, const std::string& entry, size_t key_bytes);
+  StatusCode InsertEntry(TableId table, size_t index, uint32_t site, const std::string& entry,
+                         size_t key_bytes);
   // All entries of `after` that differ from `before` (empty: none are there yet), or nothing.
-  StatusCode InsertEntries(TableId table, uint32_t site, const Entries& before, const Entries& after, size_t key_bytes);
+  StatusCode InsertEntries(TableId table, uint32_t site, const Entries& before, const Entries& after,
+                           size_t key_bytes);
   void RemoveEntries(TableId table, uint32_t site, const Entries& entries, const Entries& but_not);
 
-  StatusCode ReplaceIndexed(TableId table, uint32_t site, BTree* tree, KeyView key, RowView before, RowView after);
+  StatusCode ReplaceIndexed(TableId table, uint32_t site, BTree* tree, KeyView key, RowView before,
+                            RowView after);
   absl::Status CheckSlot(uint32_t slot);
   absl::Status CheckIndexes(const TableTrees& table, uint32_t slot, uint64_t rows);
 };
@@ -96,10 +102,10 @@ absl::Status Store::Impl::Build() {
 
 absl::Status Store::Impl::BuildSlot(uint32_t slot, uint32_t site, uint32_t trees) {
   const auto full = [&] {
-    return absl::ResourceExhaustedError(
-        fmt::format("a buffer pool of {} pages has no room for empty trees: {} sites x {} tables and indexes; raise "
-                    "storage.buffer_pool",
-                    pool->capacity_pages(), sites.count, trees));
+    return absl::ResourceExhaustedError(fmt::format(
+        "a buffer pool of {} pages has no room for empty trees: {} sites x {} tables and indexes; raise "
+        "storage.buffer_pool",
+        pool->capacity_pages(), sites.count, trees));
   };
   spaces.push_back(std::make_unique<SiteSpace>(pool.get(), slot, site));
   SiteSpace* space = spaces.back().get();
@@ -144,8 +150,8 @@ StatusCode Store::Impl::InsertEntry(TableId table, size_t index, uint32_t site, 
   return code;
 }
 
-StatusCode Store::Impl::InsertEntries(TableId table, uint32_t site, const Entries& before, const Entries& after,
-                                      size_t key_bytes) {
+StatusCode Store::Impl::InsertEntries(TableId table, uint32_t site, const Entries& before,
+                                      const Entries& after, size_t key_bytes) {
   for (size_t i = 0; i < after.size(); ++i) {
     if (!before.empty() && before[i] == after[i]) continue;
     const StatusCode code = InsertEntry(table, i, site, after[i], key_bytes);
@@ -156,7 +162,8 @@ StatusCode Store::Impl::InsertEntries(TableId table, uint32_t site, const Entrie
   return StatusCode::kOk;
 }
 
-void Store::Impl::RemoveEntries(TableId table, uint32_t site, const Entries& entries, const Entries& but_not) {
+void Store::Impl::RemoveEntries(TableId table, uint32_t site, const Entries& entries,
+                                const Entries& but_not) {
   for (size_t i = 0; i < entries.size(); ++i) {
     if (!but_not.empty() && but_not[i] == entries[i]) continue;
     ISLANDS_CHECK(Index(table, i, site).Remove(AsKey(entries[i])) == StatusCode::kOk);
@@ -216,10 +223,12 @@ StatusCode Store::Modify(TableId table, uint32_t site, KeyView key,
 
 StatusCode Store::Insert(TableId table, uint32_t site, KeyView key, RowView row) {
   BTree* tree = impl_->Find(table, site);
-  if (tree == nullptr || !IsKey(key) || !impl_->tables[table].FitsRow(row)) return StatusCode::kInvalidArgument;
+  if (tree == nullptr || !IsKey(key) || !impl_->tables[table].FitsRow(row))
+    return StatusCode::kInvalidArgument;
   if (!impl_->HasIndexes(table)) return tree->Insert(key, row);
   Entries entries;
-  if (const StatusCode code = impl_->MakeEntries(table, key, row, &entries); code != StatusCode::kOk) return code;
+  if (const StatusCode code = impl_->MakeEntries(table, key, row, &entries); code != StatusCode::kOk)
+    return code;
   if (const StatusCode code = tree->Insert(key, row); code != StatusCode::kOk) return code;
   const StatusCode code = impl_->InsertEntries(table, site, {}, entries, key.size());
   if (code != StatusCode::kOk) ISLANDS_CHECK(tree->Remove(key) == StatusCode::kOk);
@@ -228,7 +237,8 @@ StatusCode Store::Insert(TableId table, uint32_t site, KeyView key, RowView row)
 
 StatusCode Store::Replace(TableId table, uint32_t site, KeyView key, RowView row) {
   BTree* tree = impl_->Find(table, site);
-  if (tree == nullptr || !IsKey(key) || !impl_->tables[table].FitsRow(row)) return StatusCode::kInvalidArgument;
+  if (tree == nullptr || !IsKey(key) || !impl_->tables[table].FitsRow(row))
+    return StatusCode::kInvalidArgument;
   if (!impl_->HasIndexes(table)) return tree->Replace(key, row);
   std::vector<std::byte> before;
   if (const StatusCode code = tree->Read(key, &before); code != StatusCode::kOk) return code;
@@ -256,10 +266,10 @@ StatusCode Store::Scan(TableId table, uint32_t site, KeyView first, KeyView end,
   return StatusCode::kOk;
 }
 
-StatusCode Store::IndexScan(TableId table, IndexId index, uint32_t site, KeyView first, KeyView end, bool reverse,
-                            absl::FunctionRef<bool(KeyView primary_key)> visit) {
-  if (impl_->Find(table, site) == nullptr || index >= impl_->tables[table].indexes.size() || !IsBound(first) ||
-      !IsBound(end)) {
+StatusCode Store::IndexScan(TableId table, IndexId index, uint32_t site, KeyView first, KeyView end,
+                            bool reverse, absl::FunctionRef<bool(KeyView primary_key)> visit) {
+  if (impl_->Find(table, site) == nullptr || index >= impl_->tables[table].indexes.size() ||
+      !IsBound(first) || !IsBound(end)) {
     return StatusCode::kInvalidArgument;
   }
   impl_->Index(table, index, site).Scan(first, end, reverse, [&](KeyView entry, RowView row) {
@@ -307,8 +317,9 @@ absl::Status Store::Impl::CheckIndexes(const TableTrees& table, uint32_t slot, u
     const BTree& tree = *table.indexes[i][slot];
     absl::Status status;
     const auto fault = [&](KeyView key, std::string_view what) {
-      return absl::DataLossError(fmt::format("table '{}', index '{}', row {}: {}", table.definition->name, index.name,
-                                             partitioner::KeyToString(table.definition->key, key), what));
+      return absl::DataLossError(fmt::format("table '{}', index '{}', row {}: {}", table.definition->name,
+                                             index.name, partitioner::KeyToString(table.definition->key, key),
+                                             what));
     };
     std::vector<std::byte> found;
     table.rows[slot]->Scan({}, {}, false, [&](KeyView key, RowView row) {
@@ -324,8 +335,8 @@ absl::Status Store::Impl::CheckIndexes(const TableTrees& table, uint32_t slot, u
     });
     if (!status.ok()) return status;
     if (tree.Count() != rows) {
-      return absl::DataLossError(fmt::format("table '{}', index '{}': {} entries for {} rows", table.definition->name,
-                                             index.name, tree.Count(), rows));
+      return absl::DataLossError(fmt::format("table '{}', index '{}': {} entries for {} rows",
+                                             table.definition->name, index.name, tree.Count(), rows));
     }
   }
   return absl::OkStatus();

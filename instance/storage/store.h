@@ -1,15 +1,18 @@
-// One island's rows: a buffer pool, and for every table and site of the island a B+tree, with the site-local trees of its
-// secondary indexes kept in step.
+// One island's rows: a buffer pool, and for every table and site of the island a B+tree, with the site-local
+// trees of its secondary indexes kept in step.
 //
-// Transactions, locks and undo are the caller's: Store changes what it is told to at once. The caller holds the row locks
-// that make concurrent calls on one key meaningful; page latches make all concurrent calls safe.
+// Transactions, locks and undo are the caller's: Store changes what it is told to at once. The caller holds
+// the row locks that make concurrent calls on one key meaningful; page latches make all concurrent calls
+// safe.
 //
 // Thread safety: row operations from every worker; Truncate only while no other call is active.
 //
 // Invariants:
-//  1. Every entry of a secondary index names an existing row whose fields give that entry, and every row has its entry in
+//  1. Every entry of a secondary index names an existing row whose fields give that entry, and every row has
+//  its entry in
 //     each index (while no operation on that row is under way).
-//  2. No page latch is held while a callback of the caller runs, except in Modify, whose callback only writes to the span.
+//  2. No page latch is held while a callback of the caller runs, except in Modify, whose callback only writes
+//  to the span.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +31,11 @@ namespace islands::storage {
 
 struct StoreOptions {
   uint32_t island = 0;
-  partitioner::SiteRun sites;            // the island's own
+  partitioner::SiteRun sites;  // the island's own
   uint64_t pool_bytes = 64u << 20;
   std::string data_directory;
-  // Called once with the pool's reserved region before any page is touched: where the island binds memory to its nodes.
+  // Called once with the pool's reserved region before any page is touched: where the island binds memory to
+  // its nodes.
   absl::FunctionRef<void(void* address, size_t bytes)>* bind_memory = nullptr;
 };
 
@@ -42,8 +46,9 @@ struct PoolUsage {
   uint64_t region_bytes = 0;
 };
 
-// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; nothing changed), INVALID_ARGUMENT (key empty or
-// too long, row of another length than the table's row_bytes or too long, a site of another island).
+// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; nothing changed),
+// INVALID_ARGUMENT (key empty or too long, row of another length than the table's row_bytes or too long, a
+// site of another island).
 class Store {
  public:
   static absl::StatusOr<std::unique_ptr<Store>> Create(const Catalog& catalog, const StoreOptions& options,
@@ -52,28 +57,30 @@ class Store {
 
   // Copies the row; `row` keeps its capacity between calls, so a warm buffer is not reallocated.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
-  // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot change. Where the
-  // table has indexes, on a copy that then replaces the row.
+  // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot
+  // change. Where the table has indexes, on a copy that then replaces the row.
   absl::StatusCode Modify(TableId table, uint32_t site, KeyView key,
                           absl::FunctionRef<void(std::span<std::byte>)> change);
   absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row);
   absl::StatusCode Replace(TableId table, uint32_t site, KeyView key, RowView row);
   absl::StatusCode Remove(TableId table, uint32_t site, KeyView key);
 
-  // Rows with first <= key < end of one site, in key order or reverse, until `visit` returns false. `end` empty = no upper
-  // bound. Key and row are valid during the call only.
+  // Rows with first <= key < end of one site, in key order or reverse, until `visit` returns false. `end`
+  // empty = no upper bound. Key and row are valid during the call only.
   absl::StatusCode Scan(TableId table, uint32_t site, KeyView first, KeyView end, bool reverse,
                         absl::FunctionRef<bool(KeyView key, RowView row)> visit);
-  // The same over a secondary index, bounds being encoded index components; visits primary keys in index order.
-  absl::StatusCode IndexScan(TableId table, IndexId index, uint32_t site, KeyView first, KeyView end, bool reverse,
-                             absl::FunctionRef<bool(KeyView primary_key)> visit);
+  // The same over a secondary index, bounds being encoded index components; visits primary keys in index
+  // order.
+  absl::StatusCode IndexScan(TableId table, IndexId index, uint32_t site, KeyView first, KeyView end,
+                             bool reverse, absl::FunctionRef<bool(KeyView primary_key)> visit);
 
   // Empties a table on all sites of this island.
   absl::Status Truncate(TableId table);
   uint64_t CountRows(TableId table);
 
   PoolUsage Usage() const;
-  // Walks every tree and checks order, fill, links and index agreement; for tests and `verify`. Quiet store only.
+  // Walks every tree and checks order, fill, links and index agreement; for tests and `verify`. Quiet store
+  // only.
   absl::Status Check();
 
  private:

@@ -22,7 +22,8 @@ using testing::HasSubstr;
 enum Table : TableId { kPlain = 0, kIndexed = 1, kReplicated = 2 };
 enum Index : IndexId { kByName = 0, kByBalance = 1 };
 
-// plain: key uint64 in [0, 100), rows of any length. indexed: the same keys, row = balance (8), name (16), filling.
+// plain: key uint64 in [0, 100), rows of any length. indexed: the same keys, row = balance (8), name (16),
+// filling.
 Catalog MakeCatalog() {
   Catalog::TableSpecs specs;
   for (const char* name : {"plain", "indexed", "replicated"}) {
@@ -53,7 +54,8 @@ std::string Person(int64_t balance, const std::string& name, size_t filling = 0)
 class StoreTest : public testing::Test {
  protected:
   // This island has sites 2 .. 5 of 10: keys 20 .. 59.
-  explicit StoreTest(uint64_t pool_pages = 2000) : catalog_(MakeCatalog()), files_(runtime::MakeMemoryFileSystem()) {
+  explicit StoreTest(uint64_t pool_pages = 2000)
+      : catalog_(MakeCatalog()), files_(runtime::MakeMemoryFileSystem()) {
     auto store = Store::Create(catalog_, {.sites = {2, 4}, .pool_bytes = pool_pages * kPageBytes}, *files_);
     EXPECT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
@@ -76,9 +78,12 @@ class StoreTest : public testing::Test {
     const StatusCode code = store_->Read(table, Site(key), Uint64Key(key), &row);
     return code == StatusCode::kOk ? Text(row) : absl::StatusCodeToString(code);
   }
-  static uint64_t Number(KeyView key) { return std::get<uint64_t>((*partitioner::DecodeKey({KeyType::kUint64}, key))[0]); }
+  static uint64_t Number(KeyView key) {
+    return std::get<uint64_t>((*partitioner::DecodeKey({KeyType::kUint64}, key))[0]);
+  }
 
-  std::vector<uint64_t> ByName(uint32_t site, const std::string& first, const std::string& end, bool reverse = false) {
+  std::vector<uint64_t> ByName(uint32_t site, const std::string& first, const std::string& end,
+                               bool reverse = false) {
     std::string from, to;
     if (!first.empty()) partitioner::AppendString(first, &from);
     if (!end.empty()) partitioner::AppendString(end, &to);
@@ -103,7 +108,7 @@ class StoreTest : public testing::Test {
 
 class SmallStoreTest : public StoreTest {
  protected:
-  SmallStoreTest() : StoreTest(32) {}
+  SmallStoreTest() : StoreTest(26) {}
 };
 
 TEST_F(StoreTest, RowOperations_OnOneRow) {
@@ -111,15 +116,17 @@ TEST_F(StoreTest, RowOperations_OnOneRow) {
   EXPECT_EQ(Insert(kPlain, 25, "first"), StatusCode::kOk);
   EXPECT_EQ(Insert(kPlain, 25, "again"), StatusCode::kAlreadyExists);
   EXPECT_EQ(Read(kPlain, 25), "first");
-  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
-            StatusCode::kOk);
+  EXPECT_EQ(
+      store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
+      StatusCode::kOk);
   EXPECT_EQ(Read(kPlain, 25), "First");
   EXPECT_EQ(Replace(kPlain, 25, ""), StatusCode::kOk);
   EXPECT_EQ(Read(kPlain, 25), "");
   EXPECT_EQ(Replace(kPlain, 26, "x"), StatusCode::kNotFound);
   EXPECT_EQ(Remove(kPlain, 25), StatusCode::kOk);
   EXPECT_EQ(Remove(kPlain, 25), StatusCode::kNotFound);
-  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte>) { FAIL(); }), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte>) { FAIL(); }),
+            StatusCode::kNotFound);
 }
 
 TEST_F(StoreTest, RowOperations_InvalidArguments) {
@@ -140,10 +147,12 @@ TEST_F(StoreTest, RowOperations_InvalidArguments) {
   const auto any = [](KeyView, RowView) { return true; };
   EXPECT_EQ(store_->Scan(kPlain, 2, Bytes(bound), {}, false, any), StatusCode::kInvalidArgument);
   EXPECT_EQ(store_->Scan(kPlain, 2, {}, Bytes(bound), true, any), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->IndexScan(kIndexed, 2, 2, {}, {}, false, [](KeyView) { return true; }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->IndexScan(kIndexed, 2, 2, {}, {}, false, [](KeyView) { return true; }),
+            StatusCode::kInvalidArgument);
   EXPECT_FALSE(store_->Truncate(3).ok());
   EXPECT_EQ(store_->CountRows(3), 0u);
-  EXPECT_EQ(store_->Insert(kReplicated, kReplicatedSite, Uint64Key(1), Bytes("five!")), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Insert(kReplicated, kReplicatedSite, Uint64Key(1), Bytes("five!")),
+            StatusCode::kInvalidArgument);
 }
 
 TEST_F(StoreTest, ReplicatedTable_LivesOnItsOwnSite) {
@@ -155,7 +164,8 @@ TEST_F(StoreTest, ReplicatedTable_LivesOnItsOwnSite) {
 }
 
 TEST_F(StoreTest, Scan_OneSiteInBothDirections) {
-  for (uint64_t key = 20; key < 60; ++key) ASSERT_EQ(Insert(kPlain, key, std::to_string(key)), StatusCode::kOk);
+  for (uint64_t key = 20; key < 60; ++key)
+    ASSERT_EQ(Insert(kPlain, key, std::to_string(key)), StatusCode::kOk);
   const auto scan = [&](KeyView first, KeyView end, bool reverse, size_t limit) {
     std::vector<uint64_t> keys;
     EXPECT_EQ(store_->Scan(kPlain, 3, first, end, reverse,
@@ -241,7 +251,8 @@ TEST_F(StoreTest, Usage_CountsPages) {
   EXPECT_GT(usage.region_bytes, 2000 * kPageBytes);
 }
 
-// Every operation may be refused for want of pages, in the middle of its index changes: then nothing has changed.
+// Every operation may be refused for want of pages, in the middle of its index changes: then nothing has
+// changed.
 TEST_F(SmallStoreTest, PoolFull_RowsAndIndexesAgree) {
   Random random(7);
   std::map<uint64_t, std::string> model;
@@ -267,7 +278,8 @@ TEST_F(SmallStoreTest, PoolFull_RowsAndIndexesAgree) {
         if (code == StatusCode::kOk) model.erase(key);
         break;
       case 3:  // takes pages and gives them back on another site
-        code = random.Below(2) == 0 ? Insert(kPlain, filler, std::string(kMaxRowBytes, 'x')) : Remove(kPlain, filler);
+        code = random.Below(2) == 0 ? Insert(kPlain, filler, std::string(kMaxRowBytes, 'x'))
+                                    : Remove(kPlain, filler);
         break;
     }
     if (code == StatusCode::kResourceExhausted) ++refused;
@@ -352,7 +364,9 @@ TEST(Store, Create_CallsBindMemoryOnce) {
   auto bind = [&](void* address, size_t bytes) { calls.emplace_back(address, bytes); };
   absl::FunctionRef<void(void*, size_t)> bind_memory = bind;
   const auto store = *Store::Create(
-      catalog, {.sites = {0, 10}, .pool_bytes = 1 << 20, .data_directory = "data", .bind_memory = &bind_memory}, *files);
+      catalog,
+      {.sites = {0, 10}, .pool_bytes = 1 << 20, .data_directory = "data", .bind_memory = &bind_memory},
+      *files);
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(calls[0].first, store->Usage().region);
   EXPECT_EQ(calls[0].second, store->Usage().region_bytes);

@@ -1,0 +1,77 @@
+#include "deploy/supervisor_island.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "deploy/supervisor_spawn.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr int64_t kAskTimeoutMs = 1'000;
+
+absl::Status WriteConfig(const control::v1::IslandConfig& config, const std::string& path) {
+  google::protobuf::util::JsonPrintOptions print;
+  print.add_whitespace = true;
+  std::string json;
+  const auto printed = google::protobuf::util::MessageToJsonString(config, &json, print);
+  if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
+  std::ofstream file(path, std::ios::trunc);
+  file << json;
+  file.close();
+  return file ? absl::OkStatus() : absl::InternalError(fmt::format("cannot write {}", path));
+}
+
+}  // namespace
+
+absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
+                                          const control::v1::IslandConfig& config) {
+  const std::string config_path = files.IslandConfig(config.island());
+  absl::Status written = WriteConfig(config, config_path);
+  if (!written.ok()) return written;
+  SpawnRequest request;
+  request.arguments = {program, "--config", config_path};
+  request.log_path = files.IslandLog(config.island());
+  std::error_code error;
+  const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
+  absl::StatusOr<pid_t> pid = Spawn(request);
+  if (!pid.ok()) return pid.status();
+  return StartedIsland{.pid = *pid, .log_begin = error ? 0 : log_bytes};
+}
+
+void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+  auto* loads = config->mutable_loads();
+  for (int i = loads->size() - 1; i >= 0; --i) {
+    if (loads->Get(i).workload() == load.workload()) loads->DeleteSubrange(i, 1);
+  }
+  *loads->Add() = load;
+}
+
+void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status) {
+  std::vector<uint32_t> alive;
+  for (const control::v1::IslandStatus& island : status->islands()) {
+    if (island.pid() > 0) alive.push_back(island.island());
+  }
+  control::v1::Request request;
+  request.mutable_status();
+  const std::vector<ClusterClient::Reply> answers = client.CallIslands(alive, request, kAskTimeoutMs);
+  for (size_t i = 0; i < alive.size(); ++i) {
+    control::v1::IslandStatus& entry = *status->mutable_islands(static_cast<int>(alive[i]));
+    if (!answers[i].ok() || answers[i]->island_status().boot_epoch() != entry.boot_epoch()) {
+      if (entry.state() == control::v1::READY) entry.set_detail("does not answer");
+      continue;
+    }
+    const control::v1::IslandStatus& own = answers[i]->island_status();
+    *entry.mutable_placement() = own.placement();
+    entry.set_peers_connected(own.peers_connected());
+    entry.set_peers_total(own.peers_total());
+    entry.set_running(own.running());
+  }
+}
+
+}  // namespace islands::deploy
