@@ -32,7 +32,8 @@ inline std::string_view AbortReasonName(AbortReason reason) {
 
 // Whether running the same transaction again soon may succeed without anything being repaired.
 inline bool RetryAtOnce(AbortReason reason) {
-  return reason == AbortReason::kDeadlock || reason == AbortReason::kLockTimeout || reason == AbortReason::kVoteNo;
+  return reason == AbortReason::kDeadlock || reason == AbortReason::kLockTimeout ||
+         reason == AbortReason::kVoteNo;
 }
 
 // Why a branch or transaction cannot go on.

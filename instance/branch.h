@@ -4,7 +4,8 @@
 //
 // Invariants:
 //  1. Every change in the store made through a branch has an undo entry until Commit or Rollback.
-//  2. After Commit or Rollback the branch holds no locks and no undo entries, and can be used again without allocation.
+//  2. After Commit or Rollback the branch holds no locks and no undo entries, and can be used again without
+//     allocation.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What a worker counts. Written by the worker alone, without read-modify-write, on cache lines nobody else writes; read by
-// the metrics and control threads whenever they like. Everything only grows, so readers take differences.
+// What a worker counts. Written by the worker alone, without read-modify-write, on cache lines nobody else
+// writes; read by the metrics and control threads whenever they like. Everything only grows, so readers take
+// differences.
 #pragma once
 
 #include <array>

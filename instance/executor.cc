@@ -37,8 +37,8 @@ bool IsResult(absl::StatusCode code) {
 
 }  // namespace
 
-Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
-                       Failure* failure) {
+Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
+                       size_t* cursor, Failure* failure) {
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     const Target target{branch, batch, routed.operation, routed.site, routed.last_site};
@@ -128,7 +128,8 @@ absl::StatusCode Executor::Apply(const Target& target) {
 
 absl::StatusCode Executor::Read(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
-  const absl::StatusCode code = store_.Read(operation.table, target.site, target.batch.View(operation.key), &row_);
+  const absl::StatusCode code =
+      store_.Read(operation.table, target.site, target.batch.View(operation.key), &row_);
   if (code == absl::StatusCode::kOk) target.batch.result(target.number).row = target.batch.Store(row_);
   return code;
 }
@@ -138,8 +139,8 @@ absl::StatusCode Executor::Add(const Target& target) {
   int64_t before = 0;
   int64_t after = 0;
   bool fits = false;
-  const absl::StatusCode code =
-      store_.Modify(operation.table, target.site, target.batch.View(operation.key), [&](std::span<std::byte> row) {
+  const absl::StatusCode code = store_.Modify(
+      operation.table, target.site, target.batch.View(operation.key), [&](std::span<std::byte> row) {
         fits = row.size() >= sizeof(before) && operation.offset <= row.size() - sizeof(before);
         if (!fits) return;
         std::memcpy(&before, row.data() + operation.offset, sizeof(before));
@@ -149,8 +150,8 @@ absl::StatusCode Executor::Add(const Target& target) {
       });
   if (code != absl::StatusCode::kOk) return code;
   if (!fits) return absl::StatusCode::kInvalidArgument;
-  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key), operation.offset,
-                                 std::as_bytes(std::span(&before, 1)));
+  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
+                                 operation.offset, std::as_bytes(std::span(&before, 1)));
   target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&after, 1)));
   return code;
 }
@@ -159,8 +160,8 @@ absl::StatusCode Executor::Write(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const RowView bytes = target.batch.View(operation.row);
   bool fits = false;
-  const absl::StatusCode code =
-      store_.Modify(operation.table, target.site, target.batch.View(operation.key), [&](std::span<std::byte> row) {
+  const absl::StatusCode code = store_.Modify(
+      operation.table, target.site, target.batch.View(operation.key), [&](std::span<std::byte> row) {
         fits = operation.offset <= row.size() && bytes.size() <= row.size() - operation.offset;
         if (!fits) return;
         const auto at = row.subspan(operation.offset, bytes.size());
@@ -169,7 +170,8 @@ absl::StatusCode Executor::Write(const Target& target) {
       });
   if (code != absl::StatusCode::kOk) return code;
   if (!fits) return absl::StatusCode::kInvalidArgument;
-  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key), operation.offset, row_);
+  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
+                                 operation.offset, row_);
   return code;
 }
 
@@ -193,7 +195,8 @@ absl::StatusCode Executor::Replace(const Target& target) {
   absl::StatusCode code = store_.Read(operation.table, target.site, key, &row_);
   if (code != absl::StatusCode::kOk) return code;
   code = store_.Replace(operation.table, target.site, key, row);
-  if (code == absl::StatusCode::kOk) target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
+  if (code == absl::StatusCode::kOk)
+    target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
   return code;
 }
 
@@ -215,18 +218,19 @@ absl::StatusCode Executor::Scan(const Target& target) {
   result.scanned = 0;
   // Bounds are copied: storing rows may move the batch's bytes under them.
   const KeyView first_view = batch.View(operation.key), end_view = batch.View(operation.end_key);
-  const std::vector<std::byte> first(first_view.begin(), first_view.end()), end(end_view.begin(), end_view.end());
+  const std::vector<std::byte> first(first_view.begin(), first_view.end()),
+      end(end_view.begin(), end_view.end());
   const auto full = [&] { return operation.limit != 0 && result.scanned >= operation.limit; };
   const uint32_t count = target.last_site - target.site + 1;
   for (uint32_t n = 0; n < count && !full(); ++n) {
     const uint32_t site = operation.reverse ? target.last_site - n : target.site + n;
-    const absl::StatusCode code = store_.Scan(operation.table, site, first, end, operation.reverse,
-                                              [&](KeyView key, RowView row) {
-                                                const Batch::Bytes key_at = batch.Store(key);
-                                                batch.scanned().push_back({key_at, batch.Store(row)});
-                                                ++result.scanned;
-                                                return !full();
-                                              });
+    const absl::StatusCode code =
+        store_.Scan(operation.table, site, first, end, operation.reverse, [&](KeyView key, RowView row) {
+          const Batch::Bytes key_at = batch.Store(key);
+          batch.scanned().push_back({key_at, batch.Store(row)});
+          ++result.scanned;
+          return !full();
+        });
     if (code != absl::StatusCode::kOk) return code;
   }
   return absl::StatusCode::kOk;
@@ -240,15 +244,15 @@ absl::StatusCode Executor::IndexScan(const Target& target) {
   result.scanned = 0;
   keys_.clear();
   uint32_t found = 0;
-  const absl::StatusCode code = store_.IndexScan(
-      operation.table, operation.index, target.site, batch.View(operation.key), batch.View(operation.end_key),
-      operation.reverse, [&](KeyView key) {
-        const auto bytes = static_cast<uint16_t>(key.size());
-        const auto prefix = std::as_bytes(std::span(&bytes, 1));
-        keys_.insert(keys_.end(), prefix.begin(), prefix.end());
-        keys_.insert(keys_.end(), key.begin(), key.end());
-        return operation.limit == 0 || ++found < operation.limit;
-      });
+  const absl::StatusCode code =
+      store_.IndexScan(operation.table, operation.index, target.site, batch.View(operation.key),
+                       batch.View(operation.end_key), operation.reverse, [&](KeyView key) {
+                         const auto bytes = static_cast<uint16_t>(key.size());
+                         const auto prefix = std::as_bytes(std::span(&bytes, 1));
+                         keys_.insert(keys_.end(), prefix.begin(), prefix.end());
+                         keys_.insert(keys_.end(), key.begin(), key.end());
+                         return operation.limit == 0 || ++found < operation.limit;
+                       });
   if (code != absl::StatusCode::kOk) return code;
   for (size_t at = 0; at < keys_.size();) {
     uint16_t bytes = 0;

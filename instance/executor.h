@@ -1,7 +1,8 @@
 // Carries out operations on this island's rows for a branch: lock, then change, then remember how to undo.
 //
-// It never waits: when a lock has to be waited for, Run returns kWaiting and is called again, with the same cursor, once the
-// wait is over. Acquiring what is already held costs a look-up, so an operation is simply started again.
+// It never waits: when a lock has to be waited for, Run returns kWaiting and is called again, with the same
+// cursor, once the wait is over. Acquiring what is already held costs a look-up, so an operation is simply
+// started again.
 //
 // Thread safety: one per worker; Store and LockTable below it are shared by the island's workers.
 #pragma once
@@ -27,11 +28,13 @@ class Executor {
   Executor(const storage::Catalog& catalog, storage::Store& store, storage::LockTable& locks)
       : catalog_(catalog), store_(store), locks_(locks) {}
 
-  // Goes on with operations[*cursor]. Results go into `batch`. kFailed: *failure says why, the branch must be rolled back.
+  // Goes on with operations[*cursor]. Results go into `batch`. kFailed: *failure says why, the branch must be
+  // rolled back.
   Progress Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
                Failure* failure);
 
-  // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to `wakeups`.
+  // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to
+  // `wakeups`.
   void Commit(Branch& branch, std::vector<storage::Wakeup>* wakeups);
   void Rollback(Branch& branch, std::vector<storage::Wakeup>* wakeups);
 
@@ -59,8 +62,8 @@ class Executor {
   const storage::Catalog& catalog_;
   storage::Store& store_;
   storage::LockTable& locks_;
-  std::vector<std::byte> row_;      // scratch, warm
-  std::vector<std::byte> keys_;     // scratch for index scans: primary keys, length-prefixed
+  std::vector<std::byte> row_;   // scratch, warm
+  std::vector<std::byte> keys_;  // scratch for index scans: primary keys, length-prefixed
 };
 
 }  // namespace islands::instance

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <thread>
 
 #include "topology/binding.h"
 
@@ -54,7 +53,8 @@ Island::Island(const control::v1::IslandConfig& config, const Seams& seams, part
 
 Island::~Island() { Stop(); }
 
-absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::IslandConfig& config, const Seams& seams) {
+absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::IslandConfig& config,
+                                                       const Seams& seams) {
   absl::StatusOr<partitioner::SiteMap> sites =
       partitioner::SiteMap::Create(config.site_count(), static_cast<uint32_t>(config.peers_size()));
   if (!sites.ok()) return sites.status();
@@ -87,7 +87,8 @@ absl::Status Island::BuildStore() {
   options.pool_bytes = config_.pool_bytes();
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
-  absl::StatusOr<std::unique_ptr<storage::Store>> store = storage::Store::Create(*catalog_, options, *seams_.files);
+  absl::StatusOr<std::unique_ptr<storage::Store>> store =
+      storage::Store::Create(*catalog_, options, *seams_.files);
   if (!store.ok()) return store.status();
   {
     const std::scoped_lock lock(store_mutex_);
@@ -102,8 +103,9 @@ absl::Status Island::BuildStore() {
 void Island::BindPool(void* address, size_t bytes) {
   if (config_.numa_nodes().empty() || config_.memory_policy() == control::v1::MEMORY_DEFAULT) return;
   const std::vector<uint32_t> nodes(config_.numa_nodes().begin(), config_.numa_nodes().end());
-  const auto policy = config_.memory_policy() == control::v1::MEMORY_BIND ? topology::MemoryPolicy::kBind
-                                                                         : topology::MemoryPolicy::kPreferred;
+  const auto policy = config_.memory_policy() == control::v1::MEMORY_BIND
+                          ? topology::MemoryPolicy::kBind
+                          : topology::MemoryPolicy::kPreferred;
   const absl::Status status = topology::BindMemory(address, bytes, nodes, policy);
   if (status.ok()) return;
   const std::scoped_lock lock(store_mutex_);
@@ -111,7 +113,8 @@ void Island::BindPool(void* address, size_t bytes) {
 }
 
 absl::Status Island::CreateWorkers() {
-  shared_locks_ = std::make_unique<storage::LockTable>(storage::LockTableOptions{.latched = config_.workers_size() > 1});
+  shared_locks_ =
+      std::make_unique<storage::LockTable>(storage::LockTableOptions{.latched = config_.workers_size() > 1});
   shared_.clock = seams_.clock;
   shared_.sites = &sites_;
   shared_.locks = shared_locks_.get();
@@ -133,7 +136,8 @@ absl::Status Island::CreateWorkers() {
     options.cpus.assign(config_.cpus().begin(), config_.cpus().end());
     options.numa_nodes.assign(config_.numa_nodes().begin(), config_.numa_nodes().end());
     if (config_.transaction_timeout_ms() != 0) {
-      options.transaction_timeout_ns = static_cast<int64_t>(config_.transaction_timeout_ms()) * runtime::kNsPerMs;
+      options.transaction_timeout_ns =
+          static_cast<int64_t>(config_.transaction_timeout_ms()) * runtime::kNsPerMs;
     }
     options.seed = seams_.seed;
     workers_.push_back(std::make_unique<Worker>(options, shared_, *std::move(transport), links));
@@ -179,8 +183,9 @@ absl::Status Island::Load(const control::v1::LoadSpec& load) {
   if (started_) seams_.scheduler->Stop();
   bool open = false;
   for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasOpenBranches();
-  absl::Status status = open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
-                             : LoadWhileStopped(load);
+  absl::Status status =
+      open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
+           : LoadWhileStopped(load);
   if (started_) seams_.scheduler->Start(Runnables());
   return status;
 }
@@ -227,8 +232,9 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
   for (const std::string& name : (*workload)->tables()) {
     const storage::TableDefinition* table = catalog_->Find(name);
     if (table == nullptr) {
-      return absl::FailedPreconditionError(fmt::format(
-          "workload '{}' needs a table '{}', which the deployment file does not have", load.workload(), name));
+      return absl::FailedPreconditionError(
+          fmt::format("workload '{}' needs a table '{}', which the deployment file does not have",
+                      load.workload(), name));
     }
     if (absl::Status status = store_->Truncate(table->id); !status.ok()) return status;
   }
@@ -275,14 +281,12 @@ void Island::RequestStop() {
 absl::Status Island::StopRun(int64_t timeout_ns) {
   const std::scoped_lock lock(mutex_);
   RequestStop();
-  const int64_t deadline_ns = seams_.clock->NowNs() + timeout_ns;
-  while (Running()) {
-    if (seams_.clock->NowNs() > deadline_ns) {
-      return absl::DeadlineExceededError("transactions are still under way; they end at their own deadline");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::unique_lock<std::mutex> run_lock(shared_.run_mutex);
+  if (shared_.run_ended.wait_for(run_lock, std::chrono::nanoseconds(timeout_ns),
+                                 [this] { return !Running(); })) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::DeadlineExceededError("transactions are still under way; they end at their own deadline");
 }
 
 absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRequest& request) {
@@ -298,24 +302,19 @@ absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRe
     const storage::TableDefinition* table = catalog_->Find(name);
     if (table == nullptr || table->replicated()) continue;
     for (uint32_t site = own.first; site < own.first + own.count; ++site) {
-      const absl::StatusCode code = store_->Scan(table->id, site, {}, {}, false, [&](KeyView key, RowView row) {
-        sum += static_cast<uint64_t>((*workload)->AuditRow(table->id, key, row));
-        ++rows;
-        return true;
-      });
-      if (code != absl::StatusCode::kOk) return absl::Status(code, fmt::format("cannot read table '{}'", name));
+      const absl::StatusCode code =
+          store_->Scan(table->id, site, {}, {}, false, [&](KeyView key, RowView row) {
+            sum += static_cast<uint64_t>((*workload)->AuditRow(table->id, key, row));
+            ++rows;
+            return true;
+          });
+      if (code != absl::StatusCode::kOk)
+        return absl::Status(code, fmt::format("cannot read table '{}'", name));
     }
   }
   reply.set_value(static_cast<int64_t>(sum));
   reply.set_rows(rows);
   return reply;
-}
-
-uint64_t Island::CountRows() {
-  const std::scoped_lock lock(mutex_);
-  uint64_t rows = 0;
-  for (TableId table = 0; table < catalog_->size(); ++table) rows += store_->CountRows(table);
-  return rows;
 }
 
 storage::PoolUsage Island::PoolUsage() const {

@@ -1,13 +1,13 @@
 // One island: a complete storage manager, its workers, and what the control plane can ask of it.
 //
-// Everything it needs of the outside comes in as Seams: a real process hands in the operating system's, the simulation its
-// own, and the code between is the same.
+// Everything it needs of the outside comes in as Seams: a real process hands in the operating system's, the
+// simulation its own, and the code between is the same.
 //
 //        control thread(s)                    worker threads
 //   Load, StartRun, Audit, TakeSnapshot  -->  Worker::RunOnce ... over Store, LockTable, Catalog
 //
-// Thread safety: the public functions may be called from any thread; Start, Stop, Load, StartRun and StopRun are serialized by
-// a mutex, the others only read what may be read at any time.
+// Thread safety: the public functions may be called from any thread; Start, Stop, Load, StartRun and StopRun
+// are serialized by a mutex, the others only read what may be read at any time.
 //
 // Invariants:
 //  1. Workers run exactly between Start and Stop, except while Load works: loading has the island to itself.
@@ -39,7 +39,8 @@ struct Seams {
   const runtime::Clock* clock = nullptr;
   runtime::FileSystem* files = nullptr;
   runtime::Scheduler* scheduler = nullptr;
-  std::function<absl::StatusOr<std::unique_ptr<messaging::Transport>>(messaging::Address self)> make_transport;
+  std::function<absl::StatusOr<std::unique_ptr<messaging::Transport>>(messaging::Address self)>
+      make_transport;
   std::function<absl::StatusOr<OpenedWorkload>(const std::string& object, const storage::Catalog& catalog,
                                                const Parameters& parameters)>
       open_workload;
@@ -50,14 +51,16 @@ struct Seams {
 class Island {
  public:
   // Builds catalog, store and workers, and loads what the configuration says; nothing listens yet.
-  static absl::StatusOr<std::unique_ptr<Island>> Create(const control::v1::IslandConfig& config, const Seams& seams);
+  static absl::StatusOr<std::unique_ptr<Island>> Create(const control::v1::IslandConfig& config,
+                                                        const Seams& seams);
   ~Island();
 
   // Listens, dials the peers, starts the workers.
   absl::Status Start();
   void Stop();
 
-  // Empties the workload's tables and loads its rows. FAILED_PRECONDITION while a run or a transaction is under way.
+  // Empties the workload's tables and loads its rows. FAILED_PRECONDITION while a run or a transaction is
+  // under way.
   absl::Status Load(const control::v1::LoadSpec& load);
   // FAILED_PRECONDITION when a run is active.
   absl::Status StartRun(const control::v1::StartRun& request);
@@ -72,7 +75,6 @@ class Island {
   absl::StatusOr<control::v1::AuditReply> Audit(const control::v1::AuditRequest& request);
   // Connection and placement state; the kernel's word on placement.
   control::v1::IslandStatus Status() const;
-  uint64_t CountRows();
 
   const control::v1::IslandConfig& config() const { return config_; }
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
@@ -105,7 +107,8 @@ class Island {
   bool started_ = false;
   std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 
-  // Guarded by store_mutex_ for replacing and for readers outside mutex_: status and metrics must not wait for a load.
+  // Guarded by store_mutex_ for replacing and for readers outside mutex_: status and metrics must not wait
+  // for a load.
   mutable std::mutex store_mutex_;
   std::unique_ptr<storage::Store> store_;
   std::string binding_warning_;

@@ -20,7 +20,8 @@ void FillHistogram(const LatencyHistogram& from, control::v1::Histogram* to) {
   to->set_sum_us(static_cast<double>(from.sum_ns()) / 1000.0);
 }
 
-void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island, control::v1::WorkerCounters* to) {
+void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
+                control::v1::WorkerCounters* to) {
   const WorkerCounters& from = worker.counters();
   for (const ScopeCounters& scope : from.scopes) {
     control::v1::ScopeCounters* out = to->add_scopes();
@@ -103,11 +104,12 @@ control::v1::IslandStatus Island::Status() const {
   const bool waited = seams_.clock->NowNs() - started_ns_ > kLongestWaitForPeersNs;
   status.set_state(peers_up == status.peers_total() || waited ? control::v1::READY : control::v1::STARTING);
   const storage::PoolUsage pool = PoolUsage();
-  absl::StatusOr<topology::MemoryReadback> memory = topology::ReadMemoryPlacement(
-      getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);
+  absl::StatusOr<topology::MemoryReadback> memory =
+      topology::ReadMemoryPlacement(getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);
   if (memory.ok()) {
     placement->set_memory_policy(memory->policy);
-    for (const auto& [node, pages] : memory->pages_per_node) (*placement->mutable_pool_pages_per_node())[node] = pages;
+    for (const auto& [node, pages] : memory->pages_per_node)
+      (*placement->mutable_pool_pages_per_node())[node] = pages;
   } else {
     placement->set_memory_policy("unknown");
   }

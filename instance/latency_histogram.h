@@ -3,8 +3,8 @@
 //   bucket b < 16:    latency of b microseconds
 //   above:            every power of two is cut into 16 equal buckets
 //
-// Thread safety: written by one worker, read by any thread (relaxed atomics, no read-modify-write); a reader may see a
-// value that is counted but not yet summed.
+// Thread safety: written by one worker, read by any thread (relaxed atomics, no read-modify-write); a reader
+// may see a value that is counted but not yet summed.
 #pragma once
 
 #include <array>
@@ -34,7 +34,8 @@ constexpr uint64_t BucketUpperUs(uint32_t bucket) {
   return static_cast<uint64_t>(kLatencySubBuckets + bucket % kLatencySubBuckets + 1) << shift;
 }
 
-// The p-quantile (0..1) of counted buckets in microseconds: the middle of the bucket it falls in. 0 when empty.
+// The p-quantile (0..1) of counted buckets in microseconds: the middle of the bucket it falls in. 0 when
+// empty.
 inline double PercentileUs(std::span<const uint64_t> buckets, double p) {
   uint64_t count = 0;
   for (uint64_t n : buckets) count += n;

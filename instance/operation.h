@@ -1,10 +1,11 @@
 // The primitive operations transactions are made of, and the batch that carries them to where the rows are.
 //
-// A procedure fills a Batch and awaits Transaction::Execute: operations for rows of this island run here, those for each
-// other island are shipped in one message. All operations of a batch are independent of each other's results.
+// A procedure fills a Batch and awaits Transaction::Execute: operations for rows of this island run here,
+// those for each other island are shipped in one message. All operations of a batch are independent of each
+// other's results.
 //
-// Thread safety: none; a Batch belongs to one transaction. Memory is kept between uses: after warm-up filling a batch and
-// storing its results allocates nothing.
+// Thread safety: none; a Batch belongs to one transaction. Memory is kept between uses: after warm-up filling
+// a batch and storing its results allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +27,13 @@ using IndexId = uint32_t;  // position in its table's list of indexes
 enum class OperationKind : uint8_t {
   kRead = 1,
   kReadForUpdate = 2,  // reads under the lock an update of the row needs
-  kAdd = 3,            // adds `delta` to the little-endian int64 at `offset`; the result row is the 8 bytes after it
-  kWrite = 4,          // overwrites bytes at `offset`
-  kInsert = 5,         // ALREADY_EXISTS if present
-  kReplace = 6,        // the whole row, another length allowed; NOT_FOUND if absent
-  kDelete = 7,         // NOT_FOUND if absent
-  kScan = 8,           // rows with key <= k < end_key, in key order (or reverse), at most `limit`
-  kIndexScan = 9,      // the same over a secondary index of one site: the site of `site_key`
+  kAdd = 3,     // adds `delta` to the little-endian int64 at `offset`; the result row is the 8 bytes after it
+  kWrite = 4,   // overwrites bytes at `offset`
+  kInsert = 5,  // ALREADY_EXISTS if present
+  kReplace = 6,    // the whole row, another length allowed; NOT_FOUND if absent
+  kDelete = 7,     // NOT_FOUND if absent
+  kScan = 8,       // rows with key <= k < end_key, in key order (or reverse), at most `limit`
+  kIndexScan = 9,  // the same over a secondary index of one site: the site of `site_key`
 };
 
 inline bool IsWrite(OperationKind kind) {
@@ -52,13 +53,13 @@ class Batch {
     bool reverse = false;
     TableId table = 0;
     IndexId index = 0;
-    uint32_t offset = 0;   // within the row
-    uint32_t limit = 0;    // scans; 0 = none
+    uint32_t offset = 0;  // within the row
+    uint32_t limit = 0;   // scans; 0 = none
     int64_t delta = 0;
     Bytes key;
     Bytes end_key;
     Bytes row;
-    Bytes site_key;        // kIndexScan: a primary key that names the site
+    Bytes site_key;  // kIndexScan: a primary key that names the site
   };
   struct ScannedRow {
     Bytes key;

@@ -37,7 +37,8 @@ absl::Status Router::Route(const Batch& batch, RoutePlan* plan, TouchedSites* to
   return absl::OkStatus();
 }
 
-absl::Status Router::RouteOne(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const {
+absl::Status Router::RouteOne(const Batch& batch, uint32_t number, RoutePlan* plan,
+                              TouchedSites* touched) const {
   const Batch::Operation& operation = batch.operation(number);
   if (operation.table >= catalog_.size()) {
     return absl::InvalidArgumentError(fmt::format("there is no table number {}", operation.table));
@@ -54,7 +55,8 @@ absl::Status Router::RouteOne(const Batch& batch, uint32_t number, RoutePlan* pl
   if (operation.kind == OperationKind::kScan) return RouteScan(batch, number, plan, touched);
   const bool by_index = operation.kind == OperationKind::kIndexScan;
   if (by_index && operation.index >= table.indexes.size()) {
-    return absl::InvalidArgumentError(fmt::format("table '{}' has no index number {}", table.name, operation.index));
+    return absl::InvalidArgumentError(
+        fmt::format("table '{}' has no index number {}", table.name, operation.index));
   }
   absl::StatusOr<uint32_t> site =
       catalog_.SiteOf(operation.table, batch.View(by_index ? operation.site_key : operation.key));
@@ -65,7 +67,8 @@ absl::Status Router::RouteOne(const Batch& batch, uint32_t number, RoutePlan* pl
 }
 
 // One routed operation per island; the islands' results, put in island order, are in key order.
-absl::Status Router::RouteScan(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const {
+absl::Status Router::RouteScan(const Batch& batch, uint32_t number, RoutePlan* plan,
+                               TouchedSites* touched) const {
   const Batch::Operation& operation = batch.operation(number);
   absl::StatusOr<SiteSpan> span = SitesOfRange(catalog_.table(operation.table), catalog_.sites(),
                                                batch.View(operation.key), batch.View(operation.end_key));

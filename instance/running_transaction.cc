@@ -76,9 +76,9 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
 void RunningTransaction::KeepLocalScans(Batch& batch) {
   const auto from_others = static_cast<ptrdiff_t>(chunks_.size());
   for (const RoutedOperation& routed : plan_.local()) {
-    const bool joined = std::any_of(chunks_.begin(), chunks_.begin() + from_others, [&](const ScanChunk& chunk) {
-      return chunk.operation == routed.operation;
-    });
+    const bool joined =
+        std::any_of(chunks_.begin(), chunks_.begin() + from_others,
+                    [&](const ScanChunk& chunk) { return chunk.operation == routed.operation; });
     if (!joined) continue;
     const Batch::Result& result = batch.result(routed.operation);
     chunks_.push_back({routed.operation, worker_.options_.island, result.first_scanned, result.scanned});

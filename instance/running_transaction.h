@@ -7,8 +7,8 @@
 // Invariants:
 //  1. Between Begin and the end of Commit or Abort the branch may hold locks; outside it holds none.
 //  2. After a failure is set no operation is carried out for this transaction any more.
-//  3. `entry_` is set exactly while the worker's coordinator table knows this transaction, which is from the first
-//     operation shipped to another island.
+//  3. `entry_` is set exactly while the worker's coordinator table knows this transaction, which is from the
+//     first operation shipped to another island.
 #pragma once
 
 #include <coroutine>
@@ -32,7 +32,7 @@ struct CoordinatorEntry;
 struct Waiter {
   std::coroutine_handle<> suspended;  // null while running or in the ready queue
   Branch branch;
-  Failure failure;                    // set by whoever ends the wait with bad news
+  Failure failure;  // set by whoever ends the wait with bad news
   int64_t lock_wait_since_ns = 0;
 
   struct Suspension {
@@ -55,7 +55,8 @@ class RunningTransaction final : public Transaction, public Waiter {
   runtime::Random& random() override;
 
   void Begin(const coordinator::TransactionId& id, int64_t deadline_ns);
-  // After the procedure returned OK. kUnknown: the decision was made elsewhere and could not be learned in time.
+  // After the procedure returned OK. kUnknown: the decision was made elsewhere and could not be learned in
+  // time.
   runtime::Task<coordinator::Outcome> Commit();
   runtime::Task<coordinator::Outcome> Abort();
   // Records why the transaction cannot go on; the first reason stays.
@@ -75,7 +76,7 @@ class RunningTransaction final : public Transaction, public Waiter {
   bool distributed_ = false;
   CoordinatorEntry* entry_ = nullptr;
   Batch batch_;
-  Batch* executing_ = nullptr;        // the batch whose answers are awaited
+  Batch* executing_ = nullptr;  // the batch whose answers are awaited
   RoutePlan plan_;
   std::vector<ScanChunk> chunks_;
   uint32_t pending_replies_ = 0;

@@ -20,8 +20,9 @@ class Transaction {
   virtual const storage::Catalog& catalog() const = 0;
   // The transaction's own batch, empty at its start and kept warm between transactions.
   virtual Batch& batch() = 0;
-  // Carries out all operations of `batch`. OK: every operation has a result (which may be NOT_FOUND or ALREADY_EXISTS).
-  // An error means that the transaction cannot go on; the procedure returns it and the island aborts the transaction.
+  // Carries out all operations of `batch`. OK: every operation has a result (which may be NOT_FOUND or
+  // ALREADY_EXISTS). An error means that the transaction cannot go on; the procedure returns it and the
+  // island aborts the transaction.
   virtual runtime::Task<absl::Status> Execute(Batch& batch) = 0;
   // Virtual, not a template: workloads are shared objects and see only this interface.
   virtual runtime::Random& random() = 0;

@@ -16,7 +16,9 @@ KeyView Bytes(const std::string& text) { return std::as_bytes(std::span(text.dat
 
 bool IsScan(OperationKind kind) { return kind == OperationKind::kScan || kind == OperationKind::kIndexScan; }
 
-bool Holds(partitioner::SiteRun own, uint32_t site) { return site >= own.first && site - own.first < own.count; }
+bool Holds(partitioner::SiteRun own, uint32_t site) {
+  return site >= own.first && site - own.first < own.count;
+}
 
 absl::Status CheckShape(const data::v1::Operation& operation, const storage::Catalog& catalog) {
   if (operation.kind() < static_cast<uint32_t>(OperationKind::kRead) ||
@@ -27,16 +29,20 @@ absl::Status CheckShape(const data::v1::Operation& operation, const storage::Cat
     return absl::InvalidArgumentError(fmt::format("unknown table number {}", operation.table()));
   }
   if (operation.row().size() > storage::kMaxRowBytes) {
-    return absl::InvalidArgumentError(fmt::format("row of {} bytes, at most {}", operation.row().size(), storage::kMaxRowBytes));
+    return absl::InvalidArgumentError(
+        fmt::format("row of {} bytes, at most {}", operation.row().size(), storage::kMaxRowBytes));
   }
-  // Bounds of index scans are index components, which may be longer than a key by the primary key behind them.
-  if (operation.key().size() > 2 * partitioner::kMaxKeyBytes || operation.end_key().size() > 2 * partitioner::kMaxKeyBytes) {
+  // Bounds of index scans are index components, which may be longer than a key by the primary key behind
+  // them.
+  if (operation.key().size() > 2 * partitioner::kMaxKeyBytes ||
+      operation.end_key().size() > 2 * partitioner::kMaxKeyBytes) {
     return absl::InvalidArgumentError("key too long");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckPlace(const data::v1::Operation& operation, const storage::Catalog& catalog, partitioner::SiteRun own) {
+absl::Status CheckPlace(const data::v1::Operation& operation, const storage::Catalog& catalog,
+                        partitioner::SiteRun own) {
   const auto kind = static_cast<OperationKind>(operation.kind());
   const storage::TableDefinition& table = catalog.table(operation.table());
   if (table.replicated()) return absl::InvalidArgumentError("a replicated table is read where one is");
@@ -44,7 +50,8 @@ absl::Status CheckPlace(const data::v1::Operation& operation, const storage::Cat
     return absl::InvalidArgumentError(fmt::format("site {} is not on this island", operation.site()));
   }
   if (kind == OperationKind::kIndexScan && operation.index() >= table.indexes.size()) {
-    return absl::InvalidArgumentError(fmt::format("table '{}' has no index number {}", table.name, operation.index()));
+    return absl::InvalidArgumentError(
+        fmt::format("table '{}' has no index number {}", table.name, operation.index()));
   }
   if (IsScan(kind)) return absl::OkStatus();
   absl::StatusOr<uint32_t> site = catalog.SiteOf(operation.table(), Bytes(operation.key()));
@@ -112,7 +119,8 @@ coordinator::TransactionId DecodeId(const data::v1::TransactionId& id) {
   return {id.island(), id.worker(), id.boot_epoch(), id.sequence()};
 }
 
-void EncodeOperations(const Batch& batch, std::span<const RoutedOperation> share, data::v1::ExecuteRequest* request) {
+void EncodeOperations(const Batch& batch, std::span<const RoutedOperation> share,
+                      data::v1::ExecuteRequest* request) {
   for (const RoutedOperation& routed : share) {
     const Batch::Operation& operation = batch.operation(routed.operation);
     data::v1::Operation* out = request->add_operations();
@@ -148,7 +156,8 @@ absl::Status DecodeOperations(const data::v1::ExecuteRequest& request, const sto
   return absl::OkStatus();
 }
 
-void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes, data::v1::ExecuteReply* reply) {
+void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes,
+                   data::v1::ExecuteReply* reply) {
   for (const RoutedOperation& routed : routes) {
     const uint32_t i = routed.operation;
     data::v1::OperationResult* out = reply->add_results();
@@ -162,8 +171,9 @@ void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes, 
   }
 }
 
-absl::Status DecodeResults(const data::v1::ExecuteReply& reply, uint32_t island, std::span<const RoutedOperation> share,
-                           Batch* batch, std::vector<ScanChunk>* chunks) {
+absl::Status DecodeResults(const data::v1::ExecuteReply& reply, uint32_t island,
+                           std::span<const RoutedOperation> share, Batch* batch,
+                           std::vector<ScanChunk>* chunks) {
   if (static_cast<size_t>(reply.results_size()) != share.size()) {
     return absl::InvalidArgumentError(
         fmt::format("island {} answered {} of {} operations", island, reply.results_size(), share.size()));

@@ -168,7 +168,8 @@ TEST(Wire, JoinScans_PutsIslandsInKeyOrderUpToTheLimit) {
     }
     JoinScans(&batch, &chunks);
     ASSERT_EQ(batch.scanned_rows(0), 3u);
-    const std::vector<uint64_t> expected = reverse ? std::vector<uint64_t>{21, 20, 11} : std::vector<uint64_t>{0, 1, 10};
+    const std::vector<uint64_t> expected =
+        reverse ? std::vector<uint64_t>{21, 20, 11} : std::vector<uint64_t>{0, 1, 10};
     for (size_t n = 0; n < 3; ++n) {
       const Uint64Key key(expected[n]);
       EXPECT_EQ(std::memcmp(batch.scanned_key(0, n).data(), key.bytes, 8), 0) << n;

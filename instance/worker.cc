@@ -15,7 +15,8 @@ namespace {
 
 // Local transactions resumed per round at least, so that polling the links costs a fraction of each.
 constexpr size_t kResumesPerRound = 16;
-// Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always queue.
+// Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always
+// queue.
 constexpr size_t kCongestionBytes = 1u << 20;
 
 }  // namespace
@@ -75,8 +76,8 @@ bool Worker::RunOnce() {
 }
 
 void Worker::Sleep(int64_t timeout_ns) {
-  // Whoever posts looks at sleeping_ after setting has_mail_, and we look at has_mail_ after setting sleeping_: one of the two
-  // sees the other (both orders are sequentially consistent).
+  // Whoever posts looks at sleeping_ after setting has_mail_, and we look at has_mail_ after setting
+  // sleeping_: one of the two sees the other (both orders are sequentially consistent).
   sleeping_.store(true);
   if (!has_mail_.load()) transport_->Wait(timeout_ns);
   sleeping_.store(false);
@@ -189,7 +190,8 @@ void Worker::UpdateCongestion() {
   }
 }
 
-// Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer per wait.
+// Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer
+// per wait.
 void Worker::Sweep() {
   next_sweep_ns_ = now_ns_ + kSweepIntervalNs;
   std::vector<std::pair<uint64_t, Waiter*>> waiting(lock_waiters_.begin(), lock_waiters_.end());

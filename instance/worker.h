@@ -1,12 +1,16 @@
-// A worker: one run loop on one core, with its links, its running transactions and the branches it serves for others.
+// A worker: one run loop on one core, with its links, its running transactions and the branches it serves for
+// others.
 //
-// RunOnce: take what other threads posted, poll the links, resume what is ready, send what was queued. A transaction is a
-// coroutine and suspends for a lock or a remote answer; the worker itself never blocks (design: "run loop").
+// RunOnce: take what other threads posted, poll the links, resume what is ready, send what was queued. A
+// transaction is a coroutine and suspends for a lock or a remote answer; the worker itself never blocks
+// (design: "run loop").
 //
-//   begun here:     slots_ -> RunningTransaction --first remote operation--> coordinators_ (until acks are in)
-//   begun elsewhere: participants_ -> ParticipantEntry, on the worker that got the transaction's first message
+//   begun here:     slots_ -> RunningTransaction --first remote operation--> coordinators_ (until acks are
+//   in) begun elsewhere: participants_ -> ParticipantEntry, on the worker that got the transaction's first
+//   message
 //
-// Thread safety: everything belongs to the thread that calls RunOnce, except what is listed under "any thread".
+// Thread safety: everything belongs to the thread that calls RunOnce, except what is listed under "any
+// thread".
 //
 // Invariants:
 //  1. A coroutine handle is in the ready queue or stored in its Waiter, never both.
@@ -15,6 +19,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -48,14 +53,17 @@ struct WorkerShared {
   storage::LockTable* locks = nullptr;
   std::vector<Worker*> workers;
   uint64_t layout_generation = 0;
+  // Told whenever a worker's run has ended.
+  std::mutex run_mutex;
+  std::condition_variable run_ended;
 };
 
 struct WorkerOptions {
   uint32_t island = 0;
   uint32_t index = 0;
   uint64_t boot_epoch = 0;
-  int32_t cpu = -1;                     // -1 = not pinned to one
-  std::vector<uint32_t> cpus;           // where it may run then; empty = anywhere
+  int32_t cpu = -1;            // -1 = not pinned to one
+  std::vector<uint32_t> cpus;  // where it may run then; empty = anywhere
   std::vector<uint32_t> numa_nodes;
   int64_t transaction_timeout_ns = 2 * runtime::kNsPerSecond;
   int64_t lock_timeout_ns = 300 * runtime::kNsPerMs;
@@ -92,9 +100,9 @@ struct ParticipantEntry : Waiter {
   size_t cursor = 0;
   uint32_t step = 0;
   bool executing = false;
-  bool ended = false;          // its machine said kForget
+  bool ended = false;  // its machine said kForget
   int64_t last_heard_ns = 0;
-  int64_t lost_since_ns = 0;   // 0 = the coordinator is reachable
+  int64_t lost_since_ns = 0;  // 0 = the coordinator is reachable
   runtime::Task<void> task;
 };
 
@@ -151,8 +159,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
     std::coroutine_handle<> handle;
     bool operator<(const Sleeper& other) const { return at_ns > other.at_ns; }  // earliest on top
   };
-  struct Pause;   // awaits a point in time
-  struct Yield;   // goes to the end of the ready queue
+  struct Pause;  // awaits a point in time
+  struct Yield;  // goes to the end of the ready queue
 
   // The loop's parts: worker.cc.
   size_t DrainMailbox();
@@ -211,8 +219,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void ConfirmForgotten(uint32_t decider, const data::v1::TransactionId& id);
   void HandleInquiry(const data::v1::Inquiry& inquiry);
   void HandleInquiryReply(const data::v1::InquiryReply& reply);
-  void SendInquiryReply(const coordinator::TransactionId& id, coordinator::Outcome outcome, uint32_t to_island,
-                        uint32_t to_worker, bool from_decider);
+  void SendInquiryReply(const coordinator::TransactionId& id, coordinator::Outcome outcome,
+                        uint32_t to_island, uint32_t to_worker, bool from_decider);
 
   const WorkerOptions options_;
   WorkerShared& shared_;

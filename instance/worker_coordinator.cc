@@ -1,4 +1,5 @@
-// The coordinator's side of distributed transactions: shipping operations, and carrying out what the state machine says.
+// The coordinator's side of distributed transactions: shipping operations, and carrying out what the state
+// machine says.
 #include <fmt/format.h>
 
 #include <utility>
@@ -22,7 +23,8 @@ Failure FailureOf(const CoordinatorEvent& event) {
       return {AbortReason::kVoteNo, absl::AbortedError(fmt::format("island {} voted no", event.island))};
     case CoordinatorEvent::kPeerLost:
     case CoordinatorEvent::kPeerUp:
-      return {AbortReason::kPeerLost, absl::UnavailableError(fmt::format("island {} was lost", event.island))};
+      return {AbortReason::kPeerLost,
+              absl::UnavailableError(fmt::format("island {} was lost", event.island))};
     case CoordinatorEvent::kTimeout:
       return {AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed")};
     default:
@@ -60,10 +62,12 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     }
     const uint64_t boot_epoch = links_.BootEpoch(share.island);
     CoordinatorEntry::Peer* peer = entry.FindPeer(share.island);
-    if (peer == nullptr) peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch, 0});
+    if (peer == nullptr)
+      peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch, 0});
     if (peer->boot_epoch != boot_epoch) {
-      transaction.Fail(AbortReason::kPeerRestarted,
-                       absl::AbortedError(fmt::format("island {} restarted in mid-transaction", share.island)));
+      transaction.Fail(
+          AbortReason::kPeerRestarted,
+          absl::AbortedError(fmt::format("island {} restarted in mid-transaction", share.island)));
       return;
     }
     StepCoordinator(entry, {.kind = CoordinatorEvent::kParticipant, .island = share.island});
@@ -77,8 +81,8 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     EncodeOperations(batch, share.operations, &request);
     if (!links_.Send(share.island, FrameType::kExecuteRequest, request)) {
       transaction.Fail(AbortReason::kProcedure,
-                       absl::ResourceExhaustedError(fmt::format("the operations for island {} do not fit into one message",
-                                                                share.island)));
+                       absl::ResourceExhaustedError(fmt::format(
+                           "the operations for island {} do not fit into one message", share.island)));
       return;
     }
     ++transaction.pending_replies_;
@@ -87,7 +91,8 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
 }
 
 CoordinatorEntry* Worker::FindCoordinated(const data::v1::TransactionId& id) {
-  if (id.island() != options_.island || id.worker() != options_.index || id.boot_epoch() != options_.boot_epoch) {
+  if (id.island() != options_.island || id.worker() != options_.index ||
+      id.boot_epoch() != options_.boot_epoch) {
     return nullptr;
   }
   const auto found = coordinators_.find(id.sequence());

@@ -27,8 +27,9 @@ struct Worker::Yield {
   void await_resume() const noexcept {}
 };
 
-// Message objects that are cleared and filled again, so that protobuf keeps their memory. Parsing and building never overlap
-// for the same type: a handler finishes with what it parsed before anything of that type is parsed again.
+// Message objects that are cleared and filled again, so that protobuf keeps their memory. Parsing and
+// building never overlap for the same type: a handler finishes with what it parsed before anything of that
+// type is parsed again.
 struct Worker::Messages {
   data::v1::ExecuteRequest execute_in, execute_out;
   data::v1::ExecuteReply execute_reply_in, execute_reply_out;

@@ -46,7 +46,8 @@ coordinator::VoteKind FromWire(data::v1::VoteKind vote) {
 
 // A coordinator speaks only of its own transactions of this life, through the worker that runs them.
 bool SpeaksForItself(const Origin& origin, const data::v1::TransactionId& id) {
-  return id.island() == origin.peer.island && id.worker() == origin.peer.worker && id.boot_epoch() == origin.boot_epoch;
+  return id.island() == origin.peer.island && id.worker() == origin.peer.worker &&
+         id.boot_epoch() == origin.boot_epoch;
 }
 
 }  // namespace
@@ -89,8 +90,8 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
       understood = Parse(payload, &in.vote_in);
       if (!understood) break;
       if (CoordinatorEntry* entry = FindCoordinated(in.vote_in.transaction())) {
-        StepCoordinator(*entry,
-                        {.kind = CoordinatorEvent::kVote, .island = from, .vote = FromWire(in.vote_in.vote())});
+        StepCoordinator(
+            *entry, {.kind = CoordinatorEvent::kVote, .island = from, .vote = FromWire(in.vote_in.vote())});
       }
       break;
     case FrameType::kAcknowledge:
@@ -129,7 +130,8 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
   }
 }
 
-// A decider repeats its answer until it is confirmed; for a transaction that is over here the first confirmation was lost.
+// A decider repeats its answer until it is confirmed; for a transaction that is over here the first
+// confirmation was lost.
 void Worker::ConfirmForgotten(uint32_t decider, const data::v1::TransactionId& id) {
   if (id.island() != options_.island || id.boot_epoch() != options_.boot_epoch) return;
   data::v1::OnePhaseConfirm& confirm = messages_->confirm_out;
@@ -145,7 +147,8 @@ void Worker::HandleInquiry(const data::v1::Inquiry& inquiry) {
     if (ParticipantEntry* entry = FindParticipant(inquiry.transaction())) {
       StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorInquiry});
     } else {
-      SendInquiryReply(id, coordinator::OutcomeOfForgotten(true), inquiry.from_island(), inquiry.from_worker(), true);
+      SendInquiryReply(id, coordinator::OutcomeOfForgotten(true), inquiry.from_island(),
+                       inquiry.from_worker(), true);
     }
     return;
   }
@@ -191,9 +194,9 @@ void Worker::HandleInquiryReply(const data::v1::InquiryReply& reply) {
   const Outcome outcome = FromWire(reply.outcome());
   if (reply.from_decider()) {
     if (CoordinatorEntry* entry = FindCoordinated(reply.transaction())) {
-      StepCoordinator(*entry, {.kind = CoordinatorEvent::kInquiryReply,
-                               .island = reply.from_island(),
-                               .outcome = outcome});
+      StepCoordinator(
+          *entry,
+          {.kind = CoordinatorEvent::kInquiryReply, .island = reply.from_island(), .outcome = outcome});
     }
   } else if (reply.transaction().island() == reply.from_island()) {
     if (ParticipantEntry* entry = FindParticipant(reply.transaction())) {
@@ -224,7 +227,8 @@ void Worker::OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status
   peers_up_.Set(links_.PeersUp());
   for (CoordinatorEntry* entry : Coordinated()) {
     if (entry->FindPeer(island) == nullptr) continue;
-    // While it executes, its procedure is told; what to do about the other participants is the machine's affair.
+    // While it executes, its procedure is told; what to do about the other participants is the machine's
+    // affair.
     RunningTransaction* transaction = entry->transaction;
     if (transaction != nullptr && entry->machine.state() == coordinator::Coordinator::State::kExecuting) {
       transaction->Fail(AbortReason::kPeerLost, why);

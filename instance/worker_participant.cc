@@ -16,8 +16,8 @@ using messaging::Origin;
 
 namespace {
 
-// How long a branch that has voted or decided waits for a coordinator that nobody restarts. Only without durability: such a coordinator keeps
-// nothing, so what it would answer is known (presumed abort).
+// How long a branch that has voted or decided waits for a coordinator that nobody restarts. Only without
+// durability: such a coordinator keeps nothing, so what it would answer is known (presumed abort).
 constexpr int64_t kGiveUpOnCoordinatorNs = 10 * runtime::kNsPerSecond;
 
 data::v1::VoteKind WireVote(coordinator::VoteKind vote) {
@@ -66,15 +66,18 @@ void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& reques
 void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteRequest& request) {
   const coordinator::TransactionId id = DecodeId(request.transaction());
   if (request.participant_epoch() != options_.boot_epoch) {
-    return Refuse(origin, request, AbortReason::kPeerRestarted, absl::AbortedError("restarted in mid-transaction"));
+    return Refuse(origin, request, AbortReason::kPeerRestarted,
+                  absl::AbortedError("restarted in mid-transaction"));
   }
   if (request.layout_generation() != shared_.layout_generation) {
-    return Refuse(origin, request, AbortReason::kRefused, absl::FailedPreconditionError("routed by another layout"));
+    return Refuse(origin, request, AbortReason::kRefused,
+                  absl::FailedPreconditionError("routed by another layout"));
   }
   ParticipantEntry* entry = FindParticipant(request.transaction());
   if (entry == nullptr) {
     if (request.step() != 1) {
-      return Refuse(origin, request, AbortReason::kRefused, absl::AbortedError("transaction was aborted here before"));
+      return Refuse(origin, request, AbortReason::kRefused,
+                    absl::AbortedError("transaction was aborted here before"));
     }
     std::unique_ptr<ParticipantEntry> fresh;
     if (spare_participants_.empty()) {
@@ -128,11 +131,13 @@ void Worker::SendExecuteReply(ParticipantEntry& entry) {
     EncodeResults(entry.batch, entry.operations, &reply);
   }
   if (reply.ByteSizeLong() > messaging::kMaxFrameBytes) {
-    entry.failure = {AbortReason::kRefused, absl::ResourceExhaustedError("the result is too large; scan with a limit")};
+    entry.failure = {AbortReason::kRefused,
+                     absl::ResourceExhaustedError("the result is too large; scan with a limit")};
     reply.clear_results();
     FillFailure(entry.failure, &reply);
   }
-  links_.SendBack(Origin{{entry.id.island, entry.id.worker}, entry.id.boot_epoch}, FrameType::kExecuteReply, reply);
+  links_.SendBack(Origin{{entry.id.island, entry.id.worker}, entry.id.boot_epoch}, FrameType::kExecuteReply,
+                  reply);
 }
 
 void Worker::OnPrepare(const Origin& origin, const data::v1::PrepareRequest& request) {
@@ -156,7 +161,8 @@ void Worker::OnPrepare(const Origin& origin, const data::v1::PrepareRequest& req
 void Worker::OnCommitOnePhase(const Origin& origin, const data::v1::CommitOnePhase& request) {
   ParticipantEntry* entry = FindParticipant(request.transaction());
   if (entry == nullptr || entry->executing || request.participant_epoch() != options_.boot_epoch) {
-    // A branch that was aborted here, or that an earlier life of this island held: it did not commit in this life.
+    // A branch that was aborted here, or that an earlier life of this island held: it did not commit in this
+    // life.
     const bool this_life = request.participant_epoch() == options_.boot_epoch;
     data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
     reply.Clear();

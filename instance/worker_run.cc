@@ -17,7 +17,8 @@ constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
 
 }  // namespace
 
-void Worker::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed) {
+void Worker::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
+                      uint64_t seed) {
   ISLANDS_CHECK(active_slots_ == 0);
   slots_.clear();
   workload_ = &workload;
@@ -61,11 +62,14 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
     }
   }
   counters_.in_flight.Set(--active_slots_);
-  if (active_slots_ == 0) running_.store(false, std::memory_order_relaxed);
+  if (active_slots_ != 0) co_return;
+  const std::scoped_lock lock(shared_.run_mutex);
+  running_.store(false, std::memory_order_relaxed);
+  shared_.run_ended.notify_all();
 }
 
-// From the request to its outcome, victims run again with a random, growing pause. False when it failed for a reason that
-// will probably last.
+// From the request to its outcome, victims run again with a random, growing pause. False when it failed for a
+// reason that will probably last.
 runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
   RunningTransaction& transaction = slot.transaction;
   const int64_t begun_ns = clock_.NowNs();
@@ -86,8 +90,8 @@ runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
     }
     CountEnd(slot, outcome, begun_ns);
     if (outcome == Outcome::kCommitted) co_return true;
-    const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) && !run_ending_ &&
-                       now_ns_ < deadline_ns;
+    const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) &&
+                       !run_ending_ && now_ns_ < deadline_ns;
     if (!again) co_return false;
     Pause pause{*this, now_ns_ + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1};
     co_await pause;

@@ -5,7 +5,8 @@
 
 namespace islands::instance {
 
-absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object, const storage::Catalog& catalog,
+absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object,
+                                                             const storage::Catalog& catalog,
                                                              const Parameters& parameters) {
   void* library = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -13,7 +14,8 @@ absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& 
   }
   auto open = reinterpret_cast<OpenWorkloadFunction>(dlsym(library, "IslandsOpenWorkload"));
   if (open == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("'{}' is not a workload: it lacks ISLANDS_WORKLOAD", object));
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' is not a workload: it lacks ISLANDS_WORKLOAD", object));
   }
   std::string error;
   Workload* workload = open(kWorkloadAbi, &catalog, &parameters, &error);

@@ -9,9 +9,11 @@
 
 namespace islands::instance {
 
-// Opens `object`, checks that it was built for this version and creates the workload with these parameters. The object stays
-// loaded for the life of the process: its code may be on a coroutine's stack. Errors name the file and the parameter.
-absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object, const storage::Catalog& catalog,
+// Opens `object`, checks that it was built for this version and creates the workload with these parameters.
+// The object stays loaded for the life of the process: its code may be on a coroutine's stack. Errors name
+// the file and the parameter.
+absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object,
+                                                             const storage::Catalog& catalog,
                                                              const Parameters& parameters);
 
 }  // namespace islands::instance

@@ -106,8 +106,8 @@ def test_promtool_finds_nothing(watched):
         pytest.skip("promtool is not installed (package prometheus)")
     cluster.run("--op", "update", "--multisite", 50)
     for island in range(2):
-        done = subprocess.run([promtool, "check", "metrics"], input=scrape(base + island), capture_output=True, text=True,
-                              timeout=30)
+        done = subprocess.run([promtool, "check", "metrics"], input=scrape(base + island), capture_output=True,
+                              text=True, timeout=30)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
 
 

@@ -115,6 +115,7 @@ class ZmqTransport final : public Transport {
  public:
   ZmqTransport(std::string path, std::string directory)
       : path_(std::move(path)), directory_(std::move(directory)), context_(1) {}
+  ~ZmqTransport() override;
   absl::Status Open();
 
   absl::Status Listen() override;
@@ -132,6 +133,8 @@ class ZmqTransport final : public Transport {
   zmq::socket_t MakeMonitor(zmq::socket_t& socket, int events, uint64_t number);
   void Watch(zmq::socket_t& socket, uint64_t tag);
   void Forget(zmq::socket_t& socket);
+  // The only way to close a socket that has a monitor.
+  void ForgetMonitored(zmq::socket_t& socket, zmq::socket_t& monitor);
   void Connect(Connection& connection, ConnectionId id, const std::string& path);
 
   // True while a message is ready that epoll will not tell of: sending consumed its signal.
@@ -197,6 +200,7 @@ zmq::socket_t ZmqTransport::MakeMonitor(zmq::socket_t& socket, int events, uint6
   if (zmq_socket_monitor(socket.handle(), endpoint.c_str(), events) != 0) throw zmq::error_t();
   zmq::socket_t monitor(context_, zmq::socket_type::pair);
   monitor.set(zmq::sockopt::linger, 0);
+  monitor.set(zmq::sockopt::rcvhwm, 0);  // a full monitor would block the I/O thread
   monitor.connect(endpoint);
   // A pipe signals only a reader who has found it empty before. Nothing happens on the socket yet, so nothing
   // is lost.
@@ -218,6 +222,18 @@ void ZmqTransport::Forget(zmq::socket_t& socket) {
   // ZeroMQ closes the descriptor later, on another thread.
   epoll_ctl(waker_.epoll_fd(), EPOLL_CTL_DEL, socket.get(zmq::sockopt::fd), nullptr);
   socket.close();
+}
+
+void ZmqTransport::ForgetMonitored(zmq::socket_t& socket, zmq::socket_t& monitor) {
+  // In this order: while a socket is monitored, the I/O thread waits for ever to tell a monitor that is gone.
+  if (socket) zmq_socket_monitor(socket.handle(), nullptr, 0);
+  Forget(socket);
+  Forget(monitor);
+}
+
+ZmqTransport::~ZmqTransport() {
+  for (const ConnectionId id : connections_.Ids()) Close(id);
+  ForgetMonitored(router_, router_monitor_);
 }
 
 absl::Status ZmqTransport::Listen() {
@@ -479,7 +495,9 @@ size_t ZmqTransport::ServeDealerMonitor(ConnectionId id, TransportHandler& handl
   Connection* connection = connections_.Find(id);
   if (connection == nullptr) return 0;
   zmq::message_t event;
-  if (!ReceivePart(connection->monitor, &event)) return 0;
+  // Both parts: ZeroMQ leaks what is left of a message that was read in part.
+  zmq::message_t address;
+  if (!ReceivePart(connection->monitor, &event) || !ReceivePart(connection->monitor, &address)) return 0;
   // Every event that is watched for means the end. What came before it is in the dealer already.
   size_t handled = 0;
   size_t more;
@@ -532,8 +550,7 @@ void ZmqTransport::Close(ConnectionId id) {
   const std::unique_ptr<Connection> connection = connections_.Remove(id);
   if (connection == nullptr) return;
   if (connection->dialled()) {
-    Forget(connection->monitor);
-    Forget(connection->dealer);
+    ForgetMonitored(connection->dealer, connection->monitor);
     return;
   }
   by_routing_id_.erase(connection->routing_id);

@@ -1,19 +1,21 @@
-// Assertions that stay on in release: they mean a bug of ours. What a peer, a file or a user can cause is a Status.
+// Assertions that stay on in release: they mean a bug of ours. What a peer, a file or a user can cause is a
+// Status.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
 
-#define ISLANDS_CHECK(condition)                                                                \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]] {                                                            \
-      ::islands::runtime::CheckFailed(__FILE__, __LINE__, #condition);                          \
-    }                                                                                           \
+#define ISLANDS_CHECK(condition)                                       \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      ::islands::runtime::CheckFailed(__FILE__, __LINE__, #condition); \
+    }                                                                  \
   } while (false)
 
 namespace islands::runtime {
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void CheckFailed(const char* file, int line, const char* condition) {
+[[noreturn, gnu::cold, gnu::noinline]] inline void CheckFailed(const char* file, int line,
+                                                               const char* condition) {
   std::fprintf(stderr, "%s:%d: invariant broken: %s\n", file, line, condition);
   std::abort();
 }

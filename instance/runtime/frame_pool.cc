@@ -6,7 +6,8 @@
 namespace islands::runtime {
 namespace {
 
-// Frames of procedures are some hundred bytes; 64-byte classes up to 4 KiB waste little. Larger ones go to the heap.
+// Frames of procedures are some hundred bytes; 64-byte classes up to 4 KiB waste little. Larger ones go to
+// the heap.
 constexpr size_t kClassBytes = 64;
 constexpr size_t kClasses = 64;
 

@@ -1,5 +1,5 @@
-// Chance as a seam: every random choice comes from a Random whose seed is known, so that a run can be repeated.
-// xoshiro256** (Blackman, Vigna 2018), seeded through splitmix64.
+// Chance as a seam: every random choice comes from a Random whose seed is known, so that a run can be
+// repeated. xoshiro256** (Blackman, Vigna 2018), seeded through splitmix64.
 //
 // Thread safety: none; each worker owns its own.
 #pragma once

@@ -1,7 +1,7 @@
 // The coroutines of one worker that can go on, in the order in which they became ready.
 //
-// Thread safety: each worker has its own; Current() is the queue of the worker whose RunOnce is on this thread's stack
-// (simulation runs many workers on one thread, one after the other).
+// Thread safety: each worker has its own; Current() is the queue of the worker whose RunOnce is on this
+// thread's stack (simulation runs many workers on one thread, one after the other).
 #pragma once
 
 #include <coroutine>

@@ -1,7 +1,8 @@
-// Who calls the workers: real pinned threads, or one thread that steps them in an order of its choosing (tests, simulation).
+// Who calls the workers: real pinned threads, or one thread that steps them in an order of its choosing
+// (tests, simulation).
 //
-// Thread safety: Start and Stop from one thread; the Runnable's RunOnce and Sleep are called from one thread at a time, always
-// the same one until Stop returned.
+// Thread safety: Start and Stop from one thread; the Runnable's RunOnce and Sleep are called from one thread
+// at a time, always the same one until Stop returned.
 #pragma once
 
 #include <atomic>
@@ -42,8 +43,8 @@ class Scheduler {
 };
 
 struct ThreadSchedulerOptions {
-  // How long a worker spins without work before it sleeps. Waking a sleeper costs 50-100 us, so a short spin pays; with more
-  // workers than cores it only steals time from the one that has the answer: 0.
+  // How long a worker spins without work before it sleeps. Waking a sleeper costs 50-100 us, so a short spin
+  // pays; with more workers than cores it only steals time from the one that has the answer: 0.
   int64_t spin_ns = 20 * kNsPerUs;
 };
 

@@ -1,9 +1,9 @@
 // Task<T>: the coroutine that transactions are made of.
 //
-// A Task starts when it is awaited and runs on the awaiting worker; it never changes worker. If it finishes without
-// suspending, the awaiter goes on in the same call: a local transaction that meets no conflict runs straight through. If it
-// suspended, its end puts the awaiter into the worker's ready queue: the loop resumes from there, so there are no chains of
-// symmetric transfer and no deep stacks.
+// A Task starts when it is awaited and runs on the awaiting worker; it never changes worker. If it finishes
+// without suspending, the awaiter goes on in the same call: a local transaction that meets no conflict runs
+// straight through. If it suspended, its end puts the awaiter into the worker's ready queue: the loop resumes
+// from there, so there are no chains of symmetric transfer and no deep stacks.
 //
 // Rules for GCC 12: no lambda coroutines; no temporaries or braced initializers as arguments across co_await.
 //

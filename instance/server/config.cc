@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json, c
   control::v1::IslandConfig config;
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &config);
   if (!parsed.ok()) {
-    return absl::InvalidArgumentError(fmt::format("{}: not an island configuration: {}", path, parsed.ToString()));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: not an island configuration: {}", path, parsed.ToString()));
   }
   if (absl::Status status = CheckConfig(config, path); !status.ok()) return status;
   return config;
@@ -59,7 +61,10 @@ absl::Status LockIsland(const control::v1::IslandConfig& config) {
   const std::string path = fmt::format("{}/island-{}.lock", config.control_directory(), config.island());
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::UnavailableError(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  // Commands that only ask whether the island lives take a shared lock for an instant: try for a second.
+  int tries = 100;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0 && --tries != 0) poll(nullptr, 0, 10);
+  if (tries == 0) {
     char holder[32] = {};
     const ssize_t bytes = pread(fd, holder, sizeof(holder) - 1, 0);
     close(fd);

@@ -12,7 +12,8 @@ namespace islands::server {
 absl::StatusOr<control::v1::IslandConfig> LoadConfig(const std::string& path);
 absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json, const std::string& path);
 
-// Takes RUN/island-N.lock for the life of the process, so that no island ever runs twice. ALREADY_EXISTS names the holder.
+// Takes RUN/island-N.lock for the life of the process, so that no island ever runs twice. ALREADY_EXISTS
+// names the holder.
 absl::Status LockIsland(const control::v1::IslandConfig& config);
 
 }  // namespace islands::server

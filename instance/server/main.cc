@@ -1,7 +1,8 @@
-// islandd: one island as a process. Started by the supervisor; everything it needs to know stands in its configuration.
+// islandd: one island as a process. Started by the supervisor; everything it needs to know stands in its
+// configuration.
 #include <fmt/format.h>
-#include <pthread.h>
 #include <prometheus/exposer.h>
+#include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -25,12 +26,14 @@ namespace {
 
 void SetUpLog(uint32_t island) {
   auto logger = spdlog::stderr_logger_mt("islandd");
-  logger->set_pattern(fmt::format("%Y-%m-%dT%H:%M:%S.%eZ island {} %l %v", island), spdlog::pattern_time_type::utc);
+  logger->set_pattern(fmt::format("%Y-%m-%dT%H:%M:%S.%eZ island {} %l %v", island),
+                      spdlog::pattern_time_type::utc);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
 }
 
-// SIGTERM and SIGINT are waited for, not handled: blocked before any thread exists, so that all threads inherit it.
+// SIGTERM and SIGINT are waited for, not handled: blocked before any thread exists, so that all threads
+// inherit it.
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -41,14 +44,16 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr<MetricsCollector> collector) {
+std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port,
+                                                  std::shared_ptr<MetricsCollector> collector) {
   if (port == 0) return nullptr;
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(fmt::format("127.0.0.1:{}", port), 1);
     exposer->RegisterCollectable(collector);
     return exposer;
   } catch (const std::exception& error) {
-    spdlog::warn("no metrics: cannot listen on 127.0.0.1:{} ({}); change metrics.base_port", port, error.what());
+    spdlog::warn("no metrics: cannot listen on 127.0.0.1:{} ({}); change metrics.base_port", port,
+                 error.what());
     return nullptr;
   }
 }
@@ -101,7 +106,8 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
 int Main(int argc, char** argv) {
   CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
   std::string config_path;
-  app.add_option("--config", config_path, "the island's configuration, as `islands up` writes it")->required();
+  app.add_option("--config", config_path, "the island's configuration, as `islands up` writes it")
+      ->required();
   app.set_version_flag("--version", ISLANDS_VERSION);
   CLI11_PARSE(app, argc, argv);
   const sigset_t signals = BlockSignals();

@@ -26,7 +26,8 @@ using Labels = std::vector<ClientMetric::Label>;
 // One family under construction; every metric of it carries the island's label.
 class Family {
  public:
-  Family(std::string name, std::string help, MetricType type, uint32_t island) : island_(std::to_string(island)) {
+  Family(std::string name, std::string help, MetricType type, uint32_t island)
+      : island_(std::to_string(island)) {
     family_.name = std::move(name);
     family_.help = std::move(help);
     family_.type = type;
@@ -53,7 +54,9 @@ class Family {
   MetricFamily family_;
 };
 
-ClientMetric::Label WorkerLabel(const Worker& worker) { return {"worker", std::to_string(worker.options().index)}; }
+ClientMetric::Label WorkerLabel(const Worker& worker) {
+  return {"worker", std::to_string(worker.options().index)};
+}
 
 MetricFamily Transactions(const instance::Island& island) {
   Family family("islands_transactions_total", "Transactions ended, by what they touched and how they ended",
@@ -62,7 +65,8 @@ MetricFamily Transactions(const instance::Island& island) {
     for (uint32_t s = 0; s < kScopes; ++s) {
       const instance::ScopeCounters& scope = worker->counters().scopes[s];
       const auto add = [&](const char* outcome, uint64_t value) {
-        family.Add({WorkerLabel(*worker), {"scope", kScopeNames[s]}, {"outcome", outcome}}, static_cast<double>(value));
+        family.Add({WorkerLabel(*worker), {"scope", kScopeNames[s]}, {"outcome", outcome}},
+                   static_cast<double>(value));
       };
       add("committed", scope.committed.Get());
       add("aborted", scope.aborted.Get());
@@ -73,7 +77,8 @@ MetricFamily Transactions(const instance::Island& island) {
 }
 
 MetricFamily Aborts(const instance::Island& island) {
-  Family family("islands_aborts_total", "Aborted attempts, by reason", MetricType::Counter, island.config().island());
+  Family family("islands_aborts_total", "Aborted attempts, by reason", MetricType::Counter,
+                island.config().island());
   for (const auto& worker : island.workers()) {
     for (uint32_t reason = 1; reason < kAbortReasons; ++reason) {
       const auto name = instance::AbortReasonName(static_cast<instance::AbortReason>(reason));
@@ -84,7 +89,8 @@ MetricFamily Aborts(const instance::Island& island) {
   return family.Take();
 }
 
-// Bounds at powers of two of a microsecond, where the fine buckets have borders too: exact, without interpolation.
+// Bounds at powers of two of a microsecond, where the fine buckets have borders too: exact, without
+// interpolation.
 void FillHistogram(const instance::Island& island, uint32_t scope, ClientMetric* metric) {
   std::vector<uint64_t> fine(kLatencyBuckets);
   uint64_t sum_ns = 0;
@@ -131,9 +137,11 @@ Traffic TrafficWith(const instance::Island& island, uint32_t peer) {
 
 void AddTraffic(const instance::Island& island, std::vector<MetricFamily>* families) {
   const uint32_t self = island.config().island();
-  Family messages("islands_messages_total", "Messages exchanged with another island", MetricType::Counter, self);
-  Family bytes("islands_message_bytes_total", "Bytes of messages exchanged with another island, frame headers included",
-               MetricType::Counter, self);
+  Family messages("islands_messages_total", "Messages exchanged with another island", MetricType::Counter,
+                  self);
+  Family bytes("islands_message_bytes_total",
+               "Bytes of messages exchanged with another island, frame headers included", MetricType::Counter,
+               self);
   for (uint32_t peer = 0; peer < static_cast<uint32_t>(island.config().peers_size()); ++peer) {
     if (peer == self) continue;
     const Traffic traffic = TrafficWith(island, peer);
@@ -158,22 +166,20 @@ MetricFamily PerWorker(const instance::Island& island, const char* name, const c
 }
 
 void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* families) {
-  families->push_back(PerWorker(island, "islands_worker_busy_seconds_total", "Time a worker had something to do",
-                                MetricType::Counter, [](const Worker& worker) {
-                                  return static_cast<double>(worker.counters().busy_ns.Get()) / 1e9;
-                                }));
-  families->push_back(PerWorker(island, "islands_worker_idle_seconds_total", "Time a worker spun or slept without work",
-                                MetricType::Counter, [](const Worker& worker) {
-                                  return static_cast<double>(worker.counters().idle_ns.Get()) / 1e9;
-                                }));
-  families->push_back(PerWorker(island, "islands_transactions_in_flight", "Transactions a run keeps in flight here",
-                                MetricType::Gauge, [](const Worker& worker) {
-                                  return static_cast<double>(worker.counters().in_flight.Get());
-                                }));
-  families->push_back(PerWorker(island, "islands_participant_branches", "Open branches of transactions begun elsewhere",
-                                MetricType::Gauge, [](const Worker& worker) {
-                                  return static_cast<double>(worker.counters().branches_open.Get());
-                                }));
+  families->push_back(PerWorker(
+      island, "islands_worker_busy_seconds_total", "Time a worker had something to do", MetricType::Counter,
+      [](const Worker& worker) { return static_cast<double>(worker.counters().busy_ns.Get()) / 1e9; }));
+  families->push_back(PerWorker(
+      island, "islands_worker_idle_seconds_total", "Time a worker spun or slept without work",
+      MetricType::Counter,
+      [](const Worker& worker) { return static_cast<double>(worker.counters().idle_ns.Get()) / 1e9; }));
+  families->push_back(PerWorker(
+      island, "islands_transactions_in_flight", "Transactions a run keeps in flight here", MetricType::Gauge,
+      [](const Worker& worker) { return static_cast<double>(worker.counters().in_flight.Get()); }));
+  families->push_back(PerWorker(
+      island, "islands_participant_branches", "Open branches of transactions begun elsewhere",
+      MetricType::Gauge,
+      [](const Worker& worker) { return static_cast<double>(worker.counters().branches_open.Get()); }));
 }
 
 MetricFamily OneGauge(const instance::Island& island, const char* name, const char* help, double value) {
@@ -184,9 +190,11 @@ MetricFamily OneGauge(const instance::Island& island, const char* name, const ch
 
 void AddPool(const instance::Island& island, std::vector<MetricFamily>* families) {
   const storage::PoolUsage pool = island.PoolUsage();
-  families->push_back(OneGauge(island, "islands_buffer_pool_resident_bytes", "Buffer pool memory that holds pages",
+  families->push_back(OneGauge(island, "islands_buffer_pool_resident_bytes",
+                               "Buffer pool memory that holds pages",
                                static_cast<double>(pool.resident_pages * kPageBytes)));
-  families->push_back(OneGauge(island, "islands_buffer_pool_capacity_bytes", "Buffer pool memory that may hold pages",
+  families->push_back(OneGauge(island, "islands_buffer_pool_capacity_bytes",
+                               "Buffer pool memory that may hold pages",
                                static_cast<double>(pool.capacity_pages * kPageBytes)));
   families->push_back(OneGauge(island, "islands_locks_held", "Locks held by open transactions",
                                static_cast<double>(island.locks().LocksHeld())));
@@ -195,7 +203,8 @@ void AddPool(const instance::Island& island, std::vector<MetricFamily>* families
 void AddPlacement(const instance::Island& island, const control::v1::IslandStatus& status,
                   std::vector<MetricFamily>* families) {
   const uint32_t self = island.config().island();
-  Family info("islands_island_info", "What this island is: constant 1, described by its labels", MetricType::Gauge, self);
+  Family info("islands_island_info", "What this island is: constant 1, described by its labels",
+              MetricType::Gauge, self);
   info.Add({{"layout", island.config().layout()},
             {"placement", island.config().placement()},
             {"transport", island.config().transport()},
@@ -203,7 +212,8 @@ void AddPlacement(const instance::Island& island, const control::v1::IslandStatu
             {"memory_policy", status.placement().memory_policy()}},
            1);
   families->push_back(info.Take());
-  Family cpus("islands_worker_placement_info", "CPUs the kernel lets a worker run on: constant 1", MetricType::Gauge, self);
+  Family cpus("islands_worker_placement_info", "CPUs the kernel lets a worker run on: constant 1",
+              MetricType::Gauge, self);
   for (int w = 0; w < status.placement().worker_cpus_size(); ++w) {
     cpus.Add({{"worker", std::to_string(w)}, {"cpus", status.placement().worker_cpus(w)}}, 1);
   }
@@ -218,8 +228,8 @@ void AddPlacement(const instance::Island& island, const control::v1::IslandStatu
   }
   families->push_back(OneGauge(island, "islands_peer_links_connected", "Links to other islands that are up",
                                status.peers_connected()));
-  families->push_back(OneGauge(island, "islands_peer_links_expected", "Links to other islands there should be",
-                               status.peers_total()));
+  families->push_back(OneGauge(island, "islands_peer_links_expected",
+                               "Links to other islands there should be", status.peers_total()));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The island's metrics for Prometheus, gathered from the workers' counters when scraped: the hot path pays nothing for it.
+// The island's metrics for Prometheus, gathered from the workers' counters when scraped: the hot path pays
+// nothing for it.
 //
 // Names, labels and units: design.md section 8; prefix islands_, base units, _total on counters.
 //

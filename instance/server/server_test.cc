@@ -67,10 +67,14 @@ class OneIsland : public testing::Test {
     seams_.clock = &clock_;
     seams_.files = files_.get();
     seams_.scheduler = scheduler_.get();
-    seams_.make_transport = [this](messaging::Address self)
-        -> absl::StatusOr<std::unique_ptr<messaging::Transport>> { return hub_.MakeTransport(self); };
-    seams_.open_workload = [](const std::string&, const storage::Catalog&, const instance::Parameters&)
-        -> absl::StatusOr<instance::OpenedWorkload> { return absl::NotFoundError("no such workload"); };
+    seams_.make_transport =
+        [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
+      return hub_.MakeTransport(self);
+    };
+    seams_.open_workload = [](const std::string&, const storage::Catalog&,
+                              const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
+      return absl::NotFoundError("no such workload");
+    };
     auto island = instance::Island::Create(GoodConfig(), seams_);
     ASSERT_TRUE(island.ok()) << island.status();
     island_ = *std::move(island);
@@ -121,8 +125,10 @@ TEST_F(OneIsland, Metrics_CarryHelpIslandAndUnits) {
     }
   }
   const std::string text = prometheus::TextSerializer().Serialize(families);
-  EXPECT_NE(text.find("islands_transactions_total{island=\"0\",worker=\"0\",scope=\"local\",outcome=\"committed\"} 0"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(
+          "islands_transactions_total{island=\"0\",worker=\"0\",scope=\"local\",outcome=\"committed\"} 0"),
+      std::string::npos)
       << text;
 }
 

@@ -47,16 +47,19 @@ class Bank final : public instance::Workload {
     int64_t row[2] = {kOpeningBalance, 0};
     for (uint64_t account = 0; account < kAccounts; ++account) {
       const Uint64Key key(account);
-      if (absl::Status status = loader.Insert(accounts_, key, std::as_bytes(std::span(row))); !status.ok()) return status;
+      if (absl::Status status = loader.Insert(accounts_, key, std::as_bytes(std::span(row))); !status.ok())
+        return status;
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(const instance::GeneratorContext&) const override {
+  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
+      const instance::GeneratorContext&) const override {
     return std::make_unique<Tellers>();
   }
 
-  runtime::Task<absl::Status> Run(instance::Transaction& transaction, const instance::Request& request) const override {
+  runtime::Task<absl::Status> Run(instance::Transaction& transaction,
+                                  const instance::Request& request) const override {
     const auto& transfer = static_cast<const Transfer&>(request);
     Batch& batch = transaction.batch();
     const Uint64Key from(transfer.from);

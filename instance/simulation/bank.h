@@ -1,7 +1,7 @@
 // The simulation's workload: accounts, transfers between them in two steps, and deposits.
 //
-// A transfer reads both accounts for update, then moves money only if there is enough: the sum over all accounts changes by
-// deposits alone, and no balance ever falls below zero. Both are what the tests check.
+// A transfer reads both accounts for update, then moves money only if there is enough: the sum over all
+// accounts changes by deposits alone, and no balance ever falls below zero. Both are what the tests check.
 #pragma once
 
 #include <memory>

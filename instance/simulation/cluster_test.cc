@@ -1,5 +1,5 @@
-// The cluster of the product under simulated time, network and process deaths. A failure prints its seed; running the same
-// test again with --gtest_filter repeats it.
+// The cluster of the product under simulated time, network and process deaths. A failure prints its seed;
+// running the same test again with --gtest_filter repeats it.
 #include <gtest/gtest.h>
 
 #include "instance/simulation/bank.h"
@@ -60,7 +60,8 @@ TEST(Cluster, SameSeed_SameTrace) {
   EXPECT_EQ(run(), run());
 }
 
-// A killed island takes its transactions with it; the others answer theirs in time, hold nothing, and go on serving.
+// A killed island takes its transactions with it; the others answer theirs in time, hold nothing, and go on
+// serving.
 TEST(Cluster, Crash_SurvivorsAnswerAndReleaseAndServe) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -116,7 +117,8 @@ TEST(Cluster, Partition_HealsWithoutLosingMoney) {
     ASSERT_TRUE(cluster.Drain(15 * kNsPerSecond));
     const SimCluster::Totals totals = cluster.Sum();
     ExpectNothingLeft(totals);
-    // Nobody died, so what was in doubt was resolved: only deposits whose outcome the client never learned are uncertain.
+    // Nobody died, so what was in doubt was resolved: only deposits whose outcome the client never learned
+    // are uncertain.
     if (totals.unknown == 0) {
       EXPECT_EQ(totals.audit_sum, kOpeningSum + totals.audit_committed);
     }

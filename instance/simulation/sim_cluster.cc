@@ -55,13 +55,17 @@ absl::Status SimCluster::Restart(uint32_t i) {
   seams.clock = &clock_;
   seams.files = files_.get();
   seams.scheduler = node.scheduler.get();
-  seams.make_transport = [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
+  seams.make_transport =
+      [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
     return hub_.MakeTransport(self);
   };
-  seams.open_workload = [this](const std::string&, const storage::Catalog& catalog, const instance::Parameters&)
-      -> absl::StatusOr<instance::OpenedWorkload> { return options_.open(catalog); };
+  seams.open_workload = [this](const std::string&, const storage::Catalog& catalog,
+                               const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
+    return options_.open(catalog);
+  };
   seams.seed = options_.seed + i;
-  absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(ConfigOf(options_, i, node.boot_epoch), seams);
+  absl::StatusOr<std::unique_ptr<instance::Island>> island =
+      instance::Island::Create(ConfigOf(options_, i, node.boot_epoch), seams);
   if (!island.ok()) return island.status();
   node.island = *std::move(island);
   return node.island->Start();
@@ -86,8 +90,9 @@ absl::Status SimCluster::Start() {
 
 bool SimCluster::LinksUp() {
   return std::all_of(nodes_.begin(), nodes_.end(), [this](const Node& node) {
-    return std::all_of(node.island->workers().begin(), node.island->workers().end(),
-                       [this](const auto& worker) { return worker->links().PeersUp() == options_.islands - 1; });
+    return std::all_of(
+        node.island->workers().begin(), node.island->workers().end(),
+        [this](const auto& worker) { return worker->links().PeersUp() == options_.islands - 1; });
   });
 }
 
@@ -104,7 +109,8 @@ absl::Status SimCluster::StartRun(uint32_t mpl) {
   return absl::OkStatus();
 }
 
-// Everybody gets a turn, in random order; if nobody had anything to do, time jumps to the next thing that happens.
+// Everybody gets a turn, in random order; if nobody had anything to do, time jumps to the next thing that
+// happens.
 void SimCluster::Step() {
   std::vector<runtime::Runnable*> workers;
   for (Node& node : nodes_) {

@@ -1,7 +1,8 @@
-// A whole cluster in one thread, from a seed: the islands of the product on a clock that only moves when everybody waits, with
-// messages that take as long as the seed says, and processes that die when told to.
+// A whole cluster in one thread, from a seed: the islands of the product on a clock that only moves when
+// everybody waits, with messages that take as long as the seed says, and processes that die when told to.
 //
-// Nothing of the islands is replaced; they get other seams (design: "seams that must exist from the first day").
+// Nothing of the islands is replaced; they get other seams (design: "seams that must exist from the first
+// day").
 //
 // Thread safety: none.
 //
@@ -56,7 +57,8 @@ class SimCluster {
   // Starts every island, loads the workload everywhere, waits until all links are up.
   absl::Status Start();
   absl::Status StartRun(uint32_t mpl);
-  // Runs until every living island's run has ended and no branch is open, or `limit_ns` of simulated time have passed.
+  // Runs until every living island's run has ended and no branch is open, or `limit_ns` of simulated time
+  // have passed.
   bool Drain(int64_t limit_ns);
   void RunFor(int64_t ns);
 

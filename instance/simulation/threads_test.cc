@@ -29,10 +29,14 @@ class ThreadedCluster {
       seams.clock = &clock_;
       seams.files = files_.get();
       seams.scheduler = nodes_[i].scheduler.get();
-      seams.make_transport = [this](messaging::Address self)
-          -> absl::StatusOr<std::unique_ptr<messaging::Transport>> { return hub_.MakeTransport(self); };
-      seams.open_workload = [](const std::string&, const storage::Catalog& catalog, const instance::Parameters&)
-          -> absl::StatusOr<instance::OpenedWorkload> { return OpenBank(catalog); };
+      seams.make_transport =
+          [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
+        return hub_.MakeTransport(self);
+      };
+      seams.open_workload = [](const std::string&, const storage::Catalog& catalog,
+                               const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
+        return OpenBank(catalog);
+      };
       auto island = instance::Island::Create(ConfigOf(options, i, /*boot_epoch=*/1), seams);
       EXPECT_TRUE(island.ok()) << island.status();
       nodes_[i].island = *std::move(island);
@@ -103,7 +107,8 @@ TEST(Threads, Load_WaitsForNobodyAndResetsTheRows) {
   int64_t sum = 0;
   for (Node& node : cluster.nodes()) {
     absl::Status status = node.island->Load(load);
-    for (int tries = 0; !status.ok() && tries < 100; ++tries) {  // the other side's last branches may still be open
+    for (int tries = 0; !status.ok() && tries < 100;
+         ++tries) {  // the other side's last branches may still be open
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       status = node.island->Load(load);
     }
