@@ -1,3 +1,4 @@
+// The hub and its transports in one file: both sides of every step share one mutex and its invariants.
 #include "instance/messaging/memory_transport.h"
 
 #include <fmt/format.h>

@@ -564,7 +564,7 @@ TEST(MakeTransport, PathTooLong) {
 }
 
 TEST(MakeTransport, UnknownKind) {
-  const auto transport = MakeTransport("tcp", "/tmp", kA);
+  const auto transport = MakeTransport("tcp", "run", kA);
   EXPECT_EQ(transport.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(transport.status().message()).find("tcp"), std::string::npos);
 }

@@ -1,3 +1,5 @@
+// One class in one file, longer than most: what it must remember about its sockets, to neither lose a wake-up
+// nor miss the end of a peer, concerns every function here.
 #include "instance/messaging/zmq_transport.h"
 
 #include <fmt/format.h>
@@ -19,6 +21,7 @@
 #include "instance/messaging/unix_socket.h"
 #include "instance/messaging/waker.h"
 #include "instance/runtime/check.h"
+#include "instance/runtime/clock.h"
 
 namespace islands::messaging {
 namespace {
@@ -38,6 +41,9 @@ constexpr char kBye = 'B';
 constexpr size_t kBatchBytes = 128 << 10;
 constexpr int64_t kMaxMessageBytes = kFrameHeaderBytes + kMaxFrameBytes;
 static_assert(kMaxMessageBytes >= static_cast<int64_t>(kBatchBytes));
+// The longest sleep while ZeroMQ owes us something that it does not reliably announce.
+constexpr int64_t kRetryNs = 1 * runtime::kNsPerMs;
+
 // Messages that ZeroMQ holds per connection at either end, before it pushes back.
 constexpr int kHighWaterMark = 32;
 
@@ -369,6 +375,10 @@ bool ZmqTransport::HasHiddenInput() {
 
 void ZmqTransport::Wait(int64_t timeout_ns) {
   const bool ready = !failures_.empty() || !disconnected_fds_.empty() || HasHiddenInput();
+  // Room in a full connection, and the end of a peer, are told by commands between ZeroMQ's threads. Any call
+  // on the same socket takes them in and leaves no trace that we could look at, so we look again in time.
+  const bool awaiting = !blocked_.empty() || !byes_.empty() || !suspects_.empty();
+  if (awaiting) timeout_ns = std::min(timeout_ns, kRetryNs);
   waker_.Sleep(ready ? 0 : timeout_ns);
 }
 
@@ -376,7 +386,7 @@ size_t ZmqTransport::Poll(TransportHandler& handler) {
   size_t handled = failures_.empty() ? 0 : ReportFailures(handler);
   std::array<epoll_event, kEventsPerPoll> events;
   const int ready = epoll_wait(waker_.epoll_fd(), events.data(), kEventsPerPoll, 0);
-  bool router_ready = std::exchange(router_touched_, false);
+  bool router_ready = std::exchange(router_touched_, false) || !suspects_.empty();
   for (int i = 0; i < ready; ++i) {
     // The monitor is read before the router, and looked at after it: see SuspectDisconnected.
     if (events[i].data.u64 == kRouterMonitorTag) ReadRouterMonitor();
@@ -461,9 +471,9 @@ void ZmqTransport::SuspectDisconnected() {
   }
 }
 
-// The monitor speaks a little before the router has let go of the peer. Each later step of that signals the
-// router, so it is enough to ask again whenever the router is served. A stranger who connects and never opens
-// a connection can at worst make us suspect a living one, which then gets needless probes.
+// The monitor speaks a little before the router has let go of the peer, so this is asked again until it has.
+// A stranger who connects and never opens a connection can at worst make us suspect a living one, which then
+// gets needless probes.
 void ZmqTransport::ProbeSuspects() {
   std::erase_if(suspects_, [&](ConnectionId id) {
     const Connection* connection = connections_.Find(id);
