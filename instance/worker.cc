@@ -14,7 +14,7 @@ namespace islands::instance {
 namespace {
 
 // Local transactions resumed per round at least, so that polling the links costs a fraction of each.
-constexpr size_t kResumesPerRound = 16;
+constexpr size_t kResumesPerRound = 4;
 // Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always
 // queue.
 constexpr size_t kCongestionBytes = 1u << 20;

@@ -43,9 +43,10 @@ class Scheduler {
 };
 
 struct ThreadSchedulerOptions {
-  // How long a worker spins without work before it sleeps. Waking a sleeper costs 50-100 us, so a short spin
-  // pays; with more workers than cores it only steals time from the one that has the answer: 0.
-  int64_t spin_ns = 20 * kNsPerUs;
+  // How long a worker spins without work before it sleeps: about what waking it would cost (50-100 us), so
+  // that a wait never costs more than twice what it must. With more workers than cores spinning only steals
+  // time from the one that has the answer: 0.
+  int64_t spin_ns = 100 * kNsPerUs;
 };
 
 // One thread per worker.
