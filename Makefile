@@ -15,7 +15,7 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test sanitize bench soak format packages packages-build clean
+.PHONY: help build demo test sanitize bench soak fuzz format packages packages-build clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -29,7 +29,7 @@ demo: build ## build, cut this machine into islands, run the microbenchmark, pri
 test: packages build/release/build.ninja ## build everything, run the unit tests and those that start processes
 	ninja -C build/release -j $(JOBS)
 	ctest --test-dir build/release -j $(JOBS) -L '^unit$$' --no-tests=error
-	$(PYTHON) -m pytest deploy/e2e -p no:cacheprovider
+	$(PYTHON) -m pytest deploy/e2e -p no:cacheprovider -rs
 
 sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests under ASan and UBSan, stress tests under TSan
 	ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
@@ -46,7 +46,15 @@ soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUN
 	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress))
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
 
-format: ## format all C++ sources
+FUZZ_SECONDS ?= 30
+fuzz: ## build every fuzz target with clang and run each for FUZZ_SECONDS (30)
+	@deploy/install-packages.sh build fuzz
+	cmake --preset fuzz -Wno-dev
+	ninja -C build/fuzz -j $(JOBS) $$(ninja -C build/fuzz -t targets all | sed -n 's/^\([a-z_]*_fuzz\): phony$$/\1/p')
+	@set -e; for target in build/fuzz/fuzz/*; do echo "== $$target"; \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 2>&1 | tail -n 8; done
+
+format: packages ## format all C++ sources
 	git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format-16 -i
 
 clean: ## remove everything that was built

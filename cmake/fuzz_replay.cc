@@ -1,5 +1,5 @@
-// Runs a fuzz target on pseudo-random inputs, so that every build and sanitizer exercises it, and not only the
-// `fuzz` preset. The seed is fixed: a failure here repeats by running the same test again.
+// Runs a fuzz target on pseudo-random inputs, so that every build and sanitizer exercises it, and not only
+// the `fuzz` preset. The seed is fixed: a failure here repeats by running the same test again.
 #include <gtest/gtest.h>
 
 #include <cstddef>

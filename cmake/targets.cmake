@@ -45,7 +45,7 @@ function(islands_bench name)
 endfunction()
 
 # islands_fuzz(NAME SOURCES... DEPENDS...): a libFuzzer binary in the `fuzz` preset. The same source is linked with a
-# small main elsewhere so that its seed corpus runs as a unit test everywhere.
+# small main elsewhere so that pseudo-random inputs go through it as a unit test everywhere.
 function(islands_fuzz name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   if(ISLANDS_FUZZ)

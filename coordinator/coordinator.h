@@ -17,10 +17,9 @@
 //  2. Once kForceCommitRecord was produced no abort decision is ever sent; before kCommitRecordDurable no
 //     commit decision.
 //  3. kSendPrepare and kSendCommitOnePhase only follow kCommitRequested: every operation has answered by
-//  then.
+//     then.
 //  4. The one-phase writer gets kSendCommitOnePhase only after every reader voted READ, and only if nobody
-//  else
-//     wrote.
+//     else wrote.
 //  5. Late, duplicate and misdirected events change nothing (a vote after the decision, an ack twice, a
 //     stranger's vote).
 //  6. An outcome that cannot be known is answered kUnknown, never guessed.

@@ -15,8 +15,7 @@
 //     the connection nor a timeout applies an abort (in doubt). It asks instead (kSendInquiry), again at
 //     every kInquiryDue and when the coordinator is up.
 //  2. kSendVote(YES) only after kPrepareDurable; kSendAcknowledge and kSendOnePhaseReply(committed) only
-//  after
-//     kCommitDurable.
+//     after kCommitDurable.
 //  3. Exactly one of kApplyCommit and kApplyAbort is produced, once; for a read-only participant kApplyCommit
 //     (it releases its locks, and by invariant 3 of coordinator.h every operation has answered everywhere by
 //     then).

@@ -2,6 +2,8 @@
 //
 // It names its coordinator (island and worker), so that an answer finds its way home without a directory, and
 // the coordinator's boot epoch, so that nothing said by an earlier life of that island is taken for this one.
+//
+// Thread safety: plain values.
 #pragma once
 
 #include <fmt/format.h>

@@ -10,10 +10,9 @@
 //
 // Invariants:
 //  1. A Deployment that ParseDeployment returned has passed every check that needs no machine: names, types,
-//  sizes,
-//     tables (storage::Catalog::Create accepts them for any number of sites).
+//     sizes, tables (storage::Catalog::Create accepts them for any number of sites).
 //  2. Every error of this header is INVALID_ARGUMENT and its message is one complaint per line, in file
-//  order.
+//     order.
 #pragma once
 
 #include <cstdint>

@@ -58,6 +58,10 @@ timeouts: {{transaction_ms: 2000}}
 absl::StatusOr<std::string> MakeTemplate(const TemplateOptions& options, const topology::Machine& machine) {
   const auto layout = topology::ParseLayout(options.layout);
   if (!layout.ok()) return layout.status();
+  if (layout->value_or(1) > kMaxIslands) {
+    return absl::InvalidArgumentError(
+        fmt::format("found layout '{}', expected at most {} islands", options.layout, kMaxIslands));
+  }
   if (options.rows_total == 0 || options.rows_total > uint64_t{std::numeric_limits<int64_t>::max()}) {
     return absl::InvalidArgumentError(fmt::format("found {} rows, expected at least 1", options.rows_total));
   }

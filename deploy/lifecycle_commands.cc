@@ -85,7 +85,7 @@ void AddDestroy(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("destroy", "Remove a stopped deployment's data");
   auto options = std::make_shared<DestroyOptions>();
   AddDeploymentFile(command, &options->file);
-  command->add_flag("--yes", options->yes, "Do not ask");
+  command->add_flag("--yes", options->yes, "Do not ask; only a terminal is asked");
   AddDryRun(command, context);
   OnCommand(command, context, [&context, options] { return Destroy(context, *options); });
 }

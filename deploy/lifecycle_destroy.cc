@@ -79,6 +79,11 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
   }
   const auto disk = runtime::MakePosixFileSystem();
   const absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(data, *disk);
+  if (!manifest.ok() && manifest.status().code() != absl::StatusCode::kNotFound) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot tell whose data this is: {}; nothing removed, remove {} by hand",
+                    std::string(manifest.status().message()), data));
+  }
   if (manifest.ok() && manifest->deployment != deployment.name) {
     return absl::FailedPreconditionError(
         fmt::format("{} holds the data of '{}', not of '{}'; nothing removed", data, manifest->deployment,

@@ -113,15 +113,22 @@ bool SamePlan(const ClusterStatus& status, const ResolvedDeployment& resolved) {
 // Each warning once, however many islands have it.
 std::string Remarks(const ClusterStatus& status) {
   std::string text;
-  std::set<std::string> warnings;
+  std::vector<uint32_t> unbound;
+  std::string why;
   bool shared = false;
   for (const IslandStatus& island : status.islands()) {
     shared |= island.cores_shared();
-    if (!island.placement().warning().empty()) warnings.insert(island.placement().warning());
+    if (!island.placement().warning().empty()) {
+      unbound.push_back(island.island());
+      if (why.empty()) why = island.placement().warning();
+    }
     if (!island.detail().empty()) text += fmt::format("island {}: {}\n", island.island(), island.detail());
   }
   if (shared) text += "note: islands share cores; there are more workers than cores\n";
-  for (const std::string& warning : warnings) text += fmt::format("warning: {}\n", warning);
+  if (!unbound.empty()) {
+    text += fmt::format("warning: not everything could be bound on island {}: {}\n",
+                        topology::FormatCpuList(unbound), why);
+  }
   return text;
 }
 

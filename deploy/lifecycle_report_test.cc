@@ -86,7 +86,7 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("given_up"));
   EXPECT_THAT(text, HasSubstr("island 1: killed by signal 9\n"));
-  EXPECT_THAT(text, HasSubstr("warning: may not bind memory\n"));
+  EXPECT_THAT(text, HasSubstr("warning: not everything could be bound on island 0: may not bind memory\n"));
   EXPECT_THAT(text, HasSubstr("share cores"));
 }
 

@@ -140,9 +140,12 @@ class Resolver {
 
   void CheckIslandCount(uint32_t islands) {
     if (islands > sites_) {
-      Complain(deployment_.positions.contains("data.sites") ? "data.sites" : LayoutPath(),
-               fmt::format("found {} sites{} for {} islands, expected at least one site per island", sites_,
-                           deployment_.sites ? "" : " (auto)", islands));
+      Complain(
+          deployment_.positions.contains("data.sites") ? "data.sites" : LayoutPath(),
+          fmt::format(
+              "found {} sites{} for {} islands, expected at least one site per island: set data.sites to "
+              "{} or more",
+              sites_, deployment_.sites ? "" : " (auto)", islands, islands));
     }
     if (islands > kMaxIslands) {
       Complain(LayoutPath(), fmt::format("found {} islands, expected at most {}", islands, kMaxIslands));

@@ -4,12 +4,10 @@
 //
 // Invariants:
 //  1. A ResolvedDeployment can be started as it is: cores exist and are allowed, memory fits, sites >=
-//  islands, socket
-//     paths fit into a sockaddr_un, ports are valid.
+//     islands, socket paths fit into a sockaddr_un, ports are valid.
 //  2. Vectors indexed by island have exactly plan.islands.size() entries.
 //  3. Errors are INVALID_ARGUMENT with one complaint per line in the deployment's `file:line:column:` form,
-//  except those
-//     of reading this machine, which are not the file's fault.
+//     except those of reading this machine, which are not the file's fault.
 #pragma once
 
 #include <cstdint>

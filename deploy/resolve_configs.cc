@@ -13,6 +13,8 @@ std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeploymen
   common.set_layout(resolved.plan.layout);
   common.set_layout_islands(static_cast<uint32_t>(islands.size()));
   common.set_placement(std::string(topology::PlacementName(deployment.placement)));
+  common.set_worker_order(std::string(topology::WorkerOrderName(deployment.workers)));
+  common.set_all_hardware_threads(deployment.use_all_pus);
   common.set_site_count(resolved.site_map.sites());
   common.set_transport(std::string(TransportName(deployment.transport)));
   common.set_control_directory(resolved.control_directory);

@@ -227,7 +227,8 @@ TEST(Resolve, AllComplaintsTogether) {
   EXPECT_EQ(
       Message("cores: 9\nlayout: 30ISL\nstorage: {log: {durability: sync}}\n", MakeMachine(1, 4)),
       "/d/f.yaml:3:8: found 9 cores, expected at most the 4 of this machine\n"
-      "/d/f.yaml:4:9: found 24 sites (auto) for 30 islands, expected at least one site per island\n"
+      "/d/f.yaml:4:9: found 24 sites (auto) for 30 islands, expected at least one site per island: "
+      "set data.sites to 30 or more\n"
       "/d/f.yaml:5:29: found durability 'sync', which is not available in this version, expected 'none'");
 }
 

@@ -215,7 +215,8 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
   text += fmt::format("version: 1\nname: {}\nmachine: {}  # {}\n", status.deployment(), Quoted(machine),
                       status.machine());
   text += CutYaml(status);
-  text += fmt::format("placement: {}\n", config.placement());
+  text += fmt::format("placement: {}\nworkers: {}\nhardware_threads: {}\n", config.placement(),
+                      config.worker_order(), config.all_hardware_threads() ? "all" : "one");
   text += fmt::format("data:\n  directory: {}\n  sites: {}\n  tables:\n", Quoted(config.data_directory()),
                       config.site_count());
   for (const control::v1::TableSpec& table : TablesOf(config)) text += TableYaml(table);

@@ -9,7 +9,7 @@
 //
 // Invariants:
 //  1. Once StartRun has been sent to any island, StopRun is sent to all before Run returns, whatever
-//  happened.
+//     happened.
 //  2. Measuring takes warmup + duration, and no more than one call timeout longer, even if islands hang.
 #pragma once
 

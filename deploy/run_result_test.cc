@@ -141,6 +141,7 @@ control::v1::ClusterStatus MakeStatus(bool bound) {
   for (int i = 0; i < 2; ++i) {
     control::v1::IslandConfig& config = *status.add_configs();
     config.set_placement(bound ? "islands" : "os");
+    config.set_worker_order("spread");
     config.add_workers()->set_cpu(bound ? i : -1);
     if (bound) config.add_numa_nodes(0);
     config.set_memory_policy(control::v1::MEMORY_PREFERRED);
@@ -174,6 +175,7 @@ TEST(ResolvedYaml, Bound_IsADeploymentFileWithIslandsByHand) {
   EXPECT_EQ(parsed->control_directory, "/somewhere/it's run");
   EXPECT_EQ(parsed->transport, TransportKind::kZmq);
   EXPECT_EQ(parsed->tables[0].range_end(), 4'800);
+  EXPECT_EQ(parsed->workers, topology::WorkerOrder::kSpread);
   EXPECT_EQ(parsed->transaction_timeout_ms, 1500u);
 }
 

@@ -4,11 +4,9 @@
 //
 // Invariants:
 //  1. While a ClusterData exists no other process has one for the same control or data directory, and no
-//  island of an
-//     earlier supervisor is alive.
+//     island of an earlier supervisor is alive.
 //  2. A boot epoch that NextBootEpochs returned is on disk and is never returned again, whatever becomes of
-//  layout or
-//     tables.
+//     layout or tables.
 #pragma once
 
 #include <cstdint>

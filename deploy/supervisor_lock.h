@@ -8,7 +8,7 @@
 // Invariants:
 //  1. At most one process holds the lock of a path.
 //  2. While it is held, the file's first line is the holder's pid (or empty for the instant before it is
-//  written).
+//     written).
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,6 @@
 // Why transactions abort: the label `reason` of the abort counters, and a field of ExecuteReply.
+//
+// Thread safety: plain values and pure functions.
 #pragma once
 
 #include <array>

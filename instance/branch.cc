@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "instance/runtime/check.h"
+#include "instance/storage/buffer_pool.h"
 
 namespace islands::instance {
 
@@ -37,6 +38,7 @@ void UndoLog::Clear() {
 }
 
 void UndoLog::Rollback(storage::Store& store) {
+  const storage::UndoScope scope;
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) Undo(*entry, store);
   Clear();
 }
@@ -61,7 +63,8 @@ void UndoLog::Undo(const Entry& entry, storage::Store& store) {
       code = store.Insert(entry.table, entry.site, key, before);
       break;
   }
-  // The branch still holds the row's lock, so nothing but a bug can stand in the way of the row's old state.
+  // The branch still holds the row's lock, and room is found in any case (UndoScope): nothing but a bug can
+  // stand in the way of the row's old state.
   ISLANDS_CHECK(code == absl::StatusCode::kOk);
 }
 

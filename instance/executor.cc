@@ -26,6 +26,11 @@ Failure FailureOfStorage(absl::StatusCode code, const storage::TableDefinition& 
             absl::ResourceExhaustedError(
                 fmt::format("table '{}': the buffer pool is full; raise storage.buffer_pool", table.name))};
   }
+  if (code == absl::StatusCode::kOutOfRange) {
+    return {AbortReason::kProcedure,
+            absl::OutOfRangeError(
+                fmt::format("table '{}': the scan's result is too large; scan with a limit", table.name))};
+  }
   return {AbortReason::kProcedure,
           absl::Status(code, fmt::format("table '{}': the row or the bytes written do not fit", table.name))};
 }
@@ -229,9 +234,10 @@ absl::StatusCode Executor::Scan(const Target& target) {
           const Batch::Bytes key_at = batch.Store(key);
           batch.scanned().push_back({key_at, batch.Store(row)});
           ++result.scanned;
-          return !full();
+          return !full() && batch.stored_bytes() <= Batch::kMaxBytes;
         });
     if (code != absl::StatusCode::kOk) return code;
+    if (batch.stored_bytes() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
   }
   return absl::StatusCode::kOk;
 }
@@ -251,9 +257,11 @@ absl::StatusCode Executor::IndexScan(const Target& target) {
                          const auto prefix = std::as_bytes(std::span(&bytes, 1));
                          keys_.insert(keys_.end(), prefix.begin(), prefix.end());
                          keys_.insert(keys_.end(), key.begin(), key.end());
+                         if (keys_.size() > Batch::kMaxBytes) return false;
                          return operation.limit == 0 || ++found < operation.limit;
                        });
   if (code != absl::StatusCode::kOk) return code;
+  if (keys_.size() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
   for (size_t at = 0; at < keys_.size();) {
     uint16_t bytes = 0;
     std::memcpy(&bytes, keys_.data() + at, sizeof(bytes));
@@ -263,6 +271,7 @@ absl::StatusCode Executor::IndexScan(const Target& target) {
     const Batch::Bytes key_at = batch.Store(key);
     batch.scanned().push_back({key_at, batch.Store(row_)});
     ++result.scanned;
+    if (batch.stored_bytes() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
   }
   return absl::StatusCode::kOk;
 }

@@ -1,4 +1,5 @@
 #include "instance/island.h"
+#include "instance/runtime/latch_site.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -46,7 +47,44 @@ class StoreLoader final : public Loader {
   const partitioner::SiteRun own_;
 };
 
+// Puts the load's table specifications over those of the same name. True when one changed: catalog and store
+// have to be built anew.
+bool ReplaceTables(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+  bool changed = false;
+  for (const control::v1::TableSpec& wanted : load.tables()) {
+    control::v1::TableSpec* table = nullptr;
+    for (control::v1::TableSpec& known : *config->mutable_tables()) {
+      if (known.name() == wanted.name()) table = &known;
+    }
+    if (table == nullptr) table = config->add_tables();
+    changed |= table->SerializeAsString() != wanted.SerializeAsString();
+    *table = wanted;
+  }
+  return changed;
+}
+
+void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+  for (control::v1::LoadSpec& known : *config->mutable_loads()) {
+    if (known.workload() != load.workload()) continue;
+    known = load;
+    return;
+  }
+  *config->add_loads() = load;
+}
+
 }  // namespace
+
+topology::MemoryPolicy PolicyOf(const control::v1::IslandConfig& config) {
+  if (config.numa_nodes().empty()) return topology::MemoryPolicy::kDefault;
+  switch (config.memory_policy()) {
+    case control::v1::MEMORY_PREFERRED:
+      return topology::MemoryPolicy::kPreferred;
+    case control::v1::MEMORY_BIND:
+      return topology::MemoryPolicy::kBind;
+    default:
+      return topology::MemoryPolicy::kDefault;
+  }
+}
 
 Island::Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites)
     : seams_(seams), sites_(sites), config_(config) {}
@@ -63,22 +101,23 @@ absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::Island
                                                   config.island(), sites->islands(), config.workers_size()));
   }
   std::unique_ptr<Island> island(new Island(config, seams, *sites));
-  if (absl::Status status = island->BuildStore(); !status.ok()) return status;
+  for (const control::v1::LoadSpec& load : config.loads()) ReplaceTables(load, &island->config_);
+  if (absl::Status status = island->BuildStore(island->config_.tables()); !status.ok()) return status;
   for (const control::v1::LoadSpec& load : config.loads()) {
-    if (absl::Status status = island->LoadWhileStopped(load); !status.ok()) return status;
+    if (absl::Status status = island->LoadRows(load); !status.ok()) return status;
   }
   if (absl::Status status = island->CreateWorkers(); !status.ok()) return status;
   return island;
 }
 
-absl::Status Island::BuildStore() {
-  absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(config_.tables(), config_.site_count());
-  if (!catalog.ok()) return catalog.status();
+absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
+  absl::StatusOr<storage::Catalog> created = storage::Catalog::Create(tables, config_.site_count());
+  if (!created.ok()) return created.status();
+  auto catalog = std::make_unique<storage::Catalog>(*std::move(created));
   {
-    const std::scoped_lock lock(store_mutex_);
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
     store_.reset();  // gives its memory back before the new one takes its own
   }
-  catalog_ = std::make_unique<storage::Catalog>(*std::move(catalog));
   const auto bind = [this](void* address, size_t bytes) { BindPool(address, bytes); };
   absl::FunctionRef<void(void*, size_t)> bind_memory = bind;
   storage::StoreOptions options;
@@ -88,12 +127,13 @@ absl::Status Island::BuildStore() {
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =
-      storage::Store::Create(*catalog_, options, *seams_.files);
+      storage::Store::Create(*catalog, options, *seams_.files);
   if (!store.ok()) return store.status();
   {
-    const std::scoped_lock lock(store_mutex_);
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
     store_ = *std::move(store);
   }
+  catalog_ = std::move(catalog);
   shared_.catalog = catalog_.get();
   shared_.store = store_.get();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->Rebind();
@@ -101,14 +141,12 @@ absl::Status Island::BuildStore() {
 }
 
 void Island::BindPool(void* address, size_t bytes) {
-  if (config_.numa_nodes().empty() || config_.memory_policy() == control::v1::MEMORY_DEFAULT) return;
+  const topology::MemoryPolicy policy = PolicyOf(config_);
+  if (policy == topology::MemoryPolicy::kDefault) return;
   const std::vector<uint32_t> nodes(config_.numa_nodes().begin(), config_.numa_nodes().end());
-  const auto policy = config_.memory_policy() == control::v1::MEMORY_BIND
-                          ? topology::MemoryPolicy::kBind
-                          : topology::MemoryPolicy::kPreferred;
   const absl::Status status = topology::BindMemory(address, bytes, nodes, policy);
   if (status.ok()) return;
-  const std::scoped_lock lock(store_mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
   binding_warning_ = std::string(status.message());
 }
 
@@ -133,6 +171,7 @@ absl::Status Island::CreateWorkers() {
     options.index = index;
     options.boot_epoch = config_.boot_epoch();
     options.cpu = config_.workers(static_cast<int>(index)).cpu();
+    options.memory_policy = PolicyOf(config_);
     options.cpus.assign(config_.cpus().begin(), config_.cpus().end());
     options.numa_nodes.assign(config_.numa_nodes().begin(), config_.numa_nodes().end());
     if (config_.transaction_timeout_ms() != 0) {
@@ -153,7 +192,7 @@ std::vector<runtime::Runnable*> Island::Runnables() const {
 }
 
 absl::Status Island::Start() {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (absl::Status status = worker->Start(); !status.ok()) return status;
   }
@@ -164,7 +203,7 @@ absl::Status Island::Start() {
 }
 
 void Island::Stop() {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
   if (!started_) return;
   started_ = false;
   seams_.scheduler->Stop();
@@ -178,7 +217,7 @@ bool Island::Running() const {
 }
 
 absl::Status Island::Load(const control::v1::LoadSpec& load) {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
   if (started_) seams_.scheduler->Stop();
   bool open = false;
@@ -186,42 +225,30 @@ absl::Status Island::Load(const control::v1::LoadSpec& load) {
   absl::Status status =
       open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
            : LoadWhileStopped(load);
+  started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
   if (started_) seams_.scheduler->Start(Runnables());
   return status;
 }
 
-// True when a table's specification changed: catalog and store have to be built anew.
-bool Island::ReplaceTables(const control::v1::LoadSpec& load) {
-  bool changed = false;
-  for (const control::v1::TableSpec& wanted : load.tables()) {
-    bool known = false;
-    for (control::v1::TableSpec& table : *config_.mutable_tables()) {
-      if (table.name() != wanted.name()) continue;
-      known = true;
-      if (table.SerializeAsString() == wanted.SerializeAsString()) continue;
-      table = wanted;
-      changed = true;
-    }
-    if (known) continue;
-    *config_.add_tables() = wanted;
-    changed = true;
-  }
-  return changed;
-}
-
+// The configuration changes only when all went well; otherwise the tables are those of before, and empty.
 absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
-  control::v1::LoadSpec* remembered = nullptr;
-  for (control::v1::LoadSpec& known : *config_.mutable_loads()) {
-    if (known.workload() == load.workload()) remembered = &known;
+  control::v1::IslandConfig wanted = config_;
+  RememberLoad(load, &wanted);
+  absl::Status status;
+  if (ReplaceTables(load, &wanted)) {
+    status = BuildStore(wanted.tables());
+    for (int i = 0; status.ok() && i < wanted.loads_size(); ++i) status = LoadRows(wanted.loads(i));
+    if (!status.ok()) {
+      const absl::Status restored = BuildStore(config_.tables());
+      if (!restored.ok())
+        spdlog::error("cannot go back to the old tables: {}", std::string(restored.message()));
+    }
+  } else {
+    status = LoadRows(load);
   }
-  if (remembered == nullptr) remembered = config_.add_loads();
-  if (remembered != &load) *remembered = control::v1::LoadSpec(load);
-  const control::v1::LoadSpec wanted = *remembered;
-  if (!ReplaceTables(wanted)) return LoadRows(wanted);
-  if (absl::Status status = BuildStore(); !status.ok()) return status;
-  for (const control::v1::LoadSpec& each : config_.loads()) {
-    if (absl::Status status = LoadRows(each); !status.ok()) return status;
-  }
+  if (!status.ok()) return status;
+  *config_.mutable_tables() = wanted.tables();
+  *config_.mutable_loads() = wanted.loads();
   return absl::OkStatus();
 }
 
@@ -243,7 +270,7 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
 }
 
 absl::Status Island::StartRun(const control::v1::StartRun& request) {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
   if (!started_) return absl::FailedPreconditionError("the island is stopping");
   if (Running()) return absl::FailedPreconditionError("another run is active");
   if (request.mpl() == 0 || request.mpl() > 10'000) {
@@ -260,6 +287,7 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
     generators.push_back(*std::move(generator));
   }
   run_workload_ = *workload;
+  run_id_ = request.run_id();
   for (uint32_t index = 0; index < workers_.size(); ++index) {
     Worker* worker = workers_[index].get();
     auto generator = std::make_shared<std::unique_ptr<Generator>>(std::move(generators[index]));
@@ -278,10 +306,11 @@ void Island::RequestStop() {
   }
 }
 
-absl::Status Island::StopRun(int64_t timeout_ns) {
-  const std::scoped_lock lock(mutex_);
+absl::Status Island::StopRun(uint64_t run_id, int64_t timeout_ns) {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (run_id != 0 && run_id != run_id_) return absl::OkStatus();  // that run is over
   RequestStop();
-  std::unique_lock<std::mutex> run_lock(shared_.run_mutex);
+  std::unique_lock run_lock = ISLANDS_LATCH("island.run_end", std::unique_lock(shared_.run_mutex));
   if (shared_.run_ended.wait_for(run_lock, std::chrono::nanoseconds(timeout_ns),
                                  [this] { return !Running(); })) {
     return absl::OkStatus();
@@ -290,7 +319,8 @@ absl::Status Island::StopRun(int64_t timeout_ns) {
 }
 
 absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRequest& request) {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (store_ == nullptr) return absl::FailedPreconditionError("the island has lost its tables; restart it");
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
   if (!workload.ok()) return workload.status();
@@ -318,7 +348,7 @@ absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRe
 }
 
 storage::PoolUsage Island::PoolUsage() const {
-  const std::scoped_lock lock(store_mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
   return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
 }
 

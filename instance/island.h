@@ -48,6 +48,9 @@ struct Seams {
   int64_t uid = -1;  // peers must have it; -1 = not checked
 };
 
+// What the configuration asks for; kDefault when it names no nodes.
+topology::MemoryPolicy PolicyOf(const control::v1::IslandConfig& config);
+
 class Island {
  public:
   // Builds catalog, store and workers, and loads what the configuration says; nothing listens yet.
@@ -64,8 +67,9 @@ class Island {
   absl::Status Load(const control::v1::LoadSpec& load);
   // FAILED_PRECONDITION when a run is active.
   absl::Status StartRun(const control::v1::StartRun& request);
-  // Ends the run and waits until its last transaction has ended. OK also when none was active.
-  absl::Status StopRun(int64_t timeout_ns);
+  // Ends the run and waits until its last transaction has ended. OK also when that run is over; 0 =
+  // whichever.
+  absl::Status StopRun(uint64_t run_id, int64_t timeout_ns);
   // The two halves of StopRun, for whoever steps the workers itself.
   void RequestStop();
   bool Running() const;
@@ -85,10 +89,10 @@ class Island {
  private:
   Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites);
   absl::Status CreateWorkers();
-  // Catalog and empty store for the tables of config_.
-  absl::Status BuildStore();
+  // Catalog and empty store for these tables. On failure there may be no store, and the catalog is the old
+  // one.
+  absl::Status BuildStore(const storage::Catalog::TableSpecs& tables);
   absl::Status LoadRows(const control::v1::LoadSpec& load);
-  bool ReplaceTables(const control::v1::LoadSpec& load);
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
   void BindPool(void* address, size_t bytes);
   std::vector<runtime::Runnable*> Runnables() const;
@@ -104,6 +108,7 @@ class Island {
   control::v1::IslandConfig config_;
   std::unique_ptr<storage::Catalog> catalog_;
   OpenedWorkload run_workload_;  // of the last run
+  uint64_t run_id_ = 0;
   bool started_ = false;
   std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 

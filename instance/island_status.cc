@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "instance/island.h"
+#include "instance/runtime/latch_site.h"
 #include "topology/binding.h"
 
 namespace islands::instance {
@@ -88,7 +89,7 @@ control::v1::IslandStatus Island::Status() const {
   uint32_t peers_up = 0;
   std::string warning;
   {
-    const std::scoped_lock lock(store_mutex_);
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
     warning = binding_warning_;
   }
   for (const std::unique_ptr<Worker>& worker : workers_) {

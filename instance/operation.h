@@ -8,8 +8,10 @@
 // a batch and storing its results allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -43,6 +45,10 @@ inline bool IsWrite(OperationKind kind) {
 
 class Batch {
  public:
+  static constexpr size_t kKeptBytes = 1u << 20;  // memory an idle batch holds on to
+  static constexpr size_t kMaxBytes =
+      16u << 20;  // of keys and rows; larger results are refused: scan with a limit
+
   // An operation or a result refers to bytes in `bytes_`.
   struct Bytes {
     uint32_t offset = 0;
@@ -77,6 +83,8 @@ class Batch {
     results_.clear();
     scanned_.clear();
     bytes_.clear();
+    if (bytes_.capacity() > kKeptBytes)
+      std::vector<std::byte>().swap(bytes_);  // a large scan is an exception
   }
 
   // Each returns the operation's number, which is also its result's.
@@ -91,23 +99,27 @@ class Batch {
     return i;
   }
   size_t Write(TableId table, KeyView key, uint32_t offset, RowView bytes) {
+    const std::vector<std::byte> moved_from = MakeRoom(key.size() + bytes.size());
     const size_t i = AddKeyed(OperationKind::kWrite, table, key);
     operations_[i].offset = offset;
     operations_[i].row = Store(bytes);
     return i;
   }
   size_t Insert(TableId table, KeyView key, RowView row) {
+    const std::vector<std::byte> moved_from = MakeRoom(key.size() + row.size());
     const size_t i = AddKeyed(OperationKind::kInsert, table, key);
     operations_[i].row = Store(row);
     return i;
   }
   size_t Replace(TableId table, KeyView key, RowView row) {
+    const std::vector<std::byte> moved_from = MakeRoom(key.size() + row.size());
     const size_t i = AddKeyed(OperationKind::kReplace, table, key);
     operations_[i].row = Store(row);
     return i;
   }
   size_t Delete(TableId table, KeyView key) { return AddKeyed(OperationKind::kDelete, table, key); }
   size_t Scan(TableId table, KeyView first, KeyView end, uint32_t limit = 0, bool reverse = false) {
+    const std::vector<std::byte> moved_from = MakeRoom(first.size() + end.size());
     const size_t i = AddKeyed(OperationKind::kScan, table, first);
     operations_[i].end_key = Store(end);
     operations_[i].limit = limit;
@@ -116,6 +128,7 @@ class Batch {
   }
   size_t IndexScan(TableId table, IndexId index, KeyView site_key, KeyView first, KeyView end,
                    uint32_t limit = 0, bool reverse = false) {
+    const std::vector<std::byte> moved_from = MakeRoom(first.size() + end.size() + site_key.size());
     const size_t i = AddKeyed(OperationKind::kIndexScan, table, first);
     operations_[i].index = index;
     operations_[i].site_key = Store(site_key);
@@ -139,15 +152,32 @@ class Batch {
   // For the execution engine.
   RowView View(Bytes at) const { return RowView(bytes_.data() + at.offset, at.size); }
   Bytes Store(RowView bytes) {
+    const std::vector<std::byte> moved_from = MakeRoom(bytes.size());
     const Bytes at{static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(bytes.size())};
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    bytes_.resize(bytes_.size() + bytes.size());
+    if (!bytes.empty()) std::memmove(bytes_.data() + at.offset, bytes.data(), bytes.size());
     return at;
   }
+  size_t stored_bytes() const { return bytes_.size(); }
   void ResetResults() { results_.assign(operations_.size(), Result{}); }
   Result& result(size_t i) { return results_[i]; }
   std::vector<ScannedRow>& scanned() { return scanned_; }
 
  private:
+  // Room for `more` bytes. If the buffer has to move, the old one is returned: arguments may be views of this
+  // very batch (a row that was read, written under another key), and the caller keeps them alive until it is
+  // done.
+  [[nodiscard]] std::vector<std::byte> MakeRoom(size_t more) {
+    std::vector<std::byte> old;
+    if (bytes_.capacity() - bytes_.size() >= more) return old;
+    std::vector<std::byte> grown;
+    grown.reserve(std::max(2 * bytes_.capacity(), bytes_.size() + more));
+    grown.assign(bytes_.begin(), bytes_.end());
+    old.swap(bytes_);
+    bytes_.swap(grown);
+    return old;
+  }
+
   size_t AddKeyed(OperationKind kind, TableId table, KeyView key) {
     Operation operation{.kind = kind, .table = table};
     operation.key = Store(key);

@@ -6,6 +6,8 @@
 
 #include <limits>
 
+#include "instance/runtime/check.h"
+#include "instance/runtime/latch_site.h"
 #include "instance/worker_internal.h"
 #include "topology/binding.h"
 
@@ -49,15 +51,16 @@ void Worker::OnThreadStart() {
   } else if (!options_.cpus.empty()) {
     status = topology::BindThreadToCpus(options_.cpus);
   }
-  if (status.ok() && !options_.numa_nodes.empty()) {
-    status = topology::SetThreadMemoryPolicy(options_.numa_nodes, topology::MemoryPolicy::kPreferred);
+  if (options_.memory_policy != topology::MemoryPolicy::kDefault) {
+    const absl::Status memory = topology::SetThreadMemoryPolicy(options_.numa_nodes, options_.memory_policy);
+    if (status.ok()) status = memory;
   }
-  const std::scoped_lock lock(mail_mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
   binding_error_ = std::string(status.message());
 }
 
 std::string Worker::binding_error() {
-  const std::scoped_lock lock(mail_mutex_);
+  const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
   return binding_error_;
 }
 
@@ -93,7 +96,7 @@ int64_t Worker::NextDeadlineNs() const {
 
 void Worker::Post(std::function<void()> function) {
   {
-    const std::scoped_lock lock(mail_mutex_);
+    const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
     posted_.push_back(std::move(function));
     has_mail_.store(true);
   }
@@ -102,7 +105,7 @@ void Worker::Post(std::function<void()> function) {
 
 void Worker::PostWakeup(const storage::Wakeup& wakeup) {
   {
-    const std::scoped_lock lock(mail_mutex_);
+    const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
     posted_wakeups_.push_back(wakeup);
     has_mail_.store(true);
   }
@@ -114,7 +117,7 @@ size_t Worker::DrainMailbox() {
   std::vector<std::function<void()>> functions;
   std::vector<storage::Wakeup> wakeups;
   {
-    const std::scoped_lock lock(mail_mutex_);
+    const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
     functions.swap(posted_);
     wakeups.swap(posted_wakeups_);
     has_mail_.store(false);
@@ -209,6 +212,7 @@ void Worker::Sweep() {
 void Worker::Reap() {
   std::erase_if(graveyard_, [this](std::unique_ptr<ParticipantEntry>& entry) {
     if (!entry->task.done()) return false;
+    ISLANDS_CHECK(entry->branch.locks.held() == 0 && entry->branch.undo.empty());
     entry->task = {};
     entry->machine.Reset();
     entry->batch.Clear();

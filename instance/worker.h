@@ -1,13 +1,12 @@
-// A worker: one run loop on one core, with its links, its running transactions and the branches it serves for
-// others.
+// A worker: one run loop on one core, with its links, its running transactions and the branches it serves
+// for others.
 //
 // RunOnce: take what other threads posted, poll the links, resume what is ready, send what was queued. A
 // transaction is a coroutine and suspends for a lock or a remote answer; the worker itself never blocks
 // (design: "run loop").
 //
-//   begun here:     slots_ -> RunningTransaction --first remote operation--> coordinators_ (until acks are
-//   in) begun elsewhere: participants_ -> ParticipantEntry, on the worker that got the transaction's first
-//   message
+//   begun here:      slots_ -> RunningTransaction --first remote operation--> coordinators_, until all acks
+//   begun elsewhere: participants_ -> ParticipantEntry, on the worker that got the first message
 //
 // Thread safety: everything belongs to the thread that calls RunOnce, except what is listed under "any
 // thread".
@@ -39,6 +38,7 @@
 #include "instance/runtime/scheduler.h"
 #include "instance/workload.h"
 #include "proto/data.pb.h"
+#include "topology/binding.h"
 
 namespace islands::instance {
 
@@ -65,6 +65,7 @@ struct WorkerOptions {
   int32_t cpu = -1;            // -1 = not pinned to one
   std::vector<uint32_t> cpus;  // where it may run then; empty = anywhere
   std::vector<uint32_t> numa_nodes;
+  topology::MemoryPolicy memory_policy = topology::MemoryPolicy::kDefault;  // of its thread's allocations
   int64_t transaction_timeout_ns = 2 * runtime::kNsPerSecond;
   int64_t lock_timeout_ns = 300 * runtime::kNsPerMs;
   uint64_t seed = 1;

@@ -1,4 +1,6 @@
 // What the worker's source files share and nobody else needs.
+//
+// Thread safety: as worker.h.
 #pragma once
 
 #include <algorithm>

@@ -87,6 +87,8 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
       spare_participants_.pop_back();
     }
     fresh->id = id;
+    // Its coordinator may have reached us before we reached it; OnPeerUp clears this.
+    fresh->lost_since_ns = links_.IsUp(id.island) ? 0 : now_ns_;
     fresh->branch.locks.transaction = id;
     fresh->branch.locks.worker = options_.index;
     fresh->branch.locks.wake_token = next_token_++;
@@ -94,6 +96,10 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
     counters_.branches_open.Set(participants_.size());
   }
   if (request.step() != entry->step + 1 || entry->executing) return;  // duplicate, or out of turn
+  if (entry->machine.state() != coordinator::Participant::State::kActive) {
+    return Refuse(origin, request, AbortReason::kRefused,
+                  absl::FailedPreconditionError("the branch has voted"));
+  }
   entry->step = request.step();
   entry->last_heard_ns = now_ns_;
   const partitioner::SiteRun own = shared_.sites->SitesOf(options_.island);
@@ -160,7 +166,11 @@ void Worker::OnPrepare(const Origin& origin, const data::v1::PrepareRequest& req
 
 void Worker::OnCommitOnePhase(const Origin& origin, const data::v1::CommitOnePhase& request) {
   ParticipantEntry* entry = FindParticipant(request.transaction());
-  if (entry == nullptr || entry->executing || request.participant_epoch() != options_.boot_epoch) {
+  if (entry != nullptr && entry->executing) {
+    StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
+    entry = nullptr;
+  }
+  if (entry == nullptr || request.participant_epoch() != options_.boot_epoch) {
     // A branch that was aborted here, or that an earlier life of this island held: it did not commit in this
     // life.
     const bool this_life = request.participant_epoch() == options_.boot_epoch;

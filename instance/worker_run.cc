@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "instance/runtime/check.h"
+#include "instance/runtime/latch_site.h"
 #include "instance/worker_internal.h"
 
 namespace islands::instance {
@@ -63,7 +64,7 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
   }
   counters_.in_flight.Set(--active_slots_);
   if (active_slots_ != 0) co_return;
-  const std::scoped_lock lock(shared_.run_mutex);
+  const std::unique_lock lock = ISLANDS_LATCH("worker.run_end", std::unique_lock(shared_.run_mutex));
   running_.store(false, std::memory_order_relaxed);
   shared_.run_ended.notify_all();
 }

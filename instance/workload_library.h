@@ -1,4 +1,6 @@
 // Opens workloads from shared objects.
+//
+// Thread safety: any thread.
 #pragma once
 
 #include <memory>

@@ -6,11 +6,9 @@
 //
 // Invariants:
 //  1. `cores` holds only cores with at least one allowed, online PU, in hwloc's logical (depth-first) order,
-//  so that
-//     neighbours in the list are neighbours in the machine.
+//     so that neighbours in the list are neighbours in the machine.
 //  2. Every index in a Core (package, node, cache group) is valid in the vectors of the same Machine. A
-//  machine without
-//     NUMA nodes gets one node with all its memory.
+//     machine without NUMA nodes gets one node with all its memory.
 #pragma once
 
 #include <cstdint>

@@ -14,11 +14,9 @@
 // Invariants of the result:
 //  1. Every core is in exactly one island; sizes differ by at most one.
 //  2. No assignment of these sizes has fewer islands that straddle packages; among those none has fewer that
-//  straddle
-//     nodes; among those none has fewer that straddle L3 groups.
+//     straddle nodes; among those none has fewer that straddle L3 groups.
 //  3. Each island's cores are in ascending order; islands are ordered by their first core; where borders
-//  leave the choice,
-//     larger islands come first.
+//     leave the choice, larger islands come first.
 #pragma once
 
 #include <cstdint>

@@ -1,19 +1,17 @@
 // Cuts a machine into islands: a pure function from (machine, cores, layout, placement, memory) to islands
 // with core list, NUMA nodes and memory (OLTP on Hardware Islands, sections 4 and 5.2).
 //
+// Thread safety: pure functions and plain values.
+//
 // Invariants:
-//  1. Island sizes differ by at most one core; larger islands come first... unless a package, node or L3
-//  border is kept by
-//     another order. Every chosen core is used by exactly one island, unless there are more islands than
-//     cores
+//  1. Island sizes differ by at most one core; larger islands come first where borders leave the choice.
+//     Every chosen core is used by exactly one island, unless there are more islands than cores
 //     (`cores_shared`), when islands share cores round-robin.
 //  2. With placement `islands`, an island straddles a package, NUMA node or L3 group only when no assignment
-//  of these sizes
-//     avoids it. `spread` deals neighbouring cores to different islands so that each island spans as many
-//     packages as it can. `os` binds nothing: islands get a number of workers, no cores.
-//  3. The islands' memory is the total in proportion to their sites' share (equal parts), and fits their
-//  nodes, or it is
-//     an error that names node, need and capacity.
+//     of these sizes avoids it. `spread` deals neighbouring cores to different islands so that each island
+//     spans as many packages as it can. `os` binds nothing: islands get a number of workers, no cores.
+//  3. Islands get equal parts of the memory (deploy/resolve.cc then divides it by sites), which fit their
+//     nodes, or it is an error that names node, need and capacity.
 #pragma once
 
 #include <cstdint>

@@ -12,16 +12,16 @@
 // A local transaction draws one site of its island (uniform) and all N rows in it: uniform, or by Zipf's law
 // within the site. A multisite transaction draws its first row uniformly from one such site and the others
 // from the whole table: uniform, or by Zipf's law, where rank r is the r-th key of the table: hot rows share
-// a site, as in the paper's Figure
-// 13. A batch is sorted by key, so that transactions meet in the same order and seldom deadlock.
+// a site, as in Figure 13 of the paper. A batch is sorted by key, so that transactions meet in the same order
+// and seldom deadlock.
 //
 // Thread safety: a MicroWorkload is immutable; generators and requests belong to one worker.
 //
 // Invariants:
 //  1. The N keys of a request are distinct and ascending; at least one lies in a site of the generator's
-//  island.
+//     island.
 //  2. The sum of all counters is the sum of the audit_delta of committed transactions: N for an update, 0 for
-//  a read.
+//     a read.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 // Invariants:
 //  1. After construction Next allocates nothing, given a request of MakeRequest.
 //  2. The chance of each set of rows is that of drawing rows one after the other and skipping those drawn
-//  before.
+//     before.
 #pragma once
 
 #include <cstdint>

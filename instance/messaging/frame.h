@@ -9,6 +9,8 @@
 //
 // No checksum: frames never leave the machine's memory. A peer of another version is refused at its first
 // frame.
+//
+// Thread safety: plain values and pure functions.
 #pragma once
 
 #include <cstddef>

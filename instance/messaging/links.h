@@ -9,14 +9,13 @@
 //
 // Invariants:
 //  1. OnMessage is only called for peers whose handshake was accepted, and with the boot epoch they showed
-//  then.
+//     then.
 //  2. OnPeerUp and OnPeerLost alternate per peer island, starting with OnPeerUp. They speak of the dialled
-//  link.
+//     link.
 //  3. A peer of another cluster, another uid, or an unexpected island number is refused with a reason and
-//  counted.
+//     counted.
 //  4. A message is sent to the incarnation whose OnPeerUp was last reported, or dropped: never to a later
-//  one. SendBack to
-//     an Origin goes to that incarnation or nowhere.
+//     one. SendBack to an Origin goes to that incarnation or nowhere.
 //  5. Once an incarnation of a peer has been seen on either link, nothing of an older one is taken any more.
 #pragma once
 

@@ -8,7 +8,7 @@
 //
 // Invariants, checked by the conformance test that every implementation passes:
 //  1. Frames of one connection and direction arrive whole, once, in order, or the connection is reported
-//  closed.
+//     closed.
 //  2. Send never blocks and never fails: what the peer cannot take now is queued; QueuedBytes tells how much.
 //     Frames given to Send are on their way only after Flush (one system call per connection and round).
 //  3. After OnClosed(c) nothing more is reported for c; sending to it is a no-op. Ids are never used twice.

@@ -1,4 +1,6 @@
 // From a deployment file's `messaging.transport` to a Transport.
+//
+// Thread safety: any thread.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 // Assertions that stay on in release: they mean a bug of ours. What a peer, a file or a user can cause is a
 // Status.
+//
+// Thread safety: any thread.
 #pragma once
 
 #include <cstdio>

@@ -5,10 +5,11 @@
 //
 // Thread safety: a FileSystem::Queue belongs to one thread; FileSystem itself may be shared.
 //
-// Invariants: 1. every submitted request completes exactly once; 2. a completion carries the error of its own
-// request;
-// 3. data of a write is durable only after a kSync of the same file that was submitted after the write
-//    completed.
+// Invariants:
+//  1. Every submitted request completes exactly once.
+//  2. A completion carries the error of its own request.
+//  3. Data of a write is durable only after a kSync of the same file that was submitted after the write
+//     completed.
 #pragma once
 
 #include <cstddef>

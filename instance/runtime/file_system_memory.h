@@ -5,11 +5,9 @@
 //
 // Invariants:
 //  1. PowerLoss leaves exactly the synced bytes of the durably named files. ReplaceFile syncs before it
-//  renames, so its
-//     path shows the old content or the new, whole.
+//     renames, so its path shows the old content or the new, whole.
 //  2. After FailAfter(n), n more changing steps succeed and every later one answers UNAVAILABLE until
-//  PowerLoss. The steps
-//     of ReplaceFile: create path.tmp, write it, sync it, rename it, sync the directory.
+//     PowerLoss. The steps of ReplaceFile: create path.tmp, write it, sync it, rename it, sync the directory.
 #pragma once
 
 #include <cstdint>

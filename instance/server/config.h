@@ -1,4 +1,6 @@
 // islandd's configuration: an IslandConfig as a JSON file, written by the supervisor.
+//
+// Thread safety: any thread.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
     case Request::kStartRun:
       return messaging::ErrorReply(island_.StartRun(request.start_run()));
     case Request::kStopRun:
-      return messaging::ErrorReply(island_.StopRun(kStopTimeoutNs));
+      return messaging::ErrorReply(island_.StopRun(request.stop_run().run_id(), kStopTimeoutNs));
     case Request::kSnapshot:
       *reply.mutable_snapshot() = island_.TakeSnapshot();
       return reply;

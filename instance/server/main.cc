@@ -60,6 +60,13 @@ std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port,
 
 absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& signals) {
   if (absl::Status status = LockIsland(config); !status.ok()) return status;
+  // All of the island's memory, from here on: what is built before the workers run, and the service threads.
+  if (const topology::MemoryPolicy policy = instance::PolicyOf(config);
+      policy != topology::MemoryPolicy::kDefault) {
+    const std::vector<uint32_t> nodes(config.numa_nodes().begin(), config.numa_nodes().end());
+    // Refused where a container forbids it; the workers' own attempt shows in the status.
+    (void)topology::SetThreadMemoryPolicy(nodes, policy);
+  }
   // Control and metrics threads inherit this; workers pin themselves.
   if (config.service_cpu() >= 0) {
     absl::Status status = topology::BindThreadToCpu(static_cast<uint32_t>(config.service_cpu()));
@@ -92,7 +99,7 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
   auto collector = std::make_shared<MetricsCollector>(**island);
   const std::unique_ptr<prometheus::Exposer> exposer = ServeMetrics(config.metrics_port(), collector);
   const std::string warning = (*island)->Status().placement().warning();
-  if (!warning.empty()) spdlog::warn("runs unbound: {}", warning);
+  if (!warning.empty()) spdlog::warn("not everything could be bound: {}", warning);
   spdlog::info("ready: {} worker(s), epoch {}, sites {} to {}", config.workers_size(), config.boot_epoch(),
                config.peers(static_cast<int>(config.island())).sites().first(),
                config.peers(static_cast<int>(config.island())).sites().first() +

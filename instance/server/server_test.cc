@@ -110,6 +110,27 @@ TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   EXPECT_TRUE(shut_down);
 }
 
+// What cannot be loaded leaves the island as it was: a second try is refused the same way, and it goes on
+// serving.
+TEST_F(OneIsland, Load_FailureChangesNothing) {
+  control::v1::LoadSpec load;
+  load.set_workload("w");
+  control::v1::TableSpec* table = load.add_tables();
+  table->set_name("t");
+  table->add_key("no such type");
+  table->set_range_end(10);
+  const std::string before = island_->config().SerializeAsString();
+  for (int tries = 0; tries < 2; ++tries) {
+    EXPECT_EQ(island_->Load(load).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(island_->config().SerializeAsString(), before);
+  }
+  table->set_key(0, "uint32");  // a good table, but there is no such workload
+  EXPECT_EQ(island_->Load(load).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(island_->config().SerializeAsString(), before);
+  EXPECT_EQ(island_->Status().state(), control::v1::READY);
+  EXPECT_GT(island_->PoolUsage().capacity_pages, 0u);
+}
+
 TEST_F(OneIsland, Metrics_CarryHelpIslandAndUnits) {
   const MetricsCollector collector(*island_);
   const std::vector<prometheus::MetricFamily> families = collector.Collect();

@@ -2,6 +2,8 @@
 //
 // A transfer reads both accounts for update, then moves money only if there is enough: the sum over all
 // accounts changes by deposits alone, and no balance ever falls below zero. Both are what the tests check.
+//
+// Thread safety: any thread; the workload is immutable.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,8 @@ TEST(Cluster, Transfers_ConserveMoneyWithoutFaults) {
     SimCluster cluster(Options(seed, 1 + seed % 4, 1 + seed % 2));
     ASSERT_TRUE(cluster.Start().ok());
     ASSERT_TRUE(cluster.StartRun(1 + seed % 5).ok());
-    cluster.RunFor(100 * kNsPerMs);
+    // Longer than a lock timeout: deadlocks over several islands end by it.
+    cluster.RunFor(400 * kNsPerMs);
     ASSERT_TRUE(cluster.Drain(10 * kNsPerSecond));
     const SimCluster::Totals totals = cluster.Sum();
     ExpectNothingLeft(totals);

@@ -60,7 +60,7 @@ class ThreadedCluster {
       }
     }
     for (Node& node : nodes_) node.island->RequestStop();
-    for (Node& node : nodes_) ASSERT_TRUE(node.island->StopRun(30 * runtime::kNsPerSecond).ok());
+    for (Node& node : nodes_) ASSERT_TRUE(node.island->StopRun(0, 30 * runtime::kNsPerSecond).ok());
   }
 
   bool Quiet() {

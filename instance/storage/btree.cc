@@ -75,7 +75,7 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
 
 GuardO BTree::FindLeaf(KeyView key) const {
   Position position;
-  for (Backoff backoff; !Descend(
+  for (runtime::Backoff backoff; !Descend(
            0, [&](const Node& node) { return node.ChildIndex(key); }, &position);) {
     position = {};
     backoff.Wait();
@@ -84,7 +84,7 @@ GuardO BTree::FindLeaf(KeyView key) const {
 }
 
 GuardX BTree::FindLeafExclusive(KeyView key) {
-  for (Backoff backoff;; backoff.Wait()) {
+  for (runtime::Backoff backoff;; backoff.Wait()) {
     GuardO leaf = FindLeaf(key);
     GuardX exclusive = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(leaf));
     if (exclusive) return exclusive;
@@ -92,7 +92,7 @@ GuardX BTree::FindLeafExclusive(KeyView key) {
 }
 
 absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
-  for (Backoff backoff;; backoff.Wait()) {
+  for (runtime::Backoff backoff;; backoff.Wait()) {
     const GuardO guard = FindLeaf(key);
     const Node* leaf = NodeOf(guard);
     bool found = false;
@@ -171,7 +171,7 @@ absl::StatusCode BTree::Remove(KeyView key) {
 absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
   const auto choose = [&](const Node& node) { return node.ChildIndex(entry.key); };
   Position position;
-  for (Backoff backoff;; position = {}, backoff.Wait()) {
+  for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
     if (!Descend(level, choose, &position)) continue;
     if (!position.parent) {
       GuardX root = ISLANDS_LATCH("btree.split_root", GuardX::Upgrade(position.node));
@@ -235,7 +235,7 @@ void BTree::Merge(KeyView key, uint8_t level) {
   constexpr int kTries = 8;
   const auto choose = [&](const Node& node) { return node.ChildIndex(key); };
   Position position;
-  Backoff backoff;
+  runtime::Backoff backoff;
   for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait()) {
     const auto parent_level = static_cast<uint8_t>(level + 1);
     if (!Descend(parent_level, choose, &position)) continue;
@@ -307,7 +307,7 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
     return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at);
   };
   Position position;
-  for (Backoff backoff;; position = {}, backoff.Wait()) {
+  for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
     if (!Descend(0, choose, &position)) continue;
     position.parent.Release();
     std::memcpy(copy, position.node.bytes(), kPageBytes);

@@ -71,10 +71,17 @@ PageArray BufferPool::Slot(uint32_t slot) const {
   return PageArray(states, pages + slot * pages_per_slot_ * kPageBytes, pages_per_slot_);
 }
 
+namespace {
+thread_local int undo_scopes = 0;
+}  // namespace
+
+UndoScope::UndoScope() { ++undo_scopes; }
+UndoScope::~UndoScope() { --undo_scopes; }
+
 bool BufferPool::ClaimPage() {
   uint64_t resident = resident_pages_.load(std::memory_order_relaxed);
   do {
-    if (resident >= capacity_pages_) return false;
+    if (resident >= capacity_pages_ && undo_scopes == 0) return false;
   } while (!resident_pages_.compare_exchange_weak(resident, resident + 1, std::memory_order_relaxed));
   return true;
 }

@@ -13,9 +13,9 @@
 // Thread safety: all functions may be called from any thread.
 //
 // Invariants:
-//  1. resident_pages <= capacity_pages.
+//  1. resident_pages <= capacity_pages, but for what was claimed in an UndoScope.
 //  2. Reading up to kSlackBytes beyond any page's begin is harmless, so that torn lengths of optimistic reads
-//  are too.
+//     are too.
 #pragma once
 
 #include <atomic>
@@ -75,6 +75,17 @@ class PageArray {
   AtomicPageState* states_ = nullptr;
   std::byte* pages_ = nullptr;
   uint64_t size_ = 0;
+};
+
+// While one lives on this thread, ClaimPage does not look at the capacity: undoing a change must not fail for
+// want of room that somebody else took since. It takes a few pages at most, and gives them back when trees
+// shrink.
+class UndoScope {
+ public:
+  UndoScope();
+  ~UndoScope();
+  UndoScope(const UndoScope&) = delete;
+  UndoScope& operator=(const UndoScope&) = delete;
 };
 
 class BufferPool {

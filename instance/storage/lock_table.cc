@@ -13,7 +13,7 @@
 
 #include "absl/hash/hash.h"
 #include "instance/runtime/check.h"
-#include "instance/storage/latch_site.h"
+#include "instance/runtime/latch_site.h"
 #include "instance/storage/lock_queue.h"
 
 namespace islands::storage {
@@ -29,7 +29,7 @@ class Latch {
  public:
   void Lock() {
     if (!held_.exchange(true, std::memory_order_acquire)) return;
-    for (Backoff backoff;
+    for (runtime::Backoff backoff;
          held_.load(std::memory_order_relaxed) || held_.exchange(true, std::memory_order_acquire);) {
       backoff.Wait();
     }

@@ -21,8 +21,7 @@
 //  2. An owner waits for at most one name at a time.
 //  3. After ReleaseAll an owner holds and waits for nothing.
 //  4. A cycle of waiting owners on this island never survives the Acquire that closes it: that Acquire
-//  answers
-//     kDeadlock, and leaves no trace in the table.
+//     answers kDeadlock, and leaves no trace in the table.
 #pragma once
 
 #include <atomic>

@@ -15,7 +15,7 @@
 //
 // Invariants:
 //  1. A guard that holds something is released exactly once: by its destructor, Release, or the guard it was
-//  moved into.
+//     moved into.
 //  2. Destructors do not throw and do not wait.
 //  3. If Valid() is true, no exclusive latch was held at any moment since the guard was made.
 #pragma once
@@ -24,7 +24,7 @@
 #include <utility>
 
 #include "instance/runtime/check.h"
-#include "instance/storage/latch_site.h"
+#include "instance/runtime/latch_site.h"
 #include "instance/storage/page.h"
 #include "instance/storage/page_state.h"
 
@@ -51,7 +51,7 @@ class GuardO {
   // validated parent.
   explicit GuardO(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (Backoff backoff; !TryEnter(state); backoff.Wait()) state = page_.state_->Load();
+    for (runtime::Backoff backoff; !TryEnter(state); backoff.Wait()) state = page_.state_->Load();
     ISLANDS_CHECK(state.residency() != Residency::kEvicted);
     seen_ = state;
   }
@@ -118,8 +118,8 @@ class GuardS {
   // Waits while the page is latched exclusively.
   explicit GuardS(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (Backoff backoff; state.latch() >= PageState::kMaxShared ||
-                          !page_.state_->CompareExchange(state, state.WithLatch(state.latch() + 1));
+    for (runtime::Backoff backoff; state.latch() >= PageState::kMaxShared ||
+                                   !page_.state_->CompareExchange(state, state.WithLatch(state.latch() + 1));
          backoff.Wait()) {
       state = page_.state_->Load();
     }
@@ -151,7 +151,7 @@ class GuardX {
   // Waits until nobody else holds the page.
   explicit GuardX(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (Backoff backoff;
+    for (runtime::Backoff backoff;
          !state.free() || !page_.state_->CompareExchange(state, state.WithLatch(PageState::kExclusive));
          backoff.Wait()) {
       state = page_.state_->Load();

@@ -9,10 +9,9 @@
 //
 // Invariants:
 //  1. Every entry of a secondary index names an existing row whose fields give that entry, and every row has
-//  its entry in
-//     each index (while no operation on that row is under way).
+//     its entry in each index (while no operation on that row is under way).
 //  2. No page latch is held while a callback of the caller runs, except in Modify, whose callback only writes
-//  to the span.
+//     to the span.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@
 
 #define ISLANDS_LATCH(site, ...) (static_cast<void>(site), __VA_ARGS__)
 
-namespace islands::storage {
+namespace islands::runtime {
 
 // Latches are held for well under a microsecond: spin first, then let the holder have the core.
 class Backoff {
@@ -35,4 +35,4 @@ class Backoff {
   uint32_t rounds_ = 0;
 };
 
-}  // namespace islands::storage
+}  // namespace islands::runtime
