@@ -126,8 +126,8 @@ std::string Remarks(const ClusterStatus& status) {
   }
   if (shared) text += "note: islands share cores; there are more workers than cores\n";
   if (!unbound.empty()) {
-    text += fmt::format("warning: not everything could be bound on island {}: {}\n",
-                        topology::FormatCpuList(unbound), why);
+    text += fmt::format("warning: not everything could be bound on island{} {}: {}\n",
+                        unbound.size() == 1 ? "" : "s", topology::FormatCpuList(unbound), why);
   }
   return text;
 }
