@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ class OneSite : public testing::Test {
     table->set_name("rows");
     table->add_key("uint64");
     table->set_range_end(1'000'000);
+    control::v1::IndexSpec* index = table->add_indexes();
+    index->set_name("by_first_bytes");
+    index->add_key("row:0:uint32");
     catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
     storage::StoreOptions options;
     options.sites = {0, 1};
@@ -54,13 +58,13 @@ TEST_F(OneSite, Rollback_PutsEverythingBack) {
   Branch setup;
   Batch batch;
   batch.Insert(0, Uint64Key(1), Bytes(std::string(16, 'a')));
-  batch.Insert(0, Uint64Key(2), Bytes("two"));
+  batch.Insert(0, Uint64Key(2), Bytes("two!"));
   ASSERT_EQ(Run(setup, batch), Progress::kDone);
   executor_->Commit(setup, &wakeups_);
   Branch branch;
   batch.Clear();
   batch.Add(0, Uint64Key(1), 8, 5);
-  batch.Write(0, Uint64Key(1), 0, Bytes("xy"));
+  batch.Write(0, Uint64Key(1), 4, Bytes("xy"));
   batch.Replace(0, Uint64Key(2), Bytes("something longer"));
   batch.Delete(0, Uint64Key(2));
   batch.Insert(0, Uint64Key(3), Bytes("three"));
@@ -71,8 +75,53 @@ TEST_F(OneSite, Rollback_PutsEverythingBack) {
   ASSERT_EQ(store_->Read(0, 0, Uint64Key(1), &row), absl::StatusCode::kOk);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(row.data()), row.size()), std::string(16, 'a'));
   ASSERT_EQ(store_->Read(0, 0, Uint64Key(2), &row), absl::StatusCode::kOk);
-  EXPECT_EQ(row.size(), 3u);
+  EXPECT_EQ(row.size(), 4u);
   EXPECT_EQ(store_->Read(0, 0, Uint64Key(3), &row), absl::StatusCode::kNotFound);
+}
+
+TEST_F(OneSite, IndexScan_FollowsChangesAndRollbacks) {
+  Open(1 << 20);
+  const auto row_of = [](uint32_t field) {
+    std::string row(8, '.');
+    std::memcpy(row.data(), &field, sizeof(field));
+    return row;
+  };
+  const auto found = [&](uint32_t from, uint32_t to, bool reverse) {
+    std::string first, end;
+    partitioner::AppendUnsigned(partitioner::KeyType::kUint32, from, &first);
+    partitioner::AppendUnsigned(partitioner::KeyType::kUint32, to, &end);
+    Branch reader;
+    Batch batch;
+    batch.IndexScan(0, 0, Uint64Key(0), Bytes(first), Bytes(end), 0, reverse);
+    EXPECT_EQ(Run(reader, batch), Progress::kDone) << failure_.status;
+    std::vector<uint32_t> fields;
+    for (size_t n = 0; n < batch.scanned_rows(0); ++n) {
+      uint32_t field = 0;
+      std::memcpy(&field, batch.scanned_row(0, n).data(), sizeof(field));
+      fields.push_back(field);
+    }
+    executor_->Commit(reader, &wakeups_);
+    return fields;
+  };
+  Branch branch;
+  Batch batch;
+  for (uint64_t key = 0; key < 6; ++key) {
+    batch.Insert(0, Uint64Key(key), Bytes(row_of(static_cast<uint32_t>(100 - 10 * key))));
+  }
+  ASSERT_EQ(Run(branch, batch), Progress::kDone);
+  executor_->Commit(branch, &wakeups_);
+  EXPECT_EQ(found(60, 100, false), (std::vector<uint32_t>{60, 70, 80, 90}));
+  EXPECT_EQ(found(60, 100, true), (std::vector<uint32_t>{90, 80, 70, 60}));
+  batch.Clear();
+  batch.Write(0, Uint64Key(1), 0, Bytes(row_of(65)));  // was 90
+  batch.Delete(0, Uint64Key(2));                       // was 80
+  ASSERT_EQ(Run(branch, batch), Progress::kDone);
+  executor_->Rollback(branch, &wakeups_);
+  EXPECT_EQ(found(60, 100, false), (std::vector<uint32_t>{60, 70, 80, 90}));
+  ASSERT_EQ(Run(branch, batch), Progress::kDone);
+  executor_->Commit(branch, &wakeups_);
+  EXPECT_EQ(found(60, 100, false), (std::vector<uint32_t>{60, 65, 70}));
+  EXPECT_TRUE(store_->Check().ok()) << store_->Check();
 }
 
 // Room that a delete made may be taken by somebody else before the delete is undone; a full pool must not be
