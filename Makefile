@@ -50,7 +50,7 @@ FUZZ_SECONDS ?= 30
 fuzz: ## build every fuzz target with clang and run each for FUZZ_SECONDS (30)
 	@deploy/install-packages.sh build fuzz
 	cmake --preset fuzz -Wno-dev
-	ninja -C build/fuzz -j $(JOBS) $$(ninja -C build/fuzz -t targets all | sed -n 's/^\([a-z_]*_fuzz\): phony$$/\1/p')
+	ninja -C build/fuzz -j $(JOBS) $$(ninja -C build/fuzz -t targets all | sed -n '/^cmake_/d; s/^\([a-z_]*_fuzz\): phony$$/\1/p')
 	@set -e; for target in build/fuzz/fuzz/*; do echo "== $$target"; \
 	  $$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 2>&1 | tail -n 8; done
 
