@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 namespace islands::instance {
 
@@ -89,9 +91,16 @@ absl::StatusOr<SiteSpan> SitesOfRange(const storage::TableDefinition& table, uin
                                       KeyView end) {
   const partitioner::RangePartition& range = *table.partition;
   const auto site_of_bound = [&](KeyView bound) -> absl::StatusOr<uint32_t> {
-    absl::StatusOr<int64_t> value = partitioner::FirstComponent(table.key, bound);
-    if (!value.ok()) return value.status();
-    return range.SiteOf(std::clamp(*value, range.begin(), range.end() - 1));
+    // A bound is any byte string, a prefix of a key or less: what lacks of the first component counts as
+    // zeros.
+    std::array<std::byte, sizeof(uint64_t)> padded{};
+    const size_t width = partitioner::KeyTypeBytes(table.key[0]);
+    std::copy_n(bound.begin(), std::min(width, bound.size()), padded.begin());
+    const absl::StatusOr<int64_t> value =
+        partitioner::FirstComponent({table.key[0]}, KeyView(padded.data(), width));
+    // The only integers that have no int64 lie beyond every range.
+    const int64_t beyond = std::numeric_limits<int64_t>::max();
+    return range.SiteOf(std::clamp(value.value_or(beyond), range.begin(), range.end() - 1));
   };
   SiteSpan span{0, sites - 1};
   if (!first.empty()) {

@@ -101,6 +101,25 @@ TEST(Router, RouteScan_GivesEachIslandItsSites) {
   EXPECT_EQ(plan.remote()[2].operations[0].last_site, 6u);
 }
 
+TEST(Router, SitesOfRange_TakesAnyBytesAsBounds) {
+  storage::Catalog::TableSpecs specs;
+  control::v1::TableSpec* table = specs.Add();
+  table->set_name("composite");
+  table->add_key("uint64");
+  table->add_key("string");
+  table->set_range_begin(0);
+  table->set_range_end(100);
+  const storage::Catalog catalog = *storage::Catalog::Create(specs, 10);
+  const auto sites = [&](KeyView first, KeyView end) {
+    const SiteSpan span = *SitesOfRange(catalog.table(0), 10, first, end);
+    return std::pair(span.first, span.last);
+  };
+  EXPECT_EQ(sites(Uint64Key(25), Uint64Key(26)), (std::pair<uint32_t, uint32_t>(2, 2))) << "prefixes of keys";
+  EXPECT_EQ(sites(Uint64Key(25), Bytes(std::string(8, '\xff'))), (std::pair<uint32_t, uint32_t>(2, 9)));
+  EXPECT_EQ(sites(Bytes(std::string(1, '\0')), {}), (std::pair<uint32_t, uint32_t>(0, 9)));
+  EXPECT_EQ(sites(Bytes(std::string(300, '\xff')), {}), (std::pair<uint32_t, uint32_t>(9, 9)));
+}
+
 TEST(Wire, Operations_SurviveTheRoundTrip) {
   const storage::Catalog catalog = MakeCatalog();
   Batch batch;

@@ -77,6 +77,7 @@ struct CoordinatorEntry {
     uint32_t island = 0;
     uint64_t boot_epoch = 0;
     uint32_t step = 0;
+    bool answer_due = false;  // to the last step
   };
   coordinator::TransactionId id;
   coordinator::Coordinator machine;

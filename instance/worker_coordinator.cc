@@ -62,8 +62,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     }
     const uint64_t boot_epoch = links_.BootEpoch(share.island);
     CoordinatorEntry::Peer* peer = entry.FindPeer(share.island);
-    if (peer == nullptr)
-      peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch, 0});
+    if (peer == nullptr) peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch});
     if (peer->boot_epoch != boot_epoch) {
       transaction.Fail(
           AbortReason::kPeerRestarted,
@@ -86,6 +85,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
       return;
     }
     ++transaction.pending_replies_;
+    peer->answer_due = true;
     shipped_ = true;
   }
 }
@@ -103,10 +103,11 @@ void Worker::OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply
   CoordinatorEntry* entry = FindCoordinated(reply.transaction());
   if (entry == nullptr || entry->transaction == nullptr) return;  // late: the transaction has ended
   RunningTransaction& transaction = *entry->transaction;
-  const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
-  const bool expected = peer != nullptr && peer->step == reply.step() && transaction.executing_ != nullptr &&
-                        !transaction.failure.set();
+  CoordinatorEntry::Peer* peer = entry->FindPeer(island);
+  const bool expected = peer != nullptr && peer->answer_due && peer->step == reply.step() &&
+                        transaction.executing_ != nullptr && !transaction.failure.set();
   if (!expected) return;
+  peer->answer_due = false;
   if (reply.code() != 0) {
     const auto reason = reply.abort_reason() < kAbortReasons ? static_cast<AbortReason>(reply.abort_reason())
                                                              : AbortReason::kRefused;
