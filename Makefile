@@ -2,6 +2,10 @@
 PYTHON ?= /usr/bin/python3
 JOBS ?= $(shell nproc)
 SOAK_ROUNDS ?= 20
+# Seeds of `make soak`: beyond those of `make test` (instance/simulation/CMakeLists.txt), shared out to the processes.
+SEEDS ?= 10000
+FIRST_SEED ?= 1000001
+SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
 BINARIES := islands islandd micro
 export PATH := $(CURDIR)/build/tools:$(PATH)
@@ -15,7 +19,7 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test sanitize bench soak fuzz format packages packages-build clean
+.PHONY: help build demo test sanitize bench soak chaos fuzz format packages packages-build clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -41,10 +45,17 @@ bench: packages-build build/release/build.ninja ## build and run every microbenc
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20)
+soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), then SEEDS simulated clusters (10000)
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
-	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress))
+	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
+	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
+	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
+	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/simulation_seeds_test'
+
+CHAOS_MINUTES ?= 10
+chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed at random
+	$(PYTHON) deploy/e2e/chaos.py --minutes $(CHAOS_MINUTES)
 
 FUZZ_SECONDS ?= 30
 fuzz: ## build every fuzz target with clang and run each for FUZZ_SECONDS (30)

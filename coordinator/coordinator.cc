@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "coordinator/planted_bug.h"
+
 namespace islands::coordinator {
 
 using Event = CoordinatorEvent;
@@ -141,7 +143,7 @@ void Coordinator::StepForcing(const Event& event, Actions* actions) {
   }
   actions->push_back({.kind = Action::kCommitLocal});
   AnswerOnce(Outcome::kCommitted, actions);
-  if (!AnyYes()) return Finish(actions);
+  if (!AnyYes() || Planted(PlantedBug::kForgetBeforeAcks)) return Finish(actions);
   state_ = State::kCommitting;
 }
 
@@ -172,7 +174,9 @@ void Coordinator::StepOnePhase(const Event& event, Actions* actions) {
       if (event.island == decider_ && state_ == State::kInquiring) LearnOutcome(event.outcome, actions);
       return;
     case Event::kPeerLost:
-      if (event.island == decider_) state_ = State::kInquiring;
+      if (event.island != decider_) return;
+      if (Planted(PlantedBug::kPresumeOnePhaseCommit)) return LearnOutcome(Outcome::kCommitted, actions);
+      state_ = State::kInquiring;
       return;
     case Event::kPeerUp:
       if (event.island == decider_) AskDecider(actions);
@@ -201,7 +205,9 @@ void Coordinator::TakeVote(Participant& participant, VoteKind vote, Actions* act
   if (!participant.asked && vote != VoteKind::kNo) return;  // the decider-to-be has nothing to vote on
   participant.voted = true;
   participant.vote = vote;
-  if (vote == VoteKind::kNo) return Abort(actions);
+  // READ from one that has written: its changes are gone.
+  const bool lost_changes = vote == VoteKind::kRead && participant.wrote;
+  if (vote == VoteKind::kNo || lost_changes) return Abort(actions);
   CountVotes(actions);
 }
 

@@ -23,7 +23,8 @@
 //  5. Late, duplicate and misdirected events change nothing (a vote after the decision, an ack twice, a
 //     stranger's vote).
 //  6. An outcome that cannot be known is answered kUnknown, never guessed.
-//  7. Exactly one of kCommitLocal and kAbortLocal is produced, once. On the one-phase path it is kCommitLocal
+//  7. A participant that wrote and votes READ has lost its changes: that counts as NO.
+//  8. Exactly one of kCommitLocal and kAbortLocal is produced, once. On the one-phase path it is kCommitLocal
 //     whatever the decider says: the own branch has written nothing then, so it only releases its read locks.
 #pragma once
 

@@ -1,5 +1,7 @@
 #include "coordinator/participant.h"
 
+#include "coordinator/planted_bug.h"
+
 namespace islands::coordinator {
 
 using Event = ParticipantEvent;
@@ -176,6 +178,40 @@ void Participant::Abort(Actions* actions) {
 void Participant::Finish(Actions* actions) {
   state_ = State::kDone;
   actions->push_back({.kind = Action::kForget});
+}
+
+void AnswerWithoutMachine(const ParticipantEvent& event, bool same_life,
+                          std::vector<ParticipantAction>* actions) {
+  switch (event.kind) {
+    case Event::kPrepare:
+      actions->push_back(
+          {.kind = Action::kSendVote,
+           .vote = Planted(PlantedBug::kVoteYesWithoutBranch) ? VoteKind::kYes : VoteKind::kNo});
+      return;
+    case Event::kCommitOnePhase:
+      actions->push_back(
+          {.kind = Action::kSendOnePhaseReply, .outcome = same_life ? Outcome::kAborted : Outcome::kUnknown});
+      return;
+    case Event::kDecision:
+      if (event.commit) actions->push_back({.kind = Action::kSendAcknowledge});
+      return;
+    case Event::kCoordinatorInquiry:
+      actions->push_back({.kind = Action::kSendInquiryReply, .outcome = OutcomeOfForgotten(true)});
+      return;
+    default:
+      return;
+  }
+}
+
+void AnswerWithoutMachine(const CoordinatorEvent& event, bool same_life,
+                          std::vector<CoordinatorAction>* actions) {
+  if (event.kind == CoordinatorEvent::kOnePhaseReply && same_life) {
+    actions->push_back({.kind = CoordinatorAction::kSendOnePhaseConfirm, .island = event.island});
+  } else if (event.kind == CoordinatorEvent::kInquiry) {
+    actions->push_back({.kind = CoordinatorAction::kSendInquiryReply,
+                        .island = event.island,
+                        .outcome = OutcomeOfForgotten(false)});
+  }
 }
 
 }  // namespace islands::coordinator

@@ -106,18 +106,26 @@ class Participant {
 
 std::string_view StateName(Participant::State state);
 
-// What an island answers about a transaction it has no machine for (never a fresh machine: it would commit an
-// empty branch in the name of the one that is gone):
-//  - Prepare: VOTE_NO. The branch was aborted here, or an earlier life of the island held it.
-//  - CommitOnePhase: OnePhaseReply(aborted) in the same boot epoch, since it is sent only once and a branch
-//  that
-//    has decided keeps its machine; OnePhaseReply(unknown) when it was meant for an earlier epoch.
-//  - Decision commit: Acknowledge. It was committed here before, or forgotten in a restart without
-//  durability.
-//  - OnePhaseReply: OnePhaseConfirm. The coordinator is done with it, so its confirmation was lost.
-//  - Inquiry: this function. As coordinator (a participant asks) presumed abort; as one-phase decider (its
-//    coordinator asks) it kept nothing, so it cannot know.
-//  - Decision abort, Acknowledge, Vote, OnePhaseConfirm: nothing.
+// What an island answers about a transaction it has no machine for (never a fresh machine: it would commit
+// an empty branch in the name of the one that is gone). `same_life`: the message names the boot epoch that
+// this island has now.
+//  - Prepare: vote NO. The branch was aborted here, or an earlier life of the island held it.
+//  - CommitOnePhase: aborted in the same life, since it is sent only once and a branch that has decided
+//    keeps its machine; unknown when it was meant for an earlier life.
+//  - Decision commit: acknowledge. It was committed here before, or forgotten in a restart without
+//    durability.
+//  - Inquiry of the coordinator (this was its one-phase decider): unknown, it kept nothing.
+//  - Anything else: nothing.
+void AnswerWithoutMachine(const ParticipantEvent& event, bool same_life,
+                          std::vector<ParticipantAction>* actions);
+// The same for the coordinator of the transaction:
+//  - OnePhaseReply: confirm. This life is done with it, so the confirmation was lost. In a later life
+//    nothing: the decider hears of the restart.
+//  - Inquiry: aborted, presumed. A commit is not forgotten before everybody who might ask has acknowledged.
+//  - Anything else: nothing.
+void AnswerWithoutMachine(const CoordinatorEvent& event, bool same_life,
+                          std::vector<CoordinatorAction>* actions);
+
 inline Outcome OutcomeOfForgotten(bool asked_as_decider) {
   return asked_as_decider ? Outcome::kUnknown : Outcome::kAborted;
 }

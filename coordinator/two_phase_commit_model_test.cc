@@ -517,27 +517,38 @@ class Model {
       case Message::kPrepare:
         if (branch.machine && same_life)
           return StepParticipant(i, {.kind = PE::kPrepare, .wrote = branch.wrote});
-        return SendToCoordinator(i, {.kind = Message::kVote, .vote = VoteKind::kNo});
+        return AnswerForGone(i, {.kind = PE::kPrepare}, same_life);
       case Message::kOnePhase:
         if (branch.machine && same_life) {
           return StepParticipant(i, {.kind = PE::kCommitOnePhase, .wrote = branch.wrote});
         }
-        return SendToCoordinator(i, {.kind = Message::kOnePhaseReply,
-                                     .outcome = same_life ? Outcome::kAborted : Outcome::kUnknown});
+        return AnswerForGone(i, {.kind = PE::kCommitOnePhase}, same_life);
       case Message::kDecision:
-        if (!branch.machine && message.commit) return SendToCoordinator(i, {.kind = Message::kAck});
+        if (!branch.machine) {
+          return AnswerForGone(i, {.kind = PE::kDecision, .commit = message.commit}, same_life);
+        }
         branch.may_abort_in_doubt = true;
         return StepParticipant(i, {.kind = PE::kDecision, .commit = message.commit});
       case Message::kConfirm:
         return StepParticipant(i, {.kind = PE::kOnePhaseConfirmed});
       case Message::kInquiry:
         if (branch.machine) return StepParticipant(i, {.kind = PE::kCoordinatorInquiry});
-        return SendToCoordinator(i, {.kind = Message::kInquiryReply, .outcome = OutcomeOfForgotten(true)});
+        return AnswerForGone(i, {.kind = PE::kCoordinatorInquiry}, same_life);
       case Message::kInquiryReply:
         branch.may_abort_in_doubt = message.outcome == Outcome::kAborted;
         return StepParticipant(i, {.kind = PE::kInquiryReply, .outcome = message.outcome});
       default:
         return Check(false, "message to the wrong side");
+    }
+  }
+
+  // Its island has no machine for it, or only one that the message does not mean.
+  void AnswerForGone(size_t i, const PE& event, bool same_life) {
+    std::vector<PA> actions;
+    AnswerWithoutMachine(event, same_life, &actions);
+    for (const PA& action : actions) {
+      Check(action.kind != PA::kApplyCommit && action.kind != PA::kApplyAbort, "ended without a machine");
+      CarryOut(i, action);
     }
   }
 
@@ -591,7 +602,8 @@ class Model {
         }
         return SendToCoordinator(i, {.kind = Message::kVote, .vote = action.vote});
       case PA::kSendAcknowledge:
-        Check(branch.committed_durable, "acknowledged before the commit record was durable");
+        Check(branch.committed_durable || !branch.machine,
+              "acknowledged before the commit record was durable");
         return SendToCoordinator(i, {.kind = Message::kAck});
       case PA::kSendOnePhaseReply:
         Check(action.outcome != Outcome::kCommitted || branch.committed_durable,

@@ -14,8 +14,8 @@ namespace islands::instance {
 enum class AbortReason : uint8_t {
   kNone = 0,
   kProcedure = 1,      // the procedure returned an error, or asked for something that cannot be done
-  kDeadlock = 2,       // victim of a cycle on one island
-  kLockTimeout = 3,    // waited too long for a lock: contention, or a cycle over several islands
+  kDeadlock = 2,       // victim of a cycle of waits, on one island or over several
+  kLockTimeout = 3,    // waited too long for a lock: contention
   kDeadline = 4,       // the transaction's own deadline
   kPeerLost = 5,       // a participant could not be reached
   kPeerRestarted = 6,  // a participant restarted in mid-transaction

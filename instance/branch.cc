@@ -13,14 +13,21 @@ void UndoLog::RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t of
 
 void UndoLog::RecordInsert(TableId table, uint32_t site, KeyView key) {
   Record(Kind::kInsert, table, site, key, 0, {});
+  any_ghosts_ = true;
+}
+
+void UndoLog::RecordRevive(TableId table, uint32_t site, KeyView key, RowView before) {
+  Record(Kind::kRevive, table, site, key, 0, before);
+  any_ghosts_ = true;
 }
 
 void UndoLog::RecordReplace(TableId table, uint32_t site, KeyView key, RowView before) {
   Record(Kind::kReplace, table, site, key, 0, before);
 }
 
-void UndoLog::RecordRemove(TableId table, uint32_t site, KeyView key, RowView before) {
-  Record(Kind::kRemove, table, site, key, 0, before);
+void UndoLog::RecordDelete(TableId table, uint32_t site, KeyView key) {
+  Record(Kind::kDelete, table, site, key, 0, {});
+  any_ghosts_ = true;
 }
 
 void UndoLog::Record(Kind kind, TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
@@ -35,12 +42,22 @@ void UndoLog::Record(Kind kind, TableId table, uint32_t site, KeyView key, uint3
 void UndoLog::Clear() {
   entries_.clear();
   bytes_.clear();
+  any_ghosts_ = false;
 }
 
 void UndoLog::Rollback(storage::Store& store) {
   const storage::UndoScope scope;
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) Undo(*entry, store);
-  Clear();
+}
+
+void UndoLog::VisitGhosts(bool committed,
+                          absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
+  if (!any_ghosts_) return;
+  for (const Entry& entry : entries_) {
+    const bool inserted = entry.kind == Kind::kInsert || entry.kind == Kind::kRevive;
+    if (committed ? entry.kind == Kind::kDelete : inserted)
+      visit(entry.table, entry.site, KeyView(bytes_.data() + entry.key_at, entry.key_bytes));
+  }
 }
 
 void UndoLog::Undo(const Entry& entry, storage::Store& store) {
@@ -54,13 +71,18 @@ void UndoLog::Undo(const Entry& entry, storage::Store& store) {
       });
       break;
     case Kind::kInsert:
-      code = store.Remove(entry.table, entry.site, key);
+      // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).
+      code = store.MarkGhost(entry.table, entry.site, key);
+      break;
+    case Kind::kRevive:
+      code = store.Replace(entry.table, entry.site, key, before);
+      if (code == absl::StatusCode::kOk) code = store.MarkGhost(entry.table, entry.site, key);
       break;
     case Kind::kReplace:
       code = store.Replace(entry.table, entry.site, key, before);
       break;
-    case Kind::kRemove:
-      code = store.Insert(entry.table, entry.site, key, before);
+    case Kind::kDelete:
+      code = store.Unghost(entry.table, entry.site, key);
       break;
   }
   // The branch still holds the row's lock, and room is found in any case (UndoScope): nothing but a bug can

@@ -6,11 +6,14 @@
 //  1. Every change in the store made through a branch has an undo entry until Commit or Rollback.
 //  2. After Commit or Rollback the branch holds no locks and no undo entries, and can be used again without
 //     allocation.
+//  3. A branch that runs without locks (`quiet`) is the only open one on its island, and has in `touched`
+//     what it would have locked. It never is when its coroutine is suspended (Executor::EndQuiet).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "instance/operation.h"
 #include "instance/storage/lock_table.h"
 #include "instance/storage/store.h"
@@ -21,15 +24,20 @@ class UndoLog {
  public:
   void RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
   void RecordInsert(TableId table, uint32_t site, KeyView key);
+  // An insert that brought a ghost back; `before` are the ghost's bytes.
+  void RecordRevive(TableId table, uint32_t site, KeyView key, RowView before);
   void RecordReplace(TableId table, uint32_t site, KeyView key, RowView before);
-  void RecordRemove(TableId table, uint32_t site, KeyView key, RowView before);
+  void RecordDelete(TableId table, uint32_t site, KeyView key);
   bool empty() const { return entries_.empty(); }
   void Clear();
-  // Newest first; then empty.
+  // Newest first. The entries stay, for VisitGhosts, until Clear.
   void Rollback(storage::Store& store);
+  // Keys this branch may have left as ghosts: those it deleted, or, rolled back, those it inserted.
+  void VisitGhosts(bool committed,
+                   absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
 
  private:
-  enum class Kind : uint8_t { kWrite, kInsert, kReplace, kRemove };
+  enum class Kind : uint8_t { kWrite, kInsert, kRevive, kReplace, kDelete };
   struct Entry {
     Kind kind;
     TableId table;
@@ -42,11 +50,21 @@ class UndoLog {
 
   std::vector<Entry> entries_;
   std::vector<std::byte> bytes_;
+  bool any_ghosts_ = false;
 };
 
 struct Branch {
+  struct Touched {
+    storage::LockName name;
+    storage::LockMode mode;
+  };
+
   storage::LockOwner locks;
   UndoLog undo;
+  bool open = false;             // has carried out an operation, and has not ended
+  bool quiet = false;            // runs without locks
+  bool scanned = false;          // holds gaps
+  std::vector<Touched> touched;  // while quiet
 
   bool wrote() const { return !undo.empty(); }
 };

@@ -49,8 +49,11 @@ struct alignas(64) WorkerCounters {
   Counter idle_ns;
   Counter audit_committed;  // two's complement sum of audit deltas
   Counter audit_unknown;
+  Counter probes_sent;    // deadlock probes handed to another island or worker
+  Counter probe_victims;  // transactions of this worker that a probe found in a cycle
   Gauge in_flight;
-  Gauge branches_open;  // as participant
+  Gauge longest_wait_ns;  // that a transaction begun here waited for its answer, or has been waiting by now
+  Gauge branches_open;    // as participant
 };
 
 }  // namespace islands::instance

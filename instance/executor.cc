@@ -5,9 +5,16 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
+
+#include "coordinator/planted_bug.h"
+#include "instance/runtime/check.h"
 
 namespace islands::instance {
 
+using coordinator::Planted;
+using coordinator::PlantedBug;
+using storage::KeyState;
 using storage::LockMode;
 using storage::LockName;
 using storage::LockResult;
@@ -15,6 +22,25 @@ using storage::LockResult;
 static_assert(std::endian::native == std::endian::little, "counters in rows are little endian");
 
 namespace {
+
+// Ghosts looked at per call, so that cleaning never takes long.
+constexpr size_t kGhostsPerCall = 256;
+// A quiet scan of more keys remembers the whole site instead.
+constexpr uint64_t kKeysRemembered = 1000;
+
+LockName NameOf(TableId table, uint32_t site) { return {table, site, 0}; }
+
+LockName NameOf(TableId table, uint32_t site, KeyView key) {
+  return {table, site, storage::KeyHash(key.data(), key.size())};
+}
+
+// The gap between `key` and the key before it.
+LockName GapBelow(TableId table, uint32_t site, KeyView key) {
+  return {table, site, storage::GapHash(key.data(), key.size())};
+}
+
+// The gap above the last key.
+LockName LastGap(TableId table, uint32_t site) { return {table, site, storage::kSupremumGap}; }
 
 Failure FailureOfLock() {
   return {AbortReason::kDeadlock, absl::AbortedError("chosen as victim of a deadlock")};
@@ -42,93 +68,157 @@ bool IsResult(absl::StatusCode code) {
 
 }  // namespace
 
+Executor::Executor(const storage::Catalog& catalog, storage::Store& store, storage::LockTable& locks,
+                   ExecutorOptions options)
+    : catalog_(catalog), store_(store), locks_(locks), options_(options) {
+  cleaner_.worker = options_.worker;
+}
+
+Executor::~Executor() = default;
+
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
+  if (!branch.open && !operations.empty()) Open(branch);
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     const Target target{branch, batch, routed.operation, routed.site, routed.last_site};
-    switch (Lock(target)) {
-      case LockResult::kGranted:
-        break;
-      case LockResult::kWaiting:
-        return Progress::kWaiting;
-      case LockResult::kDeadlock:
-        *failure = FailureOfLock();
-        return Progress::kFailed;
-    }
-    const absl::StatusCode code = Apply(target);
-    if (!IsResult(code)) {
-      *failure = FailureOfStorage(code, catalog_.table(batch.operation(routed.operation).table));
+    const Step step = Apply(target);
+    if (step.lock == LockResult::kWaiting) return Progress::kWaiting;
+    if (step.lock == LockResult::kDeadlock) {
+      *failure = FailureOfLock();
       return Progress::kFailed;
     }
-    batch.result(routed.operation).code = code;
+    if (!IsResult(step.code)) {
+      *failure = FailureOfStorage(step.code, catalog_.table(batch.operation(routed.operation).table));
+      return Progress::kFailed;
+    }
+    batch.result(routed.operation).code = step.code;
   }
   return Progress::kDone;
 }
 
-void Executor::Commit(Branch& branch, std::vector<storage::Wakeup>* wakeups) {
+void Executor::Open(Branch& branch) {
+  branch.open = true;
+  if (!options_.alone) return;
+  branch.quiet = ++open_ == 1;
+  if (branch.quiet) quiet_ = &branch;
+}
+
+void Executor::Close(Branch& branch, std::vector<storage::Wakeup>* wakeups) {
+  if (branch.open && options_.alone) --open_;
+  if (quiet_ == &branch) quiet_ = nullptr;
+  branch.open = branch.quiet = branch.scanned = false;
+  branch.touched.clear();
   branch.undo.Clear();
   locks_.ReleaseAll(branch.locks, wakeups);
 }
 
+void Executor::LockTouched() {
+  Branch& branch = *std::exchange(quiet_, nullptr);
+  branch.quiet = false;
+  for (const Branch::Touched& touched : branch.touched) {
+    if (Planted(PlantedBug::kSuspendWithoutLocks)) break;
+    // The branch has had the island to itself since it began: whatever it touched is free.
+    ISLANDS_CHECK(Take(branch, touched.name, touched.mode) == LockResult::kGranted);
+  }
+  branch.touched.clear();
+}
+
+void Executor::Commit(Branch& branch, std::vector<storage::Wakeup>* wakeups) {
+  BuryGhosts(branch, /*committed=*/true, wakeups);
+  Close(branch, wakeups);
+}
+
 void Executor::Rollback(Branch& branch, std::vector<storage::Wakeup>* wakeups) {
   branch.undo.Rollback(store_);
-  locks_.ReleaseAll(branch.locks, wakeups);
+  BuryGhosts(branch, /*committed=*/false, wakeups);
+  Close(branch, wakeups);
 }
 
-LockResult Executor::Lock(const Target& target) {
-  if (target.site == storage::kReplicatedSite) return LockResult::kGranted;  // read-only after loading
-  switch (target.batch.operation(target.number).kind) {
-    case OperationKind::kRead:
-      return LockKey(target, LockMode::kIS, LockMode::kS);
-    case OperationKind::kScan:
-    case OperationKind::kIndexScan:
-      return LockSites(target);
-    default:
-      return LockKey(target, LockMode::kIX, LockMode::kX);
+// A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next
+// one. The branch still holds the key itself.
+void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<storage::Wakeup>* wakeups) {
+  // Taking gaps would wait behind a wait of the branch's own, which is over anyway.
+  if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
+  branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {
+    const bool free = (options_.alone && open_ == 1) ||
+                      TakeNow(branch.locks, GapBelow(table, site, key), LockMode::kIX, wakeups);
+    if (free) {
+      store_.RemoveGhost(table, site, key);
+    } else {
+      ghosts_.push_back({table, site, std::vector<std::byte>(key.begin(), key.end())});
+    }
+  });
+}
+
+void Executor::RemoveGhosts(std::vector<storage::Wakeup>* wakeups) {
+  for (size_t n = std::min(ghosts_.size(), kGhostsPerCall); n > 0; --n) {
+    Ghost ghost = std::move(ghosts_.front());
+    ghosts_.pop_front();
+    const bool free =
+        (options_.alone && open_ == 0) ||
+        (TakeNow(cleaner_, NameOf(ghost.table, ghost.site, ghost.key), LockMode::kX, wakeups) &&
+         TakeNow(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX, wakeups));
+    if (free) {
+      store_.RemoveGhost(ghost.table, ghost.site, ghost.key);
+    } else {
+      ghosts_.push_back(std::move(ghost));
+    }
+    locks_.ReleaseAll(cleaner_, wakeups);
   }
 }
 
-LockResult Executor::LockKey(const Target& target, LockMode intention, LockMode mode) {
+// Without waiting.
+bool Executor::TakeNow(storage::LockOwner& owner, const LockName& name, LockMode mode,
+                       std::vector<storage::Wakeup>* wakeups) {
+  while (true) {
+    const LockResult result = locks_.AcquireKey(owner, name, mode);
+    if (result != LockResult::kWaiting) return result == LockResult::kGranted;
+    if (locks_.CancelWait(owner, wakeups)) return false;
+    // Granted before it could be cancelled, which may have been the intention only: once more.
+  }
+}
+
+LockResult Executor::Take(Branch& branch, const LockName& name, LockMode mode) {
+  if (branch.quiet) {
+    branch.touched.push_back({name, mode});
+    return LockResult::kGranted;
+  }
+  return name.key_hash == 0 ? locks_.Acquire(branch.locks, name, mode)
+                            : locks_.AcquireKey(branch.locks, name, mode);
+}
+
+LockResult Executor::TakeKey(const Target& target, LockMode mode) {
   const Batch::Operation& operation = target.batch.operation(target.number);
-  storage::LockOwner& owner = target.branch.locks;
-  const LockResult result = locks_.Acquire(owner, LockName{operation.table, target.site, 0}, intention);
-  if (result != LockResult::kGranted) return result;
-  const KeyView key = target.batch.View(operation.key);
-  const LockName name{operation.table, target.site, storage::KeyHash(key.data(), key.size())};
-  return locks_.Acquire(owner, name, mode);
+  return Take(target.branch, NameOf(operation.table, target.site, target.batch.View(operation.key)), mode);
 }
 
-LockResult Executor::LockSites(const Target& target) {
-  const TableId table = target.batch.operation(target.number).table;
-  for (uint32_t site = target.site; site <= target.last_site; ++site) {
-    const LockResult result = locks_.Acquire(target.branch.locks, LockName{table, site, 0}, LockMode::kS);
-    if (result != LockResult::kGranted) return result;
+Executor::Step Executor::Apply(const Target& target) {
+  const OperationKind kind = target.batch.operation(target.number).kind;
+  const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
+  if (kind == OperationKind::kScan) return Scan(target);
+  if (kind == OperationKind::kIndexScan) return IndexScan(target);
+  if (!replicated) {
+    const LockMode mode = kind == OperationKind::kRead ? LockMode::kS : LockMode::kX;
+    if (const LockResult lock = TakeKey(target, mode); lock != LockResult::kGranted) return {lock};
   }
-  return LockResult::kGranted;
-}
-
-absl::StatusCode Executor::Apply(const Target& target) {
-  switch (target.batch.operation(target.number).kind) {
+  switch (kind) {
     case OperationKind::kRead:
     case OperationKind::kReadForUpdate:
-      return Read(target);
+      return {.code = Read(target)};
     case OperationKind::kAdd:
-      return Add(target);
+      return {.code = Add(target)};
     case OperationKind::kWrite:
-      return Write(target);
+      return {.code = Write(target)};
     case OperationKind::kInsert:
       return Insert(target);
     case OperationKind::kReplace:
-      return Replace(target);
+      return {.code = Replace(target)};
     case OperationKind::kDelete:
-      return Delete(target);
-    case OperationKind::kScan:
-      return Scan(target);
-    case OperationKind::kIndexScan:
-      return IndexScan(target);
+      return {.code = Delete(target)};
+    default:
+      return {.code = absl::StatusCode::kInvalidArgument};
   }
-  return absl::StatusCode::kInvalidArgument;
 }
 
 absl::StatusCode Executor::Read(const Target& target) {
@@ -180,15 +270,43 @@ absl::StatusCode Executor::Write(const Target& target) {
   return code;
 }
 
-absl::StatusCode Executor::Insert(const Target& target) {
+Executor::Step Executor::Insert(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
   const RowView row = target.batch.View(operation.row);
   const uint32_t row_bytes = catalog_.table(operation.table).row_bytes;
-  if (row_bytes != 0 && row.size() != row_bytes) return absl::StatusCode::kInvalidArgument;
-  const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row);
-  if (code == absl::StatusCode::kOk) target.branch.undo.RecordInsert(operation.table, target.site, key);
-  return code;
+  if (row_bytes != 0 && row.size() != row_bytes) return {.code = absl::StatusCode::kInvalidArgument};
+  const storage::BTree* rows = store_.Rows(operation.table, target.site);
+  if (rows == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
+  while (true) {
+    const uint64_t key_changes = rows->key_changes();
+    switch (store_.Find(operation.table, target.site, key, &row_)) {
+      case KeyState::kRow:
+        return {.code = absl::StatusCode::kAlreadyExists};
+      case KeyState::kGhost: {  // its key has been there for scans to lock: no gap is parted
+        const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row);
+        if (code == absl::StatusCode::kOk)
+          target.branch.undo.RecordRevive(operation.table, target.site, key, row_);
+        return {.code = code};
+      }
+      case KeyState::kAbsent:
+        break;
+    }
+    storage::KeyBuffer next;
+    const bool last = !rows->NextKey(key, &next);
+    const LockName gap =
+        last ? LastGap(operation.table, target.site) : GapBelow(operation.table, target.site, next.view());
+    LockResult lock = LockResult::kGranted;
+    if (!Planted(PlantedBug::kSkipInsertIntention)) lock = Take(target.branch, gap, LockMode::kIX);
+    // What the branch scanned before may lie on both sides of the new key.
+    if (lock == LockResult::kGranted && target.branch.scanned)
+      lock = Take(target.branch, GapBelow(operation.table, target.site, key), LockMode::kS);
+    if (lock != LockResult::kGranted) return {lock};
+    const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row, key_changes);
+    if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
+    if (code == absl::StatusCode::kOk) target.branch.undo.RecordInsert(operation.table, target.site, key);
+    return {.code = code};
+  }
 }
 
 absl::StatusCode Executor::Replace(const Target& target) {
@@ -208,42 +326,136 @@ absl::StatusCode Executor::Replace(const Target& target) {
 absl::StatusCode Executor::Delete(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
-  absl::StatusCode code = store_.Read(operation.table, target.site, key, &row_);
-  if (code != absl::StatusCode::kOk) return code;
-  code = store_.Remove(operation.table, target.site, key);
-  if (code == absl::StatusCode::kOk) target.branch.undo.RecordRemove(operation.table, target.site, key, row_);
+  const absl::StatusCode code = store_.MarkGhost(operation.table, target.site, key);
+  if (code == absl::StatusCode::kOk) target.branch.undo.RecordDelete(operation.table, target.site, key);
   return code;
 }
 
-absl::StatusCode Executor::Scan(const Target& target) {
+// One walk over a range of one site.
+struct Executor::ScanPass {
+  size_t met = 0;       // keys so far
+  bool stable = false;  // all of them were locked before this pass began
+  Step step;
+};
+
+// The key itself counts unless it is the first one beyond the range.
+LockResult Executor::TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary) {
+  const TableId table = target.batch.operation(target.number).table;
+  if (!boundary) {
+    const LockResult lock = Take(target.branch, NameOf(table, site, key), LockMode::kS);
+    if (lock != LockResult::kGranted) return lock;
+  }
+  if (Planted(PlantedBug::kSkipNextKeyLock)) return LockResult::kGranted;
+  return Take(target.branch, key.empty() ? LastGap(table, site) : GapBelow(table, site, key), LockMode::kS);
+}
+
+void Executor::RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass) {
+  const Batch::Operation operation = target.batch.operation(target.number);
+  const storage::BTree& rows = *store_.Rows(operation.table, site);
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  const bool locks = site != storage::kReplicatedSite;
+  const bool reverse = operation.reverse;
+  // False: stop, because of the lock.
+  const auto meet = [&](KeyView key, bool boundary) {
+    if (!locks) return true;
+    const uint64_t seen = storage::KeyHash(key.data(), key.size()) + (boundary ? 1 : 0);
+    const size_t n = pass->met++;
+    if (n < locked_.size() && locked_[n] == seen) return true;
+    pass->stable = false;
+    locked_.resize(n);
+    locked_.push_back(seen);
+    pass->step.lock = TakeEntry(target, site, key, boundary);
+    return pass->step.lock == LockResult::kGranted;
+  };
+  bool beyond = false;  // met the first key beyond the range, or has no need to
+  if (reverse) {
+    if (!end.empty()) {
+      rows.ScanAll(end, {}, false, [&](KeyView key, RowView, bool) {
+        beyond = true;
+        meet(key, /*boundary=*/true);
+        return false;
+      });
+    }
+    if (!beyond) meet({}, /*boundary=*/true);
+    if (pass->step.lock != LockResult::kGranted) return;
+  }
+  rows.ScanAll(first, reverse ? end : KeyView(), reverse, [&](KeyView key, RowView row, bool ghost) {
+    beyond = !reverse && !end.empty() && storage::CompareKeys(key, end) >= 0;
+    if (!meet(key, beyond) || beyond) return false;
+    if (ghost) return true;
+    const Batch::Bytes key_at = batch.Store(key);
+    batch.scanned().push_back({key_at, batch.Store(row)});
+    ++result.scanned;
+    beyond = operation.limit != 0 && result.scanned >= operation.limit;
+    return !beyond && batch.stored_bytes() <= Batch::kMaxBytes;
+  });
+  if (batch.stored_bytes() > Batch::kMaxBytes) {
+    pass->step.code = absl::StatusCode::kOutOfRange;
+  } else if (!reverse && !beyond && pass->step.lock == LockResult::kGranted) {
+    meet({}, /*boundary=*/true);
+  }
+}
+
+// Rows of one site, appended to the result.
+Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView first, KeyView end) {
+  const TableId table = target.batch.operation(target.number).table;
+  Batch& batch = target.batch;
+  Branch& branch = target.branch;
+  if (store_.Rows(table, site) == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
+  const Batch::Mark mark = batch.MarkResults();
+  const uint32_t scanned = batch.result(target.number).scanned;
+  const size_t touched = branch.touched.size();
+  branch.scanned = true;
+  locked_.clear();
+  while (true) {
+    ScanPass pass{.stable = true};
+    RunPass(target, site, first, end, &pass);
+    if (pass.step.code != absl::StatusCode::kOk) return pass.step;
+    if (pass.step.lock == LockResult::kGranted && (pass.stable || options_.alone)) break;
+    batch.Rewind(mark);
+    batch.result(target.number).scanned = scanned;
+    if (pass.step.lock != LockResult::kGranted) return pass.step;
+    locked_.resize(pass.met);
+  }
+  if (branch.quiet && branch.touched.size() - touched > kKeysRemembered) {
+    branch.touched.resize(touched);
+    branch.touched.push_back({NameOf(table, site), LockMode::kS});
+  }
+  return {};
+}
+
+Executor::Step Executor::Scan(const Target& target) {
   const Batch::Operation operation = target.batch.operation(target.number);
   Batch& batch = target.batch;
   Batch::Result& result = batch.result(target.number);
   result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
   result.scanned = 0;
+  const Batch::Mark mark = batch.MarkResults();
   // Bounds are copied: storing rows may move the batch's bytes under them.
   const KeyView first_view = batch.View(operation.key), end_view = batch.View(operation.end_key);
   const std::vector<std::byte> first(first_view.begin(), first_view.end()),
       end(end_view.begin(), end_view.end());
-  const auto full = [&] { return operation.limit != 0 && result.scanned >= operation.limit; };
-  const uint32_t count = target.last_site - target.site + 1;
-  for (uint32_t n = 0; n < count && !full(); ++n) {
-    const uint32_t site = operation.reverse ? target.last_site - n : target.site + n;
-    const absl::StatusCode code =
-        store_.Scan(operation.table, site, first, end, operation.reverse, [&](KeyView key, RowView row) {
-          const Batch::Bytes key_at = batch.Store(key);
-          batch.scanned().push_back({key_at, batch.Store(row)});
-          ++result.scanned;
-          return !full() && batch.stored_bytes() <= Batch::kMaxBytes;
-        });
-    if (code != absl::StatusCode::kOk) return code;
-    if (batch.stored_bytes() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
+  if (first.size() > storage::kMaxTreeKeyBytes || end.size() > storage::kMaxTreeKeyBytes) {
+    return {.code = absl::StatusCode::kInvalidArgument};
   }
-  return absl::StatusCode::kOk;
+  const uint32_t count = target.last_site - target.site + 1;
+  for (uint32_t n = 0; n < count; ++n) {
+    if (operation.limit != 0 && result.scanned >= operation.limit) break;
+    const uint32_t site = operation.reverse ? target.last_site - n : target.site + n;
+    const Step step = ScanSite(target, site, first, end);
+    if (step.lock != LockResult::kGranted) batch.Rewind(mark);  // it starts again after the wait
+    if (step.lock != LockResult::kGranted || step.code != absl::StatusCode::kOk) return step;
+  }
+  return {};
 }
 
-absl::StatusCode Executor::IndexScan(const Target& target) {
+Executor::Step Executor::IndexScan(const Target& target) {
   const Batch::Operation operation = target.batch.operation(target.number);
+  if (target.site != storage::kReplicatedSite) {
+    const LockResult lock = Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);
+    if (lock != LockResult::kGranted) return {lock};
+  }
   Batch& batch = target.batch;
   Batch::Result& result = batch.result(target.number);
   result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
@@ -260,8 +472,8 @@ absl::StatusCode Executor::IndexScan(const Target& target) {
                          if (keys_.size() > Batch::kMaxBytes) return false;
                          return operation.limit == 0 || ++found < operation.limit;
                        });
-  if (code != absl::StatusCode::kOk) return code;
-  if (keys_.size() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
+  if (code != absl::StatusCode::kOk) return {.code = code};
+  if (keys_.size() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
   for (size_t at = 0; at < keys_.size();) {
     uint16_t bytes = 0;
     std::memcpy(&bytes, keys_.data() + at, sizeof(bytes));
@@ -271,9 +483,9 @@ absl::StatusCode Executor::IndexScan(const Target& target) {
     const Batch::Bytes key_at = batch.Store(key);
     batch.scanned().push_back({key_at, batch.Store(row_)});
     ++result.scanned;
-    if (batch.stored_bytes() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
+    if (batch.stored_bytes() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
   }
-  return absl::StatusCode::kOk;
+  return {};
 }
 
 }  // namespace islands::instance

@@ -4,10 +4,27 @@
 // cursor, once the wait is over. Acquiring what is already held costs a look-up, so an operation is simply
 // started again.
 //
+// What is locked (next-key locking; names in lock_table.h):
+//
+//   read               S key, whether it exists or not update, replace    X key insert             X key, IX
+//   gap below the next key (and S gap below itself, if the branch has scanned) delete             X key; the
+//   row becomes a ghost, which is removed after commit when nobody holds its gap scan               S key and
+//   S gap of every key in the range, ghosts too; S gap below the first key beyond index scan         S
+//   (table, site): gaps of index entries have no names
+//
+// A scan of an island with several workers may read rows that change between being read and being locked: it
+// repeats until a pass meets exactly the keys that the pass before has locked. An insert's next key is
+// checked when the row goes into the tree (BTree::key_changes).
+//
+// One-worker islands ("alone"): the first open branch runs without locks and only remembers what it would
+// have locked. When its coroutine suspends it takes them (EndQuiet); nobody has run since it began, so all
+// are free.
+//
 // Thread safety: one per worker; Store and LockTable below it are shared by the island's workers.
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -23,20 +40,37 @@ namespace islands::instance {
 
 enum class Progress : uint8_t { kDone, kWaiting, kFailed };
 
+struct ExecutorOptions {
+  uint32_t worker = 0;
+  bool alone = false;  // the island has one worker
+};
+
 class Executor {
  public:
-  Executor(const storage::Catalog& catalog, storage::Store& store, storage::LockTable& locks)
-      : catalog_(catalog), store_(store), locks_(locks) {}
+  Executor(const storage::Catalog& catalog, storage::Store& store, storage::LockTable& locks,
+           ExecutorOptions options = {});
+  ~Executor();
 
   // Goes on with operations[*cursor]. Results go into `batch`. kFailed: *failure says why, the branch must be
   // rolled back.
   Progress Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
                Failure* failure);
 
+  // The branch that runs without locks, if any, takes them. Called whenever a coroutine gives control back,
+  // before anything else runs: there are more ways to suspend than a transaction's waits (the end of a
+  // procedure that has suspended before puts its caller into the ready queue).
+  void EndQuiet() {
+    if (quiet_ != nullptr) LockTouched();
+  }
+  const Branch* quiet() const { return quiet_; }
+
   // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to
   // `wakeups`.
   void Commit(Branch& branch, std::vector<storage::Wakeup>* wakeups);
   void Rollback(Branch& branch, std::vector<storage::Wakeup>* wakeups);
+  // Removes ghosts that could not be removed when their branch ended; now and then, by the run loop.
+  void RemoveGhosts(std::vector<storage::Wakeup>* wakeups);
+  size_t ghosts() const { return ghosts_.size(); }
 
  private:
   struct Target {  // of the operation being carried out
@@ -46,24 +80,51 @@ class Executor {
     uint32_t site;
     uint32_t last_site;
   };
-  storage::LockResult Lock(const Target& target);
-  storage::LockResult LockKey(const Target& target, storage::LockMode intention, storage::LockMode mode);
-  storage::LockResult LockSites(const Target& target);
-  absl::StatusCode Apply(const Target& target);
+  // How far an operation came. `code` counts when every lock was granted.
+  struct Step {
+    storage::LockResult lock = storage::LockResult::kGranted;
+    absl::StatusCode code = absl::StatusCode::kOk;
+  };
+  struct Ghost {
+    TableId table;
+    uint32_t site;
+    std::vector<std::byte> key;
+  };
+  struct ScanPass;
+
+  void Open(Branch& branch);
+  void LockTouched();
+  void Close(Branch& branch, std::vector<storage::Wakeup>* wakeups);
+  storage::LockResult Take(Branch& branch, const storage::LockName& name, storage::LockMode mode);
+  storage::LockResult TakeKey(const Target& target, storage::LockMode mode);
+  bool TakeNow(storage::LockOwner& owner, const storage::LockName& name, storage::LockMode mode,
+               std::vector<storage::Wakeup>* wakeups);
+  void BuryGhosts(Branch& branch, bool committed, std::vector<storage::Wakeup>* wakeups);
+
+  Step Apply(const Target& target);
   absl::StatusCode Read(const Target& target);
   absl::StatusCode Add(const Target& target);
   absl::StatusCode Write(const Target& target);
-  absl::StatusCode Insert(const Target& target);
+  Step Insert(const Target& target);
   absl::StatusCode Replace(const Target& target);
   absl::StatusCode Delete(const Target& target);
-  absl::StatusCode Scan(const Target& target);
-  absl::StatusCode IndexScan(const Target& target);
+  Step Scan(const Target& target);
+  Step ScanSite(const Target& target, uint32_t site, KeyView first, KeyView end);
+  void RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass);
+  storage::LockResult TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary);
+  Step IndexScan(const Target& target);
 
   const storage::Catalog& catalog_;
   storage::Store& store_;
   storage::LockTable& locks_;
-  std::vector<std::byte> row_;   // scratch, warm
-  std::vector<std::byte> keys_;  // scratch for index scans: primary keys, length-prefixed
+  const ExecutorOptions options_;
+  size_t open_ = 0;             // branches; counted when alone
+  Branch* quiet_ = nullptr;     // the open branch that runs without locks
+  storage::LockOwner cleaner_;  // of RemoveGhosts
+  std::deque<Ghost> ghosts_;
+  std::vector<std::byte> row_;    // scratch, warm
+  std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
+  std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met
 };
 
 }  // namespace islands::instance

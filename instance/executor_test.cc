@@ -31,7 +31,7 @@ class OneSite : public testing::Test {
     auto store = storage::Store::Create(*catalog_, options, *files_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
-    executor_ = std::make_unique<Executor>(*catalog_, *store_, locks_);
+    executor_ = std::make_unique<Executor>(*catalog_, *store_, locks_, options_);
   }
 
   // Carries out the batch for the branch, all of it on site 0.
@@ -46,6 +46,7 @@ class OneSite : public testing::Test {
 
   const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
   storage::LockTable locks_{storage::LockTableOptions{.buckets = 1024}};
+  ExecutorOptions options_;
   std::unique_ptr<storage::Catalog> catalog_;
   std::unique_ptr<storage::Store> store_;
   std::unique_ptr<Executor> executor_;
@@ -124,8 +125,8 @@ TEST_F(OneSite, IndexScan_FollowsChangesAndRollbacks) {
   EXPECT_TRUE(store_->Check().ok()) << store_->Check();
 }
 
-// Room that a delete made may be taken by somebody else before the delete is undone; a full pool must not be
-// in the way.
+// Room that a shorter row made may be taken by somebody else before the change is undone; a full pool must
+// not be in the way.
 TEST_F(OneSite, Rollback_FindsRoomInAFullPool) {
   Open(256 << 10);
   const std::string big(1500, 'b');
@@ -140,19 +141,264 @@ TEST_F(OneSite, Rollback_FindsRoomInAFullPool) {
   EXPECT_EQ(failure_.reason, AbortReason::kStorage);
   ASSERT_GT(rows, 20u);
   executor_->Commit(filler, &wakeups_);
-  Branch deleter, taker;
+  Branch shrinker, taker;
   for (uint64_t n = 0; n < rows; ++n) {
     batch.Clear();
-    batch.Delete(0, Uint64Key(n * 10));
-    ASSERT_EQ(Run(deleter, batch), Progress::kDone);
-    batch.Clear();
-    batch.Insert(0, Uint64Key(n * 10 + 1), Bytes(big));
-    ASSERT_EQ(Run(taker, batch), Progress::kDone) << failure_.status;
+    batch.Replace(0, Uint64Key(n * 10), Bytes("bbbb"));
+    ASSERT_EQ(Run(shrinker, batch), Progress::kDone);
   }
+  uint64_t taken = 0;
+  for (;; ++taken) {
+    batch.Clear();
+    batch.Insert(0, Uint64Key(taken * 10 + 1), Bytes(big));
+    if (Run(taker, batch) != Progress::kDone) break;
+  }
+  ASSERT_GT(taken, rows / 2);
   executor_->Commit(taker, &wakeups_);
-  executor_->Rollback(deleter, &wakeups_);
-  EXPECT_EQ(store_->CountRows(0), 2 * rows);
+  executor_->Rollback(shrinker, &wakeups_);
+  EXPECT_EQ(store_->CountRows(0), rows + taken);
   EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+}
+
+// Keys 10, 20, ... 90 with rows of four bytes, and branches that touch them one operation at a time.
+class Gaps : public OneSite {
+ protected:
+  void SetUp() override {
+    Open(1 << 20);
+    Branch branch;
+    for (uint64_t key = 10; key < 100; key += 10) ASSERT_EQ(Insert(branch, key), Progress::kDone);
+    executor_->Commit(branch, &wakeups_);
+  }
+  Progress Insert(Branch& branch, uint64_t key) {
+    Batch batch;
+    batch.Insert(0, Uint64Key(key), Bytes("row."));
+    return Run(branch, batch);
+  }
+  Progress Delete(Branch& branch, uint64_t key) {
+    Batch batch;
+    batch.Delete(0, Uint64Key(key));
+    return Run(branch, batch);
+  }
+  Progress Scan(Branch& branch, uint64_t first, uint64_t end, bool reverse = false, uint32_t limit = 0) {
+    Batch batch;
+    batch.Scan(0, Uint64Key(first), Uint64Key(end), limit, reverse);
+    const Progress progress = Run(branch, batch);
+    found_.clear();
+    for (size_t n = 0; progress == Progress::kDone && n < batch.scanned_rows(0); ++n) {
+      found_.push_back(partitioner::FirstComponent(catalog_->table(0).key, batch.scanned_key(0, n)).value());
+    }
+    return progress;
+  }
+  // A wait that is given up at once.
+  bool Blocked(Branch& branch, Progress progress) {
+    if (progress != Progress::kWaiting) return false;
+    return locks_.CancelWait(branch.locks, &wakeups_);
+  }
+  void Commit(Branch& branch) { executor_->Commit(branch, &wakeups_); }
+  void Rollback(Branch& branch) { executor_->Rollback(branch, &wakeups_); }
+  storage::KeyState State(uint64_t key) {
+    std::vector<std::byte> row;
+    return store_->Find(0, 0, Uint64Key(key), &row);
+  }
+
+  std::vector<int64_t> found_;
+};
+
+TEST_F(Gaps, Scan_KeepsItsRangeAndNoMore) {
+  for (const bool reverse : {false, true}) {
+    Branch scanner, other;
+    ASSERT_EQ(Scan(scanner, 35, 55, reverse), Progress::kDone);
+    EXPECT_EQ(found_, reverse ? (std::vector<int64_t>{50, 40}) : (std::vector<int64_t>{40, 50}));
+    for (const uint64_t inside : {36, 39, 41, 54})
+      EXPECT_TRUE(Blocked(other, Insert(other, inside))) << inside;
+    EXPECT_TRUE(Blocked(other, Delete(other, 40)));
+    EXPECT_EQ(Insert(other, 29), Progress::kDone);
+    EXPECT_EQ(Insert(other, 61), Progress::kDone);
+    EXPECT_EQ(Delete(other, 60), Progress::kDone);
+    Rollback(other);
+    Commit(scanner);
+    executor_->RemoveGhosts(&wakeups_);
+    EXPECT_EQ(locks_.LocksHeld(), 0u);
+  }
+}
+
+TEST_F(Gaps, Scan_LimitEndsTheRange) {
+  Branch scanner, other;
+  ASSERT_EQ(Scan(scanner, 15, 95, false, 2), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{20, 30}));
+  EXPECT_TRUE(Blocked(other, Insert(other, 25)));
+  EXPECT_EQ(Insert(other, 31), Progress::kDone);
+  Commit(other);
+  Commit(scanner);
+}
+
+TEST_F(Gaps, Scan_ToTheEndKeepsTheLastGap) {
+  Branch scanner, other;
+  ASSERT_EQ(Scan(scanner, 85, 1000), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{90}));
+  EXPECT_TRUE(Blocked(other, Insert(other, 500)));
+  EXPECT_TRUE(Blocked(other, Insert(other, 2000)));  // the gap above the last key is one
+  Commit(scanner);
+  EXPECT_EQ(Insert(other, 500), Progress::kDone);
+  Commit(other);
+}
+
+TEST_F(Gaps, Insert_BlocksScansOfItsGapOnly) {
+  Branch inserter, other_inserter, scanner;
+  ASSERT_EQ(Insert(inserter, 45), Progress::kDone);
+  EXPECT_EQ(Insert(other_inserter, 44), Progress::kDone) << "inserts share a gap";
+  EXPECT_EQ(Scan(scanner, 42, 43), Progress::kDone) << "the gap below a new key is free";
+  EXPECT_TRUE(Blocked(scanner, Scan(scanner, 42, 46)));
+  EXPECT_TRUE(Blocked(scanner, Scan(scanner, 46, 48)));
+  EXPECT_EQ(Scan(scanner, 55, 65), Progress::kDone);
+  Commit(inserter);
+  Commit(other_inserter);
+  EXPECT_EQ(Scan(scanner, 42, 46), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{44, 45}));
+  Commit(scanner);
+}
+
+// A gap that is parted by the branch's own insert stays covered on both sides.
+TEST_F(Gaps, Insert_AfterOwnScanKeepsBothHalves) {
+  Branch scanner, other;
+  ASSERT_EQ(Scan(scanner, 41, 49), Progress::kDone);
+  ASSERT_EQ(Insert(scanner, 45), Progress::kDone);
+  EXPECT_TRUE(Blocked(other, Insert(other, 43)));
+  EXPECT_TRUE(Blocked(other, Insert(other, 47)));
+  Rollback(scanner);
+  EXPECT_EQ(Insert(other, 43), Progress::kDone);
+  Commit(other);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+// Were the deleted key gone at once, an insert beside it would part the gap, and a scan of the lower part
+// would neither see the row nor wait for it.
+TEST_F(Gaps, Delete_IsSeenByScansUntilItCommits) {
+  Branch deleter, inserter, scanner;
+  ASSERT_EQ(Delete(deleter, 40), Progress::kDone);
+  ASSERT_EQ(Insert(inserter, 45), Progress::kDone);
+  Commit(inserter);
+  EXPECT_TRUE(Blocked(scanner, Scan(scanner, 35, 46)));
+  Rollback(deleter);
+  EXPECT_EQ(Scan(scanner, 35, 46), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{40, 45}));
+  Commit(scanner);
+}
+
+TEST_F(Gaps, Ghost_StaysWhileItsGapIsLocked) {
+  Branch scanner, deleter, other;
+  ASSERT_EQ(Scan(scanner, 35, 38), Progress::kDone);  // 40 is the first key beyond
+  ASSERT_EQ(Delete(deleter, 40), Progress::kDone);
+  Commit(deleter);
+  EXPECT_EQ(State(40), storage::KeyState::kGhost);
+  executor_->RemoveGhosts(&wakeups_);
+  EXPECT_EQ(State(40), storage::KeyState::kGhost);
+  EXPECT_TRUE(Blocked(other, Insert(other, 36)));
+  EXPECT_EQ(Insert(other, 45), Progress::kDone);
+  EXPECT_EQ(Insert(other, 40), Progress::kDone) << "the key itself is free";
+  Rollback(other);
+  EXPECT_EQ(State(40), storage::KeyState::kGhost);
+  Commit(scanner);
+  executor_->RemoveGhosts(&wakeups_);
+  EXPECT_EQ(State(40), storage::KeyState::kAbsent);
+  EXPECT_EQ(executor_->ghosts(), 0u);
+  EXPECT_EQ(store_->CountRows(0), 8u);
+  EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+}
+
+TEST_F(Gaps, Rollback_OfAnInsertLeavesAGhostToItsScanners) {
+  Branch inserter, scanner, other;
+  ASSERT_EQ(Insert(inserter, 45), Progress::kDone);
+  ASSERT_EQ(Scan(scanner, 35, 41), Progress::kDone);
+  Rollback(inserter);
+  EXPECT_EQ(State(45), storage::KeyState::kGhost) << "the scanned range ends there";
+  EXPECT_TRUE(Blocked(other, Insert(other, 40 + 1)));
+  Commit(scanner);
+  executor_->RemoveGhosts(&wakeups_);
+  EXPECT_EQ(State(45), storage::KeyState::kAbsent);
+}
+
+TEST_F(Gaps, DeleteInsertDelete_RollsBackToTheFirstRow) {
+  Branch branch;
+  Batch batch;
+  batch.Delete(0, Uint64Key(40));
+  batch.Insert(0, Uint64Key(40), Bytes("another, longer row"));
+  batch.Delete(0, Uint64Key(40));
+  batch.Insert(0, Uint64Key(40), Bytes("last"));
+  ASSERT_EQ(Run(branch, batch), Progress::kDone) << failure_.status;
+  Rollback(branch);
+  std::vector<std::byte> row;
+  ASSERT_EQ(store_->Read(0, 0, Uint64Key(40), &row), absl::StatusCode::kOk);
+  EXPECT_EQ(std::memcmp(row.data(), "row.", 4), 0);
+  ASSERT_EQ(Run(branch, batch), Progress::kDone) << failure_.status;
+  Commit(branch);
+  ASSERT_EQ(store_->Read(0, 0, Uint64Key(40), &row), absl::StatusCode::kOk);
+  EXPECT_EQ(std::memcmp(row.data(), "last", 4), 0);
+  EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+}
+
+class Alone : public Gaps {
+ protected:
+  Alone() { options_.alone = true; }
+};
+
+TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
+  Branch first, second;
+  Batch batch;
+  batch.Read(0, Uint64Key(10));
+  batch.Add(0, Uint64Key(20), 0, 0);
+  batch.Write(0, Uint64Key(30), 0, Bytes("new."));
+  batch.Scan(0, Uint64Key(35), Uint64Key(55));
+  batch.Insert(0, Uint64Key(77), Bytes("row."));
+  ASSERT_EQ(Run(first, batch), Progress::kFailed);  // an Add of 8 bytes does not fit into a row of 4
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  Rollback(first);
+  batch.Clear();
+  batch.Read(0, Uint64Key(10));
+  batch.Write(0, Uint64Key(30), 0, Bytes("new."));
+  batch.Scan(0, Uint64Key(35), Uint64Key(55));
+  batch.Insert(0, Uint64Key(77), Bytes("row."));
+  ASSERT_EQ(Run(first, batch), Progress::kDone) << failure_.status;
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  EXPECT_EQ(executor_->quiet(), &first);
+  executor_->EndQuiet();
+  EXPECT_EQ(executor_->quiet(), nullptr);
+  EXPECT_GT(locks_.LocksHeld(), 0u);
+  EXPECT_TRUE(Blocked(second, Delete(second, 10)));
+  EXPECT_TRUE(Blocked(second, Delete(second, 30)));
+  EXPECT_TRUE(Blocked(second, Insert(second, 54)));
+  EXPECT_TRUE(Blocked(second, Scan(second, 78, 79)));
+  EXPECT_EQ(Insert(second, 65), Progress::kDone);
+  Commit(first);
+  EXPECT_EQ(Delete(second, 10), Progress::kDone) << "second took locks, as it was not the only one";
+  EXPECT_GT(locks_.LocksHeld(), 0u);
+  Commit(second);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(Alone, QuietDelete_LeavesNoGhost) {
+  Branch branch;
+  ASSERT_EQ(Delete(branch, 40), Progress::kDone);
+  ASSERT_EQ(Insert(branch, 41), Progress::kDone);
+  Commit(branch);
+  EXPECT_EQ(State(40), storage::KeyState::kAbsent);
+  ASSERT_EQ(Insert(branch, 42), Progress::kDone);
+  Rollback(branch);
+  EXPECT_EQ(State(42), storage::KeyState::kAbsent);
+  EXPECT_EQ(executor_->ghosts(), 0u);
+}
+
+TEST_F(Alone, QuietScanOfManyKeys_RemembersTheSite) {
+  Branch branch, other;
+  for (uint64_t key = 1000; key < 4000; ++key) ASSERT_EQ(Insert(branch, key), Progress::kDone);
+  Commit(branch);
+  ASSERT_EQ(Scan(branch, 1000, 4000), Progress::kDone);
+  EXPECT_EQ(found_.size(), 3000u);
+  executor_->EndQuiet();
+  EXPECT_EQ(locks_.LocksHeld(), 1u);
+  EXPECT_TRUE(Blocked(other, Insert(other, 5000)));
+  Commit(branch);
+  Commit(other);
 }
 
 TEST_F(OneSite, Scan_TooLargeAResultIsRefused) {

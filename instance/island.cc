@@ -124,6 +124,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
   options.island = config_.island();
   options.sites = sites_.SitesOf(config_.island());
   options.pool_bytes = config_.pool_bytes();
+  options.alone = config_.workers_size() == 1;
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =
@@ -156,6 +157,7 @@ absl::Status Island::CreateWorkers() {
   shared_.clock = seams_.clock;
   shared_.sites = &sites_;
   shared_.locks = shared_locks_.get();
+  shared_.alone = config_.workers_size() == 1;
   shared_.layout_generation = config_.layout_generation();
   messaging::LinksOptions links;
   links.cluster_id = config_.cluster_id();
@@ -324,17 +326,26 @@ absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRe
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
   if (!workload.ok()) return workload.status();
+  // A worker that is alone takes no latches: nobody else may look at pages while it runs.
+  const bool pause = started_ && shared_.alone;
+  if (pause) seams_.scheduler->Stop();
+  absl::StatusOr<control::v1::AuditReply> reply = SumRows(**workload);
+  if (pause) seams_.scheduler->Start(Runnables());
+  return reply;
+}
+
+absl::StatusOr<control::v1::AuditReply> Island::SumRows(const Workload& workload) const {
   control::v1::AuditReply reply;
   uint64_t sum = 0;
   uint64_t rows = 0;
   const partitioner::SiteRun own = sites_.SitesOf(config_.island());
-  for (const std::string& name : (*workload)->tables()) {
+  for (const std::string& name : workload.tables()) {
     const storage::TableDefinition* table = catalog_->Find(name);
     if (table == nullptr || table->replicated()) continue;
     for (uint32_t site = own.first; site < own.first + own.count; ++site) {
       const absl::StatusCode code =
           store_->Scan(table->id, site, {}, {}, false, [&](KeyView key, RowView row) {
-            sum += static_cast<uint64_t>((*workload)->AuditRow(table->id, key, row));
+            sum += static_cast<uint64_t>(workload.AuditRow(table->id, key, row));
             ++rows;
             return true;
           });

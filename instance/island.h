@@ -10,7 +10,8 @@
 // are serialized by a mutex, the others only read what may be read at any time.
 //
 // Invariants:
-//  1. Workers run exactly between Start and Stop, except while Load works: loading has the island to itself.
+//  1. Workers run exactly between Start and Stop, except while Load works, which has the island to itself,
+//     and while Audit reads the rows of a one-worker island, whose pages have no latches.
 //  2. Rows, catalog and workers' view of them change only while no worker runs.
 #pragma once
 
@@ -75,7 +76,8 @@ class Island {
   bool Running() const;
 
   control::v1::Snapshot TakeSnapshot() const;
-  // The audited sum over this island's rows. Exact when no transaction is under way.
+  // The audited sum over this island's rows. Exact when no transaction is under way. An island with one
+  // worker stands still meanwhile.
   absl::StatusOr<control::v1::AuditReply> Audit(const control::v1::AuditRequest& request);
   // Connection and placement state; the kernel's word on placement.
   control::v1::IslandStatus Status() const;
@@ -95,6 +97,7 @@ class Island {
   absl::Status LoadRows(const control::v1::LoadSpec& load);
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
   void BindPool(void* address, size_t bytes);
+  absl::StatusOr<control::v1::AuditReply> SumRows(const Workload& workload) const;
   std::vector<runtime::Runnable*> Runnables() const;
 
   const Seams seams_;

@@ -159,6 +159,16 @@ class Batch {
     return at;
   }
   size_t stored_bytes() const { return bytes_.size(); }
+  // Where results end now; Rewind forgets those stored since.
+  struct Mark {
+    size_t bytes;
+    size_t scanned;
+  };
+  Mark MarkResults() const { return {bytes_.size(), scanned_.size()}; }
+  void Rewind(const Mark& mark) {
+    bytes_.resize(mark.bytes);
+    scanned_.resize(mark.scanned);
+  }
   void ResetResults() { results_.assign(operations_.size(), Result{}); }
   Result& result(size_t i) { return results_[i]; }
   std::vector<ScannedRow>& scanned() { return scanned_; }

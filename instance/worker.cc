@@ -39,7 +39,8 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
 Worker::~Worker() = default;
 
 void Worker::Rebind() {
-  executor_.emplace(*shared_.catalog, *shared_.store, *shared_.locks);
+  executor_.emplace(*shared_.catalog, *shared_.store, *shared_.locks,
+                    ExecutorOptions{.worker = options_.index, .alone = shared_.alone});
   router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
 }
 
@@ -70,6 +71,7 @@ bool Worker::RunOnce() {
   size_t work = DrainMailbox();
   work += links_.Poll();
   if (now_ns_ >= next_sweep_ns_) Sweep();
+  if (now_ns_ >= next_chase_ns_) ChaseWaits();
   work += WakeSleepers();
   work += ResumeReady();
   links_.Flush();
@@ -90,7 +92,9 @@ int64_t Worker::NextDeadlineNs() const {
   if (!ready_.empty()) return now_ns_;
   int64_t next_ns = links_.NextDeadlineNs();
   if (!sleepers_.empty()) next_ns = std::min(next_ns, sleepers_.front().at_ns);
-  const bool timed = !lock_waiters_.empty() || !coordinators_.empty() || !participants_.empty();
+  if (!lock_waiters_.empty()) next_ns = std::min(next_ns, next_chase_ns_);
+  const bool timed =
+      !lock_waiters_.empty() || !coordinators_.empty() || !participants_.empty() || executor_->ghosts() != 0;
   return timed ? std::min(next_ns, next_sweep_ns_) : next_ns;
 }
 
@@ -141,7 +145,10 @@ size_t Worker::WakeSleepers() {
 size_t Worker::ResumeReady() {
   const size_t budget = std::max(ready_.size(), kResumesPerRound);
   size_t resumed = 0;
-  for (; resumed < budget && !ready_.empty(); ++resumed) ready_.Pop().resume();
+  for (; resumed < budget && !ready_.empty(); ++resumed) {
+    ready_.Pop().resume();
+    executor_->EndQuiet();
+  }
   return resumed;
 }
 
@@ -166,6 +173,7 @@ void Worker::Deliver(std::vector<storage::Wakeup>* wakeups) {
 }
 
 runtime::Task<void> Worker::AwaitLock(Waiter& waiter) {
+  ISLANDS_CHECK(!waiter.branch.quiet);
   const uint64_t token = waiter.branch.locks.wake_token;
   waiter.lock_wait_since_ns = now_ns_;
   lock_waiters_[token] = &waiter;
@@ -204,8 +212,20 @@ void Worker::Sweep() {
     waiter->failure = {AbortReason::kLockTimeout, absl::AbortedError("waited too long for a lock")};
     Resume(*waiter);
   }
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (slot->begun_ns == 0) continue;
+    NoteWait(now_ns_ - slot->begun_ns);  // one that hangs is seen as well
+    RunningTransaction& transaction = slot->transaction;
+    if (now_ns_ < transaction.deadline_ns_ || !transaction.branch.locks.waiting()) continue;
+    transaction.Fail(AbortReason::kDeadline, absl::DeadlineExceededError("still waits for a lock"));
+    Resume(transaction);
+  }
   SweepCoordinators();
   SweepParticipants();
+  if (executor_->ghosts() != 0) {
+    executor_->RemoveGhosts(&wakeups_);
+    Deliver(&wakeups_);
+  }
   peers_up_.Set(links_.PeersUp());
 }
 

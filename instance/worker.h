@@ -8,6 +8,9 @@
 //   begun here:      slots_ -> RunningTransaction --first remote operation--> coordinators_, until all acks
 //   begun elsewhere: participants_ -> ParticipantEntry, on the worker that got the first message
 //
+// Waits for locks end by a grant, a deadlock found (on one island by the lock table, over several by probes:
+// worker_probes.cc), an abort decided elsewhere, or a timeout.
+//
 // Thread safety: everything belongs to the thread that calls RunOnce, except what is listed under "any
 // thread".
 //
@@ -25,9 +28,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/participant.h"
 #include "instance/counters.h"
@@ -52,6 +57,7 @@ struct WorkerShared {
   storage::Store* store = nullptr;
   storage::LockTable* locks = nullptr;
   std::vector<Worker*> workers;
+  bool alone = false;  // the island has one worker (executor.h)
   uint64_t layout_generation = 0;
   // Told whenever a worker's run has ended.
   std::mutex run_mutex;
@@ -91,6 +97,15 @@ struct CoordinatorEntry {
     }
     return nullptr;
   }
+};
+
+// A deadlock probe (proto/data.proto has the fields' meaning).
+struct Probe {
+  coordinator::TransactionId initiator;
+  coordinator::TransactionId blocked_on;
+  uint32_t from_island = 0;
+  uint32_t hops = 0;
+  bool at_participant = false;
 };
 
 // A branch of a transaction that another island coordinates.
@@ -146,6 +161,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   // Whether any transaction has work here; only meaningful while no scheduler runs the worker.
   bool HasOpenBranches() const { return active_slots_ != 0 || !participants_.empty(); }
   const WorkerOptions& options() const { return options_; }
+  // The transactions coordinated and served here, in the order of their ids: hash order differs from run to
+  // run, and a simulation must not.
+  std::vector<CoordinatorEntry*> Coordinated() const;
+  std::vector<ParticipantEntry*> Participants() const;
 
  private:
   friend class RunningTransaction;
@@ -154,6 +173,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
     explicit Slot(Worker& worker) : transaction(worker) {}
     RunningTransaction transaction;
     std::unique_ptr<Request> request;
+    int64_t begun_ns = 0;  // of the transaction that has no answer yet; 0 = none
     runtime::Task<void> loop;
   };
   struct Sleeper {
@@ -183,7 +203,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   // Clients' side: worker_run.cc.
   runtime::Task<void> SlotLoop(Slot& slot);
   runtime::Task<bool> RunOneTransaction(Slot& slot);
-  void CountEnd(Slot& slot, coordinator::Outcome outcome, int64_t begun_ns);
+  void CountEnd(Slot& slot, coordinator::Outcome outcome);
+  void NoteWait(int64_t waited_ns);
   coordinator::TransactionId NextId();
 
   // Coordinator side: worker_coordinator.cc.
@@ -193,13 +214,13 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void Perform(CoordinatorEntry& entry, const coordinator::CoordinatorAction& action);
   CoordinatorEntry* FindCoordinated(const data::v1::TransactionId& id);
   void OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply);
-  // All entries in the order of their ids: hash order differs from run to run, and a simulation must not.
-  std::vector<CoordinatorEntry*> Coordinated() const;
   void SweepCoordinators();
   void ForgetCoordinator(CoordinatorEntry& entry);
 
   // Participant side: worker_participant.cc.
   void OnExecuteRequest(const messaging::Origin& origin, const data::v1::ExecuteRequest& request);
+  // Whether a coordinator that names this epoch speaks to the present life of this island.
+  bool KnowsThisLife(uint64_t participant_epoch) const;
   void Refuse(const messaging::Origin& origin, const data::v1::ExecuteRequest& request, AbortReason reason,
               const absl::Status& why);
   runtime::Task<void> ExecuteStep(ParticipantEntry& entry);
@@ -207,11 +228,30 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void StepParticipant(ParticipantEntry& entry, const coordinator::ParticipantEvent& event);
   void Perform(ParticipantEntry& entry, const coordinator::ParticipantAction& action);
   ParticipantEntry* FindParticipant(const data::v1::TransactionId& id);
-  void OnPrepare(const messaging::Origin& origin, const data::v1::PrepareRequest& request);
-  void OnCommitOnePhase(const messaging::Origin& origin, const data::v1::CommitOnePhase& request);
-  void OnDecision(const messaging::Origin& origin, const data::v1::Decision& decision);
-  std::vector<ParticipantEntry*> Participants() const;
+  void SendToCoordinator(const coordinator::TransactionId& id, const coordinator::ParticipantAction& action);
+  void OnPrepare(const data::v1::PrepareRequest& request);
+  void OnCommitOnePhase(const data::v1::CommitOnePhase& request);
+  void OnDecision(const data::v1::Decision& decision);
+  // There is no branch (any more) that the message could be for.
+  void AnswerForGone(const data::v1::TransactionId& id, const coordinator::ParticipantEvent& event,
+                     bool this_life);
   void SweepParticipants();
+
+  // Deadlocks over several islands: worker_probes.cc.
+  void ChaseWaits();
+  bool ChaseDue(const Waiter& waiter, int64_t last_chase_ns) const;
+  void TakeProbe(const Probe& probe);
+  void DrainProbes();
+  void FollowProbe(const Probe& probe);
+  void FollowAtCoordinator(const Probe& probe);
+  void FollowAtParticipant(const Probe& probe);
+  // From a wait for a lock to everybody it waits for.
+  void ProbeBlockers(const Waiter& waiter, Probe probe);
+  void SendProbe(const Probe& probe);
+  void SendProbeMessage(uint32_t island, const Probe& probe);
+  // Null when it is not executing (any more) or has failed.
+  RunningTransaction* FindExecuting(const coordinator::TransactionId& id);
+  void FailVictim(RunningTransaction& transaction, uint32_t waits_on_island);
 
   // Messages: worker_messages.cc.
   void OnPeerUp(uint32_t island, uint64_t boot_epoch) override;
@@ -221,6 +261,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void ConfirmForgotten(uint32_t decider, const data::v1::TransactionId& id);
   void HandleInquiry(const data::v1::Inquiry& inquiry);
   void HandleInquiryReply(const data::v1::InquiryReply& reply);
+  // False when it makes no sense.
+  bool HandleProbe(const data::v1::Probe& message);
   void SendInquiryReply(const coordinator::TransactionId& id, coordinator::Outcome outcome,
                         uint32_t to_island, uint32_t to_worker, bool from_decider);
 
@@ -260,6 +302,17 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<std::unique_ptr<ParticipantEntry>> graveyard_;
   std::vector<std::unique_ptr<ParticipantEntry>> spare_participants_;
   std::vector<coordinator::ParticipantAction> participant_actions_;  // scratch
+
+  // Deadlock probes.
+  using ProbeKey = std::tuple<coordinator::TransactionId, coordinator::TransactionId, bool>;
+  // (initiator, blocked_on, at_participant) of those followed since the last round of chases.
+  absl::flat_hash_set<ProbeKey> probes_followed_;
+  std::vector<Probe> probes_here_;                    // to be followed on this worker
+  std::vector<coordinator::TransactionId> blockers_;  // scratch
+  uint32_t probes_left_ = 0;                          // that may be sent before the next round
+  uint64_t last_chased_token_ = 0;
+  int64_t last_chase_ns_ = 0;
+  int64_t next_chase_ns_ = 0;
 
   // Messages are parsed into and built in the same objects again and again.
   struct Messages;

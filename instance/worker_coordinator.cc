@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "coordinator/planted_bug.h"
 #include "instance/runtime/check.h"
 #include "instance/worker_internal.h"
 
@@ -12,6 +13,8 @@ namespace islands::instance {
 using coordinator::CoordinatorAction;
 using coordinator::CoordinatorEvent;
 using coordinator::Outcome;
+using coordinator::Planted;
+using coordinator::PlantedBug;
 using messaging::FrameType;
 
 namespace {
@@ -63,7 +66,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     const uint64_t boot_epoch = links_.BootEpoch(share.island);
     CoordinatorEntry::Peer* peer = entry.FindPeer(share.island);
     if (peer == nullptr) peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch});
-    if (peer->boot_epoch != boot_epoch) {
+    if (peer->boot_epoch != boot_epoch && !Planted(PlantedBug::kIgnoreBootEpoch)) {
       transaction.Fail(
           AbortReason::kPeerRestarted,
           absl::AbortedError(fmt::format("island {} restarted in mid-transaction", share.island)));
@@ -170,6 +173,10 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       break;
     }
     case CoordinatorAction::kSendDecision: {
+      if (Planted(PlantedBug::kForgetVictimBranch) && !action.commit &&
+          action.island == entry.peers.front().island) {
+        break;
+      }
       data::v1::Decision& decision = messages_->decision_out;
       decision.Clear();
       EncodeId(entry.id, decision.mutable_transaction());

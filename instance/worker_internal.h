@@ -44,6 +44,7 @@ struct Worker::Messages {
   data::v1::OnePhaseConfirm confirm_in, confirm_out;
   data::v1::Inquiry inquiry_in, inquiry_out;
   data::v1::InquiryReply inquiry_reply_in, inquiry_reply_out;
+  data::v1::Probe probe_in, probe_out;
 };
 
 inline constexpr int64_t kSweepIntervalNs = 10 * runtime::kNsPerMs;

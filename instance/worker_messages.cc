@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "coordinator/planted_bug.h"
 #include "instance/worker_internal.h"
 
 namespace islands::instance {
@@ -10,6 +11,8 @@ namespace islands::instance {
 using coordinator::CoordinatorEvent;
 using coordinator::Outcome;
 using coordinator::ParticipantEvent;
+using coordinator::Planted;
+using coordinator::PlantedBug;
 using messaging::FrameType;
 using messaging::Origin;
 
@@ -64,15 +67,15 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
       break;
     case FrameType::kPrepareRequest:
       understood = Parse(payload, &in.prepare_in) && SpeaksForItself(origin, in.prepare_in.transaction());
-      if (understood) OnPrepare(origin, in.prepare_in);
+      if (understood) OnPrepare(in.prepare_in);
       break;
     case FrameType::kDecision:
       understood = Parse(payload, &in.decision_in) && SpeaksForItself(origin, in.decision_in.transaction());
-      if (understood) OnDecision(origin, in.decision_in);
+      if (understood) OnDecision(in.decision_in);
       break;
     case FrameType::kCommitOnePhase:
       understood = Parse(payload, &in.one_phase_in) && SpeaksForItself(origin, in.one_phase_in.transaction());
-      if (understood) OnCommitOnePhase(origin, in.one_phase_in);
+      if (understood) OnCommitOnePhase(in.one_phase_in);
       break;
     case FrameType::kOnePhaseConfirm:
       understood = Parse(payload, &in.confirm_in) && SpeaksForItself(origin, in.confirm_in.transaction());
@@ -120,6 +123,11 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
     case FrameType::kInquiryReply:
       understood = Parse(payload, &in.inquiry_reply_in) && in.inquiry_reply_in.from_island() == from;
       if (understood) HandleInquiryReply(in.inquiry_reply_in);
+      break;
+    case FrameType::kProbe:
+      understood = Parse(payload, &in.probe_in) &&
+                   (!in.probe_in.at_participant() || SpeaksForItself(origin, in.probe_in.blocked_on())) &&
+                   HandleProbe(in.probe_in);
       break;
     default:
       break;
@@ -210,7 +218,7 @@ void Worker::OnPeerUp(uint32_t island, uint64_t boot_epoch) {
   for (CoordinatorEntry* entry : Coordinated()) {
     const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
     if (peer == nullptr) continue;
-    const bool restarted = peer->boot_epoch != boot_epoch;
+    const bool restarted = peer->boot_epoch != boot_epoch && !Planted(PlantedBug::kIgnoreBootEpoch);
     StepCoordinator(*entry, {.kind = CoordinatorEvent::kPeerUp, .island = island, .restarted = restarted});
   }
   for (ParticipantEntry* entry : Participants()) {
@@ -231,6 +239,7 @@ void Worker::OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status
     // affair.
     RunningTransaction* transaction = entry->transaction;
     if (transaction != nullptr && entry->machine.state() == coordinator::Coordinator::State::kExecuting) {
+      if (Planted(PlantedBug::kIgnoreBootEpoch)) continue;
       transaction->Fail(AbortReason::kPeerLost, why);
       Resume(*transaction);
     }

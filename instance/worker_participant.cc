@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "coordinator/planted_bug.h"
 #include "instance/runtime/check.h"
 #include "instance/worker_internal.h"
 
@@ -11,6 +12,8 @@ namespace islands::instance {
 using coordinator::Outcome;
 using coordinator::ParticipantAction;
 using coordinator::ParticipantEvent;
+using coordinator::Planted;
+using coordinator::PlantedBug;
 using messaging::FrameType;
 using messaging::Origin;
 
@@ -53,6 +56,10 @@ ParticipantEntry* Worker::FindParticipant(const data::v1::TransactionId& id) {
   return found == participants_.end() ? nullptr : found->second.get();
 }
 
+bool Worker::KnowsThisLife(uint64_t participant_epoch) const {
+  return participant_epoch == options_.boot_epoch || Planted(PlantedBug::kIgnoreBootEpoch);
+}
+
 void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& request, AbortReason reason,
                     const absl::Status& why) {
   data::v1::ExecuteReply& reply = messages_->execute_reply_out;
@@ -65,7 +72,7 @@ void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& reques
 
 void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteRequest& request) {
   const coordinator::TransactionId id = DecodeId(request.transaction());
-  if (request.participant_epoch() != options_.boot_epoch) {
+  if (!KnowsThisLife(request.participant_epoch())) {
     return Refuse(origin, request, AbortReason::kPeerRestarted,
                   absl::AbortedError("restarted in mid-transaction"));
   }
@@ -75,7 +82,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
   }
   ParticipantEntry* entry = FindParticipant(request.transaction());
   if (entry == nullptr) {
-    if (request.step() != 1) {
+    if (request.step() != 1 && !Planted(PlantedBug::kIgnoreBootEpoch)) {
       return Refuse(origin, request, AbortReason::kRefused,
                     absl::AbortedError("transaction was aborted here before"));
     }
@@ -87,6 +94,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
       spare_participants_.pop_back();
     }
     fresh->id = id;
+    if (Planted(PlantedBug::kIgnoreBootEpoch)) fresh->step = request.step() - 1;
     // Its coordinator may have reached us before we reached it; OnPeerUp clears this.
     fresh->lost_since_ns = links_.IsUp(id.island) ? 0 : now_ns_;
     fresh->branch.locks.transaction = id;
@@ -108,6 +116,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
   entry->cursor = 0;
   entry->task = ExecuteStep(*entry);
   entry->task.Start();
+  executor_->EndQuiet();
 }
 
 runtime::Task<void> Worker::ExecuteStep(ParticipantEntry& entry) {
@@ -121,6 +130,7 @@ runtime::Task<void> Worker::ExecuteStep(ParticipantEntry& entry) {
   }
   entry.executing = false;
   if (entry.ended) co_return;  // aborted while it waited
+  if (Planted(PlantedBug::kReleaseReadLocksEarly) && !entry.branch.wrote()) CommitBranch(entry);
   SendExecuteReply(entry);
   if (entry.failure.set()) StepParticipant(entry, {.kind = ParticipantEvent::kAbortLocally});
 }
@@ -146,57 +156,48 @@ void Worker::SendExecuteReply(ParticipantEntry& entry) {
                   reply);
 }
 
-void Worker::OnPrepare(const Origin& origin, const data::v1::PrepareRequest& request) {
+void Worker::OnPrepare(const data::v1::PrepareRequest& request) {
   ParticipantEntry* entry = FindParticipant(request.transaction());
   if (entry != nullptr && entry->executing) {
     StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
     entry = nullptr;
   }
-  if (entry == nullptr || request.participant_epoch() != options_.boot_epoch) {
-    data::v1::Vote& vote = messages_->vote_out;
-    vote.Clear();
-    *vote.mutable_transaction() = request.transaction();
-    vote.set_vote(data::v1::VOTE_NO);
-    links_.SendBack(origin, FrameType::kVote, vote);
-    return;
+  const bool this_life = KnowsThisLife(request.participant_epoch());
+  if (entry == nullptr || !this_life) {
+    return AnswerForGone(request.transaction(), {.kind = ParticipantEvent::kPrepare}, this_life);
   }
   entry->last_heard_ns = now_ns_;
   StepParticipant(*entry, {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote()});
 }
 
-void Worker::OnCommitOnePhase(const Origin& origin, const data::v1::CommitOnePhase& request) {
+void Worker::OnCommitOnePhase(const data::v1::CommitOnePhase& request) {
   ParticipantEntry* entry = FindParticipant(request.transaction());
   if (entry != nullptr && entry->executing) {
     StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
     entry = nullptr;
   }
-  if (entry == nullptr || request.participant_epoch() != options_.boot_epoch) {
-    // A branch that was aborted here, or that an earlier life of this island held: it did not commit in this
-    // life.
-    const bool this_life = request.participant_epoch() == options_.boot_epoch;
-    data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
-    reply.Clear();
-    *reply.mutable_transaction() = request.transaction();
-    reply.set_outcome(this_life ? data::v1::OUTCOME_ABORTED : data::v1::OUTCOME_UNKNOWN);
-    links_.SendBack(origin, FrameType::kOnePhaseReply, reply);
-    return;
+  const bool this_life = KnowsThisLife(request.participant_epoch());
+  if (entry == nullptr || !this_life) {
+    return AnswerForGone(request.transaction(), {.kind = ParticipantEvent::kCommitOnePhase}, this_life);
   }
   entry->last_heard_ns = now_ns_;
   StepParticipant(*entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = entry->branch.wrote()});
 }
 
-void Worker::OnDecision(const Origin& origin, const data::v1::Decision& decision) {
+void Worker::OnDecision(const data::v1::Decision& decision) {
   if (ParticipantEntry* entry = FindParticipant(decision.transaction())) {
     entry->last_heard_ns = now_ns_;
     StepParticipant(*entry, {.kind = ParticipantEvent::kDecision, .commit = decision.commit()});
     return;
   }
-  if (!decision.commit()) return;  // aborts are not acknowledged
-  // Committed and forgotten, or lost with an earlier life: the coordinator may stop asking either way.
-  data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
-  acknowledge.Clear();
-  *acknowledge.mutable_transaction() = decision.transaction();
-  links_.SendBack(origin, FrameType::kAcknowledge, acknowledge);
+  AnswerForGone(decision.transaction(), {.kind = ParticipantEvent::kDecision, .commit = decision.commit()},
+                /*this_life=*/true);
+}
+
+void Worker::AnswerForGone(const data::v1::TransactionId& id, const ParticipantEvent& event, bool this_life) {
+  std::vector<ParticipantAction> actions;
+  coordinator::AnswerWithoutMachine(event, this_life, &actions);
+  for (const ParticipantAction& action : actions) SendToCoordinator(DecodeId(id), action);
 }
 
 void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& event) {
@@ -225,43 +226,7 @@ void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& ev
 }
 
 void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
-  const Origin coordinator{{entry.id.island, entry.id.worker}, entry.id.boot_epoch};
   switch (action.kind) {
-    case ParticipantAction::kSendVote: {
-      data::v1::Vote& vote = messages_->vote_out;
-      vote.Clear();
-      EncodeId(entry.id, vote.mutable_transaction());
-      vote.set_vote(WireVote(action.vote));
-      links_.SendBack(coordinator, FrameType::kVote, vote);
-      break;
-    }
-    case ParticipantAction::kSendAcknowledge: {
-      data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
-      acknowledge.Clear();
-      EncodeId(entry.id, acknowledge.mutable_transaction());
-      links_.SendBack(coordinator, FrameType::kAcknowledge, acknowledge);
-      break;
-    }
-    case ParticipantAction::kSendOnePhaseReply: {
-      data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
-      reply.Clear();
-      EncodeId(entry.id, reply.mutable_transaction());
-      reply.set_outcome(static_cast<data::v1::Outcome>(action.outcome));
-      links_.SendBack(coordinator, FrameType::kOnePhaseReply, reply);
-      break;
-    }
-    case ParticipantAction::kSendInquiry: {
-      data::v1::Inquiry& inquiry = messages_->inquiry_out;
-      inquiry.Clear();
-      EncodeId(entry.id, inquiry.mutable_transaction());
-      inquiry.set_from_island(options_.island);
-      inquiry.set_from_worker(options_.index);
-      links_.Send(entry.id.island, FrameType::kInquiry, inquiry);
-      break;
-    }
-    case ParticipantAction::kSendInquiryReply:
-      SendInquiryReply(entry.id, action.outcome, entry.id.island, entry.id.worker, /*from_decider=*/true);
-      break;
     case ParticipantAction::kApplyCommit:
       CommitBranch(entry);
       break;
@@ -271,9 +236,55 @@ void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
     case ParticipantAction::kForget:
       entry.ended = true;
       break;
-    case ParticipantAction::kForcePrepare:
-    case ParticipantAction::kForceCommit:
+    default:
+      SendToCoordinator(entry.id, action);
+      if (Planted(PlantedBug::kReleaseAtYes) && action.vote == coordinator::VoteKind::kYes) {
+        shared_.locks->ReleaseAll(entry.branch.locks, &wakeups_);
+        Deliver(&wakeups_);
+      }
+  }
+}
+
+void Worker::SendToCoordinator(const coordinator::TransactionId& id, const ParticipantAction& action) {
+  const Origin coordinator{{id.island, id.worker}, id.boot_epoch};
+  switch (action.kind) {
+    case ParticipantAction::kSendVote: {
+      data::v1::Vote& vote = messages_->vote_out;
+      vote.Clear();
+      EncodeId(id, vote.mutable_transaction());
+      vote.set_vote(WireVote(action.vote));
+      links_.SendBack(coordinator, FrameType::kVote, vote);
       break;
+    }
+    case ParticipantAction::kSendAcknowledge: {
+      data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
+      acknowledge.Clear();
+      EncodeId(id, acknowledge.mutable_transaction());
+      links_.SendBack(coordinator, FrameType::kAcknowledge, acknowledge);
+      break;
+    }
+    case ParticipantAction::kSendOnePhaseReply: {
+      data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
+      reply.Clear();
+      EncodeId(id, reply.mutable_transaction());
+      reply.set_outcome(static_cast<data::v1::Outcome>(action.outcome));
+      links_.SendBack(coordinator, FrameType::kOnePhaseReply, reply);
+      break;
+    }
+    case ParticipantAction::kSendInquiry: {
+      data::v1::Inquiry& inquiry = messages_->inquiry_out;
+      inquiry.Clear();
+      EncodeId(id, inquiry.mutable_transaction());
+      inquiry.set_from_island(options_.island);
+      inquiry.set_from_worker(options_.index);
+      links_.Send(id.island, FrameType::kInquiry, inquiry);
+      break;
+    }
+    case ParticipantAction::kSendInquiryReply:
+      SendInquiryReply(id, action.outcome, id.island, id.worker, /*from_decider=*/true);
+      break;
+    default:
+      break;  // not for the coordinator
   }
 }
 

@@ -55,6 +55,7 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
     generator_->Next(random_, *slot.request);
     runtime::Task<bool> transaction = RunOneTransaction(slot);
     const bool ended_well = co_await transaction;
+    slot.begun_ns = 0;
     if (ended_well) {
       co_await yield;
     } else {
@@ -73,8 +74,8 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
 // reason that will probably last.
 runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
   RunningTransaction& transaction = slot.transaction;
-  const int64_t begun_ns = clock_.NowNs();
-  const int64_t deadline_ns = begun_ns + options_.transaction_timeout_ns;
+  slot.begun_ns = clock_.NowNs();
+  const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
   int64_t backoff_ns = 100 * runtime::kNsPerUs;
   while (true) {
     transaction.Begin(NextId(), deadline_ns);
@@ -89,7 +90,8 @@ runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
       runtime::Task<Outcome> abort = transaction.Abort();
       outcome = co_await abort;
     }
-    CountEnd(slot, outcome, begun_ns);
+    CountEnd(slot, outcome);
+    generator_->OnEnd(transaction.id(), *slot.request, outcome);
     if (outcome == Outcome::kCommitted) co_return true;
     const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) &&
                        !run_ending_ && now_ns_ < deadline_ns;
@@ -100,14 +102,21 @@ runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
   }
 }
 
-void Worker::CountEnd(Slot& slot, Outcome outcome, int64_t begun_ns) {
+void Worker::NoteWait(int64_t waited_ns) {
+  const auto waited = static_cast<uint64_t>(waited_ns);
+  if (waited > counters_.longest_wait_ns.Get()) counters_.longest_wait_ns.Set(waited);
+}
+
+void Worker::CountEnd(Slot& slot, Outcome outcome) {
+  const int64_t waited_ns = clock_.NowNs() - slot.begun_ns;
+  NoteWait(waited_ns);
   const RunningTransaction& transaction = slot.transaction;
   ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(transaction.scope())];
   const int64_t delta = slot.request->audit_delta;
   switch (outcome) {
     case Outcome::kCommitted:
       scope.committed.Add(1);
-      scope.latency.Record(clock_.NowNs() - begun_ns);
+      scope.latency.Record(waited_ns);
       counters_.audit_committed.Add(static_cast<uint64_t>(delta));
       break;
     case Outcome::kUnknown:

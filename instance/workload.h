@@ -16,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/coordinator.h"
 #include "instance/runtime/random.h"
 #include "instance/runtime/task.h"
 #include "instance/storage/catalog.h"
@@ -23,7 +24,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 1;
+inline constexpr uint32_t kWorkloadAbi = 2;
 
 using Parameters = std::map<std::string, std::string>;
 
@@ -49,6 +50,12 @@ class Generator {
   virtual std::unique_ptr<Request> MakeRequest() = 0;
   // Fills `request` with the next input. No allocation after warm-up.
   virtual void Next(runtime::Random& random, Request& request) = 0;
+  // How an attempt at `request` ended, when that is known: once per call of Workload::Run, with the id its
+  // transaction had. After kAborted the same request may be run again, under another id.
+  virtual void OnEnd(const coordinator::TransactionId& id, const Request& request,
+                     coordinator::Outcome outcome) {
+    (void)id, (void)request, (void)outcome;
+  }
 };
 
 // Where a loader puts rows. Rows of other islands' sites are dropped, so a loader may simply produce

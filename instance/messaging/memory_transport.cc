@@ -133,11 +133,16 @@ struct MemoryHub::Impl {
     endpoint->changed.notify_one();
   }
 
-  // Cuts every connection that Separated forbids, and what is under way on it.
-  void Cut() {
+  void CutSeparated() {
+    Cut([this](const Link& link) { return Separated(link.address[0].island, link.address[1].island); });
+  }
+
+  // Cuts the connections that `unlucky` names, and what is under way on them.
+  template <typename Predicate>
+  void Cut(Predicate&& unlucky) {
     const auto before = links;
     for (const auto& [number, link] : before) {
-      if (!Separated(link->address[0].island, link->address[1].island)) continue;
+      if (!unlucky(*link)) continue;
       for (int side = 0; side < 2; ++side) {
         if (link->side[side] == nullptr) continue;
         // An accept stays, or the closure would speak of a connection that its owner never heard of.
@@ -397,7 +402,13 @@ void MemoryHub::Drop(uint32_t island) {
 void MemoryHub::Partition(uint32_t a, uint32_t b) {
   const std::lock_guard lock(impl_->mutex);
   impl_->partitions.insert(std::minmax(a, b));
-  impl_->Cut();
+  impl_->CutSeparated();
+}
+
+void MemoryHub::Break(Address dialler, uint32_t island) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->Cut(
+      [&](const Link& link) { return link.address[0] == dialler && link.address[1].island == island; });
 }
 
 void MemoryHub::Heal(uint32_t a, uint32_t b) {
@@ -408,7 +419,7 @@ void MemoryHub::Heal(uint32_t a, uint32_t b) {
 void MemoryHub::Sever(uint32_t island) {
   const std::lock_guard lock(impl_->mutex);
   impl_->severed.insert(island);
-  impl_->Cut();
+  impl_->CutSeparated();
 }
 
 void MemoryHub::Rejoin(uint32_t island) {
@@ -422,11 +433,13 @@ void MemoryHub::HealAll() {
   impl_->partitions.clear();
 }
 
-int64_t MemoryHub::NextDeliveryNs() const {
+int64_t MemoryHub::NextDeliveryNs(int64_t after_ns) const {
   const std::lock_guard lock(impl_->mutex);
   int64_t next = kNever;
   for (const auto& [number, endpoint] : impl_->endpoints) {
-    if (!endpoint->inbox.empty()) next = std::min(next, endpoint->inbox.begin()->first.first);
+    if (endpoint->inbox.empty()) continue;
+    const int64_t due_ns = endpoint->inbox.begin()->first.first;
+    if (due_ns > after_ns) next = std::min(next, due_ns);
   }
   return next;
 }

@@ -51,6 +51,9 @@ class MemoryHub {
 
   // The process of `island` dies: all transports made for it so far are dead.
   void Drop(uint32_t island);
+  // Only the connection that `dialler` has dialled to `island` is lost, with what is under way on it; it may
+  // be dialled again at once.
+  void Break(Address dialler, uint32_t island);
   void Partition(uint32_t a, uint32_t b);
   void Heal(uint32_t a, uint32_t b);
   // Partitions `island` from every other, existing or not, until HealAll or Rejoin.
@@ -59,8 +62,8 @@ class MemoryHub {
   void HealAll();
 
   // When the next packet is due for any transport; INT64_MAX if nothing is under way. What a simulation moves
-  // its clock to.
-  int64_t NextDeliveryNs() const;
+  // its clock to. Transports with packets due at `after_ns` or before are left out: nobody polls them.
+  int64_t NextDeliveryNs(int64_t after_ns = -1) const;
 
  private:
   friend class MemoryTransport;

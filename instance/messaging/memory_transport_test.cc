@@ -156,6 +156,36 @@ TEST_F(MemoryHubTest, Partition_OfAConnectionNotYetAccepted) {
   EXPECT_EQ(nodes_[0].seen.closed.size(), 1u);
 }
 
+TEST_F(MemoryHubTest, Break_LosesOneConnectionOfTwo) {
+  const ConnectionId there = Connect(1);
+  const ConnectionId back = nodes_[1].transport->Dial({0, 0});
+  Poll();
+  Send(0, there, "lost");
+  Send(1, back, "not lost");
+  hub_.Break({0, 0}, 1);
+  Poll();
+  EXPECT_TRUE(Received(1).empty());
+  EXPECT_THAT(Received(0), testing::ElementsAre("not lost"));
+  EXPECT_EQ(nodes_[0].seen.closed.at(there), 1);
+  EXPECT_FALSE(nodes_[1].seen.closed.contains(back));
+  Send(0, Connect(1), "again");
+  Poll();
+  EXPECT_THAT(Received(1), testing::ElementsAre("again"));
+}
+
+// A transport with something due that nobody polls does not hold up the others.
+TEST_F(MemoryHubTest, NextDelivery_LeavesOutWhatNobodyTook) {
+  const ConnectionId to_1 = Connect(1);
+  const ConnectionId to_2 = Connect(2);
+  hub_.SetDelay([](Address, Address to) { return to.island == 1 ? 10 : 50; });
+  Send(0, to_1, "soon");
+  Send(0, to_2, "later");
+  const int64_t sent_ns = clock_.NowNs();
+  clock_.AdvanceNs(20);
+  EXPECT_EQ(hub_.NextDeliveryNs(), sent_ns + 10);
+  EXPECT_EQ(hub_.NextDeliveryNs(clock_.NowNs()), sent_ns + 50);
+}
+
 TEST_F(MemoryHubTest, Sever_CutsAnIslandFromAll) {
   const ConnectionId to_1 = Connect(1);
   const ConnectionId to_2 = Connect(2);

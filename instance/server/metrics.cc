@@ -176,10 +176,20 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   families->push_back(PerWorker(
       island, "islands_transactions_in_flight", "Transactions a run keeps in flight here", MetricType::Gauge,
       [](const Worker& worker) { return static_cast<double>(worker.counters().in_flight.Get()); }));
+  families->push_back(
+      PerWorker(island, "islands_transaction_longest_wait_seconds",
+                "Longest that a transaction begun here waited for its answer, or has been waiting by now",
+                MetricType::Gauge, [](const Worker& worker) {
+                  return static_cast<double>(worker.counters().longest_wait_ns.Get()) / 1e9;
+                }));
   families->push_back(PerWorker(
       island, "islands_participant_branches", "Open branches of transactions begun elsewhere",
       MetricType::Gauge,
       [](const Worker& worker) { return static_cast<double>(worker.counters().branches_open.Get()); }));
+  families->push_back(PerWorker(
+      island, "islands_deadlock_probes_total",
+      "Probes for deadlocks over several islands handed to another island or worker", MetricType::Counter,
+      [](const Worker& worker) { return static_cast<double>(worker.counters().probes_sent.Get()); }));
 }
 
 MetricFamily OneGauge(const instance::Island& island, const char* name, const char* help, double value) {

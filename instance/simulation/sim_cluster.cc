@@ -9,13 +9,19 @@ namespace islands::simulation {
 using runtime::kNsPerMs;
 using runtime::kNsPerUs;
 
+namespace {
+// Nothing is due later than that without being announced; a limit all the same.
+constexpr int64_t kLongestJumpNs = 20 * kNsPerMs;
+}  // namespace
+
 SimCluster::SimCluster(SimOptions options)
     : options_(std::move(options)),
       random_(options_.seed),
       files_(runtime::MakeMemoryFileSystem()),
-      hub_(&clock_),
+      hub_(&clock_, options_.hub),
       nodes_(options_.islands) {
-  hub_.SetDelay([this](messaging::Address, messaging::Address) {
+  hub_.SetDelay([this](messaging::Address from, messaging::Address to) {
+    if (options_.delay) return options_.delay(random_, from, to);
     return static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.max_delay_ns) + 1));
   });
 }
@@ -23,6 +29,16 @@ SimCluster::SimCluster(SimOptions options)
 SimCluster::~SimCluster() {
   for (Node& node : nodes_) node.island.reset();
 }
+
+namespace {
+
+uint32_t WorkersOf(const SimOptions& options, uint32_t island) {
+  return options.workers_of.empty() ? options.workers : options.workers_of[island];
+}
+
+}  // namespace
+
+uint32_t SimCluster::workers_of(uint32_t island) const { return WorkersOf(options_, island); }
 
 control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, uint64_t boot_epoch) {
   control::v1::IslandConfig config;
@@ -32,16 +48,17 @@ control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, u
   config.set_boot_epoch(boot_epoch);
   config.set_layout_generation(1);
   config.set_pool_bytes(4u << 20);
+  config.set_transaction_timeout_ms(options.transaction_timeout_ms);
   config.set_site_count(options.sites);
   const auto sites = partitioner::SiteMap::Create(options.sites, options.islands);
   for (uint32_t i = 0; i < options.islands; ++i) {
     control::v1::Peer* peer = config.add_peers();
     peer->set_island(i);
-    peer->set_workers(options.workers);
+    peer->set_workers(WorkersOf(options, i));
     peer->mutable_sites()->set_first(sites->SitesOf(i).first);
     peer->mutable_sites()->set_count(sites->SitesOf(i).count);
   }
-  for (uint32_t w = 0; w < options.workers; ++w) config.add_workers()->set_cpu(-1);
+  for (uint32_t w = 0; w < WorkersOf(options, island); ++w) config.add_workers()->set_cpu(-1);
   *config.add_tables() = options.table;
   config.add_loads()->set_workload("simulated");
   return config;
@@ -50,6 +67,8 @@ control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, u
 absl::Status SimCluster::Restart(uint32_t i) {
   Node& node = nodes_[i];
   ++node.boot_epoch;
+  node.stalled_until_ns.assign(workers_of(i), 0);
+  if (options_.on_boot) options_.on_boot(i, node.boot_epoch);
   node.scheduler = std::make_unique<SteppedScheduler>();
   instance::Seams seams;
   seams.clock = &clock_;
@@ -109,25 +128,40 @@ absl::Status SimCluster::StartRun(uint32_t mpl) {
   return absl::OkStatus();
 }
 
+void SimCluster::Stall(uint32_t island, uint32_t worker, int64_t ns) {
+  int64_t& until_ns = nodes_[island].stalled_until_ns[worker];
+  until_ns = std::max(until_ns, clock_.NowNs() + ns);
+  Mix(0x57a11 + island);
+}
+
 // Everybody gets a turn, in random order; if nobody had anything to do, time jumps to the next thing that
 // happens.
 void SimCluster::Step() {
-  std::vector<runtime::Runnable*> workers;
+  const int64_t now_ns = clock_.NowNs();
+  int64_t next_ns = now_ns + kLongestJumpNs;
+  runnable_.clear();
   for (Node& node : nodes_) {
     if (node.island == nullptr) continue;
-    workers.insert(workers.end(), node.scheduler->workers().begin(), node.scheduler->workers().end());
+    for (size_t w = 0; w < node.scheduler->workers().size(); ++w) {
+      if (node.stalled_until_ns[w] > now_ns) {
+        next_ns = std::min(next_ns, node.stalled_until_ns[w]);
+      } else {
+        runnable_.push_back(node.scheduler->workers()[w]);
+      }
+    }
   }
-  for (size_t n = workers.size(); n > 1; --n) std::swap(workers[n - 1], workers[random_.Below(n)]);
+  for (size_t n = runnable_.size(); n > 1; --n) std::swap(runnable_[n - 1], runnable_[random_.Below(n)]);
   bool worked = false;
-  for (runtime::Runnable* worker : workers) {
+  for (runtime::Runnable* worker : runnable_) {
     const bool busy = worker->RunOnce();
     worked |= busy;
     clock_.AdvanceNs(static_cast<int64_t>(1 + random_.Below(busy ? 20 * kNsPerUs : 100)));
     Mix(busy ? 2 : 1);
   }
   if (worked) return;
-  int64_t next_ns = std::min(hub_.NextDeliveryNs(), clock_.NowNs() + kNsPerMs);
-  for (runtime::Runnable* worker : workers) next_ns = std::min(next_ns, worker->NextDeadlineNs());
+  // What was due before this round and is still there is for a stalled worker.
+  next_ns = std::min(next_ns, hub_.NextDeliveryNs(now_ns));
+  for (runtime::Runnable* worker : runnable_) next_ns = std::min(next_ns, worker->NextDeadlineNs());
   clock_.AdvanceNs(std::max<int64_t>(kNsPerUs, next_ns - clock_.NowNs()));
   Mix(static_cast<uint64_t>(clock_.NowNs()));
 }
@@ -143,14 +177,20 @@ bool SimCluster::Drain(int64_t limit_ns) {
   }
   const int64_t until_ns = clock_.NowNs() + limit_ns;
   while (clock_.NowNs() < until_ns) {
-    const Totals totals = Sum();
-    const bool running = std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
-      return node.island != nullptr && node.island->Running();
-    });
-    if (!running && totals.branches_open == 0 && totals.locks_held == 0) return true;
+    if (Quiet()) return true;
     for (int i = 0; i < 20; ++i) Step();
   }
   return false;
+}
+
+bool SimCluster::Quiet() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+    if (node.island == nullptr) return true;
+    const auto& workers = node.island->workers();
+    const bool open = std::any_of(workers.begin(), workers.end(),
+                                  [](const auto& worker) { return worker->HasOpenBranches(); });
+    return !open && !node.island->Running() && node.island->locks().LocksHeld() == 0;
+  });
 }
 
 SimCluster::Totals SimCluster::Sum() {

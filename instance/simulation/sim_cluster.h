@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,12 +39,19 @@ class SteppedScheduler final : public runtime::Scheduler {
 
 struct SimOptions {
   uint32_t islands = 3;
-  uint32_t workers = 1;  // per island
+  uint32_t workers = 1;              // per island
+  std::vector<uint32_t> workers_of;  // by island, instead
   uint32_t sites = 6;
   uint64_t seed = 1;
   int64_t max_delay_ns = 200 * runtime::kNsPerUs;  // of a message
+  // What a packet takes, instead.
+  std::function<int64_t(runtime::Random& random, messaging::Address from, messaging::Address to)> delay;
+  messaging::MemoryHubOptions hub;
+  uint64_t transaction_timeout_ms = 0;  // 0 = the product's default
   control::v1::TableSpec table;
-  std::shared_ptr<const instance::Workload> (*open)(const storage::Catalog& catalog) = nullptr;
+  std::function<std::shared_ptr<const instance::Workload>(const storage::Catalog& catalog)> open;
+  // Before an island loads its rows.
+  std::function<void(uint32_t island, uint64_t boot_epoch)> on_boot;
 };
 
 // What an island of such a cluster is started with.
@@ -61,12 +69,21 @@ class SimCluster {
   // have passed.
   bool Drain(int64_t limit_ns);
   void RunFor(int64_t ns);
+  // One round of every worker that is not stalled.
+  void Step();
+  // Every transaction ended, every branch closed, every lock released.
+  bool Quiet() const;
 
   // kill -9.
   void Crash(uint32_t island);
   // A new process with the next boot epoch and freshly loaded rows.
   absl::Status Restart(uint32_t island);
+  // The worker is not stepped for a while, as if its core did something else.
+  void Stall(uint32_t island, uint32_t worker, int64_t ns);
 
+  uint32_t islands() const { return options_.islands; }
+  uint32_t workers_of(uint32_t island) const;
+  uint64_t boot_epoch(uint32_t island) const { return nodes_[island].boot_epoch; }
   bool alive(uint32_t island) const { return nodes_[island].island != nullptr; }
   instance::Island& island(uint32_t i) { return *nodes_[i].island; }
   messaging::MemoryHub& hub() { return hub_; }
@@ -87,8 +104,8 @@ class SimCluster {
     std::unique_ptr<SteppedScheduler> scheduler;
     std::unique_ptr<instance::Island> island;
     uint64_t boot_epoch = 0;
+    std::vector<int64_t> stalled_until_ns;  // by worker
   };
-  void Step();
   bool LinksUp();
   void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }
 
@@ -98,6 +115,7 @@ class SimCluster {
   std::unique_ptr<runtime::FileSystem> files_;
   messaging::MemoryHub hub_;
   std::vector<Node> nodes_;
+  std::vector<runtime::Runnable*> runnable_;  // scratch
   uint64_t run_id_ = 0;
   uint64_t trace_ = 0xcbf29ce484222325ull;
 };

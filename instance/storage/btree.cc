@@ -3,7 +3,13 @@
 #include <cstring>
 #include <utility>
 
+#include "coordinator/planted_bug.h"
+
 namespace islands::storage {
+
+using coordinator::Planted;
+using coordinator::PlantedBug;
+
 namespace {
 
 // Merges leave room for some inserts, so that a node at the border is not split and merged in turn.
@@ -66,7 +72,9 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
     site_->Prefetch(child);
     if (!position->node.Valid()) return false;  // `child` may be nonsense: do not touch it
     GuardO next = ISLANDS_LATCH("btree.descend", GuardO(site_->At(child)));
-    if (!position->node.Valid()) return false;  // the child may have been split since
+    if (!position->node.Valid() && !Planted(PlantedBug::kSkipValidation)) {
+      return false;  // the child may have been split since
+    }
     position->parent = std::move(position->node);
     position->node = std::move(next);
     position->index = index;
@@ -92,19 +100,24 @@ GuardX BTree::FindLeafExclusive(KeyView key) {
 }
 
 absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
+  return Find(key, row) == KeyState::kRow ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
+}
+
+KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
   for (runtime::Backoff backoff;; backoff.Wait()) {
     const GuardO guard = FindLeaf(key);
     const Node* leaf = NodeOf(guard);
     bool found = false;
     const uint32_t i = leaf->LowerBound(key, &found);
     if (!found) {
-      if (guard.Valid()) return absl::StatusCode::kNotFound;
+      if (guard.Valid()) return KeyState::kAbsent;
       continue;
     }
     const RowView value = leaf->value(i);
     if (value.size() > kMaxRowBytes) continue;  // torn
     row->assign(value.begin(), value.end());
-    if (guard.Valid()) return absl::StatusCode::kOk;
+    const bool ghost = leaf->ghost(i);
+    if (guard.Valid()) return ghost ? KeyState::kGhost : KeyState::kRow;
   }
 }
 
@@ -113,20 +126,30 @@ absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std
   Node* leaf = NodeOf(guard);
   bool found = false;
   const uint32_t i = leaf->LowerBound(key, &found);
-  if (!found) return absl::StatusCode::kNotFound;
+  if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
   change(leaf->value(i));
   return absl::StatusCode::kOk;
 }
 
-absl::StatusCode BTree::Insert(KeyView key, RowView row) {
+absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t> expected) {
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
     GuardX guard = FindLeafExclusive(key);
     Node* leaf = NodeOf(guard);
     bool found = false;
     const uint32_t i = leaf->LowerBound(key, &found);
-    if (found) return absl::StatusCode::kAlreadyExists;
-    if (leaf->HasRoomFor(entry)) {
+    if (found && !leaf->ghost(i)) return absl::StatusCode::kAlreadyExists;
+    if (found && leaf->HasRoomToReplace(i, row.size())) {
+      leaf->ReplaceValue(i, row);
+      leaf->SetGhost(i, false);
+      return absl::StatusCode::kOk;
+    }
+    if (!found && leaf->HasRoomFor(entry)) {
+      if (!expected) {
+        key_changes_.fetch_add(1, std::memory_order_acq_rel);
+      } else if (!key_changes_.compare_exchange_strong(*expected, *expected + 1, std::memory_order_acq_rel)) {
+        return absl::StatusCode::kAborted;
+      }
       leaf->Insert(i, key, row);
       return absl::StatusCode::kOk;
     }
@@ -142,7 +165,7 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
     Node* leaf = NodeOf(guard);
     bool found = false;
     const uint32_t i = leaf->LowerBound(key, &found);
-    if (!found) return absl::StatusCode::kNotFound;
+    if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
     if (leaf->HasRoomToReplace(i, row.size())) {
       leaf->ReplaceValue(i, row);
       const bool underfull = leaf->Underfull();
@@ -155,16 +178,27 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
   }
 }
 
-absl::StatusCode BTree::Remove(KeyView key) {
+absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
   GuardX guard = FindLeafExclusive(key);
   Node* leaf = NodeOf(guard);
   bool found = false;
   const uint32_t i = leaf->LowerBound(key, &found);
-  if (!found) return absl::StatusCode::kNotFound;
+  if (!found || (only_ghost && !leaf->ghost(i))) return absl::StatusCode::kNotFound;
+  key_changes_.fetch_add(1, std::memory_order_acq_rel);
   leaf->Remove(i);
   const bool underfull = leaf->Underfull();
   guard.Release();
   if (underfull) Merge(key, 0);
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
+  const GuardX guard = FindLeafExclusive(key);
+  Node* leaf = NodeOf(guard);
+  bool found = false;
+  const uint32_t i = leaf->LowerBound(key, &found);
+  if (!found || leaf->ghost(i) == ghost) return absl::StatusCode::kNotFound;
+  leaf->SetGhost(i, ghost);
   return absl::StatusCode::kOk;
 }
 
@@ -318,8 +352,8 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
 // What is left to visit is [low, high); it shrinks leaf by leaf. The next leaf is looked for by the bound,
 // not followed by a link: it may have been split or merged since, and then only its rows within the bounds
 // count.
-void BTree::Scan(KeyView first, KeyView end, bool reverse,
-                 absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {
+void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
+                    absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const {
   alignas(Node) std::byte copy[kPageBytes];
   const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
   KeyBuffer low, high, key;
@@ -337,11 +371,28 @@ void BTree::Scan(KeyView first, KeyView end, bool reverse,
     for (uint32_t n = 0; from + n < to; ++n) {
       const uint32_t i = reverse ? to - 1 - n : from + n;
       leaf->CopyKey(i, &key);
-      if (!visit(key.view(), leaf->value(i))) return;
+      if (!visit(key.view(), leaf->value(i), leaf->ghost(i))) return;
     }
     if (reverse ? has_begin : upper.empty()) return;
     reverse ? high.Set(lower) : low.Set(upper);
   }
+}
+
+void BTree::Scan(KeyView first, KeyView end, bool reverse,
+                 absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {
+  ScanAll(first, end, reverse,
+          [&](KeyView key, RowView row, bool ghost) { return ghost || visit(key, row); });
+}
+
+bool BTree::NextKey(KeyView key, KeyBuffer* next) const {
+  bool found = false;
+  ScanAll(key, {}, false, [&](KeyView other, RowView, bool) {
+    if (CompareKeys(other, key) == 0) return true;
+    next->Set(other);
+    found = true;
+    return false;
+  });
+  return found;
 }
 
 uint64_t BTree::Count() const {

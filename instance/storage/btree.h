@@ -6,6 +6,9 @@
 // children. The root page never moves: a root that splits pushes its content down, a root left with one child
 // pulls it up.
 //
+// A deleted row may stay as a ghost: rows and scans do not show it, but its key goes on parting the gaps that
+// transactions lock (lock_table.h). Ghosts live in the leaf's entry (btree_node.h).
+//
 // Scans copy one leaf at a time and go on from its fence, so they hold nothing while their callback runs, and
 // what other threads do to the tree between two leaves cannot make them miss or repeat a row that was there
 // all the time.
@@ -16,10 +19,14 @@
 //  1. A child's fences are its parent's separators around it; the root has none.
 //  2. All leaves are at level 0, a child's level is one below its parent's.
 //  3. An operation that answers RESOURCE_EXHAUSTED changed no row.
+//  4. key_changes() changes, under the leaf's latch, whenever a key (row or ghost) comes or goes: as long as
+//     it stands still every key has the same next key.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -29,6 +36,8 @@
 #include "instance/storage/site_space.h"
 
 namespace islands::storage {
+
+enum class KeyState : uint8_t { kAbsent, kGhost, kRow };
 
 class BTree {
  public:
@@ -41,17 +50,28 @@ class BTree {
   // Keys have 1 .. kMaxTreeKeyBytes bytes, rows at most kMaxRowBytes; the caller has checked.
   // OK, NOT_FOUND. `row` keeps its capacity.
   absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
+  // The same, showing ghosts.
+  KeyState Find(KeyView key, std::vector<std::byte>* row) const;
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
   absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change);
-  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED.
-  absl::StatusCode Insert(KeyView key, RowView row);
+  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED. A ghost of this key becomes the row. ABORTED: the key is new, and
+  // keys came or went since key_changes() was `expected`.
+  absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
   // OK, NOT_FOUND, RESOURCE_EXHAUSTED.
   absl::StatusCode Replace(KeyView key, RowView row);
-  // OK, NOT_FOUND.
-  absl::StatusCode Remove(KeyView key);
+  // OK, NOT_FOUND. Rows and ghosts; `only_ghost`: a row counts as not found.
+  absl::StatusCode Remove(KeyView key, bool only_ghost = false);
+  // Row to ghost (true) or back. NOT_FOUND: there is no such row, or ghost.
+  absl::StatusCode SetGhost(KeyView key, bool ghost);
+  uint64_t key_changes() const { return key_changes_.load(std::memory_order_acquire); }
+  // The smallest key above `key`, ghosts included. False: there is none.
+  bool NextKey(KeyView key, KeyBuffer* next) const;
   // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
   void Scan(KeyView first, KeyView end, bool reverse,
             absl::FunctionRef<bool(KeyView key, RowView row)> visit) const;
+  // The same with ghosts among them.
+  void ScanAll(KeyView first, KeyView end, bool reverse,
+               absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const;
   uint64_t Count() const;
 
   // Gives back every page but the root.
@@ -96,6 +116,7 @@ class BTree {
   SiteSpace* site_;
   uint32_t tree_;
   uint64_t root_;
+  std::atomic<uint64_t> key_changes_ = 0;
 };
 
 }  // namespace islands::storage

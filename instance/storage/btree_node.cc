@@ -89,6 +89,11 @@ void Node::Remove(uint32_t i) {
   --count_;
 }
 
+void Node::SetGhost(uint32_t i, bool ghost) {
+  const auto bytes = static_cast<uint16_t>(ValueBytes(slots()[i]) | (ghost ? kGhost : 0));
+  std::memcpy(base() + slots()[i].offset, &bytes, sizeof(bytes));
+}
+
 void Node::ReplaceValue(uint32_t i, RowView value) {
   const std::span<std::byte> old = this->value(i);
   if (old.size() == value.size()) {
@@ -97,8 +102,10 @@ void Node::ReplaceValue(uint32_t i, RowView value) {
   }
   KeyBuffer key;
   CopyKey(i, &key);
+  const bool was_ghost = ghost(i);
   Remove(i);
   Insert(i, key.view(), value);
+  SetGhost(i, was_ghost);
 }
 
 void Node::AppendFrom(const Node& from, uint32_t begin, uint32_t end) {
@@ -106,6 +113,7 @@ void Node::AppendFrom(const Node& from, uint32_t begin, uint32_t end) {
   for (uint32_t i = begin; i < end; ++i) {
     from.CopyKey(i, &key);
     Insert(count_, key.view(), from.value(i));
+    if (from.ghost(i)) SetGhost(count_ - 1, true);
   }
 }
 

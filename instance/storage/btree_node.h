@@ -12,9 +12,9 @@
 //       52    2+2  upper fence: offset, bytes. Exclusive; empty = no bound
 //       56      8  zero
 //       64  8 * n  slots in key order: head (4), offset of the entry (2), key bytes without the prefix (2)
-//      ...         free
-//      ...         heap, growing downwards: fences, and entries = value bytes (2), key without the prefix,
-//      value
+//      ...         free ...         heap, growing downwards: fences, and entries = ghost flag (top bit) and
+//      value bytes (2), key
+//                  without the prefix, value
 //
 // The head is the first four bytes of the truncated key as a big-endian number, zero padded: most comparisons
 // end there. An inner node's slot i holds a separator s and the child whose keys k have s[i-1] <= k < s.
@@ -161,11 +161,15 @@ class Node {
   bool HasRoomToReplace(uint32_t i, size_t value_bytes) const {
     return value_bytes <= value(i).size() + free_bytes();
   }
-  // The caller has made sure of the room and of the order.
+  // A ghost is a deleted row that is still there for those who lock the key or the gap below it.
+  bool ghost(uint32_t i) const { return (Prefixed(slots()[i]) & kGhost) != 0; }  // (torn)
+  void SetGhost(uint32_t i, bool ghost);
+
+  // The caller has made sure of the room and of the order. The new entry is no ghost.
   void Insert(uint32_t i, KeyView key, RowView value);
   void InsertChild(uint32_t i, KeyView separator, uint64_t number);
   void Remove(uint32_t i);
-  // Another length is allowed, room given.
+  // Another length is allowed, room given. A ghost stays one.
   void ReplaceValue(uint32_t i, RowView value);
   // Appends slots [begin, end) of another node.
   void AppendFrom(const Node& from, uint32_t begin, uint32_t end);
@@ -208,11 +212,13 @@ class Node {
   const std::byte* ValueBegin(Slot slot) const {
     return base() + slot.offset + sizeof(uint16_t) + slot.key_bytes;
   }
-  size_t ValueBytes(Slot slot) const {
+  static constexpr uint16_t kGhost = 0x8000;
+  uint16_t Prefixed(Slot slot) const {
     uint16_t bytes;
     std::memcpy(&bytes, base() + slot.offset, sizeof(bytes));
     return bytes;
   }
+  size_t ValueBytes(Slot slot) const { return Prefixed(slot) & ~kGhost; }
 
   PageHeader header_;
   uint64_t rightmost_child_;

@@ -19,6 +19,7 @@ absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(const BufferPoolO
   std::unique_ptr<BufferPool> pool(new BufferPool());
   pool->capacity_pages_ = options.capacity_bytes / kPageBytes;
   pool->slots_ = options.slots;
+  pool->alone_ = options.alone;
   if (pool->capacity_pages_ == 0) {
     return absl::InvalidArgumentError(fmt::format("a buffer pool of {} bytes does not hold one page of {}",
                                                   options.capacity_bytes, kPageBytes));
@@ -68,7 +69,7 @@ PageArray BufferPool::Slot(uint32_t slot) const {
   const uint64_t all_pages = pages_per_slot_ * slots_;
   auto* states = reinterpret_cast<AtomicPageState*>(region_) + slot * pages_per_slot_;
   std::byte* pages = region_ + RoundUpToPage(all_pages * sizeof(AtomicPageState));
-  return PageArray(states, pages + slot * pages_per_slot_ * kPageBytes, pages_per_slot_);
+  return PageArray(states, pages + slot * pages_per_slot_ * kPageBytes, pages_per_slot_, alone_);
 }
 
 namespace {

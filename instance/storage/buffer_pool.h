@@ -44,18 +44,19 @@ struct BufferPoolOptions {
   uint32_t slots = 1;
   uint64_t region_bytes = kRegionBytes;  // halved until the kernel grants it
   absl::FunctionRef<void(void* address, size_t bytes)>* bind_memory = nullptr;
+  bool alone = false;  // one thread at a time uses the pages: no latches (page_guard.h)
 };
 
 // The pages of one slot, by number.
 class PageArray {
  public:
   PageArray() = default;
-  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size)
-      : states_(states), pages_(pages), size_(size) {}
+  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size, bool alone)
+      : states_(states), pages_(pages), size_(size), alone_(alone) {}
   uint64_t size() const { return size_; }
   PageRef At(uint64_t number) const {
     ISLANDS_CHECK(number < size_);
-    return PageRef(states_ + number, pages_ + number * kPageBytes);
+    return PageRef(states_ + number, pages_ + number * kPageBytes, alone_);
   }
   // Starts loading the state word and the first lines of a page, so that their cache misses overlap. Any
   // number will do.
@@ -75,6 +76,7 @@ class PageArray {
   AtomicPageState* states_ = nullptr;
   std::byte* pages_ = nullptr;
   uint64_t size_ = 0;
+  bool alone_ = false;
 };
 
 // While one lives on this thread, ClaimPage does not look at the capacity: undoing a change must not fail for
@@ -114,6 +116,7 @@ class BufferPool {
   uint64_t capacity_pages_ = 0;
   uint64_t pages_per_slot_ = 0;
   uint32_t slots_ = 0;
+  bool alone_ = false;
   // Atomic.
   std::atomic<uint64_t> resident_pages_{0};
 };

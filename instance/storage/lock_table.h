@@ -1,27 +1,44 @@
 // The lock table: hierarchical strict two-phase locking for one island.
 //
-// Names are (table, site) and (table, site, key hash): two keys with the same 64-bit hash share a lock, which
-// costs a false conflict once in an age and never an isolation fault. Point reads take IS on (table, site)
-// and S on the key; updates of existing rows IX and X; inserts and deletes IX and X on the key; scans take S
-// on (table, site), so nothing can appear in or vanish from a scanned range. (Next-key locking will make
-// scans and inserts of one site compatible.)
+// Names, from coarse to fine:
+//
+//     (table, site)                      IS, IX, S, SIX, X   all of it, or what is intended below it
+//     (table, site, KeyHash(key))        S, X                a record, whether it exists or not
+//     (table, site, GapHash(key))        S, IX               the gap between the key and the one before it
+//     (table, site, kSupremumGap)        S, IX               the gap above the last key of the site
+//
+// Two keys with the same 63-bit hash share a lock, which costs a false conflict once in an age and never an
+// isolation fault; a record and a gap never share one. With gaps (next-key locking) nothing can appear in a
+// range that was scanned: a scan takes S on every record and gap it visits, and on the gap of the first key
+// beyond. An insert takes X on its record and IX on the gap it goes into, a delete X on its record and IX on
+// the gaps on both sides of it: IX because inserts into one gap do not disturb one another, only scans of it.
+// Point reads and updates lock their record only.
+//
+// AcquireKey does the coarse part by itself. It also escalates: an owner with many locks below one (table,
+// site) tries, without waiting, to take S (if all are reads) or X on all of it, and needs no more of them
+// then. If others are in the way it goes on with key locks, and tries again after as many more.
+//
+// Hot locks on (table, site) are inherited: left to the worker when a transaction ends, for its next one
+// (lock_inheritance.h). To everybody else it is as if they were released.
 //
 // Waiting is the caller's affair: Acquire answers kWaiting and the caller suspends; whoever releases gets the
 // list of owners whose wait is over and wakes them. The table does no I/O and holds no clock; timeouts call
-// CancelWait.
+// CancelWait. Deadlocks across islands are the callers' too: Blockers is one step of their probes.
 //
-// Thread safety: all functions may be called from every worker of the island; one LockOwner is used by one
-// worker only. Hash buckets are latched one at a time; the wait-for graph has its own mutex, taken before any
-// bucket latch and only on the paths that wait.
+// Thread safety: all functions may be called from every worker of the island; all owners with the same worker
+// number are used by one thread. Hash buckets are latched one at a time; the wait-for graph has its own
+// mutex, taken before any bucket latch and only on the paths that wait, or when they are met by an owner that
+// leaves locks to its worker.
 //
 // Invariants:
 //  1. Granted modes on a name are pairwise compatible between different owners; grants are in arrival order
 //     among incompatible requests, except that a conversion (an owner strengthening its own lock) waits for
 //     granted locks only: it goes ahead of all new requests.
 //  2. An owner waits for at most one name at a time.
-//  3. After ReleaseAll an owner holds and waits for nothing.
+//  3. After ReleaseAll an owner holds and waits for nothing, and nothing in the table points to it.
 //  4. A cycle of waiting owners on this island never survives the Acquire that closes it: that Acquire
 //     answers kDeadlock, and leaves no trace in the table.
+//  5. An inherited lock is nobody's: it is not counted as held, and nobody waits for it.
 #pragma once
 
 #include <atomic>
@@ -43,28 +60,34 @@ LockMode Supremum(LockMode a, LockMode b);
 struct LockName {
   uint32_t table = 0;
   uint32_t site = 0;
-  uint64_t key_hash = 0;  // 0 = the whole (table, site); KeyHash never returns 0
+  uint64_t key_hash = 0;  // 0 = the whole (table, site), KeyHash = a record, GapHash = the gap below one
   friend bool operator==(const LockName&, const LockName&) = default;
 };
 
-// Never 0.
+// A record, whether it exists or not. Never 0, and never what GapHash returns for any key.
 uint64_t KeyHash(const void* key, size_t bytes);
+// The gap between the key and the one before it. Never 0, never kSupremumGap.
+uint64_t GapHash(const void* key, size_t bytes);
+// The gap above the last key of a site.
+inline constexpr uint64_t kSupremumGap = ~0ull;
 
 enum class LockResult : uint8_t { kGranted, kWaiting, kDeadlock };
 
-struct LockRequest;  // pooled; lock_table.cc
+struct LockRequest;  // pooled; lock_queue.h
 
 // What one transaction holds and waits for on one island. Requests point to it: it stays where it is, and
-// lives until it holds and waits for nothing.
+// lives until ReleaseAll has returned.
 class LockOwner {
  public:
   LockOwner() = default;
   LockOwner(const LockOwner&) = delete;
   LockOwner& operator=(const LockOwner&) = delete;
 
-  coordinator::TransactionId transaction;  // for people and for deadlock probes
-  uint32_t worker = 0;                     // whom to wake
-  uint64_t wake_token = 0;                 // says which suspended branch of that worker
+  // For people and for deadlock probes of other workers: changed only while nothing is held and waited for,
+  // as are the others.
+  coordinator::TransactionId transaction;
+  uint32_t worker = 0;      // whom to wake
+  uint64_t wake_token = 0;  // says which suspended branch of that worker
 
   // Names held, and the one waited for.
   size_t held() const { return held_count_; }
@@ -73,9 +96,10 @@ class LockOwner {
  private:
   friend class LockTable;
   // Owned by the owner's worker:
-  LockRequest* held_ = nullptr;  // list through LockRequest::next_of_owner, newest first
+  // Lists through LockRequest::next_of_owner, newest first:
+  LockRequest* keys_ = nullptr;
+  LockRequest* coarse_ = nullptr;  // those on a (table, site), but first the one used last
   size_t held_count_ = 0;
-  LockRequest* coarse_ = nullptr;  // the (table, site) lock used last: most operations need it again
   // Set by the owner's worker, cleared by it or by a granting one, under the bucket's latch:
   std::atomic<LockRequest*> waiting_ = nullptr;
 };
@@ -90,6 +114,11 @@ struct LockTableOptions {
   size_t buckets = 1 << 16;  // power of two
   // A one-worker island takes no latches. Then all calls must come from one thread.
   bool latched = true;
+  // Hot coarse locks stay with the worker from one transaction to the next. Only if latched.
+  bool inherit = true;
+  // So many locks of one owner below one (table, site), and after as many more again, it is tried to take S
+  // or X on all of it instead.
+  uint32_t escalate_after = 1000;
 };
 
 class LockTable {
@@ -100,6 +129,10 @@ class LockTable {
   // kGranted also if a covering mode is already held. kWaiting: the owner is queued; a Wakeup for it will be
   // handed to whoever makes room. kDeadlock: not queued; the caller must abort.
   LockResult Acquire(LockOwner& owner, const LockName& name, LockMode mode);
+  // For a record or a gap: takes the intention on (table, site) first (IS for S, IX for IX and X), then the
+  // name. Nothing is taken on the name where the owner's lock on (table, site) covers it: S and SIX cover S,
+  // X covers all. kWaiting may be for either lock; calling again after the wait goes on from there.
+  LockResult AcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
   // True when a mode at least as strong is held.
   bool Holds(const LockOwner& owner, const LockName& name, LockMode mode) const;
   // Ends a wait (timeout, abort). False when it had just been granted: the lock is then held.
@@ -108,9 +141,17 @@ class LockTable {
   bool WaitOver(const LockOwner& owner) const;
   void ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups);
 
+  // The transactions a waiting owner waits for: holders of incompatible locks and, unless it converts, those
+  // who wait ahead of it for incompatible ones. Empty when it does not wait. Called by the owner's worker.
+  void Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) const;
+
   // Exact when quiet, otherwise approximate.
   uint64_t LocksHeld() const;
   uint64_t OwnersWaiting() const;
+  // Left to workers and not reclaimed since; those taken from them count until they notice.
+  uint64_t LocksInherited() const;
+  // How often key locks became one on their (table, site), since the start.
+  uint64_t Escalations() const;
 
  private:
   struct Impl;

@@ -1,4 +1,4 @@
-// What the locks of one transaction cost: the intention lock of a site, ten rows of it, and their release.
+// What the locks of one transaction cost: the intention lock of a site, some rows of it, and their release.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -9,15 +9,11 @@
 namespace islands::storage {
 namespace {
 
-constexpr int kRows = 10;
-
-void TransactionOfTenRows(LockTable& table, LockOwner& owner, uint64_t first, std::vector<Wakeup>* wakeups) {
-  const LockName site{1, owner.worker, 0};
-  for (uint64_t row = first; row < first + kRows; ++row) {
-    const uint64_t key = row;
-    benchmark::DoNotOptimize(table.Acquire(owner, site, LockMode::kIX));
-    benchmark::DoNotOptimize(
-        table.Acquire(owner, {1, owner.worker, KeyHash(&key, sizeof(key))}, LockMode::kX));
+void Transaction(LockTable& table, LockOwner& owner, uint32_t site, uint64_t first, uint64_t rows,
+                 std::vector<Wakeup>* wakeups) {
+  for (uint64_t row = first; row < first + rows; ++row) {
+    const LockName name{1, site, KeyHash(&row, sizeof(row))};
+    benchmark::DoNotOptimize(table.AcquireKey(owner, name, LockMode::kX));
   }
   table.ReleaseAll(owner, wakeups);
 }
@@ -26,31 +22,56 @@ void OneWorker(benchmark::State& state, bool latched) {
   LockTable table({.latched = latched});
   LockOwner owner;
   std::vector<Wakeup> wakeups;
+  const auto rows = static_cast<uint64_t>(state.range(0));
   uint64_t first = 0;
   for (auto _ : state) {
-    TransactionOfTenRows(table, owner, first, &wakeups);
-    first += kRows;
+    Transaction(table, owner, 0, first, rows, &wakeups);
+    first += rows;
   }
-  state.SetItemsProcessed(state.iterations() * kRows);
+  state.SetItemsProcessed(state.iterations());
 }
-BENCHMARK_CAPTURE(OneWorker, latched, true);
-BENCHMARK_CAPTURE(OneWorker, unlatched, false);
+BENCHMARK_CAPTURE(OneWorker, latched, true)->Arg(1)->Arg(10);
+BENCHMARK_CAPTURE(OneWorker, unlatched, false)->Arg(1)->Arg(10);
 
-// Rows of their own, one table.
-void Workers(benchmark::State& state) {
+// Rows of their own, of sites of their own or of one that all have in common.
+void Workers(benchmark::State& state, bool own_site, bool inherit) {
   static std::unique_ptr<LockTable> table;
-  if (state.thread_index() == 0) table = std::make_unique<LockTable>(LockTableOptions{});
+  if (state.thread_index() == 0) table = std::make_unique<LockTable>(LockTableOptions{.inherit = inherit});
   LockOwner owner;
   owner.worker = static_cast<uint32_t>(state.thread_index());
   std::vector<Wakeup> wakeups;
-  uint64_t first = 0;
+  const auto rows = static_cast<uint64_t>(state.range(0));
+  uint64_t first = uint64_t{owner.worker} << 40;
   for (auto _ : state) {
-    TransactionOfTenRows(*table, owner, first, &wakeups);
-    first += kRows;
+    Transaction(*table, owner, own_site ? owner.worker : 0, first, rows, &wakeups);
+    first += rows;
   }
-  state.SetItemsProcessed(state.iterations() * kRows);
+  state.SetItemsProcessed(state.iterations());
 }
-BENCHMARK(Workers)->Threads(1)->Threads(2)->UseRealTime();
+#define ISLANDS_WORKERS(name, own_site, inherit) \
+  BENCHMARK_CAPTURE(Workers, name, own_site, inherit)->Arg(1)->Arg(10)->Threads(2)->Threads(4)->UseRealTime()
+ISLANDS_WORKERS(own_sites_inherit, true, true);
+ISLANDS_WORKERS(own_sites_release, true, false);
+ISLANDS_WORKERS(hot_site_inherit, false, true);
+ISLANDS_WORKERS(hot_site_release, false, false);
+
+// Nothing but intentions on the same five names: what is inherited, and nothing else.
+void Intentions(benchmark::State& state, bool inherit) {
+  static std::unique_ptr<LockTable> table;
+  if (state.thread_index() == 0) table = std::make_unique<LockTable>(LockTableOptions{.inherit = inherit});
+  LockOwner owner;
+  owner.worker = static_cast<uint32_t>(state.thread_index());
+  std::vector<Wakeup> wakeups;
+  for (auto _ : state) {
+    for (uint32_t site = 0; site < 5; ++site) {
+      benchmark::DoNotOptimize(table->Acquire(owner, {1, site, 0}, LockMode::kIX));
+    }
+    table->ReleaseAll(owner, &wakeups);
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK_CAPTURE(Intentions, inherit, true)->ThreadRange(1, 4)->UseRealTime();
+BENCHMARK_CAPTURE(Intentions, release, false)->ThreadRange(1, 4)->UseRealTime();
 
 }  // namespace
 }  // namespace islands::storage

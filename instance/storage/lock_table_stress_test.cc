@@ -1,13 +1,14 @@
 // Workers that lock the same few names as hard as they can, several transactions each. What the locks protect
-// is plain memory: a missing exclusion is a data race for ThreadSanitizer and a wrong sum without it. A slot
-// that waits does nothing until its wake token arrives: a lost wake-up, or a deadlock nobody was told of,
-// ends the test by its time limit.
+// is plain memory: a missing exclusion is a data race for ThreadSanitizer, and without it a row whose halves
+// differ or a wrong sum. A slot that waits does nothing until its wake token arrives: a lost wake-up, or a
+// deadlock nobody was told of, ends the test by its time limit.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -21,13 +22,22 @@ namespace {
 constexpr uint32_t kWorkers = 4;
 constexpr size_t kSlots = 3;  // transactions in flight per worker
 constexpr uint32_t kSites = 2;
-constexpr uint64_t kRows = 6;              // per site
-constexpr uint64_t kTransactions = 20000;  // per worker
+constexpr uint64_t kMaxRows = 512;  // per site
 constexpr auto kPatience = std::chrono::seconds(30);
 
-// Protected by the locks on their names, by nothing else.
-struct Rows {
-  uint64_t value[kSites][kRows] = {};
+struct Mix {
+  const char* name;
+  uint64_t rows = 6;                // per site
+  uint64_t whole_site_one_in = 16;  // steps
+  uint64_t exclusive_one_in = 4;    // of those
+  uint64_t transactions = 20000;    // per worker
+  LockTableOptions options = {};
+};
+
+// Protected by the locks on its name, by nothing else.
+struct Row {
+  uint64_t value = 0;
+  uint64_t copy = 0;
 };
 
 class Mailbox {
@@ -51,39 +61,43 @@ class Mailbox {
 };
 
 struct Shared {
-  LockTable table{{.buckets = 8, .latched = true}};  // few buckets: names share them
-  Rows rows;
+  explicit Shared(const Mix& m) : mix(m), table(m.options) {}
+
+  const Mix mix;
+  LockTable table;
+  Row rows[kSites][kMaxRows];
   std::array<Mailbox, kWorkers> mailboxes;
-  std::atomic<uint64_t> increments = 0, deadlocks = 0, waits = 0, cancelled = 0;
+  std::atomic<uint64_t> increments = 0, deadlocks = 0, waits = 0, cancelled = 0, blockers = 0, torn = 0,
+                        inherited = 0;
   std::atomic<bool> failed = false;
 };
 
 class Worker {
  public:
-  Worker(Shared& shared, uint32_t index) : shared_(shared), index_(index), random_(index + 1) {
-    for (Slot& slot : slots_) slot.owner.worker = index;
-  }
+  Worker(Shared& shared, uint32_t index) : shared_(shared), index_(index), random_(index + 1) {}
 
   void Run() {
-    while (committed_ < kTransactions && !shared_.failed) {
+    while (committed_ < shared_.mix.transactions && !shared_.failed) {
       bool progress = false;
       for (size_t i = 0; i < kSlots; ++i) progress |= Turn(i);
       TakeMail(!progress);
     }
-    for (Slot& slot : slots_) End(slot, false);
+    for (Slot& slot : slots_) {
+      if (slot.owner != nullptr) End(slot, false);
+    }
   }
 
  private:
   struct Step {
     uint32_t site;
-    uint64_t row;  // kRows: the whole site
+    uint64_t row;  // kMaxRows: the whole site
     bool write;
   };
   struct Slot {
-    LockOwner owner;
+    std::unique_ptr<LockOwner>
+        owner;  // of each transaction another one, so that one looked at too late is seen
     std::vector<Step> steps;
     size_t next = 0;
-    bool site_locked = false;  // of the next step
     bool asleep = false;
     std::vector<std::pair<uint32_t, uint64_t>> written;
   };
@@ -92,10 +106,11 @@ class Worker {
   bool Turn(size_t i) {
     Slot& slot = slots_[i];
     if (slot.asleep) {
+      if (random_() % 16 == 0) AskBlockers(slot);
       if (random_() % 64 != 0) return false;
       slot.asleep = false;
       wakeups_.clear();
-      const bool cancelled = shared_.table.CancelWait(slot.owner, &wakeups_);
+      const bool cancelled = shared_.table.CancelWait(*slot.owner, &wakeups_);
       Deliver();
       if (cancelled) {
         ++shared_.cancelled;
@@ -112,30 +127,38 @@ class Worker {
     return true;
   }
 
+  // Looks at the owners of other workers.
+  void AskBlockers(const Slot& slot) {
+    std::vector<coordinator::TransactionId> blockers;
+    shared_.table.Blockers(*slot.owner, &blockers);
+    for (const coordinator::TransactionId& id : blockers) {
+      const bool sane = id.worker < kWorkers && id.sequence != 0 && id != slot.owner->transaction;
+      if (!sane) ADD_FAILURE() << id.ToString() << " cannot be in the way";
+    }
+    shared_.blockers += blockers.size();
+  }
+
   void Begin(size_t i) {
     Slot& slot = slots_[i];
-    slot.owner.wake_token = ++tokens_ * kSlots + i;
+    slot.owner = std::make_unique<LockOwner>();
+    slot.owner->worker = index_;
+    slot.owner->wake_token = ++tokens_ * kSlots + i;
+    slot.owner->transaction = {.island = 1, .worker = index_, .boot_epoch = 1, .sequence = tokens_};
+    const Mix& mix = shared_.mix;
     for (size_t n = 1 + random_() % 4; n > 0; --n) {
-      const bool whole_site = random_() % 16 == 0;
-      slot.steps.push_back({static_cast<uint32_t>(random_() % kSites), whole_site ? kRows : random_() % kRows,
-                            random_() % 2 == 0 && !whole_site});
+      const bool whole_site = random_() % mix.whole_site_one_in == 0;
+      slot.steps.push_back({static_cast<uint32_t>(random_() % kSites),
+                            whole_site ? kMaxRows : random_() % mix.rows,
+                            random_() % (whole_site ? mix.exclusive_one_in : 2) == 0});
     }
   }
 
   void Lock(Slot& slot) {
     const Step& step = slot.steps[slot.next];
-    const bool whole_site = step.row == kRows;
-    const LockName site{1, step.site, 0};
-    const LockName row{1, step.site, step.row + 1};
-    LockResult result = LockResult::kGranted;
-    if (whole_site) {
-      result = shared_.table.Acquire(slot.owner, site, LockMode::kS);
-    } else {
-      result = shared_.table.Acquire(slot.owner, site, step.write ? LockMode::kIX : LockMode::kIS);
-      if (result == LockResult::kGranted) {
-        result = shared_.table.Acquire(slot.owner, row, step.write ? LockMode::kX : LockMode::kS);
-      }
-    }
+    const LockMode mode = step.write ? LockMode::kX : LockMode::kS;
+    const LockResult result = step.row == kMaxRows
+                                  ? shared_.table.Acquire(*slot.owner, {1, step.site, 0}, mode)
+                                  : shared_.table.AcquireKey(*slot.owner, {1, step.site, step.row + 1}, mode);
     if (result == LockResult::kWaiting) {
       ++shared_.waits;
       slot.asleep = true;  // when woken the step is tried again; what it holds it gets at once
@@ -150,14 +173,16 @@ class Worker {
   }
 
   void Use(Slot& slot, const Step& step) {
-    if (step.write) {
-      ++shared_.rows.value[step.site][step.row];
-      slot.written.push_back({step.site, step.row});
-      return;
+    const bool whole_site = step.row == kMaxRows;
+    const uint64_t end = whole_site ? shared_.mix.rows : step.row + 1;
+    for (uint64_t i = whole_site ? 0 : step.row; i < end; ++i) {
+      Row& row = shared_.rows[step.site][i];
+      if (row.value != row.copy) ++shared_.torn;
+      if (!step.write) continue;
+      ++row.value;
+      ++row.copy;
+      slot.written.push_back({step.site, i});
     }
-    const uint64_t first = step.row == kRows ? 0 : step.row;
-    const uint64_t end = step.row == kRows ? kRows : step.row + 1;
-    for (uint64_t row = first; row < end; ++row) sink_ += shared_.rows.value[step.site][row];
   }
 
   void End(Slot& slot, bool commit) {
@@ -165,10 +190,15 @@ class Worker {
       ++committed_;
       shared_.increments += slot.written.size();
     } else {
-      for (const auto& [site, row] : slot.written) --shared_.rows.value[site][row];
+      for (const auto& [site, row] : slot.written) {
+        --shared_.rows[site][row].value;
+        --shared_.rows[site][row].copy;
+      }
     }
     wakeups_.clear();
-    shared_.table.ReleaseAll(slot.owner, &wakeups_);
+    shared_.table.ReleaseAll(*slot.owner, &wakeups_);
+    slot.owner.reset();
+    if (random_() % 64 == 0) shared_.inherited += shared_.table.LocksInherited();
     Deliver();
     slot.steps.clear();
     slot.written.clear();
@@ -187,8 +217,8 @@ class Worker {
     }
     for (const uint64_t token : tokens) {
       Slot& slot = slots_[token % kSlots];
-      if (slot.owner.wake_token != token || !slot.asleep) continue;  // stale
-      if (shared_.table.WaitOver(slot.owner)) slot.asleep = false;
+      if (!slot.asleep || slot.owner->wake_token != token) continue;  // stale
+      if (shared_.table.WaitOver(*slot.owner)) slot.asleep = false;
     }
   }
 
@@ -199,11 +229,34 @@ class Worker {
   std::vector<Wakeup> wakeups_;
   uint64_t tokens_ = 0;
   uint64_t committed_ = 0;
-  uint64_t sink_ = 0;
 };
 
-TEST(LockTableStress, ManyWorkersFewRows) {
-  Shared shared;
+// Few buckets: names share them.
+constexpr LockTableOptions kInherit{.buckets = 8};
+constexpr LockTableOptions kDoNotInherit{.buckets = 8, .inherit = false};
+constexpr LockTableOptions kEscalate{.buckets = 8, .escalate_after = 3};
+
+class LockTableStressTest : public testing::TestWithParam<Mix> {};
+
+INSTANTIATE_TEST_SUITE_P(Mix, LockTableStressTest,
+                         testing::Values(Mix{.name = "FewRows", .options = kInherit},
+                                         Mix{.name = "FewRowsNothingInherited", .options = kDoNotInherit},
+                                         Mix{.name = "FewRowsEscalation", .options = kEscalate},
+                                         // Intentions are inherited all the time, and evicted now and then.
+                                         Mix{.name = "HotSites",
+                                             .rows = 512,
+                                             .whole_site_one_in = 400,
+                                             .transactions = 40000,
+                                             .options = kInherit},
+                                         Mix{.name = "HotSitesManyScans",
+                                             .rows = 512,
+                                             .whole_site_one_in = 12,
+                                             .exclusive_one_in = 12,
+                                             .options = kInherit}),
+                         [](const auto& param) { return param.param.name; });
+
+TEST_P(LockTableStressTest, ManyWorkers) {
+  Shared shared(GetParam());
   {
     std::vector<std::jthread> threads;
     for (uint32_t i = 0; i < kWorkers; ++i) {
@@ -211,16 +264,142 @@ TEST(LockTableStress, ManyWorkersFewRows) {
     }
   }
   uint64_t sum = 0;
-  for (const auto& site : shared.rows.value) {
-    for (const uint64_t value : site) sum += value;
+  for (const auto& site : shared.rows) {
+    for (const Row& row : site) sum += row.value;
   }
   EXPECT_EQ(sum, shared.increments);
+  EXPECT_EQ(shared.torn, 0u);
   EXPECT_EQ(shared.table.LocksHeld(), 0u);
   EXPECT_EQ(shared.table.OwnersWaiting(), 0u);
   EXPECT_GT(shared.waits, 100u);
-  EXPECT_GT(shared.deadlocks, 10u);
+  EXPECT_GT(shared.blockers, 0u);
+  EXPECT_GT(shared.deadlocks, 0u);
   EXPECT_GT(shared.cancelled, 0u);
+  EXPECT_TRUE(GetParam().options.inherit || shared.inherited == 0);
+  EXPECT_TRUE(GetParam().rows < kMaxRows || shared.inherited > 0);
+  EXPECT_EQ(shared.table.Escalations() > 0, GetParam().options.escalate_after < 100);
 }
+
+// Both at the same moment, in every round: one worker leaves a hot lock, another asks for what it excludes.
+// Nobody else comes by, so a wait that is overlooked never ends.
+class LeavingMeetsWaiting {
+ public:
+  static constexpr uint32_t kRounds = 100000;
+  // A machine with other work seldom runs both threads at once: then there are fewer rounds.
+  static constexpr auto kTime = std::chrono::seconds(4);
+
+  // Worker 0. Worker 1 had the lock before: it is hot.
+  void Leaver() {
+    std::mt19937 random(1);
+    std::vector<Wakeup> wakeups;
+    const auto end = std::chrono::steady_clock::now() + kTime;
+    for (uint32_t round = 0; !last_round_ && !failed_; ++round) {
+      LockOwner owner;
+      owner.transaction.sequence = round + 1;
+      // Nobody else has it now.
+      failed_ =
+          table_.Acquire(owner, kSite, round % 2 == 0 ? LockMode::kIX : LockMode::kS) != LockResult::kGranted;
+      Meet();
+      Dawdle(random, 256);
+      wakeups.clear();
+      table_.ReleaseAll(owner, &wakeups);
+      if (round % 4 < 2) Again(round, random, &wakeups);
+      woken_ = wakeups.size();
+      last_round_ = round + 1 == kRounds || std::chrono::steady_clock::now() > end;
+      Meet();
+    }
+  }
+
+  void Waiter() {
+    std::mt19937 random(2);
+    std::vector<Wakeup> wakeups;
+    for (uint32_t round = 0; !last_round_ && !failed_; ++round) {
+      LockOwner owner;
+      owner.worker = 1;
+      owner.transaction.sequence = kRounds + round;
+      Meet();
+      Dawdle(random, 16);
+      const LockResult result = table_.Acquire(owner, kSite, LockMode::kX);
+      if (result == LockResult::kWaiting) AwaitGrant(owner);
+      UseAlone(random);
+      table_.ReleaseAll(owner, &wakeups);
+      Meet();
+      EXPECT_EQ(woken_, result == LockResult::kWaiting ? 1u : 0u);
+      inherited_ += table_.LocksInherited();
+    }
+  }
+
+  void Run() {
+    {
+      const std::jthread leaver([&] { Leaver(); });
+      Waiter();
+    }
+    EXPECT_FALSE(failed_);
+    EXPECT_EQ(plain_, uses_);
+    EXPECT_GT(inherited_, 0u);
+    EXPECT_EQ(table_.LocksHeld(), 0u);
+    EXPECT_EQ(table_.OwnersWaiting(), 0u);
+  }
+
+ private:
+  static constexpr LockName kSite{1, 1, 0};
+
+  // Reclaims what was just left, unless it is evicted before.
+  void Again(uint32_t round, std::mt19937& random, std::vector<Wakeup>* wakeups) {
+    LockOwner owner;
+    owner.transaction.sequence = round + 1;
+    if (table_.Acquire(owner, kSite, LockMode::kIX) == LockResult::kWaiting) AwaitGrant(owner);
+    UseAlone(random);
+    table_.ReleaseAll(owner, wakeups);
+  }
+
+  void UseAlone(std::mt19937& random) {
+    EXPECT_FALSE(used_.exchange(true));
+    ++plain_;
+    ++uses_;
+    Dawdle(random, 64);
+    used_ = false;
+  }
+
+  void AwaitGrant(const LockOwner& owner) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    std::vector<coordinator::TransactionId> blockers;
+    while (!table_.WaitOver(owner) && !failed_) {
+      blockers.clear();
+      table_.Blockers(owner, &blockers);
+      for (const auto& id : blockers) EXPECT_NE(id, owner.transaction);
+      if (std::chrono::steady_clock::now() > deadline) {
+        failed_ = true;
+        ADD_FAILURE() << "waits, and nobody is in the way";
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  // Until both are here.
+  void Meet() {
+    const uint32_t both = (arrived_.fetch_add(1) / 2 + 1) * 2;
+    for (uint32_t spins = 0; arrived_ < both && !failed_; ++spins) {
+      if (spins > 2000) std::this_thread::yield();
+    }
+  }
+
+  static void Dawdle(std::mt19937& random, uint32_t most) {
+    for (std::atomic<uint32_t> n = random() % most; n > 0;) n.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  LockTable table_{kInherit};
+  std::atomic<uint32_t> arrived_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::atomic<bool> used_ = false;
+  std::atomic<uint64_t> uses_ = 0;
+  bool last_round_ = false;  // changed between meetings by the leaver
+  uint64_t plain_ = 0;       // protected by the lock
+  size_t woken_ = 0;         // by the leaver, in this round
+  uint64_t inherited_ = 0;   // the waiter's
+};
+
+TEST(LockInheritanceStress, LeavingMeetsWaiting) { LeavingMeetsWaiting().Run(); }
 
 }  // namespace
 }  // namespace islands::storage

@@ -3,14 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <deque>
-#include <functional>
-#include <optional>
-#include <random>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace islands::storage {
 namespace {
@@ -19,17 +14,22 @@ using enum LockMode;
 using enum LockResult;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 constexpr LockMode kAllModes[] = {kIS, kIX, kS, kSIX, kX};
 constexpr LockName kSite{1, 2, 0};
 constexpr LockName kRow{1, 2, 77};
 constexpr LockName kOtherRow{1, 2, 78};
+constexpr uint32_t kEscalateAfter = 5;
 
 // Owners that can be told apart by their wake token.
 class LockTableTest : public testing::TestWithParam<bool> {
  protected:
-  LockTableTest() : table_({.buckets = 16, .latched = GetParam()}) {
-    for (size_t i = 0; i < std::size(owners_); ++i) owners_[i].wake_token = i;
+  LockTableTest() : table_({.buckets = 16, .latched = GetParam(), .escalate_after = kEscalateAfter}) {
+    for (size_t i = 0; i < std::size(owners_); ++i) {
+      owners_[i].wake_token = i;
+      owners_[i].transaction.sequence = i;
+    }
   }
   ~LockTableTest() override {
     for (LockOwner& owner : owners_) table_.ReleaseAll(owner, &wakeups_);
@@ -39,6 +39,17 @@ class LockTableTest : public testing::TestWithParam<bool> {
 
   LockResult Acquire(size_t owner, const LockName& name, LockMode mode) {
     return table_.Acquire(owners_[owner], name, mode);
+  }
+  LockResult AcquireKey(size_t owner, const LockName& name, LockMode mode) {
+    return table_.AcquireKey(owners_[owner], name, mode);
+  }
+  // The transactions waited for.
+  std::vector<uint64_t> Blockers(size_t owner) {
+    std::vector<coordinator::TransactionId> blockers;
+    table_.Blockers(owners_[owner], &blockers);
+    std::vector<uint64_t> sequences;
+    for (const coordinator::TransactionId& id : blockers) sequences.push_back(id.sequence);
+    return sequences;
   }
   // The tokens woken.
   std::vector<uint64_t> Release(size_t owner) {
@@ -111,6 +122,20 @@ TEST(KeyHash, NeverZeroAndSpreads) {
   EXPECT_NE(KeyHash("", 0), 0u);
   EXPECT_EQ(KeyHash("abc", 3), KeyHash(std::string("abc").data(), 3));
   EXPECT_NE(KeyHash("abc", 3), KeyHash("abc", 2));
+}
+
+TEST(GapHash, IsNeverARecord) {
+  for (uint64_t i = 0; i < 100000; ++i) {
+    const uint64_t record = KeyHash(&i, sizeof(i));
+    const uint64_t gap = GapHash(&i, sizeof(i));
+    ASSERT_NE(gap, 0u);
+    ASSERT_NE(gap, record);
+    ASSERT_NE(gap, kSupremumGap);
+    ASSERT_NE(record, kSupremumGap);
+    ASSERT_EQ(gap >> 63, 1u);  // which no record has: they differ for all keys, not only these
+    ASSERT_EQ(record >> 63, 0u);
+  }
+  EXPECT_EQ(GapHash("abc", 3), GapHash(std::string("abc").data(), 3));
 }
 
 TEST_P(LockTableTest, Acquire_EveryPairOfModes) {
@@ -349,173 +374,150 @@ TEST_P(LockTableTest, ReleaseAll_WhileWaiting) {
   EXPECT_THAT(Release(1), IsEmpty());
 }
 
-// ---- against a model that is too simple to be wrong ----
+TEST_P(LockTableTest, AcquireKey_TakesTheIntentionFirst) {
+  EXPECT_EQ(AcquireKey(0, kRow, kS), kGranted);
+  EXPECT_TRUE(Holds(0, kSite, kIS));
+  EXPECT_FALSE(Holds(0, kSite, kIX));
+  EXPECT_TRUE(Holds(0, kRow, kS));
+  EXPECT_EQ(AcquireKey(0, kOtherRow, kX), kGranted);
+  EXPECT_TRUE(Holds(0, kSite, kIX));
+  EXPECT_TRUE(Holds(0, kOtherRow, kX));
+  EXPECT_EQ(AcquireKey(1, {1, 3, kSupremumGap}, kIX), kGranted);
+  EXPECT_TRUE(Holds(1, {1, 3, 0}, kIX));
+  EXPECT_TRUE(Holds(1, {1, 3, kSupremumGap}, kIX));
+  EXPECT_EQ(owners_[0].held(), 3u);
+}
 
-class Model {
- public:
-  struct Request {
-    size_t owner;
-    LockMode mode;
-    bool converting = false;
-  };
-  struct Queue {
-    std::vector<Request> granted;
-    std::deque<Request> waiting;  // conversions first
-  };
-
-  static Request* Find(auto& requests, size_t owner) {
-    for (Request& request : requests) {
-      if (request.owner == owner) return &request;
-    }
-    return nullptr;
+TEST_P(LockTableTest, AcquireKey_NothingWhereTheSiteIsCovered) {
+  const struct {
+    LockMode site, key;
+    bool covered;
+  } cases[] = {{kIS, kS, false}, {kIX, kX, false}, {kS, kS, true},  {kSIX, kS, true},  {kSIX, kX, false},
+               {kX, kS, true},   {kX, kX, true},   {kX, kIX, true}, {kSIX, kIX, false}};
+  for (const auto& c : cases) {
+    ASSERT_EQ(Acquire(0, kSite, c.site), kGranted);
+    ASSERT_EQ(AcquireKey(0, kRow, c.key), kGranted);
+    EXPECT_EQ(owners_[0].held(), c.covered ? 1u : 2u);
+    EXPECT_NE(Holds(0, kRow, c.key), c.covered);
+    Release(0);
   }
+}
 
-  LockResult Acquire(size_t owner, uint64_t name, LockMode mode) {
-    Queue& queue = queues_[name];
-    const Request* const own = Find(queue.granted, owner);
-    Request request{owner, own != nullptr ? Supremum(own->mode, mode) : mode, own != nullptr};
-    if (own != nullptr && own->mode == request.mode) return kGranted;
-    auto at = queue.waiting.end();
-    if (request.converting) {
-      at = std::find_if(queue.waiting.begin(), queue.waiting.end(),
-                        [](const Request& r) { return !r.converting; });
-    }
-    const size_t place = static_cast<size_t>(at - queue.waiting.begin());
-    queue.waiting.insert(at, request);
-    if (Blockers(queue, place).empty()) {
-      queue.waiting.erase(queue.waiting.begin() + static_cast<long>(place));
-      Grant(queue, request);
-      return kGranted;
-    }
-    if (!InCycle(owner)) return kWaiting;
-    queue.waiting.erase(queue.waiting.begin() + static_cast<long>(place));
-    return kDeadlock;
+TEST_P(LockTableTest, AcquireKey_GoesOnAfterEachWait) {
+  Acquire(0, kSite, kS);
+  EXPECT_EQ(AcquireKey(2, {1, 4, 77}, kX), kGranted);
+  EXPECT_EQ(AcquireKey(1, kRow, kX), kWaiting);  // for the site
+  EXPECT_THAT(Blockers(1), ElementsAre(0));
+  EXPECT_EQ(AcquireKey(3, kRow, kS), kGranted);
+  EXPECT_THAT(Release(0), ElementsAre(1));
+  EXPECT_EQ(AcquireKey(1, kRow, kX), kWaiting);  // for the row
+  EXPECT_THAT(Blockers(1), ElementsAre(3));
+  EXPECT_THAT(Release(3), ElementsAre(1));
+  EXPECT_EQ(AcquireKey(1, kRow, kX), kGranted);
+  EXPECT_EQ(owners_[1].held(), 2u);
+}
+
+// A scan has the gap; inserts of it wait, but not for one another.
+TEST_P(LockTableTest, AcquireKey_GapsExcludeScansAndInserts) {
+  const uint64_t key = 5;
+  const LockName gap{1, 2, GapHash(&key, sizeof(key))};
+  EXPECT_EQ(AcquireKey(0, gap, kIX), kGranted);
+  EXPECT_EQ(AcquireKey(1, gap, kIX), kGranted);
+  EXPECT_EQ(AcquireKey(2, gap, kS), kWaiting);
+  EXPECT_EQ(AcquireKey(3, {1, 2, KeyHash(&key, sizeof(key))}, kX), kGranted);  // the record is not the gap
+  Release(0);
+  EXPECT_THAT(Release(1), ElementsAre(2));
+  EXPECT_EQ(AcquireKey(1, gap, kIX), kWaiting);
+}
+
+TEST_P(LockTableTest, Escalation_OfReadsToS) {
+  for (uint64_t key = 1; key <= kEscalateAfter + 10; ++key) {
+    ASSERT_EQ(AcquireKey(0, {1, 2, key}, kS), kGranted);
+    ASSERT_EQ(AcquireKey(0, {1, 2, key}, kS), kGranted);  // counts once
   }
+  EXPECT_TRUE(Holds(0, kSite, kS));
+  EXPECT_EQ(owners_[0].held(), 1u + kEscalateAfter);
+  EXPECT_EQ(table_.Escalations(), 1u);
+  EXPECT_EQ(AcquireKey(1, {1, 2, 99}, kS), kGranted);
+  EXPECT_EQ(AcquireKey(2, {1, 2, 99}, kX), kWaiting);
+}
 
-  bool Waits(size_t owner) {
-    return std::any_of(std::begin(queues_), std::end(queues_),
-                       [&](Queue& queue) { return Find(queue.waiting, owner) != nullptr; });
+TEST_P(LockTableTest, Escalation_WithAWriteToX) {
+  ASSERT_EQ(AcquireKey(0, {1, 2, 1}, kX), kGranted);
+  for (uint64_t key = 2; key <= kEscalateAfter; ++key) ASSERT_EQ(AcquireKey(0, {1, 2, key}, kS), kGranted);
+  EXPECT_TRUE(Holds(0, kSite, kX));
+  EXPECT_EQ(table_.Escalations(), 1u);
+  EXPECT_EQ(AcquireKey(0, kRow, kX), kGranted);
+  EXPECT_EQ(owners_[0].held(), 1u + kEscalateAfter);
+  EXPECT_EQ(AcquireKey(1, {1, 2, 99}, kS), kWaiting);
+  EXPECT_THAT(Release(0), ElementsAre(1));
+}
+
+// A row that was read is written: it is the same lock, but no longer only a read.
+TEST_P(LockTableTest, Escalation_CountsAConversionAsAWrite) {
+  ASSERT_EQ(AcquireKey(0, {1, 2, 1}, kS), kGranted);
+  ASSERT_EQ(AcquireKey(0, {1, 2, 1}, kX), kGranted);
+  for (uint64_t key = 2; key <= kEscalateAfter; ++key) ASSERT_EQ(AcquireKey(0, {1, 2, key}, kS), kGranted);
+  EXPECT_TRUE(Holds(0, kSite, kX));
+}
+
+TEST_P(LockTableTest, Escalation_AfterReadsBecameSWritesBecomeX) {
+  uint64_t key = 1;
+  for (; key <= kEscalateAfter; ++key) ASSERT_EQ(AcquireKey(0, {1, 2, key}, kS), kGranted);
+  ASSERT_TRUE(Holds(0, kSite, kS));
+  ASSERT_EQ(AcquireKey(0, {1, 2, key++}, kX), kGranted);
+  EXPECT_TRUE(Holds(0, kSite, kSIX));
+  EXPECT_FALSE(Holds(0, kSite, kX));
+  for (uint32_t more = 1; more < kEscalateAfter; ++more) AcquireKey(0, {1, 2, key++}, kX);
+  EXPECT_TRUE(Holds(0, kSite, kX));
+  EXPECT_EQ(table_.Escalations(), 2u);
+}
+
+TEST_P(LockTableTest, Escalation_RefusedGoesOnAndTriesAgain) {
+  ASSERT_EQ(AcquireKey(1, {1, 2, 1000}, kX), kGranted);
+  for (uint64_t key = 1; key < 2 * kEscalateAfter; ++key) {
+    ASSERT_EQ(AcquireKey(0, {1, 2, key}, kX), kGranted);
+    EXPECT_FALSE(owners_[0].waiting());
   }
+  EXPECT_EQ(owners_[0].held(), 2u * kEscalateAfter);
+  EXPECT_FALSE(Holds(0, kSite, kX));
+  EXPECT_EQ(table_.Escalations(), 0u);
+  Release(1);
+  ASSERT_EQ(AcquireKey(0, {1, 2, 998}, kX), kGranted);
+  EXPECT_TRUE(Holds(0, kSite, kX));
+  EXPECT_EQ(table_.Escalations(), 1u);
+}
 
-  void Cancel(size_t owner, std::set<uint64_t>* woken) {
-    for (Queue& queue : queues_) {
-      std::erase_if(queue.waiting, [&](const Request& r) { return r.owner == owner; });
-      Wake(queue, woken);
-    }
+TEST_P(LockTableTest, Escalation_CountsEachSiteByItself) {
+  for (uint64_t key = 1; key < kEscalateAfter; ++key) {
+    for (uint32_t site = 0; site < 3; ++site) ASSERT_EQ(AcquireKey(0, {1, site, key}, kS), kGranted);
   }
+  EXPECT_EQ(table_.Escalations(), 0u);
+  ASSERT_EQ(AcquireKey(0, {1, 1, 99}, kS), kGranted);
+  EXPECT_TRUE(Holds(0, {1, 1, 0}, kS));
+  EXPECT_FALSE(Holds(0, {1, 0, 0}, kS));
+  Release(0);
+  ASSERT_EQ(AcquireKey(0, {1, 1, 99}, kS), kGranted);  // counted anew
+  EXPECT_EQ(owners_[0].held(), 2u);
+}
 
-  void Release(size_t owner, std::set<uint64_t>* woken) {
-    for (Queue& queue : queues_) {
-      std::erase_if(queue.waiting, [&](const Request& r) { return r.owner == owner; });
-      std::erase_if(queue.granted, [&](const Request& r) { return r.owner == owner; });
-    }
-    for (Queue& queue : queues_) Wake(queue, woken);
-  }
-
-  std::optional<LockMode> Held(size_t owner, uint64_t name) {
-    const Request* const own = Find(queues_[name].granted, owner);
-    return own != nullptr ? std::optional(own->mode) : std::nullopt;
-  }
-
-  static constexpr uint64_t kNames = 4;
-
- private:
-  static std::set<size_t> Blockers(const Queue& queue, size_t place) {
-    const Request& request = queue.waiting[place];
-    std::set<size_t> owners;
-    for (const Request& holder : queue.granted) {
-      if (holder.owner != request.owner && !Compatible(holder.mode, request.mode))
-        owners.insert(holder.owner);
-    }
-    for (size_t i = 0; i < place && !request.converting; ++i) {
-      if (!Compatible(queue.waiting[i].mode, request.mode)) owners.insert(queue.waiting[i].owner);
-    }
-    return owners;
-  }
-
-  static void Grant(Queue& queue, const Request& request) {
-    if (Request* const own = Find(queue.granted, request.owner)) {
-      own->mode = request.mode;
-    } else {
-      queue.granted.push_back({request.owner, request.mode});
-    }
-  }
-
-  static void Wake(Queue& queue, std::set<uint64_t>* woken) {
-    for (size_t i = 0; i < queue.waiting.size();) {
-      if (!Blockers(queue, i).empty()) {
-        ++i;
-        continue;
-      }
-      const Request request = queue.waiting[i];
-      queue.waiting.erase(queue.waiting.begin() + static_cast<long>(i));
-      Grant(queue, request);
-      woken->insert(request.owner);
-      i = 0;
-    }
-  }
-
-  bool InCycle(size_t start) {
-    std::set<size_t> seen;
-    const std::function<bool(size_t)> reaches = [&](size_t owner) {
-      for (const Queue& queue : queues_) {
-        for (size_t i = 0; i < queue.waiting.size(); ++i) {
-          if (queue.waiting[i].owner != owner) continue;
-          for (const size_t blocker : Blockers(queue, i)) {
-            if (blocker == start) return true;
-            if (seen.insert(blocker).second && reaches(blocker)) return true;
-          }
-        }
-      }
-      return false;
-    };
-    return reaches(start);
-  }
-
-  Queue queues_[kNames];
-};
-
-TEST_P(LockTableTest, Property_SameAsTheModel) {
-  std::mt19937_64 random(5);
-  int waits = 0, deadlocks = 0;
-  Model model;
-  for (int step = 0; step < 200000; ++step) {
-    const size_t owner = random() % std::size(owners_);
-    SCOPED_TRACE(testing::Message() << "step " << step << " owner " << owner);
-    std::set<uint64_t> woken;
-    wakeups_.clear();
-    const bool waiting = model.Waits(owner);
-    ASSERT_EQ(owners_[owner].waiting(), waiting);
-    const uint64_t dice = random() % 10;
-    if (waiting) {
-      if (dice > 2) continue;
-      ASSERT_TRUE(table_.CancelWait(owners_[owner], &wakeups_));
-      model.Cancel(owner, &woken);
-    } else if (dice < 7) {
-      const uint64_t name = random() % Model::kNames;  // 0 and 1 are whole sites
-      const LockName lock{1, static_cast<uint32_t>(name & 1), name >> 1};
-      const LockMode mode = kAllModes[random() % 100 < 60 ? random() % 3 : random() % 5];
-      const LockResult expected = model.Acquire(owner, name, mode);
-      ASSERT_EQ(Acquire(owner, lock, mode), expected);
-      waits += expected == kWaiting;
-      deadlocks += expected == kDeadlock;
-    } else if (dice < 9) {
-      table_.ReleaseAll(owners_[owner], &wakeups_);
-      model.Release(owner, &woken);
-    }
-    const std::vector<uint64_t> tokens = Tokens();
-    ASSERT_EQ(std::set<uint64_t>(tokens.begin(), tokens.end()), woken);
-    ASSERT_EQ(tokens.size(), woken.size());
-    for (uint64_t name = 0; name < Model::kNames; ++name) {
-      const std::optional<LockMode> held = model.Held(owner, name);
-      const LockName lock{1, static_cast<uint32_t>(name & 1), name >> 1};
-      for (const LockMode mode : kAllModes) {
-        ASSERT_EQ(Holds(owner, lock, mode), held && Supremum(*held, mode) == *held);
-      }
-    }
-  }
-  EXPECT_GT(waits, 10000);
-  EXPECT_GT(deadlocks, 1000);
+TEST_P(LockTableTest, Blockers_HoldersAndThoseAhead) {
+  EXPECT_THAT(Blockers(0), IsEmpty());
+  Acquire(0, kRow, kS);
+  Acquire(1, kRow, kS);
+  EXPECT_THAT(Blockers(0), IsEmpty());
+  EXPECT_EQ(Acquire(2, kRow, kX), kWaiting);
+  EXPECT_EQ(Acquire(3, kRow, kS), kWaiting);
+  EXPECT_EQ(Acquire(4, kRow, kX), kWaiting);
+  EXPECT_THAT(Blockers(2), UnorderedElementsAre(0, 1));
+  EXPECT_THAT(Blockers(3), ElementsAre(2));
+  EXPECT_THAT(Blockers(4), UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(Acquire(0, kRow, kX), kWaiting);  // converts
+  EXPECT_THAT(Blockers(0), ElementsAre(1));
+  EXPECT_THAT(Blockers(4), UnorderedElementsAre(0, 1, 2, 3));  // each once
+  Release(1);
+  EXPECT_THAT(Blockers(0), IsEmpty());
+  EXPECT_THAT(Blockers(2), ElementsAre(0));
 }
 
 }  // namespace

@@ -11,6 +11,9 @@
 // uses guards must be right in both worlds: latches are waited for from the root of a tree downwards only,
 // upgrades never wait, and a site's header page comes last.
 //
+// On a one-worker island nobody else is there, and guards take no latches: the state word is written with
+// plain stores. Guards still say what may be done, and versions still count.
+//
 // Thread safety: a guard belongs to one thread.
 //
 // Invariants:
@@ -30,18 +33,24 @@
 
 namespace islands::storage {
 
-// Where a page and its state word are. Gives no access to the bytes.
+// Where a page and its state word are, and whether one thread has all pages to itself. Gives no access to the
+// bytes.
 class PageRef {
  public:
   PageRef() = default;
-  PageRef(AtomicPageState* state, std::byte* bytes) : state_(state), bytes_(bytes) {}
+  PageRef(AtomicPageState* state, std::byte* bytes, bool alone = false)
+      : state_(state), bytes_(bytes), alone_(alone) {}
 
  private:
   friend class GuardO;
   friend class GuardS;
   friend class GuardX;
+  bool Change(PageState& expected, PageState desired) const {
+    return alone_ ? state_->Replace(expected, desired) : state_->CompareExchange(expected, desired);
+  }
   AtomicPageState* state_ = nullptr;
   std::byte* bytes_ = nullptr;
+  bool alone_ = false;
 };
 
 class GuardO {
@@ -84,7 +93,7 @@ class GuardO {
 
   void Release() noexcept {
 #ifdef ISLANDS_TSAN
-    if (page_.state_ != nullptr) LeaveShared(page_.state_);
+    if (page_.state_ != nullptr) LeaveShared(page_);
 #endif
     page_ = {};
   }
@@ -95,16 +104,15 @@ class GuardO {
 
   bool TryEnter(PageState& state) {
 #ifdef ISLANDS_TSAN
-    return state.latch() < PageState::kMaxShared &&
-           page_.state_->CompareExchange(state, state.WithLatch(state.latch() + 1));
+    return state.latch() < PageState::kMaxShared && page_.Change(state, state.WithLatch(state.latch() + 1));
 #else
     return !state.exclusive();
 #endif
   }
 
-  static void LeaveShared(AtomicPageState* word) noexcept {
-    PageState state = word->LoadRelaxed();
-    while (!word->CompareExchange(state, state.WithLatch(state.latch() - 1))) {
+  static void LeaveShared(const PageRef& page) noexcept {
+    PageState state = page.state_->LoadRelaxed();
+    while (!page.Change(state, state.WithLatch(state.latch() - 1))) {
     }
   }
 
@@ -118,8 +126,8 @@ class GuardS {
   // Waits while the page is latched exclusively.
   explicit GuardS(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (runtime::Backoff backoff; state.latch() >= PageState::kMaxShared ||
-                                   !page_.state_->CompareExchange(state, state.WithLatch(state.latch() + 1));
+    for (runtime::Backoff backoff;
+         state.latch() >= PageState::kMaxShared || !page_.Change(state, state.WithLatch(state.latch() + 1));
          backoff.Wait()) {
       state = page_.state_->Load();
     }
@@ -137,7 +145,7 @@ class GuardS {
   explicit operator bool() const { return page_.state_ != nullptr; }
   const std::byte* bytes() const { return page_.bytes_; }
   void Release() noexcept {
-    if (page_.state_ != nullptr) GuardO::LeaveShared(page_.state_);
+    if (page_.state_ != nullptr) GuardO::LeaveShared(page_);
     page_ = {};
   }
 
@@ -152,8 +160,7 @@ class GuardX {
   explicit GuardX(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
     for (runtime::Backoff backoff;
-         !state.free() || !page_.state_->CompareExchange(state, state.WithLatch(PageState::kExclusive));
-         backoff.Wait()) {
+         !state.free() || !page_.Change(state, state.WithLatch(PageState::kExclusive)); backoff.Wait()) {
       state = page_.state_->Load();
     }
   }
@@ -162,7 +169,7 @@ class GuardX {
     PageState state = page.state_->Load();
     ISLANDS_CHECK(state.residency() == Residency::kEvicted && state.free());
     const PageState desired = state.WithResidency(Residency::kResident).WithLatch(PageState::kExclusive);
-    ISLANDS_CHECK(page.state_->CompareExchange(state, desired));
+    ISLANDS_CHECK(page.Change(state, desired));
     GuardX guard;
     guard.page_ = page;
     return guard;
@@ -176,7 +183,7 @@ class GuardX {
     PageState expected = from.seen_.WithLatch(0);
 #endif
     GuardX guard;
-    if (from.page_.state_->CompareExchange(expected, expected.WithLatch(PageState::kExclusive))) {
+    if (from.page_.Change(expected, expected.WithLatch(PageState::kExclusive))) {
       guard.page_ = std::exchange(from.page_, {});
     }
     return guard;
@@ -196,7 +203,7 @@ class GuardX {
   void Release() noexcept {
     if (page_.state_ != nullptr) {
       PageState state = page_.state_->LoadRelaxed();
-      while (!page_.state_->CompareExchange(state, state.WithLatch(0).WithNextVersion())) {
+      while (!page_.Change(state, state.WithLatch(0).WithNextVersion())) {
       }
     }
     page_ = {};

@@ -19,13 +19,14 @@ static_assert(std::is_nothrow_destructible_v<GuardX> && std::is_nothrow_move_con
 static_assert(!std::is_copy_constructible_v<GuardO> && !std::is_copy_constructible_v<GuardS> &&
               !std::is_copy_constructible_v<GuardX>);
 
-// Two resident pages whose state words can be looked at.
-class PageGuardTest : public testing::Test {
+// Two resident pages whose state words can be looked at; with latches and, for a thread that is alone,
+// without.
+class PageGuardTest : public testing::TestWithParam<bool> {
  protected:
   PageGuardTest() {
     for (size_t i = 0; i < 2; ++i) GuardX::FirstUse(Page(i)).bytes()[0] = std::byte{7};
   }
-  PageRef Page(size_t i) { return PageRef(&states_[i], bytes_.data() + i * kPageBytes); }
+  PageRef Page(size_t i) { return PageRef(&states_[i], bytes_.data() + i * kPageBytes, GetParam()); }
   PageState State(size_t i) { return states_[i].Load(); }
 
   std::array<AtomicPageState, 2> states_{};
@@ -46,7 +47,7 @@ TEST(PageState, Fields_DoNotOverlap) {
             PageState(0).WithNextVersion().WithNextVersion());
 }
 
-TEST_F(PageGuardTest, GuardX_ReleaseGivesANewVersion) {
+TEST_P(PageGuardTest, GuardX_ReleaseGivesANewVersion) {
   const uint64_t before = State(0).version();
   {
     const GuardX guard(Page(0));
@@ -58,7 +59,7 @@ TEST_F(PageGuardTest, GuardX_ReleaseGivesANewVersion) {
   EXPECT_EQ(State(0).residency(), Residency::kResident);
 }
 
-TEST_F(PageGuardTest, GuardX_MovedGuardReleasesOnce) {
+TEST_P(PageGuardTest, GuardX_MovedGuardReleasesOnce) {
   const uint64_t before = State(0).version();
   GuardX first(Page(0));
   GuardX second(std::move(first));
@@ -76,7 +77,7 @@ TEST_F(PageGuardTest, GuardX_MovedGuardReleasesOnce) {
   EXPECT_TRUE(State(0).free());
 }
 
-TEST_F(PageGuardTest, GuardS_ManyHolders) {
+TEST_P(PageGuardTest, GuardS_ManyHolders) {
   GuardS first(Page(0));
   GuardS second(Page(0));
   EXPECT_EQ(State(0).latch(), 2u);
@@ -91,7 +92,7 @@ TEST_F(PageGuardTest, GuardS_ManyHolders) {
   EXPECT_EQ(State(0).version(), version);  // readers do not disturb optimistic ones
 }
 
-TEST_F(PageGuardTest, GuardO_MovedGuard) {
+TEST_P(PageGuardTest, GuardO_MovedGuard) {
   GuardO first(Page(0));
   GuardO second(std::move(first));
   EXPECT_FALSE(first);  // NOLINT
@@ -105,7 +106,7 @@ TEST_F(PageGuardTest, GuardO_MovedGuard) {
   EXPECT_TRUE(State(1).free());
 }
 
-TEST_F(PageGuardTest, Upgrade_Succeeds) {
+TEST_P(PageGuardTest, Upgrade_Succeeds) {
   GuardO optimistic(Page(0));
   GuardX exclusive = GuardX::Upgrade(optimistic);
   ASSERT_TRUE(exclusive);
@@ -115,7 +116,7 @@ TEST_F(PageGuardTest, Upgrade_Succeeds) {
   EXPECT_TRUE(State(0).free());
 }
 
-TEST_F(PageGuardTest, Upgrade_FailsWhileOthersRead) {
+TEST_P(PageGuardTest, Upgrade_FailsWhileOthersRead) {
   GuardO optimistic(Page(0));
   GuardS shared(Page(0));
   EXPECT_FALSE(GuardX::Upgrade(optimistic));
@@ -127,7 +128,7 @@ TEST_F(PageGuardTest, Upgrade_FailsWhileOthersRead) {
 
 #ifndef ISLANDS_TSAN  // there a GuardO keeps writers out
 
-TEST_F(PageGuardTest, GuardO_InvalidDuringAndAfterAWrite) {
+TEST_P(PageGuardTest, GuardO_InvalidDuringAndAfterAWrite) {
   GuardO before(Page(0));
   EXPECT_TRUE(before.Valid());
   GuardX writer(Page(0));
@@ -139,7 +140,7 @@ TEST_F(PageGuardTest, GuardO_InvalidDuringAndAfterAWrite) {
   EXPECT_TRUE(after.Valid());
 }
 
-TEST_F(PageGuardTest, GuardO_StaysValidBesideReaders) {
+TEST_P(PageGuardTest, GuardO_StaysValidBesideReaders) {
   const GuardO optimistic(Page(0));
   const GuardS shared(Page(0));
   EXPECT_TRUE(optimistic.Valid());
@@ -147,7 +148,7 @@ TEST_F(PageGuardTest, GuardO_StaysValidBesideReaders) {
 
 #else
 
-TEST_F(PageGuardTest, GuardO_HoldsTheSharedLatch) {
+TEST_P(PageGuardTest, GuardO_HoldsTheSharedLatch) {
   GuardO optimistic(Page(0));
   EXPECT_EQ(State(0).latch(), 1u);
   optimistic.Release();
@@ -156,7 +157,8 @@ TEST_F(PageGuardTest, GuardO_HoldsTheSharedLatch) {
 
 #endif
 
-TEST_F(PageGuardTest, GuardX_ExcludesWritersAndReaders) {
+TEST_P(PageGuardTest, GuardX_ExcludesWritersAndReaders) {
+  if (GetParam()) GTEST_SKIP() << "several threads are not alone";
   constexpr int kThreads = 4;
   constexpr int kRounds = 5000;
   auto* counters = reinterpret_cast<uint64_t*>(bytes_.data());  // two that are always equal, behind the latch
@@ -184,6 +186,9 @@ TEST_F(PageGuardTest, GuardX_ExcludesWritersAndReaders) {
 }
 
 // ---- the pool that pages come from ----
+
+INSTANTIATE_TEST_SUITE_P(, PageGuardTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Alone" : "Latched"; });
 
 TEST(BufferPool, Create_BindsTheRegionBeforeAnyPageIsTouched) {
   void* bound = nullptr;

@@ -7,11 +7,13 @@
 //   residency  evicted (all zero: a page never touched), resident, or marked by the clock hand for eviction
 //   latch      0 free, 1..16382 holders of the shared latch, 16383 held exclusively
 //
-// Thread safety: PageState is a value; AtomicPageState is changed by compare-and-swap only.
+// Thread safety: PageState is a value; AtomicPageState is changed by compare-and-swap only, or, where one
+// thread has all pages to itself, by Replace.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace islands::storage {
 
@@ -62,6 +64,13 @@ class AtomicPageState {
                                                          std::memory_order_acquire);
     expected = PageState(found);
     return exchanged;
+  }
+
+  // The same for the only thread there is: without a locked instruction.
+  bool Replace(PageState& expected, PageState desired) {
+    const PageState found = LoadRelaxed();
+    if (found == expected) bits_.store(desired.bits(), std::memory_order_release);
+    return found == std::exchange(expected, found);
   }
 
  private:

@@ -195,7 +195,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(const Catalog& catalog, con
   impl->sites = options.sites;
   absl::StatusOr<std::unique_ptr<BufferPool>> pool = BufferPool::Create({.capacity_bytes = options.pool_bytes,
                                                                          .slots = options.sites.count + 1,
-                                                                         .bind_memory = options.bind_memory});
+                                                                         .bind_memory = options.bind_memory,
+                                                                         .alone = options.alone});
   if (!pool.ok()) return pool.status();
   impl->pool = *std::move(pool);
   if (absl::Status built = impl->Build(); !built.ok()) return built;
@@ -221,17 +222,27 @@ StatusCode Store::Modify(TableId table, uint32_t site, KeyView key,
   return impl_->ReplaceIndexed(table, site, tree, key, before, after);
 }
 
-StatusCode Store::Insert(TableId table, uint32_t site, KeyView key, RowView row) {
+StatusCode Store::Insert(TableId table, uint32_t site, KeyView key, RowView row,
+                         std::optional<uint64_t> expected) {
   BTree* tree = impl_->Find(table, site);
   if (tree == nullptr || !IsKey(key) || !impl_->tables[table].FitsRow(row))
     return StatusCode::kInvalidArgument;
-  if (!impl_->HasIndexes(table)) return tree->Insert(key, row);
+  if (!impl_->HasIndexes(table)) return tree->Insert(key, row, expected);
   Entries entries;
+  std::vector<std::byte> before;
   if (const StatusCode code = impl_->MakeEntries(table, key, row, &entries); code != StatusCode::kOk)
     return code;
-  if (const StatusCode code = tree->Insert(key, row); code != StatusCode::kOk) return code;
+  const bool ghost = tree->Find(key, &before) == KeyState::kGhost;
+  if (const StatusCode code = tree->Insert(key, row, expected); code != StatusCode::kOk) return code;
   const StatusCode code = impl_->InsertEntries(table, site, {}, entries, key.size());
-  if (code != StatusCode::kOk) ISLANDS_CHECK(tree->Remove(key) == StatusCode::kOk);
+  if (code == StatusCode::kOk) return code;
+  if (!ghost) {
+    ISLANDS_CHECK(tree->Remove(key) == StatusCode::kOk);
+    return code;
+  }
+  const UndoScope scope;
+  ISLANDS_CHECK(tree->Replace(key, before) == StatusCode::kOk &&
+                tree->SetGhost(key, true) == StatusCode::kOk);
   return code;
 }
 
@@ -257,6 +268,44 @@ StatusCode Store::Remove(TableId table, uint32_t site, KeyView key) {
   if (code == StatusCode::kOk) impl_->RemoveEntries(table, site, entries, {});
   return code;
 }
+
+StatusCode Store::MarkGhost(TableId table, uint32_t site, KeyView key) {
+  BTree* tree = impl_->Find(table, site);
+  if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
+  if (!impl_->HasIndexes(table)) return tree->SetGhost(key, true);
+  std::vector<std::byte> row;
+  Entries entries;
+  StatusCode code = tree->Read(key, &row);
+  if (code == StatusCode::kOk) code = impl_->MakeEntries(table, key, row, &entries);
+  if (code == StatusCode::kOk) code = tree->SetGhost(key, true);
+  if (code == StatusCode::kOk) impl_->RemoveEntries(table, site, entries, {});
+  return code;
+}
+
+StatusCode Store::Unghost(TableId table, uint32_t site, KeyView key) {
+  BTree* tree = impl_->Find(table, site);
+  if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
+  if (!impl_->HasIndexes(table)) return tree->SetGhost(key, false);
+  std::vector<std::byte> row;
+  Entries entries;
+  if (tree->Find(key, &row) != KeyState::kGhost) return StatusCode::kNotFound;
+  StatusCode code = impl_->MakeEntries(table, key, row, &entries);
+  if (code == StatusCode::kOk) code = impl_->InsertEntries(table, site, {}, entries, key.size());
+  return code == StatusCode::kOk ? tree->SetGhost(key, false) : code;
+}
+
+StatusCode Store::RemoveGhost(TableId table, uint32_t site, KeyView key) {
+  BTree* tree = impl_->Find(table, site);
+  if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
+  return tree->Remove(key, /*only_ghost=*/true);
+}
+
+KeyState Store::Find(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row) {
+  const BTree* tree = impl_->Find(table, site);
+  return tree == nullptr || !IsKey(key) ? KeyState::kAbsent : tree->Find(key, row);
+}
+
+const BTree* Store::Rows(TableId table, uint32_t site) const { return impl_->Find(table, site); }
 
 StatusCode Store::Scan(TableId table, uint32_t site, KeyView first, KeyView end, bool reverse,
                        absl::FunctionRef<bool(KeyView key, RowView row)> visit) {

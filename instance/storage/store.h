@@ -5,11 +5,12 @@
 // the row locks that make concurrent calls on one key meaningful; page latches make all concurrent calls
 // safe.
 //
-// Thread safety: row operations from every worker; Truncate only while no other call is active.
+// Thread safety: row operations from every worker; Truncate only while no other call is active. With
+// StoreOptions::alone no two calls may overlap.
 //
 // Invariants:
-//  1. Every entry of a secondary index names an existing row whose fields give that entry, and every row has
-//     its entry in each index (while no operation on that row is under way).
+//  1. Every entry of a secondary index names an existing row (no ghost) whose fields give that entry, and
+//     every row has its entry in each index (while no operation on that row is under way).
 //  2. No page latch is held while a callback of the caller runs, except in Modify, whose callback only writes
 //     to the span.
 #pragma once
@@ -24,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "instance/runtime/file_system.h"
+#include "instance/storage/btree.h"
 #include "instance/storage/catalog.h"
 
 namespace islands::storage {
@@ -32,6 +34,7 @@ struct StoreOptions {
   uint32_t island = 0;
   partitioner::SiteRun sites;  // the island's own
   uint64_t pool_bytes = 64u << 20;
+  bool alone = false;  // one thread at a time calls the store: no latches
   std::string data_directory;
   // Called once with the pool's reserved region before any page is touched: where the island binds memory to
   // its nodes.
@@ -60,9 +63,21 @@ class Store {
   // change. Where the table has indexes, on a copy that then replaces the row.
   absl::StatusCode Modify(TableId table, uint32_t site, KeyView key,
                           absl::FunctionRef<void(std::span<std::byte>)> change);
-  absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row);
+  // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert.
+  absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row,
+                          std::optional<uint64_t> expected = {});
   absl::StatusCode Replace(TableId table, uint32_t site, KeyView key, RowView row);
   absl::StatusCode Remove(TableId table, uint32_t site, KeyView key);
+
+  // Deleting in two steps (btree.h): MarkGhost hides the row and takes its index entries away, Unghost brings
+  // all of it back, RemoveGhost gives the ghost's room back. NOT_FOUND: there is no such row, or ghost.
+  absl::StatusCode MarkGhost(TableId table, uint32_t site, KeyView key);
+  absl::StatusCode Unghost(TableId table, uint32_t site, KeyView key);
+  absl::StatusCode RemoveGhost(TableId table, uint32_t site, KeyView key);
+  // What is there under this key, its bytes (a ghost's too) in `row`. INVALID_ARGUMENT shows as kAbsent.
+  KeyState Find(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
+  // The tree that holds the rows of this table and site, for those who lock gaps; null if it is not here.
+  const BTree* Rows(TableId table, uint32_t site) const;
 
   // Rows with first <= key < end of one site, in key order or reverse, until `visit` returns false. `end`
   // empty = no upper bound. Key and row are valid during the call only.

@@ -219,6 +219,25 @@ TEST_F(StoreTest, Indexes_FollowInsertReplaceModifyRemove) {
   EXPECT_EQ(Replace(kIndexed, 30, Person(0, "x")), StatusCode::kNotFound);
 }
 
+TEST_F(StoreTest, Indexes_HaveNoEntriesOfGhosts) {
+  ASSERT_EQ(Insert(kIndexed, 31, Person(7, "ann")), StatusCode::kOk);
+  ASSERT_EQ(Insert(kIndexed, 32, Person(5, "bob")), StatusCode::kOk);
+  ASSERT_EQ(store_->MarkGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{32}));
+  EXPECT_EQ(store_->CountRows(kIndexed), 1u);
+  ASSERT_TRUE(store_->Check().ok()) << store_->Check();
+  ASSERT_EQ(store_->Unghost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{31, 32}));
+  ASSERT_EQ(store_->MarkGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  ASSERT_EQ(Insert(kIndexed, 31, Person(9, "zoe")), StatusCode::kOk);
+  EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{32, 31}));
+  EXPECT_EQ(store_->RemoveGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kNotFound) << "it is a row again";
+  ASSERT_EQ(store_->MarkGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  EXPECT_EQ(store_->RemoveGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  std::vector<std::byte> row;
+  EXPECT_EQ(store_->Find(kIndexed, 3, Uint64Key(31), &row), KeyState::kAbsent);
+}
+
 TEST_F(StoreTest, Indexes_RowTooShortForThemIsRefused) {
   EXPECT_EQ(Insert(kIndexed, 30, "short"), StatusCode::kInvalidArgument);
   ASSERT_EQ(Insert(kIndexed, 30, Person(5, "cleo")), StatusCode::kOk);

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Verifies two_phase_commit.pml with Spin: exhaustively, and that it would notice what it is there to notice.
+
+  check.py            everything (about a minute on two cores)
+  check.py NAME...    only these runs; --list prints their names
+  check.py --keep DIR leaves the generated verifiers and error trails there
+
+A run passes when
+  verify   the search was complete and found no error
+  planted  the search found an error: the variant has a bug that must not go unnoticed
+  reach    the search found the state asked for: the model really goes there
+
+Needs spin and gcc. Exit code 0: all passed, 1: not, 2: usage.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+MODEL = pathlib.Path(__file__).resolve().parent / "two_phase_commit.pml"
+LIMIT_S = 400
+MEMORY_MB = 1900  # of one run; two go side by side
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    name: str
+    kind: str  # verify | planted | reach
+    defines: tuple
+    cycles: bool = False  # look for infinite runs too
+    what: str = ""
+
+
+SMALL = ("N=2", "CRASHES=1")
+RUNS = [
+    Run("crashes", "verify", ("N=3", "CRASHES=2"), what="3 participants, 2 crashes, every message again and late"),
+    Run("links", "verify", ("N=3", "CRASHES=1", "BREAKS=1"),
+        what="3 participants, a crash, a broken link, every message again and late"),
+    Run("timers", "verify", ("N=2", "CRASHES=2", "BREAKS=1", "TIMERS=1"),
+        what="2 participants, 2 crashes, a broken link, an early timer, every message again and late"),
+    Run("ends", "verify", ("N=2", "CRASHES=2", "BREAKS=1", "DUPLICATES=0"), cycles=True,
+        what="2 participants, 2 crashes, a broken link, late messages: no run is infinite"),
+    Run("forgets-before-acks", "planted", SMALL + ("PREMATURE_FORGET",)),
+    Run("yes-after-restart", "planted", SMALL + ("VOTE_YES_AFTER_RESTART",)),
+    Run("presumes-one-phase", "planted", SMALL + ("PRESUME_ONE_PHASE",)),
+    Run("decides-before-durable", "planted", SMALL + ("DECIDE_BEFORE_DURABLE",)),
+    Run("acknowledges-before-durable", "planted", SMALL + ("ACKNOWLEDGE_BEFORE_DURABLE",)),
+    Run("aborts-in-doubt", "planted", SMALL + ("ABORT_IN_DOUBT",)),
+    Run("never-asks", "planted", SMALL + ("NEVER_ASK",)),
+    Run("prepares-too-early", "planted", SMALL + ("PREPARE_TOO_EARLY",)),
+    Run("committed", "reach", SMALL + ("REACH=answer==COMMITTED&&coordinator==DONE&&commit_durable",)),
+    Run("unknown", "reach", SMALL + ("REACH=answer==UNKNOWN",)),
+    Run("recovered-coordinator", "reach", SMALL + ("REACH=coordinator==COMMITTING&&coordinator_restarted",)),
+    Run("recovered-in-doubt", "reach", SMALL + ("REACH=p[0].machine==PREPARED&&!p[0].same_life",)),
+    Run("recovered-decider", "reach", SMALL + ("REACH=p[0].machine==DECIDED_C&&!p[0].same_life",)),
+    Run("commit-without-answer", "reach", SMALL + ("REACH=commit_durable&&answer==0",)),
+]
+
+
+class Broken(Exception):
+    """A tool failed."""
+
+
+def call(command, folder, limit_s=LIMIT_S):
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Broken(f"'{command[0]}' took longer than {limit_s} s") from error
+    if done.returncode != 0:
+        raise Broken(f"'{' '.join(command)}' failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def verify(run, folder):
+    """Returns (passed, one line about it)."""
+    folder.mkdir(parents=True)
+    shutil.copy(MODEL, folder)
+    # The file by its plain name, so that trails and messages say it too. Spin hands the definitions to a shell.
+    call(["spin", "-a", *(f"-D'{define}'" for define in run.defines), MODEL.name], folder)
+    optimize = "-O1" if run.kind == "verify" else "-O0"
+    call(["gcc", "-w", optimize, "-DNP" if run.cycles else "-DSAFETY", "-DNOREDUCE", f"-DMEMLIM={MEMORY_MB}",
+          "-o", "pan", "pan.c"], folder)
+    begin = time.monotonic()
+    # -m: depth of the search; -w: size of its hash table, 2^w entries.
+    text = call(["./pan", "-m200000", "-w24" if run.kind == "verify" else "-w18"] + ["-l"] * run.cycles, folder)
+    seconds = time.monotonic() - begin
+    errors = re.search(r"errors: (\d+)", text)
+    states = re.search(r"(\d+) states, stored", text)
+    memory = re.search(r"([\d.]+)\s+total actual memory usage", text)
+    if not (errors and states and memory):
+        raise Broken(f"pan said:\n{text}")
+    numbers = f"{int(states[1]):>10,} states {float(memory[1]):6.0f} MB {seconds:6.1f} s"
+    if run.kind != "verify":
+        if errors[1] == "0":
+            return False, f"{numbers}  nothing was found"
+        found = re.search(r"pan:\d+: (.*)", text)
+        return True, f"{numbers}  {found[1] if found else ''}"
+    for incomplete in ("max search depth too small", "Search not completed", "out of memory", "memory limit"):
+        if incomplete in text and errors[1] == "0":
+            return False, f"{numbers}  incomplete: {incomplete}"
+    if errors[1] != "0":
+        found = re.search(r"pan:\d+: (.*)", text)
+        return False, (f"{numbers}  {found[1] if found else 'an error'}\n"
+                       f"    see it: {__file__} --keep DIR {run.name}; cd DIR/{run.name}; ./pan -r")
+    return True, f"{numbers}  {run.what}"
+
+
+def guarded(run, folder):
+    try:
+        return verify(run, folder)
+    except Broken as error:
+        return False, str(error)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for run in RUNS:
+            print(f"{run.name:28} {run.kind:8} {' '.join(run.defines)}")
+        return 0
+    known = {run.name for run in RUNS}
+    for name in arguments.names:
+        if name not in known:
+            parser.error(f"no run is called '{name}'; --list prints their names")
+    for tool in ("spin", "gcc"):
+        if shutil.which(tool) is None:
+            print(f"check.py: '{tool}' is not installed; run deploy/install-packages.sh, or apt-get install {tool}",
+                  file=sys.stderr)
+            return 1
+    runs = [run for run in RUNS if not arguments.names or run.name in arguments.names]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="islands-spin-") as scratch:
+        folder = pathlib.Path(scratch)
+        if arguments.keep:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+            folder = arguments.keep.resolve()
+            for run in runs:
+                shutil.rmtree(folder / run.name, ignore_errors=True)
+        with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+            futures = [pool.submit(guarded, run, folder / run.name) for run in runs]
+            for run, future in zip(runs, futures):
+                passed, line = future.result()
+                failed += not passed
+                print(f"{'ok  ' if passed else 'FAIL'} {run.kind:8} {run.name:28} {line}", flush=True)
+    print(f"{len(runs) - failed} of {len(runs)} passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

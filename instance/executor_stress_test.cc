@@ -1,0 +1,181 @@
+// Workers of one island on one table: rows that move, and scans that must never see one twice or not at all.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "instance/executor.h"
+#include "instance/runtime/random.h"
+
+namespace islands::instance {
+namespace {
+
+using partitioner::Uint64Key;
+
+constexpr uint32_t kWorkers = 4;
+constexpr uint64_t kKeys = 240;
+constexpr uint64_t kRows = 60;
+
+struct Shared {
+  explicit Shared(bool inherit) : locks({.buckets = 256, .inherit = inherit, .escalate_after = 40}) {
+    storage::Catalog::TableSpecs specs;
+    control::v1::TableSpec* table = specs.Add();
+    table->set_name("rows");
+    table->add_key("uint64");
+    table->set_range_end(kKeys);
+    catalog = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
+    storage::StoreOptions options;
+    options.sites = {0, 1};
+    options.pool_bytes = 1 << 20;
+    store = *storage::Store::Create(*catalog, options, *files);
+    const std::vector<std::byte> row(400);  // few to a leaf, so that leaves split and merge
+    for (uint64_t key = 0; key < kRows; ++key) {
+      EXPECT_EQ(store->Insert(0, 0, Uint64Key(key * kKeys / kRows), row), absl::StatusCode::kOk);
+    }
+  }
+  const std::unique_ptr<runtime::FileSystem> files = runtime::MakeMemoryFileSystem();
+  std::unique_ptr<storage::Catalog> catalog;
+  std::unique_ptr<storage::Store> store;
+  storage::LockTable locks;
+  std::atomic<uint64_t> moved = 0, scanned = 0, deadlocks = 0, phantoms = 0;
+};
+
+// Plays a worker: what would suspend a coroutine, spins.
+class Player {
+ public:
+  Player(Shared& shared, uint32_t worker)
+      : shared_(shared),
+        executor_(*shared.catalog, *shared.store, shared.locks, {.worker = worker}),
+        random_(runtime::Random::Stream(7, worker)) {
+    branch_.locks.worker = worker;
+  }
+  ~Player() {
+    for (int tries = 0; executor_.ghosts() != 0 && tries < 10'000; ++tries) {
+      executor_.RemoveGhosts(&wakeups_);
+      std::this_thread::yield();
+    }
+  }
+
+  void PlayOne() {
+    branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
+    const bool committed = random_.Below(3) != 0 ? Move() : Look();
+    committed ? executor_.Commit(branch_, &wakeups_) : executor_.Rollback(branch_, &wakeups_);
+    wakeups_.clear();
+    // What an abort left behind must go before the next look at the whole.
+    if (random_.Below(8) == 0) executor_.RemoveGhosts(&wakeups_);
+  }
+
+ private:
+  // False: victim of a deadlock.
+  bool Run() {
+    batch_.ResetResults();
+    batch_.scanned().clear();
+    std::vector<RoutedOperation> routes;
+    for (uint32_t i = 0; i < batch_.size(); ++i) routes.push_back({i, 0, 0});
+    size_t cursor = 0;
+    while (true) {
+      failure_ = {};
+      switch (executor_.Run(branch_, batch_, routes, &cursor, &failure_)) {
+        case Progress::kDone:
+          return true;
+        case Progress::kFailed:
+          EXPECT_EQ(failure_.reason, AbortReason::kDeadlock) << failure_.status;
+          ++shared_.deadlocks;
+          return false;
+        case Progress::kWaiting:
+          while (!shared_.locks.WaitOver(branch_.locks)) std::this_thread::yield();
+      }
+    }
+  }
+
+  // One row goes to another key; now and then it is rolled back after all.
+  bool Move() {
+    batch_.Clear();
+    batch_.Delete(0, Uint64Key(random_.Below(kKeys)));
+    if (!Run() || batch_.code(0) != absl::StatusCode::kOk) return false;
+    const std::vector<std::byte> row(random_.Below(800));
+    do {
+      batch_.Clear();
+      batch_.Insert(0, Uint64Key(random_.Below(kKeys)), row);
+      if (!Run()) return false;
+    } while (batch_.code(0) != absl::StatusCode::kOk);
+    ++shared_.moved;
+    return random_.Below(5) != 0;
+  }
+
+  std::vector<int64_t> Scan(uint64_t first, uint64_t end, bool reverse) {
+    batch_.Clear();
+    batch_.Scan(0, Uint64Key(first), Uint64Key(end), 0, reverse);
+    std::vector<int64_t> keys;
+    if (!Run()) return keys;
+    for (size_t n = 0; n < batch_.scanned_rows(0); ++n) {
+      keys.push_back(
+          partitioner::FirstComponent(shared_.catalog->table(0).key, batch_.scanned_key(0, n)).value());
+    }
+    if (reverse) std::reverse(keys.begin(), keys.end());
+    return keys;
+  }
+
+  // All rows are there; or: what was seen once is seen again.
+  bool Look() {
+    if (random_.Below(4) == 0) {
+      const std::vector<int64_t> all = Scan(0, kKeys, random_.Below(2) == 0);
+      if (failure_.set()) return false;
+      if (all.size() != kRows) ++shared_.phantoms;
+    } else {
+      const uint64_t first = random_.Below(kKeys), end = first + random_.Below(30);
+      const std::vector<int64_t> before = Scan(first, end, random_.Below(2) == 0);
+      if (failure_.set()) return false;
+      std::this_thread::yield();
+      const std::vector<int64_t> after = Scan(first, end, random_.Below(2) == 0);
+      if (failure_.set()) return false;
+      if (before != after) ++shared_.phantoms;
+    }
+    ++shared_.scanned;
+    return true;
+  }
+
+  Shared& shared_;
+  Executor executor_;
+  runtime::Random random_;
+  Branch branch_;
+  Batch batch_;
+  Failure failure_;
+  std::vector<storage::Wakeup> wakeups_;
+  uint64_t sequence_ = 0;
+};
+
+void Play(bool inherit) {
+#ifdef ISLANDS_TSAN
+  constexpr int kTransactions = 1500;
+#else
+  constexpr int kTransactions = 8000;
+#endif
+  Shared shared(inherit);
+  std::vector<std::thread> threads;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    threads.emplace_back([&shared, worker] {
+      Player player(shared, worker);
+      for (int n = 0; n < kTransactions; ++n) player.PlayOne();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shared.phantoms, 0u);
+  EXPECT_GT(shared.moved, 100u);
+  EXPECT_GT(shared.scanned, 100u);
+  EXPECT_EQ(shared.locks.LocksHeld(), 0u);
+  EXPECT_EQ(shared.locks.OwnersWaiting(), 0u);
+  EXPECT_EQ(shared.store->CountRows(0), kRows);
+  EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
+  std::printf("%lu moved, %lu scanned, %lu deadlocks\n", shared.moved.load(), shared.scanned.load(),
+              shared.deadlocks.load());
+}
+
+TEST(ExecutorStress, MovingRows_AreSeenExactlyOnce) { Play(/*inherit=*/true); }
+TEST(ExecutorStress, MovingRowsWithoutInheritance_AreSeenExactlyOnce) { Play(/*inherit=*/false); }
+
+}  // namespace
+}  // namespace islands::instance

@@ -1,0 +1,60 @@
+#include "instance/simulation/history.h"
+
+#include <utility>
+
+#include "instance/runtime/check.h"
+
+namespace islands::simulation {
+
+std::string_view FateName(Attempt::Fate fate) {
+  switch (fate) {
+    case Attempt::kOpen:
+      return "open";
+    case Attempt::kAborted:
+      return "aborted";
+    case Attempt::kCommitted:
+      return "committed";
+    case Attempt::kUnknown:
+      return "unknown";
+  }
+  return "invalid";
+}
+
+size_t History::Begin(const coordinator::TransactionId& id, int64_t asked_ns) {
+  const size_t attempt = attempts_.size();
+  ISLANDS_CHECK(by_id_.emplace(id, attempt).second);
+  attempts_.push_back({.id = id, .begun = ++position_, .asked_ns = asked_ns});
+  return attempt;
+}
+
+void History::Learn(size_t attempt, Access access) {
+  access.learned = ++position_;
+  attempts_[attempt].accesses.push_back(access);
+}
+
+void History::End(const coordinator::TransactionId& id, coordinator::Outcome outcome, int64_t now_ns) {
+  Attempt* attempt = Find(id);
+  ISLANDS_CHECK(attempt != nullptr && attempt->fate == Attempt::kOpen);
+  attempt->ended = ++position_;
+  attempt->ended_ns = now_ns;
+  ++ended_;
+  switch (outcome) {
+    case coordinator::Outcome::kCommitted:
+      attempt->fate = Attempt::kCommitted;
+      ++committed_;
+      break;
+    case coordinator::Outcome::kAborted:
+      attempt->fate = Attempt::kAborted;
+      break;
+    default:
+      attempt->fate = Attempt::kUnknown;
+      break;
+  }
+}
+
+Attempt* History::Find(const coordinator::TransactionId& id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &attempts_[found->second];
+}
+
+}  // namespace islands::simulation

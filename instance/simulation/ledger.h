@@ -1,0 +1,66 @@
+// The simulation's second workload: every kind of operation over a sparse table, with every access recorded.
+//
+//   row   | word, 8 bytes: history.h | amount, 8 bytes | 0 to kMostPadding bytes of padding |
+//
+// A request is a list of items, each with the batch it starts in: point reads, changes in two steps (read,
+// then write, replace or upsert), blind additions, insertions, deletions, scans forwards and backwards over
+// any borders, scans that are repeated in the last batch. Some requests fail on purpose after they have
+// written. How these mix, and how hot the hot keys are, is drawn from the seed.
+//
+// Thread safety: none; a simulated cluster runs in one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "instance/simulation/history.h"
+#include "instance/workload.h"
+#include "partitioner/site_map.h"
+
+namespace islands::simulation {
+
+inline constexpr uint64_t kLoadedAmount = 100;
+inline constexpr uint32_t kMostPadding = 400;
+
+// In percent, unless said otherwise.
+struct LedgerMix {
+  uint32_t hot = 40;          // keys picked among the hot ones
+  uint32_t hot_per_site = 1;  // number
+  uint32_t local = 30;        // transactions on one site
+  uint32_t multisite = 20;    // on several sites of their island; the rest is distributed
+  uint32_t scans = 25;        // items
+  uint32_t churn = 20;        // items that insert or delete
+  uint32_t blind = 15;        // items that add blindly
+  uint32_t reads = 20;        // items that only read; the rest changes in two steps
+  uint32_t longer = 5;        // transactions of up to 10 items and 6 batches
+  uint32_t failing = 5;       // transactions that give up at their end
+};
+
+// What the ledgers of one cluster share.
+struct LedgerContext {
+  LedgerMix mix;
+  uint64_t keys = 0;  // the table's range is [0, keys)
+  partitioner::SiteMap sites;
+  History* history = nullptr;
+  std::function<int64_t()> now_ns;
+  // Which life of island `to` a transaction of this worker would reach now.
+  std::function<uint64_t(uint32_t island, uint32_t worker, uint32_t to)> life_of;
+  uint64_t booting_life = 1;  // of the island that is being loaded
+};
+
+// Every third key is loaded.
+inline bool IsLoadedKey(uint64_t key) { return key % 3 == 0; }
+
+control::v1::TableSpec LedgerTable(uint64_t keys);
+std::shared_ptr<const instance::Workload> OpenLedger(const storage::Catalog& catalog,
+                                                     const std::shared_ptr<LedgerContext>& context);
+
+// Word and amount of a row.
+struct LedgerRow {
+  Word word = kAbsent;
+  int64_t amount = 0;
+};
+LedgerRow ParseLedgerRow(instance::RowView row);
+
+}  // namespace islands::simulation

@@ -1,0 +1,54 @@
+// What a ledger transaction is asked to do, and the generator that makes it up.
+//
+// Thread safety: none.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "instance/simulation/ledger.h"
+
+namespace islands::simulation {
+
+enum class Act : uint8_t {
+  kRead,
+  kWrite,        // read for update; write in the next batch
+  kReplace,      // the same with another row length
+  kUpsert,       // read; write or insert in the next batch: locks are converted
+  kAdd,          // blind
+  kInsert,       // and read what is there then
+  kDelete,       // read for update and delete in one batch
+  kDeleteLater,  // read; delete in the next batch
+  kScan,
+  kRescan,  // again in the last batch
+};
+
+struct Item {
+  Act act = Act::kRead;
+  uint32_t batch = 0;
+  uint64_t key = 0;
+  uint64_t end_key = 0;  // scans
+  uint32_t limit = 0;
+  bool reverse = false;
+  int64_t amount = 0;
+  uint32_t padding = 0;
+
+  bool scans() const { return act >= Act::kScan; }
+  bool two_steps() const {
+    return act == Act::kWrite || act == Act::kReplace || act == Act::kUpsert || act == Act::kDeleteLater ||
+           act == Act::kRescan;
+  }
+};
+
+struct LedgerRequest final : instance::Request {
+  std::vector<Item> items;
+  uint32_t batches = 1;
+  bool fails = false;
+  int64_t asked_ns = 0;
+};
+
+std::unique_ptr<instance::Generator> MakeLedgerGenerator(const std::shared_ptr<LedgerContext>& context,
+                                                         const partitioner::RangePartition& range,
+                                                         uint32_t island);
+
+}  // namespace islands::simulation

@@ -1,0 +1,43 @@
+// Switches on the bug that ISLANDS_PLANTED_BUG names, before main.
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+
+#include "coordinator/planted_bug.h"
+
+namespace islands::coordinator {
+namespace {
+
+constexpr std::string_view kNames[] = {
+    "none",
+    "release_read_locks_early",
+    "release_at_yes",
+    "skip_next_key_lock",
+    "skip_insert_intention",
+    "forget_victim_branch",
+    "vote_yes_without_branch",
+    "ignore_boot_epoch",
+    "forget_before_acks",
+    "presume_one_phase_commit",
+    "lose_wakeup",
+    "convert_over_holders",
+    "skip_validation",
+    "suspend_without_locks",
+    "drop_probes",
+};
+static_assert(std::size(kNames) == kPlantedBugs + 1);
+
+[[maybe_unused]] const bool switched_on = [] {
+  const char* wanted = std::getenv("ISLANDS_PLANTED_BUG");
+  for (size_t i = 0; wanted != nullptr && i < std::size(kNames); ++i) {
+    if (kNames[i] != wanted) continue;
+    planted_bug = static_cast<PlantedBug>(i);
+    return true;
+  }
+  std::fprintf(stderr, "ISLANDS_PLANTED_BUG names no bug; see instance/simulation/planted/planted.cc\n");
+  std::_Exit(2);
+}();
+
+}  // namespace
+}  // namespace islands::coordinator

@@ -1,0 +1,176 @@
+#include "instance/simulation/seed_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace islands::simulation {
+
+using messaging::Address;
+using runtime::kNsPerMs;
+using runtime::kNsPerUs;
+using runtime::Random;
+using CoordinatorState = coordinator::Coordinator::State;
+
+namespace {
+
+template <typename T, size_t n>
+T Pick(Random& random, const std::array<T, n>& choices) {
+  return choices[random.Below(n)];
+}
+
+int64_t Between(Random& random, int64_t least, int64_t most) {
+  return least + static_cast<int64_t>(random.Below(static_cast<uint64_t>(most - least + 1)));
+}
+
+uint32_t Percent(Random& random, uint32_t least, uint32_t most) {
+  return least + static_cast<uint32_t>(random.Below(most - least + 1));
+}
+
+void PlanCluster(Random& random, SeedPlan* plan) {
+  SimOptions& cluster = plan->cluster;
+  cluster.islands = 3 + static_cast<uint32_t>(random.Below(4));
+  const bool all_alone = random.Below(4) == 0;
+  for (uint32_t i = 0; i < cluster.islands; ++i) {
+    const bool alone = all_alone || random.Below(2) == 0;
+    cluster.workers_of.push_back(alone ? 1 : 1 + static_cast<uint32_t>(random.Below(3)));
+  }
+  cluster.sites = cluster.islands * (1 + static_cast<uint32_t>(random.Below(3))) +
+                  static_cast<uint32_t>(random.Below(cluster.islands));
+  // One packet may exceed the limit; the smallest one lets every second message wait for the first.
+  cluster.hub.connection_bytes = Pick<size_t>(random, std::array<size_t, 4>{64, 400, 4000, 256 << 10});
+  cluster.transaction_timeout_ms = Pick<uint64_t>(random, std::array<uint64_t, 4>{400, 1000, 2000, 2000});
+  plan->keys = cluster.sites * (9 + random.Below(40));
+  plan->mpl = 1 + static_cast<uint32_t>(random.Below(6));
+}
+
+void PlanMix(Random& random, SeedPlan* plan) {
+  LedgerMix& mix = plan->mix;
+  mix.hot = Pick<uint32_t>(random, std::array<uint32_t, 4>{0, 20, 50, 80});
+  mix.hot_per_site = 1 + static_cast<uint32_t>(random.Below(3));
+  mix.local = Percent(random, 0, 60);
+  mix.multisite = Percent(random, 0, 40);
+  mix.scans = Percent(random, 0, 40);
+  mix.churn = Percent(random, 0, 25);
+  mix.blind = Percent(random, 0, 15);
+  mix.reads = Percent(random, 0, 20);
+  mix.longer = Pick<uint32_t>(random, std::array<uint32_t, 3>{0, 3, 15});
+  mix.failing = Pick<uint32_t>(random, std::array<uint32_t, 3>{0, 5, 15});
+}
+
+void PlanNetwork(Random& random, SeedPlan* plan) {
+  NetworkPlan& network = plan->network;
+  network.seed = random();
+  network.base_ns = Pick<int64_t>(random, std::array<int64_t, 3>{20, 100, 400}) * kNsPerUs;
+  network.jitter_ns = Pick<int64_t>(random, std::array<int64_t, 3>{10, 100, 1000}) * kNsPerUs;
+  network.tail_percent = Pick<uint32_t>(random, std::array<uint32_t, 4>{0, 0, 1, 5});
+  network.tail_ns = Between(random, 1, 25) * kNsPerMs;
+}
+
+PlannedFault::Kind KindOf(Fault fault) {
+  if (IsCrash(fault)) return PlannedFault::kCrash;
+  if (fault == Fault::kBreak) return PlannedFault::kBreak;
+  return fault == Fault::kCut ? PlannedFault::kCut : PlannedFault::kStall;
+}
+
+void PlanTimes(Random& random, PlannedFault* fault) {
+  fault->wait_ns = Between(random, 1, 40) * kNsPerMs;
+  switch (fault->kind) {
+    case PlannedFault::kCrash:
+      fault->duration_ns = random.Below(4) == 0 ? 0 : Between(random, 0, 300) * kNsPerMs;
+      fault->stays_dead = random.Below(8) == 0;
+      break;
+    case PlannedFault::kBreak:
+      break;
+    case PlannedFault::kCut:
+    case PlannedFault::kSever:
+      fault->duration_ns = Between(random, 1, random.Below(3) == 0 ? 1500 : 80) * kNsPerMs;
+      break;
+    case PlannedFault::kStall:  // now and then beyond the timeout of locks
+      fault->duration_ns = Between(random, 1, random.Below(4) == 0 ? 500 : 40) * kNsPerMs;
+      break;
+  }
+  if (fault->aim == Fault::kRestartPeer) fault->duration_ns = 0, fault->stays_dead = false;
+}
+
+// The pair of state and fault that this seed is aimed at; consecutive seeds go through all of them.
+void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
+  const std::vector<StateIndex> states = LastingStates();
+  PlannedFault fault;
+  fault.state = states[seed % states.size()];
+  fault.aim = static_cast<Fault>(seed / states.size() % kFaults);
+  fault.kind = KindOf(fault.aim);
+  if (*fault.state == IndexOf(CoordinatorState::kInquiring)) {
+    // A coordinator inquires when the link went down while it waited for the one who decides.
+    PlannedFault before;
+    before.state = IndexOf(CoordinatorState::kOnePhase);
+    before.aim = Fault::kCut;
+    before.kind = PlannedFault::kCut;
+    before.wait_ns = Between(random, 1, 20) * kNsPerMs;
+    before.duration_ns = fault.aim == Fault::kCut ? 1 * kNsPerMs : Between(random, 1, 40) * kNsPerMs;
+    plan->faults.push_back(before);
+  }
+  PlanTimes(random, &fault);
+  if (*fault.state == IndexOf(CoordinatorState::kInquiring)) fault.wait_ns = 0;
+  // A broken connection is dialled again at once, so there is room for several.
+  plan->faults.insert(plan->faults.end(), fault.kind == PlannedFault::kBreak ? 3 : 1, fault);
+}
+
+void PlanOthers(Random& random, SeedPlan* plan) {
+  const bool may_crash = IsCrash(plan->faults.back().aim) || random.Below(5) == 0;
+  // Without anything but short stalls no wait for a lock may time out.
+  const bool calm = plan->faults.back().kind == PlannedFault::kStall && random.Below(2) == 0;
+  for (uint64_t n = random.Below(4); n > 0; --n) {
+    PlannedFault fault;
+    fault.kind = static_cast<PlannedFault::Kind>(random.Below(5));
+    if (calm || (fault.kind == PlannedFault::kCrash && !may_crash)) fault.kind = PlannedFault::kStall;
+    PlanTimes(random, &fault);
+    if (calm) fault.duration_ns = std::min(fault.duration_ns, 20 * kNsPerMs);
+    plan->faults.push_back(fault);
+  }
+}
+
+}  // namespace
+
+int64_t NetworkPlan::Delay(Random& random, Address from, Address to) const {
+  const uint64_t pair =
+      uint64_t{from.island} << 48 | uint64_t{from.worker} << 32 | to.island << 16 | to.worker;
+  Random own = Random::Stream(seed, pair);
+  const auto base = static_cast<int64_t>(own.Below(static_cast<uint64_t>(base_ns) + 1));
+  const auto jitter = static_cast<int64_t>(random.Below(static_cast<uint64_t>(jitter_ns) + 1));
+  const bool late = random.Below(100) < tail_percent;
+  return base + jitter + (late ? static_cast<int64_t>(random.Below(static_cast<uint64_t>(tail_ns))) : 0);
+}
+
+std::string SeedPlan::Describe() const {
+  std::string workers;
+  for (const uint32_t count : cluster.workers_of)
+    workers += fmt::format("{}{}", workers.empty() ? "" : "+", count);
+  return fmt::format(
+      "{} islands with {} workers, {} sites, {} keys, mpl {}, timeout {} ms, {} bytes under way per "
+      "connection\n"
+      "  packets: up to {} us, jitter {} us, {} % up to {} ms more\n"
+      "  load: {} % local, {} % multisite, {} % hot keys, {} % scans, {} % insertions and deletions, {} % "
+      "long, "
+      "{} % failing\n"
+      "  faults planned: {}",
+      cluster.islands, workers, cluster.sites, keys, mpl, cluster.transaction_timeout_ms,
+      cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
+      network.tail_percent, network.tail_ns / kNsPerMs, mix.local, mix.multisite, mix.hot, mix.scans,
+      mix.churn, mix.longer, mix.failing, faults.size());
+}
+
+SeedPlan MakePlan(uint64_t seed) {
+  Random random = Random::Stream(seed, 0x15a);
+  SeedPlan plan;
+  plan.cluster.seed = seed;
+  PlanCluster(random, &plan);
+  PlanMix(random, &plan);
+  PlanNetwork(random, &plan);
+  PlanAimed(seed, random, &plan);
+  PlanOthers(random, &plan);
+  return plan;
+}
+
+}  // namespace islands::simulation

@@ -1,0 +1,362 @@
+#include "instance/simulation/seed_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "instance/simulation/fault_injector.h"
+#include "instance/simulation/seed_plan.h"
+#include "instance/simulation/serializability.h"
+
+namespace islands::simulation {
+
+using messaging::Address;
+using runtime::kNsPerMs;
+using runtime::kNsPerSecond;
+
+namespace {
+
+constexpr uint64_t kLeastEnded = 200;
+// Simulated. A seed that has not ended its transactions by then hangs.
+constexpr int64_t kLongestRunNs = 120 * kNsPerSecond;
+// A branch in doubt gives up on a coordinator that stays away after 10 s.
+constexpr int64_t kLongestDrainNs = 15 * kNsPerSecond;
+// By how much an answer may come after the deadline, besides stalls: the longest pause before a retry, after
+// which the deadline is noticed, and a few sweeps.
+constexpr int64_t kSlackNs = 60 * kNsPerMs;
+// Waits for locks may reach their timeout (300 ms) if an island was lost or out of reach, or workers stood
+// still for this long in sum.
+constexpr int64_t kExcusingStallNs = 200 * kNsPerMs;
+
+class SeedRun {
+ public:
+  explicit SeedRun(uint64_t seed) : plan_(MakePlan(seed)), random_(runtime::Random::Stream(seed, 0xfa017)) {
+    report_.seed = seed;
+    report_.plan = plan_.Describe();
+    MakeCluster();
+  }
+
+  SeedReport Run() {
+    if (absl::Status status = cluster_->Start(); !status.ok()) {
+      Fail(fmt::format("the cluster does not start: {}", std::string(status.message())));
+    } else {
+      StartRun();
+      HurtAndServe();
+      Settle();
+      Summarize();
+      Judge();
+    }
+    return std::move(report_);
+  }
+
+ private:
+  struct FollowUp {
+    int64_t at_ns = 0;
+    std::optional<uint32_t> restart;  // otherwise: heal all links
+  };
+
+  void MakeCluster();
+  void Fail(std::string what) { report_.violations.push_back(std::move(what)); }
+  void StartRun();
+  void HurtAndServe();
+  bool TryFault(const PlannedFault& fault);
+  bool TryAimed(const PlannedFault& fault);
+  bool TryAnywhere(const PlannedFault& fault);
+  bool MayCrash() const { return injector_->dead() + 2 < cluster_->islands(); }
+  void PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed);
+  void DoFollowUps();
+  void Settle();
+  void WaitForCoordinators();
+  void Judge();
+  void JudgeAnswers();
+  void JudgeLockTimeouts();
+  void JudgeStores(std::vector<FinalRow>* rows);
+  void JudgeSum(const std::vector<FinalRow>& rows, const Verdict& verdict);
+  void Summarize();
+
+  const SeedPlan plan_;
+  runtime::Random random_;
+  History history_;
+  std::shared_ptr<LedgerContext> ledger_;
+  std::unique_ptr<SimCluster> cluster_;
+  std::unique_ptr<FaultInjector> injector_;
+  std::vector<FollowUp> follow_ups_;
+  std::optional<uint32_t> just_crashed_;
+  int64_t armed_ns_ = 0;  // since when the next fault may happen
+  SeedReport report_;
+};
+
+void SeedRun::MakeCluster() {
+  const auto sites = partitioner::SiteMap::Create(plan_.cluster.sites, plan_.cluster.islands);
+  ledger_ =
+      std::make_shared<LedgerContext>(LedgerContext{.mix = plan_.mix, .keys = plan_.keys, .sites = *sites});
+  ledger_->history = &history_;
+  ledger_->now_ns = [this] { return cluster_->NowNs(); };
+  ledger_->life_of = [this](uint32_t island, uint32_t worker, uint32_t to) {
+    return cluster_->island(island).workers()[worker]->links().BootEpoch(to);
+  };
+  SimOptions options = plan_.cluster;
+  options.table = LedgerTable(plan_.keys);
+  options.open = [this](const storage::Catalog& catalog) { return OpenLedger(catalog, ledger_); };
+  options.on_boot = [this](uint32_t, uint64_t life) { ledger_->booting_life = life; };
+  options.delay = [this](runtime::Random& random, Address from, Address to) {
+    return plan_.network.Delay(random, from, to);
+  };
+  cluster_ = std::make_unique<SimCluster>(options);
+  injector_ = std::make_unique<FaultInjector>(*cluster_, history_);
+  for (uint64_t key = 0; key < plan_.keys; ++key) {
+    if (IsLoadedKey(key)) history_.SetLoaded(key);
+  }
+}
+
+void SeedRun::StartRun() {
+  if (absl::Status status = cluster_->StartRun(plan_.mpl); !status.ok())
+    Fail(fmt::format("the load does not start: {}", std::string(status.message())));
+}
+
+// Serves, and carries out one planned fault after the other, until the seed counts.
+void SeedRun::HurtAndServe() {
+  size_t next = 0;
+  const int64_t begun_ns = armed_ns_ = cluster_->NowNs();
+  while (next < plan_.faults.size() || !follow_ups_.empty() || history_.ended() < kLeastEnded) {
+    cluster_->Step();
+    DoFollowUps();
+    if (next < plan_.faults.size() && TryFault(plan_.faults[next])) {
+      ++next;
+      armed_ns_ = cluster_->NowNs();
+    }
+    if (cluster_->NowNs() - begun_ns < kLongestRunNs) continue;
+    return Fail(fmt::format("no progress: {} transactions ended in {} s", history_.ended(),
+                            kLongestRunNs / kNsPerSecond));
+  }
+}
+
+bool SeedRun::TryFault(const PlannedFault& fault) {
+  const int64_t waited_ns = cluster_->NowNs() - armed_ns_;
+  if (waited_ns < fault.wait_ns) return false;
+  just_crashed_.reset();
+  const bool patient = fault.state && waited_ns < fault.wait_ns + kPatienceNs;
+  if (patient ? !TryAimed(fault) : !TryAnywhere(fault)) return false;
+  PlanFollowUp(fault, just_crashed_);
+  return true;
+}
+
+bool SeedRun::TryAimed(const PlannedFault& fault) {
+  std::vector<Machine> machines = Machines(*cluster_);
+  std::erase_if(machines, [&](const Machine& machine) {
+    return machine.state != *fault.state || machine.peers.empty();
+  });
+  if (machines.empty()) return false;
+  const Machine machine = machines[random_.Below(machines.size())];
+  const Address peer = machine.peers[random_.Below(machine.peers.size())];
+  if (IsCrash(fault.aim)) {
+    if (!MayCrash()) return false;
+    just_crashed_ = fault.aim == Fault::kCrashSelf ? machine.where.island : peer.island;
+  }
+  return injector_->Inject(machine, peer, fault.aim, random_.Below(2) == 0, fault.duration_ns);
+}
+
+bool SeedRun::TryAnywhere(const PlannedFault& fault) {
+  const auto island = static_cast<uint32_t>(random_.Below(cluster_->islands()));
+  const auto other = static_cast<uint32_t>(random_.Below(cluster_->islands()));
+  switch (fault.kind) {
+    case PlannedFault::kCrash:
+      if (!MayCrash()) return follow_ups_.empty();  // never, if nobody comes back
+      just_crashed_ = island;
+      return injector_->Crash(island);
+    case PlannedFault::kBreak: {
+      const auto worker = static_cast<uint32_t>(random_.Below(cluster_->workers_of(island)));
+      return injector_->Break({island, worker}, other);
+    }
+    case PlannedFault::kCut:
+      return injector_->Cut(island, other);
+    case PlannedFault::kSever:
+      return injector_->Sever(island);
+    case PlannedFault::kStall: {
+      const auto worker = static_cast<uint32_t>(random_.Below(cluster_->workers_of(island)));
+      return injector_->Stall({island, worker}, fault.duration_ns);
+    }
+  }
+  return false;
+}
+
+void SeedRun::PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed) {
+  if (fault.kind == PlannedFault::kStall || fault.kind == PlannedFault::kBreak) return;
+  if (fault.kind == PlannedFault::kCrash && (!crashed || fault.stays_dead)) return;
+  follow_ups_.push_back({cluster_->NowNs() + fault.duration_ns, crashed});
+  DoFollowUps();
+}
+
+void SeedRun::DoFollowUps() {
+  for (size_t i = 0; i < follow_ups_.size();) {
+    if (follow_ups_[i].at_ns > cluster_->NowNs()) {
+      ++i;
+      continue;
+    }
+    const FollowUp now = follow_ups_[i];
+    follow_ups_.erase(follow_ups_.begin() + static_cast<ptrdiff_t>(i));
+    if (!now.restart) {
+      injector_->HealAll();
+    } else if (injector_->Restart(*now.restart)) {
+      StartRun();
+    }
+  }
+}
+
+// Everything heals, the load goes on for a moment and ends.
+void SeedRun::Settle() {
+  injector_->HealAll();
+  cluster_->RunFor(static_cast<int64_t>(random_.Below(60)) * kNsPerMs);
+  if (!cluster_->Drain(kLongestDrainNs)) {
+    const SimCluster::Totals totals = cluster_->Sum();
+    Fail(fmt::format("not at rest {} s after the load was stopped: {} locks held, {} branches open",
+                     kLongestDrainNs / kNsPerSecond, totals.locks_held, totals.branches_open));
+    for (const Machine& machine : Machines(*cluster_)) {
+      Fail(fmt::format("  left: {} of {} on island {} worker {}", StateName(machine.state),
+                       machine.id.ToString(), machine.where.island, machine.where.worker));
+    }
+    return;
+  }
+  if (injector_->dead() == 0) WaitForCoordinators();
+}
+
+// With everybody alive every acknowledgement comes in; who stays dead would be waited for.
+void SeedRun::WaitForCoordinators() {
+  const int64_t until_ns = cluster_->NowNs() + kLongestDrainNs;
+  std::vector<Machine> machines;
+  do {
+    machines = Machines(*cluster_);
+    for (int i = 0; i < 20 && !machines.empty(); ++i) cluster_->Step();
+  } while (!machines.empty() && cluster_->NowNs() < until_ns);
+  for (const Machine& machine : machines) {
+    Fail(fmt::format("never forgotten: {} of {} on island {} worker {}", StateName(machine.state),
+                     machine.id.ToString(), machine.where.island, machine.where.worker));
+  }
+}
+
+void SeedRun::Judge() {
+  std::vector<FinalRow> rows;
+  JudgeStores(&rows);
+  JudgeAnswers();
+  JudgeLockTimeouts();
+  Verdict verdict = CheckHistory(history_, rows);
+  for (std::string& violation : verdict.violations) Fail(std::move(violation));
+  if (injector_->crashes() == 0) JudgeSum(rows, verdict);
+  for (const std::string& failure : injector_->failures()) Fail(failure);
+  if (history_.ended() < kLeastEnded || injector_->faults() == 0) Fail("the seed does not count");
+}
+
+void SeedRun::JudgeAnswers() {
+  const int64_t timeout_ns = static_cast<int64_t>(plan_.cluster.transaction_timeout_ms) * kNsPerMs;
+  const int64_t most_ns = timeout_ns + kSlackNs + injector_->stalled_ns();
+  for (const Attempt& attempt : history_.attempts()) {
+    const uint32_t island = attempt.id.island;
+    const bool same_life = cluster_->alive(island) && cluster_->boot_epoch(island) == attempt.id.boot_epoch;
+    if (attempt.fate == Attempt::kOpen && same_life) {
+      Fail(fmt::format("never answered: {}", attempt.id.ToString()));
+    } else if (attempt.fate != Attempt::kOpen && attempt.ended_ns - attempt.asked_ns > most_ns) {
+      Fail(fmt::format("answered late: {} after {} ms, its deadline was {} ms", attempt.id.ToString(),
+                       (attempt.ended_ns - attempt.asked_ns) / kNsPerMs, timeout_ns / kNsPerMs));
+    }
+  }
+}
+
+// Deadlocks are found, not waited out.
+void SeedRun::JudgeLockTimeouts() {
+  if (injector_->crashes() != 0 || injector_->cuts() != 0 || injector_->stalled_ns() > kExcusingStallNs)
+    return;
+  if (report_.lock_timeouts == 0) return;
+  Fail(fmt::format("{} waits for locks timed out, and no fault explains it", report_.lock_timeouts));
+}
+
+// Trees in order, and what is in them.
+void SeedRun::JudgeStores(std::vector<FinalRow>* rows) {
+  for (uint32_t island = 0; island < cluster_->islands(); ++island) {
+    if (!cluster_->alive(island)) continue;
+    storage::Store& store = cluster_->island(island).store();
+    if (absl::Status status = store.Check(); !status.ok())
+      Fail(fmt::format("island {}: {}", island, std::string(status.message())));
+    std::map<uint64_t, LedgerRow> found;
+    const partitioner::SiteRun own = ledger_->sites.SitesOf(island);
+    const auto range =
+        partitioner::RangePartition::Create(0, static_cast<int64_t>(plan_.keys), plan_.cluster.sites);
+    for (uint32_t site = own.first; site < own.first + own.count; ++site) {
+      store.Scan(0, site, {}, {}, false, [&](instance::KeyView key, instance::RowView row) {
+        uint64_t number = 0;
+        for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
+        found[number] = ParseLedgerRow(row);
+        return true;
+      });
+      for (int64_t key = range->SiteBegin(site); key < range->SiteBegin(site + 1); ++key) {
+        const LedgerRow row = found[static_cast<uint64_t>(key)];
+        rows->push_back(
+            {island, static_cast<uint64_t>(key), cluster_->boot_epoch(island), row.word, row.amount});
+      }
+    }
+  }
+}
+
+void SeedRun::JudgeSum(const std::vector<FinalRow>& rows, const Verdict& verdict) {
+  int64_t expected = 0, sum = 0;
+  for (uint64_t key = 0; key < plan_.keys; ++key) expected += IsLoadedKey(key) ? kLoadedAmount : 0;
+  for (size_t i = 0; i < history_.attempts().size(); ++i) {
+    if (!verdict.committed[i]) continue;
+    for (const Access& access : history_.attempts()[i].accesses) expected += access.delta;
+  }
+  for (const FinalRow& row : rows) sum += row.amount;
+  if (sum != expected)
+    Fail(fmt::format("the rows add up to {}, committed transactions make it {}", sum, expected));
+}
+
+void SeedRun::Summarize() {
+  report_.events = injector_->events();
+  report_.coverage = injector_->coverage();
+  report_.faults = injector_->faults();
+  report_.crashes = injector_->crashes();
+  report_.simulated_ns = cluster_->NowNs();
+  report_.ended = history_.ended();
+  report_.committed = history_.committed();
+  report_.attempts = history_.attempts().size();
+  uint64_t trace = cluster_->trace();
+  const auto mix = [&trace](uint64_t value) { trace = (trace ^ value) * 0x100000001b3ull; };
+  for (const Attempt& attempt : history_.attempts()) {
+    report_.unknown += attempt.fate == Attempt::kUnknown ? 1 : 0;
+    report_.torn += attempt.torn ? 1 : 0;
+    for (const uint64_t value : {attempt.id.sequence, attempt.begun, attempt.ended, uint64_t{attempt.fate}})
+      mix(value);
+    for (const Access& access : attempt.accesses) mix(access.before * 31 + access.after + access.key);
+  }
+  report_.trace = trace;
+  for (uint32_t island = 0; island < cluster_->islands(); ++island) {
+    if (!cluster_->alive(island)) continue;
+    for (const auto& worker : cluster_->island(island).workers()) {
+      const auto aborts = [&](instance::AbortReason reason) {
+        return worker->counters().aborts[static_cast<uint8_t>(reason)].Get();
+      };
+      report_.deadlocks += aborts(instance::AbortReason::kDeadlock);
+      report_.lock_timeouts += aborts(instance::AbortReason::kLockTimeout);
+      report_.distributed += worker->counters().scopes[2].committed.Get();
+    }
+  }
+}
+
+}  // namespace
+
+std::string SeedReport::Text() const {
+  std::string text = fmt::format("seed {}: {}\n", seed, plan);
+  for (const std::string& event : events) text += "  " + event + "\n";
+  text += fmt::format(
+      "  {} attempts, {} ended, {} committed ({} distributed), {} unknown, {} torn, {} deadlocks, {} lock "
+      "timeouts, "
+      "{} faults, {} crashes, {} ms simulated, trace {:016x}\n",
+      attempts, ended, committed, distributed, unknown, torn, deadlocks, lock_timeouts, faults, crashes,
+      simulated_ns / kNsPerMs, trace);
+  for (const std::string& violation : violations) text += "  VIOLATION: " + violation + "\n";
+  return text;
+}
+
+SeedReport RunSeed(uint64_t seed) { return SeedRun(seed).Run(); }
+
+}  // namespace islands::simulation

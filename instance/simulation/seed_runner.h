@@ -1,0 +1,38 @@
+// One seed: a cluster made up, loaded, hurt, healed, brought to rest, and judged.
+//
+// A seed counts with at least 3 islands, 200 ended transactions and one fault; every seed runs until it
+// counts. Judged are, always: strict serializability of what survived (serializability.h), answers within the
+// deadline, released locks and closed branches, well-formed trees. Without crashes also that the sum over all
+// rows is what committed transactions made it.
+//
+// Thread safety: one seed at a time per thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instance/simulation/coverage.h"
+
+namespace islands::simulation {
+
+struct SeedReport {
+  uint64_t seed = 0;
+  std::string plan;
+  std::vector<std::string> events;      // what was done to the cluster, with simulated times
+  std::vector<std::string> violations;  // empty: all is well
+  Coverage coverage;
+  uint64_t trace = 0;  // equal in every run of the same seed
+  uint64_t attempts = 0, ended = 0, committed = 0, unknown = 0, torn = 0;
+  uint64_t distributed = 0;                   // committed, on islands that lived to the end
+  uint64_t deadlocks = 0, lock_timeouts = 0;  // aborts, likewise
+  uint32_t faults = 0, crashes = 0;
+  int64_t simulated_ns = 0;
+
+  bool ok() const { return violations.empty(); }
+  std::string Text() const;
+};
+
+SeedReport RunSeed(uint64_t seed);
+
+}  // namespace islands::simulation

@@ -1,0 +1,116 @@
+// Many seeds. Which ones: ISLANDS_SEEDS=FIRST:COUNT, as CMakeLists.txt cuts them into shards, or one of them
+// with everything that was done to it: ISLANDS_SEED=N. A failure prints that command, also when the process
+// dies.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "instance/simulation/seed_runner.h"
+
+namespace islands::simulation {
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr uint64_t kShare = 10;  // of the seeds: 1 in 10
+#else
+constexpr uint64_t kShare = 1;
+#endif
+// Fewer cannot be expected to hit every pair of state and fault.
+constexpr uint64_t kEnoughForCoverage = 400;
+constexpr uint64_t kTwice = 50;            // every so many seeds one runs again
+constexpr unsigned kSecondsPerSeed = 120;  // of real time; what hangs is ended
+
+char last_words[256];  // written before a seed runs, because a signal handler can format nothing
+
+std::string CommandFor(uint64_t seed) {
+  return fmt::format("ISLANDS_SEED={} build/release/tests/simulation_seeds_test", seed);
+}
+
+void OnDeath(int signal) {
+  (void)!write(STDERR_FILENO, last_words, std::strlen(last_words));
+  std::signal(signal, SIG_DFL);
+  (void)raise(signal);
+}
+
+SeedReport Watched(uint64_t seed) {
+  const std::string words =
+      fmt::format("\nthe process ends within seed {0}; to repeat it: {1}\n", seed, CommandFor(seed));
+  std::snprintf(last_words, sizeof(last_words), "%s", words.c_str());
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) std::signal(signal, OnDeath);
+  alarm(kSecondsPerSeed);
+  SeedReport report = RunSeed(seed);
+  alarm(0);
+  return report;
+}
+
+struct Range {
+  uint64_t first = 1;
+  uint64_t count = 20;
+};
+
+Range SeedsToRun() {
+  Range range;
+  if (const char* text = std::getenv("ISLANDS_SEEDS")) {
+    unsigned long long first = 0, count = 0;
+    if (std::sscanf(text, "%llu:%llu", &first, &count) != 2)
+      ADD_FAILURE() << "ISLANDS_SEEDS=FIRST:COUNT, not " << text;
+    range = {first, count / kShare};
+  }
+  return range;
+}
+
+TEST(Seeds, Repeat_OneSeedWithAllItsEvents) {
+  const char* text = std::getenv("ISLANDS_SEED");
+  if (text == nullptr) GTEST_SKIP() << "ISLANDS_SEED=N runs seed N";
+  const SeedReport report = Watched(std::strtoull(text, nullptr, 10));
+  std::fputs(report.Text().c_str(), stdout);
+  EXPECT_TRUE(report.ok());
+}
+
+TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
+  if (std::getenv("ISLANDS_SEED") != nullptr) GTEST_SKIP();
+  const Range range = SeedsToRun();
+  Coverage coverage;
+  uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
+           timeouts = 0;
+  for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
+    const SeedReport report = Watched(seed);
+    EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
+    if (seed % kTwice == 0) {
+      EXPECT_EQ(Watched(seed).trace, report.trace) << "not the same twice: " << CommandFor(seed);
+    }
+    coverage.Merge(report.coverage);
+    attempts += report.attempts, committed += report.committed, unknown += report.unknown,
+        torn += report.torn;
+    crashes += report.crashes, faults += report.faults;
+    deadlocks += report.deadlocks, timeouts += report.lock_timeouts;
+    const uint64_t done = seed - range.first + 1;
+    if (done % 100 == 0) {
+      fmt::print("{} of {} seeds\n", done, range.count);
+      std::fflush(stdout);
+    }
+  }
+  fmt::print(
+      "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} lock "
+      "timeouts, "
+      "{} faults, {} of them crashes\n{}",
+      range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks, timeouts,
+      faults, crashes, coverage.Table());
+  if (range.count < kEnoughForCoverage) return;
+  for (const std::string& pair : coverage.Unreached()) ADD_FAILURE() << "no seed met " << pair;
+}
+
+}  // namespace
+}  // namespace islands::simulation
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  spdlog::set_level(std::getenv("ISLANDS_SEED") == nullptr ? spdlog::level::off : spdlog::level::warn);
+  return RUN_ALL_TESTS();
+}
