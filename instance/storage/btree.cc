@@ -71,6 +71,7 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
     const uint64_t child = node->child(index);
     site_->Prefetch(child);
     if (!position->node.Valid()) return false;  // `child` may be nonsense: do not touch it
+    coordinator::Linger();
     GuardO next = ISLANDS_LATCH("btree.descend", GuardO(site_->At(child)));
     if (!position->node.Valid() && !Planted(PlantedBug::kSkipValidation)) {
       return false;  // the child may have been split since

@@ -301,6 +301,7 @@ class LeavingMeetsWaiting {
           table_.Acquire(owner, kSite, round % 2 == 0 ? LockMode::kIX : LockMode::kS) != LockResult::kGranted;
       Meet();
       Dawdle(random, 256);
+      if (random() % 8 == 0) std::this_thread::yield();  // in case that both have one core
       wakeups.clear();
       table_.ReleaseAll(owner, &wakeups);
       if (round % 4 < 2) Again(round, random, &wakeups);
