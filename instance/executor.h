@@ -6,11 +6,12 @@
 //
 // What is locked (next-key locking; names in lock_table.h):
 //
-//   read               S key, whether it exists or not update, replace    X key insert             X key, IX
-//   gap below the next key (and S gap below itself, if the branch has scanned) delete             X key; the
-//   row becomes a ghost, which is removed after commit when nobody holds its gap scan               S key and
-//   S gap of every key in the range, ghosts too; S gap below the first key beyond index scan         S
-//   (table, site): gaps of index entries have no names
+//   read               S key, whether it exists or not
+//   update, replace    X key
+//   insert             X key, IX gap below the next key (and S gap below itself, if the branch has scanned)
+//   delete             X key; the row becomes a ghost, which is removed after commit when nobody holds its gap
+//   scan               S key and S gap of every key in the range, ghosts too; S gap below the first key beyond
+//   index scan         S (table, site): gaps of index entries have no names
 //
 // A scan of an island with several workers may read rows that change between being read and being locked: it
 // repeats until a pass meets exactly the keys that the pass before has locked. An insert's next key is
