@@ -79,9 +79,16 @@ Executor::~Executor() = default;
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
   if (!branch.open && !operations.empty()) Open(branch);
+  size_t ahead = *cursor;  // where the last lookups end
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
-    const Target target{branch, batch, routed.operation, routed.site, routed.last_site};
+    if (*cursor == ahead) {
+      const size_t count = std::min(kLookups, operations.size() - ahead);
+      LookAhead(batch, operations.subspan(ahead, count));
+      ahead += count;
+    }
+    storage::Lookup& lookup = lookups_[lookups_.size() - (ahead - *cursor)];
+    const Target target{branch, batch, routed.operation, routed.site, routed.last_site, &lookup};
     const Step step = Apply(target);
     if (step.lock == LockResult::kWaiting) return Progress::kWaiting;
     if (step.lock == LockResult::kDeadlock) {
@@ -95,6 +102,23 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
     batch.result(routed.operation).code = step.code;
   }
   return Progress::kDone;
+}
+
+// The lookups are the last ones of the array. An only operation looks for itself.
+void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> operations) {
+  const std::span<storage::Lookup> lookups = std::span(lookups_).last(operations.size());
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const Batch::Operation& operation = batch.operation(operations[i].operation);
+    const bool one_row =
+        operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
+    if (!one_row || operations.size() == 1) {
+      lookups[i] = {};
+      continue;
+    }
+    const size_t bytes = operation.kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
+    store_.StartLookup(operation.table, operations[i].site, batch.View(operation.key), bytes, &lookups[i]);
+  }
+  storage::BTree::FinishLookups(lookups);
 }
 
 void Executor::Open(Branch& branch) {
@@ -223,10 +247,15 @@ Executor::Step Executor::Apply(const Target& target) {
 
 absl::StatusCode Executor::Read(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
-  const absl::StatusCode code =
-      store_.Read(operation.table, target.site, target.batch.View(operation.key), &row_);
-  if (code == absl::StatusCode::kOk) target.batch.result(target.number).row = target.batch.Store(row_);
-  return code;
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  batch.Reserve(storage::kMaxRowBytes);  // the key must stay where it is
+  const Batch::Mark mark = batch.MarkResults();
+  return store_.Read(operation.table, target.site, batch.View(operation.key), target.lookup,
+                     [&](RowView row) {
+                       batch.Rewind(mark);
+                       result.row = batch.Store(row);
+                     });
 }
 
 absl::StatusCode Executor::Add(const Target& target) {
@@ -235,14 +264,16 @@ absl::StatusCode Executor::Add(const Target& target) {
   int64_t after = 0;
   bool fits = false;
   const absl::StatusCode code = store_.Modify(
-      operation.table, target.site, target.batch.View(operation.key), [&](std::span<std::byte> row) {
+      operation.table, target.site, target.batch.View(operation.key),
+      [&](std::span<std::byte> row) {
         fits = row.size() >= sizeof(before) && operation.offset <= row.size() - sizeof(before);
         if (!fits) return;
         std::memcpy(&before, row.data() + operation.offset, sizeof(before));
         // Unsigned, so that a counter that overflows wraps instead of being undefined.
         after = static_cast<int64_t>(static_cast<uint64_t>(before) + static_cast<uint64_t>(operation.delta));
         std::memcpy(row.data() + operation.offset, &after, sizeof(after));
-      });
+      },
+      target.lookup);
   if (code != absl::StatusCode::kOk) return code;
   if (!fits) return absl::StatusCode::kInvalidArgument;
   target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
@@ -256,13 +287,15 @@ absl::StatusCode Executor::Write(const Target& target) {
   const RowView bytes = target.batch.View(operation.row);
   bool fits = false;
   const absl::StatusCode code = store_.Modify(
-      operation.table, target.site, target.batch.View(operation.key), [&](std::span<std::byte> row) {
+      operation.table, target.site, target.batch.View(operation.key),
+      [&](std::span<std::byte> row) {
         fits = operation.offset <= row.size() && bytes.size() <= row.size() - operation.offset;
         if (!fits) return;
         const auto at = row.subspan(operation.offset, bytes.size());
         row_.assign(at.begin(), at.end());
         std::copy(bytes.begin(), bytes.end(), at.begin());
-      });
+      },
+      target.lookup);
   if (code != absl::StatusCode::kOk) return code;
   if (!fits) return absl::StatusCode::kInvalidArgument;
   target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),

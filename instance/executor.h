@@ -21,9 +21,13 @@
 // have locked. When its coroutine suspends it takes them (EndQuiet); nobody has run since it began, so all
 // are free.
 //
+// Rows whose keys are known are looked for together, before the first of them is locked, so that their cache
+// misses overlap. What is found so is a hint: it is looked at again under the lock.
+//
 // Thread safety: one per worker; Store and LockTable below it are shared by the island's workers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <deque>
 #include <span>
@@ -80,6 +84,7 @@ class Executor {
     uint32_t number;
     uint32_t site;
     uint32_t last_site;
+    storage::Lookup* lookup;
   };
   // How far an operation came. `code` counts when every lock was granted.
   struct Step {
@@ -93,6 +98,10 @@ class Executor {
   };
   struct ScanPass;
 
+  // So many operations look for their rows together: enough to hide a cache miss behind the others' work, and
+  // few enough for what was fetched to be still there.
+  static constexpr size_t kLookups = 16;
+  void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
   void Open(Branch& branch);
   void LockTouched();
   void Close(Branch& branch, std::vector<storage::Wakeup>* wakeups);
@@ -123,6 +132,7 @@ class Executor {
   Branch* quiet_ = nullptr;     // the open branch that runs without locks
   storage::LockOwner cleaner_;  // of RemoveGhosts
   std::deque<Ghost> ghosts_;
+  std::array<storage::Lookup, kLookups> lookups_;
   std::vector<std::byte> row_;    // scratch, warm
   std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
   std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met

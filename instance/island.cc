@@ -72,6 +72,11 @@ void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* 
   *config->add_loads() = load;
 }
 
+// One worker has nobody to guard pages and locks against, unless the deployment wants to see what that costs.
+bool WorksAlone(const control::v1::IslandConfig& config) {
+  return config.workers_size() == 1 && !config.always_latched();
+}
+
 }  // namespace
 
 topology::MemoryPolicy PolicyOf(const control::v1::IslandConfig& config) {
@@ -124,7 +129,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
   options.island = config_.island();
   options.sites = sites_.SitesOf(config_.island());
   options.pool_bytes = config_.pool_bytes();
-  options.alone = config_.workers_size() == 1;
+  options.alone = WorksAlone(config_);
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =
@@ -153,11 +158,11 @@ void Island::BindPool(void* address, size_t bytes) {
 
 absl::Status Island::CreateWorkers() {
   shared_locks_ =
-      std::make_unique<storage::LockTable>(storage::LockTableOptions{.latched = config_.workers_size() > 1});
+      std::make_unique<storage::LockTable>(storage::LockTableOptions{.latched = !WorksAlone(config_)});
   shared_.clock = seams_.clock;
   shared_.sites = &sites_;
   shared_.locks = shared_locks_.get();
-  shared_.alone = config_.workers_size() == 1;
+  shared_.alone = WorksAlone(config_);
   shared_.layout_generation = config_.layout_generation();
   messaging::LinksOptions links;
   links.cluster_id = config_.cluster_id();

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,9 +30,9 @@ using IndexId = uint32_t;  // position in its table's list of indexes
 enum class OperationKind : uint8_t {
   kRead = 1,
   kReadForUpdate = 2,  // reads under the lock an update of the row needs
-  kAdd = 3,     // adds `delta` to the little-endian int64 at `offset`; the result row is the 8 bytes after it
-  kWrite = 4,   // overwrites bytes at `offset`
-  kInsert = 5,  // ALREADY_EXISTS if present
+  kAdd = 3,        // adds `delta` to the little-endian int64 at `offset`; the result row is its new 8 bytes
+  kWrite = 4,      // overwrites bytes at `offset`
+  kInsert = 5,     // ALREADY_EXISTS if present
   kReplace = 6,    // the whole row, another length allowed; NOT_FOUND if absent
   kDelete = 7,     // NOT_FOUND if absent
   kScan = 8,       // rows with key <= k < end_key, in key order (or reverse), at most `limit`
@@ -82,9 +83,8 @@ class Batch {
     operations_.clear();
     results_.clear();
     scanned_.clear();
-    bytes_.clear();
-    if (bytes_.capacity() > kKeptBytes)
-      std::vector<std::byte>().swap(bytes_);  // a large scan is an exception
+    used_ = 0;
+    if (capacity_ > kKeptBytes) bytes_.reset(), capacity_ = 0;  // a large scan is an exception
   }
 
   // Each returns the operation's number, which is also its result's.
@@ -99,27 +99,27 @@ class Batch {
     return i;
   }
   size_t Write(TableId table, KeyView key, uint32_t offset, RowView bytes) {
-    const std::vector<std::byte> moved_from = MakeRoom(key.size() + bytes.size());
+    const Memory moved_from = MakeRoom(key.size() + bytes.size());
     const size_t i = AddKeyed(OperationKind::kWrite, table, key);
     operations_[i].offset = offset;
     operations_[i].row = Store(bytes);
     return i;
   }
   size_t Insert(TableId table, KeyView key, RowView row) {
-    const std::vector<std::byte> moved_from = MakeRoom(key.size() + row.size());
+    const Memory moved_from = MakeRoom(key.size() + row.size());
     const size_t i = AddKeyed(OperationKind::kInsert, table, key);
     operations_[i].row = Store(row);
     return i;
   }
   size_t Replace(TableId table, KeyView key, RowView row) {
-    const std::vector<std::byte> moved_from = MakeRoom(key.size() + row.size());
+    const Memory moved_from = MakeRoom(key.size() + row.size());
     const size_t i = AddKeyed(OperationKind::kReplace, table, key);
     operations_[i].row = Store(row);
     return i;
   }
   size_t Delete(TableId table, KeyView key) { return AddKeyed(OperationKind::kDelete, table, key); }
   size_t Scan(TableId table, KeyView first, KeyView end, uint32_t limit = 0, bool reverse = false) {
-    const std::vector<std::byte> moved_from = MakeRoom(first.size() + end.size());
+    const Memory moved_from = MakeRoom(first.size() + end.size());
     const size_t i = AddKeyed(OperationKind::kScan, table, first);
     operations_[i].end_key = Store(end);
     operations_[i].limit = limit;
@@ -128,7 +128,7 @@ class Batch {
   }
   size_t IndexScan(TableId table, IndexId index, KeyView site_key, KeyView first, KeyView end,
                    uint32_t limit = 0, bool reverse = false) {
-    const std::vector<std::byte> moved_from = MakeRoom(first.size() + end.size() + site_key.size());
+    const Memory moved_from = MakeRoom(first.size() + end.size() + site_key.size());
     const size_t i = AddKeyed(OperationKind::kIndexScan, table, first);
     operations_[i].index = index;
     operations_[i].site_key = Store(site_key);
@@ -150,23 +150,25 @@ class Batch {
   RowView scanned_row(size_t i, size_t n) const { return View(scanned_[results_[i].first_scanned + n].row); }
 
   // For the execution engine.
-  RowView View(Bytes at) const { return RowView(bytes_.data() + at.offset, at.size); }
+  RowView View(Bytes at) const { return RowView(bytes_.get() + at.offset, at.size); }
   Bytes Store(RowView bytes) {
-    const std::vector<std::byte> moved_from = MakeRoom(bytes.size());
-    const Bytes at{static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(bytes.size())};
-    bytes_.resize(bytes_.size() + bytes.size());
-    if (!bytes.empty()) std::memmove(bytes_.data() + at.offset, bytes.data(), bytes.size());
+    const Memory moved_from = MakeRoom(bytes.size());
+    const Bytes at{static_cast<uint32_t>(used_), static_cast<uint32_t>(bytes.size())};
+    if (!bytes.empty()) std::memcpy(bytes_.get() + used_, bytes.data(), bytes.size());
+    used_ += bytes.size();
     return at;
   }
-  size_t stored_bytes() const { return bytes_.size(); }
+  // Views stay valid until so many more bytes are stored.
+  void Reserve(size_t more) { (void)MakeRoom(more); }
+  size_t stored_bytes() const { return used_; }
   // Where results end now; Rewind forgets those stored since.
   struct Mark {
     size_t bytes;
     size_t scanned;
   };
-  Mark MarkResults() const { return {bytes_.size(), scanned_.size()}; }
+  Mark MarkResults() const { return {used_, scanned_.size()}; }
   void Rewind(const Mark& mark) {
-    bytes_.resize(mark.bytes);
+    used_ = mark.bytes;
     scanned_.resize(mark.scanned);
   }
   void ResetResults() { results_.assign(operations_.size(), Result{}); }
@@ -174,18 +176,19 @@ class Batch {
   std::vector<ScannedRow>& scanned() { return scanned_; }
 
  private:
+  using Memory = std::unique_ptr<std::byte[]>;
+
   // Room for `more` bytes. If the buffer has to move, the old one is returned: arguments may be views of this
   // very batch (a row that was read, written under another key), and the caller keeps them alive until it is
   // done.
-  [[nodiscard]] std::vector<std::byte> MakeRoom(size_t more) {
-    std::vector<std::byte> old;
-    if (bytes_.capacity() - bytes_.size() >= more) return old;
-    std::vector<std::byte> grown;
-    grown.reserve(std::max(2 * bytes_.capacity(), bytes_.size() + more));
-    grown.assign(bytes_.begin(), bytes_.end());
-    old.swap(bytes_);
+  [[nodiscard]] Memory MakeRoom(size_t more) { return capacity_ - used_ >= more ? nullptr : Grow(more); }
+  Memory Grow(size_t more) {
+    const size_t wanted = std::max({size_t{4096}, 2 * capacity_, used_ + more});
+    auto grown = std::make_unique_for_overwrite<std::byte[]>(wanted);
+    if (used_ != 0) std::memcpy(grown.get(), bytes_.get(), used_);
+    capacity_ = wanted;
     bytes_.swap(grown);
-    return old;
+    return grown;
   }
 
   size_t AddKeyed(OperationKind kind, TableId table, KeyView key) {
@@ -198,7 +201,9 @@ class Batch {
   std::vector<Operation> operations_;
   std::vector<Result> results_;
   std::vector<ScannedRow> scanned_;
-  std::vector<std::byte> bytes_;
+  Memory bytes_;
+  size_t used_ = 0;
+  size_t capacity_ = 0;
 };
 
 }  // namespace islands::instance

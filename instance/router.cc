@@ -14,11 +14,7 @@ void RoutePlan::Clear() {
   remote_used_ = 0;
 }
 
-void RoutePlan::Add(uint32_t island, uint32_t own_island, RoutedOperation operation) {
-  if (island == own_island) {
-    local_.push_back(operation);
-    return;
-  }
+void RoutePlan::AddRemote(uint32_t island, RoutedOperation operation) {
   for (size_t i = 0; i < remote_used_; ++i) {
     if (remote_[i].island == island) {
       remote_[i].operations.push_back(operation);
@@ -31,9 +27,28 @@ void RoutePlan::Add(uint32_t island, uint32_t own_island, RoutedOperation operat
   share.operations.push_back(operation);
 }
 
+Router::Router(const storage::Catalog& catalog, const partitioner::SiteMap& sites, uint32_t own_island)
+    : catalog_(catalog), sites_(sites), own_island_(own_island) {
+  for (uint32_t site = 0; site < sites.sites(); ++site) island_of_.push_back(sites.IslandOf(site));
+}
+
+std::optional<uint32_t> Router::SiteAtOnce(const Batch& batch, const Batch::Operation& operation) const {
+  const bool one_row = operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
+  if (!one_row || operation.table >= catalog_.size()) return {};
+  const storage::TableDefinition& table = catalog_.table(operation.table);
+  if (table.replicated()) return {};
+  const std::optional<int64_t> value = partitioner::OnlyInteger(table.key, batch.View(operation.key));
+  return value ? table.partition->Find(*value) : std::nullopt;
+}
+
 absl::Status Router::Route(const Batch& batch, RoutePlan* plan, TouchedSites* touched) const {
   plan->Clear();
   for (uint32_t number = 0; number < batch.size(); ++number) {
+    if (const std::optional<uint32_t> site = SiteAtOnce(batch, batch.operation(number))) {
+      touched->Touch(*site);
+      plan->Add(island_of_[*site], own_island_, {number, *site, *site});
+      continue;
+    }
     if (absl::Status status = RouteOne(batch, number, plan, touched); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -64,7 +79,7 @@ absl::Status Router::RouteOne(const Batch& batch, uint32_t number, RoutePlan* pl
       catalog_.SiteOf(operation.table, batch.View(by_index ? operation.site_key : operation.key));
   if (!site.ok()) return site.status();
   touched->Touch(*site);
-  plan->Add(sites_.IslandOf(*site), own_island_, {number, *site, *site});
+  plan->Add(island_of_[*site], own_island_, {number, *site, *site});
   return absl::OkStatus();
 }
 

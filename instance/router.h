@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,12 +30,16 @@ class RoutePlan {
   };
 
   void Clear();
-  void Add(uint32_t island, uint32_t own_island, RoutedOperation operation);
+  void Add(uint32_t island, uint32_t own_island, RoutedOperation operation) {
+    island == own_island ? local_.push_back(operation) : AddRemote(island, operation);
+  }
 
   const std::vector<RoutedOperation>& local() const { return local_; }
   std::span<const Share> remote() const { return {remote_.data(), remote_used_}; }
 
  private:
+  void AddRemote(uint32_t island, RoutedOperation operation);
+
   std::vector<RoutedOperation> local_;
   std::vector<Share> remote_;  // the first remote_used_ are in use
   size_t remote_used_ = 0;
@@ -52,19 +57,21 @@ struct TouchedSites {
 
 class Router {
  public:
-  Router(const storage::Catalog& catalog, const partitioner::SiteMap& sites, uint32_t own_island)
-      : catalog_(catalog), sites_(sites), own_island_(own_island) {}
+  Router(const storage::Catalog& catalog, const partitioner::SiteMap& sites, uint32_t own_island);
 
   // INVALID_ARGUMENT: no such table or index, a key outside the table's range, a write to a replicated table.
   absl::Status Route(const Batch& batch, RoutePlan* plan, TouchedSites* touched) const;
 
  private:
+  // The site of an operation on one row with the commonest kind of key. Empty: RouteOne knows what to do.
+  std::optional<uint32_t> SiteAtOnce(const Batch& batch, const Batch::Operation& operation) const;
   absl::Status RouteOne(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const;
   absl::Status RouteScan(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const;
 
   const storage::Catalog& catalog_;
   const partitioner::SiteMap& sites_;
   const uint32_t own_island_;
+  std::vector<uint32_t> island_of_;  // by site
 };
 
 // The sites that a key range [first, end) may touch; empty bounds are open. {first, last}, inclusive.

@@ -197,6 +197,8 @@ std::string_view KeyTypeName(KeyType type) { return Traits(type).name; }
 
 size_t KeyTypeBytes(KeyType type) { return Traits(type).bytes; }
 
+bool IsSigned(KeyType type) { return Traits(type).is_signed; }
+
 void AppendUnsigned(KeyType type, uint64_t value, std::string* key) {
   assert(type != KeyType::kString && !Traits(type).is_signed && Fits(type, value));
   AppendBigEndian(value, Traits(type).bytes, key);

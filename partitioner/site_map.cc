@@ -65,12 +65,15 @@ absl::StatusOr<RangePartition> RangePartition::Create(int64_t begin, int64_t end
   return RangePartition(begin, end, sites);
 }
 
-absl::StatusOr<uint32_t> RangePartition::SiteOf(int64_t value) const {
-  if (value < begin_ || value >= end_) {
-    return absl::OutOfRangeError(
-        fmt::format("first key component {} is outside the table's range [{}, {})", value, begin_, end_));
-  }
+std::optional<uint32_t> RangePartition::Find(int64_t value) const {
+  if (value < begin_ || value >= end_) return {};
   return static_cast<uint32_t>(PartOf(Distance(begin_, value), Distance(begin_, end_), sites_));
+}
+
+absl::StatusOr<uint32_t> RangePartition::SiteOf(int64_t value) const {
+  if (const std::optional<uint32_t> site = Find(value)) return *site;
+  return absl::OutOfRangeError(
+      fmt::format("first key component {} is outside the table's range [{}, {})", value, begin_, end_));
 }
 
 int64_t RangePartition::SiteBegin(uint32_t site) const {

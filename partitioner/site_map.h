@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -52,6 +53,8 @@ class RangePartition {
   int64_t end() const { return end_; }
   // `value` in [begin, end); outside is an error that names the range.
   absl::StatusOr<uint32_t> SiteOf(int64_t value) const;
+  // The same; empty outside.
+  std::optional<uint32_t> Find(int64_t value) const;
   // First value of `site`; site == sites gives end.
   int64_t SiteBegin(uint32_t site) const;
 

@@ -38,10 +38,6 @@ void Distribute(const Node& from, const Node::SplitPoint& split, Node* left, Nod
   right->SetChild(right->count(), from.child(from.count()));
 }
 
-void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) {
-  node.is_leaf() ? node.ChooseLeafSplit(entry, split) : node.ChooseInnerSplit(entry, split);
-}
-
 // For leaves also when the entry would take the place of its equal.
 bool HasRoom(const Node& node, const PendingEntry& entry) {
   bool equal = false;
@@ -51,11 +47,22 @@ bool HasRoom(const Node& node, const PendingEntry& entry) {
 
 }  // namespace
 
-uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree) {
+BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_(tree), root_(root) {
+  const GuardS guard = ISLANDS_LATCH("btree.open", GuardS(site->At(root)));
+  lower_.Set(Node::At(guard.bytes())->lower_fence());
+  upper_.Set(Node::At(guard.bytes())->upper_fence());
+}
+
+uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower, KeyView upper) {
   const GuardX root = site->Allocate(tree, 0);
   if (!root) return 0;
-  NodeOf(root)->Initialize({}, {});
+  NodeOf(root)->Initialize(lower, upper);
   return NodeOf(root)->number();
+}
+
+void BTree::ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const {
+  const bool last = CompareKeys(node.upper_fence(), upper_.view()) == 0;
+  node.is_leaf() ? node.ChooseLeafSplit(entry, last, split) : node.ChooseInnerSplit(entry, last, split);
 }
 
 template <typename ChooseChild>
@@ -100,39 +107,103 @@ GuardX BTree::FindLeafExclusive(KeyView key) {
   }
 }
 
+void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
+  lookup->tree_ = Covers(key) ? this : nullptr;
+  lookup->key_ = key;
+  lookup->bytes_ = bytes;
+  lookup->has_slot_ = false;
+  lookup->node_.Release();
+  lookup->next_ = root_;
+}
+
+// Level by level for all of them: while one waits for its next node, the others search theirs.
+void BTree::FinishLookups(std::span<Lookup> lookups) {
+#ifdef ISLANDS_TSAN
+  // Optimistic guards are latches there, and nobody may hold several at once in no order.
+  for (Lookup& lookup : lookups) lookup.tree_ = nullptr;
+#else
+  for (bool any = true; any;) {
+    any = false;
+    for (Lookup& lookup : lookups) any |= lookup.tree_ != nullptr && Advance(&lookup);
+  }
+  for (Lookup& lookup : lookups) {
+    if (!lookup.node_) continue;
+    const Node* leaf = NodeOf(lookup.node_);
+    lookup.slot_ = leaf->LowerBound(lookup.key_, &lookup.has_slot_);
+    if (lookup.has_slot_) leaf->PrefetchEntry(lookup.slot_, lookup.bytes_);
+  }
+#endif
+}
+
+bool BTree::Advance(Lookup* lookup) {
+  const SiteSpace& site = *lookup->tree_->site_;
+  const auto end = [lookup] {
+    lookup->tree_ = nullptr;
+    return false;
+  };
+  const auto lost = [&] {
+    lookup->node_.Release();
+    return end();
+  };
+  const bool first = !lookup->node_;
+  if (!first && !lookup->node_.Valid()) return lost();  // the child may be nonsense: do not touch it
+  GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
+  if (!first && !lookup->node_.Valid()) return lost();  // the child may have been split since
+  lookup->node_ = std::move(node);
+  const Node* arrived = NodeOf(lookup->node_);
+  if (arrived->is_leaf()) return end();
+  lookup->next_ = arrived->child(arrived->ChildIndex(lookup->key_));
+  site.Prefetch(lookup->next_);
+  return true;
+}
+
 absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
   return Find(key, row) == KeyState::kRow ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
 }
 
 KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
-  for (runtime::Backoff backoff;; backoff.Wait()) {
-    const GuardO guard = FindLeaf(key);
+  return Find(key, nullptr, [row](RowView found) { row->assign(found.begin(), found.end()); });
+}
+
+KeyState BTree::Find(KeyView key, Lookup* hint, absl::FunctionRef<void(RowView row)> take) const {
+  if (!Covers(key)) return KeyState::kAbsent;
+  GuardO guard;
+  if (hint != nullptr) guard = std::move(hint->node_);
+  for (runtime::Backoff backoff;; guard.Release(), backoff.Wait()) {
+    const bool hinted = static_cast<bool>(guard);
+    if (!hinted) guard = FindLeaf(key);
     const Node* leaf = NodeOf(guard);
-    bool found = false;
-    const uint32_t i = leaf->LowerBound(key, &found);
+    bool found = hinted && hint->has_slot_;
+    const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
     if (!found) {
       if (guard.Valid()) return KeyState::kAbsent;
       continue;
     }
     const RowView value = leaf->value(i);
     if (value.size() > kMaxRowBytes) continue;  // torn
-    row->assign(value.begin(), value.end());
+    take(value);
     const bool ghost = leaf->ghost(i);
     if (guard.Valid()) return ghost ? KeyState::kGhost : KeyState::kRow;
   }
 }
 
-absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change) {
-  const GuardX guard = FindLeafExclusive(key);
+absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
+                               Lookup* hint) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
+  GuardX guard;
+  if (hint != nullptr && hint->node_) guard = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(hint->node_));
+  const bool hinted = static_cast<bool>(guard);
+  if (!hinted) guard = FindLeafExclusive(key);
   Node* leaf = NodeOf(guard);
-  bool found = false;
-  const uint32_t i = leaf->LowerBound(key, &found);
+  bool found = hinted && hint->has_slot_;
+  const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
   if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
   change(leaf->value(i));
   return absl::StatusCode::kOk;
 }
 
 absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t> expected) {
+  if (!Covers(key)) return absl::StatusCode::kInvalidArgument;
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
     GuardX guard = FindLeafExclusive(key);
@@ -160,6 +231,7 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
 }
 
 absl::StatusCode BTree::Replace(KeyView key, RowView row) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
     GuardX guard = FindLeafExclusive(key);
@@ -180,6 +252,7 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
 }
 
 absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
   GuardX guard = FindLeafExclusive(key);
   Node* leaf = NodeOf(guard);
   bool found = false;
@@ -194,6 +267,7 @@ absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
 }
 
 absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
   const GuardX guard = FindLeafExclusive(key);
   Node* leaf = NodeOf(guard);
   bool found = false;
@@ -246,7 +320,7 @@ absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
   ChooseSplit(*node, entry, &split);
   Distribute(*node, split, NodeOf(left), NodeOf(right));
   ++node->header().level;
-  node->Initialize({}, {});
+  node->Initialize(lower_.view(), upper_.view());
   node->InsertChild(0, split.separator.view(), NodeOf(left)->number());
   node->SetChild(1, NodeOf(right)->number());
   return absl::StatusCode::kOk;
@@ -330,7 +404,7 @@ bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& l
   return true;
 }
 
-// The only child has no fences either, so its content is the root's.
+// The only child has the root's fences, so its content is the root's.
 void BTree::PullUpIntoRoot(GuardX root) {
   GuardX child = ISLANDS_LATCH("btree.merge_root", GuardX(site_->At(NodeOf(root)->child(0))));
   NodeOf(root)->CopyContent(*NodeOf(child));
@@ -358,8 +432,9 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
   alignas(Node) std::byte copy[kPageBytes];
   const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
   KeyBuffer low, high, key;
-  low.Set(first);
-  high.Set(end);
+  low.Set(CompareKeys(first, lower_.view()) > 0 ? first : lower_.view());
+  high.Set(!end.empty() && (upper_.view().empty() || CompareKeys(end, upper_.view()) < 0) ? end
+                                                                                          : upper_.view());
   while (high.view().empty() || CompareKeys(low.view(), high.view()) < 0) {
     CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
     const KeyView lower = leaf->lower_fence();
@@ -407,7 +482,7 @@ void BTree::Clear() {
   Node* node = NodeOf(root);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   node->header().level = 0;
-  node->Initialize({}, {});
+  node->Initialize(lower_.view(), upper_.view());
 }
 
 void BTree::FreeBelow(uint64_t number) {

@@ -16,7 +16,8 @@
 // Thread safety: all functions from any thread, except Clear and Check: nothing else may be active.
 //
 // Invariants:
-//  1. A child's fences are its parent's separators around it; the root has none.
+//  1. A child's fences are its parent's separators around it; the root's are the tree's: every key lies
+//     between them. With both, the first bytes that all keys share are not searched again and again.
 //  2. All leaves are at level 0, a child's level is one below its parent's.
 //  3. An operation that answers RESOURCE_EXHAUSTED changed no row.
 //  4. key_changes() changes, under the leaf's latch, whenever a key (row or ghost) comes or goes: as long as
@@ -39,22 +40,52 @@ namespace islands::storage {
 
 enum class KeyState : uint8_t { kAbsent, kGhost, kRow };
 
+class BTree;
+
+// Where a key is, found ahead of the operation on it. It is a hint: the operation looks whether the leaf is
+// still the same, and otherwise descends by itself. Holds nothing (page_guard.h), but must not outlive the
+// step that made it: a leaf is looked at again without having been latched in between.
+class Lookup {
+ public:
+  Lookup() = default;
+
+ private:
+  friend class BTree;
+  const BTree* tree_ = nullptr;  // null: nothing to look for, or found
+  KeyView key_;
+  GuardO node_;        // the last one arrived at; when found the leaf
+  uint64_t next_ = 0;  // its child, on its way into the cache
+  size_t bytes_ = 0;
+  uint32_t slot_ = 0;
+  bool has_slot_ = false;
+};
+
 class BTree {
  public:
   // The tree whose root page is `root` of `site`.
-  BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_(tree), root_(root) {}
+  BTree(SiteSpace* site, uint32_t tree, uint64_t root);
 
-  // A page that holds an empty tree; 0 when the pool is full.
-  static uint64_t MakeRoot(SiteSpace* site, uint32_t tree);
+  // A page that holds an empty tree for keys from `lower` to below `upper` (empty: no bound); 0 when the pool
+  // is full.
+  static uint64_t MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower = {}, KeyView upper = {});
 
-  // Keys have 1 .. kMaxTreeKeyBytes bytes, rows at most kMaxRowBytes; the caller has checked.
+  // Several lookups, each with its key (which must stay in place), go down their trees side by side, so that
+  // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
+  void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
+  static void FinishLookups(std::span<Lookup> lookups);
+
+  // Keys have 1 .. kMaxTreeKeyBytes bytes, rows at most kMaxRowBytes; the caller has checked. A key outside
+  // the tree's bounds is absent; to insert it is INVALID_ARGUMENT.
   // OK, NOT_FOUND. `row` keeps its capacity.
   absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
   // The same, showing ghosts.
   KeyState Find(KeyView key, std::vector<std::byte>* row) const;
+  // Hands the row or ghost to `take`, which may happen several times: only the last counts.
+  KeyState Find(KeyView key, Lookup* hint, absl::FunctionRef<void(RowView row)> take) const;
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
-  absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change);
-  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED. A ghost of this key becomes the row. ABORTED: the key is new, and
+  absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
+                          Lookup* hint = nullptr);
+  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED: the key is new, and
   // keys came or went since key_changes() was `expected`.
   absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
   // OK, NOT_FOUND, RESOURCE_EXHAUSTED.
@@ -96,6 +127,13 @@ class BTree {
   bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
   GuardO FindLeaf(KeyView key) const;
   GuardX FindLeafExclusive(KeyView key);
+  bool Covers(KeyView key) const {
+    return CompareKeys(key, lower_.view()) >= 0 &&
+           (upper_.view().empty() || CompareKeys(key, upper_.view()) < 0);
+  }
+  // One level further down. False: that was the last step, whether or not the leaf was found.
+  static bool Advance(Lookup* lookup);
+  void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const;
 
   // Makes room for the entry at `level`, by one split there or above. OK also when others made the room
   // meanwhile.
@@ -116,6 +154,7 @@ class BTree {
   SiteSpace* site_;
   uint32_t tree_;
   uint64_t root_;
+  KeyBuffer lower_, upper_;  // the tree's bounds; empty = none
   std::atomic<uint64_t> key_changes_ = 0;
 };
 

@@ -47,7 +47,8 @@ absl::Status BTree::CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyVie
 
 absl::StatusOr<BTree::Totals> BTree::Check() const {
   Walk walk;
-  if (absl::Status status = CheckNode(&walk, root_, {}, {}, -1); !status.ok()) return status;
+  if (absl::Status status = CheckNode(&walk, root_, lower_.view(), upper_.view(), -1); !status.ok())
+    return status;
   const GuardS root = ISLANDS_LATCH("btree.check", GuardS(site_->At(root_)));
   walk.totals.levels = Node::At(root.bytes())->level() + 1u;
   return walk.totals;

@@ -128,11 +128,11 @@ bool Node::SidesFit(size_t left_bytes, size_t right_bytes, size_t separator_byte
 // each side, so that cutting again and again ends: at the latest when the pending entry is alone. The
 // balanced cut is the best, but ascending inserts at the right edge fill their leaves. A cut where both sides
 // fit exists because no entry and no fence is larger than half a page (see the static_asserts).
-void Node::ChooseLeafSplit(const PendingEntry& pending, SplitPoint* split) const {
+void Node::ChooseLeafSplit(const PendingEntry& pending, bool last, SplitPoint* split) const {
   bool replaces = false;
   const uint32_t position = LowerBound(pending.key, &replaces);
   const uint32_t total_entries = count_ + (replaces ? 0 : 1);
-  const bool appends = !replaces && position == count_ && upper_bytes_ == 0;
+  const bool appends = !replaces && position == count_ && last;
   // Which slot entry v of the sequence is; count_ stands for a pending one that is new.
   const auto slot_of = [&](uint32_t v) {
     return replaces || v < position ? v : v == position ? count_ : v - 1;
@@ -168,9 +168,9 @@ void Node::ChooseLeafSplit(const PendingEntry& pending, SplitPoint* split) const
 }
 
 // The separator at `left` moves up; both sides keep at least one.
-void Node::ChooseInnerSplit(const PendingEntry& pending, SplitPoint* split) const {
+void Node::ChooseInnerSplit(const PendingEntry& pending, bool last, SplitPoint* split) const {
   bool equal = false;
-  const bool appends = upper_bytes_ == 0 && LowerBound(pending.key, &equal) == count_;
+  const bool appends = last && LowerBound(pending.key, &equal) == count_;
   size_t total_bytes = 0;
   for (uint32_t i = 0; i < count_; ++i) total_bytes += SlotBytes(i);
   size_t best = std::numeric_limits<size_t>::max();

@@ -18,8 +18,6 @@ absl::Status TableError(const control::v1::TableSpec& spec, std::string_view fie
   return absl::InvalidArgumentError(fmt::format("table '{}', {}: {}", spec.name(), field, reason));
 }
 
-bool IsSigned(KeyType type) { return type >= KeyType::kInt8 && type <= KeyType::kInt64; }
-
 std::vector<std::string_view> SplitAtColons(std::string_view text) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -84,7 +82,7 @@ absl::StatusOr<KeySchema> ParseKey(const control::v1::TableSpec& spec) {
 // by.
 std::pair<int64_t, int64_t> Bounds(KeyType type) {
   const size_t bits = 8 * partitioner::KeyTypeBytes(type);
-  if (IsSigned(type)) return {INT64_MIN >> (64 - bits), INT64_MAX >> (64 - bits)};
+  if (partitioner::IsSigned(type)) return {INT64_MIN >> (64 - bits), INT64_MAX >> (64 - bits)};
   return {0, bits == 64 ? INT64_MAX : static_cast<int64_t>((uint64_t{1} << bits) - 1)};
 }
 
@@ -200,7 +198,7 @@ void AppendField(const IndexComponent& component, RowView row, std::string* entr
   }
   const size_t bytes = partitioner::KeyTypeBytes(component.type);
   const uint64_t value = LittleEndian(row, component.offset, bytes);
-  if (IsSigned(component.type)) {
+  if (partitioner::IsSigned(component.type)) {
     const size_t unused_bits = 64 - 8 * bytes;
     partitioner::AppendSigned(component.type, static_cast<int64_t>(value << unused_bits) >> unused_bits,
                               entry);

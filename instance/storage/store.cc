@@ -30,6 +30,20 @@ KeyView PrimaryKeyOf(KeyView entry, RowView row) {
 bool IsKey(KeyView key) { return !key.empty() && key.size() <= partitioner::kMaxKeyBytes; }
 bool IsBound(KeyView key) { return key.size() <= kMaxTreeKeyBytes; }
 
+// The smallest key of a site, or of the one behind the last; empty if the key type ends before it.
+std::string SiteBound(const TableDefinition& table, uint32_t site) {
+  std::string bound;
+  const partitioner::KeyType type = table.key[0];
+  const int64_t begin = table.partition->SiteBegin(site);
+  const size_t bits = 8 * partitioner::KeyTypeBytes(type);
+  if (partitioner::IsSigned(type)) {
+    if (bits == 64 || begin < int64_t{1} << (bits - 1)) partitioner::AppendSigned(type, begin, &bound);
+  } else if (bits == 64 || begin < int64_t{1} << bits) {
+    partitioner::AppendUnsigned(type, static_cast<uint64_t>(begin), &bound);
+  }
+  return bound;
+}
+
 // The entries of one row, in the order of the table's indexes.
 using Entries = std::vector<std::string>;
 
@@ -112,11 +126,12 @@ absl::Status Store::Impl::BuildSlot(uint32_t slot, uint32_t site, uint32_t trees
   if (!space->Format(trees)) return full();
   uint32_t tree = 0;
   // Tree ids count all trees of the catalog, so that they mean the same on every site.
-  const auto make_tree = [&](bool here, std::vector<std::unique_ptr<BTree>>* by_slot) {
+  const auto make_tree = [&](bool here, const std::string& lower, const std::string& upper,
+                             std::vector<std::unique_ptr<BTree>>* by_slot) {
     by_slot->resize(slot + 1);
     const uint32_t id = tree++;
     if (!here) return true;
-    const uint64_t root = BTree::MakeRoot(space, id);
+    const uint64_t root = BTree::MakeRoot(space, id, AsKey(lower), AsKey(upper));
     if (root == 0) return false;
     space->SetRoot(id, root);
     by_slot->back() = std::make_unique<BTree>(space, id, root);
@@ -124,9 +139,15 @@ absl::Status Store::Impl::BuildSlot(uint32_t slot, uint32_t site, uint32_t trees
   };
   for (TableTrees& table : tables) {
     const bool here = table.definition->replicated() == (site == kReplicatedSite);
-    if (!make_tree(here, &table.rows)) return full();
+    std::string lower, upper;
+    if (here && site != kReplicatedSite) {
+      lower = SiteBound(*table.definition, site);
+      upper = SiteBound(*table.definition, site + 1);
+      if (lower == upper) lower.clear(), upper.clear();  // a site without keys
+    }
+    if (!make_tree(here, lower, upper, &table.rows)) return full();
     for (auto& index : table.indexes) {
-      if (!make_tree(here, &index)) return full();
+      if (!make_tree(here, {}, {}, &index)) return full();
     }
   }
   return absl::OkStatus();
@@ -209,11 +230,27 @@ StatusCode Store::Read(TableId table, uint32_t site, KeyView key, std::vector<st
   return tree->Read(key, row);
 }
 
+void Store::StartLookup(TableId table, uint32_t site, KeyView key, size_t bytes, Lookup* lookup) const {
+  const BTree* tree = impl_->Find(table, site);
+  if (tree != nullptr && IsKey(key)) {
+    tree->StartLookup(key, bytes, lookup);
+  } else {
+    *lookup = {};
+  }
+}
+
+StatusCode Store::Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
+                       absl::FunctionRef<void(RowView row)> take) {
+  const BTree* tree = impl_->Find(table, site);
+  if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
+  return tree->Find(key, hint, take) == KeyState::kRow ? StatusCode::kOk : StatusCode::kNotFound;
+}
+
 StatusCode Store::Modify(TableId table, uint32_t site, KeyView key,
-                         absl::FunctionRef<void(std::span<std::byte>)> change) {
+                         absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   BTree* tree = impl_->Find(table, site);
   if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
-  if (!impl_->HasIndexes(table)) return tree->Modify(key, change);
+  if (!impl_->HasIndexes(table)) return tree->Modify(key, change, hint);
   // The caller's lock on the row keeps it as it is read here until it is replaced.
   std::vector<std::byte> before;
   if (const StatusCode code = tree->Read(key, &before); code != StatusCode::kOk) return code;

@@ -50,19 +50,25 @@ struct PoolUsage {
 
 // Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; nothing changed),
 // INVALID_ARGUMENT (key empty or too long, row of another length than the table's row_bytes or too long, a
-// site of another island).
+// site of another island, a new key outside its site).
 class Store {
  public:
   static absl::StatusOr<std::unique_ptr<Store>> Create(const Catalog& catalog, const StoreOptions& options,
                                                        runtime::FileSystem& files);  // `catalog` outlives it
   ~Store();
 
+  // Lookups ahead of Read and Modify, which take them as hints: StartLookup for each, then
+  // BTree::FinishLookups for all of them.
+  void StartLookup(TableId table, uint32_t site, KeyView key, size_t bytes, Lookup* lookup) const;
+  // Hands the row to `take`, maybe several times: only the last counts, and only with OK.
+  absl::StatusCode Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
+                        absl::FunctionRef<void(RowView row)> take);
   // Copies the row; `row` keeps its capacity between calls, so a warm buffer is not reallocated.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
   // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot
   // change. Where the table has indexes, on a copy that then replaces the row.
   absl::StatusCode Modify(TableId table, uint32_t site, KeyView key,
-                          absl::FunctionRef<void(std::span<std::byte>)> change);
+                          absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint = nullptr);
   // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert.
   absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row,
                           std::optional<uint64_t> expected = {});
