@@ -19,10 +19,10 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test sanitize bench soak chaos fuzz format packages packages-build clean
+.PHONY: help build demo test sanitize bench bench-parts soak chaos fuzz format packages packages-build clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 build: packages-build build/release/build.ninja ## build the release binaries into build/release/bin
 	ninja -C build/release -j $(JOBS) $(BINARIES)
@@ -41,7 +41,12 @@ sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests u
 	ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
 	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' --no-tests=error
 
-bench: packages-build build/release/build.ninja ## build and run every microbenchmark of the code
+BENCH ?=
+bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 8 minutes
+	ninja -C build/release -j $(JOBS) $(BINARIES) peers local_path_bench messaging_bench
+	$(PYTHON) experiments/bench.py $(BENCH)
+
+bench-parts: packages-build build/release/build.ninja ## build and run every microbenchmark of the code
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 

@@ -204,24 +204,30 @@ class DeploymentReader {
   }
 
   void ReadStorage() {
-    Section(top_, "storage", {"buffer_pool", "memory_policy", "log"}, [&](const MapReader& storage) {
-      const YamlNode* pool = storage.Find("buffer_pool");
-      if (pool != nullptr && !(pool->kind == YamlNode::Kind::kScalar && pool->text == "auto")) {
-        deployment_.buffer_pool_bytes = storage.Bytes("buffer_pool");
+    Section(top_, "storage", {"buffer_pool", "memory_policy", "latching", "log"},
+            [&](const MapReader& storage) { ReadStorage(storage); });
+  }
+
+  void ReadStorage(const MapReader& storage) {
+    const YamlNode* pool = storage.Find("buffer_pool");
+    if (pool != nullptr && !(pool->kind == YamlNode::Kind::kScalar && pool->text == "auto")) {
+      deployment_.buffer_pool_bytes = storage.Bytes("buffer_pool");
+    }
+    if (const auto policy = storage.Word("memory_policy", {"preferred", "bind", "default"})) {
+      deployment_.memory_policy = *policy == "preferred" ? control::v1::MEMORY_PREFERRED
+                                  : *policy == "bind"    ? control::v1::MEMORY_BIND
+                                                         : control::v1::MEMORY_DEFAULT;
+    }
+    if (const auto latching = storage.Word("latching", {"auto", "always"})) {
+      deployment_.always_latched = *latching == "always";
+    }
+    Section(storage, "log", {"directory", "durability"}, [&](const MapReader& log) {
+      if (const auto directory = log.Directory("directory")) deployment_.log_directory = *directory;
+      if (const auto durability = log.Word("durability", {"none", "lazy", "sync"})) {
+        deployment_.durability = *durability == "none"   ? Durability::kNone
+                                 : *durability == "lazy" ? Durability::kLazy
+                                                         : Durability::kSync;
       }
-      if (const auto policy = storage.Word("memory_policy", {"preferred", "bind", "default"})) {
-        deployment_.memory_policy = *policy == "preferred" ? control::v1::MEMORY_PREFERRED
-                                    : *policy == "bind"    ? control::v1::MEMORY_BIND
-                                                           : control::v1::MEMORY_DEFAULT;
-      }
-      Section(storage, "log", {"directory", "durability"}, [&](const MapReader& log) {
-        if (const auto directory = log.Directory("directory")) deployment_.log_directory = *directory;
-        if (const auto durability = log.Word("durability", {"none", "lazy", "sync"})) {
-          deployment_.durability = *durability == "none"   ? Durability::kNone
-                                   : *durability == "lazy" ? Durability::kLazy
-                                                           : Durability::kSync;
-        }
-      });
     });
   }
 

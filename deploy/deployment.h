@@ -66,7 +66,8 @@ struct Deployment {
 
   std::optional<uint64_t> buffer_pool_bytes;  // of all islands together; nullopt = auto
   control::v1::MemoryPolicy memory_policy = control::v1::MEMORY_PREFERRED;
-  std::string log_directory;  // empty: DATA/log
+  bool always_latched = false;  // latching: always
+  std::string log_directory;    // empty: DATA/log
   Durability durability = Durability::kNone;
 
   TransportKind transport = TransportKind::kUds;

@@ -42,6 +42,7 @@ data:
 storage:
   buffer_pool: {pool:<14} # of all islands together, divided by their sites; auto = a quarter of the memory
   memory_policy: preferred    # an island's memory comes from its NUMA nodes: preferred | bind | default
+  latching: auto              # one-worker islands have none; always = they do, to measure what it costs
   log:
     directory: data/log
     durability: none          # an island that restarts reloads its initial rows

@@ -35,6 +35,7 @@ TEST(ParseDeployment, MinimalFileHasDefaults) {
   EXPECT_EQ(d->transport, TransportKind::kUds);
   EXPECT_EQ(d->metrics_base_port, 9400u);
   EXPECT_EQ(d->memory_policy, control::v1::MEMORY_PREFERRED);
+  EXPECT_FALSE(d->always_latched);
   ASSERT_EQ(d->tables.size(), 1u);
   EXPECT_EQ(d->tables[0].name(), "micro");
   EXPECT_EQ(d->tables[0].range_end(), 240000);
@@ -68,7 +69,8 @@ data:
       indexes:
         - {name: by_name, key: ['row:16:string:20', 'key:0']}
     - {name: item, key: [string], replicated: true}
-storage: {buffer_pool: 12GiB, memory_policy: bind, log: {directory: data/log, durability: sync}}
+storage:
+  {buffer_pool: 12GiB, memory_policy: bind, latching: always, log: {directory: data/log, durability: sync}}
 messaging: {transport: zmq}
 control: {directory: run}
 metrics: {base_port: 0}
@@ -96,6 +98,7 @@ TEST(ParseDeployment, EveryFieldIsTaken) {
   EXPECT_EQ(d->tables[2].row_bytes(), 0u);
   EXPECT_EQ(d->buffer_pool_bytes, uint64_t{12} << 30);
   EXPECT_EQ(d->memory_policy, control::v1::MEMORY_BIND);
+  EXPECT_TRUE(d->always_latched);
   EXPECT_EQ(d->log_directory, "data/log");
   EXPECT_EQ(d->durability, Durability::kSync);
   EXPECT_EQ(d->transport, TransportKind::kZmq);
@@ -124,11 +127,13 @@ TEST(ParseDeployment, IslandsByHand) {
 
 TEST(ParseDeployment, AutoWords) {
   const auto d = ParseDeployment(
-      "version: 1\nlayout: auto\ndata: {sites: auto}\nstorage: {buffer_pool: auto}", "f.yaml");
+      "version: 1\nlayout: auto\ndata: {sites: auto}\nstorage: {buffer_pool: auto, latching: auto}",
+      "f.yaml");
   ASSERT_TRUE(d.ok()) << d.status();
   EXPECT_EQ(d->layout, std::nullopt);
   EXPECT_EQ(d->sites, std::nullopt);
   EXPECT_EQ(d->buffer_pool_bytes, std::nullopt);
+  EXPECT_FALSE(d->always_latched);
 }
 
 TEST(ParseDeployment, AllComplaintsInFileOrder) {
@@ -153,7 +158,7 @@ TEST(Deployment, AtFindsNearestKey) {
   EXPECT_EQ(d->At("layout"), (Position{6, 9}));
   EXPECT_EQ(d->At("data.tables[1].range"), (Position{16, 14}));
   EXPECT_EQ(d->At("data.tables[2].range"), (Position{20, 7}));
-  EXPECT_EQ(d->At("storage.nothing"), (Position{21, 10}));
+  EXPECT_EQ(d->At("storage.nothing"), (Position{22, 3}));
   EXPECT_EQ(d->At("nothing"), (Position{1, 1}));
   EXPECT_EQ(d->Complain("layout", "found X"), "f.yaml:6:9: found X");
 }
@@ -235,6 +240,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"pool_overflow", "storage: {buffer_pool: 99999999999TiB}", "2:24", "expected a size"},
         BadFile{"memory_policy", "storage: {memory_policy: strict}", "2:26",
                 "expected preferred | bind | default"},
+        BadFile{"latching", "storage: {latching: never}", "2:21", "'never', expected auto | always"},
         BadFile{"durability", "storage: {log: {durability: fsync}}", "2:29",
                 "'fsync', expected none | lazy | sync"},
         BadFile{"log_scalar", "storage: {log: data/log}", "2:16", "'data/log', expected a map"},

@@ -15,7 +15,10 @@ build=(
   prometheus-cpp-dev zlib1g-dev libcurl4-openssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-test=(python3-pytest python3-yaml clang-format-16 procps spin)
+test=(
+  python3-pytest python3-yaml clang-format-16 procps spin
+  liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
+)
 fuzz=(clang-16 libclang-rt-16-dev)
 
 say() { echo "install-packages: $*" >&2; }

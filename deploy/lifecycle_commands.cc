@@ -53,8 +53,10 @@ void AddRun(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RunOptions>();
   AddDeploymentFile(command, &options->file);
   command->add_option("WORKLOAD", options->workload, "micro")->required();
-  command->add_option("--op", options->op, "What a transaction does with its rows: read or update")
+  command->add_option("--op", options->op, "What a transaction does with its rows: read, update or mix")
       ->capture_default_str();
+  command->add_option("--update-percent", options->update_percent,
+                      "With --op mix: percentage of transactions that update, the others read");
   command->add_option("--rows", options->rows, "Distinct rows of a transaction")->capture_default_str();
   command->add_option("--multisite", options->multisite, "Percentage of multisite transactions")
       ->capture_default_str();

@@ -64,8 +64,10 @@ std::string RenderPlan(const ResolvedDeployment& resolved) {
                    topology::WorkerOrderName(deployment.workers), resolved.bound ? "bound" : "not bound"));
   line("data", fmt::format("{} sites, tables {}, in {}", resolved.site_map.sites(),
                            fmt::join(TableNames(deployment), ", "), resolved.data_directory));
-  line("storage", fmt::format("buffer pool {}, durability {}", FormatBytes(pool_bytes),
-                              DurabilityName(deployment.durability)));
+  line("storage",
+       fmt::format("buffer pool {}, durability {}{}", FormatBytes(pool_bytes),
+                   DurabilityName(deployment.durability),
+                   deployment.always_latched ? ", latching always: also in islands with one worker" : ""));
   line("messaging",
        fmt::format("{}, sockets in {}", TransportName(deployment.transport), resolved.control_directory));
   text += "\n" + RenderIslands(resolved);
@@ -104,6 +106,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
           {"tables", TableNames(deployment)},
           {"transport", TransportName(deployment.transport)},
           {"durability", DurabilityName(deployment.durability)},
+          {"latching", deployment.always_latched ? "always" : "auto"},
           {"data_directory", resolved.data_directory},
           {"log_directory", resolved.log_directory},
           {"control_directory", resolved.control_directory},

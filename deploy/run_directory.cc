@@ -222,9 +222,9 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
   for (const control::v1::TableSpec& table : TablesOf(config)) text += TableYaml(table);
   text += "storage:\n";
   if (!listed) text += fmt::format("  buffer_pool: {}\n", TotalPoolBytes(status));
-  text +=
-      fmt::format("  memory_policy: {}\n  log:\n    directory: {}\n    durability: {}\n",
-                  PolicyName(config.memory_policy()), Quoted(config.log_directory()), config.durability());
+  text += fmt::format("  memory_policy: {}\n  latching: {}\n  log:\n    directory: {}\n    durability: {}\n",
+                      PolicyName(config.memory_policy()), config.always_latched() ? "always" : "auto",
+                      Quoted(config.log_directory()), config.durability());
   text += fmt::format("messaging:\n  transport: {}\n", config.transport());
   text += fmt::format("control:\n  directory: {}\n", Quoted(config.control_directory()));
   text += fmt::format("metrics:\n  base_port: {}\n", config.metrics_port());

@@ -53,8 +53,14 @@ absl::Status CheckRowsFit(const RunOptions& options, int64_t rows_total, uint32_
 
 absl::Status CheckRunOptions(const RunOptions& options) {
   if (options.workload != kMicro) return Bad("WORKLOAD", fmt::format("'{}'", options.workload), "micro");
-  if (options.op != "read" && options.op != "update") {
-    return Bad("--op", fmt::format("'{}'", options.op), "read or update");
+  if (options.op != "read" && options.op != "update" && options.op != "mix") {
+    return Bad("--op", fmt::format("'{}'", options.op), "read, update or mix");
+  }
+  if ((options.op == "mix") != options.update_percent.has_value()) {
+    return Bad("--op", options.op, "mix and --update-percent together, or none of them");
+  }
+  if (options.update_percent && !Within(*options.update_percent, 0, 100)) {
+    return Bad("--update-percent", fmt::format("{}", *options.update_percent), "a percentage from 0 to 100");
   }
   if (options.rows < 1 || options.rows > kMaxRows) {
     return Bad("--rows", fmt::format("{}", options.rows), fmt::format("1 to {}", kMaxRows));
@@ -117,6 +123,9 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::Is
                      {"rows", fmt::format("{}", options.rows)},
                      {"multisite", fmt::format("{}", options.multisite)},
                      {"zipf", fmt::format("{}", options.zipf)}};
+  if (options.update_percent) {
+    plan.parameters["update_percent"] = fmt::format("{}", *options.update_percent);
+  }
   return plan;
 }
 

@@ -19,10 +19,11 @@ struct RunOptions {
   std::string file;
   std::string workload;
   std::string op = "read";
-  uint32_t rows = 10;    // per transaction, distinct
-  double multisite = 0;  // percent of transactions
-  double zipf = 0;       // skew; 0 = uniform
-  uint32_t mpl = 4;      // transactions in flight per worker
+  std::optional<double> update_percent;  // of transactions; only of op mix
+  uint32_t rows = 10;                    // per transaction, distinct
+  double multisite = 0;                  // percent of transactions
+  double zipf = 0;                       // skew; 0 = uniform
+  uint32_t mpl = 4;                      // transactions in flight per worker
   double duration_s = 5;
   double warmup_s = 1;
   uint64_t seed = 1;

@@ -39,7 +39,11 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
   EXPECT_THAT(with([](auto& o) { o.workload = "tpcc"; }),
               HasSubstr("WORKLOAD: found 'tpcc', expected micro"));
   EXPECT_THAT(with([](auto& o) { o.op = "write"; }),
-              HasSubstr("--op: found 'write', expected read or update"));
+              HasSubstr("--op: found 'write', expected read, update or mix"));
+  EXPECT_THAT(with([](auto& o) { o.op = "mix"; }), HasSubstr("--update-percent together"));
+  EXPECT_THAT(with([](auto& o) { o.update_percent = 20; }), HasSubstr("--update-percent together"));
+  EXPECT_THAT(with([](auto& o) { o.op = "mix", o.update_percent = 101; }),
+              HasSubstr("--update-percent: found 101"));
   EXPECT_THAT(with([](auto& o) { o.rows = 0; }), HasSubstr("--rows: found 0"));
   EXPECT_THAT(with([](auto& o) { o.multisite = 100.5; }), HasSubstr("--multisite: found 100.5"));
   EXPECT_THAT(with([](auto& o) { o.multisite = -1; }), HasSubstr("--multisite: found -1"));
@@ -85,6 +89,17 @@ TEST_F(PlanRunTest, Defaults_UseTheFilesTable) {
   EXPECT_EQ(plan->load.tables(0).row_bytes(), 250u);
   EXPECT_EQ(plan->parameters.at("op"), "read");
   EXPECT_EQ(plan->parameters.at("multisite"), "0");
+  EXPECT_FALSE(plan->parameters.contains("update_percent"));
+}
+
+TEST_F(PlanRunTest, Mix_TellsTheWorkload) {
+  RunOptions options = Good();
+  options.op = "mix";
+  options.update_percent = 20;
+  const auto plan = Plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->parameters.at("op"), "mix");
+  EXPECT_EQ(plan->parameters.at("update_percent"), "20");
 }
 
 TEST_F(PlanRunTest, RowsTotal_ReplacesTheRange) {

@@ -168,6 +168,7 @@ json ResultJson(const RunResult& result) {
                    {"transport", result.transport},
                    {"workload", options.workload},
                    {"op", options.op},
+                   {"update_percent", options.update_percent.value_or(options.op == "update" ? 100 : 0)},
                    {"rows", options.rows},
                    {"rows_total", result.plan.rows_total},
                    {"multisite_percent", options.multisite},
@@ -198,10 +199,13 @@ json ResultJson(const RunResult& result) {
 
 std::string ResultText(const RunResult& result) {
   const RunOptions& options = result.plan.options;
+  const std::string op = options.update_percent
+                             ? fmt::format("{} with {:g}% updates", options.op, *options.update_percent)
+                             : options.op;
   const Sums total = result.Total();
   std::string text =
       fmt::format("{} {}: {} rows, {:g}% multisite, zipf {:g}, mpl {}, {:g} s on {} ({}, {})\n\n",
-                  options.workload, options.op, options.rows, options.multisite, options.zipf, options.mpl,
+                  options.workload, op, options.rows, options.multisite, options.zipf, options.mpl,
                   options.duration_s, result.layout, result.transport, result.deployment);
   text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()),
                       PerSecond(result.CommittedPerSecond()));

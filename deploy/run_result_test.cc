@@ -149,6 +149,7 @@ control::v1::ClusterStatus MakeStatus(bool bound) {
     config.set_site_count(24);
     config.set_transport("zmq");
     config.set_durability("none");
+    config.set_always_latched(bound);
     config.set_control_directory("/somewhere/it's run");
     config.set_data_directory("/somewhere/data");
     config.set_log_directory("/somewhere/data/log");
@@ -174,6 +175,7 @@ TEST(ResolvedYaml, Bound_IsADeploymentFileWithIslandsByHand) {
   EXPECT_EQ(parsed->islands_by_hand[1].memory_bytes, 64u << 20);
   EXPECT_EQ(parsed->control_directory, "/somewhere/it's run");
   EXPECT_EQ(parsed->transport, TransportKind::kZmq);
+  EXPECT_TRUE(parsed->always_latched);
   EXPECT_EQ(parsed->tables[0].range_end(), 4'800);
   EXPECT_EQ(parsed->workers, topology::WorkerOrder::kSpread);
   EXPECT_EQ(parsed->transaction_timeout_ms, 1500u);
@@ -186,6 +188,7 @@ TEST(ResolvedYaml, Unbound_KeepsTheLayout) {
   EXPECT_EQ(parsed->machine, "pack:2 core:2 pu:1");
   EXPECT_EQ(parsed->buffer_pool_bytes, 128u << 20);
   EXPECT_EQ(parsed->sites, 24u);
+  EXPECT_FALSE(parsed->always_latched);
 }
 
 TEST(RunDirectory, Create_TwiceTheSameName_MakesTwo) {

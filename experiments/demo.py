@@ -10,26 +10,14 @@ For 1ISL and for one island per core it starts the cluster, reads and updates 10
 import argparse
 import json
 import os
-import shutil
-import signal
-import subprocess
 import sys
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from islands_command import ROOT, Islands, StatusLine, guarded, processes_of  # noqa: F401
+
 OPERATIONS = ["read", "update"]
 MULTISITE = [0, 20, 50, 100]
 ROWS = 10
-COMMAND_TIMEOUT_S = 120
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Failed(Exception):
-    """Something went wrong that the user should read about; no trace needed."""
-
-
-class Interrupted(Exception):
-    """SIGINT, SIGTERM or SIGHUP."""
 
 
 def parse_arguments():
@@ -48,95 +36,13 @@ def parse_arguments():
     return arguments
 
 
-class Progress:
-    """One line on a terminal, rewritten; elsewhere one line per step."""
-
+class Progress(StatusLine):
     def __init__(self, steps):
-        self.steps, self.done, self.width = steps, 0, 0
+        super().__init__()
+        self.steps, self.done = steps, 0
 
     def show(self, text):
-        line = f"[{self.done:2}/{self.steps}] {text}"
-        if sys.stderr.isatty():
-            print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
-            self.width = len(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def clear(self):
-        if sys.stderr.isatty() and self.width:
-            print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
-            self.width = 0
-
-
-class Islands:
-    """The `islands` command. Commands run in sessions of their own, so that Ctrl-C reaches them only through us."""
-
-    def __init__(self, binary):
-        self.binary = binary
-
-    @staticmethod
-    def end(process):
-        """Interrupts a command that still runs, so that `up` takes back what it has started, and kills it at last."""
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.communicate(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-
-    def call(self, *arguments):
-        """The JSON document that the command prints."""
-        process = subprocess.Popen([self.binary, *arguments, "--format", "json"], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
-        try:
-            out, err = process.communicate(timeout=COMMAND_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"`islands {' '.join(arguments)}` did not end within {COMMAND_TIMEOUT_S} s") from None
-        finally:
-            self.end(process)
-        if process.returncode != 0:
-            raise Failed(f"`islands {' '.join(arguments)}` failed with exit code {process.returncode}:\n{err.strip()}")
-        try:
-            return json.loads(out)
-        except ValueError:
-            raise Failed(f"`islands {' '.join(arguments)}` printed no JSON:\n{out}") from None
-
-
-def processes_of(directory):
-    """Processes whose command line names a file in `directory`, ourselves excepted."""
-    needle = os.path.join(os.path.abspath(directory), "").encode()
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if int(pid) != os.getpid() and needle in file.read():
-                    found.append(int(pid))
-        except OSError:
-            continue
-    return found
-
-
-def stop_everything(islands, directory):
-    """Stops what runs in `directory`; returns whether it went without force."""
-    gentle = True
-    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
-        file = os.path.join(directory, name, "islands.yaml")
-        if not os.path.exists(file):
-            continue
-        try:
-            islands.call("down", file)
-        except Failed as failure:
-            print(f"demo: {failure}", file=sys.stderr)
-            gentle = False
-    for pid in processes_of(directory):
-        print(f"demo: killing process {pid}, which `islands down` left behind", file=sys.stderr)
-        gentle = False
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    return gentle
+        self.print(f"[{self.done:2}/{self.steps}] {text}")
 
 
 def prepare(islands, directory, layout):
@@ -208,43 +114,21 @@ def summarize(arguments, machine, layouts, results, seconds):
     return 1 if wrong else 0
 
 
-def handle_signals(handler):
-    for number in SIGNALS:
-        signal.signal(number, handler)
-
-
-def interrupt(number, frame):
-    handle_signals(signal.SIG_IGN)  # cleaning up is not to be interrupted
-    raise Interrupted(signal.Signals(number).name)
-
-
 def main():
     arguments = parse_arguments()
     arguments.directory = os.path.abspath(arguments.directory)
-    islands = Islands(os.path.join(arguments.bin, "islands"))
-    if not os.path.exists(islands.binary):
-        print(f"demo: {islands.binary} is not there; run `make build` first", file=sys.stderr)
+    islands = Islands(arguments.bin)
+    if not islands.built():
         return 2
     begin = time.monotonic()
-    handle_signals(interrupt)
-    code = 1
-    try:
-        stop_everything(islands, arguments.directory)  # what an earlier demo left that was killed itself
-        shutil.rmtree(arguments.directory, ignore_errors=True)
+
+    def work():
         machine = islands.call("machine")
         layouts = choose_layouts(machine)
         results = run_all(islands, arguments, layouts)
-        code = summarize(arguments, machine, layouts, results, time.monotonic() - begin)
-    except Interrupted as signal_name:
-        print(f"\ndemo: {signal_name}; stopping the islands", file=sys.stderr)
-        code = 130
-    except Failed as failure:
-        print(f"demo: {failure}", file=sys.stderr)
-    finally:
-        handle_signals(signal.SIG_IGN)
-        if not stop_everything(islands, arguments.directory):
-            code = code or 1
-    return code
+        return summarize(arguments, machine, layouts, results, time.monotonic() - begin)
+
+    return guarded(islands, arguments.directory, work)
 
 
 if __name__ == "__main__":

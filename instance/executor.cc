@@ -76,10 +76,73 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, stora
 
 Executor::~Executor() = default;
 
+// From here to Run: what every operation goes through, in one piece with the loop that calls it. As calls it
+// costs a sixth more instructions per row.
+[[gnu::always_inline]] inline LockResult Executor::Take(Branch& branch, const LockName& name, LockMode mode) {
+  if (branch.quiet) {
+    branch.touched.push_back({name, mode});
+    return LockResult::kGranted;
+  }
+  return name.key_hash == 0 ? locks_.Acquire(branch.locks, name, mode)
+                            : locks_.AcquireKey(branch.locks, name, mode);
+}
+
+[[gnu::always_inline]] inline LockResult Executor::TakeKey(const Target& target, LockMode mode) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  return Take(target.branch, NameOf(operation.table, target.site, target.batch.View(operation.key)), mode);
+}
+
+[[gnu::always_inline]] inline absl::StatusCode Executor::Read(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  batch.Reserve(storage::kMaxRowBytes);  // the key must stay where it is
+  const Batch::Mark mark = batch.MarkResults();
+  const auto take = [&](RowView row) {
+    batch.Rewind(mark);
+    result.row = batch.Store(row);
+  };
+  const KeyView key = batch.View(operation.key);
+  if (const storage::BTree* const tree = target.lookup->tree()) {
+    return tree->Find(key, target.lookup, take) == KeyState::kRow ? absl::StatusCode::kOk
+                                                                  : absl::StatusCode::kNotFound;
+  }
+  return store_.Read(operation.table, target.site, key, target.lookup, take);
+}
+
+[[gnu::always_inline]] inline Executor::Step Executor::Apply(const Target& target) {
+  const OperationKind kind = target.batch.operation(target.number).kind;
+  const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
+  if (kind == OperationKind::kScan) return Scan(target);
+  if (kind == OperationKind::kIndexScan) return IndexScan(target);
+  if (!replicated) {
+    const LockMode mode = kind == OperationKind::kRead ? LockMode::kS : LockMode::kX;
+    if (const LockResult lock = TakeKey(target, mode); lock != LockResult::kGranted) return {lock};
+  }
+  switch (kind) {
+    case OperationKind::kRead:
+    case OperationKind::kReadForUpdate:
+      return {.code = Read(target)};
+    case OperationKind::kAdd:
+      return {.code = Add(target)};
+    case OperationKind::kWrite:
+      return {.code = Write(target)};
+    case OperationKind::kInsert:
+      return Insert(target);
+    case OperationKind::kReplace:
+      return {.code = Replace(target)};
+    case OperationKind::kDelete:
+      return {.code = Delete(target)};
+    default:
+      return {.code = absl::StatusCode::kInvalidArgument};
+  }
+}
+
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
   if (!branch.open && !operations.empty()) Open(branch);
   size_t ahead = *cursor;  // where the last lookups end
+  if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     if (*cursor == ahead) {
@@ -104,19 +167,28 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   return Progress::kDone;
 }
 
-// The lookups are the last ones of the array. An only operation looks for itself.
+// The lookups are the last ones of the array.
 void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> operations) {
   const std::span<storage::Lookup> lookups = std::span(lookups_).last(operations.size());
+  const storage::BTree* tree = nullptr;
+  TableId table = 0;
+  uint32_t site = kNoSite;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Batch::Operation& operation = batch.operation(operations[i].operation);
     const bool one_row =
         operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
-    if (!one_row || operations.size() == 1) {
+    if (tree == nullptr || operation.table != table || operations[i].site != site) {
+      table = operation.table;
+      site = operations[i].site;
+      tree = store_.Rows(table, site);
+    }
+    const KeyView key = batch.View(operation.key);
+    if (!one_row || tree == nullptr || key.empty() || key.size() > partitioner::kMaxKeyBytes) {
       lookups[i] = {};
       continue;
     }
     const size_t bytes = operation.kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
-    store_.StartLookup(operation.table, operations[i].site, batch.View(operation.key), bytes, &lookups[i]);
+    tree->StartLookup(key, bytes, &lookups[i]);
   }
   storage::BTree::FinishLookups(lookups);
 }
@@ -201,61 +273,6 @@ bool Executor::TakeNow(storage::LockOwner& owner, const LockName& name, LockMode
     if (locks_.CancelWait(owner, wakeups)) return false;
     // Granted before it could be cancelled, which may have been the intention only: once more.
   }
-}
-
-LockResult Executor::Take(Branch& branch, const LockName& name, LockMode mode) {
-  if (branch.quiet) {
-    branch.touched.push_back({name, mode});
-    return LockResult::kGranted;
-  }
-  return name.key_hash == 0 ? locks_.Acquire(branch.locks, name, mode)
-                            : locks_.AcquireKey(branch.locks, name, mode);
-}
-
-LockResult Executor::TakeKey(const Target& target, LockMode mode) {
-  const Batch::Operation& operation = target.batch.operation(target.number);
-  return Take(target.branch, NameOf(operation.table, target.site, target.batch.View(operation.key)), mode);
-}
-
-Executor::Step Executor::Apply(const Target& target) {
-  const OperationKind kind = target.batch.operation(target.number).kind;
-  const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
-  if (kind == OperationKind::kScan) return Scan(target);
-  if (kind == OperationKind::kIndexScan) return IndexScan(target);
-  if (!replicated) {
-    const LockMode mode = kind == OperationKind::kRead ? LockMode::kS : LockMode::kX;
-    if (const LockResult lock = TakeKey(target, mode); lock != LockResult::kGranted) return {lock};
-  }
-  switch (kind) {
-    case OperationKind::kRead:
-    case OperationKind::kReadForUpdate:
-      return {.code = Read(target)};
-    case OperationKind::kAdd:
-      return {.code = Add(target)};
-    case OperationKind::kWrite:
-      return {.code = Write(target)};
-    case OperationKind::kInsert:
-      return Insert(target);
-    case OperationKind::kReplace:
-      return {.code = Replace(target)};
-    case OperationKind::kDelete:
-      return {.code = Delete(target)};
-    default:
-      return {.code = absl::StatusCode::kInvalidArgument};
-  }
-}
-
-absl::StatusCode Executor::Read(const Target& target) {
-  const Batch::Operation& operation = target.batch.operation(target.number);
-  Batch& batch = target.batch;
-  Batch::Result& result = batch.result(target.number);
-  batch.Reserve(storage::kMaxRowBytes);  // the key must stay where it is
-  const Batch::Mark mark = batch.MarkResults();
-  return store_.Read(operation.table, target.site, batch.View(operation.key), target.lookup,
-                     [&](RowView row) {
-                       batch.Rewind(mark);
-                       result.row = batch.Store(row);
-                     });
 }
 
 absl::StatusCode Executor::Add(const Target& target) {

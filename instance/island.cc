@@ -13,6 +13,10 @@ namespace islands::instance {
 
 namespace {
 
+// Of the lock table of a one-worker island: its branches hold some thousand locks at most at any time, and
+// buckets that stay in the core's cache are worth more than short chains.
+constexpr size_t kBucketsOfOneWorker = 1 << 12;
+
 Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& map) {
   return Parameters(map.begin(), map.end());
 }
@@ -157,8 +161,9 @@ void Island::BindPool(void* address, size_t bytes) {
 }
 
 absl::Status Island::CreateWorkers() {
-  shared_locks_ =
-      std::make_unique<storage::LockTable>(storage::LockTableOptions{.latched = !WorksAlone(config_)});
+  storage::LockTableOptions locks{.latched = !WorksAlone(config_)};
+  if (!locks.latched) locks.buckets = kBucketsOfOneWorker;
+  shared_locks_ = std::make_unique<storage::LockTable>(locks);
   shared_.clock = seams_.clock;
   shared_.sites = &sites_;
   shared_.locks = shared_locks_.get();

@@ -56,7 +56,7 @@ class Batch {
     uint32_t size = 0;
   };
   struct Operation {
-    OperationKind kind;
+    OperationKind kind{};
     bool reverse = false;
     TableId table = 0;
     IndexId index = 0;
@@ -154,7 +154,11 @@ class Batch {
   Bytes Store(RowView bytes) {
     const Memory moved_from = MakeRoom(bytes.size());
     const Bytes at{static_cast<uint32_t>(used_), static_cast<uint32_t>(bytes.size())};
-    if (!bytes.empty()) std::memcpy(bytes_.get() + used_, bytes.data(), bytes.size());
+    if (bytes.size() == sizeof(uint64_t)) {  // most keys: no call
+      std::memcpy(bytes_.get() + used_, bytes.data(), sizeof(uint64_t));
+    } else if (!bytes.empty()) {
+      std::memcpy(bytes_.get() + used_, bytes.data(), bytes.size());
+    }
     used_ += bytes.size();
     return at;
   }
@@ -192,9 +196,11 @@ class Batch {
   }
 
   size_t AddKeyed(OperationKind kind, TableId table, KeyView key) {
-    Operation operation{.kind = kind, .table = table};
-    operation.key = Store(key);
-    operations_.push_back(operation);
+    const Bytes at = Store(key);
+    Operation& operation = operations_.emplace_back();
+    operation.kind = kind;
+    operation.table = table;
+    operation.key = at;
     return operations_.size() - 1;
   }
 

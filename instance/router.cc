@@ -32,7 +32,8 @@ Router::Router(const storage::Catalog& catalog, const partitioner::SiteMap& site
   for (uint32_t site = 0; site < sites.sites(); ++site) island_of_.push_back(sites.IslandOf(site));
 }
 
-std::optional<uint32_t> Router::SiteAtOnce(const Batch& batch, const Batch::Operation& operation) const {
+inline std::optional<uint32_t> Router::SiteAtOnce(const Batch& batch,
+                                                  const Batch::Operation& operation) const {
   const bool one_row = operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
   if (!one_row || operation.table >= catalog_.size()) return {};
   const storage::TableDefinition& table = catalog_.table(operation.table);

@@ -146,29 +146,148 @@ TEST(Wire, Operations_SurviveTheRoundTrip) {
   EXPECT_EQ(decoded.operation(5).limit, 3u);
 }
 
+// One kRead of key 5 as the drawing in wire.h has it, to be changed by a test.
+std::string ReadOfKey5() {
+  std::string bytes(32, '\0');
+  bytes[0] = static_cast<char>(OperationKind::kRead);
+  bytes[12] = 8;
+  const Uint64Key key(5);
+  return bytes + std::string(reinterpret_cast<const char*>(key.bytes), 8);
+}
+
+template <typename Integer>
+void Set(std::string* bytes, size_t offset, Integer value) {
+  std::memcpy(bytes->data() + offset, &value, sizeof(value));
+}
+
+TEST(Wire, EncodeOperations_IsAsDrawn) {
+  Batch batch;
+  batch.Read(0, Uint64Key(5));
+  const RoutedOperation routed{0, 0, 0};
+  data::v1::ExecuteRequest request;
+  EncodeOperations(batch, {&routed, 1}, &request);
+  EXPECT_EQ(request.operations(), ReadOfKey5());
+}
+
 TEST(Wire, DecodeOperations_RefusesWhatAPeerMustNotSend) {
   const storage::Catalog catalog = MakeCatalog();
   const auto refused = [&](auto change) {
     data::v1::ExecuteRequest request;
-    data::v1::Operation* operation = request.add_operations();
-    operation->set_kind(static_cast<uint32_t>(OperationKind::kRead));
-    const Uint64Key key(5);
-    operation->set_key(std::string(reinterpret_cast<const char*>(key.bytes), 8));
-    change(*operation);
+    *request.mutable_operations() = ReadOfKey5();
+    change(request.mutable_operations());
     Batch batch;
     std::vector<RoutedOperation> routes;
     return !DecodeOperations(request, catalog, {0, 5}, &batch, &routes).ok();
   };
+  EXPECT_FALSE(refused([](auto*) {}));
+  EXPECT_FALSE(refused([](auto* o) { o->clear(); })) << "no operation";
+  EXPECT_FALSE(refused([](auto* o) { *o += *o; })) << "two";
+  for (size_t bytes = 1; bytes < 40; ++bytes) {
+    EXPECT_TRUE(refused([&](auto* o) { o->resize(bytes); })) << bytes;
+  }
+  EXPECT_TRUE(refused([](auto* o) { *o += "?"; })) << "rest";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[0] = 0; }));
+  EXPECT_TRUE(refused([](auto* o) { (*o)[0] = 99; }));
+  EXPECT_TRUE(refused([](auto* o) { (*o)[1] = 1; })) << "a reverse read";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[2] = 1; })) << "zero";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[4] = 2; })) << "table";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[4] = 1; })) << "replicated";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[8] = 7; })) << "not ours";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[8] = 3; })) << "the key is of site 0";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[12] = 7; })) << "short key";
+  for (const uint32_t bytes : {5000u, 0x80000000u, 0xffffffffu}) {
+    EXPECT_TRUE(refused([&](auto* o) {
+      Set(o, 12, bytes);
+      *o += std::string(5000, 'k');
+    })) << "key of "
+        << bytes;
+    EXPECT_TRUE(refused([&](auto* o) {
+      Set(o, 16, bytes);
+      *o += std::string(5000, 'r');
+    })) << "row of "
+        << bytes;
+  }
+  const auto to_scan = [](std::string* o) { (*o)[0] = static_cast<char>(OperationKind::kScan); };
+  EXPECT_FALSE(refused([&](auto* o) { to_scan(o), (*o)[1] = 1; }));
+  EXPECT_TRUE(refused([&](auto* o) { to_scan(o), (*o)[1] = 2; }));
+  EXPECT_FALSE(refused([&](auto* o) { to_scan(o), Set(o, 24, uint64_t{0xffffffff}); }));
+  EXPECT_TRUE(refused([&](auto* o) { to_scan(o), Set(o, 24, uint64_t{0x100000000}); })) << "limit";
+  EXPECT_TRUE(refused([](auto* o) { (*o)[0] = static_cast<char>(OperationKind::kIndexScan); })) << "no index";
+}
+
+// A batch as its coordinator has it, with results of `other`, which is the same batch on another island.
+struct Results {
+  Results() {
+    for (Batch* b : {&batch, &other}) {
+      b->Read(0, Uint64Key(1));
+      b->Delete(0, Uint64Key(2));
+      b->Scan(0, Uint64Key(3), Uint64Key(9));
+      b->ResetResults();
+    }
+    for (uint32_t i = 0; i < batch.size(); ++i) share.push_back({i, 0, 0});
+    other.result(0) = {.code = absl::StatusCode::kOk, .row = other.Store(Bytes("row one"))};
+    other.result(1).code = absl::StatusCode::kNotFound;
+    other.scanned().resize(1);  // not the first
+    for (const char* row : {"a", "bb"}) {
+      const Batch::Bytes key = other.Store(Uint64Key(4));
+      other.scanned().push_back({key, other.Store(Bytes(row))});
+    }
+    other.result(2) = {.code = absl::StatusCode::kOk, .first_scanned = 1, .scanned = 2};
+    EncodeResults(other, share, &reply);
+  }
+  absl::Status Decode() { return DecodeResults(reply, 3, share, &batch, &chunks); }
+  Batch batch, other;
+  std::vector<RoutedOperation> share;
+  data::v1::ExecuteReply reply;
+  std::vector<ScanChunk> chunks;
+};
+
+TEST(Wire, Results_SurviveTheRoundTrip) {
+  Results results;
+  ASSERT_TRUE(results.Decode().ok());
+  const Batch& batch = results.batch;
+  const auto text = [](RowView row) {
+    return std::string(reinterpret_cast<const char*>(row.data()), row.size());
+  };
+  EXPECT_EQ(batch.code(0), absl::StatusCode::kOk);
+  EXPECT_EQ(text(batch.row(0)), "row one");
+  EXPECT_EQ(batch.code(1), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(batch.row(1).empty());
+  ASSERT_EQ(results.chunks.size(), 1u);
+  EXPECT_EQ(results.chunks[0].operation, 2u);
+  EXPECT_EQ(results.chunks[0].island, 3u);
+  ASSERT_EQ(results.chunks[0].count, 2u);
+  JoinScans(&results.batch, &results.chunks);
+  ASSERT_EQ(batch.scanned_rows(2), 2u);
+  EXPECT_EQ(text(batch.scanned_row(2, 0)), "a");
+  EXPECT_EQ(text(batch.scanned_row(2, 1)), "bb");
+  EXPECT_EQ(std::memcmp(batch.scanned_key(2, 1).data(), Uint64Key(4).bytes, 8), 0);
+}
+
+TEST(Wire, DecodeResults_RefusesWhatDoesNotFitTheOperations) {
+  const auto refused = [](auto change) {
+    Results results;
+    change(results);
+    return !results.Decode().ok();
+  };
+  const auto bytes = [](Results& r) { return r.reply.mutable_results(); };
+  const size_t all = Results().reply.results().size();
   EXPECT_FALSE(refused([](auto&) {}));
-  EXPECT_TRUE(refused([](auto& o) { o.set_kind(0); }));
-  EXPECT_TRUE(refused([](auto& o) { o.set_kind(99); }));
-  EXPECT_TRUE(refused([](auto& o) { o.set_table(2); }));
-  EXPECT_TRUE(refused([](auto& o) { o.set_table(1); })) << "replicated";
-  EXPECT_TRUE(refused([](auto& o) { o.set_site(7); })) << "not ours";
-  EXPECT_TRUE(refused([](auto& o) { o.set_site(3); })) << "the key is of site 0";
-  EXPECT_TRUE(refused([](auto& o) { o.set_key("short"); }));
-  EXPECT_TRUE(refused([](auto& o) { o.set_key(std::string(5000, 'k')); }));
-  EXPECT_TRUE(refused([](auto& o) { o.set_row(std::string(5000, 'r')); }));
+  for (size_t size = 0; size < all; ++size) {
+    EXPECT_TRUE(refused([&](auto& r) { bytes(r)->resize(size); })) << size;
+  }
+  EXPECT_TRUE(refused([&](auto& r) { *bytes(r) += "?"; })) << "rest";
+  EXPECT_TRUE(refused([](auto& r) { r.share.pop_back(); })) << "fewer operations";
+  EXPECT_TRUE(refused([](auto& r) { r.share.push_back({0, 0, 0}); })) << "more operations";
+  for (const uint32_t code : {1u, 10u, 0xffffffffu}) {
+    EXPECT_TRUE(refused([&](auto& r) { Set(bytes(r), 0, code); })) << "code " << code;
+  }
+  EXPECT_TRUE(refused([&](auto& r) { Set(bytes(r), 4, 0xffffffffu); })) << "row";
+  EXPECT_TRUE(refused([&](auto& r) { Set(bytes(r), 8, 1u); })) << "rows scanned by a read";
+  const size_t scan = 12 + 7 + 12;
+  EXPECT_TRUE(refused([&](auto& r) { Set(bytes(r), scan + 4, 1u); })) << "row of a scan";
+  EXPECT_TRUE(refused([&](auto& r) { Set(bytes(r), scan + 8, 0xffffffffu); })) << "rows that are not there";
+  EXPECT_TRUE(refused([&](auto& r) { Set(bytes(r), scan + 12, 0xffffffffu); })) << "key of a scanned row";
 }
 
 TEST(Wire, JoinScans_PutsIslandsInKeyOrderUpToTheLimit) {

@@ -212,7 +212,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   CoordinatorEntry& EntryFor(RunningTransaction& transaction);
   void StepCoordinator(CoordinatorEntry& entry, const coordinator::CoordinatorEvent& event);
   void Perform(CoordinatorEntry& entry, const coordinator::CoordinatorAction& action);
-  CoordinatorEntry* FindCoordinated(const data::v1::TransactionId& id);
+  CoordinatorEntry* FindCoordinated(const coordinator::TransactionId& id);
   void OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply);
   void SweepCoordinators();
   void ForgetCoordinator(CoordinatorEntry& entry);
@@ -227,13 +227,13 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void SendExecuteReply(ParticipantEntry& entry);
   void StepParticipant(ParticipantEntry& entry, const coordinator::ParticipantEvent& event);
   void Perform(ParticipantEntry& entry, const coordinator::ParticipantAction& action);
-  ParticipantEntry* FindParticipant(const data::v1::TransactionId& id);
+  ParticipantEntry* FindParticipant(const coordinator::TransactionId& id);
   void SendToCoordinator(const coordinator::TransactionId& id, const coordinator::ParticipantAction& action);
   void OnPrepare(const data::v1::PrepareRequest& request);
   void OnCommitOnePhase(const data::v1::CommitOnePhase& request);
   void OnDecision(const data::v1::Decision& decision);
   // There is no branch (any more) that the message could be for.
-  void AnswerForGone(const data::v1::TransactionId& id, const coordinator::ParticipantEvent& event,
+  void AnswerForGone(const coordinator::TransactionId& id, const coordinator::ParticipantEvent& event,
                      bool this_life);
   void SweepParticipants();
 
@@ -258,7 +258,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status& why) override;
   void OnMessage(const messaging::Origin& origin, messaging::FrameType type,
                  std::span<const std::byte> payload) override;
-  void ConfirmForgotten(uint32_t decider, const data::v1::TransactionId& id);
+  void ConfirmForgotten(uint32_t decider, const coordinator::TransactionId& id);
   void HandleInquiry(const data::v1::Inquiry& inquiry);
   void HandleInquiryReply(const data::v1::InquiryReply& reply);
   // False when it makes no sense.

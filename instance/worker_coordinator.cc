@@ -75,7 +75,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     StepCoordinator(entry, {.kind = CoordinatorEvent::kParticipant, .island = share.island});
     data::v1::ExecuteRequest& request = messages_->execute_out;
     request.Clear();
-    EncodeId(entry.id, request.mutable_transaction());
+    EncodeId(entry.id, &request);
     request.set_participant_epoch(boot_epoch);
     request.set_step(++peer->step);
     request.set_deadline_us((transaction.deadline_ns_ - now_ns_) / runtime::kNsPerUs);
@@ -93,17 +93,16 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
   }
 }
 
-CoordinatorEntry* Worker::FindCoordinated(const data::v1::TransactionId& id) {
-  if (id.island() != options_.island || id.worker() != options_.index ||
-      id.boot_epoch() != options_.boot_epoch) {
+CoordinatorEntry* Worker::FindCoordinated(const coordinator::TransactionId& id) {
+  if (id.island != options_.island || id.worker != options_.index || id.boot_epoch != options_.boot_epoch) {
     return nullptr;
   }
-  const auto found = coordinators_.find(id.sequence());
+  const auto found = coordinators_.find(id.sequence);
   return found == coordinators_.end() ? nullptr : found->second.get();
 }
 
 void Worker::OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply) {
-  CoordinatorEntry* entry = FindCoordinated(reply.transaction());
+  CoordinatorEntry* entry = FindCoordinated(DecodeId(reply));
   if (entry == nullptr || entry->transaction == nullptr) return;  // late: the transaction has ended
   RunningTransaction& transaction = *entry->transaction;
   CoordinatorEntry::Peer* peer = entry->FindPeer(island);
@@ -159,7 +158,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
     case CoordinatorAction::kSendPrepare: {
       data::v1::PrepareRequest& request = messages_->prepare_out;
       request.Clear();
-      EncodeId(entry.id, request.mutable_transaction());
+      EncodeId(entry.id, &request);
       request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
       links_.Send(action.island, FrameType::kPrepareRequest, request);
       break;
@@ -167,7 +166,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
     case CoordinatorAction::kSendCommitOnePhase: {
       data::v1::CommitOnePhase& request = messages_->one_phase_out;
       request.Clear();
-      EncodeId(entry.id, request.mutable_transaction());
+      EncodeId(entry.id, &request);
       request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
       links_.Send(action.island, FrameType::kCommitOnePhase, request);
       break;
@@ -179,7 +178,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       }
       data::v1::Decision& decision = messages_->decision_out;
       decision.Clear();
-      EncodeId(entry.id, decision.mutable_transaction());
+      EncodeId(entry.id, &decision);
       decision.set_commit(action.commit);
       links_.Send(action.island, FrameType::kDecision, decision);
       break;
@@ -187,7 +186,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
     case CoordinatorAction::kSendOnePhaseConfirm: {
       data::v1::OnePhaseConfirm& confirm = messages_->confirm_out;
       confirm.Clear();
-      EncodeId(entry.id, confirm.mutable_transaction());
+      EncodeId(entry.id, &confirm);
       links_.Send(action.island, FrameType::kOnePhaseConfirm, confirm);
       break;
     }

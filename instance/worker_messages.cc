@@ -48,7 +48,8 @@ coordinator::VoteKind FromWire(data::v1::VoteKind vote) {
 }
 
 // A coordinator speaks only of its own transactions of this life, through the worker that runs them.
-bool SpeaksForItself(const Origin& origin, const data::v1::TransactionId& id) {
+template <typename Message>
+bool SpeaksForItself(const Origin& origin, const Message& id) {
   return id.island() == origin.peer.island && id.worker() == origin.peer.worker &&
          id.boot_epoch() == origin.boot_epoch;
 }
@@ -62,25 +63,25 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
   switch (type) {
     // From coordinators to participants.
     case FrameType::kExecuteRequest:
-      understood = Parse(payload, &in.execute_in) && SpeaksForItself(origin, in.execute_in.transaction());
+      understood = Parse(payload, &in.execute_in) && SpeaksForItself(origin, in.execute_in);
       if (understood) OnExecuteRequest(origin, in.execute_in);
       break;
     case FrameType::kPrepareRequest:
-      understood = Parse(payload, &in.prepare_in) && SpeaksForItself(origin, in.prepare_in.transaction());
+      understood = Parse(payload, &in.prepare_in) && SpeaksForItself(origin, in.prepare_in);
       if (understood) OnPrepare(in.prepare_in);
       break;
     case FrameType::kDecision:
-      understood = Parse(payload, &in.decision_in) && SpeaksForItself(origin, in.decision_in.transaction());
+      understood = Parse(payload, &in.decision_in) && SpeaksForItself(origin, in.decision_in);
       if (understood) OnDecision(in.decision_in);
       break;
     case FrameType::kCommitOnePhase:
-      understood = Parse(payload, &in.one_phase_in) && SpeaksForItself(origin, in.one_phase_in.transaction());
+      understood = Parse(payload, &in.one_phase_in) && SpeaksForItself(origin, in.one_phase_in);
       if (understood) OnCommitOnePhase(in.one_phase_in);
       break;
     case FrameType::kOnePhaseConfirm:
-      understood = Parse(payload, &in.confirm_in) && SpeaksForItself(origin, in.confirm_in.transaction());
+      understood = Parse(payload, &in.confirm_in) && SpeaksForItself(origin, in.confirm_in);
       if (!understood) break;
-      if (ParticipantEntry* entry = FindParticipant(in.confirm_in.transaction())) {
+      if (ParticipantEntry* entry = FindParticipant(DecodeId(in.confirm_in))) {
         StepParticipant(*entry, {.kind = ParticipantEvent::kOnePhaseConfirmed});
       }
       break;
@@ -92,7 +93,7 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
     case FrameType::kVote:
       understood = Parse(payload, &in.vote_in);
       if (!understood) break;
-      if (CoordinatorEntry* entry = FindCoordinated(in.vote_in.transaction())) {
+      if (CoordinatorEntry* entry = FindCoordinated(DecodeId(in.vote_in))) {
         StepCoordinator(
             *entry, {.kind = CoordinatorEvent::kVote, .island = from, .vote = FromWire(in.vote_in.vote())});
       }
@@ -100,19 +101,19 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
     case FrameType::kAcknowledge:
       understood = Parse(payload, &in.acknowledge_in);
       if (!understood) break;
-      if (CoordinatorEntry* entry = FindCoordinated(in.acknowledge_in.transaction())) {
+      if (CoordinatorEntry* entry = FindCoordinated(DecodeId(in.acknowledge_in))) {
         StepCoordinator(*entry, {.kind = CoordinatorEvent::kAcknowledged, .island = from});
       }
       break;
     case FrameType::kOnePhaseReply:
       understood = Parse(payload, &in.one_phase_reply_in);
       if (!understood) break;
-      if (CoordinatorEntry* entry = FindCoordinated(in.one_phase_reply_in.transaction())) {
+      if (CoordinatorEntry* entry = FindCoordinated(DecodeId(in.one_phase_reply_in))) {
         StepCoordinator(*entry, {.kind = CoordinatorEvent::kOnePhaseReply,
                                  .island = from,
                                  .outcome = FromWire(in.one_phase_reply_in.outcome())});
       } else {
-        ConfirmForgotten(from, in.one_phase_reply_in.transaction());
+        ConfirmForgotten(from, DecodeId(in.one_phase_reply_in));
       }
       break;
     // Either way; any worker may be asked and passes on.
@@ -140,11 +141,11 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
 
 // A decider repeats its answer until it is confirmed; for a transaction that is over here the first
 // confirmation was lost.
-void Worker::ConfirmForgotten(uint32_t decider, const data::v1::TransactionId& id) {
-  if (id.island() != options_.island || id.boot_epoch() != options_.boot_epoch) return;
+void Worker::ConfirmForgotten(uint32_t decider, const coordinator::TransactionId& id) {
+  if (id.island != options_.island || id.boot_epoch != options_.boot_epoch) return;
   data::v1::OnePhaseConfirm& confirm = messages_->confirm_out;
   confirm.Clear();
-  *confirm.mutable_transaction() = id;
+  EncodeId(id, &confirm);
   links_.Send(decider, FrameType::kOnePhaseConfirm, confirm);
 }
 
@@ -152,7 +153,7 @@ void Worker::HandleInquiry(const data::v1::Inquiry& inquiry) {
   const coordinator::TransactionId id = DecodeId(inquiry.transaction());
   if (inquiry.to_decider()) {
     if (id.island != inquiry.from_island()) return;
-    if (ParticipantEntry* entry = FindParticipant(inquiry.transaction())) {
+    if (ParticipantEntry* entry = FindParticipant(id)) {
       StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorInquiry});
     } else {
       SendInquiryReply(id, coordinator::OutcomeOfForgotten(true), inquiry.from_island(),
@@ -168,7 +169,7 @@ void Worker::HandleInquiry(const data::v1::Inquiry& inquiry) {
     owner->Post([owner, inquiry] { owner->HandleInquiry(inquiry); });
     return;
   }
-  CoordinatorEntry* entry = FindCoordinated(inquiry.transaction());
+  CoordinatorEntry* entry = FindCoordinated(id);
   Outcome outcome = coordinator::OutcomeOfForgotten(false);
   if (entry != nullptr) {
     // The machine answers the participant's island; its answer is sent to the worker that asked.
@@ -201,13 +202,13 @@ void Worker::HandleInquiryReply(const data::v1::InquiryReply& reply) {
   }
   const Outcome outcome = FromWire(reply.outcome());
   if (reply.from_decider()) {
-    if (CoordinatorEntry* entry = FindCoordinated(reply.transaction())) {
+    if (CoordinatorEntry* entry = FindCoordinated(DecodeId(reply.transaction()))) {
       StepCoordinator(
           *entry,
           {.kind = CoordinatorEvent::kInquiryReply, .island = reply.from_island(), .outcome = outcome});
     }
   } else if (reply.transaction().island() == reply.from_island()) {
-    if (ParticipantEntry* entry = FindParticipant(reply.transaction())) {
+    if (ParticipantEntry* entry = FindParticipant(DecodeId(reply.transaction()))) {
       StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryReply, .outcome = outcome});
     }
   }

@@ -22,6 +22,8 @@ namespace {
 // How long a branch that has voted or decided waits for a coordinator that nobody restarts. Only without
 // durability: such a coordinator keeps nothing, so what it would answer is known (presumed abort).
 constexpr int64_t kGiveUpOnCoordinatorNs = 10 * runtime::kNsPerSecond;
+// What a frame has room for beside the other fields of an ExecuteReply.
+constexpr size_t kMaxResultBytes = messaging::kMaxFrameBytes - 1024;
 
 data::v1::VoteKind WireVote(coordinator::VoteKind vote) {
   switch (vote) {
@@ -51,8 +53,8 @@ std::vector<ParticipantEntry*> Worker::Participants() const {
   return entries;
 }
 
-ParticipantEntry* Worker::FindParticipant(const data::v1::TransactionId& id) {
-  const auto found = participants_.find(DecodeId(id));
+ParticipantEntry* Worker::FindParticipant(const coordinator::TransactionId& id) {
+  const auto found = participants_.find(id);
   return found == participants_.end() ? nullptr : found->second.get();
 }
 
@@ -64,14 +66,14 @@ void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& reques
                     const absl::Status& why) {
   data::v1::ExecuteReply& reply = messages_->execute_reply_out;
   reply.Clear();
-  *reply.mutable_transaction() = request.transaction();
+  EncodeId(DecodeId(request), &reply);
   reply.set_step(request.step());
   FillFailure({reason, why}, &reply);
   links_.SendBack(origin, FrameType::kExecuteReply, reply);
 }
 
 void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteRequest& request) {
-  const coordinator::TransactionId id = DecodeId(request.transaction());
+  const coordinator::TransactionId id = DecodeId(request);
   if (!KnowsThisLife(request.participant_epoch())) {
     return Refuse(origin, request, AbortReason::kPeerRestarted,
                   absl::AbortedError("restarted in mid-transaction"));
@@ -80,7 +82,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
     return Refuse(origin, request, AbortReason::kRefused,
                   absl::FailedPreconditionError("routed by another layout"));
   }
-  ParticipantEntry* entry = FindParticipant(request.transaction());
+  ParticipantEntry* entry = FindParticipant(id);
   if (entry == nullptr) {
     if (request.step() != 1 && !Planted(PlantedBug::kIgnoreBootEpoch)) {
       return Refuse(origin, request, AbortReason::kRefused,
@@ -138,7 +140,7 @@ runtime::Task<void> Worker::ExecuteStep(ParticipantEntry& entry) {
 void Worker::SendExecuteReply(ParticipantEntry& entry) {
   data::v1::ExecuteReply& reply = messages_->execute_reply_out;
   reply.Clear();
-  EncodeId(entry.id, reply.mutable_transaction());
+  EncodeId(entry.id, &reply);
   reply.set_step(entry.step);
   reply.set_wrote(entry.branch.wrote());
   if (entry.failure.set()) {
@@ -146,7 +148,7 @@ void Worker::SendExecuteReply(ParticipantEntry& entry) {
   } else {
     EncodeResults(entry.batch, entry.operations, &reply);
   }
-  if (reply.ByteSizeLong() > messaging::kMaxFrameBytes) {
+  if (reply.results().size() > kMaxResultBytes) {
     entry.failure = {AbortReason::kRefused,
                      absl::ResourceExhaustedError("the result is too large; scan with a limit")};
     reply.clear_results();
@@ -157,47 +159,51 @@ void Worker::SendExecuteReply(ParticipantEntry& entry) {
 }
 
 void Worker::OnPrepare(const data::v1::PrepareRequest& request) {
-  ParticipantEntry* entry = FindParticipant(request.transaction());
+  const coordinator::TransactionId id = DecodeId(request);
+  ParticipantEntry* entry = FindParticipant(id);
   if (entry != nullptr && entry->executing) {
     StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
     entry = nullptr;
   }
   const bool this_life = KnowsThisLife(request.participant_epoch());
   if (entry == nullptr || !this_life) {
-    return AnswerForGone(request.transaction(), {.kind = ParticipantEvent::kPrepare}, this_life);
+    return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, this_life);
   }
   entry->last_heard_ns = now_ns_;
   StepParticipant(*entry, {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote()});
 }
 
 void Worker::OnCommitOnePhase(const data::v1::CommitOnePhase& request) {
-  ParticipantEntry* entry = FindParticipant(request.transaction());
+  const coordinator::TransactionId id = DecodeId(request);
+  ParticipantEntry* entry = FindParticipant(id);
   if (entry != nullptr && entry->executing) {
     StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
     entry = nullptr;
   }
   const bool this_life = KnowsThisLife(request.participant_epoch());
   if (entry == nullptr || !this_life) {
-    return AnswerForGone(request.transaction(), {.kind = ParticipantEvent::kCommitOnePhase}, this_life);
+    return AnswerForGone(id, {.kind = ParticipantEvent::kCommitOnePhase}, this_life);
   }
   entry->last_heard_ns = now_ns_;
   StepParticipant(*entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = entry->branch.wrote()});
 }
 
 void Worker::OnDecision(const data::v1::Decision& decision) {
-  if (ParticipantEntry* entry = FindParticipant(decision.transaction())) {
+  const coordinator::TransactionId id = DecodeId(decision);
+  if (ParticipantEntry* entry = FindParticipant(id)) {
     entry->last_heard_ns = now_ns_;
     StepParticipant(*entry, {.kind = ParticipantEvent::kDecision, .commit = decision.commit()});
     return;
   }
-  AnswerForGone(decision.transaction(), {.kind = ParticipantEvent::kDecision, .commit = decision.commit()},
+  AnswerForGone(id, {.kind = ParticipantEvent::kDecision, .commit = decision.commit()},
                 /*this_life=*/true);
 }
 
-void Worker::AnswerForGone(const data::v1::TransactionId& id, const ParticipantEvent& event, bool this_life) {
+void Worker::AnswerForGone(const coordinator::TransactionId& id, const ParticipantEvent& event,
+                           bool this_life) {
   std::vector<ParticipantAction> actions;
   coordinator::AnswerWithoutMachine(event, this_life, &actions);
-  for (const ParticipantAction& action : actions) SendToCoordinator(DecodeId(id), action);
+  for (const ParticipantAction& action : actions) SendToCoordinator(id, action);
 }
 
 void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& event) {
@@ -251,7 +257,7 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
     case ParticipantAction::kSendVote: {
       data::v1::Vote& vote = messages_->vote_out;
       vote.Clear();
-      EncodeId(id, vote.mutable_transaction());
+      EncodeId(id, &vote);
       vote.set_vote(WireVote(action.vote));
       links_.SendBack(coordinator, FrameType::kVote, vote);
       break;
@@ -259,14 +265,14 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
     case ParticipantAction::kSendAcknowledge: {
       data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
       acknowledge.Clear();
-      EncodeId(id, acknowledge.mutable_transaction());
+      EncodeId(id, &acknowledge);
       links_.SendBack(coordinator, FrameType::kAcknowledge, acknowledge);
       break;
     }
     case ParticipantAction::kSendOnePhaseReply: {
       data::v1::OnePhaseReply& reply = messages_->one_phase_reply_out;
       reply.Clear();
-      EncodeId(id, reply.mutable_transaction());
+      EncodeId(id, &reply);
       reply.set_outcome(static_cast<data::v1::Outcome>(action.outcome));
       links_.SendBack(coordinator, FrameType::kOnePhaseReply, reply);
       break;

@@ -24,7 +24,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 2;
+inline constexpr uint32_t kWorkloadAbi = 3;
 
 using Parameters = std::map<std::string, std::string>;
 

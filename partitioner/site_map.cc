@@ -65,8 +65,7 @@ absl::StatusOr<RangePartition> RangePartition::Create(int64_t begin, int64_t end
   return RangePartition(begin, end, sites);
 }
 
-std::optional<uint32_t> RangePartition::Find(int64_t value) const {
-  if (value < begin_ || value >= end_) return {};
+uint32_t RangePartition::SiteWithin(int64_t value) const {
   return static_cast<uint32_t>(PartOf(Distance(begin_, value), Distance(begin_, end_), sites_));
 }
 

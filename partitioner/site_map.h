@@ -53,12 +53,17 @@ class RangePartition {
   int64_t end() const { return end_; }
   // `value` in [begin, end); outside is an error that names the range.
   absl::StatusOr<uint32_t> SiteOf(int64_t value) const;
-  // The same; empty outside.
-  std::optional<uint32_t> Find(int64_t value) const;
+  // The same; empty outside. Every routed operation comes here.
+  std::optional<uint32_t> Find(int64_t value) const {
+    if (value < begin_ || value >= end_) return {};
+    return sites_ == 1 ? 0 : SiteWithin(value);
+  }
   // First value of `site`; site == sites gives end.
   int64_t SiteBegin(uint32_t site) const;
 
  private:
+  uint32_t SiteWithin(int64_t value) const;
+
   RangePartition(int64_t begin, int64_t end, uint32_t sites) : begin_(begin), end_(end), sites_(sites) {}
   int64_t begin_;
   int64_t end_;

@@ -3,13 +3,14 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import urllib.request
 
 import pytest
 
-from cluster import cluster  # noqa: F401
+from cluster import cluster, wait_until  # noqa: F401
 from conftest import ROOT
 
 LINE = re.compile(r"^(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
@@ -84,6 +85,31 @@ def test_counters_agree_with_the_run(watched):
         assert total(text, "islands_peer_links_connected") == total(text, "islands_peer_links_expected") == 1
         assert total(text, "islands_island_info", layout="2ISL") == 1
         assert total(text, "islands_locks_held") == 0
+
+
+def locks_during_run(cluster, port, moments=20):
+    """How many locks an island holds at each of some moments of a run."""
+    process = cluster.start("run", cluster.file, "micro", "--mpl", "1", "--duration", "60", "--op", "update")
+    try:
+        wait_until(lambda: cluster.island(0)["running"], what="the run")
+        return [total(scrape(port), "islands_locks_held") for _ in range(moments)]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+
+@pytest.mark.parametrize("latching", ["auto", "always"])
+def test_one_worker_takes_locks_only_when_told_to(cluster, latching):
+    port = free_ports(1)
+    cluster.write("1ISL", more="cores: 1\n")
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read().replace("base_port: 0", f"base_port: {port}").replace("MiB", f"MiB, latching: {latching}")
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text)
+    cluster.up()
+    held = locks_during_run(cluster, port)
+    assert any(held) if latching == "always" else not any(held), held
+    assert cluster.run("--op", "update")["sum_check"] == "ok"
 
 
 def test_histogram_is_cumulative(watched):

@@ -36,6 +36,15 @@ def test_plan_text_shows_the_same(islands, deployment):
     assert "note: `up` would run unbound" in done.out
 
 
+def test_plan_shows_latching_that_is_not_the_default(islands, deployment):
+    path = deployment("version: 1\nlayout: 4ISL\nstorage: {latching: always}\n" + QUAD)
+    assert "latching always" in islands.run("plan", path).out
+    assert islands.json("plan", path)["latching"] == "always"
+    path = deployment("version: 1\nlayout: 4ISL\n" + QUAD)
+    assert "latching" not in islands.run("plan", path).out
+    assert islands.json("plan", path)["latching"] == "auto"
+
+
 def test_plan_of_this_machine(islands, deployment):
     plan = islands.json("plan", deployment("version: 1\nlayout: 1ISL\n"))
     assert plan["bound"] is True

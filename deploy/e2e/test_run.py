@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import time
 from xml.etree import ElementTree
@@ -118,7 +119,8 @@ def test_rows_are_loaded_once_and_again_when_asked_for_others(cluster):
 
 
 @pytest.mark.parametrize("options, complaint", [
-    (["--op", "write"], "--op"), (["--rows", "0"], "--rows"), (["--rows", "-1"], "--rows"),
+    (["--op", "write"], "--op"), (["--op", "mix"], "--update-percent"),
+    (["--update-percent", "20"], "--update-percent"), (["--rows", "0"], "--rows"), (["--rows", "-1"], "--rows"),
     (["--rows", "ten"], "--rows"), (["--multisite", "101"], "--multisite"), (["--multisite", "nan"], "--multisite"),
     (["--zipf", "-1"], "--zipf"), (["--zipf", "inf"], "--zipf"), (["--mpl", "0"], "--mpl"),
     (["--duration", "0"], "--duration"), (["--duration", "-3"], "--duration"), (["--warmup", "-1"], "--warmup"),
@@ -139,6 +141,14 @@ def test_refusals_that_need_a_cluster(cluster):
     done = cluster.islands.run("run", cluster.file, "micro", "--rows", "100", "--rows-total", "240", cwd=cluster.folder)
     assert done.code == 2 and "--rows: found 100, expected at most the 10 rows" in done.err
     assert not os.path.exists(os.path.join(cluster.folder, "results"))
+
+
+def test_mix_updates_as_often_as_asked(cluster):
+    cluster.write("2ISL").up()
+    result = cluster.run("--op", "mix", "--update-percent", 20, "--rows", 5)
+    assert result["sum_check"] == "ok" and result["update_percent"] == 20
+    changed = int(re.search(r"after \d+: changed by (\d+);", result["sum_check_detail"]).group(1))
+    assert changed > 0 and changed % 5 == 0
 
 
 def running(cluster):

@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "experiments/micro/micro_generator.h"
+#include "experiments/micro/micro_row.h"
 
 namespace islands::experiments {
 namespace {
@@ -27,8 +28,11 @@ absl::Status ParseNumber(const std::string& name, const std::string& value, doub
 
 absl::Status ParseOne(const std::string& name, const std::string& value, MicroOptions* options) {
   if (name == "op") {
-    if (value != "read" && value != "update") return BadValue(name, value, "read or update");
+    if (value != "read" && value != "update" && value != "mix") {
+      return BadValue(name, value, "read, update or mix");
+    }
     options->update = value == "update";
+    options->mix = value == "mix";
     return absl::OkStatus();
   }
   if (name == "rows") {
@@ -37,11 +41,12 @@ absl::Status ParseOne(const std::string& name, const std::string& value, MicroOp
     }
     return BadValue(name, value, fmt::format("a whole number from 1 to {}", kMicroMaxRows));
   }
+  if (name == "update_percent") return ParseNumber(name, value, 100, &options->update_percent);
   if (name == "multisite") return ParseNumber(name, value, 100, &options->multisite_percent);
   // Beyond this the second key is never drawn: the law has degenerated.
   if (name == "zipf") return ParseNumber(name, value, 1000, &options->zipf);
-  return absl::InvalidArgumentError(
-      fmt::format("micro: unknown parameter '{}'; there are op, rows, multisite and zipf", name));
+  return absl::InvalidArgumentError(fmt::format(
+      "micro: unknown parameter '{}'; there are op, update_percent, rows, multisite and zipf", name));
 }
 
 absl::StatusOr<const storage::TableDefinition*> FindTable(const storage::Catalog& catalog) {
@@ -56,13 +61,6 @@ absl::StatusOr<const storage::TableDefinition*> FindTable(const storage::Catalog
   if (fits) return table;
   return absl::InvalidArgumentError(fmt::format(
       "micro: table 'micro' must have one uint64 key, a range and rows of at least 8 bytes, like {}", shape));
-}
-
-// Filler that differs from row to row, so that a row that came from the wrong place shows in a dump.
-void FillRow(uint64_t key, std::vector<std::byte>* row) {
-  for (size_t i = 0; i < row->size(); ++i) {
-    (*row)[i] = i < sizeof(int64_t) ? std::byte{0} : static_cast<std::byte>('a' + (key + i) % 26);
-  }
 }
 
 absl::Status MissingRow(uint64_t key, absl::StatusCode code) {
@@ -97,7 +95,7 @@ absl::Status MicroWorkload::Load(instance::Loader& loader) const {
     if (!loader.Owns(site)) continue;
     const int64_t end = table.partition->SiteBegin(site + 1);
     for (int64_t key = table.partition->SiteBegin(site); key < end; ++key) {
-      FillRow(static_cast<uint64_t>(key), &row);
+      FillMicroRow(static_cast<uint64_t>(key), row);
       const partitioner::Uint64Key encoded(static_cast<uint64_t>(key));
       if (absl::Status status = loader.Insert(table_, encoded, row); !status.ok()) return status;
     }
@@ -112,11 +110,12 @@ absl::StatusOr<std::unique_ptr<instance::Generator>> MicroWorkload::MakeGenerato
 
 runtime::Task<absl::Status> MicroWorkload::Run(instance::Transaction& transaction,
                                                const instance::Request& request) const {
-  const auto& keys = static_cast<const MicroRequest&>(request).keys;
+  const auto& micro = static_cast<const MicroRequest&>(request);
+  const std::vector<uint64_t>& keys = micro.keys;
   instance::Batch& batch = transaction.batch();
   for (uint64_t key : keys) {
     const partitioner::Uint64Key encoded(key);
-    if (options_.update) {
+    if (micro.update) {
       batch.Add(table_, encoded, 0, 1);
     } else {
       batch.Read(table_, encoded);

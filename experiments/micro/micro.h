@@ -4,7 +4,8 @@
 // Table `micro`: key [uint64], any range; a row starts with a little-endian int64 counter, the rest is
 // filler. Parameters:
 //
-//   op         read | update         an update adds 1 to each row's counter
+//   op         read | update | mix   an update adds 1 to each row's counter
+//   update_percent   default 50      how many transactions of a mix are updates
 //   rows       N, default 10         distinct rows of a transaction
 //   multisite  percent, default 0    how many transactions are multisite
 //   zipf       S >= 0, default 0     skew; 0 = uniform
@@ -41,6 +42,8 @@ inline constexpr uint32_t kMicroMaxRows = 10'000;  // so that a batch of the lar
 
 struct MicroOptions {
   bool update = false;
+  bool mix = false;            // some are updates, others reads: `update` says nothing
+  double update_percent = 50;  // of a mix
   uint32_t rows = 10;
   double multisite_percent = 0;
   double zipf = 0;
@@ -51,6 +54,7 @@ absl::StatusOr<MicroOptions> ParseMicroOptions(const instance::Parameters& param
 
 struct MicroRequest final : instance::Request {
   std::vector<uint64_t> keys;
+  bool update = false;
   bool multisite = false;
   uint64_t home_key = 0;  // the first row drawn, always of the generator's island
 };

@@ -61,7 +61,8 @@ void MicroGenerator::Next(runtime::Random& random, instance::Request& request) {
   auto& micro = static_cast<MicroRequest&>(request);
   micro.keys.clear();
   taken_.Clear();
-  micro.audit_delta = options_.update ? options_.rows : 0;
+  micro.update = options_.mix ? random.Unit() * 100 < options_.update_percent : options_.update;
+  micro.audit_delta = micro.update ? options_.rows : 0;
   micro.multisite = random.Unit() * 100 < options_.multisite_percent;
   const Range& site = sites_[random.Below(sites_.size())];
   if (micro.multisite) Take(site.begin + random.Below(site.rows), micro);

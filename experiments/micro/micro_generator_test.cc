@@ -122,6 +122,21 @@ TEST(MicroGenerator, Next_ReadHasNothingToAudit) {
   EXPECT_EQ(fixture.Next().audit_delta, 0);
 }
 
+TEST(MicroGenerator, Next_MixHasAsManyUpdatesAsAsked) {
+  for (double percent : {0.0, 20.0, 100.0}) {
+    Fixture fixture({.mix = true, .update_percent = percent, .rows = 2});
+    constexpr int kDraws = 10'000;
+    int updates = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const MicroRequest& request = fixture.Next();
+      EXPECT_EQ(request.audit_delta, request.update ? 2 : 0);
+      updates += request.update;
+    }
+    const double expected = kDraws * percent / 100;
+    EXPECT_NEAR(updates, expected, 5 * std::sqrt(expected * (1 - percent / 100))) << percent << " %";
+  }
+}
+
 // Rank r of the whole table is its r-th key; s = 1 over 240,000 keys: P(r) = 1 / (r * H(240000)), H
 // = 12.9656.
 TEST(MicroGenerator, Next_MultisiteZipfRanksAreKeysInOrder) {

@@ -135,6 +135,16 @@ TEST(MicroWorkload, Run_UpdatesAddUpToTheAuditedSum) {
   EXPECT_EQ(expected, 3500);
 }
 
+TEST(MicroWorkload, Run_MixAddsUpToTheAuditedSum) {
+  absl::Status status;
+  const auto [sum, expected] =
+      RunMany({{"op", "mix"}, {"update_percent", "20"}, {"rows", "7"}}, 500, &status);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(sum, expected);
+  EXPECT_GT(sum, 0);
+  EXPECT_LT(sum, 3500);
+}
+
 TEST(MicroWorkload, Run_ReadsChangeNothing) {
   absl::Status status;
   const auto [sum, expected] = RunMany({{"op", "read"}, {"zipf", "0.99"}}, 100, &status);
@@ -164,7 +174,10 @@ TEST(MicroWorkload, Create_BadParameters) {
   const storage::Catalog catalog = MakeCatalog();
   EXPECT_EQ(ErrorOf(catalog, {{"op", "update"}, {"rows", "10000"}, {"multisite", "12.5"}, {"zipf", "1"}}),
             "");
-  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "micro: op=write: expected read or update");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "micro: op=write: expected read, update or mix");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "mix"}, {"update_percent", "20"}}), "");
+  EXPECT_EQ(ErrorOf(catalog, {{"update_percent", "101"}}),
+            "micro: update_percent=101: expected a number from 0 to 100");
   EXPECT_EQ(ErrorOf(catalog, {{"rows", "0"}}), "micro: rows=0: expected a whole number from 1 to 10000");
   EXPECT_EQ(ErrorOf(catalog, {{"rows", "-1"}}), "micro: rows=-1: expected a whole number from 1 to 10000");
   EXPECT_EQ(ErrorOf(catalog, {{"multisite", "101"}}),
@@ -174,7 +187,7 @@ TEST(MicroWorkload, Create_BadParameters) {
   EXPECT_EQ(ErrorOf(catalog, {{"zipf", "-0.1"}}), "micro: zipf=-0.1: expected a number from 0 to 1000");
   EXPECT_EQ(ErrorOf(catalog, {{"zipf", ""}}), "micro: zipf=: expected a number from 0 to 1000");
   EXPECT_EQ(ErrorOf(catalog, {{"skew", "1"}}),
-            "micro: unknown parameter 'skew'; there are op, rows, multisite and zipf");
+            "micro: unknown parameter 'skew'; there are op, update_percent, rows, multisite and zipf");
 }
 
 TEST(MicroWorkload, Create_WrongTable) {

@@ -17,8 +17,6 @@ constexpr size_t kKeptBufferBytes = 1 << 20;
 
 bool IsData(FrameType type) { return type >= FrameType::kExecuteRequest && type <= FrameType::kProbe; }
 
-uint64_t OriginKey(Address address) { return uint64_t{address.island} << 32 | address.worker; }
-
 void Add(std::atomic<uint64_t>& counter, uint64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
@@ -34,7 +32,9 @@ Links::Links(LinksOptions options, Transport& transport, const runtime::Clock& c
       next_deadline_ns_(kNever),
       traffic_(options_.workers_per_island.size()) {
   ISLANDS_CHECK(options_.self.island < peers_.size());
+  introduced_.resize(peers_.size());
   for (size_t island = 0; island < peers_.size(); ++island) {
+    introduced_[island].resize(options_.workers_per_island[island]);
     ISLANDS_CHECK(island == options_.self.island || options_.workers_per_island[island] > 0);
     peers_[island].backoff_ns = options_.redial_min_ns;
     peers_[island].last_failure = absl::UnavailableError("not dialled yet");
@@ -242,9 +242,10 @@ void Links::Introduce(ConnectionId connection, Accepted& accepted, const Origin&
   accepted.introduced = true;
   accepted.origin = origin;
   // The dialler found an earlier link broken before we did: only the latest counts.
-  ConnectionId& latest = introduced_[OriginKey(origin.peer)];
-  const ConnectionId replaced = std::exchange(latest, connection);
-  if (replaced != 0) CloseAccepted(replaced);
+  Introduced& latest = introduced_[origin.peer.island][origin.peer.worker];
+  const Introduced replaced = std::exchange(latest, {connection, origin.boot_epoch});
+  if (replaced.connection != 0) CloseAccepted(replaced.connection);
+  UpdateDeadline();
   SawEpoch(origin.peer.island, origin.boot_epoch);
 }
 
@@ -315,8 +316,9 @@ void Links::CloseAccepted(ConnectionId connection) {
   const auto it = accepted_.find(connection);
   if (it == accepted_.end()) return;
   if (it->second.introduced) {
-    const auto latest = introduced_.find(OriginKey(it->second.origin.peer));
-    if (latest != introduced_.end() && latest->second == connection) introduced_.erase(latest);
+    const Address peer = it->second.origin.peer;
+    Introduced& latest = introduced_[peer.island][peer.worker];
+    if (latest.connection == connection) latest = {};
   }
   accepted_.erase(it);
   transport_.Close(connection);
@@ -326,7 +328,7 @@ bool Links::SendOn(ConnectionId connection, FrameType type, const google::protob
   const size_t bytes = message.ByteSizeLong();
   if (bytes > kMaxFrameBytes) return false;
   buffer_.resize(bytes);
-  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer_.data()));
+  if (bytes != 0) message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer_.data()));
   transport_.Send(connection, type, buffer_);
   if (buffer_.capacity() > kKeptBufferBytes) buffer_ = {};
   return true;
@@ -346,16 +348,21 @@ bool Links::Send(uint32_t island, FrameType type, const google::protobuf::Messag
   return peer.state == DialState::kUp && SendCounted(peer.connection, island, type, message);
 }
 
+const Links::Introduced* Links::FindIntroduced(Address peer) const {
+  if (peer.island >= introduced_.size() || peer.worker >= introduced_[peer.island].size()) return nullptr;
+  const Introduced& link = introduced_[peer.island][peer.worker];
+  return link.connection != 0 ? &link : nullptr;
+}
+
 bool Links::SendBack(Address to, FrameType type, const google::protobuf::MessageLite& message) {
-  const auto link = introduced_.find(OriginKey(to));
-  return link != introduced_.end() && SendCounted(link->second, to.island, type, message);
+  const Introduced* link = FindIntroduced(to);
+  return link != nullptr && SendCounted(link->connection, to.island, type, message);
 }
 
 bool Links::SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message) {
-  const auto link = introduced_.find(OriginKey(to.peer));
-  if (link == introduced_.end() || accepted_.find(link->second)->second.origin.boot_epoch != to.boot_epoch)
-    return false;
-  return SendCounted(link->second, to.peer.island, type, message);
+  const Introduced* link = FindIntroduced(to.peer);
+  return link != nullptr && link->boot_epoch == to.boot_epoch &&
+         SendCounted(link->connection, to.peer.island, type, message);
 }
 
 size_t Links::QueuedBytes(uint32_t island) const {

@@ -131,6 +131,12 @@ class Links final : private TransportHandler {
     Origin origin;
   };
 
+  // The link that a peer's worker dialled last.
+  struct Introduced {
+    ConnectionId connection = 0;  // 0 = none
+    uint64_t boot_epoch = 0;
+  };
+
   // TransportHandler
   void OnAccepted(ConnectionId connection, int64_t peer_uid) override;
   void OnFrame(ConnectionId connection, FrameType type, std::span<const std::byte> payload) override;
@@ -151,6 +157,8 @@ class Links final : private TransportHandler {
   // `epoch` was shown by `island`: links of older incarnations end.
   void SawEpoch(uint32_t island, uint64_t epoch);
   void CloseAccepted(ConnectionId connection);
+  // Nullptr when that worker has no link to us.
+  const Introduced* FindIntroduced(Address peer) const;
   // Sorted: hash order differs from run to run, and a simulation must not.
   template <typename Predicate>
   std::vector<ConnectionId> AcceptedWhere(Predicate&& predicate) const;
@@ -173,7 +181,7 @@ class Links final : private TransportHandler {
   std::vector<Peer> peers_;                              // index = island
   absl::flat_hash_map<ConnectionId, uint32_t> dialled_;  // to the island
   absl::flat_hash_map<ConnectionId, Accepted> accepted_;
-  absl::flat_hash_map<uint64_t, ConnectionId> introduced_;  // by OriginKey
+  std::vector<std::vector<Introduced>> introduced_;  // by island and worker
   uint32_t peers_up_ = 0;
   int64_t next_deadline_ns_;
   std::vector<std::byte> buffer_;  // a message being sent

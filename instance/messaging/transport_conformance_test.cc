@@ -21,6 +21,9 @@ namespace {
 constexpr Address kA{0, 0};
 constexpr Address kB{1, 0};
 
+// uds, with connections that have become hot before the test begins.
+constexpr const char* kHotUds = "hot_uds";
+
 class TransportConformance : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -36,6 +39,21 @@ class TransportConformance : public testing::TestWithParam<std::string> {
     dialled_ = a_.transport->Dial(kB);
     ASSERT_TRUE(PumpUntil({&a_, &b_}, [&] { return b_.seen.accepted.size() > before; }));
     accepted_ = b_.seen.accepted.back();
+    if (GetParam() == kHotUds) Heat();
+  }
+
+  // Frames go to and fro until both ends ask the socket rather than epoll.
+  void Heat() {
+    for (size_t i = 1; i <= 50; ++i) {
+      Send(a_, dialled_, "ping");
+      Send(b_, accepted_, "pong");
+      a_.transport->Flush();
+      b_.transport->Flush();
+      while (a_.seen.frames.size() < i) a_.transport->Poll(a_.seen);
+      while (b_.seen.frames.size() < i) b_.transport->Poll(b_.seen);
+    }
+    a_.seen.frames.clear();
+    b_.seen.frames.clear();
   }
 
   void Send(Node& node, ConnectionId connection, std::string_view payload,
@@ -43,7 +61,7 @@ class TransportConformance : public testing::TestWithParam<std::string> {
     node.transport->Send(connection, type, AsBytes(payload));
   }
 
-  TestNetwork network_{GetParam()};
+  TestNetwork network_{GetParam() == kHotUds ? "uds" : GetParam()};
   Node a_;
   Node b_;
   ConnectionId dialled_ = 0;
@@ -52,9 +70,10 @@ class TransportConformance : public testing::TestWithParam<std::string> {
 
 std::string KindName(const testing::TestParamInfo<std::string>& info) { return info.param; }
 #ifdef ISLANDS_TSAN  // cannot see into libzmq's own synchronization
-INSTANTIATE_TEST_SUITE_P(Every, TransportConformance, testing::Values("uds", "memory"), KindName);
+INSTANTIATE_TEST_SUITE_P(Every, TransportConformance, testing::Values("uds", kHotUds, "memory"), KindName);
 #else
-INSTANTIATE_TEST_SUITE_P(Every, TransportConformance, testing::Values("uds", "zmq", "memory"), KindName);
+INSTANTIATE_TEST_SUITE_P(Every, TransportConformance, testing::Values("uds", kHotUds, "zmq", "memory"),
+                         KindName);
 #endif
 
 TEST_P(TransportConformance, Dial_TellsTheAcceptorWhoItIs) {
@@ -518,6 +537,83 @@ TEST_P(BadBytes, Uds_HalfAFrameAndTheEnd) {
   }
   ASSERT_TRUE(PumpUntil({&b_}, [&] { return b_.seen.closed.size() == 1; }));
   EXPECT_TRUE(b_.seen.frames.empty());
+}
+
+// ---- hot connections ----
+
+// How many descriptors all epoll sets of this process watch.
+size_t WatchedDescriptors() {
+  size_t watched = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream lines(file.path());
+    for (std::string line; std::getline(lines, line);) watched += line.starts_with("tfd:") ? 1 : 0;
+  }
+  return watched;
+}
+
+class HotConnections : public TransportConformance {};
+INSTANTIATE_TEST_SUITE_P(Uds, HotConnections, testing::Values("uds"), KindName);
+
+TEST_P(HotConnections, Poll_HeatsAndCools) {
+  Connect();
+  const size_t watched = WatchedDescriptors();
+  Heat();
+  EXPECT_EQ(WatchedDescriptors(), watched - 2) << "both ends ask directly";
+  a_.transport->Wait(0);
+  EXPECT_EQ(WatchedDescriptors(), watched - 1) << "who goes to sleep needs epoll to wake him";
+  for (int i = 0; i < 1000; ++i) b_.transport->Poll(b_.seen);
+  EXPECT_EQ(WatchedDescriptors(), watched) << "nothing came for long";
+  Heat();
+  EXPECT_EQ(WatchedDescriptors(), watched - 2);
+  a_.transport->Close(dialled_);
+  ASSERT_TRUE(PumpUntil({&a_, &b_}, [&] { return b_.seen.closed.contains(accepted_); }));
+  EXPECT_EQ(WatchedDescriptors(), watched - 2) << "closed at both ends";
+}
+
+TEST_P(HotConnections, Poll_AFullSocketIsWatchedUntilItDrains) {
+  Connect();
+  const size_t watched = WatchedDescriptors();
+  Heat();
+  const std::string payload(1 << 20, 'x');
+  for (int i = 0; i < 20; ++i) Send(a_, dialled_, payload);
+  a_.transport->Flush();
+  ASSERT_GT(a_.transport->QueuedBytes(dialled_), 0u);
+  EXPECT_EQ(WatchedDescriptors(), watched - 1);
+  ASSERT_TRUE(PumpUntil({&a_, &b_}, [&] { return b_.seen.frames.size() == 20; }));
+  EXPECT_EQ(a_.transport->QueuedBytes(dialled_), 0u);
+}
+
+TEST_P(HotConnections, Poll_DoesNotHeatWhoeverSleepsInBetween) {
+  Connect();
+  const size_t watched = WatchedDescriptors();
+  for (size_t i = 1; i <= 100; ++i) {
+    Send(a_, dialled_, "ping");
+    a_.transport->Flush();
+    ASSERT_TRUE(PumpUntil({&b_}, [&] { return b_.seen.frames.size() == i; }));
+    b_.transport->Wait(0);
+  }
+  EXPECT_EQ(WatchedDescriptors(), watched);
+}
+
+TEST_P(HotConnections, Poll_StillSeesTheOthers) {
+  Connect();
+  Heat();
+  // Frames on the hot connection in every round; a new peer is accepted and heard nevertheless.
+  Node c{network_.Make({2, 0}), {}};
+  Send(c, c.transport->Dial(kB), "from the third");
+  const auto heard = [&] {
+    const auto& frames = b_.seen.frames;
+    return !frames.empty() && frames.back().payload == "from the third";
+  };
+  c.transport->Flush();
+  int rounds = 0;
+  for (; !heard() && rounds < 100; ++rounds) {
+    Send(a_, dialled_, "ping");
+    a_.transport->Flush();
+    b_.transport->Poll(b_.seen);
+  }
+  EXPECT_TRUE(heard());
+  EXPECT_LE(rounds, 40);
 }
 
 // ---- socket files ----

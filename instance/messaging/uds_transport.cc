@@ -24,13 +24,27 @@ constexpr int kEventsPerPoll = 64;
 constexpr int kAcceptsPerPoll = 64;
 constexpr int kReadsOfBrokenConnection = 1024;
 
+// Hot connections, see uds_transport.h. One becomes hot after this many deliveries with at most so many polls
+// from one to the next and no sleep between, and cools down after so many polls that found nothing on it.
+constexpr uint32_t kDeliveriesToHeat = 8;
+constexpr uint64_t kPollsBetweenDeliveries = 32;
+constexpr uint32_t kEmptyPollsToCool = 64;
+constexpr size_t kMostHot = 8;
+// While there are hot ones, epoll is asked after this many polls and frames, or twice as many if a poll has
+// just found something: what was found is better answered first.
+constexpr size_t kPollsAndFramesPerEpoll = 16;
+
 struct Connection {
   UniqueFd fd;  // none: the dial failed, OnClosed is due
   InputBuffer in;
   OutputBuffer out;
   bool flush_due = false;       // listed in flush_due_
   bool wants_writable = false;  // EPOLLOUT is armed; Flush leaves it alone until then
+  bool hot = false;             // listed in hot_, not in the epoll set
   bool broken = false;          // sending failed; OnClosed follows once its input has been handed out
+  uint32_t deliveries = 0;      // not hot: in close succession
+  uint64_t last_delivery = 0;   // not hot: number of that poll
+  uint32_t empty_polls = 0;     // hot: since the last delivery
 };
 
 class UdsTransport final : public Transport {
@@ -49,14 +63,21 @@ class UdsTransport final : public Transport {
   void Flush() override;
   size_t Poll(TransportHandler& handler) override;
   void Close(ConnectionId id) override;
-  void Wait(int64_t timeout_ns) override { waker_.Sleep(failures_.empty() ? timeout_ns : 0); }
+  void Wait(int64_t timeout_ns) override;
   void Wake() override { waker_.Wake(); }
 
  private:
   absl::Status Watch(int operation, int fd, uint32_t events, uint64_t tag);
+  size_t PollHot(TransportHandler& handler);
+  size_t PollWatched(TransportHandler& handler);
+  // Counts a delivery that epoll has told of.
+  void NoteDelivery(ConnectionId id, Connection& connection);
+  // Gives a hot connection back to epoll; the caller takes it from hot_.
+  void Cool(ConnectionId id, Connection& connection);
+  void Break(ConnectionId id, Connection& connection, absl::Status why);
   size_t Accept(TransportHandler& handler);
   size_t Serve(ConnectionId id, uint32_t events, TransportHandler& handler);
-  // One recv. `*more` tells whether another may find something.
+  // One recv. `*more` tells whether it found something and the connection lives: another may find more.
   size_t Receive(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more);
   void SendQueued(ConnectionId id, Connection& connection);
   void ArmWritable(ConnectionId id, Connection& connection, bool armed);
@@ -72,6 +93,10 @@ class UdsTransport final : public Transport {
   UniqueFd listener_;
   bool accepting_ = false;  // false while we are out of file descriptors
   ConnectionTable<Connection> connections_;
+  std::vector<ConnectionId> hot_;
+  uint64_t polls_ = 0;
+  uint64_t last_sleep_ = 0;  // number of the poll before it
+  size_t since_epoll_ = 0;   // polls and frames since epoll was asked
   std::vector<ConnectionId> flush_due_;
   std::vector<std::pair<ConnectionId, absl::Status>>
       failures_;  // found outside Poll, reported by the next one
@@ -146,8 +171,7 @@ void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
   if (sent < 0 && errno != EAGAIN) {
     // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports
     // the end.
-    failures_.emplace_back(id, ErrnoStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
-    connection.broken = true;
+    Break(id, connection, ErrnoStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
     connection.out.Clear();
     return;
   }
@@ -157,18 +181,89 @@ void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
 
 void UdsTransport::ArmWritable(ConnectionId id, Connection& connection, bool armed) {
   if (connection.wants_writable == armed) return;
+  if (connection.hot) {
+    Cool(id, connection);
+    std::erase(hot_, id);
+  }
   connection.wants_writable = armed;
   const uint32_t events = EPOLLIN | EPOLLRDHUP | (armed ? EPOLLOUT : 0u);
-  if (absl::Status status = Watch(EPOLL_CTL_MOD, connection.fd.get(), events, id); !status.ok()) {
-    connection.broken = true;
-    failures_.emplace_back(id, std::move(status));
+  absl::Status status = Watch(EPOLL_CTL_MOD, connection.fd.get(), events, id);
+  if (!status.ok()) Break(id, connection, std::move(status));
+}
+
+void UdsTransport::Break(ConnectionId id, Connection& connection, absl::Status why) {
+  if (connection.broken) return;
+  connection.broken = true;
+  failures_.emplace_back(id, std::move(why));
+}
+
+void UdsTransport::Cool(ConnectionId id, Connection& connection) {
+  connection.hot = false;
+  connection.deliveries = 0;
+  absl::Status status = Watch(EPOLL_CTL_ADD, connection.fd.get(), EPOLLIN | EPOLLRDHUP, id);
+  if (!status.ok()) Break(id, connection, std::move(status));
+}
+
+void UdsTransport::NoteDelivery(ConnectionId id, Connection& connection) {
+  const bool in_succession =
+      connection.last_delivery > last_sleep_ && polls_ - connection.last_delivery <= kPollsBetweenDeliveries;
+  connection.deliveries = in_succession ? connection.deliveries + 1 : 1;
+  connection.last_delivery = polls_;
+  if (connection.deliveries < kDeliveriesToHeat || hot_.size() == kMostHot || connection.wants_writable ||
+      !Watch(EPOLL_CTL_DEL, connection.fd.get(), 0, id).ok()) {
+    return;
   }
+  connection.hot = true;
+  connection.empty_polls = 0;
+  hot_.push_back(id);
+}
+
+void UdsTransport::Wait(int64_t timeout_ns) {
+  last_sleep_ = polls_;
+  for (const ConnectionId id : hot_) {
+    if (Connection* connection = connections_.Find(id)) Cool(id, *connection);
+  }
+  hot_.clear();
+  waker_.Sleep(failures_.empty() ? timeout_ns : 0);
 }
 
 size_t UdsTransport::Poll(TransportHandler& handler) {
   ISLANDS_CHECK(!polling_);
   polling_ = true;
+  ++polls_;
   size_t handled = failures_.empty() ? 0 : ReportFailures(handler);
+  if (!hot_.empty()) handled += PollHot(handler);
+  since_epoll_ += 1 + handled;
+  const size_t due = handled == 0 ? kPollsAndFramesPerEpoll : 2 * kPollsAndFramesPerEpoll;
+  if (hot_.empty() || since_epoll_ >= due) {
+    since_epoll_ = 0;
+    handled += PollWatched(handler);
+  }
+  polling_ = false;
+  graveyard_.clear();
+  return handled;
+}
+
+size_t UdsTransport::PollHot(TransportHandler& handler) {
+  size_t handled = 0;
+  // Handlers may close connections on the way; nothing else changes hot_ meanwhile.
+  std::erase_if(hot_, [&](ConnectionId id) {
+    Connection* connection = connections_.Find(id);
+    if (connection == nullptr) return true;
+    bool found = false;
+    handled += Receive(id, *connection, handler, &found);
+    connection = connections_.Find(id);
+    if (connection == nullptr) return true;
+    connection->empty_polls = found ? 0 : connection->empty_polls + 1;
+    if (connection->empty_polls < kEmptyPollsToCool) return false;
+    Cool(id, *connection);
+    return true;
+  });
+  return handled;
+}
+
+size_t UdsTransport::PollWatched(TransportHandler& handler) {
+  size_t handled = 0;
   std::array<epoll_event, kEventsPerPoll> events;
   const int ready = epoll_wait(waker_.epoll_fd(), events.data(), kEventsPerPoll, 0);
   for (int i = 0; i < ready; ++i) {
@@ -176,8 +271,6 @@ size_t UdsTransport::Poll(TransportHandler& handler) {
     if (tag == EpollWaker::kTag) continue;  // counts until the next Wait
     handled += tag == kListenTag ? Accept(handler) : Serve(tag, events[i].events, handler);
   }
-  polling_ = false;
-  graveyard_.clear();
   return handled;
 }
 
@@ -211,9 +304,11 @@ size_t UdsTransport::Serve(ConnectionId id, uint32_t events, TransportHandler& h
   Connection* connection = connections_.Find(id);
   if (connection == nullptr) return 0;  // closed by a handler earlier in this round
   if ((events & EPOLLOUT) != 0 && !connection->broken) SendQueued(id, *connection);
-  bool more = false;
-  const bool readable = (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
-  return readable ? Receive(id, *connection, handler, &more) : 0;
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) == 0) return 0;
+  bool found = false;
+  const size_t handled = Receive(id, *connection, handler, &found);
+  if (found) NoteDelivery(id, *connection);
+  return handled;
 }
 
 size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportHandler& handler, bool* more) {

@@ -3,7 +3,13 @@
 // One listening socket per worker, DIR/island-<i>.w<k>.sock; one epoll set per worker. Frames are gathered
 // per connection and leave with one send() per Flush; what the socket does not take waits in the connection's
 // buffer until EPOLLOUT. Input is received into one buffer per connection and frames are handed out in place.
-// A round with nothing to do costs one epoll_wait.
+// A round with nothing to do costs one epoll_wait, however many connections there are.
+//
+// Hot connections: one on which frames arrive round after round, while the worker does not sleep, is taken
+// out of the epoll set and asked directly, by the recv that fetches its next frames. That spares the receiver
+// the epoll_wait before it and the sender the kernel's notification of the epoll set; epoll is then asked
+// only every few rounds. A connection cools down when nothing has come for a while, when its socket is full,
+// and before the worker sleeps. There are few hot ones at a time: among many connections epoll is cheaper.
 //
 // Peers of another user are refused at both ends: the dialler looks at SO_PEERCRED itself, the acceptor
 // reports it upwards.

@@ -3,6 +3,7 @@
 #include "instance/messaging/zmq_transport.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -32,6 +33,9 @@ constexpr uint64_t kRouterTag = 2;
 constexpr uint64_t kRouterMonitorTag = 3;
 constexpr int kEventsPerPoll = 64;
 constexpr int kMessagesPerSocketAndPoll = 256;
+// A yield costs more than a poll. A worker that is busy with transactions polls in vain, too, and should not
+// pay for it every time.
+constexpr uint32_t kEmptyPollsPerYield = 8;
 
 constexpr char kOpen = 'O';
 constexpr char kProbe = 'P';
@@ -147,6 +151,7 @@ class ZmqTransport final : public Transport {
   bool HasHiddenInput();
   void MarkTouched(ConnectionId id, const Connection& connection);
 
+  void GiveWay();
   size_t ServeRouter(TransportHandler& handler);
   void ReadRouterMonitor();
   void SuspectDisconnected();
@@ -183,6 +188,8 @@ class ZmqTransport final : public Transport {
   std::vector<ConnectionId> suspects_;
   bool router_touched_ = false;  // sent on, or not read to its end, since it was last read to its end
   std::vector<ConnectionId> dealers_touched_;
+  bool flushed_ = false;  // something, since the last yield
+  uint32_t empty_polls_ = 0;
 };
 
 absl::Status ZmqTransport::Open() {
@@ -308,6 +315,7 @@ size_t ZmqTransport::QueuedBytes(ConnectionId id) const {
 }
 
 void ZmqTransport::Flush() {
+  if (!flush_due_.empty()) flushed_ = true;
   for (const ConnectionId id : flush_due_) {
     Connection* connection = connections_.Find(id);
     if (connection == nullptr) continue;
@@ -400,7 +408,15 @@ size_t ZmqTransport::Poll(TransportHandler& handler) {
     handled += tag % 2 == 0 ? ServeDealer(tag / 2, handler) : ServeDealerMonitor(tag / 2, handler);
   }
   if (!blocked_.empty() || !byes_.empty()) RetryBlocked();
+  if (handled == 0) GiveWay();
   return handled;
+}
+
+// ZeroMQ's I/O thread mostly lives on our core. While we spin it would have to wait for the end of our time
+// slice, and with it the frames that we are spinning for.
+void ZmqTransport::GiveWay() {
+  if (!std::exchange(flushed_, false) && ++empty_polls_ % kEmptyPollsPerYield != 0) return;
+  sched_yield();
 }
 
 size_t ZmqTransport::ServeRouter(TransportHandler& handler) {

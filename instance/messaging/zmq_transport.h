@@ -16,7 +16,8 @@
 //
 // Unlike uds, ZeroMQ moves bytes on an I/O thread of its own, one per transport; what it holds (at most some
 // MiB per connection) is not in QueuedBytes, and is lost when the transport is destroyed or the connection
-// closed.
+// closed. A worker that finds nothing yields its core to that thread now and then: spinning, it would hold up
+// the very frames that it waits for.
 //
 // Peers of another user are refused by ZMQ_IPC_FILTER_UID at the listener.
 //

@@ -51,11 +51,12 @@ class ThreadScheduler final : public Scheduler {
     int64_t now_ns = clock_.NowNs();
     const int64_t spin_until_ns = now_ns + options_.spin_ns;
     while (!stopping_.load(std::memory_order_relaxed)) {
+      int64_t before_ns = now_ns;
       if (now_ns >= spin_until_ns) {
         const int64_t until_ns = std::min(worker->NextDeadlineNs(), now_ns + kLongestSleepNs);
         worker->Sleep(std::max<int64_t>(0, until_ns - now_ns));
+        before_ns = clock_.NowNs();
       }
-      const int64_t before_ns = clock_.NowNs();
       const bool worked = worker->RunOnce();
       now_ns = clock_.NowNs();
       if (worked) {

@@ -15,9 +15,6 @@ namespace {
 // Merges leave room for some inserts, so that a node at the border is not split and merged in turn.
 constexpr size_t kMergeBytes = kPageBytes - kPageBytes / 8;
 
-const Node* NodeOf(const GuardO& guard) { return Node::At(guard.bytes()); }
-Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
-
 // Copies slots [begin, end) of an old node into a new one with the given fences.
 void Fill(Node* node, const Node& from, uint32_t begin, uint32_t end, KeyView lower, KeyView upper) {
   node->Initialize(lower, upper);
@@ -90,6 +87,16 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
 }
 
 GuardO BTree::FindLeaf(KeyView key) const {
+  if (site_->alone()) {
+    uint64_t number = root_;
+    while (true) {
+      const GuardN guard(site_->At(number));
+      const Node* node = Node::At(guard.bytes());
+      if (node->is_leaf()) return GuardO(site_->At(number));
+      number = node->child(node->ChildIndex(key));
+      site_->Prefetch(number);
+    }
+  }
   Position position;
   for (runtime::Backoff backoff; !Descend(
            0, [&](const Node& node) { return node.ChildIndex(key); }, &position);) {
@@ -107,52 +114,62 @@ GuardX BTree::FindLeafExclusive(KeyView key) {
   }
 }
 
-void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
-  lookup->tree_ = Covers(key) ? this : nullptr;
-  lookup->key_ = key;
-  lookup->bytes_ = bytes;
-  lookup->has_slot_ = false;
-  lookup->node_.Release();
-  lookup->next_ = root_;
-}
-
 // Level by level for all of them: while one waits for its next node, the others search theirs.
 void BTree::FinishLookups(std::span<Lookup> lookups) {
 #ifdef ISLANDS_TSAN
   // Optimistic guards are latches there, and nobody may hold several at once in no order.
-  for (Lookup& lookup : lookups) lookup.tree_ = nullptr;
-#else
+  for (Lookup& lookup : lookups) lookup.stage_ = Lookup::Stage::kNone;
+#endif
   for (bool any = true; any;) {
     any = false;
-    for (Lookup& lookup : lookups) any |= lookup.tree_ != nullptr && Advance(&lookup);
+    for (Lookup& lookup : lookups) {
+      if (lookup.stage_ != Lookup::Stage::kDescends) continue;
+      any |= lookup.tree_->site_->alone() ? AdvanceAlone(&lookup) : Advance(&lookup);
+    }
   }
   for (Lookup& lookup : lookups) {
-    if (!lookup.node_) continue;
+    if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
     const Node* leaf = NodeOf(lookup.node_);
     lookup.slot_ = leaf->LowerBound(lookup.key_, &lookup.has_slot_);
     if (lookup.has_slot_) leaf->PrefetchEntry(lookup.slot_, lookup.bytes_);
   }
-#endif
+}
+
+bool BTree::AdvanceAlone(Lookup* lookup) {
+  const SiteSpace& site = *lookup->tree_->site_;
+  const GuardN guard(site.At(lookup->next_));
+  const Node* node = Node::At(guard.bytes());
+  if (node->is_leaf()) {
+    lookup->node_ = GuardO(site.At(lookup->next_));
+    lookup->stage_ = Lookup::Stage::kLeaf;
+    return false;
+  }
+  lookup->next_ = node->child(node->ChildIndex(lookup->key_));
+  site.Prefetch(lookup->next_);
+  return true;
 }
 
 bool BTree::Advance(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
-  const auto end = [lookup] {
-    lookup->tree_ = nullptr;
-    return false;
-  };
-  const auto lost = [&] {
-    lookup->node_.Release();
-    return end();
-  };
   const bool first = !lookup->node_;
-  if (!first && !lookup->node_.Valid()) return lost();  // the child may be nonsense: do not touch it
-  GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
-  if (!first && !lookup->node_.Valid()) return lost();  // the child may have been split since
-  lookup->node_ = std::move(node);
-  const Node* arrived = NodeOf(lookup->node_);
-  if (arrived->is_leaf()) return end();
-  lookup->next_ = arrived->child(arrived->ChildIndex(lookup->key_));
+  // Before: the child may be nonsense, and must not be touched. Afterwards: it may have been split since.
+  bool valid = first || lookup->node_.Valid();
+  if (valid) {
+    GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
+    valid = first || lookup->node_.Valid();
+    lookup->node_ = std::move(node);
+  }
+  if (!valid) {
+    lookup->node_.Release();
+    lookup->stage_ = Lookup::Stage::kNone;
+    return false;
+  }
+  const Node* node = NodeOf(lookup->node_);
+  if (node->is_leaf()) {
+    lookup->stage_ = Lookup::Stage::kLeaf;
+    return false;
+  }
+  lookup->next_ = node->child(node->ChildIndex(lookup->key_));
   site.Prefetch(lookup->next_);
   return true;
 }
@@ -165,31 +182,9 @@ KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
   return Find(key, nullptr, [row](RowView found) { row->assign(found.begin(), found.end()); });
 }
 
-KeyState BTree::Find(KeyView key, Lookup* hint, absl::FunctionRef<void(RowView row)> take) const {
-  if (!Covers(key)) return KeyState::kAbsent;
-  GuardO guard;
-  if (hint != nullptr) guard = std::move(hint->node_);
-  for (runtime::Backoff backoff;; guard.Release(), backoff.Wait()) {
-    const bool hinted = static_cast<bool>(guard);
-    if (!hinted) guard = FindLeaf(key);
-    const Node* leaf = NodeOf(guard);
-    bool found = hinted && hint->has_slot_;
-    const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
-    if (!found) {
-      if (guard.Valid()) return KeyState::kAbsent;
-      continue;
-    }
-    const RowView value = leaf->value(i);
-    if (value.size() > kMaxRowBytes) continue;  // torn
-    take(value);
-    const bool ghost = leaf->ghost(i);
-    if (guard.Valid()) return ghost ? KeyState::kGhost : KeyState::kRow;
-  }
-}
-
 absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
                                Lookup* hint) {
-  if (!Covers(key)) return absl::StatusCode::kNotFound;
+  if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
   GuardX guard;
   if (hint != nullptr && hint->node_) guard = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(hint->node_));
   const bool hinted = static_cast<bool>(guard);

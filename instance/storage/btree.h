@@ -47,17 +47,21 @@ class BTree;
 // step that made it: a leaf is looked at again without having been latched in between.
 class Lookup {
  public:
-  Lookup() = default;
+  // The tree, if it is known to cover the key.
+  const BTree* tree() const { return tree_; }
 
  private:
   friend class BTree;
-  const BTree* tree_ = nullptr;  // null: nothing to look for, or found
+  enum class Stage : uint8_t { kNone, kDescends, kLeaf };
+
+  const BTree* tree_ = nullptr;  // that is known to cover the key
   KeyView key_;
-  GuardO node_;        // the last one arrived at; when found the leaf
+  GuardO node_;        // the last one arrived at; in the end the leaf
   uint64_t next_ = 0;  // its child, on its way into the cache
   size_t bytes_ = 0;
   uint32_t slot_ = 0;
   bool has_slot_ = false;
+  Stage stage_ = Stage::kNone;
 };
 
 class BTree {
@@ -81,7 +85,8 @@ class BTree {
   // The same, showing ghosts.
   KeyState Find(KeyView key, std::vector<std::byte>* row) const;
   // Hands the row or ghost to `take`, which may happen several times: only the last counts.
-  KeyState Find(KeyView key, Lookup* hint, absl::FunctionRef<void(RowView row)> take) const;
+  template <typename Take>
+  KeyState Find(KeyView key, Lookup* hint, Take take) const;
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
   absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
                           Lookup* hint = nullptr);
@@ -131,8 +136,15 @@ class BTree {
     return CompareKeys(key, lower_.view()) >= 0 &&
            (upper_.view().empty() || CompareKeys(key, upper_.view()) < 0);
   }
+  bool Covers(KeyView key, const Lookup* hint) const {
+    return (hint != nullptr && hint->tree_ == this) || Covers(key);
+  }
   // One level further down. False: that was the last step, whether or not the leaf was found.
   static bool Advance(Lookup* lookup);
+  // The same without guards: one thread has the pages to itself.
+  static bool AdvanceAlone(Lookup* lookup);
+  static const Node* NodeOf(const GuardO& guard) { return Node::At(guard.bytes()); }
+  static Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
   void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const;
 
   // Makes room for the entry at `level`, by one split there or above. OK also when others made the room
@@ -157,5 +169,39 @@ class BTree {
   KeyBuffer lower_, upper_;  // the tree's bounds; empty = none
   std::atomic<uint64_t> key_changes_ = 0;
 };
+
+inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
+  const bool covers = Covers(key);
+  lookup->tree_ = covers ? this : nullptr;
+  lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
+  lookup->key_ = key;
+  lookup->bytes_ = bytes;
+  lookup->has_slot_ = false;
+  lookup->node_.Release();
+  lookup->next_ = root_;
+}
+
+template <typename Take>
+KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
+  if (!Covers(key, hint)) return KeyState::kAbsent;
+  GuardO guard;
+  if (hint != nullptr) guard = std::move(hint->node_);
+  for (runtime::Backoff backoff;; guard.Release(), backoff.Wait()) {
+    const bool hinted = static_cast<bool>(guard);
+    if (!hinted) guard = FindLeaf(key);
+    const Node* leaf = NodeOf(guard);
+    bool found = hinted && hint->has_slot_;
+    const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
+    if (!found) {
+      if (guard.Valid()) return KeyState::kAbsent;
+      continue;
+    }
+    const RowView value = leaf->value(i);
+    if (value.size() > kMaxRowBytes) continue;  // torn
+    take(value);
+    const bool ghost = leaf->ghost(i);
+    if (guard.Valid()) return ghost ? KeyState::kGhost : KeyState::kRow;
+  }
+}
 
 }  // namespace islands::storage

@@ -45,6 +45,14 @@ namespace islands::storage {
 inline constexpr size_t kMaxTreeKeyBytes = 2 * partitioner::kMaxKeyBytes;
 
 inline int CompareKeys(KeyView a, KeyView b) {
+  if (a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t)) {  // the commonest keys
+    uint64_t x, y;
+    std::memcpy(&x, a.data(), sizeof(x));
+    std::memcpy(&y, b.data(), sizeof(y));
+    x = __builtin_bswap64(x);
+    y = __builtin_bswap64(y);
+    return x < y ? -1 : x > y;
+  }
   const size_t common = std::min(a.size(), b.size());
   const int order = common == 0 ? 0 : std::memcmp(a.data(), b.data(), common);
   if (order != 0) return order;
@@ -254,13 +262,14 @@ static_assert(2 * LeastEntryRoom(kMaxTreeKeyBytes) >=
 
 inline uint32_t Node::FirstHeadNotBelow(const Slot* slots, uint32_t begin, uint32_t end, uint32_t head) {
   uint32_t left = end - begin;
-  if (left == 0) return begin;
   while (left > 1) {
     const uint32_t half = left / 2;
-    begin += half * static_cast<uint32_t>(slots[begin + half - 1].head < head);
+    // All ones if the search goes on to the right: as a condition GCC would make a branch of it.
+    const uint32_t right = 0u - static_cast<uint32_t>(slots[begin + half - 1].head < head);
+    begin += half & right;
     left -= half;
   }
-  return begin + static_cast<uint32_t>(slots[begin].head < head);
+  return begin + (left == 1 && slots[begin].head < head ? 1 : 0);
 }
 
 inline uint32_t Node::Head(KeyView suffix) {
@@ -269,9 +278,10 @@ inline uint32_t Node::Head(KeyView suffix) {
     std::memcpy(&head, suffix.data(), sizeof(head));
     return __builtin_bswap32(head);
   }
-  uint32_t head = 0;
-  for (size_t i = 0; i < suffix.size(); ++i) head |= std::to_integer<uint32_t>(suffix[i]) << (24 - 8 * i);
-  return head;
+  if (suffix.empty()) return 0;
+  // Of one to three bytes the first, the middle and the last are all, and may be the same.
+  const auto at = [&](size_t i) { return std::to_integer<uint32_t>(suffix[i]) << (24 - 8 * i); };
+  return at(0) | at(suffix.size() / 2) | at(suffix.size() - 1);
 }
 
 // Its size is in the entry itself, where asking would cost the very cache miss: it is taken for average.
@@ -305,7 +315,10 @@ inline uint32_t Node::LowerBound(KeyView key, bool* equal) const {
   uint32_t begin = FirstHeadNotBelow(all, 0, count_, head);
   *equal = false;
   if (begin >= count_ || all[begin].head != head) return begin;
-  uint32_t end = head == ~uint32_t{0} ? count_ : FirstHeadNotBelow(all, begin, count_, head + 1);
+  uint32_t end = begin + 1;
+  if (end < count_ && all[end].head == head) {
+    end = head == ~uint32_t{0} ? count_ : FirstHeadNotBelow(all, end, count_, head + 1);
+  }
   while (begin < end) {
     const uint32_t middle = (begin + end) / 2;
     const int order = CompareTails(all[middle], suffix);

@@ -10,7 +10,14 @@
 namespace islands::storage {
 namespace {
 
-uint64_t RoundUpToPage(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+constexpr uint64_t kHugePageBytes = 2u << 20;
+constexpr uint64_t kPagesPerHugePage = kHugePageBytes / kPageBytes;
+// Shares of a slot from which on its pages, and its state words, are put into huge pages: what is lost by it
+// is at most a sixteenth, or a five-hundredth.
+constexpr uint64_t kHugeShareBytes = 32u << 20;
+constexpr uint64_t kHugeStatesShareBytes = 1u << 30;
+
+uint64_t RoundUp(uint64_t number, uint64_t unit) { return (number + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -36,9 +43,11 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
   int error = 0;
   for (uint64_t bytes = std::max(options.region_bytes, least_bytes);;
        bytes = std::max(bytes / 2, least_bytes)) {
-    pages_per_slot_ = std::min(bytes / kPageBytes / slots_, (uint64_t{1} << PageId::kNumberBits) - 1);
+    pages_per_slot_ = std::min(RoundUp(bytes / kPageBytes / slots_, kPagesPerHugePage),
+                               (uint64_t{1} << PageId::kNumberBits) - kPagesPerHugePage);
     const uint64_t pages = pages_per_slot_ * slots_;
-    region_bytes_ = RoundUpToPage(pages * sizeof(AtomicPageState)) + pages * kPageBytes + kSlackBytes;
+    region_bytes_ = RoundUp(pages * sizeof(AtomicPageState), kHugePageBytes) + pages * kPageBytes +
+                    kHugePageBytes + kSlackBytes;
     void* region = mmap(nullptr, region_bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region != MAP_FAILED) {
@@ -54,10 +63,23 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
                       region_bytes_, error));
     }
   }
-  // Kernels without these options do as well without them.
-  (void)madvise(region_, region_bytes_, MADV_NOHUGEPAGE);
-  (void)madvise(region_, region_bytes_, MADV_DONTDUMP);
+  Advise();
   return absl::OkStatus();
+}
+
+// Kernels without these options do as well without them.
+void BufferPool::Advise() {
+  const uint64_t share = capacity_pages_ * kPageBytes / slots_;
+  const auto huge_from = [share](uint64_t least) { return share >= least ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
+  (void)madvise(region_, region_bytes_, MADV_DONTDUMP);
+  (void)madvise(region_, static_cast<size_t>(pages() - region_), huge_from(kHugeStatesShareBytes));
+  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, huge_from(kHugeShareBytes));
+}
+
+std::byte* BufferPool::pages() const {
+  const uint64_t states_bytes = pages_per_slot_ * slots_ * sizeof(AtomicPageState);
+  const auto address = reinterpret_cast<uintptr_t>(region_);
+  return region_ + (RoundUp(address + states_bytes, kHugePageBytes) - address);
 }
 
 BufferPool::~BufferPool() {
@@ -66,10 +88,8 @@ BufferPool::~BufferPool() {
 
 PageArray BufferPool::Slot(uint32_t slot) const {
   ISLANDS_CHECK(slot < slots_);
-  const uint64_t all_pages = pages_per_slot_ * slots_;
   auto* states = reinterpret_cast<AtomicPageState*>(region_) + slot * pages_per_slot_;
-  std::byte* pages = region_ + RoundUpToPage(all_pages * sizeof(AtomicPageState));
-  return PageArray(states, pages + slot * pages_per_slot_ * kPageBytes, pages_per_slot_, alone_);
+  return PageArray(states, pages() + slot * pages_per_slot_ * kPageBytes, pages_per_slot_, alone_);
 }
 
 namespace {

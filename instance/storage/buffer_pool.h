@@ -3,12 +3,16 @@
 //
 //   region   | state words, 8 bytes per page | slot 0: pages 0..n-1 | slot 1 | ... | slack |
 //
+// The slots begin at multiples of a huge page.
+//
 // A slot holds one site. Memory is used by pages that were touched only. This first version keeps pages in
 // memory once they are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need
 // a page answer RESOURCE_EXHAUSTED.
 //
-// The region asks for small pages (MADV_NOHUGEPAGE): a huge page would make 512 pages resident for one. It is
-// left out of core dumps, which would otherwise take minutes to walk it.
+// Huge pages spare most of the address translation, which costs more than the cache miss itself. They are asked
+// for where a site's share of the pool is large: its pages are used from the front without gaps, so that at
+// most one huge page per site is not full (and one of state words, where these fill one). Small pools ask for
+// small ones. The region is left out of core dumps, which would otherwise take minutes to walk it.
 //
 // Thread safety: all functions may be called from any thread.
 //
@@ -54,6 +58,7 @@ class PageArray {
   PageArray(AtomicPageState* states, std::byte* pages, uint64_t size, bool alone)
       : states_(states), pages_(pages), size_(size), alone_(alone) {}
   uint64_t size() const { return size_; }
+  bool alone() const { return alone_; }
   PageRef At(uint64_t number) const {
     ISLANDS_CHECK(number < size_);
     return PageRef(states_ + number, pages_ + number * kPageBytes, alone_);
@@ -109,6 +114,8 @@ class BufferPool {
  private:
   BufferPool() = default;
   absl::Status Reserve(const BufferPoolOptions& options);
+  void Advise();
+  std::byte* pages() const;
 
   // Constant after construction.
   std::byte* region_ = nullptr;

@@ -1,9 +1,6 @@
 // Modes, names, and how a lock is had, escalated, left to the worker and released.
 #include "instance/storage/lock_table.h"
 
-#include <string_view>
-
-#include "absl/hash/hash.h"
 #include "coordinator/planted_bug.h"
 #include "instance/storage/lock_table_impl.h"
 
@@ -18,26 +15,12 @@ constexpr LockMode kSupremum[kModes][kModes] = {
     {kSIX, kSIX, kSIX, kSIX, kX}, {kX, kX, kX, kX, kX},
 };
 
-// Records and gaps differ in the highest bit of their hash.
-constexpr uint64_t kGapBit = uint64_t{1} << 63;
-
 }  // namespace
 
 bool Compatible(LockMode a, LockMode b) { return (kCompatible[static_cast<size_t>(a)] & Bit(b)) != 0; }
 
 LockMode Supremum(LockMode a, LockMode b) {
   return kSupremum[static_cast<size_t>(a)][static_cast<size_t>(b)];
-}
-
-uint64_t KeyHash(const void* key, size_t bytes) {
-  const std::string_view view(static_cast<const char*>(key), bytes);
-  const uint64_t hash = absl::Hash<std::string_view>()(view) & ~kGapBit;
-  return hash != 0 ? hash : 1;
-}
-
-uint64_t GapHash(const void* key, size_t bytes) {
-  const uint64_t hash = KeyHash(key, bytes) | kGapBit;
-  return hash != kSupremumGap ? hash : kSupremumGap - 1;
 }
 
 LockRequest* LockTable::Impl::NewRequest(LockOwner& owner, size_t bucket, LockHead* head) {

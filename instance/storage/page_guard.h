@@ -1,11 +1,12 @@
 // Guards: the only way to the bytes of a page (vmcache, Leis et al. 2023, section 3.3; GuardO, GuardS,
 // GuardX).
 //
-//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until
-//   then any value
-//           may be torn, so that it must be bounded before it is used as an offset.
+//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until then
+//           any value may be torn, so that it must be bounded before it is used as an offset.
 //   GuardS  shared: several readers, no writer.
 //   GuardX  exclusive: one writer; its release gives the page a new version.
+//   GuardN  none: for a thread that has all pages to itself, until it changes or allocates one. Not even the
+//           state word is touched.
 //
 // Under ThreadSanitizer, which cannot follow optimistic reads, a GuardO holds the shared latch. Code that
 // uses guards must be right in both worlds: latches are waited for from the root of a tree downwards only,
@@ -42,6 +43,7 @@ class PageRef {
       : state_(state), bytes_(bytes), alone_(alone) {}
 
  private:
+  friend class GuardN;
   friend class GuardO;
   friend class GuardS;
   friend class GuardX;
@@ -51,6 +53,15 @@ class PageRef {
   AtomicPageState* state_ = nullptr;
   std::byte* bytes_ = nullptr;
   bool alone_ = false;
+};
+
+class GuardN {
+ public:
+  explicit GuardN(PageRef page) : bytes_(page.bytes_) { ISLANDS_CHECK(page.alone_); }
+  const std::byte* bytes() const { return bytes_; }
+
+ private:
+  const std::byte* bytes_;
 };
 
 class GuardO {

@@ -230,15 +230,6 @@ StatusCode Store::Read(TableId table, uint32_t site, KeyView key, std::vector<st
   return tree->Read(key, row);
 }
 
-void Store::StartLookup(TableId table, uint32_t site, KeyView key, size_t bytes, Lookup* lookup) const {
-  const BTree* tree = impl_->Find(table, site);
-  if (tree != nullptr && IsKey(key)) {
-    tree->StartLookup(key, bytes, lookup);
-  } else {
-    *lookup = {};
-  }
-}
-
 StatusCode Store::Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
                        absl::FunctionRef<void(RowView row)> take) {
   const BTree* tree = impl_->Find(table, site);

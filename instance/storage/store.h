@@ -57,9 +57,6 @@ class Store {
                                                        runtime::FileSystem& files);  // `catalog` outlives it
   ~Store();
 
-  // Lookups ahead of Read and Modify, which take them as hints: StartLookup for each, then
-  // BTree::FinishLookups for all of them.
-  void StartLookup(TableId table, uint32_t site, KeyView key, size_t bytes, Lookup* lookup) const;
   // Hands the row to `take`, maybe several times: only the last counts, and only with OK.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
                         absl::FunctionRef<void(RowView row)> take);
@@ -82,7 +79,8 @@ class Store {
   absl::StatusCode RemoveGhost(TableId table, uint32_t site, KeyView key);
   // What is there under this key, its bytes (a ghost's too) in `row`. INVALID_ARGUMENT shows as kAbsent.
   KeyState Find(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
-  // The tree that holds the rows of this table and site, for those who lock gaps; null if it is not here.
+  // The tree that holds the rows of this table and site, for those who lock gaps or look ahead;
+  // null if it is not here.
   const BTree* Rows(TableId table, uint32_t site) const;
 
   // Rows with first <= key < end of one site, in key order or reverse, until `visit` returns false. `end`

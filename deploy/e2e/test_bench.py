@@ -1,0 +1,120 @@
+"""`make bench` as a user runs it: every section comes, every check held, and no process stays. Never how fast."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from cluster import processes, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "experiments"))
+import bench  # noqa: E402
+from benchmarks.section import Bar, Section  # noqa: E402
+
+COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench.py")]
+SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions"]
+
+needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/release/bin/islandd")),
+                                   reason="islandd is not built")
+
+
+def start(directory, *more):
+    return subprocess.Popen([*COMMAND, "--directory", str(directory), *more], cwd=ROOT, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@needs_islands
+def test_quick_shows_every_section_and_all_rows_add_up(folder):
+    directory, file = os.path.join(folder, "bench"), os.path.join(folder, "bench.json")
+    process = start(directory, "--quick", "--json", file)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, out + err
+    assert "in every run the rows added up" in out
+    assert "left" in err, "no ETA"
+    with open(file, encoding="utf-8") as stream:
+        found = json.load(stream)
+    assert found["wrong"] == []
+    sections = found["sections"]
+    assert list(sections) == SECTIONS
+    for name, section in sections.items():
+        assert section["title"] in out
+        assert section["rows"] or section["notes"], name
+        assert all(len(values) == len(section["columns"]) for values in section["rows"].values())
+        assert all(rate > 0 for samples in section["samples"].values() for rate in samples)
+    # What needs nothing but islands is there on every machine.
+    assert all(sections["cores"]["rows"][row][1] > 0 for row in ("one worker", "2ISL", "1ISL, two workers"))
+    assert all(value > 0 for value in sections["multisite"]["rows"]["100"][:1])
+    completes = [bar for bar in sections["many"]["bars"] if bar["at_most"] == 0]
+    assert [bar["value"] for bar in completes] == [0], completes
+    assert not os.path.exists(directory)
+    assert processes(folder) == {}
+
+
+@needs_islands
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_leaves_nothing(folder, number):
+    directory = os.path.join(folder, "bench")
+    process = start(directory, "--only", "peers", "--seconds", "1000")
+    wait_until(lambda: any("islandd" in line for line in processes(folder).values()), what="an island")
+    time.sleep(1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert "stopping the islands" in err
+    assert processes(folder) == {}
+    assert not os.path.exists(directory)
+
+
+def test_nothing_built_says_so(folder):
+    process = start(os.path.join(folder, "bench"), "--bin", folder)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "make build" in err
+
+
+@pytest.mark.parametrize("arguments", [["--only", "everything"], ["--seconds", "0"], ["--repeat", "0"]])
+def test_bad_arguments(folder, arguments):
+    process = start(os.path.join(folder, "bench"), *arguments)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2 and arguments[0] in err
+
+
+@pytest.mark.parametrize("wrong, code", [([], 0), (["one, update: sum check failed"], 1)])
+def test_rows_that_do_not_add_up_fail_it_and_missed_bars_do_not(capsys, wrong, code):
+    section = Section("Title", "engine", [])
+    section.bar("a / b", 1.0, at_least=4)
+    context = SimpleNamespace(wrong=wrong, machine={"summary": "a machine"})
+    arguments = SimpleNamespace(repeat=5, seconds=1.0, json=None)
+    assert bench.summarize(arguments, context, {"peers": section.json()}, 60, ["noisy"]) == code
+    out = capsys.readouterr().out
+    assert "NOTE: noisy" in out and "0 bars met, 1 missed" in out
+    assert ("WRONG: one, update" in out) == bool(wrong)
+
+
+@pytest.mark.parametrize("bar, met, words", [
+    (Bar("a / b", 4.0, at_least=4), True, "a / b >= 4: 4.00, met"),
+    (Bar("a / b", 3.99, at_least=4), False, "a / b >= 4: 3.99, MISSED"),
+    (Bar("a / b", 1.3, at_most=1.3), True, "a / b <= 1.3: 1.30, met"),
+    (Bar("a / b", 0.001, at_most=0), False, "MISSED"),
+    (Bar("a / b", None, at_least=4), None, "a / b >= 4: not measured"),
+])
+def test_bars(bar, met, words):
+    assert bar.met() is met
+    assert words in bar.text()
+
+
+def test_section_lines_up():
+    section = Section("Title", "engine", [("rate", "{:.1f}"), ("x", "{:.2f}")])
+    section.row("long name", 12345.67, None)
+    section.row("b", 1.0, 2.0)
+    assert section.text().split("\n") == ["Title",
+                                          "  engine        rate     x",
+                                          "  long name  12345.7     -",
+                                          "  b              1.0  2.00"]
+    assert section.json()["rows"] == {"long name": (12345.67, None), "b": (1.0, 2.0)}

@@ -1,0 +1,87 @@
+"""The driver of other engines (experiments/peers/) as `make bench` uses it: its answers, and what it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import BINARIES
+
+PEERS = os.path.join(BINARIES if os.path.isdir(BINARIES) else os.path.dirname(BINARIES), "peers")
+ENGINES = ["lmdb", "rocksdb", "bdb", "descents", "interleaved"]
+SMALL = ["--range", "2000", "--warmup", "0.01"]
+
+pytestmark = pytest.mark.skipif(not os.path.exists(PEERS), reason="peers is not built")
+
+
+def start(directory, *arguments):
+    return subprocess.Popen([PEERS, "--directory", str(directory), *SMALL, *arguments], text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_every_engine_and_op(tmp_path):
+    process = start(tmp_path, "--seconds", "0.02", "--repeat", "3", "--format", "json")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    results = json.loads(out)["results"]
+    assert [(row["op"], row["engine"]) for row in results] == [(op, engine) for op in ("read", "update")
+                                                                for engine in ENGINES]
+    for row in results:
+        assert row["sum_check"] == "ok" and len(row["per_s"]) == 3
+        assert 0 < row["min_per_s"] <= row["median_per_s"] <= row["max_per_s"]
+    assert [row["ratio_to_lmdb"] for row in results if row["engine"] == "lmdb"] == [1, 1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_serve_answers_line_by_line(tmp_path):
+    process = start(tmp_path, "--serve", "--engine", "lmdb,descents")
+    ready = json.loads(process.stdout.readline())
+    assert ready["ready"] and sorted(ready["versions"]) == ["descents", "lmdb"]
+    for engine, op in [("lmdb", "update"), ("descents", "read"), ("lmdb", "read")]:
+        print(engine, op, 0.05, file=process.stdin, flush=True)
+        answer = json.loads(process.stdout.readline())
+        assert (answer["engine"], answer["op"], answer["sum_check"]) == (engine, op, "ok")
+        assert answer["per_s"] == pytest.approx(answer["transactions"] / answer["seconds"])
+        assert answer["seconds"] >= 0.05
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("line", ["", "lmdb", "lmdb read", "lmdb delete 1", "lmdb read -1", "lmdb read nan",
+                                  "lmdb read 1 1", "bdb read 0.01"])
+def test_serve_says_what_it_did_not_understand_and_goes_on(tmp_path, line):
+    process = start(tmp_path, "--serve", "--engine", "lmdb")
+    out, _ = process.communicate(f"{line}\nlmdb read 0.01\n", timeout=30)
+    _, bad, good = map(json.loads, out.splitlines())
+    assert "error" in bad and good["transactions"] > 0
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_leaves_no_file(tmp_path, number):
+    process = start(tmp_path, "--seconds", "60")
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("*/bdb")):  # in the middle of loading, or soon after
+        assert time.monotonic() < deadline, "no engine was loaded"
+        time.sleep(0.01)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["--engine", "oracle"], "oracle"),
+    (["--op", "delete"], "delete"),
+    (["--row-bytes", "7"], "row-bytes"),
+    (["--directory", "/nowhere"], "/nowhere"),
+    (["--cpu", "4095"], "--cpu 4095"),
+])
+def test_usage(arguments, complaint):
+    done = subprocess.run([PEERS, *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert complaint in done.stderr and not done.stdout

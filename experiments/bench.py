@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The benchmark: islands beside other engines, its scaling, messages, sizes; with the bars that were set for them.
+
+    experiments/bench.py [--only SECTION]... [--quick] [--large] [--json FILE]
+
+Prints a table per section; what is compared is measured in turns, and medians are compared. Progress goes to stderr.
+Exit code 1 when a run's rows did not add up; a bar that is missed is said, but no error. Whatever happens, no process
+and no data are left behind.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+
+from benchmarks import parts, throughput
+from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
+from islands_command import ROOT, Islands, guarded
+
+NOISE_PERCENT = 3  # of the CPU time: less is everywhere
+
+# name -> (function, measurements in a round, other seconds): for the ETA.
+SECTIONS = {
+    "peers": (throughput.peers, 10, 8),
+    "cores": (throughput.cores, 8, 2),
+    "multisite": (throughput.multisite, 5, 1),
+    "messages": (parts.messages, 0, 16),
+    "allocations": (parts.allocations, 0, 15),
+    "many": (throughput.many, 6, 2),
+    "mpl": (throughput.multiprogramming, 12, 1),
+    "sizes": (throughput.sizes, 6, 45),
+    "instructions": (parts.instructions, 0, 40),
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Measures islands, beside other engines where that says something.")
+    parser.add_argument("--only", action="append", choices=SECTIONS, metavar="SECTION",
+                        help=f"this section; may be repeated: {', '.join(SECTIONS)}")
+    parser.add_argument("--seconds", type=float, help="of each measurement; default 1")
+    parser.add_argument("--warmup", type=float, help="before each; default 0.2")
+    parser.add_argument("--repeat", type=int, help="rounds; default 5")
+    parser.add_argument("--quick", action="store_true", help="little of everything: to see that all works, no more")
+    parser.add_argument("--large", action="store_true", help="section sizes also with as many rows as memory allows")
+    parser.add_argument("--json", metavar="FILE", help="the results, with every single measurement")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"), help="where islands and islandd lie")
+    parser.add_argument("--directory", default=os.path.join(ROOT, "build/bench"),
+                        help="for deployment files and data; emptied first and last")
+    arguments = parser.parse_args()
+    for name, normal, quick in (("seconds", 1.0, 0.15), ("warmup", 0.2, 0.05), ("repeat", 5, 1)):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, quick if arguments.quick else normal)
+    if arguments.seconds < 0.1 or arguments.warmup < 0 or arguments.repeat < 1:
+        parser.error("--seconds: at least 0.1; --warmup: at least 0; --repeat: at least 1")
+    return arguments
+
+
+def estimates(arguments):
+    """Seconds that each section will take, about."""
+    each_s = (arguments.seconds + arguments.warmup + RUN_OVERHEAD_S) * arguments.repeat
+    return {name: measurements * each_s + (other_s / 10 if arguments.quick else other_s)
+            for name, (_, measurements, other_s) in SECTIONS.items() if name in (arguments.only or SECTIONS)}
+
+
+def measure(context):
+    """Runs the sections and prints each as soon as it is there."""
+    sections = {}
+    try:
+        for name in context.progress.estimates:
+            context.progress.enter(name)
+            begin = time.monotonic()
+            section = SECTIONS[name][0](context)
+            context.progress.leave()
+            context.progress.clear()
+            print(section.text() + "\n", flush=True)
+            sections[name] = section.json() | {"seconds": round(time.monotonic() - begin, 1),
+                                               "samples": context.samples.get(name, {})}
+    finally:
+        context.progress.clear()
+        context.close()
+    return sections
+
+
+def others_busy_percent(arguments):
+    """What other programs leave busy of this machine before anything is measured."""
+    begin = CpuTimes()
+    time.sleep(0.1 if arguments.quick else 2)
+    return CpuTimes().percent_since(begin, "busy")
+
+
+def disturbances(others_percent, begin):
+    """Notes on what makes the numbers doubtful."""
+    stolen_percent = CpuTimes().percent_since(begin, "stolen")
+    if others_percent > NOISE_PERCENT:
+        yield f"other programs used {others_percent:.0f} % of the CPU time before the measurements: do not trust ratios"
+    if stolen_percent > NOISE_PERCENT:
+        yield f"the hypervisor took {stolen_percent:.0f} % of the CPU time during the measurements"
+
+
+def summarize(arguments, context, sections, seconds, notes):
+    bars = [bar for section in sections.values() for bar in section["bars"]]
+    met, missed = (sum(bar["met"] is verdict for bar in bars) for verdict in (True, False))
+    for note in notes:
+        print(f"NOTE: {note}")
+    for what in context.wrong:
+        print(f"WRONG: {what}")
+    sums = f"{len(context.wrong)} runs were wrong" if context.wrong else "in every run the rows added up"
+    print(f"{met} bars met, {missed} missed, {len(bars) - met - missed} not measured; {sums}")
+    print(f"on {context.machine['summary']}; medians of {arguments.repeat} rounds, {arguments.seconds:g} s each; "
+          f"took {seconds:.0f} s")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({"machine": context.machine["summary"], "seconds_per_measurement": arguments.seconds,
+                       "repeat": arguments.repeat, "took_s": round(seconds, 1), "wrong": context.wrong, "notes": notes,
+                       "sections": sections}, file, indent=1)
+    return 1 if context.wrong else 0
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.directory = os.path.abspath(arguments.directory)
+    islands = Islands(arguments.bin)
+    if not islands.built():
+        return 2
+    def work():
+        begin, cpu_begin, others_percent = time.monotonic(), CpuTimes(), others_busy_percent(arguments)
+        context = Context(islands, arguments, Progress(estimates(arguments)))
+        sections = measure(context)
+        return summarize(arguments, context, sections, time.monotonic() - begin,
+                         list(disturbances(others_percent, cpu_begin)))
+
+    try:
+        return guarded(islands, arguments.directory, work)
+    finally:
+        shutil.rmtree(arguments.directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

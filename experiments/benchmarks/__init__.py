@@ -1,0 +1,10 @@
+"""The sections of experiments/bench.py.
+
+    context.py      what a section works with: deployments, runs, programs, the progress line
+    section.py      a section's result: a table, its bars, its notes; as text and as JSON
+    peers.py        the other engines
+    throughput.py   sections that measure running islands
+    parts.py        sections that ask programs of build/release/bench
+
+One thread measures one thing at a time.
+"""

@@ -1,0 +1,164 @@
+"""What a section of the benchmark works with: deployments and runs on them, peers, programs, the progress line.
+
+Invariants:
+ 1. Every run of every deployment is checked: what is wrong with one stands in `Context.wrong`.
+ 2. What is compared is measured in turns, in rounds of alternating direction, and compared by its medians.
+"""
+
+import os
+import time
+
+from benchmarks.peers import Peers
+from benchmarks.section import median
+from islands_command import StatusLine, json_of
+
+ROWS = 10
+MIB = 1 << 20
+RUN_OVERHEAD_S = 0.4  # of an `islands run` beside warm-up and measurement: starting it, sums before and after
+
+
+class Progress(StatusLine):
+    """What is being done, and about how long all of it still takes."""
+
+    def __init__(self, estimates):
+        super().__init__()
+        self.estimates = estimates  # section -> seconds
+        self.begin = self.section_begin = time.monotonic()
+        self.section, self.passed_s = None, 0.0
+
+    def enter(self, section):
+        self.section, self.section_begin = section, time.monotonic()
+
+    def leave(self):
+        self.passed_s += self.estimates[self.section]
+
+    def left_s(self):
+        now = time.monotonic()
+        position = self.passed_s + min(now - self.section_begin, self.estimates[self.section])
+        pace = (now - self.begin) / position if position > 0 else 1.0
+        return (sum(self.estimates.values()) - position) * min(max(pace, 0.5), 3.0)
+
+    def show(self, text):
+        number = list(self.estimates).index(self.section) + 1
+        left_s = round(self.left_s())
+        where = f"[{number}/{len(self.estimates)} {self.section}]"
+        self.print(f"{where} {text}; about {left_s // 60}:{left_s % 60:02} left")
+
+
+class Deployment:
+    """A cluster of the benchmark, up and loaded."""
+
+    def __init__(self, context, name, layout, cores, sites, rows_total, latching):
+        self.context, self.name = context, name
+        folder = os.path.join(context.directory, name)
+        os.makedirs(folder)
+        self.file = os.path.join(folder, "islands.yaml")
+        islands = int(layout.removesuffix("ISL"))
+        pool_mib = rows_total * 450 // MIB + 32 * max(islands, sites)
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write(f"version: 1\nname: {name}\nlayout: {layout}\ncores: {cores}\n"
+                       f"data: {{sites: {sites}, tables: [{{name: micro, key: [uint64], range: [0, {rows_total}], "
+                       f"row_bytes: 250}}]}}\n"
+                       f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}}}\nmetrics: {{base_port: 0}}\n")
+        context.progress.show(f"{name}: starting and loading {rows_total:,} rows")
+        context.islands.call("up", self.file)
+        self.run("read", seconds=0.1)  # the first run loads
+
+    def run(self, op, multisite=0, mpl=4, seconds=None, more=()):
+        """One run, checked; the result that `islands run` reports."""
+        context = self.context
+        result = context.islands.call(
+            "run", self.file, "micro", "--op", op, "--rows", str(ROWS), "--multisite", str(multisite), "--mpl",
+            str(mpl), "--duration", str(seconds or context.seconds), "--warmup",
+            str(context.warmup if seconds is None else 0), "--results", os.path.join(context.directory, "results"),
+            *more, timeout_s=1800)
+        if result["sum_check"] != "ok":
+            context.wrong.append(f"{self.name}, {op}, {multisite} % multisite, MPL {mpl}: sum check "
+                                 f"{result['sum_check']}: {result['sum_check_detail']}")
+        return result
+
+    def rate(self, op, **more):
+        """A function that measures transactions per second."""
+        return lambda: self.run(op, **more)["committed_per_s"]
+
+    def down(self):
+        self.context.islands.call("down", self.file)
+
+
+def in_words(what, label):
+    parts = label if isinstance(label, tuple) else (label,)
+    return " ".join(str(part) for part in (what, *parts) if part != "")
+
+
+class Context:
+    def __init__(self, islands, arguments, progress):
+        self.islands, self.directory, self.progress = islands, arguments.directory, progress
+        self.binaries = arguments.bin
+        self.seconds, self.warmup, self.repeat = arguments.seconds, arguments.warmup, arguments.repeat
+        self.quick, self.large = arguments.quick, arguments.large
+        self.rows_total = 24_000 if self.quick else 240_000
+        self.machine = islands.call("machine")
+        self.cores = min(2, len(self.machine["cores"]))
+        self.deployments = {}
+        self.engines = None
+        self.wrong = []
+        self.samples = {}
+
+    def deployment(self, name, layout, cores, sites, rows_total=None, latching="auto"):
+        """Up from the first section that wants it to the end: idle islands sleep and disturb nobody."""
+        if name not in self.deployments:
+            self.deployments[name] = Deployment(self, name, layout, cores, sites, rows_total or self.rows_total,
+                                                latching)
+        return self.deployments[name]
+
+    def peers(self):
+        """The other engines over the same rows; None if they are not built."""
+        if self.engines is None and Peers.built(self):
+            self.progress.show("loading the other engines")
+            self.engines = Peers(self, self.rows_total)
+        return self.engines
+
+    def alternate(self, measures, what=""):
+        """Calls each of `measures`, label -> function, once a round; label -> median of what they returned."""
+        found = {label: [] for label in measures}
+        for number in range(self.repeat):
+            for label in list(measures) if number % 2 == 0 else reversed(list(measures)):
+                self.progress.show(f"{in_words(what, label)}, round {number + 1} of {self.repeat}")
+                found[label].append(measures[label]())
+        samples = self.samples.setdefault(self.progress.section, {})
+        samples.update({in_words(what, label): values for label, values in found.items()})
+        return {label: median(values) for label, values in found.items()}
+
+    def program(self, name):
+        """The path of a program of build/release/bench; None if it is not built."""
+        path = os.path.normpath(os.path.join(self.binaries, "..", "bench", name))
+        return path if os.access(path, os.X_OK) else None
+
+    def json_of(self, name, *arguments):
+        return json_of([self.program(name), *arguments], self.directory)
+
+    def close(self):
+        if self.engines is not None:
+            self.engines.close()
+
+
+class CpuTimes:
+    """How this machine's CPUs spend their time, to tell whether something else ran beside the measurements."""
+
+    def __init__(self):
+        with open("/proc/stat", encoding="ascii") as file:
+            times = [int(word) for word in file.readline().split()[1:9]]
+        self.all, self.stolen = sum(times), times[7]
+        self.busy = self.all - times[3] - times[4]  # neither idle nor waiting for a disk
+
+    def percent_since(self, begin, what):
+        """Of all CPU time."""
+        return 100 * (getattr(self, what) - getattr(begin, what)) / max(1, self.all - begin.all)
+
+
+def available_bytes():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,62 @@
+"""The other engines, as `peers --serve` runs them (experiments/peers/): it loads them all, says that it is ready, then
+answers each line `ENGINE OP SECONDS` with one JSON document. It cleans up and ends when its input does."""
+
+import json
+import os
+import selectors
+import subprocess
+
+from islands_command import Failed, end
+
+LOAD_TIMEOUT_S = 1800
+
+
+class Peers:
+    @staticmethod
+    def built(context):
+        return os.access(os.path.join(context.binaries, "peers"), os.X_OK)
+
+    def __init__(self, context, rows_total, engines=()):
+        self.seconds = context.seconds
+        command = [os.path.join(context.binaries, "peers"), "--serve", "--range", str(rows_total), "--warmup",
+                   str(context.warmup)]
+        for engine in engines:
+            command += ["--engine", engine]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        start_new_session=True)
+        try:
+            self.versions = self.answer("loading the engines").get("versions", {})
+        except BaseException:
+            end(self.process)
+            raise
+
+    def answer(self, request):
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            line = self.process.stdout.readline() if selector.select(LOAD_TIMEOUT_S) else ""
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise Failed(f"peers, {request}: no answer but: {line.strip() or 'nothing'}") from None
+        if "error" in answer:
+            raise Failed(f"peers, {request}: {answer['error']}")
+        return answer
+
+    def rate(self, engine, op):
+        """A function that measures transactions per second."""
+        def measure():
+            request = f"{engine} {op} {self.seconds}"
+            try:
+                self.process.stdin.write(request + "\n")
+                self.process.stdin.flush()
+            except OSError:
+                pass  # it has ended, which its answer says
+            return self.answer(request)["per_s"]
+        return measure
+
+    def close(self):
+        try:
+            self.process.communicate(timeout=60)  # ends its input
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            pass
+        end(self.process)

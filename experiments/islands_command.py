@@ -1,0 +1,174 @@
+"""Driving the `islands` command from programs that run series of measurements: demo.py and bench.py.
+
+Whatever happens to such a program - an error, Ctrl-C, SIGTERM - guarded() stops every island that it started.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COMMAND_TIMEOUT_S = 120
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Failed(Exception):
+    """Something went wrong that the user should read about; no trace needed."""
+
+
+class Interrupted(Exception):
+    """SIGINT, SIGTERM or SIGHUP."""
+
+
+def complain(text):
+    print(f"{os.path.basename(sys.argv[0]).removesuffix('.py')}: {text}", file=sys.stderr)
+
+
+class StatusLine:
+    """On stderr: one line on a terminal, rewritten; elsewhere one line per step."""
+
+    def __init__(self):
+        self.width = 0
+
+    def print(self, line):
+        if sys.stderr.isatty():
+            print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
+            self.width = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def clear(self):
+        if sys.stderr.isatty() and self.width:
+            print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
+            self.width = 0
+
+
+def end(process):
+    """Interrupts a program that still runs, so that it takes back what it has started, and kills it at last."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def run_program(command, directory=None, timeout_s=COMMAND_TIMEOUT_S):
+    """What a program prints, on stdout and on stderr. It runs in a session of its own, so that Ctrl-C reaches it only
+    through us. With a `directory` it has its temporary files there, and its children end with it."""
+    name = " ".join([os.path.basename(command[0]), *command[1:]])
+    environment = dict(os.environ, TMPDIR=directory) if directory else None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                               text=True, start_new_session=True, env=environment)
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"`{name}` did not end within {timeout_s} s") from None
+    finally:
+        end(process)
+        if directory:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    if process.returncode != 0:
+        raise Failed(f"`{name}` failed with exit code {process.returncode}:\n{err.strip()}")
+    return out, err
+
+
+def json_of(command, directory=None, timeout_s=COMMAND_TIMEOUT_S):
+    """The JSON document that a program prints."""
+    out, _ = run_program(command, directory, timeout_s)
+    try:
+        return json.loads(out)
+    except ValueError:
+        raise Failed(f"`{' '.join(command)}` printed no JSON:\n{out}") from None
+
+
+class Islands:
+    """The `islands` command of a folder of binaries."""
+
+    def __init__(self, folder):
+        self.binary = os.path.join(folder, "islands")
+
+    def built(self):
+        if os.path.exists(self.binary):
+            return True
+        complain(f"{self.binary} is not there; run `make build` first")
+        return False
+
+    def call(self, *arguments, timeout_s=COMMAND_TIMEOUT_S):
+        return json_of([self.binary, *arguments, "--format", "json"], timeout_s=timeout_s)
+
+
+def processes_of(directory):
+    """Processes whose command line names a file in `directory`, ourselves excepted."""
+    needle = os.path.join(os.path.abspath(directory), "").encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if int(pid) != os.getpid() and needle in file.read():
+                    found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def stop_everything(islands, directory):
+    """Stops what runs in `directory`, a folder with islands.yaml for each deployment; returns whether it went
+    without force."""
+    gentle = True
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+        file = os.path.join(directory, name, "islands.yaml")
+        if not os.path.exists(file):
+            continue
+        try:
+            islands.call("down", file)
+        except Failed as failure:
+            complain(failure)
+            gentle = False
+    for pid in processes_of(directory):
+        complain(f"killing process {pid}, which `islands down` left behind")
+        gentle = False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return gentle
+
+
+def handle_signals(handler):
+    for number in SIGNALS:
+        signal.signal(number, handler)
+
+
+def interrupt(number, frame):
+    handle_signals(signal.SIG_IGN)  # cleaning up is not to be interrupted
+    raise Interrupted(signal.Signals(number).name)
+
+
+def guarded(islands, directory, work):
+    """Runs `work` in an emptied `directory` and returns its exit code, or that of what ended it."""
+    handle_signals(interrupt)
+    code = 1
+    try:
+        stop_everything(islands, directory)  # what an earlier program left that was killed itself
+        shutil.rmtree(directory, ignore_errors=True)
+        os.makedirs(directory)
+        code = work()
+    except Interrupted as signal_name:
+        print(file=sys.stderr)
+        complain(f"{signal_name}; stopping the islands")
+        code = 130
+    except (Failed, OSError) as failure:
+        complain(failure)
+    finally:
+        handle_signals(signal.SIG_IGN)
+        if not stop_everything(islands, directory):
+            code = code or 1
+    return code

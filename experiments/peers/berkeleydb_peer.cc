@@ -1,0 +1,179 @@
+// Berkeley DB: B-tree, transactions with page locks, commits written to the log but not synced, all in cache.
+#include <db.h>
+#include <fmt/format.h>
+
+#include "experiments/micro/micro_row.h"
+#include "experiments/peers/peer.h"
+#include "partitioner/key_codec.h"
+
+namespace islands::experiments {
+namespace {
+
+using partitioner::Uint64Key;
+
+constexpr uint64_t kRowsPerLoad = 1000;
+constexpr uint32_t kPageBytes = 4096;
+constexpr uint32_t kLogBufferBytes = 32 << 20;
+constexpr uint32_t kLogFileBytes = 128 << 20;
+
+absl::Status Check(int code, const char* what) {
+  if (code == 0) return absl::OkStatus();
+  const std::string message = fmt::format("bdb: {}: {}", what, db_strerror(code));
+  return code == DB_NOTFOUND ? absl::NotFoundError(message) : absl::InternalError(message);
+}
+
+DBT KeyOf(Uint64Key& key) {
+  DBT dbt{};
+  dbt.data = key.bytes;
+  dbt.size = sizeof(key.bytes);
+  return dbt;
+}
+
+// Where Berkeley DB puts a row, and takes it from.
+DBT RowAt(std::byte* row, uint32_t bytes) {
+  DBT dbt{};
+  dbt.data = row;
+  dbt.size = bytes;
+  dbt.ulen = bytes;
+  dbt.flags = DB_DBT_USERMEM;
+  return dbt;
+}
+
+class BerkeleyDbPeer final : public Peer {
+ public:
+  explicit BerkeleyDbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {}
+
+  ~BerkeleyDbPeer() override {
+    if (db_ != nullptr) db_->close(db_, DB_NOSYNC);
+    if (environment_ != nullptr) environment_->close(environment_, 0);
+  }
+
+  std::string Version() const override {
+    int major = 0, minor = 0, patch = 0;
+    db_version(&major, &minor, &patch);
+    return fmt::format("Berkeley DB {}.{}.{}", major, minor, patch);
+  }
+
+  absl::Status Load() override {
+    if (absl::Status status = OpenEnvironment(); !status.ok()) return status;
+    int code = db_create(&db_, environment_, 0);
+    if (code == 0) code = db_->set_pagesize(db_, kPageBytes);
+    if (code == 0)
+      code = db_->open(db_, nullptr, "micro.db", nullptr, DB_BTREE, DB_CREATE | DB_AUTO_COMMIT, 0600);
+    if (code != 0) return Check(code, "create the table");
+    for (uint64_t begin = 0; begin < options_.range; begin += kRowsPerLoad) {
+      absl::Status status = LoadRows(begin, std::min(options_.range, begin + kRowsPerLoad));
+      if (!status.ok()) return status;
+    }
+    return Settle();
+  }
+
+  absl::Status Read(std::span<const uint64_t> keys, std::byte* rows) override {
+    return Transact("read", [&](DB_TXN* transaction) {
+      int code = 0;
+      for (size_t i = 0; i < keys.size() && code == 0; ++i) {
+        Uint64Key encoded(keys[i]);
+        DBT key = KeyOf(encoded);
+        DBT row = RowAt(rows + i * options_.row_bytes, options_.row_bytes);
+        code = db_->get(db_, transaction, &key, &row, 0);
+      }
+      return code;
+    });
+  }
+
+  absl::Status Update(std::span<const uint64_t> keys) override {
+    return Transact("update", [&](DB_TXN* transaction) {
+      DBC* cursor = nullptr;
+      int code = db_->cursor(db_, transaction, &cursor, 0);
+      if (code != 0) return code;
+      for (size_t i = 0; i < keys.size() && code == 0; ++i) code = AddTo(cursor, keys[i]);
+      const int closed = cursor->close(cursor);
+      return code != 0 ? code : closed;
+    });
+  }
+
+  // A checkpoint; then log files from before it are removed.
+  absl::Status Settle() override {
+    return Check(environment_->txn_checkpoint(environment_, 0, 0, DB_FORCE), "checkpoint");
+  }
+
+  absl::StatusOr<int64_t> SumCounters() override {
+    DBC* cursor = nullptr;
+    if (const int code = db_->cursor(db_, nullptr, &cursor, 0); code != 0) return Check(code, "scan");
+    int64_t sum = 0;
+    int code = 0;
+    while (code == 0) {
+      DBT key{};
+      DBT row{};
+      code = cursor->get(cursor, &key, &row, DB_NEXT);
+      if (code == 0) sum += CounterOf(row.data);
+    }
+    cursor->close(cursor);
+    if (code != DB_NOTFOUND) return Check(code, "scan");
+    return sum;
+  }
+
+ private:
+  absl::Status OpenEnvironment() {
+    int code = db_env_create(&environment_, 0);
+    if (code != 0) return Check(code, "create the environment");
+    // Pages are at worst half full.
+    const uint64_t cache = options_.range * (options_.row_bytes + 64) * 2 + (64 << 20);
+    code = environment_->set_cachesize(environment_, static_cast<uint32_t>(cache >> 30),
+                                       static_cast<uint32_t>(cache & ((1 << 30) - 1)), 1);
+    if (code == 0) code = environment_->set_lg_bsize(environment_, kLogBufferBytes);
+    if (code == 0) code = environment_->set_lg_max(environment_, kLogFileBytes);
+    if (code == 0) code = environment_->set_flags(environment_, DB_TXN_NOSYNC, 1);
+    if (code == 0) code = environment_->log_set_config(environment_, DB_LOG_AUTO_REMOVE, 1);
+    const uint32_t flags = DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL | DB_INIT_LOCK | DB_INIT_LOG | DB_INIT_TXN;
+    if (code == 0) code = environment_->open(environment_, options_.directory.c_str(), flags, 0600);
+    return Check(code, "open the environment");
+  }
+
+  absl::Status LoadRows(uint64_t begin, uint64_t end) {
+    return Transact("load", [&](DB_TXN* transaction) {
+      int code = 0;
+      for (uint64_t row = begin; row < end && code == 0; ++row) {
+        FillMicroRow(row, row_);
+        Uint64Key encoded(row);
+        DBT key = KeyOf(encoded);
+        DBT value = RowAt(row_.data(), options_.row_bytes);
+        code = db_->put(db_, transaction, &key, &value, 0);
+      }
+      return code;
+    });
+  }
+
+  template <typename Body>
+  absl::Status Transact(const char* what, const Body& body) {
+    DB_TXN* transaction = nullptr;
+    int code = environment_->txn_begin(environment_, nullptr, &transaction, 0);
+    if (code != 0) return Check(code, what);
+    code = body(transaction);
+    if (code == 0) return Check(transaction->commit(transaction, 0), what);
+    transaction->abort(transaction);
+    return Check(code, what);
+  }
+
+  int AddTo(DBC* cursor, uint64_t number) {
+    Uint64Key encoded(number);
+    DBT key = KeyOf(encoded);
+    DBT row = RowAt(row_.data(), options_.row_bytes);
+    if (const int code = cursor->get(cursor, &key, &row, DB_SET | DB_RMW); code != 0) return code;
+    AddToCounter(row_.data());
+    return cursor->put(cursor, &key, &row, DB_CURRENT);
+  }
+
+  const PeerOptions options_;
+  std::vector<std::byte> row_;
+  DB_ENV* environment_ = nullptr;
+  DB* db_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Peer> MakeBerkeleyDbPeer(const PeerOptions& options) {
+  return std::make_unique<BerkeleyDbPeer>(options);
+}
+
+}  // namespace islands::experiments

@@ -1,0 +1,161 @@
+// LMDB: integer keys, write map, no sync; one read transaction that is reset and renewed.
+#include <fmt/format.h>
+#include <lmdb.h>
+
+#include "experiments/micro/micro_row.h"
+#include "experiments/peers/peer.h"
+
+namespace islands::experiments {
+namespace {
+
+// A write transaction of LMDB cannot hold more than 131,071 dirty pages with MDB_WRITEMAP.
+constexpr uint64_t kRowsPerLoad = 50'000;
+
+absl::Status Check(int code, const char* what) {
+  if (code == MDB_SUCCESS) return absl::OkStatus();
+  const std::string message = fmt::format("lmdb: {}: {}", what, mdb_strerror(code));
+  return code == MDB_NOTFOUND ? absl::NotFoundError(message) : absl::InternalError(message);
+}
+
+class LmdbPeer final : public Peer {
+ public:
+  explicit LmdbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {}
+
+  ~LmdbPeer() override {
+    if (reader_ != nullptr) mdb_txn_abort(reader_);
+    if (environment_ != nullptr) mdb_env_close(environment_);
+  }
+
+  std::string Version() const override {
+    int major = 0, minor = 0, patch = 0;
+    mdb_version(&major, &minor, &patch);
+    return fmt::format("LMDB {}.{}.{}", major, minor, patch);
+  }
+
+  absl::Status Load() override {
+    if (absl::Status status = Open(); !status.ok()) return status;
+    for (uint64_t begin = 0; begin < options_.range; begin += kRowsPerLoad) {
+      absl::Status status = LoadRows(begin, std::min(options_.range, begin + kRowsPerLoad));
+      if (!status.ok()) return status;
+    }
+    const int code = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &reader_);
+    if (code == 0) mdb_txn_reset(reader_);
+    return Check(code, "begin a read transaction");
+  }
+
+  // mdb_get is a little faster here than a cursor that is renewed with the transaction.
+  absl::Status Read(std::span<const uint64_t> keys, std::byte* rows) override {
+    int code = mdb_txn_renew(reader_);
+    if (code != 0) return Check(code, "renew");
+    for (size_t i = 0; i < keys.size() && code == 0; ++i) {
+      MDB_val key = KeyOf(keys[i]);
+      MDB_val value;
+      code = mdb_get(reader_, table_, &key, &value);
+      if (code == 0) std::memcpy(rows + i * options_.row_bytes, value.mv_data, options_.row_bytes);
+    }
+    mdb_txn_reset(reader_);
+    return Check(code, "read");
+  }
+
+  absl::Status Update(std::span<const uint64_t> keys) override {
+    return Write("update", [&](MDB_cursor* cursor) {
+      int code = 0;
+      for (size_t i = 0; i < keys.size() && code == 0; ++i) code = AddTo(cursor, keys[i]);
+      return code;
+    });
+  }
+
+  absl::StatusOr<int64_t> SumCounters() override {
+    MDB_cursor* cursor = nullptr;
+    int code = mdb_txn_renew(reader_);
+    if (code == 0) code = mdb_cursor_open(reader_, table_, &cursor);
+    int64_t sum = 0;
+    while (code == 0) {
+      MDB_val key;
+      MDB_val value;
+      code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+      if (code == 0) sum += CounterOf(value.mv_data);
+    }
+    if (cursor != nullptr) mdb_cursor_close(cursor);
+    mdb_txn_reset(reader_);
+    if (code != MDB_NOTFOUND) return Check(code, "scan");
+    return sum;
+  }
+
+ private:
+  static MDB_val KeyOf(const uint64_t& key) { return {sizeof(key), const_cast<uint64_t*>(&key)}; }
+
+  absl::Status Open() {
+    int code = mdb_env_create(&environment_);
+    // Address space, not memory: room for pages that updates replace.
+    if (code == 0) code = mdb_env_set_mapsize(environment_, MapBytes());
+    const unsigned flags = MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD;
+    if (code == 0) code = mdb_env_open(environment_, options_.directory.c_str(), flags, 0600);
+    MDB_txn* transaction = nullptr;
+    if (code == 0) code = mdb_txn_begin(environment_, nullptr, 0, &transaction);
+    if (code == 0) code = mdb_dbi_open(transaction, nullptr, MDB_INTEGERKEY, &table_);
+    if (code == 0) {
+      code = mdb_txn_commit(transaction);
+    } else if (transaction != nullptr) {
+      mdb_txn_abort(transaction);
+    }
+    return Check(code, "open");
+  }
+
+  size_t MapBytes() const {
+    return (options_.range * (options_.row_bytes + 64) * 4 | 0xfffff) + (1 << 28) + 1;
+  }
+
+  absl::Status LoadRows(uint64_t begin, uint64_t end) {
+    return Write("load", [&](MDB_cursor* cursor) {
+      int code = 0;
+      for (uint64_t row = begin; row < end && code == 0; ++row) {
+        FillMicroRow(row, row_);
+        MDB_val key = KeyOf(row);
+        MDB_val value{row_.size(), row_.data()};
+        code = mdb_cursor_put(cursor, &key, &value, MDB_APPEND);
+      }
+      return code;
+    });
+  }
+
+  // `change` in a write transaction, with a cursor.
+  template <typename Change>
+  absl::Status Write(const char* what, const Change& change) {
+    MDB_txn* transaction = nullptr;
+    MDB_cursor* cursor = nullptr;
+    int code = mdb_txn_begin(environment_, nullptr, 0, &transaction);
+    if (code != 0) return Check(code, what);
+    code = mdb_cursor_open(transaction, table_, &cursor);
+    if (code == 0) {
+      code = change(cursor);
+      mdb_cursor_close(cursor);
+    }
+    if (code == 0) return Check(mdb_txn_commit(transaction), what);
+    mdb_txn_abort(transaction);
+    return Check(code, what);
+  }
+
+  // One search: the cursor stays at the row it has read.
+  int AddTo(MDB_cursor* cursor, uint64_t row) {
+    MDB_val key = KeyOf(row);
+    MDB_val value;
+    if (const int code = mdb_cursor_get(cursor, &key, &value, MDB_SET); code != 0) return code;
+    std::memcpy(row_.data(), value.mv_data, row_.size());
+    AddToCounter(row_.data());
+    value = {row_.size(), row_.data()};
+    return mdb_cursor_put(cursor, &key, &value, MDB_CURRENT);
+  }
+
+  const PeerOptions options_;
+  std::vector<std::byte> row_;
+  MDB_env* environment_ = nullptr;
+  MDB_dbi table_ = 0;
+  MDB_txn* reader_ = nullptr;  // reset unless a read or scan is going on
+};
+
+}  // namespace
+
+std::unique_ptr<Peer> MakeLmdbPeer(const PeerOptions& options) { return std::make_unique<LmdbPeer>(options); }
+
+}  // namespace islands::experiments

@@ -1,0 +1,138 @@
+// `peers`: the microbenchmark on engines that a user could pick instead of islands, in one thread.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "experiments/micro/micro.h"
+#include "experiments/peers/commands.h"
+#include "experiments/peers/scratch_directory.h"
+
+namespace islands::experiments {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+constexpr const char* kFooter = R"(
+--serve: prints {"ready": true, ...} when all engines are loaded; then a line
+ENGINE read|update SECONDS on stdin is answered by a line of JSON on stdout, until stdin ends.
+Exit codes: 0 ok, 1 an engine failed or lost an update, 2 usage, 130 interrupted.)";
+
+struct Arguments {
+  PeersCommand command{.driver = {.engines = PeerNames()}, .ops = {"read", "update"}};
+  std::string directory = DefaultScratchParent();
+  std::string format = "text";
+  int cpu = -1;
+  bool serve = false;
+};
+
+void AddOptions(CLI::App& app, Arguments& arguments) {
+  PeersCommand& command = arguments.command;
+  PeerDriverOptions& driver = command.driver;
+  app.add_option("--engine", driver.engines, "engines, repeated or separated by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(PeerNames()))
+      ->capture_default_str();
+  app.add_option("--op", command.ops, "what transactions do with their rows")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"read", "update"}))
+      ->capture_default_str();
+  app.add_option("--rows", driver.rows, "distinct rows of a transaction")
+      ->check(CLI::Range(1u, kMicroMaxRows))
+      ->capture_default_str();
+  app.add_option("--range", driver.range, "rows of the table: keys 0 to RANGE - 1")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--row-bytes", driver.row_bytes, "size of a row")
+      ->check(CLI::Range(8u, kPeerMaxRowBytes))
+      ->capture_default_str();
+  app.add_option("--zipf", driver.zipf, "skew of the keys; 0 = uniform")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  app.add_option("--seed", driver.seed, "of the transactions")->capture_default_str();
+  app.add_option("--seconds", command.seconds, "of one measurement")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  app.add_option("--warmup", driver.warmup_s, "seconds before each measurement")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app.add_option("--repeat", command.repeat,
+                 "measurements of each engine and op, in turn; medians are printed")
+      ->check(CLI::Range(1u, 10'000u))
+      ->capture_default_str();
+  app.add_option("--directory", arguments.directory,
+                 "where the engines' files go, in a directory of their own that is removed afterwards")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+  app.add_option("--cpu", arguments.cpu, "run on this CPU only, the engines' background threads included");
+  app.add_option("--format", arguments.format, "of the result")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.add_flag("--serve", arguments.serve, "measure what standard input asks for");
+  app.footer(kFooter);
+}
+
+absl::Status Pin(int cpu) {
+  if (cpu < 0) return absl::OkStatus();
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--cpu {}: {}; choose a CPU that `islands machine` shows", cpu, std::strerror(errno)));
+}
+
+int Fail(int exit_code, const absl::Status& status) {
+  fmt::print(stderr, "peers: {}\n", std::string(status.message()));
+  return exit_code;
+}
+
+// Named twice is measured once.
+void DropRepeated(std::vector<std::string>* names) {
+  std::vector<std::string> once;
+  for (const std::string& name : *names) {
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
+  }
+  *names = once;
+}
+
+int Run(Arguments& arguments) {
+  PeersCommand& command = arguments.command;
+  DropRepeated(&command.driver.engines);
+  DropRepeated(&command.ops);
+  command.json = arguments.format == "json";
+  if (absl::Status status = Pin(arguments.cpu); !status.ok()) return Fail(kExitUsage, status);
+  const auto scratch = ScratchDirectory::Create(arguments.directory);
+  if (!scratch.ok()) return Fail(kExitFailed, scratch.status());
+  command.driver.directory = (*scratch)->path();
+  const auto driver = PeerDriver::Create(command.driver);
+  if (!driver.ok()) return Fail(kExitFailed, driver.status());
+  return arguments.serve ? RunServe(**driver) : RunTable(command, **driver);
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app{
+      "Runs the microbenchmark's transactions in one thread on LMDB, RocksDB's TransactionDB, Berkeley DB,\n"
+      "and as a bare loop of B+tree descents, one after the other or interleaved: the limit."};
+  AddOptions(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  return Run(arguments);
+}
+
+}  // namespace
+}  // namespace islands::experiments
+
+int main(int argc, char** argv) { return islands::experiments::Main(argc, argv); }

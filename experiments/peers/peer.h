@@ -1,0 +1,81 @@
+// An engine that runs the microbenchmark's transactions in one thread, to be measured beside islands: LMDB,
+// RocksDB, Berkeley DB, and two bare loops over a B+tree that show what any engine could reach at most.
+//
+// All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. Every engine copies the whole row to
+// its client, as islands does, and README.md says how each was set up.
+//
+// Thread safety: none; a peer belongs to one thread.
+//
+// Invariants:
+//  1. A transaction that returned OK is committed; one that returned an error changed nothing (but the bare
+//     loops, which have no transactions: those stop where the row is missing).
+//  2. The sum of all counters is the number of rows that committed updates named.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace islands::experiments {
+
+struct PeerOptions {
+  std::string directory;  // exists, is empty and the peer's own; engines in memory leave it empty
+  uint64_t range = 240'000;
+  uint32_t row_bytes = 250;  // at least 8, at most kPeerMaxRowBytes
+};
+
+inline constexpr uint32_t kPeerMaxRowBytes = 4000;  // so that a row fits into a page of 4 KiB
+
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  virtual std::string Version() const = 0;  // "LMDB 0.9.24"
+  // Opens the engine and loads the rows. To be called once, before anything else.
+  virtual absl::Status Load() = 0;
+  // One transaction that copies the rows of `keys` (distinct, ascending) to `rows`, one after the other.
+  virtual absl::Status Read(std::span<const uint64_t> keys, std::byte* rows) = 0;
+  // One transaction that adds 1 to the counter of each row.
+  virtual absl::Status Update(std::span<const uint64_t> keys) = 0;
+  // Housekeeping that the engine had put off: checkpoints, compaction. Between measurements, so that one
+  // engine's debts do not slow the next one down.
+  virtual absl::Status Settle() { return absl::OkStatus(); }
+  virtual absl::StatusOr<int64_t> SumCounters() = 0;
+};
+
+// A row starts with a little-endian int64 counter.
+inline int64_t CounterOf(const void* row) {
+  int64_t counter;
+  std::memcpy(&counter, row, sizeof(counter));
+  return counter;
+}
+
+inline void AddToCounter(void* row) {
+  const int64_t counter = CounterOf(row) + 1;
+  std::memcpy(row, &counter, sizeof(counter));
+}
+
+// "lmdb", "rocksdb", "bdb", "descents", "interleaved".
+std::vector<std::string> PeerNames();
+// What an engine takes at most, in multiples of the rows' size: as files in its directory, and as memory.
+struct PeerNeeds {
+  double files = 0;
+  double memory = 0;
+};
+PeerNeeds NeedsOfPeer(std::string_view name);
+// Error when there is no engine of that name.
+absl::StatusOr<std::unique_ptr<Peer>> MakePeer(std::string_view name, const PeerOptions& options);
+
+std::unique_ptr<Peer> MakeLmdbPeer(const PeerOptions& options);
+std::unique_ptr<Peer> MakeRocksDbPeer(const PeerOptions& options);
+std::unique_ptr<Peer> MakeBerkeleyDbPeer(const PeerOptions& options);
+std::unique_ptr<Peer> MakeDescentPeer(const PeerOptions& options, bool interleaved);
+
+}  // namespace islands::experiments

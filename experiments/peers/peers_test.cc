@@ -1,0 +1,238 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/micro/micro.h"
+#include "experiments/peers/peer.h"
+#include "experiments/peers/peer_driver.h"
+#include "instance/storage/catalog.h"
+#include "partitioner/key_codec.h"
+
+namespace islands::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kRange = 2000;
+constexpr uint32_t kRowBytes = 250;
+
+struct TemporaryDirectory {
+  TemporaryDirectory() : path((fs::temp_directory_path() / "islands-peers-test-XXXXXX").string()) {
+    EXPECT_NE(mkdtemp(path.data()), nullptr);
+  }
+  ~TemporaryDirectory() { fs::remove_all(path); }
+  std::string path;
+};
+
+// What the workload itself loads.
+class MapLoader final : public instance::Loader {
+ public:
+  explicit MapLoader(const storage::Catalog& catalog) : catalog_(catalog) {}
+  const storage::Catalog& catalog() const override { return catalog_; }
+  bool Owns(uint32_t) const override { return true; }
+  absl::Status Insert(instance::TableId, instance::KeyView key, instance::RowView row) override {
+    const auto number = partitioner::FirstComponent({partitioner::KeyType::kUint64}, key);
+    EXPECT_TRUE(number.ok());
+    rows[static_cast<uint64_t>(*number)].assign(row.begin(), row.end());
+    return absl::OkStatus();
+  }
+  std::map<uint64_t, std::vector<std::byte>> rows;
+
+ private:
+  const storage::Catalog& catalog_;
+};
+
+std::map<uint64_t, std::vector<std::byte>> RowsOfMicro() {
+  storage::Catalog::TableSpecs tables;
+  control::v1::TableSpec& table = *tables.Add();
+  table.set_name(kMicroTable);
+  table.add_key("uint64");
+  table.set_range_begin(0);
+  table.set_range_end(kRange);
+  table.set_row_bytes(kRowBytes);
+  const auto catalog = storage::Catalog::Create(tables, 1);
+  EXPECT_TRUE(catalog.ok()) << catalog.status();
+  const auto workload = MicroWorkload::Create(*catalog, {});
+  EXPECT_TRUE(workload.ok()) << workload.status();
+  MapLoader loader(*catalog);
+  EXPECT_TRUE((*workload)->Load(loader).ok());
+  return loader.rows;
+}
+
+class PeersTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto made = MakePeer(GetParam(), {directory_.path, kRange, kRowBytes});
+    ASSERT_TRUE(made.ok()) << made.status();
+    peer_ = *std::move(made);
+    const absl::Status loaded = peer_->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded;
+  }
+
+  std::vector<std::byte> Read(const std::vector<uint64_t>& keys) {
+    std::vector<std::byte> rows(keys.size() * kRowBytes);
+    const absl::Status status = peer_->Read(keys, rows.data());
+    EXPECT_TRUE(status.ok()) << status;
+    return rows;
+  }
+  int64_t Counter(uint64_t key) { return CounterOf(Read({key}).data()); }
+  int64_t Sum() {
+    const auto sum = peer_->SumCounters();
+    EXPECT_TRUE(sum.ok()) << sum.status();
+    return sum.value_or(-1);
+  }
+  void Update(const std::vector<uint64_t>& keys) {
+    const absl::Status status = peer_->Update(keys);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  TemporaryDirectory directory_;  // outlives the engine
+  std::unique_ptr<Peer> peer_;
+};
+
+TEST_P(PeersTest, Load_SameRowsAsMicro) {
+  const auto expected = RowsOfMicro();
+  ASSERT_EQ(expected.size(), kRange);
+  std::vector<uint64_t> keys;
+  for (const auto& [key, row] : expected) keys.push_back(key);
+  const std::vector<std::byte> rows = Read(keys);
+  for (const auto& [key, row] : expected) {
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), rows.begin() + static_cast<ptrdiff_t>(key * kRowBytes)))
+        << "row " << key;
+  }
+  EXPECT_EQ(Sum(), 0);
+}
+
+TEST_P(PeersTest, Update_AddsOneAndLeavesTheRest) {
+  const std::vector<std::byte> before = Read({7, 1999});
+  ASSERT_NO_FATAL_FAILURE(Update({0, 7, 1000, 1999}));
+  ASSERT_NO_FATAL_FAILURE(Update({7}));
+  EXPECT_EQ(Counter(0), 1);
+  EXPECT_EQ(Counter(7), 2);
+  EXPECT_EQ(Counter(8), 0);
+  EXPECT_EQ(Counter(1999), 1);
+  EXPECT_EQ(Sum(), 5);
+  const std::vector<std::byte> after = Read({7, 1999});
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (i % kRowBytes < sizeof(int64_t)) continue;
+    ASSERT_EQ(after[i], before[i]) << i;
+  }
+}
+
+TEST_P(PeersTest, Settle_KeepsUpdates) {
+  for (uint64_t key = 0; key < kRange; key += 2) ASSERT_NO_FATAL_FAILURE(Update({key, key + 1}));
+  ASSERT_TRUE(peer_->Settle().ok());
+  EXPECT_EQ(Sum(), static_cast<int64_t>(kRange));
+  ASSERT_NO_FATAL_FAILURE(Update({3}));
+  EXPECT_EQ(Counter(3), 2);
+  EXPECT_EQ(Counter(4), 1);
+}
+
+TEST_P(PeersTest, Read_MissingRowIsAnError) {
+  std::vector<std::byte> row(2 * kRowBytes);
+  const uint64_t keys[] = {5, kRange};
+  EXPECT_EQ(peer_->Read(keys, row.data()).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Counter(5), 0);  // and the engine goes on
+}
+
+TEST_P(PeersTest, Update_MissingRowChangesNothing) {
+  const uint64_t keys[] = {5, kRange};
+  EXPECT_EQ(peer_->Update(keys).code(), absl::StatusCode::kNotFound);
+  const bool has_transactions = NeedsOfPeer(GetParam()).files > 0;
+  EXPECT_EQ(Sum(), has_transactions ? 0 : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, PeersTest, testing::ValuesIn(PeerNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Peer, MakePeer_UnknownName) {
+  const auto peer = MakePeer("oracle", {});
+  ASSERT_FALSE(peer.ok());
+  EXPECT_NE(std::string(peer.status().message()).find("lmdb, rocksdb, bdb"), std::string::npos);
+}
+
+struct Driver {
+  explicit Driver(PeerDriverOptions options) {
+    options.directory = directory.path;
+    auto created = PeerDriver::Create(options);
+    EXPECT_TRUE(created.ok()) << created.status();
+    driver = *std::move(created);
+  }
+  TemporaryDirectory directory;
+  std::unique_ptr<PeerDriver> driver;
+};
+
+TEST(PeerDriver, Measure_EveryEngineAndOp) {
+  for (double zipf : {0.0, 1.0}) {
+    Driver test({.engines = PeerNames(), .range = kRange, .zipf = zipf, .warmup_s = 0.01});
+    for (const std::string& engine : PeerNames()) {
+      for (bool update : {true, false, true}) {
+        const auto measured = test.driver->Measure(engine, update, 0.02, 1);
+        ASSERT_TRUE(measured.ok()) << engine << ": " << measured.status();
+        EXPECT_GT(measured->transactions, 0u);
+        EXPECT_GE(measured->seconds, 0.02);
+      }
+    }
+  }
+}
+
+// Forgets every hundredth update.
+class ForgetfulPeer final : public Peer {
+ public:
+  std::string Version() const override { return "forgetful"; }
+  absl::Status Load() override { return absl::OkStatus(); }
+  absl::Status Read(std::span<const uint64_t>, std::byte*) override { return absl::OkStatus(); }
+  absl::Status Update(std::span<const uint64_t> keys) override {
+    if (++updates_ % 100 != 0) sum_ += static_cast<int64_t>(keys.size());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> SumCounters() override { return sum_; }
+
+ private:
+  int64_t updates_ = 0;
+  int64_t sum_ = 0;
+};
+
+TEST(PeerDriver, Measure_LostUpdateIsAnError) {
+  const TemporaryDirectory directory;
+  const auto driver =
+      PeerDriver::Create({.engines = {"forgetful"}, .directory = directory.path, .range = kRange},
+                         [](std::string_view, const PeerOptions&) -> absl::StatusOr<std::unique_ptr<Peer>> {
+                           return std::make_unique<ForgetfulPeer>();
+                         });
+  ASSERT_TRUE(driver.ok()) << driver.status();
+  EXPECT_TRUE((*driver)->Measure("forgetful", false, 0.01, 1).ok());
+  const auto measured = (*driver)->Measure("forgetful", true, 0.01, 1);
+  ASSERT_FALSE(measured.ok());
+  EXPECT_EQ(measured.status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(PeerDriver, Measure_EngineNotLoaded) {
+  Driver test({.engines = {"descents"}, .range = kRange});
+  EXPECT_EQ(test.driver->Measure("lmdb", false, 0.01, 1).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(PeerDriver, Create_NotEnoughRoom) {
+  const TemporaryDirectory directory;
+  for (const std::string& engine : PeerNames()) {
+    const auto driver =
+        PeerDriver::Create({.engines = {engine}, .directory = directory.path, .range = 1ull << 40});
+    ASSERT_FALSE(driver.ok());
+    EXPECT_EQ(driver.status().code(), absl::StatusCode::kResourceExhausted) << driver.status();
+  }
+}
+
+TEST(PeerDriver, Create_FewerRowsThanATransactionTakes) {
+  const TemporaryDirectory directory;
+  const auto driver =
+      PeerDriver::Create({.engines = {"descents"}, .directory = directory.path, .range = 9, .rows = 10});
+  ASSERT_FALSE(driver.ok());
+  EXPECT_NE(std::string(driver.status().message()).find("rows=10"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace islands::experiments

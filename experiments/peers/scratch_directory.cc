@@ -1,0 +1,69 @@
+#include "experiments/peers/scratch_directory.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace islands::experiments {
+namespace {
+
+constexpr int kExitInterrupted = 130;
+constexpr int kRemoveTries = 100;
+
+// An engine may be adding files meanwhile.
+void Remove(const std::string& path) {
+  std::error_code error;
+  for (int i = 0; i < kRemoveTries && std::filesystem::exists(path, error); ++i) {
+    std::filesystem::remove_all(path, error);
+  }
+}
+
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ScratchDirectory>> ScratchDirectory::Create(const std::string& parent) {
+  const sigset_t signals = BlockSignals();
+  std::string path = parent + "/islands-peers-XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot create a directory in '{}': {}; use --directory", parent, std::strerror(errno)));
+  }
+  // Not joined: it waits as long as the process lives.
+  std::thread([signals, path] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    Remove(path);
+    _exit(kExitInterrupted);
+  }).detach();
+  return std::unique_ptr<ScratchDirectory>(new ScratchDirectory(std::move(path)));
+}
+
+ScratchDirectory::ScratchDirectory(std::string path) : path_(std::move(path)) {}
+
+ScratchDirectory::~ScratchDirectory() { Remove(path_); }
+
+std::string DefaultScratchParent() {
+  std::error_code error;
+  if (access("/dev/shm", W_OK) == 0) return "/dev/shm";
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  return error ? "." : temporary.string();
+}
+
+}  // namespace islands::experiments
