@@ -285,7 +285,7 @@ inline uint32_t Node::Head(KeyView suffix) {
 }
 
 // Its size is in the entry itself, where asking would cost the very cache miss: it is taken for average.
-inline void Node::PrefetchEntry(uint32_t i, size_t bytes) const {
+[[gnu::always_inline]] inline void Node::PrefetchEntry(uint32_t i, size_t bytes) const {
   constexpr size_t kLine = 64;
   constexpr size_t kMost = 512;
   const size_t about =

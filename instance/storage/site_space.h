@@ -43,7 +43,7 @@ class SiteSpace {
 
   uint32_t site() const { return site_; }
   PageRef At(uint64_t number) const { return pages_.At(number); }
-  void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
+  [[gnu::always_inline]] void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
   bool alone() const { return pages_.alone(); }
   uint64_t used_pages() const;  // header included, free pages not
   // The free list is a list, its pages are free, and with `tree_pages` reachable pages and the header every
