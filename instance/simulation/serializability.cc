@@ -184,6 +184,14 @@ bool Checker::WasSeen(uint32_t who) const {
     if (std::any_of(writes_[who].begin() + static_cast<ptrdiff_t>(i) + 1, writes_[who].end(), later))
       continue;
     const RowLog& log = rows_.at(row);
+    // Whose branch was given up before its answer came may have learned of its write when others had already
+    // made the same version: then it is theirs.
+    const bool taken =
+        std::any_of(log.looks.begin(), log.looks.end(), [&, access = access](const Look& look) {
+          return look.who != who && participants_[look.who].committed && !participants_[look.who].undecided &&
+                 look.access->writes() && access->after != kAbsent && look.access->after == access->after;
+        });
+    if (taken) continue;
     const auto next =
         std::find_if(log.looks.begin(), log.looks.end(), [&, access = access](const Look& look) {
           return look.who != who && look.access->learned > access->learned;

@@ -8,7 +8,8 @@
 //
 // What is not known, and how it is treated so that a correct engine is never accused:
 //  - Outcome unknown, or the coordinator's island died: committed exactly if the next one to look at a row it
-//    wrote saw its write. Otherwise it is left out; nobody can tell.
+//    wrote saw its write, and nobody who is known to have committed made the same version. Otherwise it is
+//    left out; nobody can tell.
 //  - Torn (Attempt::torn): its branches are transactions of their own, each of unknown outcome. What is lost
 //    is atomicity across islands, which nobody promises for an island that dies without durability; each
 //    branch still has to fit into the order.

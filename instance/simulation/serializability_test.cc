@@ -360,6 +360,25 @@ TEST(CheckHistory, Unknown_CountsAsAbortedWhenNotSeen) {
   EXPECT_EQ(verdict.committed, std::vector<bool>({false, true, true}));
 }
 
+// The answer of its branch was long under way: meanwhile the branch was given up, and another transaction made
+// the same version.
+TEST(CheckHistory, Unknown_VersionBelongsToWhoIsKnownToHaveCommitted) {
+  Story s;
+  const size_t a = s.Begin();
+  const size_t b = s.Begin();
+  s.Update(b, kX, V(1));
+  s.Commit(b);
+  s.Update(a, kX, V(1));
+  s.history().Finish(a);
+  s.End(a, Outcome::kUnknown);
+  const size_t c = s.Begin();
+  s.Read(c, kX, V(2));
+  s.Commit(c);
+  const Verdict verdict = s.Check();
+  EXPECT_TRUE(verdict.ok()) << verdict.violations.front();
+  EXPECT_EQ(verdict.committed, std::vector<bool>({false, true, true}));
+}
+
 TEST(CheckHistory, Unknown_DeleteIsJudgedByTheNextLook) {
   for (const bool seen : {true, false}) {
     Story s;
