@@ -2,22 +2,32 @@
 //
 // Thread safety: each worker has its own; Current() is the queue of the worker whose RunOnce is on this
 // thread's stack (simulation runs many workers on one thread, one after the other).
+//
+// Invariant: once it has been as long as it gets, nothing is allocated (a std::deque allocates for every 64).
 #pragma once
 
+#include <algorithm>
 #include <coroutine>
 #include <cstddef>
-#include <deque>
+#include <vector>
+
+#include "instance/runtime/check.h"
 
 namespace islands::runtime {
 
 class ReadyQueue {
  public:
-  void Push(std::coroutine_handle<> handle) { queue_.push_back(handle); }
-  bool empty() const { return queue_.empty(); }
-  size_t size() const { return queue_.size(); }
+  void Push(std::coroutine_handle<> handle) {
+    if (size_ == ring_.size()) Grow();
+    ring_[(first_ + size_++) & (ring_.size() - 1)] = handle;
+  }
+  bool empty() const { return size_ == 0; }
+  size_t size() const { return size_; }
   std::coroutine_handle<> Pop() {
-    std::coroutine_handle<> handle = queue_.front();
-    queue_.pop_front();
+    ISLANDS_CHECK(size_ != 0);
+    const std::coroutine_handle<> handle = ring_[first_];
+    first_ = (first_ + 1) & (ring_.size() - 1);
+    --size_;
     return handle;
   }
 
@@ -36,8 +46,16 @@ class ReadyQueue {
   };
 
  private:
+  void Grow() {
+    std::rotate(ring_.begin(), ring_.begin() + static_cast<ptrdiff_t>(first_), ring_.end());
+    first_ = 0;
+    ring_.resize(std::max<size_t>(64, 2 * ring_.size()));
+  }
+
   static thread_local ReadyQueue* current_;
-  std::deque<std::coroutine_handle<>> queue_;
+  std::vector<std::coroutine_handle<>> ring_;  // its size is a power of two
+  size_t first_ = 0;
+  size_t size_ = 0;
 };
 
 }  // namespace islands::runtime

@@ -50,6 +50,20 @@ TEST(Task, Await_RunsStraightThroughWithoutSuspension) {
   EXPECT_EQ(task.Take(), 7);
 }
 
+TEST(ReadyQueue, Pop_KeepsTheOrderWhileItGrowsAndGoesRound) {
+  // Handles are only passed on: any distinct addresses will do.
+  std::vector<char> frames(1000);
+  const auto handle = [&](size_t i) { return std::coroutine_handle<>::from_address(&frames[i]); };
+  ReadyQueue queue;
+  size_t pushed = 0, popped = 0;
+  for (const size_t length : {1u, 64u, 63u, 65u, 300u, 2u}) {
+    while (queue.size() < length) queue.Push(handle(pushed++ % frames.size()));
+    while (queue.size() > length / 3) EXPECT_EQ(queue.Pop(), handle(popped++ % frames.size()));
+  }
+  while (!queue.empty()) EXPECT_EQ(queue.Pop(), handle(popped++ % frames.size()));
+  EXPECT_EQ(pushed, popped);
+}
+
 TEST(Task, Await_ResumesAwaiterThroughTheReadyQueue) {
   ReadyQueue queue;
   const ReadyQueue::Scope scope(&queue);
