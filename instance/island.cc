@@ -191,6 +191,7 @@ absl::Status Island::CreateWorkers() {
           static_cast<int64_t>(config_.transaction_timeout_ms()) * runtime::kNsPerMs;
     }
     options.seed = seams_.seed;
+    options.begun_in_a_row = seams_.begun_in_a_row;
     workers_.push_back(std::make_unique<Worker>(options, shared_, *std::move(transport), links));
     shared_.workers.push_back(workers_.back().get());
   }

@@ -46,7 +46,8 @@ struct Seams {
                                                const Parameters& parameters)>
       open_workload;
   uint64_t seed = 1;
-  int64_t uid = -1;  // peers must have it; -1 = not checked
+  int64_t uid = -1;                                          // peers must have it; -1 = not checked
+  uint32_t begun_in_a_row = WorkerOptions().begun_in_a_row;  // simulations take 1: more that interleaves
 };
 
 // What the configuration asks for; kDefault when it names no nodes.

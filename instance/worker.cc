@@ -15,8 +15,10 @@ namespace islands::instance {
 
 namespace {
 
-// Local transactions resumed per round at least, so that polling the links costs a fraction of each.
-constexpr size_t kResumesPerRound = 4;
+// Transactions begun per round, and for how long: so much that polling the links costs a fraction of each, and
+// so little that others do not wait long for their answers.
+constexpr uint32_t kBegunPerRound = 64;
+constexpr int64_t kLongestRoundNs = 200 * runtime::kNsPerUs;
 // Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always
 // queue.
 constexpr size_t kCongestionBytes = 1u << 20;
@@ -89,7 +91,7 @@ void Worker::Sleep(int64_t timeout_ns) {
 }
 
 int64_t Worker::NextDeadlineNs() const {
-  if (!ready_.empty()) return now_ns_;
+  if (!ready_.empty() || !fresh_.empty()) return now_ns_;
   int64_t next_ns = links_.NextDeadlineNs();
   if (!sleepers_.empty()) next_ns = std::min(next_ns, sleepers_.front().at_ns);
   if (!lock_waiters_.empty()) next_ns = std::min(next_ns, next_chase_ns_);
@@ -142,13 +144,21 @@ size_t Worker::WakeSleepers() {
   return woken;
 }
 
+bool Worker::MayBegin() const {
+  return begun_in_round_ < kBegunPerRound && last_begun_ns_ - now_ns_ < kLongestRoundNs;
+}
+
+// Who has what it waited for goes on before anybody begins: its locks are in others' way.
 size_t Worker::ResumeReady() {
-  const size_t budget = std::max(ready_.size(), kResumesPerRound);
   size_t resumed = 0;
-  for (; resumed < budget && !ready_.empty(); ++resumed) {
-    ready_.Pop().resume();
+  begun_in_round_ = 0;
+  const auto resume = [&](runtime::ReadyQueue& queue) {
+    queue.Pop().resume();
     executor_->EndQuiet();
-  }
+    ++resumed;
+  };
+  for (size_t left = ready_.size(); left > 0; --left) resume(ready_);
+  for (size_t left = fresh_.size(); left > 0 && (begun_in_round_ == 0 || MayBegin()); --left) resume(fresh_);
   return resumed;
 }
 

@@ -21,11 +21,11 @@ struct Worker::Pause {
   void await_resume() const noexcept {}
 };
 
-// Lets everybody else who is ready go first.
+// Lets everybody go first who is ready, and the other slots that are about to begin a transaction.
 struct Worker::Yield {
   Worker& worker;
   bool await_ready() const noexcept { return false; }
-  void await_suspend(std::coroutine_handle<> self) { worker.ready_.Push(self); }
+  void await_suspend(std::coroutine_handle<> self) { worker.fresh_.Push(self); }
   void await_resume() const noexcept {}
 };
 

@@ -46,6 +46,7 @@ coordinator::TransactionId Worker::NextId() {
 runtime::Task<void> Worker::SlotLoop(Slot& slot) {
   Yield yield{*this};
   co_await yield;
+  uint32_t in_a_row = 0;
   while (!run_ending_) {
     if (congested_) {
       Pause pause{*this, now_ns_ + kCongestionPauseNs};
@@ -57,6 +58,8 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
     const bool ended_well = co_await transaction;
     slot.begun_ns = 0;
     if (ended_well) {
+      if (++in_a_row < options_.begun_in_a_row && MayBegin()) continue;
+      in_a_row = 0;
       co_await yield;
     } else {
       Pause pause{*this, now_ns_ + kFailurePauseNs};
@@ -74,7 +77,8 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
 // reason that will probably last.
 runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
   RunningTransaction& transaction = slot.transaction;
-  slot.begun_ns = clock_.NowNs();
+  slot.begun_ns = last_begun_ns_ = clock_.NowNs();
+  ++begun_in_round_;
   const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
   int64_t backoff_ns = 100 * runtime::kNsPerUs;
   while (true) {

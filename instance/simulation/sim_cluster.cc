@@ -83,6 +83,7 @@ absl::Status SimCluster::Restart(uint32_t i) {
     return options_.open(catalog);
   };
   seams.seed = options_.seed + i;
+  seams.begun_in_a_row = 1;
   absl::StatusOr<std::unique_ptr<instance::Island>> island =
       instance::Island::Create(ConfigOf(options_, i, node.boot_epoch), seams);
   if (!island.ok()) return island.status();

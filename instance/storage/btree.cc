@@ -139,18 +139,31 @@ bool BTree::AdvanceAlone(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
   const GuardN guard(site.At(lookup->next_));
   const Node* node = Node::At(guard.bytes());
+  if (lookup->has_slot_) {
+    lookup->has_slot_ = false;
+    lookup->next_ = node->child(lookup->slot_);
+    site.Prefetch(lookup->next_);
+    return true;
+  }
   if (node->is_leaf()) {
     lookup->node_ = GuardO(site.At(lookup->next_));
     lookup->stage_ = Lookup::Stage::kLeaf;
     return false;
   }
-  lookup->next_ = node->child(node->ChildIndex(lookup->key_));
-  site.Prefetch(lookup->next_);
+  lookup->slot_ = node->ChildIndex(lookup->key_);
+  lookup->has_slot_ = true;
+  if (lookup->slot_ < node->count()) node->PrefetchEntry(lookup->slot_, sizeof(uint64_t));
   return true;
 }
 
 bool BTree::Advance(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
+  if (lookup->has_slot_) {
+    lookup->has_slot_ = false;
+    lookup->next_ = NodeOf(lookup->node_)->child(lookup->slot_);
+    site.Prefetch(lookup->next_);
+    return true;
+  }
   const bool first = !lookup->node_;
   // Before: the child may be nonsense, and must not be touched. Afterwards: it may have been split since.
   bool valid = first || lookup->node_.Valid();
@@ -169,8 +182,9 @@ bool BTree::Advance(Lookup* lookup) {
     lookup->stage_ = Lookup::Stage::kLeaf;
     return false;
   }
-  lookup->next_ = node->child(node->ChildIndex(lookup->key_));
-  site.Prefetch(lookup->next_);
+  lookup->slot_ = node->ChildIndex(lookup->key_);
+  lookup->has_slot_ = true;
+  if (lookup->slot_ < node->count()) node->PrefetchEntry(lookup->slot_, sizeof(uint64_t));
   return true;
 }
 

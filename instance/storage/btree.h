@@ -139,7 +139,9 @@ class BTree {
   bool Covers(KeyView key, const Lookup* hint) const {
     return (hint != nullptr && hint->tree_ == this) || Covers(key);
   }
-  // One level further down. False: that was the last step, whether or not the leaf was found.
+  // Half a level further down: from a node to its child's number, from there to the child; in large trees the
+  // entry that holds the number is a cache miss of its own. False: that was the last step, whether or not the
+  // leaf was found.
   static bool Advance(Lookup* lookup);
   // The same without guards: one thread has the pages to itself.
   static bool AdvanceAlone(Lookup* lookup);
