@@ -9,8 +9,8 @@
 //   read               S key, whether it exists or not
 //   update, replace    X key
 //   insert             X key, IX gap below the next key (and S gap below itself, if the branch has scanned)
-//   delete             X key; the row becomes a ghost, which is removed after commit when nobody holds its gap
-//   scan               S key and S gap of every key in the range, ghosts too; S gap below the first key beyond
+//   delete             X key; the row becomes a ghost, removed after commit when nobody holds its gap
+//   scan               S key and S gap of every key in the range, ghosts too; S gap of the first key beyond
 //   index scan         S (table, site): gaps of index entries have no names
 //
 // A scan of an island with several workers may read rows that change between being read and being locked: it

@@ -2,8 +2,8 @@
 //
 // What comes from a peer is checked here, once: after DecodeOperations an executor can trust the batch.
 //
-// The operations of an ExecuteRequest and the results of an ExecuteReply are bytes, without padding between them,
-// integers little endian. An operation:
+// The operations of an ExecuteRequest and the results of an ExecuteReply are bytes, without padding between
+// them, integers little endian. An operation:
 //
 //   offset  size  field
 //        0     1  kind, an OperationKind
@@ -62,8 +62,8 @@ void EncodeOperations(const Batch& batch, std::span<const RoutedOperation> share
                       data::v1::ExecuteRequest* request);
 
 // Fills an empty batch and the routes. INVALID_ARGUMENT: bytes that are no operations, unknown kind, table or
-// index, a site not in `own`, key or row too long, a key that does not decode or belongs to another site, a write
-// to a replicated table.
+// index, a site not in `own`, key or row too long, a key that does not decode or belongs to another site, a
+// write to a replicated table.
 absl::Status DecodeOperations(const data::v1::ExecuteRequest& request, const storage::Catalog& catalog,
                               partitioner::SiteRun own, Batch* batch, std::vector<RoutedOperation>* routes);
 

@@ -15,8 +15,8 @@ namespace islands::instance {
 
 namespace {
 
-// Transactions begun per round, and for how long: so much that polling the links costs a fraction of each, and
-// so little that others do not wait long for their answers.
+// Transactions begun per round, and for how long: so much that polling the links costs a fraction of each,
+// and so little that others do not wait long for their answers.
 constexpr uint32_t kBegunPerRound = 64;
 constexpr int64_t kLongestRoundNs = 200 * runtime::kNsPerUs;
 // Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always

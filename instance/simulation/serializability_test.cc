@@ -360,8 +360,8 @@ TEST(CheckHistory, Unknown_CountsAsAbortedWhenNotSeen) {
   EXPECT_EQ(verdict.committed, std::vector<bool>({false, true, true}));
 }
 
-// The answer of its branch was long under way: meanwhile the branch was given up, and another transaction made
-// the same version.
+// The answer of its branch was long under way: meanwhile the branch was given up, and another transaction
+// made the same version.
 TEST(CheckHistory, Unknown_VersionBelongsToWhoIsKnownToHaveCommitted) {
   Story s;
   const size_t a = s.Begin();

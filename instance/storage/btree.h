@@ -90,8 +90,8 @@ class BTree {
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
   absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
                           Lookup* hint = nullptr);
-  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED: the key is new, and
-  // keys came or went since key_changes() was `expected`.
+  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED:
+  // the key is new, and keys came or went since key_changes() was `expected`.
   absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
   // OK, NOT_FOUND, RESOURCE_EXHAUSTED.
   absl::StatusCode Replace(KeyView key, RowView row);

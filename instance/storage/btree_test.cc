@@ -33,6 +33,8 @@ struct Mix {
   const char* name;
   std::function<std::string(Random&)> key;
   std::function<size_t(Random&)> row_bytes;
+  std::string lower = "", upper = "";  // the tree's bounds
+  bool alone = false;
 };
 
 std::string LongSharedPrefix(Random& random) {
@@ -57,11 +59,20 @@ const Mix kMixes[] = {
      [](Random& r) { return r.Below(4) == 0 ? r.Below(kMaxRowBytes + 1) : kMaxRowBytes; }},
     {"EmptyRows", [](Random& r) { return RandomBytes(r, 1 + r.Below(5), 7); },
      [](Random&) { return size_t{0}; }},
+    {"BoundedNumbers", [](Random& r) { return BigEndian(r.Below(4000)); },
+     [](Random& r) { return 250 + r.Below(2); }, BigEndian(300), BigEndian(3700)},
+    {"BoundedAlone", [](Random& r) { return BigEndian(r.Below(0x20000)); },
+     [](Random& r) { return r.Below(100); }, BigEndian(0x10000), BigEndian(0x1ffff), true},
+    {"BoundedBelow", [](Random& r) { return RandomBytes(r, 1 + r.Below(7), 4); },
+     [](Random& r) { return r.Below(100); }, std::string(1, 1), ""},
 };
 
 class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t>> {
  protected:
-  BTreeModelTest() : tree_(20'000), random_(std::get<1>(GetParam())), mix_(kMixes[std::get<0>(GetParam())]) {}
+  BTreeModelTest()
+      : mix_(kMixes[std::get<0>(GetParam())]),
+        tree_(20'000, mix_.lower, mix_.upper, mix_.alone),
+        random_(std::get<1>(GetParam())) {}
 
   std::string AnyKey() {
     if (!model_.empty() && random_.Below(2) == 0) {  // one that is there, or the next one
@@ -74,6 +85,10 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
 
   void InsertOne() {
     const std::string key = AnyKey(), row = AnyRow();
+    if (key < mix_.lower || (!mix_.upper.empty() && key >= mix_.upper)) {
+      ASSERT_EQ(tree_.Insert(key, row), StatusCode::kInvalidArgument);
+      return;
+    }
     const bool absent = model_.emplace(key, row).second;
     ASSERT_EQ(tree_.Insert(key, row), absent ? StatusCode::kOk : StatusCode::kAlreadyExists);
   }
@@ -89,18 +104,44 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     ASSERT_EQ(tree_.tree->Replace(Bytes(key), Bytes(row)),
               found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound);
   }
-  void ModifyOne() {
-    const std::string key = AnyKey();
+  void ModifyOne() { Modify(AnyKey(), nullptr); }
+  void Modify(const std::string& key, Lookup* hint) {
     const auto found = model_.find(key);
-    const StatusCode code = tree_.tree->Modify(Bytes(key), [&](std::span<std::byte> row) {
-      ASSERT_NE(found, model_.end());
-      ASSERT_EQ(Text(row), found->second);
-      for (std::byte& b : row) b ^= std::byte{0x5a};
-    });
+    const StatusCode code = tree_.tree->Modify(
+        Bytes(key),
+        [&](std::span<std::byte> row) {
+          ASSERT_NE(found, model_.end());
+          ASSERT_EQ(Text(row), found->second);
+          for (std::byte& b : row) b ^= std::byte{0x5a};
+        },
+        hint);
     if (found != model_.end()) {
       for (char& c : found->second) c = static_cast<char>(c ^ 0x5a);
     }
     ASSERT_EQ(code, found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound);
+  }
+  // Looks for several rows together, and then uses what was found while other changes come in between.
+  void LookupSome() {
+    std::vector<std::string> keys(1 + random_.Below(12));
+    std::vector<Lookup> lookups(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      keys[i] = AnyKey();
+      tree_.tree->StartLookup(Bytes(keys[i]), random_.Below(2) * 8, &lookups[i]);
+    }
+    BTree::FinishLookups(lookups);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (random_.Below(4) == 0) random_.Below(2) == 0 ? InsertOne() : RemoveOne();
+      if (random_.Below(2) == 0) {
+        Modify(keys[i], &lookups[i]);
+        continue;
+      }
+      std::string row = "absent";
+      const KeyState state = tree_.tree->Find(Bytes(keys[i]), &lookups[i], [&](RowView r) { row = Text(r); });
+      const auto found = model_.find(keys[i]);
+      ASSERT_EQ(state, found != model_.end() ? KeyState::kRow : KeyState::kAbsent);
+      if (found == model_.end()) continue;
+      ASSERT_EQ(row, found->second);
+    }
   }
   void ReadOne() {
     const std::string key = AnyKey();
@@ -121,6 +162,7 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   void Step(uint64_t insert_percent) {
     const uint64_t dice = random_.Below(1000);
     if (dice < 4) return ScanSome();
+    if (dice < 24) return LookupSome();
     if (dice < 100) return ReadOne();
     if (dice < 150) return ReplaceOne();
     if (dice < 200) return ModifyOne();
@@ -131,10 +173,10 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     ASSERT_EQ(tree_.tree->Count(), model_.size());
   }
 
+  const Mix& mix_;
   TestTree tree_;
   Random random_;
   Model model_;
-  const Mix& mix_;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BTreeModelTest,
@@ -178,6 +220,36 @@ TEST(BTree, Read_EmptyTree) {
   EXPECT_TRUE(tree.Scan("", "", true).empty());
   EXPECT_EQ(tree.tree->Count(), 0u);
   EXPECT_EQ(tree.Check().levels, 1u);
+}
+
+TEST(BTree, Bounds_KeysOutsideAreAbsentAndRefused) {
+  for (const bool alone : {false, true}) {
+    TestTree tree(1000, "b2", "b7", alone);
+    for (const char* key : {"b2", "b3", "b6", "b6zzz"}) ASSERT_EQ(tree.Insert(key, key), StatusCode::kOk);
+    for (const std::string key : {"a", "b", "b1zz", "b7", "b70", "c", "b"}) {
+      EXPECT_EQ(tree.Insert(key, "row"), StatusCode::kInvalidArgument);
+      EXPECT_EQ(tree.Read(key), "NOT_FOUND");
+      EXPECT_EQ(tree.tree->Remove(Bytes(key)), StatusCode::kNotFound);
+      EXPECT_EQ(tree.tree->Replace(Bytes(key), Bytes(key)), StatusCode::kNotFound);
+      EXPECT_EQ(tree.tree->SetGhost(Bytes(key), true), StatusCode::kNotFound);
+      EXPECT_EQ(tree.tree->Modify(Bytes(key), [](std::span<std::byte>) { FAIL(); }), StatusCode::kNotFound);
+      Lookup lookup;
+      tree.tree->StartLookup(Bytes(key), 0, &lookup);
+      BTree::FinishLookups(std::span(&lookup, 1));
+      EXPECT_EQ(lookup.tree(), nullptr);
+      EXPECT_EQ(tree.tree->Find(Bytes(key), &lookup, [](RowView) { FAIL(); }), KeyState::kAbsent);
+    }
+    for (const bool reverse : {false, true}) {
+      EXPECT_EQ(tree.Scan("", "", reverse).size(), 4u);
+      EXPECT_EQ(tree.Scan("a", "z", reverse).size(), 4u);
+      EXPECT_EQ(tree.Scan("b3", "b7", reverse).size(), 3u);
+      EXPECT_EQ(tree.Scan("a", "b3", reverse).size(), 1u);
+      EXPECT_TRUE(tree.Scan("", "b2", reverse).empty());
+      EXPECT_TRUE(tree.Scan("b7", "", reverse).empty());
+      EXPECT_TRUE(tree.Scan("x", "z", reverse).empty());
+    }
+    EXPECT_EQ(tree.Check().rows, 4u);
+  }
 }
 
 TEST(BTree, Insert_KeysThatArePrefixesOfEachOther) {

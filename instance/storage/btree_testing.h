@@ -23,10 +23,13 @@ struct TestTree {
   static constexpr uint32_t kSite = 3;
   static constexpr uint32_t kTreeId = 1;
 
-  explicit TestTree(uint64_t pool_pages)
-      : pool(*BufferPool::Create({.capacity_bytes = pool_pages * kPageBytes})), space(pool.get(), 0, kSite) {
+  explicit TestTree(uint64_t pool_pages, const std::string& lower = "", const std::string& upper = "",
+                    bool alone = false)
+      : pool(*BufferPool::Create({.capacity_bytes = pool_pages * kPageBytes, .alone = alone})),
+        space(pool.get(), 0, kSite) {
     EXPECT_TRUE(space.Format(2));
-    tree = std::make_unique<BTree>(&space, kTreeId, BTree::MakeRoot(&space, kTreeId));
+    const uint64_t root = BTree::MakeRoot(&space, kTreeId, Bytes(lower), Bytes(upper));
+    tree = std::make_unique<BTree>(&space, kTreeId, root);
   }
 
   // Structure of the tree, and that no page is lost.

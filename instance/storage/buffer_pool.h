@@ -9,10 +9,10 @@
 // memory once they are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need
 // a page answer RESOURCE_EXHAUSTED.
 //
-// Huge pages spare most of the address translation, which costs more than the cache miss itself. They are asked
-// for where a site's share of the pool is large: its pages are used from the front without gaps, so that at
-// most one huge page per site is not full (and one of state words, where these fill one). Small pools ask for
-// small ones. The region is left out of core dumps, which would otherwise take minutes to walk it.
+// Huge pages spare most of the address translation, which costs more than the cache miss itself. They are
+// asked for where a site's share of the pool is large: its pages are used from the front without gaps, so
+// that at most one huge page per site is not full (and one of state words, where these fill one). Small pools
+// ask for small ones. The region is left out of core dumps, which would otherwise take minutes to walk it.
 //
 // Thread safety: all functions may be called from any thread.
 //

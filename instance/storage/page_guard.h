@@ -1,8 +1,8 @@
 // Guards: the only way to the bytes of a page (vmcache, Leis et al. 2023, section 3.3; GuardO, GuardS,
 // GuardX).
 //
-//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until then
-//           any value may be torn, so that it must be bounded before it is used as an offset.
+//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until
+//           then any value may be torn, so that it must be bounded before it is used as an offset.
 //   GuardS  shared: several readers, no writer.
 //   GuardX  exclusive: one writer; its release gives the page a new version.
 //   GuardN  none: for a thread that has all pages to itself, until it changes or allocates one. Not even the

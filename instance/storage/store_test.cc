@@ -376,6 +376,54 @@ TEST(Store, Create_PoolTooSmallForEmptyTrees) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("buffer_pool"));
 }
 
+// The trees of sites know their bounds: also where the range begins or ends with the key type.
+TEST(Store, Insert_FirstAndLastKeysOfEverySite) {
+  struct Case {
+    KeyType type;
+    int64_t begin, end;
+  };
+  for (const Case& c :
+       {Case{KeyType::kUint8, 0, 256}, Case{KeyType::kInt8, -128, 128}, Case{KeyType::kInt16, -7, 900},
+        Case{KeyType::kUint64, 5, 12}, Case{KeyType::kInt64, INT64_MIN, INT64_MAX},
+        Case{KeyType::kUint32, 1, 0xffffffffll + 1}, Case{KeyType::kUint16, 3, 4}}) {
+    Catalog::TableSpecs specs;
+    control::v1::TableSpec* spec = specs.Add();
+    spec->set_name("t");
+    spec->add_key(std::string(partitioner::KeyTypeName(c.type)));
+    spec->add_key("string");
+    spec->set_range_begin(c.begin);
+    spec->set_range_end(c.end);
+    const auto catalog = Catalog::Create(specs, 6);
+    ASSERT_TRUE(catalog.ok()) << catalog.status();
+    const auto files = runtime::MakeMemoryFileSystem();
+    auto store = *Store::Create(*catalog, {.sites = {0, 6}, .pool_bytes = 1000 * kPageBytes}, *files);
+    const partitioner::RangePartition& partition = *catalog->table(0).partition;
+    uint64_t rows = 0;
+    for (uint32_t site = 0; site < 6; ++site) {
+      if (partition.SiteBegin(site) == partition.SiteBegin(site + 1)) continue;
+      for (const int64_t first : {partition.SiteBegin(site), partition.SiteBegin(site + 1) - 1}) {
+        for (const char* second : {"", "x", "\xff\xff"}) {
+          std::string key;
+          partitioner::IsSigned(c.type)
+              ? partitioner::AppendSigned(c.type, first, &key)
+              : partitioner::AppendUnsigned(c.type, static_cast<uint64_t>(first), &key);
+          partitioner::AppendString(second, &key);
+          const StatusCode code = store->Insert(0, site, Bytes(key), Bytes("row"));
+          ASSERT_TRUE(code == StatusCode::kOk || code == StatusCode::kAlreadyExists)
+              << first << " " << second;
+          rows += code == StatusCode::kOk ? 1 : 0;
+          // Not a key of the next site.
+          if (site + 1 < 6 && partition.SiteBegin(site + 1) != partition.SiteBegin(site + 2)) {
+            ASSERT_EQ(store->Insert(0, site + 1, Bytes(key), Bytes("row")), StatusCode::kInvalidArgument);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(store->CountRows(0), rows);
+    EXPECT_TRUE(store->Check().ok());
+  }
+}
+
 TEST(Store, Create_CallsBindMemoryOnce) {
   const Catalog catalog = MakeCatalog();
   auto files = runtime::MakeMemoryFileSystem();
