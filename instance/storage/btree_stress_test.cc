@@ -2,6 +2,7 @@
 // TSan.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -76,8 +77,10 @@ class Owner {
         Replace(number);
       } else if (dice < 80) {
         Modify(number);
-      } else if (dice < 98) {
+      } else if (dice < 90) {
         Read(number);
+      } else if (dice < 98) {
+        LookUp();
       } else {
         Scan(random_.Below(2) == 0);
       }
@@ -109,13 +112,14 @@ class Owner {
               Expect(number, StatusCode::kOk, StatusCode::kNotFound));
     if (const auto found = rows_.find(number); found != rows_.end()) found->second = row;
   }
-  void Modify(uint64_t number) {
+  void Modify(uint64_t number, Lookup* hint = nullptr) {
     const uint64_t version = ++version_;
     const auto found = rows_.find(number);
-    const StatusCode code = tree_->Modify(Bytes(Key(number, id_)), [&](std::span<std::byte> row) {
+    const auto change = [&](std::span<std::byte> row) {
       const std::string changed = Row(number, version, row.size() - sizeof(RowHead));
       std::memcpy(row.data(), changed.data(), changed.size());
-    });
+    };
+    const StatusCode code = tree_->Modify(Bytes(Key(number, id_)), change, hint);
     ASSERT_EQ(code, Expect(number, StatusCode::kOk, StatusCode::kNotFound));
     if (found != rows_.end()) found->second = Row(number, version, found->second.size() - sizeof(RowHead));
   }
@@ -129,6 +133,31 @@ class Owner {
     const std::string other = Key(number, static_cast<uint32_t>(random_.Below(kThreads)));
     if (tree_->Read(Bytes(other), &buffer_) == StatusCode::kOk) {
       ASSERT_TRUE(IsWhole(buffer_));
+    }
+  }
+  // Several rows looked for together, while others split and merge their leaves.
+  void LookUp() {
+    std::array<uint64_t, 6> numbers;
+    std::array<std::string, 6> keys;
+    std::array<Lookup, 6> lookups;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      numbers[i] = random_.Below(kNumbers);
+      keys[i] = Key(numbers[i], id_);
+      tree_->StartLookup(Bytes(keys[i]), 0, &lookups[i]);
+    }
+    BTree::FinishLookups(lookups);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (i % 2 == 0) {
+        Modify(numbers[i], &lookups[i]);
+        continue;
+      }
+      const auto take = [&](RowView row) { buffer_.assign(row.begin(), row.end()); };
+      const KeyState state = tree_->Find(Bytes(keys[i]), &lookups[i], take);
+      const auto found = rows_.find(numbers[i]);
+      ASSERT_EQ(state, found != rows_.end() ? KeyState::kRow : KeyState::kAbsent);
+      if (found != rows_.end()) {
+        ASSERT_EQ(Text(buffer_), found->second);
+      }
     }
   }
   // Whatever the others do: strict order, whole rows, all permanent rows, and exactly this thread's own.

@@ -1,0 +1,82 @@
+// Several lookups at once, ahead of the operations that need them.
+#include <utility>
+
+#include "instance/storage/btree.h"
+
+namespace islands::storage {
+
+// Level by level for all of them: while one waits for its next node, the others search theirs.
+void BTree::FinishLookups(std::span<Lookup> lookups) {
+#ifdef ISLANDS_TSAN
+  // Optimistic guards are latches there, and nobody may hold several at once in no order.
+  for (Lookup& lookup : lookups) lookup.stage_ = Lookup::Stage::kNone;
+#endif
+  for (bool any = true; any;) {
+    any = false;
+    for (Lookup& lookup : lookups) {
+      if (lookup.stage_ != Lookup::Stage::kDescends) continue;
+      any |= lookup.tree_->site_->alone() ? AdvanceAlone(&lookup) : Advance(&lookup);
+    }
+  }
+  for (Lookup& lookup : lookups) {
+    if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
+    const Node* leaf = NodeOf(lookup.node_);
+    lookup.slot_ = leaf->LowerBound(lookup.key_, &lookup.has_slot_);
+    if (lookup.has_slot_) leaf->PrefetchEntry(lookup.slot_, lookup.bytes_);
+  }
+}
+
+bool BTree::AdvanceAlone(Lookup* lookup) {
+  const SiteSpace& site = *lookup->tree_->site_;
+  const GuardN guard(site.At(lookup->next_));
+  const Node* node = Node::At(guard.bytes());
+  if (lookup->has_slot_) {
+    lookup->has_slot_ = false;
+    lookup->next_ = node->child(lookup->slot_);
+    site.Prefetch(lookup->next_);
+    return true;
+  }
+  if (node->is_leaf()) {
+    lookup->node_ = GuardO(site.At(lookup->next_));
+    lookup->stage_ = Lookup::Stage::kLeaf;
+    return false;
+  }
+  lookup->slot_ = node->ChildIndex(lookup->key_);
+  lookup->has_slot_ = true;
+  if (lookup->slot_ < node->count()) node->PrefetchEntry(lookup->slot_, sizeof(uint64_t));
+  return true;
+}
+
+bool BTree::Advance(Lookup* lookup) {
+  const SiteSpace& site = *lookup->tree_->site_;
+  if (lookup->has_slot_) {
+    lookup->has_slot_ = false;
+    lookup->next_ = NodeOf(lookup->node_)->child(lookup->slot_);
+    site.Prefetch(lookup->next_);
+    return true;
+  }
+  const bool first = !lookup->node_;
+  // Before: the child may be nonsense, and must not be touched. Afterwards: it may have been split since.
+  bool valid = first || lookup->node_.Valid();
+  if (valid) {
+    GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
+    valid = first || lookup->node_.Valid();
+    lookup->node_ = std::move(node);
+  }
+  if (!valid) {
+    lookup->node_.Release();
+    lookup->stage_ = Lookup::Stage::kNone;
+    return false;
+  }
+  const Node* node = NodeOf(lookup->node_);
+  if (node->is_leaf()) {
+    lookup->stage_ = Lookup::Stage::kLeaf;
+    return false;
+  }
+  lookup->slot_ = node->ChildIndex(lookup->key_);
+  lookup->has_slot_ = true;
+  if (lookup->slot_ < node->count()) node->PrefetchEntry(lookup->slot_, sizeof(uint64_t));
+  return true;
+}
+
+}  // namespace islands::storage
