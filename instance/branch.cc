@@ -66,9 +66,10 @@ void UndoLog::Undo(const Entry& entry, storage::Store& store) {
   absl::StatusCode code = absl::StatusCode::kOk;
   switch (entry.kind) {
     case Kind::kWrite:
-      code = store.Modify(entry.table, entry.site, key, [&](std::span<std::byte> row) {
-        std::copy(before.begin(), before.end(), row.begin() + entry.offset);
-      });
+      code = store.Modify(entry.table, entry.site, key, {entry.offset, before.size()},
+                          [&](std::span<std::byte> row) {
+                            std::copy(before.begin(), before.end(), row.begin() + entry.offset);
+                          });
       break;
     case Kind::kInsert:
       // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).

@@ -42,6 +42,9 @@ LockName GapBelow(TableId table, uint32_t site, KeyView key) {
 // The gap above the last key.
 LockName LastGap(TableId table, uint32_t site) { return {table, site, storage::kSupremumGap}; }
 
+// Which entries the indexes of the site have.
+LockName IndexEntries(TableId table, uint32_t site) { return {table, site, storage::kIndexEntries}; }
+
 Failure FailureOfLock() {
   return {AbortReason::kDeadlock, absl::AbortedError("chosen as victim of a deadlock")};
 }
@@ -117,6 +120,11 @@ Executor::~Executor() = default;
   if (kind == OperationKind::kIndexScan) return IndexScan(target);
   if (!replicated) {
     const LockMode mode = kind == OperationKind::kRead ? LockMode::kS : LockMode::kX;
+    // Entries before rows, as an index scan does: they would wait for each other otherwise.
+    if (mode == LockMode::kX &&
+        !catalog_.table(target.batch.operation(target.number).table).indexes.empty()) {
+      if (const LockResult lock = TakeIndexEntries(target); lock != LockResult::kGranted) return {lock};
+    }
     if (const LockResult lock = TakeKey(target, mode); lock != LockResult::kGranted) return {lock};
   }
   switch (kind) {
@@ -275,13 +283,32 @@ bool Executor::TakeNow(storage::LockOwner& owner, const LockName& name, LockMode
   }
 }
 
+// For a write to a table with indexes, unless it leaves their entries as they are.
+LockResult Executor::TakeIndexEntries(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const storage::TableDefinition& table = catalog_.table(operation.table);
+  switch (operation.kind) {
+    case OperationKind::kReadForUpdate:
+      return LockResult::kGranted;
+    case OperationKind::kAdd:
+      if (!table.Indexes(operation.offset, sizeof(int64_t))) return LockResult::kGranted;
+      break;
+    case OperationKind::kWrite:
+      if (!table.Indexes(operation.offset, operation.row.size)) return LockResult::kGranted;
+      break;
+    default:
+      break;
+  }
+  return Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kIX);
+}
+
 absl::StatusCode Executor::Add(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   int64_t before = 0;
   int64_t after = 0;
   bool fits = false;
   const absl::StatusCode code = store_.Modify(
-      operation.table, target.site, target.batch.View(operation.key),
+      operation.table, target.site, target.batch.View(operation.key), {operation.offset, sizeof(before)},
       [&](std::span<std::byte> row) {
         fits = row.size() >= sizeof(before) && operation.offset <= row.size() - sizeof(before);
         if (!fits) return;
@@ -304,7 +331,7 @@ absl::StatusCode Executor::Write(const Target& target) {
   const RowView bytes = target.batch.View(operation.row);
   bool fits = false;
   const absl::StatusCode code = store_.Modify(
-      operation.table, target.site, target.batch.View(operation.key),
+      operation.table, target.site, target.batch.View(operation.key), {operation.offset, bytes.size()},
       [&](std::span<std::byte> row) {
         fits = operation.offset <= row.size() && bytes.size() <= row.size() - operation.offset;
         if (!fits) return;
@@ -502,8 +529,9 @@ Executor::Step Executor::Scan(const Target& target) {
 
 Executor::Step Executor::IndexScan(const Target& target) {
   const Batch::Operation operation = target.batch.operation(target.number);
-  if (target.site != storage::kReplicatedSite) {
-    const LockResult lock = Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);
+  const bool locks = target.site != storage::kReplicatedSite;
+  if (locks) {
+    const LockResult lock = Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kS);
     if (lock != LockResult::kGranted) return {lock};
   }
   Batch& batch = target.batch;
@@ -519,23 +547,51 @@ Executor::Step Executor::IndexScan(const Target& target) {
                          const auto prefix = std::as_bytes(std::span(&bytes, 1));
                          keys_.insert(keys_.end(), prefix.begin(), prefix.end());
                          keys_.insert(keys_.end(), key.begin(), key.end());
+                         ++found;
                          if (keys_.size() > Batch::kMaxBytes) return false;
-                         return operation.limit == 0 || ++found < operation.limit;
+                         return operation.limit == 0 || found < operation.limit;
                        });
   if (code != absl::StatusCode::kOk) return {.code = code};
   if (keys_.size() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
+  // The entries stay what they are from here on, so the rows may be locked one after the other.
+  if (locks) {
+    const LockResult lock = TakeFound(target, found);
+    if (lock != LockResult::kGranted) return {lock};
+  }
+  VisitFound([&](KeyView key) {
+    if (store_.Read(operation.table, target.site, key, &row_) != absl::StatusCode::kOk) return true;
+    const Batch::Bytes key_at = batch.Store(key);
+    batch.scanned().push_back({key_at, batch.Store(row_)});
+    ++result.scanned;
+    return batch.stored_bytes() <= Batch::kMaxBytes;
+  });
+  return {.code = batch.stored_bytes() <= Batch::kMaxBytes ? absl::StatusCode::kOk
+                                                           : absl::StatusCode::kOutOfRange};
+}
+
+// The rows that an index scan has found, `keys_`.
+LockResult Executor::TakeFound(const Target& target, uint32_t found) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  if (target.branch.quiet && found > kKeysRemembered) {
+    return Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);
+  }
+  LockResult lock = LockResult::kGranted;
+  VisitFound([&](KeyView key) {
+    lock = Take(target.branch, NameOf(operation.table, target.site, key), LockMode::kS);
+    return lock == LockResult::kGranted;
+  });
+  return lock;
+}
+
+// Until `visit` says false.
+void Executor::VisitFound(absl::FunctionRef<bool(KeyView)> visit) const {
   for (size_t at = 0; at < keys_.size();) {
     uint16_t bytes = 0;
     std::memcpy(&bytes, keys_.data() + at, sizeof(bytes));
     const KeyView key(keys_.data() + at + sizeof(bytes), bytes);
     at += sizeof(bytes) + bytes;
-    if (store_.Read(operation.table, target.site, key, &row_) != absl::StatusCode::kOk) continue;
-    const Batch::Bytes key_at = batch.Store(key);
-    batch.scanned().push_back({key_at, batch.Store(row_)});
-    ++result.scanned;
-    if (batch.stored_bytes() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
+    if (!visit(key)) return;
   }
-  return {};
 }
 
 }  // namespace islands::instance

@@ -11,7 +11,8 @@
 //   insert             X key, IX gap below the next key (and S gap below itself, if the branch has scanned)
 //   delete             X key; the row becomes a ghost, removed after commit when nobody holds its gap
 //   scan               S key and S gap of every key in the range, ghosts too; S gap of the first key beyond
-//   index scan         S (table, site): gaps of index entries have no names
+//   index scan         S entries of the site's indexes (lock_table.h), S key of every row found
+//   and who adds or removes such entries, in every operation above: IX entries
 //
 // A scan of an island with several workers may read rows that change between being read and being locked: it
 // repeats until a pass meets exactly the keys that the pass before has locked. An insert's next key is
@@ -123,6 +124,9 @@ class Executor {
   void RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass);
   storage::LockResult TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary);
   Step IndexScan(const Target& target);
+  storage::LockResult TakeIndexEntries(const Target& target);
+  storage::LockResult TakeFound(const Target& target, uint32_t found);
+  void VisitFound(absl::FunctionRef<bool(KeyView)> visit) const;
 
   const storage::Catalog& catalog_;
   storage::Store& store_;

@@ -243,6 +243,113 @@ TEST_F(Gaps, Scan_ToTheEndKeepsTheLastGap) {
   Commit(other);
 }
 
+// Rows whose first four bytes are in the index, and four more that are not.
+class Indexed : public Gaps {
+ protected:
+  void SetUp() override {
+    Open(1 << 20);
+    Branch branch;
+    Batch batch;
+    for (uint64_t key = 10; key < 60; key += 10) batch.Insert(0, Uint64Key(key), Bytes(Row(key)));
+    ASSERT_EQ(Run(branch, batch), Progress::kDone);
+    Commit(branch);
+  }
+  static std::string Row(uint64_t field) {
+    std::string row(8, '.');
+    const auto number = static_cast<uint32_t>(field);
+    std::memcpy(row.data(), &number, sizeof(number));
+    return row;
+  }
+  Progress Find(Branch& branch, uint64_t from, uint64_t to) {
+    std::string first, end;
+    partitioner::AppendUnsigned(partitioner::KeyType::kUint32, from, &first);
+    partitioner::AppendUnsigned(partitioner::KeyType::kUint32, to, &end);
+    Batch batch;
+    batch.IndexScan(0, 0, Uint64Key(0), Bytes(first), Bytes(end));
+    const Progress progress = Run(branch, batch);
+    found_.clear();
+    for (size_t n = 0; progress == Progress::kDone && n < batch.scanned_rows(0); ++n) {
+      found_.push_back(partitioner::FirstComponent(catalog_->table(0).key, batch.scanned_key(0, n)).value());
+    }
+    return progress;
+  }
+  Progress Write(Branch& branch, uint64_t key, uint32_t offset, const std::string& bytes) {
+    Batch batch;
+    batch.Write(0, Uint64Key(key), offset, Bytes(bytes));
+    return Run(branch, batch);
+  }
+  Progress Add(Branch& branch, uint64_t key, uint32_t offset) {
+    Batch batch;
+    batch.Add(0, Uint64Key(key), offset, 1);
+    return Run(branch, batch);
+  }
+  Progress Replace(Branch& branch, uint64_t key, const std::string& row) {
+    Batch batch;
+    batch.Replace(0, Uint64Key(key), Bytes(row));
+    return Run(branch, batch);
+  }
+};
+
+TEST_F(Indexed, IndexScan_KeepsItsEntriesAndRows) {
+  Branch scanner, other;
+  ASSERT_EQ(Find(scanner, 20, 31), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{20, 30}));
+  EXPECT_TRUE(Blocked(other, Write(other, 20, 4, "xy"))) << "a row that was found";
+  EXPECT_TRUE(Blocked(other, Write(other, 50, 0, Row(25)))) << "would come into the range";
+  EXPECT_TRUE(Blocked(other, Add(other, 50, 0)));
+  EXPECT_TRUE(Blocked(other, Replace(other, 50, Row(25))));
+  EXPECT_TRUE(Blocked(other, Insert(other, 500)));
+  EXPECT_TRUE(Blocked(other, Delete(other, 50)));
+  Commit(scanner);
+  EXPECT_EQ(Write(other, 50, 0, Row(25)), Progress::kDone);
+  EXPECT_TRUE(Blocked(scanner, Find(scanner, 0, 1))) << "somebody's changes of the index are not known yet";
+  Rollback(other);
+  ASSERT_EQ(Find(scanner, 20, 31), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{20, 30}));
+  Commit(scanner);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+}
+
+TEST_F(Indexed, IndexScan_LeavesOtherRowsToOthers) {
+  Branch scanner, other, second;
+  ASSERT_EQ(Write(other, 40, 4, "xy"), Progress::kDone) << "changes nothing of the index";
+  ASSERT_EQ(Find(scanner, 20, 31), Progress::kDone);
+  EXPECT_EQ(Write(other, 50, 4, "xy"), Progress::kDone);
+  EXPECT_EQ(Find(second, 20, 31), Progress::kDone);
+  EXPECT_TRUE(Blocked(second, Find(second, 40, 41))) << "its row is being changed";
+  Commit(other);
+  ASSERT_EQ(Find(second, 40, 41), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{40}));
+  Commit(second);
+  Commit(scanner);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(Indexed, IndexScan_ThenChange_MeetsNobody) {
+  // As a payment to a customer that is looked for by name does: two at once, of different names.
+  Branch first, second;
+  ASSERT_EQ(Find(first, 20, 21), Progress::kDone);
+  ASSERT_EQ(Find(second, 30, 31), Progress::kDone);
+  EXPECT_EQ(Write(first, 20, 4, "ab"), Progress::kDone);
+  EXPECT_EQ(Write(second, 30, 4, "cd"), Progress::kDone);
+  Commit(first);
+  Commit(second);
+}
+
+TEST_F(Indexed, IndexScan_OfItsOwnChanges) {
+  Branch branch;
+  ASSERT_EQ(Find(branch, 20, 31), Progress::kDone);
+  ASSERT_EQ(Write(branch, 50, 0, Row(25)), Progress::kDone);
+  ASSERT_EQ(Delete(branch, 20), Progress::kDone);
+  ASSERT_EQ(Find(branch, 20, 31), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{50, 30}));
+  Rollback(branch);
+  ASSERT_EQ(Find(branch, 20, 31), Progress::kDone);
+  EXPECT_EQ(found_, (std::vector<int64_t>{20, 30}));
+  Commit(branch);
+}
+
 TEST_F(Gaps, Insert_BlocksScansOfItsGapOnly) {
   Branch inserter, other_inserter, scanner;
   ASSERT_EQ(Insert(inserter, 45), Progress::kDone);

@@ -77,7 +77,7 @@ void BM_Update(benchmark::State& state) {
     for (int i = 0; i < kRowsPerTransaction; ++i) {
       const Uint64Key key(random.Below(kRows));
       const uint32_t site = *fixture.catalog->SiteOf(0, key);
-      if (fixture.store->Modify(0, site, key, add_one) != absl::StatusCode::kOk)
+      if (fixture.store->Modify(0, site, key, {0, sizeof(uint64_t)}, add_one) != absl::StatusCode::kOk)
         state.SkipWithError("row lost");
     }
   }

@@ -191,6 +191,12 @@ std::string_view StringField(RowView row, const IndexComponent& component) {
   return text.substr(0, last == std::string_view::npos ? 0 : last + 1);
 }
 
+// That a component which is no part of the key takes of the row.
+size_t RowBytes(const IndexComponent& component) {
+  return component.type == KeyType::kString ? component.string_bytes
+                                            : partitioner::KeyTypeBytes(component.type);
+}
+
 void AppendField(const IndexComponent& component, RowView row, std::string* entry) {
   if (component.type == KeyType::kString) {
     partitioner::AppendString(StringField(row, component), entry);
@@ -266,6 +272,16 @@ absl::StatusOr<uint32_t> Catalog::SiteOf(TableId table, KeyView key) const {
   return definition.partition->SiteOf(*first);
 }
 
+bool TableDefinition::Indexes(size_t offset, size_t bytes) const {
+  for (const IndexDefinition& index : indexes) {
+    for (const IndexComponent& component : index.components) {
+      if (component.from_key) continue;
+      if (offset < component.offset + RowBytes(component) && component.offset < offset + bytes) return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index,
                                        KeyView key, RowView row) {
   std::string entry;
@@ -276,8 +292,7 @@ absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const Index
       }
       continue;
     }
-    const size_t bytes = component.type == KeyType::kString ? component.string_bytes
-                                                            : partitioner::KeyTypeBytes(component.type);
+    const size_t bytes = RowBytes(component);
     if (size_t{component.offset} + bytes > row.size()) {
       return absl::InvalidArgumentError(
           fmt::format("table '{}', index '{}': the row has {} bytes, the index reads to {}", table.name,

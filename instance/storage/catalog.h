@@ -54,6 +54,8 @@ struct TableDefinition {
   std::vector<IndexDefinition> indexes;
 
   bool replicated() const { return !partition.has_value(); }
+  // Whether a change of these bytes of a row can change what an index has of it.
+  bool Indexes(size_t offset, size_t bytes) const;
 };
 
 class Catalog {

@@ -6,6 +6,7 @@
 //     (table, site, KeyHash(key))        S, X                a record, whether it exists or not
 //     (table, site, GapHash(key))        S, IX               the gap between the key and the one before it
 //     (table, site, kSupremumGap)        S, IX               the gap above the last key of the site
+//     (table, site, kIndexEntries)       S, IX               which entries its secondary indexes have
 //
 // Two keys with the same 63-bit hash share a lock, which costs a false conflict once in an age and never an
 // isolation fault; a record and a gap never share one. With gaps (next-key locking) nothing can appear in a
@@ -66,11 +67,13 @@ struct LockName {
 
 // The gap above the last key of a site.
 inline constexpr uint64_t kSupremumGap = ~0ull;
+// The entries of all secondary indexes of a (table, site): a scan of one holds S, who adds or removes some IX.
+inline constexpr uint64_t kIndexEntries = ~0ull - 1;
 // Records and gaps differ in the highest bit of their hash.
 inline constexpr uint64_t kGapBit = uint64_t{1} << 63;
 // A record, whether it exists or not. Never 0, and never what GapHash returns for any key.
 inline uint64_t KeyHash(const void* key, size_t bytes);
-// The gap between the key and the one before it. Never 0, never kSupremumGap.
+// The gap between the key and the one before it. Never 0, kSupremumGap or kIndexEntries.
 inline uint64_t GapHash(const void* key, size_t bytes);
 
 enum class LockResult : uint8_t { kGranted, kWaiting, kDeadlock };
@@ -191,7 +194,7 @@ inline uint64_t KeyHash(const void* key, size_t bytes) {
 
 inline uint64_t GapHash(const void* key, size_t bytes) {
   const uint64_t hash = KeyHash(key, bytes) | kGapBit;
-  return hash != kSupremumGap ? hash : kSupremumGap - 1;
+  return hash < kIndexEntries ? hash : kIndexEntries - 1;
 }
 
 }  // namespace islands::storage

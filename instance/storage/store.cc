@@ -237,11 +237,12 @@ StatusCode Store::Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
   return tree->Find(key, hint, take) == KeyState::kRow ? StatusCode::kOk : StatusCode::kNotFound;
 }
 
-StatusCode Store::Modify(TableId table, uint32_t site, KeyView key,
+StatusCode Store::Modify(TableId table, uint32_t site, KeyView key, Part part,
                          absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   BTree* tree = impl_->Find(table, site);
   if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
-  if (!impl_->HasIndexes(table)) return tree->Modify(key, change, hint);
+  if (!impl_->tables[table].definition->Indexes(part.offset, part.bytes))
+    return tree->Modify(key, change, hint);
   // The caller's lock on the row keeps it as it is read here until it is replaced.
   std::vector<std::byte> before;
   if (const StatusCode code = tree->Read(key, &before); code != StatusCode::kOk) return code;

@@ -63,8 +63,12 @@ class Store {
   // Copies the row; `row` keeps its capacity between calls, so a warm buffer is not reallocated.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
   // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot
-  // change. Where the table has indexes, on a copy that then replaces the row.
-  absl::StatusCode Modify(TableId table, uint32_t site, KeyView key,
+  // change. Where `part`, the bytes that may change, is in an index, on a copy that then replaces the row.
+  struct Part {
+    size_t offset = 0;
+    size_t bytes = 0;
+  };
+  absl::StatusCode Modify(TableId table, uint32_t site, KeyView key, Part part,
                           absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint = nullptr);
   // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert.
   absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row,

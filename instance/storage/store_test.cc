@@ -116,16 +116,16 @@ TEST_F(StoreTest, RowOperations_OnOneRow) {
   EXPECT_EQ(Insert(kPlain, 25, "first"), StatusCode::kOk);
   EXPECT_EQ(Insert(kPlain, 25, "again"), StatusCode::kAlreadyExists);
   EXPECT_EQ(Read(kPlain, 25), "first");
-  EXPECT_EQ(
-      store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
-      StatusCode::kOk);
+  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), {0, 1},
+                           [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
+            StatusCode::kOk);
   EXPECT_EQ(Read(kPlain, 25), "First");
   EXPECT_EQ(Replace(kPlain, 25, ""), StatusCode::kOk);
   EXPECT_EQ(Read(kPlain, 25), "");
   EXPECT_EQ(Replace(kPlain, 26, "x"), StatusCode::kNotFound);
   EXPECT_EQ(Remove(kPlain, 25), StatusCode::kOk);
   EXPECT_EQ(Remove(kPlain, 25), StatusCode::kNotFound);
-  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), [](std::span<std::byte>) { FAIL(); }),
+  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), {0, 1}, [](std::span<std::byte>) { FAIL(); }),
             StatusCode::kNotFound);
 }
 
@@ -202,7 +202,7 @@ TEST_F(StoreTest, Indexes_FollowInsertReplaceModifyRemove) {
   EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 30, 32));
   EXPECT_THAT(ByBalance(3), ElementsAre(32, 31, 30));
 
-  EXPECT_EQ(store_->Modify(kIndexed, 3, Uint64Key(31),
+  EXPECT_EQ(store_->Modify(kIndexed, 3, Uint64Key(31), {0, 8},
                            [](std::span<std::byte> row) {
                              const int64_t balance = 100;
                              std::memcpy(row.data(), &balance, sizeof(balance));
@@ -344,7 +344,7 @@ TEST_F(SmallStoreTest, PoolFull_ManyIndexEntries) {
       code = store->Insert(0, 0, Uint64Key(key), Bytes(row));
       if (code == StatusCode::kOk) model[key] = row;
     } else if (dice < 8) {
-      code = store->Modify(0, 0, Uint64Key(key), [&](std::span<std::byte> bytes) {
+      code = store->Modify(0, 0, Uint64Key(key), {0, row.size()}, [&](std::span<std::byte> bytes) {
         std::memcpy(bytes.data(), row.data(), row.size());
       });
       if (code == StatusCode::kOk) model[key] = row;
