@@ -14,9 +14,10 @@ build=(
   libhwloc-dev libnuma-dev libzmq3-dev cppzmq-dev liburing-dev
   prometheus-cpp-dev zlib1g-dev libcurl4-openssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  python3-yaml python3-matplotlib  # of `islands sweep`, `report`, `advise`
 )
 test=(
-  python3-pytest python3-yaml clang-format-16 procps spin
+  python3-pytest clang-format-16 procps spin
   liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
 )
 fuzz=(clang-16 libclang-rt-16-dev)

@@ -2,6 +2,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "deploy/commands.h"
 #include "deploy/lifecycle.h"
@@ -52,15 +54,21 @@ void AddRun(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
   auto options = std::make_shared<RunOptions>();
   AddDeploymentFile(command, &options->file);
-  command->add_option("WORKLOAD", options->workload, "micro")->required();
-  command->add_option("--op", options->op, "What a transaction does with its rows: read, update or mix")
+  command->add_option("WORKLOAD", options->workload, "micro, payment, tatp, or one of your own")->required();
+  auto set = std::make_shared<std::vector<std::string>>();
+  command
+      ->add_option("--set", *set, "NAME=VALUE: a parameter of a workload other than micro; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--op", options->op, "micro: what a transaction does with its rows: read, update or mix")
       ->capture_default_str();
   command->add_option("--update-percent", options->update_percent,
-                      "With --op mix: percentage of transactions that update, the others read");
-  command->add_option("--rows", options->rows, "Distinct rows of a transaction")->capture_default_str();
-  command->add_option("--multisite", options->multisite, "Percentage of multisite transactions")
+                      "micro with --op mix: percentage of transactions that update, the others read");
+  command->add_option("--rows", options->rows, "micro: distinct rows of a transaction")
       ->capture_default_str();
-  command->add_option("--zipf", options->zipf, "Skew of the choice of rows; 0 = uniform")
+  command->add_option("--multisite", options->multisite, "micro: percentage of multisite transactions")
+      ->capture_default_str();
+  command->add_option("--zipf", options->zipf, "micro: skew of the choice of rows; 0 = uniform")
       ->capture_default_str();
   command->add_option("--mpl", options->mpl, "Transactions in flight per worker")->capture_default_str();
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
@@ -68,10 +76,19 @@ void AddRun(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the generators' random numbers")->capture_default_str();
   command->add_option("--rows-total", options->rows_total,
-                      "Rows of the table; the deployment file's range if not given");
+                      "micro: rows of the table; the deployment file's range if not given");
   command->add_option("--results", options->results, "Where the run directory is made")
       ->capture_default_str();
-  OnCommand(command, context, [&context, options] { return Run(context, *options); });
+  OnCommand(command, context, [&context, command, options, set] {
+    for (const char* name : {"--op", "--update-percent", "--rows", "--multisite", "--zipf", "--rows-total"}) {
+      if (command->count(name) > 0) options->micro_options.push_back(name);
+    }
+    for (const std::string& text : *set) {
+      absl::Status added = AddParameter(text, &options->parameters);
+      if (!added.ok()) return Fail(context, added);
+    }
+    return Run(context, *options);
+  });
 }
 
 void AddDown(CLI::App& app, CommandContext& context) {

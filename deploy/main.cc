@@ -19,6 +19,7 @@
 
 #include "deploy/commands.h"
 #include "deploy/output.h"
+#include "deploy/tool_commands.h"
 
 namespace islands::deploy {
 namespace {
@@ -31,6 +32,8 @@ Examples:
   islands up two.yaml                         start it, wait until every island is ready
   islands run two.yaml micro --multisite 20   run the microbenchmark
   islands down two.yaml                       stop it, wait until every process is gone
+  islands sweep experiments/quick.yaml        the paper's experiments, five minutes of them
+  islands report                              a page of plots of the newest results
 
 `islands COMMAND --help` explains a command.
 )";
@@ -95,6 +98,7 @@ int ParseAndRun(CLI::App& app, CommandContext& context, int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string word = CommandWord(arguments);
   if (!word.empty() && !Knows(app, word)) return UsageError(WantsJson(arguments), UnknownCommand(word, app));
+  if (IsTool(word)) return ExecTool(context, word, arguments);
   if (arguments.empty()) {
     fmt::print(stderr, "{}", app.help());
     return kExitUsage;
@@ -139,6 +143,7 @@ int Main(int argc, char** argv) {
   AddTemplateCommand(app, context);
   AddMachineCommand(app, context);
   AddLifecycleCommands(app, context);
+  AddToolCommands(app);
   app.footer(std::string(kExamples) + kFooter);
   return CheckStdout(ParseAndRun(app, context, argc, argv));
 }

@@ -79,7 +79,8 @@ bool RunDriver::LoadInPlace() const {
     if (loads.empty() || !SameLoad(loads.Get(loads.size() - 1), result_.plan.load)) return false;
   }
   const absl::StatusOr<AuditSum> found = Audit();
-  return found.ok() && found->rows == static_cast<uint64_t>(result_.plan.rows_total);
+  if (!found.ok() || found->rows == 0) return false;
+  return !result_.plan.rows_total || found->rows == static_cast<uint64_t>(*result_.plan.rows_total);
 }
 
 absl::Status RunDriver::Load() {
@@ -278,7 +279,7 @@ void RunDriver::CheckSum(const AuditSum& before) {
     sum.unknown += replies[i]->snapshot().audit_unknown() - island.audit_unknown;
   }
   sum.before = before.value;
-  sum.rows_total = static_cast<uint64_t>(result_.plan.rows_total);
+  sum.rows_total = result_.plan.rows_total;
   sum.island_lost = AnyLost();
   if (sum.island_lost) return;
   const absl::StatusOr<AuditSum> after = Audit();

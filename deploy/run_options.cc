@@ -1,11 +1,16 @@
 #include "deploy/run_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/ascii.h"
 
 namespace islands::deploy {
 namespace {
@@ -49,10 +54,11 @@ absl::Status CheckRowsFit(const RunOptions& options, int64_t rows_total, uint32_
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status CheckRunOptions(const RunOptions& options) {
-  if (options.workload != kMicro) return Bad("WORKLOAD", fmt::format("'{}'", options.workload), "micro");
+absl::Status CheckMicroOptions(const RunOptions& options) {
+  if (!options.parameters.empty()) {
+    return Bad("--set", fmt::format("'{}' for micro", options.parameters.begin()->first),
+               "its own options: --op, --update-percent, --rows, --multisite, --zipf");
+  }
   if (options.op != "read" && options.op != "update" && options.op != "mix") {
     return Bad("--op", fmt::format("'{}'", options.op), "read, update or mix");
   }
@@ -72,6 +78,91 @@ absl::Status CheckRunOptions(const RunOptions& options) {
     return Bad("--zipf", fmt::format("{}", options.zipf),
                fmt::format("a skew from 0 (uniform) to {}", kMaxZipf));
   }
+  if (options.rows_total && *options.rows_total < 1) {
+    return Bad("--rows-total", fmt::format("{}", *options.rows_total), "at least 1 row");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOtherWorkload(const RunOptions& options) {
+  // The name becomes part of paths.
+  const bool named = std::all_of(options.workload.begin(), options.workload.end(),
+                                 [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-'; });
+  if (options.workload.empty() || !named) {
+    return Bad("WORKLOAD", fmt::format("'{}'", options.workload),
+               "the name of a workload: letters, digits, '_' and '-'");
+  }
+  if (!options.micro_options.empty()) {
+    const std::string& option = options.micro_options.front();
+    return Bad(option, fmt::format("workload {}", options.workload),
+               fmt::format("micro; parameters of others are given as --set NAME=VALUE"));
+  }
+  return absl::OkStatus();
+}
+
+// Workloads there are, for a message.
+std::string NamesOfWorkloads(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".so") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", "));
+}
+
+absl::StatusOr<std::string> FindObject(const std::string& workload, const std::string& binary_directory) {
+  const std::filesystem::path folder =
+      (std::filesystem::path(binary_directory) / "../lib/islands").lexically_normal();
+  std::string object = (folder / (workload + ".so")).string();
+  if (access(object.c_str(), R_OK) == 0) return object;
+  return absl::NotFoundError(fmt::format("there is no workload '{}': no {}; built are: {}", workload, object,
+                                         NamesOfWorkloads(folder)));
+}
+
+absl::Status PlanMicro(const RunOptions& options, const control::v1::IslandConfig& config, RunPlan* plan) {
+  const control::v1::TableSpec* table = FindTable(config, kMicro);
+  if (table == nullptr) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the running deployment has no table '{}', which workload {} needs; add it under "
+                    "data.tables (see `islands template`), then `down` and `up`",
+                    options.file, kMicro, options.workload));
+  }
+  plan->rows_total = options.rows_total.value_or(table->range_end() - table->range_begin());
+  absl::Status fits = CheckRowsFit(options, *plan->rows_total, std::max<uint32_t>(config.site_count(), 1));
+  if (!fits.ok()) return fits;
+  control::v1::TableSpec& loaded = *plan->load.add_tables();
+  loaded = *table;
+  if (options.rows_total) {
+    loaded.set_range_begin(0);
+    loaded.set_range_end(*options.rows_total);
+  }
+  plan->parameters = {{"op", options.op},
+                      {"rows", fmt::format("{}", options.rows)},
+                      {"multisite", fmt::format("{}", options.multisite)},
+                      {"zipf", fmt::format("{}", options.zipf)}};
+  if (options.update_percent) {
+    plan->parameters["update_percent"] = fmt::format("{}", *options.update_percent);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status AddParameter(const std::string& text, std::map<std::string, std::string>* parameters) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return Bad("--set", fmt::format("'{}'", text), "NAME=VALUE");
+  }
+  const std::string name = text.substr(0, equals);
+  if (parameters->emplace(name, text.substr(equals + 1)).second) return absl::OkStatus();
+  return Bad("--set", fmt::format("'{}' twice", name), "every parameter once");
+}
+
+absl::Status CheckRunOptions(const RunOptions& options) {
+  absl::Status workload =
+      options.workload == kMicro ? CheckMicroOptions(options) : CheckOtherWorkload(options);
+  if (!workload.ok()) return workload;
   if (options.mpl < 1 || options.mpl > kMaxMpl) {
     return Bad("--mpl", fmt::format("{}", options.mpl),
                fmt::format("1 to {} transactions per worker", kMaxMpl));
@@ -83,48 +174,25 @@ absl::Status CheckRunOptions(const RunOptions& options) {
   if (!Within(options.warmup_s, 0, kMaxSeconds)) {
     return Bad("--warmup", fmt::format("{}", options.warmup_s), fmt::format("0 to {} seconds", kMaxSeconds));
   }
-  if (options.rows_total && *options.rows_total < 1) {
-    return Bad("--rows-total", fmt::format("{}", *options.rows_total), "at least 1 row");
-  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::IslandConfig& config,
                                 const std::string& binary_directory) {
-  const control::v1::TableSpec* table = FindTable(config, kMicro);
-  if (table == nullptr) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: the running deployment has no table '{}', which workload {} needs; add it under "
-                    "data.tables (see "
-                    "`islands template`), then `down` and `up`",
-                    options.file, kMicro, options.workload));
-  }
   RunPlan plan;
   plan.options = options;
-  plan.rows_total = options.rows_total.value_or(table->range_end() - table->range_begin());
-  absl::Status fits = CheckRowsFit(options, plan.rows_total, std::max<uint32_t>(config.site_count(), 1));
-  if (!fits.ok()) return fits;
-  plan.object = (std::filesystem::path(binary_directory) / "../lib/islands" / (options.workload + ".so"))
-                    .lexically_normal()
-                    .string();
-  if (access(plan.object.c_str(), R_OK) != 0) {
-    return absl::NotFoundError(
-        fmt::format("workload {} is not built: there is no {}", options.workload, plan.object));
-  }
+  absl::StatusOr<std::string> object = FindObject(options.workload, binary_directory);
+  if (!object.ok()) return object.status();
+  plan.object = *object;
   plan.load.set_workload(options.workload);
   plan.load.set_object(plan.object);
-  control::v1::TableSpec& loaded = *plan.load.add_tables();
-  loaded = *table;
-  if (options.rows_total) {
-    loaded.set_range_begin(0);
-    loaded.set_range_end(*options.rows_total);
-  }
-  plan.parameters = {{"op", options.op},
-                     {"rows", fmt::format("{}", options.rows)},
-                     {"multisite", fmt::format("{}", options.multisite)},
-                     {"zipf", fmt::format("{}", options.zipf)}};
-  if (options.update_percent) {
-    plan.parameters["update_percent"] = fmt::format("{}", *options.update_percent);
+  if (options.workload == kMicro) {
+    absl::Status planned = PlanMicro(options, config, &plan);
+    if (!planned.ok()) return planned;
+  } else {
+    // Which of its parameters shape the rows only the workload knows: when one changes, all is loaded again.
+    plan.parameters = options.parameters;
+    plan.load.mutable_parameters()->insert(plan.parameters.begin(), plan.parameters.end());
   }
   return plan;
 }

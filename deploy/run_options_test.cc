@@ -36,8 +36,12 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
     change(options);
     return Complaint(options);
   };
-  EXPECT_THAT(with([](auto& o) { o.workload = "tpcc"; }),
-              HasSubstr("WORKLOAD: found 'tpcc', expected micro"));
+  EXPECT_THAT(with([](auto& o) { o.workload = "../tpcc"; }),
+              HasSubstr("WORKLOAD: found '../tpcc', expected the name of a workload"));
+  EXPECT_THAT(with([](auto& o) { o.workload = "tpcc", o.micro_options = {"--op"}; }),
+              HasSubstr("--op: found workload tpcc, expected micro"));
+  EXPECT_THAT(with([](auto& o) { o.parameters["op"] = "read"; }),
+              HasSubstr("--set: found 'op' for micro, expected its own options"));
   EXPECT_THAT(with([](auto& o) { o.op = "write"; }),
               HasSubstr("--op: found 'write', expected read, update or mix"));
   EXPECT_THAT(with([](auto& o) { o.op = "mix"; }), HasSubstr("--update-percent together"));
@@ -55,6 +59,17 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
   EXPECT_THAT(with([&](auto& o) { o.duration_s = nan; }), HasSubstr("--duration"));
   EXPECT_THAT(with([](auto& o) { o.warmup_s = -1; }), HasSubstr("--warmup: found -1"));
   EXPECT_THAT(with([](auto& o) { o.rows_total = 0; }), HasSubstr("--rows-total: found 0"));
+}
+
+TEST(AddParameter, NamesAndValues) {
+  std::map<std::string, std::string> parameters;
+  EXPECT_TRUE(AddParameter("a=1", &parameters).ok());
+  EXPECT_TRUE(AddParameter("b=x=y", &parameters).ok());
+  EXPECT_TRUE(AddParameter("c=", &parameters).ok());
+  EXPECT_EQ(parameters, (std::map<std::string, std::string>{{"a", "1"}, {"b", "x=y"}, {"c", ""}}));
+  EXPECT_THAT(std::string(AddParameter("=1", &parameters).message()), HasSubstr("expected NAME=VALUE"));
+  EXPECT_THAT(std::string(AddParameter("d", &parameters).message()), HasSubstr("found 'd'"));
+  EXPECT_THAT(std::string(AddParameter("a=2", &parameters).message()), HasSubstr("'a' twice"));
 }
 
 class PlanRunTest : public testing::Test {
@@ -124,6 +139,28 @@ TEST_F(PlanRunTest, MoreRowsThanASiteHas_AreRefusedUnlessAllIsMultisite) {
   EXPECT_TRUE(Plan(options).ok());
   options.rows = 121;
   EXPECT_EQ(Plan(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PlanRunTest, OtherWorkload_GetsItsParametersAndLoadsAgainWhenTheyChange) {
+  std::ofstream(root_ / "lib/islands/payment.so") << "x";
+  RunOptions options = Good();
+  options.workload = "payment";
+  options.parameters = {{"customers", "30"}};
+  const auto plan = Plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->parameters, options.parameters);
+  EXPECT_FALSE(plan->rows_total.has_value());
+  EXPECT_EQ(plan->load.tables_size(), 0);  // those of the deployment stay
+  EXPECT_TRUE(SameLoad(plan->load, Plan(options)->load));
+  options.parameters = {{"customers", "60"}};
+  EXPECT_FALSE(SameLoad(plan->load, Plan(options)->load));
+}
+
+TEST_F(PlanRunTest, UnknownWorkload_NamesThoseThereAre) {
+  RunOptions options = Good();
+  options.workload = "tpcc";
+  EXPECT_THAT(std::string(Plan(options).status().message()),
+              testing::AllOf(HasSubstr("no workload 'tpcc'"), HasSubstr("built are: micro")));
 }
 
 TEST_F(PlanRunTest, NoMicroTable_SaysWhatToDo) {

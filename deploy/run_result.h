@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,10 @@ struct SumCheck {
   bool island_lost = false;
   int64_t before = 0;  // sum over all rows before the run and after it drained
   int64_t after = 0;
-  int64_t committed = 0;  // change of the sum that committed transactions make
-  int64_t unknown = 0;    // most that transactions of unknown outcome may have changed
-  uint64_t rows = 0;      // found by the audit after the run
-  uint64_t rows_total = 0;
+  int64_t committed = 0;               // change of the sum that committed transactions make
+  int64_t unknown = 0;                 // most that transactions of unknown outcome may have changed
+  uint64_t rows = 0;                   // found by the audit after the run
+  std::optional<uint64_t> rows_total;  // that there have to be
 
   std::string Verdict() const;
   std::string Explain() const;  // the numbers, for a failed check

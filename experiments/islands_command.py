@@ -57,9 +57,10 @@ def end(process):
             process.communicate()
 
 
-def run_program(command, directory=None, timeout_s=COMMAND_TIMEOUT_S):
-    """What a program prints, on stdout and on stderr. It runs in a session of its own, so that Ctrl-C reaches it only
-    through us. With a `directory` it has its temporary files there, and its children end with it."""
+def run_program(command, directory=None, timeout_s=COMMAND_TIMEOUT_S, codes=(0,)):
+    """What a program prints, on stdout and on stderr, if it ends with one of `codes`. It runs in a session of its own,
+    so that Ctrl-C reaches it only through us. With a `directory` it has its temporary files there, and its children
+    end with it."""
     name = " ".join([os.path.basename(command[0]), *command[1:]])
     environment = dict(os.environ, TMPDIR=directory) if directory else None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
@@ -75,14 +76,14 @@ def run_program(command, directory=None, timeout_s=COMMAND_TIMEOUT_S):
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-    if process.returncode != 0:
+    if process.returncode not in codes:
         raise Failed(f"`{name}` failed with exit code {process.returncode}:\n{err.strip()}")
     return out, err
 
 
-def json_of(command, directory=None, timeout_s=COMMAND_TIMEOUT_S):
+def json_of(command, directory=None, timeout_s=COMMAND_TIMEOUT_S, codes=(0,)):
     """The JSON document that a program prints."""
-    out, _ = run_program(command, directory, timeout_s)
+    out, _ = run_program(command, directory, timeout_s, codes)
     try:
         return json.loads(out)
     except ValueError:

@@ -294,7 +294,8 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
   if (!workload.ok()) return workload.status();
   std::vector<std::unique_ptr<Generator>> generators;
   for (uint32_t index = 0; index < workers_.size(); ++index) {
-    const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island())};
+    const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island()),
+                                   static_cast<uint32_t>(workers_.size())};
     absl::StatusOr<std::unique_ptr<Generator>> generator = (*workload)->MakeGenerator(context);
     if (!generator.ok()) return generator.status();
     generators.push_back(*std::move(generator));

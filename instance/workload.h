@@ -24,7 +24,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 3;
+inline constexpr uint32_t kWorkloadAbi = 4;
 
 using Parameters = std::map<std::string, std::string>;
 
@@ -42,6 +42,7 @@ struct GeneratorContext {
   uint32_t island = 0;
   uint32_t worker = 0;
   partitioner::SiteRun sites;  // this island's
+  uint32_t workers = 1;        // this island's, each with a generator of its own
 };
 
 class Generator {

@@ -1,0 +1,235 @@
+"""Result directories as `islands sweep` leaves them, made up: for the tests of the report, and to look at it.
+
+    deploy/e2e/report_results.py FOLDER [--machine two-cores|quad-socket]
+
+The numbers follow a simple cost model in which the paper's claims hold; `change` bends single points, so that a test
+can make a claim fail, be within the spread, or lack what it needs.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import random
+
+MACHINES = {  # name -> (sockets, cores of each)
+    "two-cores": (1, 2), "one-socket": (1, 8), "quad-socket": (4, 6)}
+LAYOUTS = {"two-cores": [1, 2], "one-socket": [1, 2, 4, 8], "quad-socket": [1, 2, 4, 8, 12, 24]}
+MECHANISMS = {"pipe": 310e3, "fifo": 305e3, "posix-mq": 240e3, "tcp": 180e3, "uds-stream": 420e3,
+              "uds-seqpacket": 400e3, "uds-datagram": 390e3, "zmq-ipc": 95e3, "shared-memory": 900e3}
+
+
+class Model:
+    """A machine, and what a transaction costs on it, in core-microseconds."""
+
+    def __init__(self, machine):
+        self.name = machine
+        self.sockets, self.per_socket = MACHINES[machine]
+        self.cores = self.sockets * self.per_socket
+        self.layouts = [f"{count}ISL" for count in LAYOUTS[machine]]
+
+    def islands(self, axes):
+        layout = axes.get("layout")
+        if "cut" in axes:
+            cores = axes["cores"]
+            return {"SE": 1, "CG": max(1, cores // self.per_socket), "FG": cores}[axes["cut"]]
+        return int(layout[:-3]) if str(layout)[:-3].isdigit() else 1
+
+    def cost_us(self, axes):
+        """More workers of an island: contention. More islands: messages. Skew: one hot island, or hot rows."""
+        islands, cores = self.islands(axes), axes.get("cores", self.cores)
+        workers, rows, op = cores / islands, axes.get("rows", 10), axes.get("op", "read")
+        share, zipf = axes.get("multisite", 0) / 100, axes.get("zipf", 0)
+        sockets = max(1, workers / self.per_socket)
+        local = 0.4 + rows * (0.12 if op == "read" else 0.22)
+        local *= 1 + (0.5 if workers > 1 else 0) + 0.02 * workers + 0.35 * (sockets - 1)
+        far = min(islands - 1, rows - 1 if rows > 1 else 1)
+        distributed = local + (2.2 if op == "read" else 4.5) * far ** 0.8 if islands > 1 else local
+        cost = (1 - share) * local + share * distributed
+        hot_rows = (0.3 if op == "read" else 1.5) * zipf ** 3 * workers / 4
+        hot_island = zipf ** 2 * 0.25 * (islands - 1)
+        return cost * (1 + hot_rows + hot_island)
+
+
+def noisy(chance, value, share):
+    return value * (1 + share * (2 * chance.random() - 1))
+
+
+def axis(name, *values):
+    return {"name": name, "values": list(values)}
+
+
+def rate_of(model, axes):
+    return axes.get("cores", model.cores) * 1e6 / model.cost_us(axes)
+
+
+def payment_rate(model, axes):
+    workers = model.cores / model.islands(axes)
+    return model.cores * 1e6 / (8 * (1 + 0.16 * (workers - 1)))
+
+
+def counter_rate(model, axes):
+    counters = axes.get("counters", "per-socket")
+    sharing = {"single": model.cores, "per-socket": model.per_socket, "per-core": 1}[counters]
+    slow = {"spread": 4.2, "os": 2.6}.get(axes.get("workers"), 1) if model.sockets > 1 else 1
+    far = 1 + 3 * (sharing > model.per_socket)
+    return model.cores * 120e6 / (1 if sharing == 1 else 2.4 * sharing * far) / slow
+
+
+def message_rate(model, axes):
+    distance = {"same-core": 0.45, "same-cache": 1, "same-socket": 1, "cross-socket": 0.55}[axes["where"]]
+    batch = 1 if axes["batch"] == 1 else 5.5
+    return MECHANISMS[axes["mechanism"]] * distance * batch * (1.25 if axes["wait"] == "spin" else 1)
+
+
+def worker_rate(model, axes):
+    return 410e3 * {"grouped": 1.25, "spread": 0.97, "mix": 1.02, "os": 1.0}[axes["workers"]]
+
+
+def tatp_rate(model, axes):
+    return rate_of(model, {"layout": axes["layout"], "op": "update" if axes["mix"] == "update" else "read",
+                           "rows": {"standard": 3, "read": 2, "update": 2}[axes["mix"]]})
+
+
+def two_plots(x, series, y="committed_per_s", rows="10 rows"):
+    return [{"title": f"{op.title()} {rows}", "where": {"op": op}, "x": x, "series": series, "y": y}
+            for op in ("read", "update")]
+
+
+def figures(model):
+    """name -> (title, workload or program, axes, plots, metric, rate, noise)."""
+    one_socket = model.sockets == 1
+    layouts, ops = axis("layout", *model.layouts), axis("op", "read", "update")
+    workers = ["grouped", "os"] if one_socket else ["spread", "grouped", "mix", "os"]
+    where = ["same-core", "same-cache"] + ([] if one_socket else ["same-socket", "cross-socket"])
+    cores = sorted({1, 2, *range(model.per_socket, model.cores + 1, model.per_socket)})
+    ipc = [{"title": title, "where": {"batch": batch, "wait": wait}, "x": "mechanism", "series": "where",
+            "y": "messages_per_s"} for title, batch, wait in (("One at a time", 1, "sleep"), ("32 on their way", 32,
+                                                                                             "sleep"))]
+    cost = [{"title": f"{op.title()}, {name}", "where": {"op": op, "multisite": share}, "x": "rows",
+             "series": "layout", "y": "us_per_transaction"} for op in ("read", "update")
+            for name, share in (("local", 0), ("multisite", 100))]
+    skew = [{"title": f"{op.title()}, {share} % multisite", "where": {"op": op, "multisite": share}, "x": "zipf",
+             "series": "layout", "y": "committed_per_s"} for op in ("read", "update") for share in (0, 20, 50)]
+    return {
+        "fig02": ("Counters with a lock, one per socket, by where the threads run", "counters",
+                  [axis("workers", "spread", "grouped", "os")],
+                  [{"title": "One counter per socket", "x": "workers", "y": "increments_per_s"}], counter_rate, 0.03),
+        "tab01": ("Counters with a lock, by how many there are", "counters",
+                  [axis("counters", "single", "per-socket", "per-core")],
+                  [{"title": "All threads together", "x": "counters", "y": "increments_per_s"}], counter_rate, 0.03),
+        "fig03": ("TPC-C Payment on four workers, by where they run", "payment", [axis("workers", *workers)],
+                  [{"title": "Payment with four workers", "x": "workers", "y": "committed_per_s"}], worker_rate, 0.02),
+        "fig06": ("Messages between two processes", "ipc",
+                  [axis("mechanism", *MECHANISMS), axis("where", *where), axis("batch", 1, 32),
+                   axis("wait", "sleep", "spin")], ipc, message_rate, 0.04),
+        "fig07": ("TPC-C Payment, all local, one warehouse per core", "payment", [layouts],
+                  [{"title": "Payment", "x": "layout", "y": "committed_per_s"}], payment_rate, 0.02),
+        "fig09": ("Throughput as the percentage of multisite transactions increases", "micro",
+                  [layouts, ops, axis("multisite", 0, 20, 40, 60, 80, 100)], two_plots("multisite", "layout"), rate_of,
+                  0.02),
+        "fig10": ("Cost of local and multisite transactions by number of rows", "micro",
+                  [layouts, ops, axis("multisite", 0, 100), axis("rows", 2, 4, 8, 12, 16, 20, 40, 60, 80, 100)], cost,
+                  rate_of, 0.02),
+        "fig12": ("Throughput as hardware parallelism increases, 20 % multisite", "micro",
+                  [axis("cores", *cores), axis("cut", "SE", *([] if one_socket else ["CG"]), "FG"), ops],
+                  two_plots("cores", "cut"), lambda model, axes: rate_of(model, {**axes, "multisite": 20}), 0.02),
+        "fig13": ("Throughput under skew, 2 rows", "micro",
+                  [layouts, ops, axis("multisite", 0, 20, 50), axis("zipf", 0, 0.25, 0.5, 0.75, 1)], skew,
+                  lambda model, axes: rate_of(model, {**axes, "rows": 2}), 0.03),
+        "tatp": ("TATP by layout", "tatp", [layouts, axis("mix", "standard", "read", "update")],
+                 [{"title": "TATP", "x": "mix", "series": "layout", "y": "committed_per_s"}], tatp_rate, 0.02)}
+
+
+def metrics_of(workload, rate, workers):
+    if workload in ("counters", "ipc"):
+        return {"increments_per_s" if workload == "counters" else "messages_per_s": rate}
+    return {"committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate, "latency_p50_us": 16e6 / rate,
+            "aborted_per_s": 0.0}
+
+
+def machine_of(model):
+    cores = [{"package": core // model.per_socket, "cache_group": core // model.per_socket, "pus": [core]}
+             for core in range(model.cores)]
+    text = [f"this machine: {model.sockets} packages, {model.cores} cores, 64 GiB"]
+    for package in range(model.sockets):
+        first = package * model.per_socket
+        text += [f"package {package}: Example CPU", f"  NUMA node {package} (16 GiB)",
+                 f"    L3 12 MiB: {model.per_socket} cores, CPUs {first}-{first + model.per_socket - 1}"]
+    return {"summary": text[0].split(": ")[1], "packages": [{"os_index": index} for index in range(model.sockets)],
+            "cores": cores}, "\n".join(text)
+
+
+def write_json(path, document):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+
+
+def write_figure(folder, name, title, workload, axes, plots, lines, repeat, notes=()):
+    """One figure's plan and results, from `lines` as results.jsonl has them."""
+    os.makedirs(os.path.join(folder, name), exist_ok=True)
+    points = 1
+    for one in axes:
+        points *= len(one["values"])
+    kind = "Table 1" if name == "tab01" else f"Figure {int(name[3:])}" if name[3:].isdigit() else ""
+    program = workload in ("counters", "ipc")
+    write_json(os.path.join(folder, name, "plan.json"), {
+        "format": 1, "name": name, "title": title, "reference": kind and f"OLTP on Hardware Islands, {kind}",
+        "workload": None if program else workload, "program": workload if program else None, "axes": axes,
+        "measure": {"seconds": 2, "warmup": 0.5, "repeat": repeat}, "seed": 1, "plots": plots, "notes": list(notes),
+        "points": points, "runs": points * repeat})
+    with open(os.path.join(folder, name, "results.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def lines_of(model, spec, repeat, chance, change):
+    title, workload, axes, _, rate, noise = spec
+    names = [one["name"] for one in axes]
+    for number, (repetition, values) in enumerate(itertools.product(
+            range(repeat), itertools.product(*(one["values"] for one in axes)))):
+        point = dict(zip(names, values))
+        islands, workers = model.islands(point), point.get("cores", model.cores)
+        found = noisy(chance, rate(model, point), noise)
+        line = {"id": f"{number:04}", "repetition": repetition, "axes": point, "ok": True, "error": None,
+                "metrics": metrics_of(workload, found, workers), "islands": islands, "workers": workers,
+                "sum_check": "ok", "run_directory": f"runs/{number:04}", "started": "2026-11-21T12:00:00Z",
+                "build": "0123456789ab"}
+        if workload in ("counters", "ipc"):
+            line.update(islands=0, workers=0)
+        yield change(line) if change else line
+
+
+def write_results(folder, machine="two-cores", names=None, repeat=3, seed=1, change=None, **about):
+    """A whole result directory. `change` gets the figure's name and a line, and returns the line to write, or None."""
+    model, chance = Model(machine), random.Random(seed)
+    chosen = {name: spec for name, spec in figures(model).items() if names is None or name in names}
+    for name, spec in chosen.items():
+        bend = (lambda line, name=name: change(name, line)) if change else None
+        lines = [line for line in lines_of(model, spec, repeat, chance, bend) if line]
+        write_figure(folder, name, *spec[:4], lines, repeat)
+    write_sweep(folder, list(chosen), model, **about)
+    return folder
+
+
+def write_sweep(folder, names, model, **about):
+    machine, text = machine_of(model)
+    os.makedirs(folder, exist_ok=True)
+    write_json(os.path.join(folder, "sweep.json"), {
+        "format": 1, "name": "made-up", "title": "OLTP on Hardware Islands, on this machine", "figures": names,
+        "machine": machine, "machine_text": text,
+        "system": {"cpu": "Example CPU 3 GHz", "kernel": "6.1.0", "os": "Debian 12"},
+        "version": "0.1.0", "commit": "", "build": "0123456789ab", "command": "islands sweep experiments/quick.yaml",
+        "started": "2026-11-21T12:00:00Z", "finished": "2026-11-21T12:04:47Z", "seconds": 287.0, "complete": True,
+        "notes": [], **about})
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes up a result directory, to look at reports.")
+    parser.add_argument("folder")
+    parser.add_argument("--machine", choices=MACHINES, default="two-cores")
+    arguments = parser.parse_args()
+    write_results(arguments.folder, arguments.machine)
+
+
+if __name__ == "__main__":
+    main()

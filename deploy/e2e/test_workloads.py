@@ -1,0 +1,104 @@
+"""Workloads beside micro on real islands: TATP, and the example, built outside the tree the way its README says."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from cluster import cluster  # noqa: F401
+from conftest import ROOT
+
+EXAMPLE = os.path.join(ROOT, "experiments", "transfer")
+# 300 subscribers, so that transactions meet.
+TATP_TABLES = """data:
+  tables:
+    - name: subscriber
+      key: [uint64]
+      range: [1, 301]
+      row_bytes: 100
+      indexes: [{name: by_number, key: ['row:0:string:15']}]
+    - {name: access_info, key: [uint64, uint8], range: [1, 301], row_bytes: 10}
+    - {name: special_facility, key: [uint64, uint8], range: [1, 301], row_bytes: 16}
+    - {name: call_forwarding, key: [uint64, uint8, uint8], range: [1, 301], row_bytes: 16}
+"""
+
+
+def run(cluster, workload, *options, code=0):
+    return cluster.islands.json("run", cluster.file, workload, "--duration", 0.5, "--warmup", 0.1, "--results",
+                                os.path.join(cluster.folder, "results"), *options, code=code)
+
+
+def check_sum(result, workload):
+    assert result["sum_check"] == "ok", result["sum_check_detail"]
+    assert result["workload"] == workload
+    assert result["committed"] > 0 and result["unknown"] == 0
+
+
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+def test_tatp_keeps_the_sum(cluster, layout):
+    cluster.write(layout, more=TATP_TABLES).up()
+    for mix in ("standard", "read", "update"):
+        for remote in (0, 50):
+            result = run(cluster, "tatp", "--set", f"mix={mix}", "--set", f"remote={remote}")
+            check_sum(result, "tatp")
+            assert (result["per_scope"]["distributed"]["committed"] > 0) == (remote > 0 and layout == "2ISL")
+    cluster.down()
+
+
+def test_wrong_parameters_and_tables_are_told(cluster):
+    cluster.write("2ISL", more=TATP_TABLES).up()
+
+    def complaint(*arguments):
+        done = cluster.islands.run("run", cluster.file, *arguments, cwd=cluster.folder)
+        assert done.code != 0, done
+        return done.err
+
+    assert "tatp: mix=write: expected standard, read or update" in complaint("tatp", "--set", "mix=write")
+    assert "there are mix, uniform and remote" in complaint("tatp", "--set", "warp=9")
+    assert "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}" in complaint("transfer")
+
+
+def blocks(language):
+    """The fenced blocks of the example's README."""
+    with open(os.path.join(EXAMPLE, "README.md"), encoding="utf-8") as file:
+        return re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
+
+
+def copy_of_the_build(islands, folder):
+    """A build directory as far as the README needs one, with no workload in it: the test changes nobody's build."""
+    built = os.path.dirname(os.path.dirname(islands))
+    copy = os.path.join(folder, "build")
+    os.makedirs(os.path.join(copy, "bin"))
+    os.makedirs(os.path.join(copy, "lib", "islands"))
+    for binary in ("islands", "islandd"):
+        shutil.copy(os.path.join(built, "bin", binary), os.path.join(copy, "bin", binary))
+    os.symlink(os.path.join(built, "proto"), os.path.join(copy, "proto"))
+    return copy
+
+
+def test_example_builds_and_runs_as_its_readme_says(cluster):
+    environment = dict(os.environ, ISLANDS=ROOT, BUILD=copy_of_the_build(cluster.islands, cluster.folder))
+    (deployment,) = blocks("yaml")
+    cluster.file = os.path.join(cluster.folder, "bank.yaml")
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(deployment + "storage: {buffer_pool: 256MiB}\nmetrics: {base_port: 0}\n")
+
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    assert lines[0].startswith("ISLANDS=") and lines[1].startswith("BUILD=")
+    results = {}
+    for line in lines[2:]:
+        if "bin/islands run" in line:
+            line += " --duration 1 --warmup 0.2 --format json"
+        done = subprocess.run(["sh", "-c", line], cwd=cluster.folder, env=environment, capture_output=True, text=True,
+                              timeout=120)
+        assert done.returncode == 0, (line, done)
+        results[line.split()[0] if "bin/islands" not in line else line.split()[1]] = done.stdout
+    assert list(results) == ["cp", "g++", "up", "run", "down"]
+    result = json.loads(results["run"])
+    check_sum(result, "bank")
+    assert result["per_scope"]["distributed"]["committed"] > 0
+    assert result["parameters"] == {"remote": "20"}
+    assert "before 100000000, after 100000000" in result["sum_check_detail"]

@@ -1,0 +1,61 @@
+"""Ranking, confidence, and how well predictions did; as text and as JSON."""
+
+import random
+import statistics
+
+DRAWS = 2000
+LEAST_NOISE = 0.03  # relative: two short runs may agree by chance
+
+
+def noise_of(points):
+    """Relative error of one calibrated throughput, from the spread of its repetitions."""
+    spreads = [(found["max"] - found["min"]) / (2 * found["median"])
+               for found in (point["metrics"]["committed_per_s"] for point in points) if found["n"] > 1]
+    return max(LEAST_NOISE, statistics.median(spreads)) if spreads else LEAST_NOISE
+
+
+def rank(models, multisite, zipf, noise):
+    """Layouts, best first, with the chance that each is the best if every prediction is as uncertain as `noise`."""
+    predicted = {layout: model.throughput(multisite, zipf) for layout, model in models.items()}
+    draw, wins = random.Random(1), dict.fromkeys(predicted, 0)
+    for _ in range(DRAWS):
+        wins[max(predicted, key=lambda layout: predicted[layout] * (1 + draw.gauss(0, noise)))] += 1
+    best = max(predicted.values())
+    return [{"layout": layout, "predicted_per_s": round(rate, 1), "of_best": round(rate / best, 3),
+             "chance_best": round(wins[layout] / DRAWS, 3)}
+            for layout, rate in sorted(predicted.items(), key=lambda item: -item[1])]
+
+
+def judge(cases, measured):
+    """Adds to each case what was measured, errors, and the regret: by how much the recommended layout stays behind the
+    best."""
+    for case in cases:
+        rates = {row["layout"]: measured[row["layout"], case["multisite"], case["zipf"]] for row in case["ranking"]}
+        for row in case["ranking"]:
+            row["measured_per_s"] = rates[row["layout"]]
+            row["error"] = round(row["predicted_per_s"] / rates[row["layout"]] - 1, 4)
+        case["regret"] = round(1 - rates[case["recommended"]] / max(rates.values()), 4)
+    errors = [abs(row["error"]) for case in cases for row in case["ranking"]]
+    regrets = [case["regret"] for case in cases]
+    return {"median_error": statistics.median(errors), "largest_error": max(errors),
+            "median_regret": statistics.median(regrets), "largest_regret": max(regrets),
+            "mean_regret": round(statistics.mean(regrets), 4)}
+
+
+def in_words(chance):
+    return "high" if chance >= 0.95 else "fair" if chance >= 0.75 else "low: the best two are as good as equal"
+
+
+def case_text(case, with_load):
+    lines = [f"{case['multisite']:g} % multisite, zipf {case['zipf']:g}"] if with_load else []
+    measured = "measured_per_s" in case["ranking"][0]
+    lines.append(f"  {'rank':>4}  {'layout':<7} {'predicted/s':>12} {'of best':>8} {'chance of being best':>21}"
+                 + (f" {'measured/s':>12} {'error':>7}" if measured else ""))
+    for number, row in enumerate(case["ranking"], 1):
+        lines.append(f"  {number:>4}  {row['layout']:<7} {row['predicted_per_s']:>12,.0f} {row['of_best']:>8.0%} "
+                     f"{row['chance_best']:>21.0%}"
+                     + (f" {row['measured_per_s']:>12,.0f} {row['error']:>+7.0%}" if measured else ""))
+    regret = f"; regret {case['regret']:.1%}" if measured else ""
+    confidence = in_words(case["ranking"][0]["chance_best"])
+    lines.append(f"  recommended: {case['recommended']}; confidence {confidence}{regret}")
+    return "\n".join(lines)

@@ -1,0 +1,303 @@
+#include "experiments/payment/payment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "experiments/payment/payment_generator.h"
+#include "experiments/payment/payment_keys.h"
+#include "experiments/payment/payment_loader.h"
+#include "experiments/payment/tpcc_random.h"
+
+namespace islands::experiments {
+namespace {
+
+using instance::Batch;
+using HistoryData = std::array<char, sizeof(HistoryRow::data)>;
+
+constexpr uint32_t kFewestCustomers = 10;
+
+// Of the audited sum. Primes, so that mistakes in two columns seldom cancel out.
+constexpr int64_t kWarehouseWeight = 101;
+constexpr int64_t kDistrictWeight = 103;
+constexpr int64_t kCustomerYtdWeight = 107;
+constexpr int64_t kBalanceWeight = 109;  // of the balance's negative
+constexpr int64_t kHistoryWeight = 113;
+constexpr int64_t kPaymentWeight = 127;  // of one payment counted
+
+// Operations of the first batch.
+enum : size_t { kReadWarehouse, kAddWarehouse, kReadDistrict, kAddDistrict };
+// Of the last.
+enum : size_t { kWriteCustomer, kEnterHistory };
+
+absl::Status BadValue(const std::string& name, const std::string& value, const std::string& allowed) {
+  return absl::InvalidArgumentError(fmt::format("payment: {}={}: expected {}", name, value, allowed));
+}
+
+absl::Status ParsePercent(const std::string& name, const std::string& value, double* percent) {
+  if (absl::SimpleAtod(value, percent) && *percent >= 0 && *percent <= 100) return absl::OkStatus();
+  return BadValue(name, value, "a number from 0 to 100");
+}
+
+absl::Status ParseOne(const std::string& name, const std::string& value, PaymentOptions* options) {
+  if (name == "customers") {
+    uint32_t& customers = options->customers;
+    const bool fits =
+        absl::SimpleAtoi(value, &customers) && customers >= kFewestCustomers && customers <= kTpccCustomers;
+    if (fits) return absl::OkStatus();
+    return BadValue(name, value,
+                    fmt::format("a whole number from {} to {}", kFewestCustomers, kTpccCustomers));
+  }
+  if (name == "by_name") return ParsePercent(name, value, &options->by_name_percent);
+  if (name == "remote") return ParsePercent(name, value, &options->remote_percent);
+  if (name == "history") {
+    options->overwrite_history = value == "overwrite";
+    return options->overwrite_history || value == "insert" ? absl::OkStatus()
+                                                           : BadValue(name, value, "insert or overwrite");
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("payment: unknown parameter '{}'; there are customers, by_name, remote and history", name));
+}
+
+absl::Status Missing(const std::string& row) {
+  return absl::FailedPreconditionError(
+      fmt::format("payment: {} is missing; load the workload again, with the same `customers`", row));
+}
+
+// Where the customer's row is, in the results of a batch whose last operation looked for it.
+struct FoundCustomer {
+  instance::KeyView key;
+  instance::RowView row;  // empty: there is none
+};
+
+// By name: the middle one of those that share it, by first name (clause 2.5.2.2: position ceil(n / 2)).
+FoundCustomer CustomerIn(const PaymentRequest& request, const Batch& batch) {
+  const size_t find = batch.size() - 1;
+  if (request.customer != 0) {
+    if (batch.code(find) != absl::StatusCode::kOk) return {};
+    return {batch.View(batch.operation(find).key), batch.row(find)};
+  }
+  const size_t found = batch.scanned_rows(find);
+  if (found == 0) return {};
+  const size_t middle = (found + 1) / 2 - 1;
+  return {batch.scanned_key(find, middle), batch.scanned_row(find, middle)};
+}
+
+std::string CustomerText(const PaymentRequest& request) {
+  const std::string who = request.customer == 0
+                              ? fmt::format("called {}", std::string(LastName(request.last_name).view()))
+                              : fmt::format("{}", request.customer);
+  return fmt::format("customer {}/{} {}", request.customer_warehouse, request.customer_district, who);
+}
+
+uint32_t NumberAt(instance::KeyView key, size_t offset) {
+  uint32_t number = 0;
+  std::memcpy(&number, key.data() + offset, sizeof(number));
+  return __builtin_bswap32(number);
+}
+
+// Bad credit: what was paid goes before the data, whose end falls off.
+void PrependPayment(const PaymentRequest& request, uint32_t customer, std::span<char> data) {
+  char paid[80];
+  const auto written =
+      fmt::format_to_n(paid, sizeof(paid), "{} {} {} {} {} {}.{:02} ", customer, request.customer_district,
+                       request.customer_warehouse, request.district, request.warehouse,
+                       request.amount_cents / 100, request.amount_cents % 100);
+  std::memmove(data.data() + written.size, data.data(), data.size() - written.size);
+  std::memcpy(data.data(), paid, written.size);
+}
+
+// What the last batch needs of the customer's row, which makes room for it.
+struct Noted {
+  uint32_t customer;
+  size_t changed_bytes;  // of the customer's row
+  struct [[gnu::packed]] {
+    CustomerAccount account;
+    char data[sizeof(CustomerRow::data)];  // if the credit is bad
+  } changed;
+};
+
+void NoteCustomer(const PaymentRequest& request, const FoundCustomer& found, Noted* noted) {
+  noted->customer = NumberAt(found.key, 2 * sizeof(uint32_t));
+  const bool bad_credit = std::memcmp(found.row.data() + offsetof(CustomerRow, credit), "BC", 2) == 0;
+  noted->changed_bytes = bad_credit ? sizeof(noted->changed) : sizeof(noted->changed.account);
+  std::memcpy(&noted->changed, found.row.data(), noted->changed_bytes);
+  noted->changed.account.balance_cents -= request.amount_cents;
+  noted->changed.account.ytd_payment_cents += request.amount_cents;
+  noted->changed.account.payments += 1;
+  if (bad_credit) PrependPayment(request, noted->customer, noted->changed.data);
+}
+
+// Clause 2.5.2.2: both names with four spaces between them.
+void NoteNames(instance::RowView warehouse, instance::RowView district, HistoryData* data) {
+  char names[2][sizeof(WarehouseRow::name)];
+  std::memcpy(names[0], warehouse.data() + offsetof(WarehouseRow, name), sizeof(names[0]));
+  std::memcpy(names[1], district.data() + offsetof(DistrictRow, name), sizeof(names[1]));
+  data->fill('\0');
+  char* at = data->data();
+  at = std::copy_n(names[0], TextOf(names[0]).size(), at);
+  at = std::fill_n(at, 4, ' ');
+  std::copy_n(names[1], TextOf(names[1]).size(), at);
+}
+
+HistoryRow MakeHistory(const coordinator::TransactionId& id, const PaymentRequest& request, uint32_t customer,
+                       const HistoryData& data) {
+  HistoryRow row;
+  row.paid_cents = row.amount_cents = request.amount_cents;
+  row.date = static_cast<int64_t>(id.sequence);
+  row.customer_warehouse = request.customer_warehouse;
+  row.customer_district = request.customer_district;
+  row.customer = customer;
+  row.district = request.district;
+  std::memcpy(row.data, data.data(), sizeof(row.data));
+  return row;
+}
+
+}  // namespace
+
+absl::StatusOr<PaymentOptions> ParsePaymentOptions(const instance::Parameters& parameters) {
+  PaymentOptions options;
+  for (const auto& [name, value] : parameters) {
+    if (absl::Status status = ParseOne(name, value, &options); !status.ok()) return status;
+  }
+  return options;
+}
+
+int64_t PaymentAuditDelta(int64_t amount_cents) {
+  return amount_cents *
+             (kWarehouseWeight + kDistrictWeight + kCustomerYtdWeight + kBalanceWeight + kHistoryWeight) +
+         kPaymentWeight;
+}
+
+absl::StatusOr<std::unique_ptr<PaymentWorkload>> PaymentWorkload::Create(
+    const storage::Catalog& catalog, const instance::Parameters& parameters) {
+  absl::StatusOr<PaymentOptions> options = ParsePaymentOptions(parameters);
+  if (!options.ok()) return options.status();
+  absl::StatusOr<PaymentTables> tables = FindPaymentTables(catalog);
+  if (!tables.ok()) return tables.status();
+  const partitioner::RangePartition& warehouses = *catalog.table(tables->warehouse).partition;
+  if (options->remote_percent > 0 && warehouses.end() - warehouses.begin() < 2) {
+    return BadValue("remote", parameters.at("remote"), "0, since there is only one warehouse");
+  }
+  return std::unique_ptr<PaymentWorkload>(new PaymentWorkload(*tables, *options));
+}
+
+absl::Status PaymentWorkload::Load(instance::Loader& loader) const {
+  const storage::Catalog& catalog = loader.catalog();
+  const partitioner::RangePartition& warehouses = *catalog.table(tables_.warehouse).partition;
+  for (uint32_t site = 0; site < catalog.sites(); ++site) {
+    if (!loader.Owns(site)) continue;
+    for (int64_t w = warehouses.SiteBegin(site); w < warehouses.SiteBegin(site + 1); ++w) {
+      absl::Status status = LoadWarehouse(tables_, options_, static_cast<uint32_t>(w), loader);
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<instance::Generator>> PaymentWorkload::MakeGenerator(
+    const instance::GeneratorContext& context) const {
+  return PaymentGenerator::Create(options_, *context.catalog.table(tables_.warehouse).partition, context);
+}
+
+void PaymentWorkload::AddAtHome(const PaymentRequest& request, Batch& batch) const {
+  const auto warehouse = WarehouseKey(request.warehouse);
+  batch.ReadForUpdate(tables_.warehouse, warehouse);
+  batch.Add(tables_.warehouse, warehouse, offsetof(WarehouseRow, ytd_cents), request.amount_cents);
+  const auto district = DistrictKey(request.warehouse, request.district);
+  batch.ReadForUpdate(tables_.district, district);
+  batch.Add(tables_.district, district, offsetof(DistrictRow, ytd_cents), request.amount_cents);
+}
+
+void PaymentWorkload::FindCustomer(const PaymentRequest& request, Batch& batch) const {
+  const auto customer = CustomerKey(request.customer_warehouse, request.customer_district, request.customer);
+  if (request.customer != 0) {
+    batch.ReadForUpdate(tables_.customer, customer);
+    return;
+  }
+  const LastName last(request.last_name);
+  const auto bound = [&](bool end) {
+    return NameBound(request.customer_warehouse, request.customer_district, last.view(), end);
+  };
+  batch.IndexScan(tables_.customer, kByName, customer, bound(false), bound(true));
+}
+
+absl::Status PaymentWorkload::NoteHome(const PaymentRequest& request, const Batch& batch,
+                                       HistoryData* data) const {
+  if (batch.code(kAddWarehouse) != absl::StatusCode::kOk) {
+    return Missing(fmt::format("warehouse {}", request.warehouse));
+  }
+  if (batch.code(kAddDistrict) != absl::StatusCode::kOk) {
+    return Missing(fmt::format("district {}/{}", request.warehouse, request.district));
+  }
+  NoteNames(batch.row(kReadWarehouse), batch.row(kReadDistrict), data);
+  return absl::OkStatus();
+}
+
+absl::Status PaymentWorkload::Enter(const coordinator::TransactionId& id, const PaymentRequest& request,
+                                    const HistoryData& data, Batch& batch) const {
+  const FoundCustomer found = CustomerIn(request, batch);
+  if (found.row.empty()) return Missing(CustomerText(request));
+  Noted noted;
+  NoteCustomer(request, found, &noted);
+  batch.Clear();
+  const auto customer = CustomerKey(request.customer_warehouse, request.customer_district, noted.customer);
+  batch.Write(tables_.customer, customer, 0, BytesOf(noted.changed).first(noted.changed_bytes));
+  const HistoryRow row = MakeHistory(id, request, noted.customer, data);
+  if (!options_.overwrite_history) {
+    batch.Insert(tables_.history, HistoryKey(request.warehouse, id), BytesOf(row));
+    return absl::OkStatus();
+  }
+  const auto old = HistoryKey(request.warehouse, kLoaderWrote, request.history_slot);
+  batch.Write(tables_.history, old, sizeof(row.paid_cents), BytesOf(row).subspan(sizeof(row.paid_cents)));
+  batch.Add(tables_.history, old, offsetof(HistoryRow, paid_cents), request.amount_cents);
+  return absl::OkStatus();
+}
+
+absl::Status PaymentWorkload::CheckEntered(const Batch& batch) const {
+  if (batch.code(kWriteCustomer) != absl::StatusCode::kOk) return Missing("the customer just read");
+  const absl::StatusCode code = batch.code(kEnterHistory);
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
+  if (code == absl::StatusCode::kNotFound) return Missing("a history row");
+  return absl::InternalError("payment: the history has a row of this transaction already");
+}
+
+runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,
+                                                 const instance::Request& request) const {
+  const auto& payment = static_cast<const PaymentRequest&>(request);
+  Batch& batch = transaction.batch();
+  AddAtHome(payment, batch);
+  if (!payment.remote()) FindCustomer(payment, batch);
+  runtime::Task<absl::Status> added = transaction.Execute(batch);
+  absl::Status status = co_await added;
+  HistoryData data;
+  if (status.ok()) status = NoteHome(payment, batch, &data);
+  if (status.ok() && payment.remote()) {
+    batch.Clear();
+    FindCustomer(payment, batch);
+    runtime::Task<absl::Status> found = transaction.Execute(batch);
+    status = co_await found;
+  }
+  if (status.ok()) status = Enter(transaction.id(), payment, data, batch);
+  if (!status.ok()) co_return status;
+  runtime::Task<absl::Status> entered = transaction.Execute(batch);
+  status = co_await entered;
+  co_return status.ok() ? CheckEntered(batch) : status;
+}
+
+int64_t PaymentWorkload::AuditRow(instance::TableId table, instance::KeyView key,
+                                  instance::RowView row) const {
+  (void)key;
+  if (table == tables_.warehouse) return kWarehouseWeight * RowOf<WarehouseRow>(row).ytd_cents;
+  if (table == tables_.district) return kDistrictWeight * RowOf<DistrictRow>(row).ytd_cents;
+  if (table == tables_.history) return kHistoryWeight * RowOf<HistoryRow>(row).paid_cents;
+  if (table != tables_.customer) return 0;
+  const CustomerAccount account = RowOf<CustomerRow>(row).account;
+  return kCustomerYtdWeight * account.ytd_payment_cents - kBalanceWeight * account.balance_cents +
+         kPaymentWeight * account.payments;
+}
+
+}  // namespace islands::experiments

@@ -1,0 +1,159 @@
+"""Two result directories beside each other: the same points of the same figures, and which differences are real."""
+
+import math
+
+from reporting import page, words
+from reporting.plots import FIRST_METRICS
+from reporting.results import SAME, SAME_SINGLE_RUN, compare
+
+COLUMNS = ["Figure", "Setting", "Metric", "A", "B", "A / B", "Beyond the spread"]
+DEFINITION = ("A difference exceeds the spread if the ranges from least to greatest run do not overlap, and the "
+              "medians differ by more than the typical range of a point in that figure and by more than "
+              f"{words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where a side has one run).")
+
+
+class Pair:
+    """One metric of one point, on both sides."""
+
+    def __init__(self, figure, axes, metric, a, b):
+        self.figure, self.axes, self.metric, self.a, self.b = figure, axes, metric, a, b
+        self.ratio = a.median / b.median if b.median else None
+        self.order = compare(a, b)
+
+    def size(self):
+        """How large the difference is, whichever side is greater."""
+        return abs(math.log(self.ratio)) if self.ratio and self.ratio > 0 else math.inf
+
+    def verdict(self):
+        return {"~": "within", ">": "A is greater", "<": "B is greater"}[self.order]
+
+    def json(self):
+        sides = {name: {"median": stat.median, "min": stat.low, "max": stat.high, "runs": stat.runs}
+                 for name, stat in (("a", self.a), ("b", self.b))}
+        return {"figure": self.figure, "axes": self.axes, "metric": self.metric, **sides, "ratio": self.ratio,
+                "exceeds_spread": self.order != "~"}
+
+    def cells(self):
+        return [self.figure, words.settings(self.axes), words.metric_name(self.metric),
+                words.quantity(self.metric, self.a.median), words.quantity(self.metric, self.b.median),
+                "-" if self.ratio is None else words.times(self.ratio), self.verdict()]
+
+
+class Comparison:
+    """All pairs, the largest difference beyond the spread first, and what only one side has."""
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+        self.pairs, self.only = [], {"a": 0, "b": 0}
+        self.notes = list(notes(a, b))
+        for name in dict.fromkeys(figure.name for figure in [*a.figures, *b.figures]):
+            self.add(a.figure(name), b.figure(name))
+        self.pairs.sort(key=lambda pair: (pair.order == "~", -pair.size()))
+
+    def add(self, first, second):
+        points = [{point.key(): point for point in figure.points if point.runs} if figure else {}
+                  for figure in (first, second)]
+        self.only["a"] += len(points[0].keys() - points[1].keys())
+        self.only["b"] += len(points[1].keys() - points[0].keys())
+        for key, point in points[0].items():
+            if key not in points[1]:
+                continue
+            for metric in metrics_of(first):
+                a, b = first.stat(point, metric), second.stat(points[1][key], metric)
+                if a and b:
+                    self.pairs.append(Pair(first.name, varied(point.axes, first), metric, a, b))
+
+    def exceeding(self):
+        return [pair for pair in self.pairs if pair.order != "~"]
+
+    def json(self):
+        return {"format": 1, "a": self.a.directory, "b": self.b.directory, "definition": DEFINITION,
+                "exceed_spread": len(self.exceeding()), "within_spread": len(self.pairs) - len(self.exceeding()),
+                "by_chance_at_most": round(self.by_chance(), 1),
+                "only_in_a": self.only["a"], "only_in_b": self.only["b"], "notes": self.notes,
+                "differences": [pair.json() for pair in self.pairs]}
+
+    def by_chance(self):
+        """How many would exceed the spread, at most about, if nothing had changed: ranges that lie apart by luck."""
+        return sum(2 / math.comb(pair.a.runs + pair.b.runs, pair.a.runs) for pair in self.pairs
+                   if min(pair.a.runs, pair.b.runs) > 1)
+
+    def summary(self):
+        return (f"{len(self.exceeding())} of {len(self.pairs)} differences exceed the spread (by chance alone, up to "
+                f"{self.by_chance():.0f} would); points only in A: {self.only['a']}, only in B: {self.only['b']}")
+
+
+def metrics_of(figure):
+    """What the figure is about: the metrics that its plots draw, else the usual one."""
+    drawn = [plot.get("y") for plot in figure.plan.get("plots") or [] if isinstance(plot, dict) and plot.get("y")]
+    found = figure.metrics()
+    return list(dict.fromkeys(drawn)) or [name for name in FIRST_METRICS if name in found][:1] or found[:1]
+
+
+def varied(axes, figure):
+    """The point without axes that have one value only."""
+    return {name: value for name, value in axes.items() if len(figure.axes.get(name, [])) > 1} or axes
+
+
+def notes(a, b):
+    """What besides the numbers is different, or doubtful."""
+    for what, first, second in (("machines", a.machine_summary, b.machine_summary),
+                                ("builds", a.about.get("build"), b.about.get("build")),
+                                ("kernels", *((one.about.get("system") or {}).get("kernel") for one in (a, b)))):
+        if first != second:
+            yield f"different {what}: A {first}, B {second}"
+    for name, one in (("A", a), ("B", b)):
+        for note in one.all_notes():
+            yield f"{name}: {note}"
+
+
+def as_text(comparison):
+    """The table for a terminal: differences beyond the spread, and how many are not."""
+    rows = [pair.cells() for pair in comparison.exceeding()]
+    lines = [f"A: {comparison.a.directory}", f"B: {comparison.b.directory}"]
+    lines += [f"note: {note}" for note in comparison.notes]
+    if rows:
+        columns = list(zip(COLUMNS, *rows))
+        widths = [max(map(len, column)) for column in columns]
+        aligned = [[cell.rjust(width) if index in (3, 4, 5) else cell.ljust(width)
+                    for index, (cell, width) in enumerate(zip(row, widths))] for row in [COLUMNS, *rows]]
+        lines += [""] + ["  ".join(row).rstrip() for row in aligned] + [""]
+    return "\n".join(lines + [comparison.summary(), DEFINITION])
+
+
+def as_page(comparison, command):
+    a, b = comparison.a, comparison.b
+    sides = page.table([[name, page.text(one.title), f"<code>{page.text(one.directory)}</code>",
+                         page.text(one.machine_summary), page.text(one.about.get("build") or ""),
+                         page.text(page.when(one.about.get("started")) or "")] for name, one in (("A", a), ("B", b))],
+                       ["", "Sweep", "Directory", "Machine", "Build", "Begun"])
+    said = f"<h2>Notes</h2><ul>{''.join(f'<li>{page.text(note)}</li>' for note in comparison.notes)}</ul>"
+    beyond, within = comparison.exceeding(), [pair for pair in comparison.pairs if pair.order == "~"]
+    body = (f"<header><h1>{page.text(a.title)}: A against B</h1><p>{page.text(comparison.summary())}.</p></header>"
+            f'<main><div class="wide">{sides}</div><p class="muted small">{page.text(DEFINITION)} A / B above 1 is '
+            "better for throughputs and worse for costs and latencies.</p>"
+            + (said if comparison.notes else "") + section("Beyond the spread", beyond)
+            + section("Within the spread", within)
+            + f"<footer>Made by <code>{page.text(command)}</code>.</footer></main>")
+    return page.document(f"{a.title}: A against B", body)
+
+
+def section(title, pairs):
+    if not pairs:
+        return f"<h2>{title}</h2><p>None.</p>"
+    head = "".join(f"<th{number(index)}>{column}</th>" for index, column in enumerate(COLUMNS))
+    body = "".join("<tr>" + "".join(f"<td{number(index)}>{page.text(cell)}{ranges(pair, index)}</td>"
+                                    for index, cell in enumerate(pair.cells())) + "</tr>" for pair in pairs)
+    return (f'<h2>{title}: {len(pairs)}</h2><div class="numbers wide"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>")
+
+
+def number(index):
+    return ' class="number"' if index in (3, 4, 5) else ""
+
+
+def ranges(pair, index):
+    stat = {3: pair.a, 4: pair.b}.get(index)
+    if stat is None or stat.runs == 1:
+        return ""
+    return f'<span class="spread">{words.number(stat.low)} – {words.number(stat.high)}</span>'

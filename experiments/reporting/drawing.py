@@ -1,0 +1,284 @@
+"""A plot as SVG, drawn once by matplotlib with stand-in colours and then coloured twice.
+
+In the page, text and axes take the colour of the text around them and series take the style sheet's colours, which
+differ on light, dark and paper; a file of its own has the light colours written into it. Series differ by marker, dash
+and hatch too, so that a black-and-white print can be read. Text stays text: the page's own font, searchable.
+"""
+
+import io
+import re
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from reporting import words
+from reporting.results import as_number, islands_of, same_value
+from reporting.style import PALETTE
+
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+DASHES = ["-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)), (0, (4, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 1)),
+          (0, (9, 3))]  # one less than markers and colours, so that a ninth series does not look like the first
+HATCHES = ["", "//", "\\\\", "xx", "--", "||", "++", "////"]  # lines only: dots make large files
+CUT_STYLES = {"SE": 0, "FG": 1, "CG": 2}
+
+# Stand-ins, each replaced after drawing: (stand-in, in the page, in a file).
+TEXT, GRID, GROUND, AXIS = "#010101", "#020202", "#030303", "#040404"
+STAND_INS = [(TEXT, "currentColor", "#1d232b"), (GRID, "var(--grid)", "#e3e6ea"), (GROUND, "var(--ground)", "#ffffff"),
+             (AXIS, "var(--muted)", "#69727f")]
+STAND_INS += [(f"#0a00{index:02x}", f"var(--series-{index})", light) for index, (light, _) in enumerate(PALETTE)]
+
+WIDTH, HEIGHT = 680, 400  # pixels of the page, and of a SVG's own coordinates
+FONT = 12
+BAR_HEIGHT = 15
+SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "islands", "font.family": "DejaVu Sans", "font.size": FONT,
+            "hatch.linewidth": 1.0, "text.color": TEXT, "axes.labelcolor": TEXT, "xtick.labelcolor": TEXT,
+            "ytick.labelcolor": TEXT, "xtick.color": AXIS, "ytick.color": AXIS, "axes.edgecolor": AXIS,
+            "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "grid.color": GRID,
+            "axes.formatter.use_mathtext": False, "legend.frameon": False, "path.simplify": False, "text.usetex": False,
+            "text.parse_math": False}
+
+
+class Styles:
+    """Which style a series has: the same layout looks the same in all figures of a sweep.
+
+    Shared-everything, one island per core and one per socket have styles of their own, so that they look alike on
+    different machines too; the other layouts follow.
+    """
+
+    def __init__(self, sweep):
+        counts = sorted({islands_of(value) for figure in sweep.figures for value in figure.axes.get("layout", [])}
+                        - {None})
+        named = {1: 0, sweep.cores: 1}
+        if sweep.sockets > 1:
+            named.setdefault(sweep.sockets, 2)
+        free = iter(range(2 if 2 not in named.values() else 3, 1000))
+        self.layouts = {count: named[count] if count in named else next(free) for count in counts}
+        self.axes = {}
+        for figure in sweep.figures:
+            for name, values in figure.axes.items():
+                known = self.axes.setdefault(name, {})
+                for value in values:
+                    known.setdefault(same_value(value), len(known))
+
+    def index(self, axis, value):
+        if axis is None:
+            return 1
+        if axis in ("layout", "cut"):
+            if str(value) in CUT_STYLES:
+                return CUT_STYLES[str(value)]
+            if islands_of(value) in self.layouts:
+                return self.layouts[islands_of(value)]
+        return self.axes.get(axis, {}).get(same_value(value), 0)
+
+
+def colour(index):
+    return f"#0a00{index % len(PALETTE):02x}"
+
+
+def draw(plot, styles):
+    """The SVG with stand-in colours."""
+    with matplotlib.rc_context(SETTINGS):
+        bars_lie = not plot.lines and labels_too_wide(plot)
+        height = HEIGHT if not bars_lie else bars_height(plot)
+        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        handles = (draw_lines if plot.lines else draw_lying_bars if bars_lie else draw_bars)(axes, plot, styles)
+        place(figure, axes, handles, plot.axis)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", transparent=True,
+                       metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return out.getvalue()
+
+
+def draw_lines(axes, plot, styles):
+    handles = []
+    for value, stats in plot.series:
+        index = styles.index(plot.axis, value)
+        xs = sorted(stats)
+        medians = [stats[x].median for x in xs]
+        spread = [[stats[x].median - stats[x].low for x in xs], [stats[x].high - stats[x].median for x in xs]]
+        look = {"color": colour(index), "marker": MARKERS[index % len(MARKERS)], "linewidth": 1.8, "markersize": 7.5,
+                "linestyle": DASHES[index % len(DASHES)], "markeredgecolor": GROUND, "markeredgewidth": 0.5}
+        container = axes.errorbar(xs, medians, spread, ecolor=colour(index), elinewidth=1.2, capsize=3.5, capthick=1.2,
+                                  clip_on=False, zorder=3, **look)
+        for part in container[1] + container[2]:
+            part.set_clip_on(False)  # a marker at the edge of the plot is drawn whole
+        handles.append(Line2D([], [], label=words.series_label(plot.axis, value) if plot.axis else "", **look))
+    axes.set_xlabel(words.axis_label(plot.x))
+    axes.set_ylabel(plot.y_label)
+    x_axis(axes, [as_number(x) for x in plot.xs])
+    value_axis(axes.yaxis, axes.set_ylim, plot)
+    axes.grid(axis="y")
+    return handles
+
+
+def x_axis(axes, xs):
+    """Ticks where there are measurements, as far as their labels do not touch."""
+    low, high = min(xs), max(xs)
+    if low > 0 and high / low >= 200:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(low / 1.15, high * 1.15)
+    else:
+        axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+    places = axes.transData.transform([(x, 0) for x in xs])[:, 0]
+    ticks, end = [], None
+    for x, place in zip(xs, places):
+        half = 0.5 * FONT * 0.65 * len(words.value_text(x)) + 4
+        if end is None or place - half >= end:
+            ticks.append(x)
+            end = place + half
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(FuncFormatter(
+        lambda x, _: words.number(x) if abs(x) >= 1e5 else words.value_text(x)))
+
+
+def value_axis(axis, set_limits, plot):
+    """From zero, with one scale for all its numbers."""
+    top = max((stat.high for stat in plot.stats()), default=1)
+    top = top if top > 0 else 1
+    scale, letter = next(((scale, letter) for scale, letter in words.SCALES if top >= scale), (1, ""))
+    set_limits(0, top * 1.06)
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda y, _: f"{y / scale:g}{letter if y else ''}"))
+
+
+def group_places(plot):
+    """(width of a bar, its place in each group)."""
+    width = 0.8 / max(1, len(plot.series))
+    return width, [(index + 0.5) * width - 0.4 for index in range(len(plot.series))]
+
+
+def labels_too_wide(plot):
+    room = (WIDTH - 90) / max(1, len(plot.xs))
+    return any(len(words.value_text(x)) * FONT * 0.62 + 8 > room for x in plot.xs) or room / len(plot.series) < 14
+
+
+def bars_height(plot):
+    return max(220, 130 + (BAR_HEIGHT + 2) * len(plot.xs) * len(plot.series) / 0.8)
+
+
+def bars(plot, styles):
+    """Per series: its places, its statistics there, and its look. Layouts side by side each look as they always do."""
+    width, offsets = group_places(plot)
+    for (value, stats), offset in zip(plot.series, offsets):
+        there = [(place + offset, stats[same_value(x)]) for place, x in enumerate(plot.xs) if same_value(x) in stats]
+        if plot.axis is None and plot.x in ("layout", "cut"):
+            places = {place + offset: x for place, x in enumerate(plot.xs)}
+            for place, stat in there:
+                yield width, [(place, stat)], bar_look(styles.index(plot.x, places[place])), ""
+        else:
+            label = words.series_label(plot.axis, value) if plot.axis else ""
+            yield width, there, bar_look(styles.index(plot.axis, value), plot.axis is not None), label
+
+
+def bar_look(index, hatched=True):
+    return {"facecolor": colour(index), "hatch": HATCHES[index % len(HATCHES)] if hatched else "", "edgecolor": GROUND,
+            "linewidth": 0.8}
+
+
+def draw_bars(axes, plot, styles):
+    handles = []
+    for width, there, look, label in bars(plot, styles):
+        places, stats = [place for place, _ in there], [stat for _, stat in there]
+        axes.bar(places, [stat.median for stat in stats], width * 0.94, **look)
+        axes.errorbar(places, [stat.median for stat in stats], whiskers(stats), fmt="none", ecolor=TEXT,
+                      elinewidth=1.2, capsize=3.5, capthick=1.2)
+        if width * (WIDTH - 90) / len(plot.xs) >= 34:
+            for place, stat in there:
+                axes.annotate(words.number(stat.median), (place, stat.high), (0, 5), textcoords="offset points",
+                              ha="center", va="bottom", size=FONT - 1)
+        handles.append(Patch(label=label, **look))
+    axes.set_xticks(range(len(plot.xs)), [words.value_text(x) for x in plot.xs])
+    axes.set_xlim(-0.55, len(plot.xs) - 0.45)
+    axes.tick_params(axis="x", length=0, pad=6)
+    axes.set_xlabel(words.axis_label(plot.x))
+    axes.set_ylabel(plot.y_label)
+    value_axis(axes.yaxis, lambda low, high: axes.set_ylim(low, high * 1.06), plot)
+    axes.grid(axis="y")
+    return handles
+
+
+def draw_lying_bars(axes, plot, styles):
+    """For labels too wide to stand beside each other, and for many bars."""
+    handles = []
+    for width, there, look, label in bars(plot, styles):
+        places, stats = [place for place, _ in there], [stat for _, stat in there]
+        axes.barh(places, [stat.median for stat in stats], width * 0.94, **look)
+        axes.errorbar([stat.median for stat in stats], places, xerr=whiskers(stats), fmt="none", ecolor=TEXT,
+                      elinewidth=1.2, capsize=3, capthick=1.2)
+        for place, stat in there:
+            axes.annotate(words.number(stat.median), (stat.high, place), (7, 0), textcoords="offset points",
+                          ha="left", va="center", size=FONT - 1)
+        handles.append(Patch(label=label, **look))
+    axes.set_yticks(range(len(plot.xs)), [words.value_text(x) for x in plot.xs])
+    axes.set_ylim(len(plot.xs) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0, pad=6)
+    axes.set_xlabel(plot.y_label)
+    axes.set_ylabel(words.axis_label(plot.x))
+    value_axis(axes.xaxis, lambda low, high: axes.set_xlim(low, high * 1.09), plot)
+    axes.grid(axis="x")
+    return handles
+
+
+def whiskers(stats):
+    return [[stat.median - stat.low for stat in stats], [stat.high - stat.median for stat in stats]]
+
+
+def place(figure, axes, handles, axis):
+    """The legend above the plot, as many entries beside each other as there is room for; the axes below it."""
+    top, width, height = 1.0, *(figure.get_size_inches() * 72)
+    if axis and handles:
+        for columns in range(len(handles), 0, -1):
+            rows_first = [handle for column in range(columns) for handle in handles[column::columns]]
+            legend = figure.legend(handles=rows_first, loc="upper left", bbox_to_anchor=(0, 1), ncol=columns,
+                                   handlelength=2.8, columnspacing=1.6, borderaxespad=0.2, borderpad=0.2)
+            box = legend.get_window_extent(figure.canvas.get_renderer())
+            if box.width <= width - 8 or columns == 1:
+                break
+            legend.remove()
+        top = 1 - (box.height + 8) / height
+    figure.tight_layout(pad=0.4, rect=(0, 0, 1, top))
+
+
+ID = re.compile(r'\bid="([^"]+)"')
+HEAD = re.compile(r"^.*?(?=<svg\b)", re.S)
+
+
+def inline(svg, name, description):
+    """The SVG for the page: the page's colours and font, ids that no other plot has, and nothing from elsewhere."""
+    for stand_in, themed, _ in STAND_INS:
+        svg = svg.replace(stand_in, themed)
+    svg = HEAD.sub("", svg)
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    svg = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href=", "href=")
+    svg = prefixed(svg, name)
+    svg = re.sub(r"'DejaVu Sans'[^;\"]*", "var(--font)", svg)
+    opening = f'<svg class="plot" role="img" aria-label="{description}" viewBox="0 0 {size_of(svg)}"'
+    return re.sub(r"<svg\b[^>]*", lambda _: opening, svg, count=1).strip()
+
+
+def standalone(svg, name):
+    """The SVG as a file: light, on white, with fonts that are everywhere."""
+    for stand_in, _, light in STAND_INS:
+        svg = svg.replace(stand_in, light)
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    svg = prefixed(svg, name)
+    svg = re.sub(r"'DejaVu Sans'[^;\"]*", "'DejaVu Sans', Verdana, Arial, sans-serif", svg)
+    svg = re.sub(r"<!DOCTYPE.*?>\s*", "", svg, flags=re.S)
+    return re.sub(r"(<svg\b[^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+
+
+def prefixed(svg, name):
+    svg = ID.sub(lambda match: f'id="{name}-{match.group(1)}"', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    return re.sub(r"url\(#", f"url(#{name}-", svg)
+
+
+def size_of(svg):
+    return re.search(r'viewBox="0 0 ([\d. ]+)"', svg).group(1)

@@ -1,0 +1,240 @@
+"""What claims are decided with: the results that a claim names, compared with their spread in mind.
+
+A verdict is never guessed. Where results are missing, the machine lacks what the claim is about, or a difference stays
+within the spread, it is "cannot be told", with the reason.
+"""
+
+from reporting import words
+from reporting.results import as_number, compare, islands_of, same_value
+
+AGREES, DISAGREES, UNKNOWN = "agrees", "disagrees", "cannot be told"
+STEADY = 0.10  # a rate that changes by less is steady
+LINEAR = 0.80  # of the throughput that perfect scaling would give
+# Factor between two standard deviations that is no accident, by the number of runs: the square root of the F
+# distribution's 95 % point. Fewer runs say nothing.
+NOTICEABLE = {3: 4.4, 4: 3.0, 5: 2.5, 6: 2.2, 7: 2.1}
+
+
+class Untellable(Exception):
+    """Why a claim can be neither confirmed nor refuted here."""
+
+
+class Claim:
+    """One statement of the paper, its number there, and what was found here. `where` names the plot it belongs to."""
+
+    def __init__(self, figure, paper, reference, there, where, verdict, here):
+        self.figure, self.paper, self.reference, self.there = figure, paper, reference, there
+        self.where, self.verdict, self.here = where, verdict, here
+        self.id = ""  # FIGURE.n, once it is known
+
+    def json(self):
+        return {"id": self.id, "figure": self.figure, "paper": self.paper, "reference": self.reference,
+                "there": self.there, "here": self.here, "verdict": self.verdict, "where": self.where}
+
+
+class Found:
+    """A statistic with the name that a sentence gives it."""
+
+    def __init__(self, name, stat, text):
+        self.name, self.stat, self.text = name, stat, text
+
+    def __str__(self):
+        return f"{self.name} {self.text}"
+
+
+class Ratio:
+    """A quotient of two statistics; its range is the widest that theirs allow. compare() takes it as a statistic."""
+
+    def __init__(self, above, below, factor=1.0):
+        if not below.low > 0:
+            raise Untellable("a run counted nothing, so there is no ratio")
+        self.median = factor * above.median / below.median
+        self.low, self.high = factor * above.low / below.high, factor * above.high / below.low
+        self.runs, self.noise = min(above.runs, below.runs), max(above.noise, below.noise)
+
+
+class Case:
+    """One figure's results on one machine, asked by the claims about it."""
+
+    def __init__(self, sweep, figure, metric="committed_per_s", **usual):
+        """`usual`: settings that the figure fixes; they count only where the sweep varies them."""
+        self.sweep, self.figure, self.metric = sweep, figure, metric
+        self.usual = {name: value for name, value in usual.items() if name in figure.axes}
+
+    def claim(self, paper, reference, there, decide, where=None):
+        """`decide` returns (verdict, what was found), or raises Untellable."""
+        try:
+            verdict, here = decide()
+        except Untellable as reason:
+            verdict, here = UNKNOWN, str(reason)
+        except ZeroDivisionError:
+            verdict, here = UNKNOWN, "a run counted nothing, so there is no ratio"
+        return Claim(self.figure.name, paper, reference, there, where or {}, verdict, here)
+
+    def at(self, _name="", **where):
+        """The figure's metric at these axis values; found by its layout's name, unless it is given another."""
+        wanted = {**self.usual, **where}
+        for name in where:
+            if name not in self.figure.axes:
+                raise Untellable(f"the sweep has no axis {name}")
+        points = [point for point in self.figure.select(wanted) if point.stat(self.metric)]
+        if not points:
+            raise Untellable(f"no results for {words.settings(wanted)}")
+        if len(points) > 1:
+            open_axes = [name for name, values in self.figure.axes.items() if name not in wanted and len(values) > 1]
+            raise Untellable(f"{words.settings(wanted)} was measured in several ways ({', '.join(open_axes)})")
+        stat = self.figure.stat(points[0], self.metric)
+        name = _name or where.get("layout") or where.get("cut") or words.settings(where)
+        return Found(name, stat, words.quantity(self.metric, stat.median))
+
+    def values(self, axis):
+        """The values of an axis that have results; numbers as numbers."""
+        points = [point for point in self.figure.points if point.stat(self.metric)]
+        found = {same_value(point.axes[axis]) for point in points if axis in point.axes}
+        return [value if as_number(value) is None else as_number(value)
+                for value in self.figure.axes.get(axis, []) if same_value(value) in found]
+
+    def range_of(self, axis, least=None, most=None):
+        """The lowest and the highest value of a numeric axis, which must reach from `least` to `most`."""
+        numbers = [value for value in self.values(axis) if as_number(value) is not None]
+        if len(numbers) < 2:
+            raise Untellable(f"the sweep does not vary {axis}")
+        low, high = min(numbers), max(numbers)
+        if (least is not None and low > least) or (most is not None and high < most):
+            raise Untellable(f"{axis} was measured from {low:g} to {high:g} only")
+        return low, high
+
+    def pick(self, axis, *preferred):
+        """The first preferred value of an axis that was measured, else the number nearest to the first preferred one,
+        else the first value; nothing if it is no axis."""
+        values = self.values(axis)
+        for wanted in preferred:
+            if same_value(wanted) in map(same_value, values):
+                return {axis: wanted}
+        if values and as_number(preferred[0]) is not None and all(as_number(value) is not None for value in values):
+            return {axis: min(values, key=lambda value: abs(value - preferred[0]))}
+        return {axis: values[0]} if values else {}
+
+    def layouts(self):
+        """Layouts with results, the coarsest first."""
+        return sorted((value for value in self.values("layout") if islands_of(value)), key=islands_of)
+
+    def shared(self):
+        if "1ISL" not in self.layouts():
+            raise Untellable("1ISL (shared-everything) was not measured")
+        return "1ISL"
+
+    def fine(self):
+        """The layout with one island per core."""
+        layouts = self.layouts()
+        finest = layouts[-1] if layouts else None
+        workers = next((point.workers_per_island() for point in self.figure.points
+                        if point.axes.get("layout") == finest and point.workers_per_island()), None)
+        if finest and workers is None and self.sweep.cores:
+            workers = self.sweep.cores / islands_of(finest)
+        if finest is None or workers != 1:
+            raise Untellable("no layout with one island per core was measured")
+        if finest == "1ISL":
+            raise Untellable("one core: there is one layout only")
+        return finest
+
+    def coarse(self):
+        """The layout with one island per socket."""
+        self.need_sockets()
+        layout = f"{self.sweep.sockets}ISL"
+        if layout not in self.layouts():
+            raise Untellable(f"{layout} (one island per socket) was not measured")
+        if layout == self.fine():
+            raise Untellable("each socket has one core: an island per socket is an island per core")
+        return layout
+
+    def cuts(self):
+        """Layouts of several islands, the coarsest first."""
+        cuts = [layout for layout in self.layouts() if islands_of(layout) > 1]
+        if not cuts:
+            raise Untellable("no layout with several islands was measured")
+        return cuts
+
+    def need_sockets(self):
+        if self.sweep.sockets < 2:
+            raise Untellable("this machine has one socket")
+
+    def with_sockets(self, decide):
+        """The verdict, unless there is one socket: then the numbers alone, which say nothing of sockets."""
+        if self.sweep.sockets > 1:
+            return decide()
+        try:
+            return UNKNOWN, f"this machine has one socket; measured: {decide()[1]}"
+        except Untellable:
+            return UNKNOWN, "this machine has one socket"
+
+
+def overlapping(here):
+    return UNKNOWN, f"{here}: within the spread"
+
+
+def greater(a, b):
+    """That `a` is greater than `b`, told as a factor."""
+    if not b.stat.median > 0:
+        raise Untellable(f"{b.name} counted nothing")
+    here = f"{words.times(a.stat.median / b.stat.median)} ({a}, {b})"
+    order = compare(a.stat, b.stat)
+    return overlapping(here) if order == "~" else (AGREES if order == ">" else DISAGREES, here)
+
+
+def cheaper(a, b):
+    """That `a` costs less than `b`, told as a difference in percent."""
+    if not b.stat.median > 0:
+        raise Untellable(f"{b.name} has no cost")
+    here = f"{change(a.stat.median / b.stat.median)} ({a}, {b})"
+    order = compare(a.stat, b.stat)
+    return overlapping(here) if order == "~" else (AGREES if order == "<" else DISAGREES, here)
+
+
+def change(ratio):
+    """0.52 -> "−48 %"."""
+    text = words.percent(abs(ratio - 1))
+    return text if text == "0 %" else ("+" if ratio > 1 else "−") + text
+
+
+def steady(found_from, found_to):
+    """That a rate stays as it is."""
+    ratio = found_to.stat.median / found_from.stat.median
+    here = f"{change(ratio)} ({found_from}, {found_to})"
+    if abs(ratio - 1) <= STEADY:
+        return AGREES, here
+    return overlapping(here) if compare(found_from.stat, found_to.stat) == "~" else (DISAGREES, here)
+
+
+def all_of(parts):
+    """Every part has to hold. `parts`: (verdict, text) each."""
+    verdicts = {verdict for verdict, _ in parts}
+    verdict = DISAGREES if DISAGREES in verdicts else UNKNOWN if UNKNOWN in verdicts else AGREES
+    return verdict, "; ".join(text for _, text in parts)
+
+
+def steadier(a, b):
+    """That the runs of `a` differ less among themselves than those of `b`."""
+    runs = min(a.stat.runs, b.stat.runs)
+    if runs < min(NOTICEABLE):
+        raise Untellable(f"variation needs at least {min(NOTICEABLE)} runs of each")
+    first, second = a.stat.variation() or 0, b.stat.variation() or 0
+    here = f"standard deviation {words.percent(first)} for {a.name}, {words.percent(second)} for {b.name}"
+    if max(first, second) <= NOTICEABLE.get(runs, 2.0) * min(first, second):
+        return UNKNOWN, f"{here}: too close to tell with {runs} runs"
+    return AGREES if first < second else DISAGREES, here
+
+
+def retained(case, layout, axis, low, high, **where):
+    """The share of its throughput that a layout keeps when an axis goes from low to high."""
+    start, end = (case.at(**where, **{axis: value}, layout=layout).stat for value in (low, high))
+    return Ratio(end, start)
+
+
+def most_lost(worst, others):
+    """That `worst` keeps less of its throughput than each of `others`: (name, Ratio) pairs."""
+    here = ", ".join(f"{name} {change(ratio.median)}" for name, ratio in [worst, *others])
+    orders = [compare(worst[1], ratio) for _, ratio in others]
+    if ">" in orders:
+        return DISAGREES, here
+    return overlapping(here) if "~" in orders else (AGREES, here)

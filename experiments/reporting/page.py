@@ -1,0 +1,203 @@
+"""The report's page: one HTML file without scripts and without anything from elsewhere."""
+
+import html
+import re
+
+from reporting import words
+from reporting.evidence import AGREES, DISAGREES, LINEAR, UNKNOWN
+from reporting.results import SAME, SAME_SINGLE_RUN, same_value
+from reporting.style import sheet
+
+SIGNS = {AGREES: "✓", DISAGREES: "✗", UNKNOWN: "?"}
+CLASSES = {AGREES: "agrees", DISAGREES: "disagrees", UNKNOWN: "unknown"}
+MAX_FAILURES = 50  # listed
+
+READING = f"""Every point is the <b>median</b> of its repetitions; the bar through it reaches from the <b>least to the
+greatest</b> run. <b>4ISL</b> is the machine cut into four islands, each a process with its own cores, memory and share
+of the data: 1ISL is shared-everything, one island per core is fine-grained and one per socket coarse-grained
+shared-nothing. A <b>multisite</b> transaction touches several sites (partitions) of the data; it becomes distributed
+where these lie on several islands. The paper's claims are decided on the numbers: two results differ if their ranges
+do not overlap and their medians differ by more than the typical range of a point in that figure, and by more than
+{words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where there is one run). “Linear” means at least
+{words.percent(LINEAR)} of perfect scaling.
+What this machine cannot show, or the spread hides, is said to be so."""
+
+
+def text(value):
+    """Escaped for text and attributes; a number and its unit stay on one line."""
+    return re.sub(r"(?<=\d) (?=%|µs)", "\u00a0", html.escape(str(value), quote=True))
+
+
+def table(rows, header=None, kind=""):
+    """`rows` of cells that are HTML already."""
+    head = "<thead><tr>" + "".join(f"<th>{cell}</th>" for cell in header) + "</tr></thead>" if header else ""
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<table{kind and f" class={chr(34)}{kind}{chr(34)}"}>{head}<tbody>{body}</tbody></table>'
+
+
+def document(title, body):
+    return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
+            f"<title>{text(title)}</title>\n<style>\n{sheet()}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n")
+
+
+def index(sweep, figures, claims, command):
+    """`figures`: (figure, [(plot, SVG for the page)], notes) each."""
+    parts = [head(sweep, figures, claims), "<main>", overview(sweep), runs_table(sweep), notes(sweep),
+             summary(claims)]
+    for figure, plots, said in figures:
+        parts.append(section(figure, plots, said, [claim for claim in claims if claim.figure == figure.name]))
+    parts.append(f"<footer>Made by <code>{text(command)}</code> from <code>{text(sweep.directory)}</code>. Beside this "
+                 "page: each plot as SVG and CSV, and claims.json. The paper: OLTP on Hardware Islands, Proceedings of "
+                 "the VLDB Endowment 5(11), 2012.</footer></main>")
+    return document(sweep.title, "\n".join(parts))
+
+
+def verdict_counts(claims):
+    return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in SIGNS}
+
+
+def head(sweep, figures, claims):
+    counts = verdict_counts(claims)
+    words_of = {AGREES: "claims of the paper hold here", DISAGREES: "do not", UNKNOWN: "cannot be told here"}
+    tiles = "".join(f'<div class="tile {CLASSES[verdict]}"><b>{SIGNS[verdict]} {counts[verdict]}</b>'
+                    f"{words_of[verdict]}</div>" for verdict in SIGNS)
+    links = "".join(f'<a href="#{text(figure.name)}">{text(figure.name)}: {text(figure.title)}</a>'
+                    for figure, _, _ in figures)
+    day = text(str(sweep.about.get("started") or "")[:10])
+    return (f"<header><h1>{text(sweep.title)}</h1>"
+            f'<p class="muted">{text(sweep.machine_summary)}{" · measured " + day if day else ""}</p>'
+            + (f'<div class="tiles">{tiles}</div>' if claims else "") + f"<nav>{links}</nav></header>")
+
+
+def overview(sweep):
+    about, system = sweep.about, sweep.about.get("system") or {}
+    seconds = about.get("seconds")
+    facts = [("Processor", system.get("cpu")), ("Kernel", system.get("kernel")), ("System", system.get("os")),
+             ("Islands", about.get("version")), ("Commit", about.get("commit")), ("Build", about.get("build")),
+             ("Command", about.get("command") and f"<code>{text(about['command'])}</code>"),
+             ("Begun", when(about.get("started"))), ("Finished", when(about.get("finished"))),
+             ("Took", words.duration(seconds) if isinstance(seconds, (int, float)) else None),
+             ("Runs", sum(figure.runs for figure in sweep.figures))]
+    rows = [(name, value if name == "Command" else text(value)) for name, value in facts if value not in (None, "")]
+    machine = about.get("machine_text")
+    picture = f"<pre>{text(str(machine).strip())}</pre>" if machine else f"<p>{text(sweep.machine_summary)}</p>"
+    return (f'<div class="overview"><div><h2>The machine</h2>{picture}</div><div><h2>The measurement</h2>{table(rows)}'
+            f'</div></div><h2>How to read this</h2><p>{READING}</p>')
+
+
+def when(time):
+    """2026-11-21T12:00:00Z as people read it."""
+    return str(time).replace("T", " ").replace("Z", " UTC") if time else None
+
+
+def runs_table(sweep):
+    rows = []
+    for figure in sweep.figures:
+        plan, measure = figure.plan, figure.plan.get("measure") or {}
+        planned = figure.planned()
+        done = f"{figure.runs:,}" + (f" of {planned:,}" if planned and planned != figure.runs else "")
+        rows.append([f'<a href="#{text(figure.name)}">{text(figure.name)}</a>',
+                     text(plan.get("workload") or plan.get("program") or ""), text(axes_text(figure)), text(done),
+                     text(measure.get("repeat", "")), text(f"{measure['seconds']:g}" if "seconds" in measure else ""),
+                     text(f"{measure['warmup']:g}" if "warmup" in measure else ""), text(plan.get("seed", ""))])
+    header = ["Figure", "Workload", "Varied", "Runs", "Repetitions", "Seconds", "Warm-up (s)", "Seed"]
+    return f'<h2>What was run</h2><div class="wide">{table(rows, header)}</div>'
+
+
+def axes_text(figure):
+    return "; ".join(f"{name.replace('_', ' ')} {', '.join(map(words.value_text, values))}"
+                     for name, values in figure.axes.items())
+
+
+def notes(sweep):
+    items = [f"<li>{text(note)}</li>" for note in sweep.all_notes()]
+    failures = [(figure, point, run) for figure in sweep.figures for point, run in figure.failures]
+    rows = [[text(figure.name), text(run.get("id", "")), text(words.settings(point.axes)),
+             text(run.get("error") or "no reason was recorded")] for figure, point, run in failures[:MAX_FAILURES]]
+    if len(failures) > MAX_FAILURES:
+        items.append(f"<li>{len(failures) - MAX_FAILURES} more failed runs are not listed; see results.jsonl.</li>")
+    if not items and not rows:
+        return ""
+    failed = "<h3>Failed runs</h3>" + table(rows, ["Figure", "Run", "Setting", "Error"]) if rows else ""
+    return f"<h2>Notes</h2><ul>{''.join(items)}</ul>{failed}"
+
+
+def badge(verdict):
+    return f'<span class="verdict {CLASSES[verdict]}">{SIGNS[verdict]} {text(verdict)}</span>'
+
+
+def summary(claims):
+    if not claims:
+        return ""
+    rows = [[f'<a href="#{text(claim.figure)}">{text(claim.figure)}</a>', text(claim.paper), text(claim.there),
+             text(claim.here), badge(claim.verdict)] for claim in claims]
+    header = ["Figure", "The paper says", "There", "This machine", "Agrees?"]
+    return f"<h2>The paper's claims, and this machine</h2>{table(rows, header, 'claims')}"
+
+
+def section(figure, plots, said, claims):
+    parts = [f'<section id="{text(figure.name)}"><h2><span class="muted">{text(figure.name)}</span> '
+             f"{text(figure.title)}</h2>"]
+    if figure.reference:
+        parts.append(f'<p class="muted">After {text(figure.reference)}.</p>')
+    parts += [f'<p class="muted">{text(note)}</p>' for note in [*figure.notes, *said]]
+    beside = claims_beside(plots, claims)
+    for plot, svg in plots:
+        parts.append(panel(plot, svg, beside[plot.name], len(plots) > 1 or plot.title != figure.title))
+    if not plots:
+        parts += map(claim_text, claims)
+    return "\n".join(parts) + "</section>"
+
+
+def claims_beside(plots, claims):
+    """Each claim beside the first plot that shows what it is about; what fits nowhere, beside the first."""
+    beside = {plot.name: [] for plot, _ in plots}
+    for claim in claims:
+        fitting = [plot for plot, _ in plots if all(
+            same_value(plot.where[name]) == same_value(value) for name, value in claim.where.items()
+            if name in plot.where)]
+        if plots:
+            beside[(fitting or [plots[0][0]])[0].name].append(claim)
+    return beside
+
+
+def panel(plot, svg, claims, titled):
+    title = f"<h3>{text(plot.title)}</h3>" if titled else ""
+    files = (f'<span class="files">Files: <a href="{text(plot.name)}.svg">SVG</a>, '
+             f'<a href="{text(plot.name)}.csv">CSV</a>.</span>')
+    caption = plot.repetitions()
+    return (f'<div class="panel">{title}<figure>{svg}<figcaption>{caption} {files}</figcaption>'
+            f"<details><summary>The numbers</summary></details><div class=\"numbers wide\">{numbers(plot)}</div>"
+            f'</figure><div class="claims-beside">{"".join(map(claim_text, claims))}</div></div>')
+
+
+def claim_text(claim):
+    return (f'<div class="claim {CLASSES[claim.verdict]}" id="{text(claim.id)}">{badge(claim.verdict)}'
+            f'<p>{text(claim.paper)}</p><dl><dt>There</dt><dd>{text(claim.there)}</dd><dt>Here</dt>'
+            f'<dd>{text(claim.here)}</dd></dl><p class="reference">{text(claim.reference)}</p></div>')
+
+
+def numbers(plot):
+    """The table below a plot: x down, series across."""
+    names = [text(words.series_label(plot.axis, value)) if plot.axis else text(plot.y_label)
+             for value, _ in plot.series]
+    header = f"<th>{text(words.axis_label(plot.x))}</th>" + "".join(f'<th class="number">{name}</th>' for name in names)
+    rows = []
+    for x in plot.xs:
+        cells = [cell(stats.get(same_value(x))) for _, stats in plot.series]
+        rows.append(f"<tr><th>{text(words.value_text(x))}</th>{''.join(cells)}</tr>")
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def cell(stat):
+    if stat is None:
+        return '<td class="number">–</td>'
+    spread = "" if stat.runs == 1 else (f'<span class="spread">{words.number(stat.low)} – {words.number(stat.high)}'
+                                        "</span>")
+    return f'<td class="number">{words.number(stat.median)}{spread}</td>'
+
+
+def description(plot):
+    """For those who cannot see the plot."""
+    return text(f"{plot.title}: {plot.y_label} by {words.axis_label(plot.x)}")

@@ -1,0 +1,155 @@
+"""Which plots a figure gets, with their numbers: from its plan, or guessed where the plan names none.
+
+A plot is a list of series; a series has a point, or none, for each x value. A plan's plot that leaves an axis open is
+drawn once per value of that axis, so that no two settings are ever mixed in one point.
+"""
+
+import csv
+import io
+import itertools
+
+from reporting import words
+from reporting.results import as_number, same_value
+
+MAX_PLOTS = 12  # of one entry of a plan, or of a figure whose plots are guessed
+FIRST_METRICS = ("committed_per_s", "increments_per_s", "messages_per_s")
+
+
+class Plot:
+    """`series` is a list of (value of the series' axis or None, {x value: Stat})."""
+
+    def __init__(self, figure, spec, where, points):
+        self.figure, self.where = figure, where
+        self.x, self.axis, self.y = spec["x"], spec.get("series"), spec["y"]
+        self.title = str(spec.get("title") or figure.title)
+        self.y_label = str(spec.get("y_label") or words.metric_label(self.y))
+        self.xs = present(figure, self.x, points)
+        values = present(figure, self.axis, points) if self.axis else [None]
+        self.series = []
+        for value in values:
+            stats = {}
+            for point in points:
+                if self.axis and same_value(point.axes.get(self.axis)) != same_value(value):
+                    continue
+                stat = figure.stat(point, self.y)
+                if stat:
+                    stats[same_value(point.axes[self.x])] = stat
+            if stats:
+                self.series.append((value, stats))
+        numeric = all(as_number(x) is not None for x in self.xs)
+        wanted = spec.get("kind")
+        self.lines = numeric and len(self.xs) > 1 if wanted not in ("line", "bar") else wanted == "line" and numeric
+        self.name = ""  # FIGURE-n, once it is known
+
+    def stats(self):
+        return [stat for _, stats in self.series for stat in stats.values()]
+
+    def repetitions(self):
+        """What a point and its bar stand for."""
+        counts = {stat.runs for stat in self.stats()}
+        if counts == {1}:
+            return "One run for each point, so no spread."
+        runs = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+        return f"Median of {runs} runs; the bars reach from the least to the greatest run."
+
+    def csv(self):
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        axis = [self.axis] if self.axis else []
+        writer.writerow(["figure", *self.where, *axis, self.x, f"{self.y}_median", f"{self.y}_min", f"{self.y}_max",
+                         "runs"])
+        for value, stats in self.series:
+            for x in self.xs:
+                stat = stats.get(same_value(x))
+                if stat:
+                    writer.writerow([self.figure.name, *self.where.values(), *([value] if axis else []), x,
+                                     *(f"{number:.6g}" for number in (stat.median, stat.low, stat.high)), stat.runs])
+        return out.getvalue()
+
+
+def present(figure, axis, points):
+    """The axis' values that points have, in the figure's order."""
+    found = {same_value(point.axes[axis]) for point in points if axis in point.axes}
+    return [value for value in figure.axes.get(axis, []) if same_value(value) in found]
+
+
+def plots_of(figure):
+    """(plots, notes): what is drawn, and what is not and why."""
+    specs = [spec for spec in figure.plan.get("plots") or [] if isinstance(spec, dict)]
+    plots, notes = [], []
+    if not figure.runs:
+        return plots, ["There are no results to draw."]
+    for spec in specs or guess(figure, notes):
+        found, said = expand(figure, spec)
+        plots += found
+        notes += said
+    for number, plot in enumerate(plots, 1):
+        plot.name = f"{figure.name}-{number}"
+    return plots, notes
+
+
+def expand(figure, spec):
+    """The plots of one entry: one, or one for each value of the axes that it leaves open."""
+    title = spec.get("title") or "a plot"
+    missing = [name for name in (spec.get("x"), spec.get("series")) if name and name not in figure.axes]
+    if missing or not spec.get("x") or not spec.get("y"):
+        return [], [f"“{title}” is not drawn: " +
+                    (f"there is no axis {missing[0]}." if missing else "it names no x or no y.")]
+    where = dict(spec.get("where") or {})
+    points = [point for point in figure.select(where) if point.stat(spec["y"]) and spec["x"] in point.axes and
+              (not spec.get("series") or spec["series"] in point.axes)]
+    if not points:
+        condition = f" with {words.settings(where)}" if where else ""
+        return [], [f"“{title}” is not drawn: no run{condition} measured {spec['y']}."]
+    axes = open_axes(spec, points)
+    combinations = list(itertools.product(*(present(figure, axis, points) for axis in axes)))
+    plots, left_out = [], 0
+    for combination in combinations:
+        fixed = dict(zip(axes, combination))
+        chosen = [point for point in points if point.has(fixed)]
+        if not chosen:
+            continue
+        if len(plots) == MAX_PLOTS:
+            left_out += 1
+            continue
+        named = dict(spec, title=f"{title}, {words.settings(fixed)}") if fixed else spec
+        plots.append(Plot(figure, named, {**where, **fixed}, chosen))
+    notes = [f"“{title}”: {left_out} more combinations of {', '.join(axes)} are not drawn; their numbers are in "
+             "results.jsonl."] if left_out else []
+    return plots, notes
+
+
+def open_axes(spec, points):
+    """Axes that differ between points which would otherwise share a place in the plot."""
+    groups = {}
+    for point in points:
+        place = tuple(same_value(point.axes.get(name)) for name in (spec["x"], spec.get("series")) if name)
+        groups.setdefault(place, []).append(point)
+    names = list(dict.fromkeys(name for point in points for name in point.axes))
+    return [name for name in names if name not in (spec["x"], spec.get("series")) and
+            any(len({same_value(point.axes.get(name)) for point in group}) > 1 for group in groups.values())]
+
+
+def guess(figure, notes):
+    """One entry for a figure whose plan names no plots: the longest numeric axis is x, layouts are the series."""
+    counts = {name: len(values) for name, values in figure.axes.items()}
+    numeric = [name for name, values in figure.axes.items()
+               if counts[name] > 1 and all(as_number(value) is not None for value in values)]
+    by_length = sorted(counts, key=lambda name: -counts[name])
+    others = [name for name in by_length if name != "layout" and counts[name] > 1] or by_length
+    if not by_length:
+        notes.append("There is nothing to draw: the sweep has no axes.")
+        return []
+    x = max(numeric, key=counts.get) if numeric else others[0]
+    series = "layout" if "layout" in counts and x != "layout" else next(
+        (name for name in by_length if name != x and counts[name] > 1), None)
+    metrics = figure.metrics()
+    y = next((name for name in FIRST_METRICS if name in metrics), metrics[0] if metrics else None)
+    if y is None:
+        notes.append("There is nothing to draw: no run measured anything.")
+        return []
+    if len(metrics) > 1:
+        others = ", ".join(words.metric_name(name) for name in metrics if name != y)
+        notes.append(f"The sweep file names no plots, so this report chose: {words.metric_name(y)} over "
+                     f"{x.replace('_', ' ')}. Also measured: {others}.")
+    return [{"title": figure.title, "x": x, "series": series, "y": y}]

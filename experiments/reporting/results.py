@@ -1,0 +1,295 @@
+"""Reads a sweep's result directory: its machine, its figures, and for each point the median and spread of its runs.
+
+A sweep may have been interrupted, runs may have failed, and a line may be torn: whatever is there is used, and what is
+not is said in notes. Only a directory without a readable sweep.json is refused.
+"""
+
+import json
+import math
+import os
+import statistics
+
+# Smaller differences are none, whatever the spread; one run says nothing of its spread.
+SAME = 0.02
+SAME_SINGLE_RUN = 0.05
+
+
+class NotResults(Exception):
+    """The directory holds no sweep's results; the text says so to the user."""
+
+
+def as_number(value):
+    """A finite float for numbers and texts that are numbers, else None."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def same_value(value):
+    """What two spellings of one axis value have in common: 20, 20.0 and "20" are one."""
+    found = as_number(value)
+    return str(value) if found is None else found
+
+
+def islands_of(layout):
+    """24 for "24ISL"; None for anything else."""
+    text = str(layout)
+    return int(text[:-3]) if text.endswith("ISL") and text[:-3].isdigit() else None
+
+
+class Stat:
+    """What the repetitions of one point measured. `noise`: the typical range of a point of its figure, relative."""
+
+    def __init__(self, values, noise=0.0):
+        self.values, self.noise = sorted(values), noise
+        self.median = statistics.median(self.values)
+        self.low, self.high, self.runs = self.values[0], self.values[-1], len(self.values)
+
+    def variation(self):
+        """Standard deviation as a share of the mean; None where one run says nothing."""
+        mean = statistics.fmean(self.values)
+        return statistics.stdev(self.values) / mean if self.runs > 1 and mean else None
+
+
+def compare(a, b):
+    """">" if a is greater than b beyond the spread, "<" if it is less, "~" if that cannot be told.
+
+    Beyond the spread: the ranges from least to greatest run do not overlap, and the medians differ by more than the
+    typical range of the figure's points, which few and luckily close runs do not show, and by more than SAME
+    (SAME_SINGLE_RUN if either has one run only).
+    """
+    if a.low <= b.high and b.low <= a.high and not (a.runs == 1 and b.runs == 1):
+        return "~"
+    margin = max(SAME_SINGLE_RUN if 1 in (a.runs, b.runs) else SAME, a.noise, b.noise)
+    if abs(a.median - b.median) <= margin * max(abs(a.median), abs(b.median)):
+        return "~"
+    return ">" if a.median > b.median else "<"
+
+
+class Point:
+    """One combination of axis values, and the runs that measured it."""
+
+    def __init__(self, axes):
+        self.axes, self.runs, self.failed, self.skipped = axes, [], [], []
+
+    def key(self):
+        return tuple(sorted((name, str(same_value(value))) for name, value in self.axes.items()))
+
+    def has(self, where):
+        return all(name in self.axes and same_value(self.axes[name]) == same_value(value)
+                   for name, value in where.items())
+
+    def stat(self, metric, noise=0.0):
+        """None if no run that held measured it."""
+        values = [value for run in self.runs if (value := measured(run, metric)) is not None]
+        return Stat(values, noise) if values else None
+
+    def islands(self):
+        return next((run["islands"] for run in self.runs if as_number(run.get("islands"))), None)
+
+    def workers_per_island(self):
+        workers = next((run["workers"] for run in self.runs if as_number(run.get("workers"))), None)
+        return workers / self.islands() if workers and self.islands() else None
+
+
+def measured(run, metric):
+    """A run's metric; the cost of a transaction follows from the rate if the sweep left it out."""
+    metrics = run.get("metrics") or {}
+    found = as_number(metrics.get(metric))
+    if found is None and metric == "us_per_transaction":
+        rate, workers = as_number(metrics.get("committed_per_s")), as_number(run.get("workers"))
+        found = workers * 1e6 / rate if rate and workers else None
+    return found
+
+
+class Figure:
+    """A figure's plan and its points."""
+
+    def __init__(self, name, plan, lines, notes):
+        self.name, self.plan, self.notes = name, plan, notes
+        self.title = str(plan.get("title") or name)
+        self.reference = str(plan.get("reference") or "")
+        self.points = points_of(lines)
+        self.axes = axes_of(plan, self.points)
+        self.runs = sum(len(point.runs) for point in self.points)
+        self.skipped = sum(len(point.skipped) for point in self.points)
+        self.notes += sorted({str(run["skipped"]) for point in self.points for run in point.skipped})
+        self.noises = {}
+        self.failures = [(point, run) for point in self.points for run in point.failed]
+        self.builds = sorted({str(run["build"]) for point in self.points for run in point.runs if run.get("build")})
+
+    def select(self, where):
+        return [point for point in self.points if point.has(where)]
+
+    def stat(self, point, metric):
+        return point.stat(metric, self.noise(metric))
+
+    def noise(self, metric):
+        """The median of (greatest - least run) / median over all points with several runs."""
+        if metric not in self.noises:
+            stats = [stat for point in self.points if (stat := point.stat(metric))]
+            ranges = [(stat.high - stat.low) / stat.median for stat in stats if stat.runs > 1 and stat.median > 0]
+            self.noises[metric] = statistics.median(ranges) if ranges else 0.0
+        return self.noises[metric]
+
+    def metrics(self):
+        """Names of all metrics, those of the first runs first."""
+        return list(dict.fromkeys(name for point in self.points for run in point.runs
+                                  for name, value in (run.get("metrics") or {}).items()
+                                  if as_number(value) is not None))
+
+    def planned(self):
+        """How many runs were to be made, where the plan says it."""
+        runs = as_number(self.plan.get("runs"))
+        return None if runs is None else int(runs)
+
+
+def points_of(lines):
+    """Points in the order of their first run. A repetition that was run again counts once, as it went last."""
+    latest = {}
+    for line in lines:
+        point = Point(line["axes"])
+        latest[point.key(), str(line.get("repetition", len(latest)))] = (point, line)
+    points = {}
+    for (key, _), (point, line) in latest.items():
+        kept = points.setdefault(key, point)
+        (kept.skipped if "skipped" in line else kept.runs if line.get("ok") else kept.failed).append(line)
+    return list(points.values())
+
+
+def axes_of(plan, points):
+    """name -> values in the plan's order, with those that only the results have at the end."""
+    axes = {}
+    for axis in plan.get("axes") or []:
+        axes[str(axis.get("name"))] = list(axis.get("values") or [])
+    for point in points:
+        for name, value in point.axes.items():
+            values = axes.setdefault(name, [])
+            if same_value(value) not in map(same_value, values):
+                values.append(value)
+    return {name: ordered(values) for name, values in axes.items()}
+
+
+def ordered(values):
+    """Numbers and layouts rise; other values stay as the plan has them."""
+    for key in (as_number, islands_of):
+        if values and all(key(value) is not None for value in values):
+            return sorted(values, key=key)
+    return values
+
+
+class Sweep:
+    """A result directory."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.about = read_object(os.path.join(directory, "sweep.json"))
+        self.name = str(self.about.get("name") or os.path.basename(os.path.abspath(directory)))
+        self.title = str(self.about.get("title") or self.name)
+        self.notes = [str(note) for note in self.about.get("notes") or []]
+        machine = self.about.get("machine") or {}
+        cores = machine.get("cores") or []
+        self.sockets = max(1, len({core.get("package") for core in cores}))
+        self.cores = len(cores) or None
+        self.machine_summary = str(machine.get("summary") or "unknown machine")
+        self.figures = []
+        for name in self.about.get("figures") or []:
+            self.read_figure(str(name))
+        if self.about.get("complete") is False:
+            self.notes.append("The sweep is incomplete; run its command again to go on where it stopped.")
+
+    def read_figure(self, name):
+        folder = os.path.join(self.directory, name)
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            self.notes.append(f"sweep.json names a figure {name!r}, which is no folder's name.")
+            return
+        try:
+            plan = read_object(os.path.join(folder, "plan.json"))
+        except NotResults as missing:
+            self.notes.append(f"{name} has not been started, or its plan cannot be read: {missing}")
+            return
+        lines, notes = read_lines(os.path.join(folder, "results.jsonl"))
+        self.figures.append(Figure(name, plan, lines, [str(note) for note in plan.get("notes") or []] + notes))
+
+    def figure(self, name):
+        return next((figure for figure in self.figures if figure.name == name), None)
+
+    def all_notes(self):
+        """What a reader must know before believing a number."""
+        for note in self.notes:
+            yield note
+        builds = sorted({build for figure in self.figures for build in figure.builds})
+        if len(builds) > 1:
+            yield f"The programs changed during the sweep: runs of {len(builds)} builds ({', '.join(builds)})."
+        for figure in self.figures:
+            for note in figure.notes:
+                yield f"{figure.name}: {note}"
+            missing = (figure.planned() or 0) - figure.runs - figure.skipped - len(figure.failures)
+            if missing > 0:
+                yield f"{figure.name}: {missing} of {figure.planned()} runs have not been made."
+            if figure.failures:
+                count = len(figure.failures)
+                yield f"{figure.name}: {count} run{'s' if count > 1 else ''} failed and count{'s'[count > 1:]} nowhere."
+
+
+def read_object(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        raise NotResults(f"there is no {path}") from None
+    except (OSError, ValueError) as error:
+        raise NotResults(f"cannot read {path}: {error}") from None
+    if not isinstance(found, dict):
+        raise NotResults(f"cannot read {path}: it holds no JSON object")
+    return found
+
+
+def read_lines(path):
+    """The runs of a results.jsonl, and notes. An interrupted sweep may have left half a line."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            texts = file.read().splitlines()
+    except FileNotFoundError:
+        return [], ["No run has finished."]
+    except OSError as error:
+        return [], [f"cannot read {path}: {error}"]
+    lines, torn = [], 0
+    for text in filter(str.strip, texts):
+        try:
+            line = json.loads(text)
+        except ValueError:
+            line = None
+        if isinstance(line, dict) and isinstance(line.get("axes"), dict):
+            lines.append(line)
+        else:
+            torn += 1
+    return lines, [f"Skipped {torn} unreadable line{'s'[:torn > 1]} of {os.path.basename(path)}."] if torn else []
+
+
+def newest(folder):
+    """The result directory below `folder` that was written last."""
+    found = []
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        file = os.path.join(folder, name, "sweep.json")
+        if os.path.isfile(file):
+            found.append((os.path.getmtime(file), os.path.join(folder, name)))
+    if not found:
+        raise NotResults(f"no result directory in {folder}; run `islands sweep FILE` first, or name a directory")
+    return max(found)[1]
+
+
+def load(directory):
+    """The sweep in `directory`, or NotResults with a line for the user."""
+    if not os.path.isdir(directory):
+        raise NotResults(f"{directory}: no such directory")
+    if not os.path.exists(os.path.join(directory, "sweep.json")):
+        parent = os.path.dirname(os.path.abspath(directory))
+        if os.path.exists(os.path.join(directory, "plan.json")) and os.path.exists(os.path.join(parent, "sweep.json")):
+            raise NotResults(f"{directory} holds one figure; name the directory above it")
+        raise NotResults(f"{directory} is no result directory of `islands sweep`: it has no sweep.json")
+    return Sweep(directory)

@@ -1,0 +1,116 @@
+"""Axes, metrics and numbers as a reader wants them: with units, thousands as k and M."""
+
+from reporting.results import as_number
+
+METRICS = {  # name -> (axis label, unit after a number, short name)
+    "committed_per_s": ("Committed transactions per second", "/s", "throughput"),
+    "aborted_per_s": ("Aborted transactions per second", "/s", "aborts"),
+    "us_per_transaction": ("Cost per transaction (core-µs)", " µs", "cost"),
+    "increments_per_s": ("Counter increments per second", "/s", "increments"),
+    "messages_per_s": ("Messages per second", "/s", "messages"),
+    "latency_p50_us": ("Latency, median (µs)", " µs", "median latency"),
+    "latency_p95_us": ("Latency, 95th percentile (µs)", " µs", "p95 latency"),
+    "latency_p99_us": ("Latency, 99th percentile (µs)", " µs", "p99 latency"),
+    "messages_per_transaction": ("Messages per transaction", "", "messages per transaction"),
+    "distributed_share": ("Distributed transactions (share)", "", "distributed share"),
+    "imbalance": ("Load imbalance between islands (0 = none)", "", "imbalance"),
+}
+
+AXES = {  # name -> (axis label, unit after a value)
+    "layout": ("Layout (number of islands)", ""),
+    "cut": ("Cut", ""),
+    "multisite": ("Multisite transactions (%)", " %"),
+    "zipf": ("Skew (Zipf s; 0 = uniform)", ""),
+    "rows": ("Rows per transaction", ""),
+    "rows_total": ("Rows of data", ""),
+    "op": ("Operation", ""),
+    "workers": ("Where the workers are placed", ""),
+    "placement": ("Placement of islands", ""),
+    "cores": ("Cores in use", ""),
+    "mpl": ("Transactions in flight per worker (MPL)", ""),
+    "transport": ("Transport between islands", ""),
+    "counters": ("Counters", ""),
+    "mechanism": ("Mechanism", ""),
+    "where": ("Where the two processes run", ""),
+    "batch": ("Messages per batch", ""),
+    "wait": ("Waiting", ""),
+    "mix": ("Transaction mix", ""),
+}
+
+CUTS = {"SE": "SE: shared-everything", "CG": "CG: island per socket", "FG": "FG: island per core"}
+SCALES = [(1e6, "M"), (1e3, "k")]
+
+
+def metric_label(name):
+    return METRICS[name][0] if name in METRICS else name.replace("_", " ")
+
+
+def metric_name(name):
+    return METRICS[name][2] if name in METRICS else name.replace("_", " ")
+
+
+def axis_label(name):
+    return AXES[name][0] if name in AXES else name.replace("_", " ")
+
+
+def number(value, digits=3):
+    """1234567 -> "1.23M", 0.5 -> "0.5"; as many significant digits as asked for."""
+    magnitude = abs(value)
+    for scale, letter in SCALES:
+        if magnitude >= scale * (1 - 0.5 * 10 ** -digits):
+            return significant(value / scale, digits) + letter
+    return significant(value, digits)
+
+
+def significant(value, digits):
+    if abs(value) >= 10 ** digits:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.1e}"
+
+
+def quantity(metric, value):
+    """A number with its unit: "810k/s", "1.62 µs"."""
+    return number(value) + (METRICS[metric][1] if metric in METRICS else "")
+
+
+def times(ratio):
+    """1.04 -> "1.04x", 4.53 -> "4.5x", 516.8 -> "517x"."""
+    return f"{ratio:.0f}x" if ratio >= 20 else f"{ratio:.1f}x" if ratio >= 2 else f"{ratio:.2f}x"
+
+
+def percent(share):
+    return f"{100 * share:.2g} %" if 0 < abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def value_text(value):
+    """An axis value: numbers short, texts as they are."""
+    found = as_number(value)
+    return str(value) if found is None else f"{found:,.0f}" if found == int(found) else f"{found:g}"
+
+
+def setting(name, value):
+    """ "multisite 20 %", "op read", "4ISL"."""
+    if name in ("layout", "cut"):
+        return str(value)
+    unit = AXES[name][1] if name in AXES and as_number(value) is not None else ""
+    return f"{name.replace('_', ' ')} {value_text(value)}{unit}"
+
+
+def settings(axes):
+    return ", ".join(setting(name, value) for name, value in axes.items())
+
+
+def series_label(axis, value):
+    if axis == "cut" or axis == "layout" and str(value) in CUTS:
+        return CUTS.get(str(value), str(value))
+    if axis == "layout":
+        return str(value) + (" (shared-everything)" if str(value) == "1ISL" else "")
+    return str(value) if as_number(value) is None else setting(axis, value)
+
+
+def duration(seconds):
+    """287 -> "4 min 47 s"."""
+    whole = int(round(seconds))
+    parts = [(whole // 3600, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    shown = [f"{count} {unit}" for count, unit in parts if count]
+    return " ".join(shown[:2]) or "0 s"

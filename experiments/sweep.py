@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Runs a sweep file: series of experiments on clusters of this machine. README.md here describes the format."""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, stop_everything
+from sweeping import plan as plans_of
+from sweeping import results as result_files
+from sweeping import sweep_file, table
+from sweeping.cluster import check_all
+from sweeping.machine import Machine
+from sweeping.runner import Runner, estimate
+from sweeping.tree import BadFile
+
+EPILOG = """A sweep that was interrupted goes on where it was: give the same command again. Runs that failed are tried
+again the same way. Each run has its run directory below the results; `islands report` makes a page of them.
+
+examples:
+  islands sweep experiments/quick.yaml          the paper's experiments, five minutes of them
+  islands sweep experiments/all.yaml            all of them: a night
+  islands sweep experiments/fig09.yaml --dry-run --repeat 5
+
+exit codes: 0 every run's checks held, 1 failed, 2 usage or invalid file, 130 interrupted"""
+
+
+def print_error(message, code):
+    """With --format json, stdout is one document whatever happens."""
+    print(json.dumps({"error": {"message": str(message), "exit_code": code}}, indent=1))
+
+WORK_PREFIX = "islands-sweep-"  # of the folder with the clusters, below TMPDIR
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message):
+        if re.search(r"--format[ =]json\b", " ".join(sys.argv)):
+            print_error(message, 2)
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
+def parse_arguments():
+    parser = Parser(prog="islands sweep", description="Runs a series of experiments from a sweep file.", epilog=EPILOG,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="SWEEPFILE", help="the sweep file")
+    parser.add_argument("--results", metavar="DIR", help="the result directory itself; default: one under ./results, "
+                        "named after the sweep and the time, or the newest incomplete one of the same sweep")
+    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever is incomplete")
+    parser.add_argument("--mixed", action="store_true",
+                        help="go on although binaries or machine changed meanwhile; the report will say so")
+    parser.add_argument("--seconds", type=float, help="measured per run, whatever the file says")
+    parser.add_argument("--warmup", type=float, help="before each, whatever the file says")
+    parser.add_argument("--repeat", type=int, help="repetitions, whatever the file says")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it takes")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is written to stdout")
+    arguments = parser.parse_args()
+    for name, low in (("seconds", 0.1), ("warmup", 0), ("repeat", 1)):
+        value = getattr(arguments, name)
+        if value is not None and not low <= value <= 86400:
+            parser.error(f"--{name}: found {value}, expected at least {low}")
+    return arguments
+
+
+def override(experiments, arguments):
+    for experiment in experiments:
+        for name in ("seconds", "warmup", "repeat"):
+            if getattr(arguments, name) is not None:
+                experiment.measure[name] = getattr(arguments, name)
+
+
+def duration(seconds):
+    seconds = round(seconds)
+    if seconds >= 3600:
+        return f"{seconds // 3600} h {seconds // 60 % 60} min"
+    return f"{seconds // 60}:{seconds % 60:02} min"
+
+
+def dry_run(arguments, plans):
+    seconds = sum(estimate([(plan, block, block.runs) for plan in plans for block in plan.blocks]))
+    if arguments.format == "json":
+        print(json.dumps({"runs": sum(len(plan.runs) for plan in plans), "seconds": round(seconds),
+                          "experiments": [plan.document() for plan in plans]}, indent=1))
+        return 0
+    for plan in plans:
+        axes = ", ".join(f"{name} {'/'.join(map(str, values))}" for name, values in plan.axes.items())
+        clusters = f"on {len(plan.blocks):>3} clusters" if plan.experiment.workload else "without islands"
+        print(f"{plan.experiment.name:<8} {len(plan.runs):>5} runs {clusters}: {axes}")
+        for note in plan.notes:
+            print(f"         note: {note}")
+    print(f"{sum(len(plan.runs) for plan in plans)} runs, about {duration(seconds)}")
+    return 0
+
+
+def open_results(arguments, sweep, plans, identity):
+    """The result directory: a new one, or one to go on with."""
+    directory = arguments.results or (None if arguments.fresh else newest_of(sweep, plans))
+    if directory and os.path.exists(os.path.join(directory, "sweep.json")):
+        found = result_files.Results(directory, plans)
+        if found.matches() and not arguments.fresh:
+            return go_on(arguments, found, identity)
+        if not arguments.fresh:
+            raise Failed(f"{directory} holds results of another sweep, or of this one before it was changed; give "
+                         "another --results, or --fresh to begin anew there")
+    elif directory and os.path.isdir(directory) and set(os.listdir(directory)) - {".lock"}:
+        raise Failed(f"{directory} holds other things than a sweep's results; give another --results")
+    else:
+        found = result_files.Results(directory or result_files.new_directory("results", sweep.name), plans)
+    found.begin(sweep, identity, shlex.join(["islands", "sweep", *sys.argv[1:]]))
+    return found
+
+
+def newest_of(sweep, plans):
+    """The newest directory of these plans, if it is not complete."""
+    for directory, document in result_files.of_sweep("results", sweep.name):
+        if result_files.same_plans(directory, document, plans):
+            return None if document.get("complete") else directory
+        if not document.get("complete"):
+            complain(f"{directory} is incomplete, but of another plan; it is left alone")
+    return None
+
+
+def go_on(arguments, found, identity):
+    differences = found.differences(identity)
+    left = sum(len(runs) for plan in found.plans for _, runs in found.left(plan))
+    found.document["complete"] = found.document["complete"] and left == 0
+    if left == 0:
+        return found
+    if differences and not arguments.mixed:
+        raise Failed(f"{found.directory} was begun differently: {'; '.join(differences)}. Begin anew with --fresh, or "
+                     "mix with --mixed")
+    for difference in differences:
+        found.note(f"went on with changes, {difference}")
+        complain(f"note: {difference}")
+    found.document.update({name: identity[name] for name in result_files.IDENTITY})
+    complain(f"going on in {found.directory}: {left} of {sum(len(plan.runs) for plan in found.plans)} runs are left")
+    return found
+
+
+def summarize(arguments, sweep, found):
+    failures = found.failures()
+    if arguments.format == "json":
+        print(json.dumps({"name": sweep.name, "results": os.path.abspath(found.directory),
+                          "complete": found.document["complete"], "seconds": found.document["seconds"],
+                          "notes": found.document["notes"], "failures": failures,
+                          "experiments": [{"name": plan.experiment.name, "title": plan.experiment.title,
+                                           "points": table.medians(plan, found.entries[plan.experiment.name])}
+                                          for plan in found.plans]}, indent=1))
+    else:
+        for plan in found.plans:
+            print(table.text(plan, found.entries[plan.experiment.name]) + "\n")
+        runs = sum(len(plan.runs) for plan in found.plans)
+        print(f"{runs - len(failures)} of {runs} runs ended well, their checks held; medians, ± half of the spread "
+              "over the repetitions")
+        print(f"took {duration(found.document['seconds'])}; results: {os.path.relpath(found.directory)}; "
+              f"a page of plots: `islands report {os.path.relpath(found.directory)}`")
+    for error in dict.fromkeys(failure["error"] for failure in failures):
+        of = [f"{failure['experiment']}/{failure['id']}" for failure in failures if failure["error"] == error]
+        names = ", ".join(of[:4]) + (", ..." if len(of) > 4 else "")
+        complain(f"{len(of)} {'run' if len(of) == 1 else 'runs'} failed ({names}): {error}")
+    return 1 if failures else 0
+
+
+def clean_up_after_killed(islands, found):
+    """Stops clusters of sweeps that were killed themselves, in this directory or beside it: they would run on while we
+    measure."""
+    beside = result_files.abandoned(os.path.dirname(os.path.abspath(found.directory)))
+    for work in filter(None, [found.document.pop("work", None), *beside]):
+        if os.path.isdir(work) and os.path.basename(work).startswith(WORK_PREFIX):
+            complain(f"stopping what a sweep that was killed has left in {work}")
+            stop_everything(islands, work)
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def carry_out(islands, machine, found, begin):
+    """Whether all went; Interrupted if not to its end. Nothing is left running."""
+    clean_up_after_killed(islands, found)
+    work = tempfile.mkdtemp(prefix=WORK_PREFIX)
+    found.document["work"] = work
+    found.save()
+    try:
+        Runner(islands, machine, found, work).run_all()
+    finally:
+        handle_signals(signal.SIG_IGN)
+        clean = stop_everything(islands, work)
+        shutil.rmtree(work, ignore_errors=True)
+        found.document.pop("work", None)
+        found.finish(time.monotonic() - begin)
+    return clean
+
+
+def listen():
+    """To signals that ask us to stop; not to a hang-up that `nohup` has switched off."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    handle_signals(interrupt)
+    if ignored:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def fail(arguments, code, message):
+    complain(message) if code != 2 else print(message, file=sys.stderr)
+    if arguments.format == "json":
+        print_error(message, code)
+    return code
+
+
+def main():
+    arguments = parse_arguments()
+    islands = Islands(os.path.dirname(os.environ.get("ISLANDS_BIN", os.path.join(ROOT, "build/release/bin/islands"))))
+    if not islands.built():
+        return 2
+    begin = time.monotonic()
+    listen()
+    try:
+        sweep = sweep_file.read(arguments.file)
+        override(sweep.experiments, arguments)
+        machine = Machine(islands.call("machine"))
+        plans = [plans_of.make(experiment, machine) for experiment in sweep.experiments]
+        with tempfile.TemporaryDirectory(prefix=WORK_PREFIX) as folder:
+            check_all(islands, plans, machine, folder)
+        if arguments.dry_run:
+            return dry_run(arguments, plans)
+        found = open_results(arguments, sweep, plans, result_files.identify(islands, machine))
+        if found.document["complete"]:
+            complain(f"{found.directory} is complete; nothing to do (--fresh begins anew)")
+            return summarize(arguments, sweep, found)
+        clean = carry_out(islands, machine, found, begin)
+        return summarize(arguments, sweep, found) or (0 if clean else 1)
+    except BadFile as bad:
+        return fail(arguments, 2, bad)
+    except Interrupted as name:
+        return fail(arguments, 130, f"{name}; stopped. The same command goes on from here")
+    except (Failed, OSError) as failure:
+        return fail(arguments, 1, failure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

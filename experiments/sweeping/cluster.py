@@ -1,0 +1,194 @@
+"""One deployment of a sweep: its file, checked where the user wrote it; up, runs, down."""
+
+import copy
+import os
+import re
+
+import yaml
+
+from islands_command import Failed, json_of, run_program
+from sweeping.plan import DIRECTORIES, cores_of, given, parameters_of
+from sweeping.tree import BadFile, Reader
+
+RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
+MICRO_OPTIONS = {"op": "--op", "update_percent": "--update-percent", "rows": "--rows", "multisite": "--multisite",
+                 "zipf": "--zipf"}
+PLACES = {"transport": ("messaging", "transport"), "latching": ("storage", "latching"), "sites": ("data", "sites")}
+
+
+def library(islands):
+    """Where workloads and programs are."""
+    return os.path.normpath(os.path.join(os.path.dirname(islands.binary), "..", "lib", "islands"))
+
+
+def document(block, machine, name):
+    """The deployment file of a block."""
+    experiment = block.experiment
+    point = block.runs[0].point
+    base = copy.deepcopy(machine.substitute(experiment.deployment, cores_of(point, experiment, machine)))
+    base.setdefault("version", 1)
+    if isinstance(base.get("cores"), int):
+        base["cores"] = min(base["cores"], machine.cores)
+    for *folders, key in DIRECTORIES:
+        section = given(base, folders)
+        if isinstance(section, dict):
+            section.pop(key, None)
+    base["name"] = name
+    base.setdefault("metrics", {"base_port": 0})  # a cluster of the user's may have the ports
+    for setting, value in block.settings.items():
+        if setting == "rows_total":
+            continue  # an option of the run
+        where = base
+        *folders, key = PLACES.get(setting, (setting,))
+        for folder in folders:
+            where = where.setdefault(folder, {})
+        if isinstance(where, dict):  # else `check` complains
+            where[key] = value
+    return base
+
+
+def path_at(node, mark_text, path=()):
+    """The path of keys to what stands at line:column of a file."""
+    at = lambda mark: f"{mark.line + 1}:{mark.column + 1}"  # noqa: E731
+    children = node.value.items() if isinstance(node.value, dict) else enumerate(node.value)
+    for key, child in children:
+        if isinstance(child.value, (dict, list)):
+            found = path_at(child, mark_text, path + (key,))
+            if found:
+                return found
+        if mark_text in (at(child.mark), at(child.key_mark)):
+            return path + (key,)
+    return None
+
+
+def position(experiment, block, path):
+    """file:line:column in what the user wrote, of a path in a deployment file made from it."""
+    settings = {"layout": "layout", "cut": "layout"} | {name: PLACES.get(name, (name,))[-1] for name in block.settings}
+    for axis, key in settings.items():
+        if path and path[-1] == key and axis in experiment.axis_marks:
+            file, mark = experiment.axis_marks[axis]
+            return f"{file}:{mark.line + 1}:{mark.column + 1}"
+    file, node = experiment.positions or (experiment.file, None)
+    mark = node.key_mark if node else None
+    for key in path or ():
+        children = node.value if node is not None else None
+        if isinstance(children, dict) and key in children or isinstance(children, list) and key < len(children):
+            node = children[key]
+            mark = node.key_mark
+    return f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else f"{file}:1:1"
+
+
+def word(value):
+    """As the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check(islands, block, machine, folder):
+    """Complaints about a block's deployment, with the places of the sweep file."""
+    file = os.path.join(folder, "check.yaml")
+    with open(file, "w", encoding="utf-8") as out:
+        yaml.safe_dump(document(block, machine, "check"), out, sort_keys=False)
+    answer = json_of([islands.binary, "check", file, "--format", "json"], codes=(0, 2))
+    if "complaints" not in answer:
+        raise Failed(answer.get("error", {}).get("message", f"`islands check` says {answer}"))
+    found = []
+    tree = Reader(file).tree() if answer["complaints"] else None
+    for complaint in answer["complaints"]:
+        parts = re.match(re.escape(file) + r":(\d+:\d+): (.*)", complaint, re.DOTALL)
+        where = position(block.experiment, block, path_at(tree, parts[1]) if parts else None)
+        found.append(f"{where}: {parts[2] if parts else complaint}")
+    return found
+
+
+def check_name(islands, experiment):
+    """Whether there is such a workload or program."""
+    folder = library(islands)
+    file = experiment.program or f"{experiment.workload}.so"
+    if os.path.isfile(os.path.join(folder, file)):
+        return []
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    built = [name.removesuffix(".so") for name in sorted(names) if name.endswith(".so") != bool(experiment.program)
+             and os.path.isfile(os.path.join(folder, name))]
+    mark = experiment.kind_mark
+    return [f"{experiment.file}:{mark.line + 1 if mark else 1}:{mark.column + 1 if mark else 1}: found "
+            f"'{experiment.program or experiment.workload}', expected one that is built: {', '.join(built)}"]
+
+
+def check_all(islands, plans, machine, folder):
+    """Raises BadFile when a deployment of any plan cannot be, or there is nothing that would run."""
+    complaints = []
+    for plan in plans:
+        complaints += check_name(islands, plan.experiment)
+        blocks = {tuple(sorted(block.settings.items())): block for block in plan.blocks if plan.experiment.workload}
+        found = {}  # complaint -> with which settings
+        for settings, block in blocks.items():
+            for complaint in check(islands, block, machine, folder):
+                found.setdefault(complaint, []).append(settings)
+        for complaint, where in found.items():
+            settings = ", ".join(f"{name} {word(value)}" for name, value in where[0])
+            others = f" and {len(where) - 1} more" if len(where) > 1 else ""
+            always = len(where) == len(blocks) > 1 or not settings
+            complaints.append(complaint + ("" if always else f" (with {settings}{others})"))
+    if complaints:
+        raise BadFile("\n".join(dict.fromkeys(complaints)))
+
+
+class Cluster:
+    """A block's deployment, running."""
+
+    def __init__(self, islands, block, machine, folder):
+        self.islands, self.block = islands, block
+        os.makedirs(folder, exist_ok=True)
+        self.file = os.path.join(folder, "islands.yaml")
+        with open(self.file, "w", encoding="utf-8") as out:
+            yaml.safe_dump(document(block, machine, block.experiment.name.replace("_", "-")[:32]), out, sort_keys=False)
+
+    def up(self):
+        self.islands.call("up", self.file)
+
+    def down(self):
+        self.islands.call("down", self.file)
+
+    def destroy(self):
+        self.islands.call("destroy", self.file, "--yes")
+
+    def run(self, run, results):
+        """What `islands run` reports."""
+        experiment = self.block.experiment
+        measure = experiment.measure
+        words = ["--duration", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--results", results,
+                 "--seed", str(experiment.seed + run.repetition)]
+        if "mpl" in run.point:
+            words += ["--mpl", str(run.point["mpl"])]
+        if "rows_total" in run.point:
+            words += ["--rows-total", str(run.point["rows_total"])]
+        for name, value in parameters_of(run.point, experiment).items():
+            if name == "mpl":
+                words += ["--mpl", str(value)]
+            elif experiment.workload == "micro":
+                words += [MICRO_OPTIONS.get(name, "--" + name.replace("_", "-")), word(value)]
+            else:
+                words += ["--set", f"{name}={word(value)}"]
+        # Exit code 1 with a result: its check failed. Without one there is an error.
+        report = json_of([self.islands.binary, "run", self.file, experiment.workload, *words, "--format", "json"],
+                       timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
+        if "error" in report:
+            raise Failed(report["error"]["message"])
+        return report
+
+
+def run_alone(islands, experiment, run):
+    """What a program prints: {"metrics": {...}} or {"skipped": "why"}."""
+    program = os.path.join(library(islands), experiment.program)
+    if not os.access(program, os.X_OK):
+        raise Failed(f"there is no program '{experiment.program}': no {program}")
+    measure = experiment.measure
+    words = []
+    for name, value in parameters_of(run.point, experiment).items():
+        words += ["--" + name.replace("_", "-"), word(value)]
+    return json_of([program, "--seconds", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--seed",
+                    str(experiment.seed + run.repetition), *words, "--format", "json"],
+                   timeout_s=120 + measure["seconds"] + measure["warmup"])
+
+
+__all__ = ["BadFile", "Cluster", "check_all", "run_alone", "run_program"]

@@ -1,0 +1,85 @@
+"""What a sweep's words mean on this machine: `machine`, SE, CG, FG, $cores.
+
+A file is written once and runs anywhere: on a machine of two cores `layout: machine` is 1ISL and 2ISL, on one of four
+sockets with six cores each it is 1ISL, 2ISL, 4ISL, 8ISL, 12ISL and 24ISL.
+"""
+
+import re
+
+CUTS = ("SE", "CG", "FG")  # shared everything, coarse-grained: an island per socket, fine-grained: one per core
+
+
+class Machine:
+    """Counts of a machine as `islands machine` reports it."""
+
+    def __init__(self, report):
+        self.report = report
+        self.cores = len(report["cores"])
+        packages = [core["package"] for core in report["cores"]]
+        self.sockets = max(1, len(set(packages)))
+        self.socket_cores = max(packages.count(package) for package in set(packages))
+
+    def sockets_of(self, cores):
+        """That the first `cores` cores lie on."""
+        packages = [core["package"] for core in self.report["cores"]]
+        return len(set(packages[:cores])) or 1
+
+    def layouts(self, cores=None):
+        """From one island to one per core, such that islands are equally large; sockets are never missed out."""
+        cores = cores or self.cores
+        wanted = {1, cores, self.sockets_of(cores)}
+        islands = 1
+        while islands < cores:
+            wanted.add(islands)
+            islands *= 2
+        sockets = self.sockets_of(cores)
+        wanted.update(sockets * part for part in range(1, cores // sockets + 1) if (cores // sockets) % part == 0)
+        return [f"{count}ISL" for count in sorted(wanted) if cores % count == 0]
+
+    def core_counts(self):
+        """1, 2, 4, ... within a socket, then whole sockets."""
+        counts = {self.cores}
+        count = 1
+        while count < self.socket_cores:
+            counts.add(count)
+            count *= 2
+        counts.update(range(self.socket_cores, self.cores + 1, self.socket_cores))
+        return sorted(counts)
+
+    def values(self, axis, cores=None):
+        """What `AXIS: machine` stands for, with a note where the machine leaves less than there is; None: no such word.
+        `cores`: how many of them the deployment has, if not all."""
+        if axis == "layout":
+            return self.layouts(cores), None
+        if axis == "cores":
+            return self.core_counts(), None
+        if axis == "cut":
+            if self.sockets == 1:
+                return ["SE", "FG"], "one socket: CG, an island per socket, is SE here"
+            return list(CUTS), None
+        if axis == "workers":
+            if self.sockets == 1:
+                return ["grouped", "os"], "one socket: spread and mix put workers where grouped does"
+            return ["spread", "grouped", "mix", "os"], None
+        if axis == "placement":
+            if self.sockets == 1:
+                return ["islands", "os"], "one socket: spread puts islands where placement islands does"
+            return ["islands", "spread", "os"], None
+        return None
+
+    def layout_of_cut(self, cut, cores):
+        return f"{ {'SE': 1, 'CG': self.sockets_of(cores), 'FG': cores}[cut] }ISL"
+
+    def substitute(self, value, cores):
+        """`value` with $cores and $sockets in its strings replaced; a string that is nothing else becomes a number."""
+        if isinstance(value, dict):
+            return {name: self.substitute(part, cores) for name, part in value.items()}
+        if isinstance(value, list):
+            return [self.substitute(part, cores) for part in value]
+        if not isinstance(value, str):
+            return value
+        numbers = {"cores": cores, "sockets": self.sockets_of(cores)}
+        for name, number in numbers.items():
+            if value == f"${name}":
+                return number
+        return re.sub(r"\$(cores|sockets)\b", lambda found: str(numbers[found.group(1)]), value)

@@ -1,0 +1,121 @@
+"""From an experiment and a machine to runs: points (values of all axes), blocks (points of one deployment), order.
+
+A run is a point and a repetition. Runs of one deployment and one repetition are a block: the cluster is started with
+fresh data, carries them out, and is stopped. Blocks are shuffled within a repetition, and runs within a block, by the
+sweep's seed, so that what changes slowly on a machine does not follow an axis; repetitions come one after the other, so
+that an interrupted sweep has some of everything.
+"""
+
+import itertools
+import random
+
+from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS
+from sweeping.tree import BadFile
+
+MAX_RUNS = 100_000
+# Of a deployment, never used: a sweep must not touch data that is there already, and loads every layout's afresh.
+DIRECTORIES = (("data", "directory"), ("storage", "log", "directory"), ("control", "directory"))
+
+
+class Run:
+    def __init__(self, number, point, repetition):
+        self.id = f"{number:04}"
+        self.point, self.repetition = point, repetition  # point: axis -> value
+
+
+class Block:
+    def __init__(self, experiment, settings, repetition, runs):
+        self.experiment, self.settings, self.repetition, self.runs = experiment, settings, repetition, runs
+
+
+class Plan:
+    def __init__(self, experiment, axes, notes, points, runs, blocks):
+        self.experiment, self.axes, self.notes = experiment, axes, notes
+        self.points, self.runs, self.blocks = points, runs, blocks
+
+    def document(self):
+        """What plan.json holds: for people, for the report, and to tell whether a sweep can go on."""
+        experiment = self.experiment
+        return {"format": 1, "name": experiment.name, "title": experiment.title, "reference": experiment.reference,
+                "workload": experiment.workload, "program": experiment.program,
+                "deployment": experiment.deployment, "parameters": experiment.parameters,
+                "axes": [{"name": name, "values": values} for name, values in self.axes.items()],
+                "measure": experiment.measure, "seed": experiment.seed, "plots": experiment.plots,
+                "notes": self.notes, "points": len(self.points), "runs": len(self.runs)}
+
+
+def given(deployment, path):
+    """What a deployment says at a path of keys; None if nothing."""
+    for key in path:
+        deployment = deployment.get(key) if isinstance(deployment, dict) else None
+    return deployment
+
+
+def resolve_axes(experiment, machine):
+    """Axes with their values on this machine, and what is to be said about them."""
+    axes, notes = {}, []
+    for name, values in experiment.axes.items():
+        if values == "machine":
+            values, note = machine.values(name, cores_of({}, experiment, machine))
+            if note:
+                notes.append(note)
+        axes[name] = values
+    if "cut" in axes and machine.sockets == 1 and "CG" in axes["cut"] and len(axes["cut"]) > 1:
+        axes["cut"] = [cut for cut in axes["cut"] if cut != "CG"]
+        notes.append("one socket: CG, an island per socket, is SE here")
+    too_many = [cores for cores in axes.get("cores", []) if isinstance(cores, int) and cores > machine.cores]
+    if too_many:
+        axes["cores"] = [cores for cores in axes["cores"] if cores not in too_many]
+        notes.append(f"left out, more than this machine's {machine.cores} cores: {', '.join(map(str, too_many))}")
+    fixed = experiment.deployment.get("cores")
+    if isinstance(fixed, int) and fixed > machine.cores:
+        notes.append(f"cores: {fixed} in the file, all {machine.cores} of this machine")
+    unused = [".".join(path) for path in DIRECTORIES if given(experiment.deployment, path)]
+    if unused:
+        notes.append(f"not used, of the deployment: {', '.join(unused)}; data is loaded afresh, into a temporary "
+                     "folder (where TMPDIR says)")
+    if any(not values for values in axes.values()):
+        raise BadFile(f"{experiment.file}: nothing is left of an axis on this machine ({'; '.join(notes)})")
+    return axes, notes
+
+
+def cores_of(point, experiment, machine):
+    cores = point.get("cores", experiment.deployment.get("cores", "all"))
+    return cores if isinstance(cores, int) and cores <= machine.cores else machine.cores
+
+
+def settings_of(point, experiment, machine):
+    """The deployment axes of a point: what differs between clusters. `cut` becomes a layout."""
+    settings = {name: point[name] for name in DEPLOYMENT_AXES if name in point}
+    if "cut" in settings:
+        settings["layout"] = machine.layout_of_cut(settings.pop("cut"), cores_of(point, experiment, machine))
+    return settings
+
+
+def parameters_of(point, experiment):
+    """What the workload or program is told: fixed parameters, and those axes that are no settings."""
+    return experiment.parameters | {name: value for name, value in point.items()
+                                    if (experiment.program or name not in DEPLOYMENT_AXES) and name not in RUN_OPTIONS}
+
+
+def make(experiment, machine):
+    axes, notes = resolve_axes(experiment, machine)
+    points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    repeat = experiment.measure["repeat"]
+    if len(points) * repeat > MAX_RUNS:
+        raise BadFile(f"{experiment.file}: {len(points) * repeat:,} runs; at most {MAX_RUNS:,}")
+    runs, blocks = [], []
+    shuffle = random.Random(experiment.seed)
+    for repetition in range(repeat):
+        groups = {}
+        for point in points:
+            run = Run(len(runs), point, repetition)
+            runs.append(run)
+            settings = settings_of(point, experiment, machine) if experiment.workload else {}
+            groups.setdefault(tuple(sorted(settings.items())), []).append(run)
+        parts = [Block(experiment, dict(settings), repetition, group) for settings, group in groups.items()]
+        shuffle.shuffle(parts)
+        for block in parts:
+            shuffle.shuffle(block.runs)
+        blocks += parts
+    return Plan(experiment, axes, notes, points, runs, blocks)

@@ -1,0 +1,232 @@
+"""The result directory of a sweep: what was to be run, what has been, by which build and on which machine.
+
+    sweep.json              the whole: experiments, machine, build, command, begin and end, notes
+    EXPERIMENT/plan.json    axes, measure, plots: what Plan.document says
+    EXPERIMENT/sweep.yaml   the file it came from
+    EXPERIMENT/results.jsonl  a line per finished run, appended; of several lines with one id the last counts
+    EXPERIMENT/runs/ID/     the run directory of `islands run`
+
+Invariant: a line of results.jsonl is written only when its run has ended and its directory lies in its place.
+"""
+
+import datetime
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import platform
+import shutil
+
+from islands_command import Failed, run_program
+
+IDENTITY = ("build", "machine_summary", "cpu", "kernel")
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.lower().startswith(("model name", "cpu model", "cpu part")):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def operating_system():
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"
+
+
+def build_hash(islands):
+    """Of everything that runs: commands, islands, workloads, programs."""
+    folder = os.path.dirname(os.path.realpath(islands.binary))
+    files = [os.path.join(folder, name) for name in ("islands", "islandd")]
+    files += filter(os.path.isfile, sorted(glob.glob(os.path.join(folder, "..", "lib", "islands", "*"))))
+    whole = hashlib.sha256()
+    for file in files:
+        with open(file, "rb") as content:
+            whole.update(os.path.basename(file).encode() + content.read())
+    return whole.hexdigest()[:12]
+
+
+def identify(islands, machine):
+    """What makes results comparable, and more that a reader wants to know."""
+    text, _ = run_program([islands.binary, "machine"])
+    version, _ = run_program([islands.binary, "--version"])
+    return {"machine": machine.report, "machine_text": text.strip(), "machine_summary": machine.report["summary"],
+            "system": {"cpu": cpu_model(), "kernel": platform.release(), "os": operating_system()},
+            "cpu": cpu_model(), "kernel": platform.release(),
+            "version": version.split()[-1], "build": build_hash(islands)}
+
+
+def write_json(path, document):
+    """All or nothing: a power cut leaves the old file or the new one."""
+    with open(path + ".new", "w", encoding="utf-8") as out:
+        json.dump(document, out, indent=1)
+        out.write("\n")
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(path + ".new", path)
+
+
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def read_lines(path):
+    """Lines of a results.jsonl by id; a torn last line, of a sweep that was killed, is no line."""
+    found = {}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    entry = json.loads(line)
+                    found[entry["id"]] = entry
+                except (ValueError, KeyError, TypeError):
+                    continue
+    except OSError:
+        pass
+    return found
+
+
+def same_plans(directory, document, plans):
+    """Whether a directory with this sweep.json holds results of these very plans."""
+    if document is None or document.get("figures") != [plan.experiment.name for plan in plans]:
+        return False
+    return all(read_json(os.path.join(directory, plan.experiment.name, "plan.json")) ==
+               json.loads(json.dumps(plan.document())) for plan in plans)
+
+
+class Results:
+    """An open result directory; nobody else writes to it meanwhile."""
+
+    def __init__(self, directory, plans):
+        self.directory, self.plans = directory, plans
+        os.makedirs(directory, exist_ok=True)
+        self.lock = open(os.path.join(directory, ".lock"), "w", encoding="utf-8")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Failed(f"another sweep is writing to {directory}; wait for it or stop it") from None
+        self.read()
+
+    def read(self):
+        self.document = read_json(self.path("sweep.json"))
+        self.entries = {plan.experiment.name: read_lines(self.path(plan.experiment.name, "results.jsonl"))
+                        for plan in self.plans}
+
+    def path(self, *parts):
+        return os.path.join(self.directory, *parts)
+
+    def matches(self):
+        """Whether these are results of the very same plans."""
+        return same_plans(self.directory, self.document, self.plans)
+
+    def differences(self, identity):
+        """What is not as it was when this began."""
+        names = {"build": "the binaries", "machine_summary": "the machine", "cpu": "the processor",
+                 "kernel": "the kernel"}
+        return [f"{names[name]}: {self.document.get(name)} then, {identity[name]} now" for name in IDENTITY
+                if self.document.get(name) != identity[name]]
+
+    def begin(self, sweep, identity, command):
+        """Anew: what was there of these experiments is removed."""
+        of_killed = {name: value for name, value in (self.document or {}).items() if name == "work"}
+        for plan in self.plans:
+            shutil.rmtree(self.path(plan.experiment.name), ignore_errors=True)
+        self.read()
+        self.document = {"format": 1, "name": sweep.name, "title": sweep.title,
+                         "figures": [plan.experiment.name for plan in self.plans], **identity, "command": command,
+                         "started": now(), "finished": None, "seconds": 0.0, "complete": False, "notes": [], **of_killed}
+        for plan in self.plans:
+            os.makedirs(self.path(plan.experiment.name, "runs"), exist_ok=True)
+            write_json(self.path(plan.experiment.name, "plan.json"), plan.document())
+            with open(self.path(plan.experiment.name, "sweep.yaml"), "w", encoding="utf-8") as out:
+                out.write(plan.experiment.text)
+        self.save()
+
+    def note(self, text):
+        if text not in self.document["notes"]:
+            self.document["notes"].append(text)
+        self.save()
+
+    def save(self):
+        write_json(self.path("sweep.json"), self.document)
+
+    def left(self, plan):
+        """Runs that have not ended well, in blocks."""
+        done = {id for id, entry in self.entries[plan.experiment.name].items() if entry["ok"]}
+        return [(block, runs) for block in plan.blocks
+                if (runs := [run for run in block.runs if run.id not in done])]
+
+    def add(self, plan, entry):
+        name = plan.experiment.name
+        self.entries[name][entry["id"]] = entry
+        line = json.dumps(entry).encode() + b"\n"
+        with open(self.path(name, "results.jsonl"), "ab+") as out:
+            if out.tell() > 0:
+                out.seek(-1, os.SEEK_END)
+                line = line if out.read(1) == b"\n" else b"\n" + line  # after a torn line
+            out.write(line)
+
+    def finish(self, seconds):
+        self.document["seconds"] = round(self.document["seconds"] + seconds, 1)
+        self.document["complete"] = not any(self.left(plan) for plan in self.plans)
+        self.document["commit"] = self.commit()
+        if self.document["complete"]:
+            self.document["finished"] = now()
+        self.save()
+
+    def commit(self):
+        """As the newest run says; '' without one, or if not built from a checkout."""
+        files = glob.glob(os.path.join(glob.escape(self.directory), "*", "runs", "*", "meta.json"))
+        newest = read_json(max(files, key=os.path.getmtime)) if files else None
+        return (newest or {}).get("commit", "")
+
+    def failures(self):
+        return [entry | {"experiment": plan.experiment.name} for plan in self.plans
+                for entry in self.entries[plan.experiment.name].values() if not entry["ok"]]
+
+
+def sweeps_in(parent):
+    """(directory, sweep.json) of all that lie there."""
+    files = glob.glob(os.path.join(glob.escape(parent), "*", "sweep.json"))
+    return [(os.path.dirname(file), document) for file in files if isinstance(document := read_json(file), dict)]
+
+
+def of_sweep(parent, name):
+    """Those of this sweep, the newest first."""
+    return sorted((found for found in sweeps_in(parent) if found[1].get("name") == name),
+                  key=lambda found: (found[1].get("started", ""), found[0]), reverse=True)
+
+
+def abandoned(parent):
+    """Folders of clusters of sweeps that were killed: their sweep.json names one, and nobody holds their lock."""
+    found = []
+    for directory, document in sweeps_in(parent):
+        if document.get("work"):
+            with open(os.path.join(directory, ".lock"), "a", encoding="utf-8") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue
+                found.append(document["work"])
+    return found
+
+
+def new_directory(parent, name):
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    path = os.path.join(parent, f"{name}-{stamp}")
+    number = 2
+    while os.path.exists(path):
+        path, number = os.path.join(parent, f"{name}-{stamp}-{number}"), number + 1
+    return path

@@ -1,0 +1,264 @@
+"""A sweep file: one experiment, or a list of files with experiments. README.md of experiments/ describes the format.
+
+    version: 1
+    title: Multisite transactions
+    workload: micro            # or program: ipc
+    deployment: {...}          # keys of a deployment file, or the name of one
+    parameters: {rows: 10}     # the same in every run
+    axes: {layout: machine, op: [read, update], multisite: [0, 20, 50, 100]}
+    measure: {seconds: 2, warmup: 0.5, repeat: 3}
+    plots: [{title: Read 10 rows, where: {op: read}, x: multisite, series: layout, y: committed_per_s}]
+"""
+
+import os
+import re
+
+from sweeping.machine import CUTS
+from sweeping.tree import BadFile, Reader
+
+DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "rows_total")
+RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
+WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
+                    "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share", "imbalance")
+PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind")
+EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "deployment", "parameters", "axes",
+                   "measure", "seed", "plots")
+LIST_KEYS = ("version", "title", "sweeps", "measure", "seed")
+NAME = re.compile(r"[a-z][a-z0-9_]*$")
+DEFAULT_MEASURE = {"seconds": 2.0, "warmup": 0.5, "repeat": 3}
+
+
+class Experiment:
+    """One figure's runs as the file says, before a machine is asked."""
+
+    def __init__(self, name, file):
+        self.name, self.file = name, file
+        self.title, self.reference = name, ""
+        self.workload = self.program = None
+        self.deployment, self.parameters = {}, {}
+        self.axes = {}  # name -> list of values, or the word 'machine'
+        self.measure = dict(DEFAULT_MEASURE)
+        self.seed = 1
+        self.plots = []
+        self.text = ""
+        self.positions = None  # (file, Node) of the base deployment
+        self.axis_marks = {}   # axis -> (file, mark)
+        self.kind_mark = None  # of the workload's or program's name
+
+
+class SweepFile:
+    def __init__(self, name, title, experiments):
+        self.name, self.title, self.experiments = name, title, experiments
+
+
+def read_measure(reader, node, measure):
+    child = reader.get(node, "measure", (dict,), "a mapping of seconds, warmup, repeat")
+    if child is None:
+        return dict(measure)
+    reader.only(child, ("seconds", "warmup", "repeat"))
+    return {"seconds": reader.number(child, "seconds", 0.1, 86400, measure["seconds"]),
+            "warmup": reader.number(child, "warmup", 0, 86400, measure["warmup"]),
+            "repeat": reader.number(child, "repeat", 1, 1000, measure["repeat"], whole=True)}
+
+
+def scalars(reader, node, what):
+    """A mapping of words to single values."""
+    found = {}
+    for name, child in node.value.items():
+        if not NAME.match(name):
+            reader.complain(child.key_mark, f"{what} '{name}'", "lower-case letters, digits and '_'")
+        if isinstance(child.value, (dict, list, type(None))):
+            reader.complain(child.mark, child.kind(), "a single value")
+        found[name] = child.value
+    return found
+
+
+def read_axes(reader, node, experiment):
+    found = {}
+    for name, child in node.value.items():
+        experiment.axis_marks[name] = (reader.file, child.key_mark)
+        if not NAME.match(name):
+            reader.complain(child.key_mark, f"axis '{name}'", "lower-case letters, digits and '_'")
+        elif child.value == "machine":
+            if name not in ("layout", "cut", "cores", "workers", "placement"):
+                reader.complain(child.mark, "'machine'", "a list of values: only layout, cut, cores, workers and "
+                                "placement have values that the machine knows")
+            found[name] = "machine"
+        elif not isinstance(child.value, list) or not child.value:
+            reader.complain(child.mark, child.kind(), "a list of values" +
+                            (", or 'machine'" if name in ("layout", "cut", "cores", "workers", "placement") else ""))
+        else:
+            found[name] = read_axis(reader, name, child)
+    return found
+
+
+def read_axis(reader, name, node):
+    values = []
+    for child in node.value:
+        if isinstance(child.value, (dict, list, type(None))):
+            reader.complain(child.mark, child.kind(), "a single value")
+        elif child.value in values:
+            reader.complain(child.mark, f"'{child.value}' again", "every value once")
+        elif name == "cut" and child.value not in CUTS:
+            reader.complain(child.mark, child.kind(), "SE, CG or FG")
+        elif name == "layout" and not re.match(r"([1-9]\d{0,2}ISL|auto)$", str(child.value)):
+            reader.complain(child.mark, child.kind(), "1ISL to 999ISL, or auto")
+        else:
+            values.append(child.value)
+    return values
+
+
+def read_plots(reader, node, names, experiment):
+    """Checked to the last word: who finds out in the morning that a plot cannot be has lost the night."""
+    for child in node.value:
+        if not isinstance(child.value, dict):
+            reader.complain(child.mark, child.kind(), "a mapping with x and y")
+            continue
+        reader.only(child, PLOT_KEYS)
+        for word in ("title", "y", "y_label"):
+            reader.get(child, word, (str,), "text")
+        for word in ("x", "series"):
+            axis = child.value.get(word)
+            if axis is not None and axis.value not in names:
+                reader.complain(axis.mark, axis.kind(), f"an axis: {', '.join(names)}")
+        for word, meaning in (("x", "an axis"), ("y", "a measured number")):
+            if word not in child.value:
+                reader.complain(child.mark, f"no {word}", f"{word}: {meaning}")
+        y = child.value.get("y")
+        if experiment.workload and y is not None and isinstance(y.value, str) and y.value not in WORKLOAD_METRICS:
+            reader.complain(y.mark, y.kind(), f"one of {', '.join(WORKLOAD_METRICS)}")
+        kind = child.value.get("kind")
+        if kind is not None and kind.value not in ("line", "bar"):
+            reader.complain(kind.mark, kind.kind(), "line or bar")
+        where = reader.get(child, "where", (dict,), "a mapping of axes to values")
+        if where is not None:
+            read_where(reader, where, names, experiment.axes)
+    return node.plain()
+
+
+def read_where(reader, node, names, axes):
+    reader.only(node, names)
+    for name, child in node.value.items():
+        values = axes.get(name)
+        if isinstance(child.value, (dict, list, type(None))):
+            reader.complain(child.mark, child.kind(), "a single value")
+        elif isinstance(values, list) and values and child.value not in values:
+            reader.complain(child.mark, child.kind(), f"a value of the axis: {', '.join(map(str, values))}")
+
+
+def read_deployment(reader, node, experiment):
+    """The base deployment: a mapping here, or a file of its own."""
+    child = reader.get(node, "deployment", (dict, str), "a mapping, or the name of a deployment file")
+    if child is None:
+        return
+    experiment.positions = (reader.file, child)
+    if isinstance(child.value, str):
+        path = os.path.join(os.path.dirname(experiment.file), child.value)
+        experiment.positions = (path, Reader(path).tree())
+    experiment.deployment = experiment.positions[1].plain()
+
+
+def read_experiment(file, changes=None):
+    """`changes`: a Node of a list of sweeps, whose axes, parameters and measure replace those of the file."""
+    reader = Reader(file)
+    node = reader.tree()
+    experiment = Experiment(os.path.splitext(os.path.basename(file))[0], file)
+    experiment.text = reader.text
+    if "sweeps" in node.value:
+        reader.complain(node.value["sweeps"].key_mark, "a list of sweeps", "one experiment: lists do not nest")
+        reader.finish()
+    reader.only(node, EXPERIMENT_KEYS)
+    read_version(reader, node)
+    for name in ("title", "reference", "workload", "program"):
+        child = reader.get(node, name, (str,), "text")
+        if child is not None:
+            setattr(experiment, name, child.value)
+            if name in ("workload", "program"):
+                experiment.kind_mark = child.mark
+    if (experiment.workload is None) == (experiment.program is None):
+        reader.complain(node.mark, "workload and program together" if experiment.program else "neither workload nor "
+                        "program", "one of them")
+    if experiment.program and "deployment" in node.value:
+        reader.complain(node.value["deployment"].key_mark, "a deployment", "none: a program runs without islands")
+    if not NAME.match(experiment.name):
+        reader.complain(node.mark, f"file name '{experiment.name}'", "lower-case letters, digits and '_'")
+    read_deployment(reader, node, experiment)
+    parameters = reader.get(node, "parameters", (dict,), "a mapping")
+    if parameters is not None:
+        experiment.parameters = scalars(reader, parameters, "parameter")
+    axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
+    if axes is not None:
+        experiment.axes = read_axes(reader, axes, experiment)
+    experiment.measure = read_measure(reader, node, experiment.measure)
+    experiment.seed = reader.number(node, "seed", 0, 2**32, 1, whole=True)
+    plots = reader.get(node, "plots", (list,), "a list of plots")
+    if plots is not None:
+        experiment.plots = read_plots(reader, plots, list(axes.value) if axes is not None else [], experiment)
+    reader.finish()
+    return experiment
+
+
+def read_version(reader, node):
+    version = node.value.get("version")
+    if version is None:
+        reader.complain(node.mark, "no version", "version: 1")
+    elif version.value != 1:
+        reader.complain(version.mark, version.kind(), "version: 1")
+
+
+def change(reader, node, experiment):
+    """What an entry of a list of sweeps has of its own."""
+    reader.only(node, ("file", "axes", "parameters", "measure"))
+    axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
+    if axes is not None:
+        for name, child in axes.value.items():
+            if name not in experiment.axes:
+                reader.complain(child.key_mark, f"axis '{name}'",
+                                f"one of {os.path.basename(experiment.file)}: {', '.join(experiment.axes)}")
+        experiment.axes.update(read_axes(reader, axes, experiment))
+    parameters = reader.get(node, "parameters", (dict,), "a mapping")
+    if parameters is not None:
+        experiment.parameters.update(scalars(reader, parameters, "parameter"))
+    experiment.measure = read_measure(reader, node, experiment.measure)
+
+
+def read_list(reader, node):
+    reader.only(node, LIST_KEYS)
+    read_version(reader, node)
+    experiments = []
+    for child in node.value["sweeps"].value if isinstance(node.value["sweeps"].value, list) else []:
+        entry = child.value.get("file") if isinstance(child.value, dict) else child
+        if entry is None or not isinstance(entry.value, str):
+            reader.complain(child.mark, child.kind(),
+                            "the name of a sweep file, or {file: NAME, axes: ..., measure: ...}")
+            continue
+        path = os.path.join(os.path.dirname(reader.file), entry.value)
+        if not os.path.isfile(path):
+            reader.complain(entry.mark, f"'{entry.value}', which is not there", "a sweep file beside this one")
+            continue
+        try:
+            experiment = read_experiment(path)
+        except BadFile as bad:
+            reader.complaints.append(str(bad))
+            continue
+        if any(experiment.name == other.name for other in experiments):
+            reader.complain(entry.mark, f"'{entry.value}' again", "every experiment once")
+        experiment.measure = read_measure(reader, node, experiment.measure)
+        experiment.seed = reader.number(node, "seed", 0, 2**32, experiment.seed, whole=True)
+        if isinstance(child.value, dict):
+            change(reader, child, experiment)
+        experiments.append(experiment)
+    if not experiments and not reader.complaints:
+        reader.complain(node.value["sweeps"].mark, "no sweeps", "a list of sweep files")
+    return experiments
+
+
+def read(file):
+    """A SweepFile; BadFile says everything that is wrong with it."""
+    reader = Reader(file)
+    node = reader.tree()
+    name = os.path.splitext(os.path.basename(file))[0]
+    title = reader.get(node, "title", (str,), "text")
+    experiments = read_list(reader, node) if "sweeps" in node.value else [read_experiment(file)]
+    reader.finish()
+    return SweepFile(name, title.value if title else name, experiments)

@@ -1,0 +1,76 @@
+"""A sweep's results in short: medians and spreads over the repetitions, as text and as JSON."""
+
+import statistics
+
+DEFAULT_METRICS = ("committed_per_s", "messages_per_s", "increments_per_s")
+UNITS = {"committed_per_s": ("thousand transactions/s", 1e3), "us_per_transaction": ("us of a core per transaction", 1),
+         "messages_per_s": ("thousand messages/s", 1e3), "increments_per_s": ("million increments/s", 1e6)}
+
+
+def medians(plan, entries):
+    """Per point: its axes and, per metric, median, least, greatest and number of values."""
+    points = {}
+    for entry in entries.values():
+        if entry["ok"] and "skipped" not in entry:
+            values = points.setdefault(tuple(entry["axes"].items()), {})
+            for name, value in entry["metrics"].items():
+                if value is not None:
+                    values.setdefault(name, []).append(value)
+    return [{"axes": dict(axes), "metrics": {name: {"median": statistics.median(found), "min": min(found),
+                                                    "max": max(found), "n": len(found)}
+                                             for name, found in values.items()}}
+            for axes, values in ((tuple(point.items()), points.get(tuple(point.items()), {})) for point in plan.points)
+            if values]
+
+
+def default_plot(plan, points):
+    """For a sweep without plots: the axis with most numbers across, the others down."""
+    metric = next((name for name in DEFAULT_METRICS if any(name in point["metrics"] for point in points)), None)
+    if metric is None or not plan.axes:
+        return []
+    x = max(plan.axes, key=lambda name: (all(isinstance(value, (int, float)) for value in plan.axes[name]),
+                                         len(plan.axes[name])))
+    return [{"title": plan.experiment.title, "x": x, "y": metric}]
+
+
+def cell(point, metric, scale):
+    found = point["metrics"].get(metric)
+    if not found:
+        return "-"
+    spread = 100 * (found["max"] - found["min"]) / found["median"] if found["median"] else 0
+    digits = 1 if found["median"] / scale >= 10 else 2
+    return f"{found['median'] / scale:,.{digits}f}" + (f" ±{spread / 2:.0f}%" if found["n"] > 1 else "")
+
+
+def plot_text(plan, points, plot):
+    where, x, metric = plot.get("where") or {}, plot["x"], plot["y"]
+    chosen = [point for point in points if all(point["axes"].get(name) == value for name, value in where.items())
+              and metric in point["metrics"]]
+    if not chosen:
+        return []
+    unit, scale = UNITS.get(metric, (metric, 1))
+    down = [name for name in plan.axes if name != x and name not in where]
+    columns = [value for value in plan.axes[x] if any(point["axes"][x] == value for point in chosen)]
+    rows = {}
+    for point in chosen:
+        rows.setdefault(tuple(point["axes"][name] for name in down), {})[point["axes"][x]] = cell(point, metric, scale)
+    labels = {key: " ".join(f"{value}" if name in ("layout", "cut", "op") else f"{name} {value}"
+                            for name, value in zip(down, key)) for key in rows}
+    table = [["", *(f"{x} {value}" for value in columns)]]
+    table += [[labels[key], *(cells.get(value, "-") for value in columns)] for key, cells in rows.items()]
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    title = plot.get("title") or plan.experiment.title
+    return [f"{title}, {unit}"] + ["  " + row[0].ljust(widths[0]) + "".join("  " + word.rjust(width) for word, width
+                                                                          in zip(row[1:], widths[1:]))
+                                   for row in table]
+
+
+def text(plan, entries):
+    points = medians(plan, entries)
+    lines = [plan.experiment.title + (f" ({plan.experiment.reference})" if plan.experiment.reference else "")]
+    for plot in plan.experiment.plots or default_plot(plan, points):
+        found = plot_text(plan, points, plot)
+        lines += ["", *found] if found else []
+    skipped = {entry["skipped"] for entry in entries.values() if "skipped" in entry}
+    lines += [f"  note: {note}" for note in [*plan.notes, *sorted(skipped)]]
+    return "\n".join(lines)

@@ -1,0 +1,160 @@
+// The example to copy: money moves between two accounts.
+//
+// Table `account`: key [uint64], rows of 8 bytes, the balance as a little-endian int64. Parameter `remote`
+// (percent, default 0): how many transfers pay into an account drawn from the whole table, the others pay
+// into one of this island. The account that pays is always of this island.
+//
+// Whoever has too little does not pay; a transfer never makes or loses money. So the sum of all balances
+// stays what it was, and `islands run` checks that after every run: sum_check.
+//
+// Thread safety: a workload is immutable; generators and requests belong to one worker.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "instance/workload.h"
+
+namespace islands::transfer {
+namespace {
+
+using instance::Batch;
+using instance::TableId;
+using partitioner::RangePartition;
+using partitioner::Uint64Key;
+
+constexpr int64_t kOpeningBalance = 1000;
+constexpr int64_t kLargestAmount = 500;
+
+// 1. What a transaction is told.
+struct Transfer final : instance::Request {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  int64_t amount = 0;
+  // Request::audit_delta stays 0: a transfer does not change the sum.
+};
+
+// 2. Who makes that up: one generator per worker. Next allocates nothing.
+class Customers final : public instance::Generator {
+ public:
+  struct Accounts {
+    uint64_t first = 0;
+    uint64_t count = 0;
+  };
+  Customers(Accounts own, Accounts all, double remote) : own_(own), all_(all), remote_percent_(remote) {}
+
+  std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<Transfer>(); }
+  void Next(runtime::Random& random, instance::Request& request) override {
+    auto& transfer = static_cast<Transfer&>(request);
+    const Accounts& payees = random.Unit() * 100 < remote_percent_ ? all_ : own_;
+    transfer.from = own_.first + random.Below(own_.count);
+    transfer.to = payees.first + random.Below(payees.count - 1);
+    if (transfer.to >= transfer.from) ++transfer.to;  // any of them but `from`
+    transfer.amount = static_cast<int64_t>(1 + random.Below(kLargestAmount));
+  }
+
+ private:
+  const Accounts own_;
+  const Accounts all_;
+  const double remote_percent_;
+};
+
+int64_t BalanceOf(instance::RowView row) {
+  int64_t balance = 0;
+  if (row.size() >= sizeof(balance)) std::memcpy(&balance, row.data(), sizeof(balance));
+  return balance;
+}
+
+// 3. Initial rows, procedure and audit.
+class TransferWorkload final : public instance::Workload {
+ public:
+  TransferWorkload(TableId account, double remote) : account_(account), remote_percent_(remote) {}
+  const char* name() const override { return "transfer"; }
+  std::vector<std::string> tables() const override { return {"account"}; }
+
+  absl::Status Load(instance::Loader& loader) const override {
+    const RangePartition& accounts = *loader.catalog().table(account_).partition;
+    for (uint32_t site = 0; site < loader.catalog().sites(); ++site) {
+      if (!loader.Owns(site)) continue;
+      for (int64_t number = accounts.SiteBegin(site); number < accounts.SiteBegin(site + 1); ++number) {
+        const Uint64Key key(static_cast<uint64_t>(number));
+        const instance::RowView row = std::as_bytes(std::span(&kOpeningBalance, 1));
+        if (absl::Status status = loader.Insert(account_, key, row); !status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
+      const instance::GeneratorContext& context) const override {
+    const RangePartition& accounts = *context.catalog.table(account_).partition;
+    const auto between = [](int64_t begin, int64_t end) -> Customers::Accounts {
+      return {static_cast<uint64_t>(begin), static_cast<uint64_t>(end - begin)};
+    };
+    const auto own = between(accounts.SiteBegin(context.sites.first),
+                             accounts.SiteBegin(context.sites.first + context.sites.count));
+    if (own.count < 2) return absl::InvalidArgumentError("transfer: every island needs at least 2 accounts");
+    return std::make_unique<Customers>(own, between(accounts.begin(), accounts.end()), remote_percent_);
+  }
+
+  // A coroutine: other transactions of this worker run while it waits at co_await. Both accounts are read in
+  // one batch, under the locks that the updates need: locking for the update later would invite deadlocks.
+  // What is written depends on what was read, so it is a second batch.
+  runtime::Task<absl::Status> Run(instance::Transaction& transaction,
+                                  const instance::Request& request) const override {
+    const auto& transfer = static_cast<const Transfer&>(request);
+    const Uint64Key from(transfer.from);
+    const Uint64Key to(transfer.to);
+    const bool ascending = transfer.from < transfer.to;  // always locked in the same order: fewer deadlocks
+    Batch& batch = transaction.batch();
+    batch.ReadForUpdate(account_, ascending ? from : to);
+    batch.ReadForUpdate(account_, ascending ? to : from);
+    absl::Status status = co_await transaction.Execute(batch);
+    if (!status.ok()) co_return status;  // the island aborts, and tries again if that may help
+    if (batch.code(0) != absl::StatusCode::kOk || batch.code(1) != absl::StatusCode::kOk) {
+      co_return absl::FailedPreconditionError("transfer: an account is missing; load the workload again");
+    }
+    // Too little money is an answer, not an error: the transaction commits, and nothing has changed.
+    if (BalanceOf(batch.row(ascending ? 0 : 1)) < transfer.amount) co_return absl::OkStatus();
+    batch.Clear();
+    batch.Add(account_, from, 0, -transfer.amount);
+    batch.Add(account_, to, 0, transfer.amount);
+    status = co_await transaction.Execute(batch);
+    co_return status;
+  }
+
+  int64_t AuditRow(TableId, instance::KeyView, instance::RowView row) const override {
+    return BalanceOf(row);
+  }
+
+ private:
+  const TableId account_;
+  const double remote_percent_;
+};
+
+// 4. How islandd gets it: complaints say what was found and what would be right.
+absl::StatusOr<std::unique_ptr<instance::Workload>> Open(const storage::Catalog& catalog,
+                                                         const instance::Parameters& parameters) {
+  double remote = 0;
+  for (const auto& [name, value] : parameters) {
+    const std::string what = absl::StrCat("transfer: ", name, "=", value);
+    if (name != "remote")
+      return absl::InvalidArgumentError(what + ": expected remote, there is nothing else");
+    if (!absl::SimpleAtod(value, &remote) || !(remote >= 0 && remote <= 100)) {
+      return absl::InvalidArgumentError(what + ": expected a number from 0 to 100");
+    }
+  }
+  const auto* table = catalog.Find("account");
+  const partitioner::KeySchema schema = {partitioner::KeyType::kUint64};
+  if (table != nullptr && table->key == schema && table->partition && table->row_bytes == 8) {
+    return std::make_unique<TransferWorkload>(table->id, remote);
+  }
+  return absl::InvalidArgumentError(
+      "transfer: the deployment's data.tables must hold "
+      "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}");
+}
+
+}  // namespace
+}  // namespace islands::transfer
+
+ISLANDS_WORKLOAD(islands::transfer::Open)

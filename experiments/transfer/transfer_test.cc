@@ -1,0 +1,136 @@
+// The example workload as islandd sees it: through the one function it exports.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "instance/simulation/sim_cluster.h"
+
+extern "C" islands::instance::Workload* IslandsOpenWorkload(uint32_t abi,
+                                                            const islands::storage::Catalog* catalog,
+                                                            const islands::instance::Parameters* parameters,
+                                                            std::string* error);
+
+namespace islands::experiments {
+namespace {
+
+using instance::Parameters;
+
+constexpr int64_t kAccounts = 400;
+constexpr int64_t kOpeningBalance = 1000;
+constexpr uint32_t kSites = 6;
+
+control::v1::TableSpec Table(const std::string& name = "account", uint32_t row_bytes = 8,
+                             int64_t accounts = kAccounts) {
+  control::v1::TableSpec table;
+  table.set_name(name);
+  table.add_key("uint64");
+  table.set_range_end(accounts);
+  table.set_row_bytes(row_bytes);
+  return table;
+}
+
+storage::Catalog CatalogOf(const control::v1::TableSpec& table) {
+  storage::Catalog::TableSpecs tables;
+  *tables.Add() = table;
+  return *storage::Catalog::Create(tables, kSites);
+}
+
+std::shared_ptr<const instance::Workload> Open(const storage::Catalog& catalog, const Parameters& parameters,
+                                               std::string* error) {
+  return std::shared_ptr<const instance::Workload>(
+      IslandsOpenWorkload(instance::kWorkloadAbi, &catalog, &parameters, error));
+}
+
+std::string ErrorOf(const control::v1::TableSpec& table, const Parameters& parameters) {
+  const storage::Catalog catalog = CatalogOf(table);
+  std::string error;
+  const bool opened = Open(catalog, parameters, &error) != nullptr;
+  EXPECT_EQ(opened, error.empty());
+  return error;
+}
+
+TEST(Transfer, Open_SaysWhatIsWrong) {
+  EXPECT_EQ(ErrorOf(Table(), {}), "");
+  EXPECT_EQ(ErrorOf(Table(), {{"remote", "12.5"}}), "");
+  EXPECT_EQ(ErrorOf(Table(), {{"remote", "101"}}), "transfer: remote=101: expected a number from 0 to 100");
+  EXPECT_EQ(ErrorOf(Table(), {{"remote", "nan"}}), "transfer: remote=nan: expected a number from 0 to 100");
+  EXPECT_EQ(ErrorOf(Table(), {{"rows", "2"}}), "transfer: rows=2: expected remote, there is nothing else");
+  const std::string line = "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}";
+  EXPECT_NE(ErrorOf(Table("accounts"), {}).find(line), std::string::npos);
+  EXPECT_NE(ErrorOf(Table("account", 16), {}).find(line), std::string::npos);
+}
+
+TEST(Transfer, Open_OtherAbiIsRefused) {
+  const storage::Catalog catalog = CatalogOf(Table());
+  const Parameters none;
+  std::string error;
+  EXPECT_EQ(IslandsOpenWorkload(instance::kWorkloadAbi + 1, &catalog, &none, &error), nullptr);
+  EXPECT_NE(error, "");
+}
+
+TEST(Transfer, MakeGenerator_NeedsTwoAccountsPerIsland) {
+  const storage::Catalog catalog = CatalogOf(Table("account", 8, kSites));
+  std::string error;
+  const auto workload = Open(catalog, {}, &error);
+  ASSERT_NE(workload, nullptr) << error;
+  EXPECT_FALSE(workload->MakeGenerator({.catalog = catalog, .sites = {.first = 5, .count = 1}}).ok());
+  EXPECT_TRUE(workload->MakeGenerator({.catalog = catalog, .sites = {.first = 4, .count = 2}}).ok());
+}
+
+// Balances of two islands after a while, on simulated time; every one of them counted where it lies.
+struct Ended {
+  simulation::SimCluster::Totals totals;
+  int64_t smallest = kOpeningBalance;
+  std::set<int64_t> balances;
+};
+
+Ended RunOnTwoIslands(const std::string& remote) {
+  simulation::SimOptions options;
+  options.islands = 2;
+  options.workers = 2;
+  options.sites = kSites;
+  options.table = Table();
+  options.open = [remote](const storage::Catalog& catalog) {
+    std::string error;
+    auto workload = Open(catalog, {{"remote", remote}}, &error);
+    EXPECT_NE(workload, nullptr) << error;
+    return workload;
+  };
+  simulation::SimCluster cluster(options);
+  EXPECT_TRUE(cluster.Start().ok());
+  EXPECT_TRUE(cluster.StartRun(/*mpl=*/4).ok());
+  cluster.RunFor(50 * runtime::kNsPerMs);
+  EXPECT_TRUE(cluster.Drain(10 * runtime::kNsPerSecond));
+  Ended ended;
+  ended.totals = cluster.Sum();
+  for (uint32_t site = 0; site < kSites; ++site) {
+    (void)cluster.island(site < kSites / 2 ? 0 : 1)
+        .store()
+        .Scan(0, site, {}, {}, false, [&](instance::KeyView, instance::RowView row) {
+          int64_t balance = 0;
+          std::memcpy(&balance, row.data(), sizeof(balance));
+          ended.smallest = std::min(ended.smallest, balance);
+          ended.balances.insert(balance);
+          return true;
+        });
+  }
+  return ended;
+}
+
+TEST(Transfer, Run_SumStaysAndNobodyOverdraws) {
+  for (const char* remote : {"0", "30", "100"}) {
+    const Ended ended = RunOnTwoIslands(remote);
+    EXPECT_GT(ended.totals.committed, 1000u) << remote;
+    EXPECT_EQ(ended.totals.distributed > 0, std::string(remote) != "0") << remote;
+    EXPECT_EQ(ended.totals.audit_sum, kAccounts * kOpeningBalance) << remote;
+    EXPECT_EQ(ended.totals.audit_committed, 0) << remote;
+    EXPECT_GE(ended.smallest, 0) << remote;
+    EXPECT_LT(ended.smallest, 500) << "nobody ever ran out of money";
+    EXPECT_GT(ended.balances.size(), 100u) << "little has moved";
+  }
+}
+
+}  // namespace
+}  // namespace islands::experiments
