@@ -328,13 +328,11 @@ TEST(PaymentProcedure, Run_ByNameTakesTheMiddleOne) {
   }
 }
 
-TEST(PaymentProcedure, Run_ByNameElsewhereMeansToWriteFirst) {
+TEST(PaymentProcedure, Run_ByNameElsewhere_IsLookedForInABatchOfItsOwn) {
   Procedure procedure;
   procedure.request.customer = 0;
   procedure.request.customer_warehouse = 3;
   procedure.script.customers.assign(3, procedure.script.customers[0]);
-  procedure.script.missing_in_batch = 2;
-  procedure.script.missing_operation = 0;  // the row it names first need not be there
   ASSERT_TRUE(procedure.Run().ok());
   EXPECT_EQ(procedure.script.batches, 3);
   const Batch& batch = procedure.script.batch();
