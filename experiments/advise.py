@@ -16,8 +16,8 @@ from sweeping import results as result_files
 from sweeping.machine import Machine
 from sweeping.tree import BadFile
 
-EPILOG = """The short runs are those of the microbenchmark at 0, 5, 20 and 100 % multisite and zipf 0, 0.5 and 1, on
-every layout, as far as what is asked lies between them: once made (--results DIR) they answer for any percentage and skew.
+EPILOG = """The short runs are those of the microbenchmark at 0, 5, 20 and 100 % multisite and zipf 0, 0.5, 0.75 and 1,
+on every layout, as far as what is asked needs them: once made (--results DIR) they answer for any percentage and skew.
 Other workloads are measured as they are. experiments/README.md explains the model.
 
 examples:
@@ -95,7 +95,7 @@ def load_of(islands, arguments, machine):
     plan = islands.call("plan", arguments.file)
     tables = trials.Reader(arguments.file).tree().plain().get("data", {}).get("tables", [])
     begin, end = next((table["range"] for table in tables if table.get("name") == "micro"), (0, 240_000))
-    return Load(arguments.rows, end - begin, plan["sites"])
+    return Load(arguments.rows, end - begin, plan["sites"], arguments.op == "update")
 
 
 def models_of(points, arguments, load):

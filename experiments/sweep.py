@@ -106,7 +106,7 @@ def open_results(arguments, sweep, plans, identity):
     if directory and os.path.exists(os.path.join(directory, "sweep.json")):
         found = result_files.Results(directory, plans)
         if found.matches() and not arguments.fresh:
-            return go_on(arguments, found, identity)
+            return go_on(arguments, sweep, found, identity)
         if not arguments.fresh:
             raise Failed(f"{directory} holds results of another sweep, or of this one before it was changed; give "
                          "another --results, or --fresh to begin anew there")
@@ -128,7 +128,7 @@ def newest_of(sweep, plans):
     return None
 
 
-def go_on(arguments, found, identity):
+def go_on(arguments, sweep, found, identity):
     differences = found.differences(identity)
     left = sum(len(runs) for plan in found.plans for _, runs in found.left(plan))
     found.document["complete"] = found.document["complete"] and left == 0
@@ -141,6 +141,7 @@ def go_on(arguments, found, identity):
         found.note(f"went on with changes, {difference}")
         complain(f"note: {difference}")
     found.document.update({name: identity[name] for name in result_files.IDENTITY})
+    found.describe(sweep)
     complain(f"going on in {found.directory}: {left} of {sum(len(plan.runs) for plan in found.plans)} runs are left")
     return found
 
@@ -184,9 +185,9 @@ def carry_out(islands, machine, found, begin):
     """Whether all went; Interrupted if not to its end. Nothing is left running."""
     clean_up_after_killed(islands, found)
     work = tempfile.mkdtemp(prefix=WORK_PREFIX)
-    found.document["work"] = work
-    found.save()
     try:
+        found.document["work"] = work
+        found.save()
         Runner(islands, machine, found, work).run_all()
     finally:
         handle_signals(signal.SIG_IGN)

@@ -13,7 +13,7 @@ from conftest import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 from advising import advice  # noqa: E402
-from advising.model import Load, Measured, Model, hottest_share, interpolate, meeting, zipf_mass  # noqa: E402
+from advising.model import Load, Measured, Model, hottest_row, hottest_share, interpolate, zipf_mass  # noqa: E402
 
 FILE = """version: 1
 metrics: {base_port: 0}
@@ -36,8 +36,9 @@ def test_the_hottest_island_has_the_first_keys():
     shares = [hottest_share(4, 24, 10, 240_000, 100, s) for s in (0, 0.5, 1, 2)]
     assert shares == sorted(shares) and shares[-1] < 1
     assert shares[-1] == pytest.approx(1 / 40 + 9 / 10, abs=0.01)  # at zipf 2 nearly all rows but the first lie there
-    assert meeting(1000, 0) == pytest.approx(1 / 1000)
-    assert meeting(1000, 2) > 0.3
+    assert hottest_row(24, 10, 240_000, 100, 0) == pytest.approx(9 / 240_000)
+    assert hottest_row(24, 10, 240_000, 0, 0) == pytest.approx(10 / 240_000)  # one of 24 sites, then of 10,000 rows
+    assert hottest_row(24, 10, 240_000, 100, 2) == pytest.approx(9 / 1.645, rel=0.01)
 
 
 def test_lines_between_points():
@@ -48,7 +49,7 @@ def test_lines_between_points():
 
 
 def test_the_model_is_exact_at_its_anchors_and_adds_times_between():
-    load = Load(rows=10, table_rows=240_000, sites=24)
+    load = Load(rows=10, table_rows=240_000, sites=24, update=True)
     anchors = {(p, s): 1000 / (1 + p / 10 + s * p / 20) for p in (0, 20, 100) for s in (0, 0.5, 1)}
     model = Model(2, load, anchors)
     for (p, s), rate in anchors.items():
@@ -57,6 +58,8 @@ def test_the_model_is_exact_at_its_anchors_and_adds_times_between():
     two = Model(2, load, {(0, 0): 1000.0, (100, 0): 100.0})
     assert two.throughput(50, 0) == pytest.approx(1 / (0.5 / 1000 + 0.5 / 100))
     assert two.throughput(50, 3) == two.throughput(50, 0)  # nothing is known of skew
+    reads = Load(rows=10, table_rows=240_000, sites=24, update=False)
+    assert [reads.heat(1, 0, s) for s in (0, 1, 2)] == sorted(reads.heat(1, 0, s) for s in (0, 1, 2))
     hot = [model.throughput(50, s) for s in (0, 0.3, 0.7, 1, 3)]
     assert hot == sorted(hot, reverse=True) and hot[-1] > 0
     one = Model(1, load, anchors)  # a single island has no hottest one, but rows where transactions meet
@@ -84,7 +87,7 @@ def test_advice_validated_and_its_runs_used_again(islands, deployment, folder):
     answer = islands.json(*command, "--validate", timeout=120, cwd=folder)
     assert [(case["multisite"], case["zipf"]) for case in answer["cases"]] == [(10, 0.7), (50, 0.7)]
     layouts = {row["layout"] for row in answer["cases"][0]["ranking"]}
-    assert "1ISL" in layouts and answer["calibration_runs"] == len(layouts) * 12
+    assert "1ISL" in layouts and answer["calibration_runs"] == len(layouts) * 16
     for case in answer["cases"]:
         assert case["recommended"] == case["ranking"][0]["layout"] and 0 <= case["regret"] < 1
         assert sum(row["chance_best"] for row in case["ranking"]) == pytest.approx(1, abs=0.01)

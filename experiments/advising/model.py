@@ -8,9 +8,9 @@ things are different here.
     And an island that has something distributed under way takes locks for its local transactions too, which it does
     without when alone: the price of the first few percent is higher than that of the following. So there are anchors
     in between, and the time per transaction is linear from one to the next.
- 2. Under skew the hottest island is the bottleneck (section 7.3): between anchors of different skew the time per
-    transaction is linear in that island's share of all row accesses, and, for a load that stays within sites or a
-    layout of one island, in the chance that two accesses meet in one row.
+ 2. Under skew two things become the bottleneck (section 7.3): the hottest island, and among updates the hottest row,
+    which one transaction holds at a time. Between anchors of different skew the time per transaction is linear in the
+    sum of that island's share of all row accesses and, for updates, the hottest row's accesses per transaction.
 
 Which share of the multisite transactions is distributed depends on the layout, and is in its anchors already.
 """
@@ -19,7 +19,7 @@ import bisect
 import math
 
 MULTISITE_ANCHORS = (0, 5, 20, 100)
-ZIPF_ANCHORS = (0, 0.5, 1)
+ZIPF_ANCHORS = (0, 0.5, 0.75, 1)
 
 
 def zipf_mass(ranks, s):
@@ -41,23 +41,26 @@ def hottest_share(islands, sites, rows, table_rows, multisite, s):
     return (1 - p) / islands + p * (1 / islands + (rows - 1) * mass) / rows
 
 
-def meeting(ranks, s):
-    """The chance that two draws of Zipf's law are the same."""
-    return zipf_mass(ranks, 2 * s) / zipf_mass(ranks, s) ** 2
+def hottest_row(sites, rows, table_rows, multisite, s):
+    """Accesses per transaction: a local one draws from one site of many, a multisite one all but its first row from
+    the whole table."""
+    site_rows = max(1, table_rows // sites)
+    p = multisite / 100
+    return (1 - p) * rows / zipf_mass(site_rows, s) / sites + p * (rows - 1) / zipf_mass(table_rows, s)
 
 
 class Load:
-    """What the model needs to know of the microbenchmark's table."""
+    """What the model needs to know of the microbenchmark and its table."""
 
-    def __init__(self, rows, table_rows, sites):
-        self.rows, self.table_rows, self.sites = rows, table_rows, sites
+    def __init__(self, rows, table_rows, sites, update):
+        self.rows, self.table_rows, self.sites, self.update = rows, table_rows, sites, update
 
     def heat(self, islands, multisite, s):
-        """How hot the hottest place of a layout is, from 0: even."""
-        if islands > 1 and multisite > 0:
-            return hottest_share(islands, self.sites, self.rows, self.table_rows, multisite, s) - 1 / islands
-        ranks = self.table_rows if multisite > 0 else max(1, self.table_rows // self.sites)
-        return meeting(ranks, s) - 1 / ranks
+        """How hot the hottest place of a layout is; grows with the skew."""
+        share = hottest_share(islands, self.sites, self.rows, self.table_rows, multisite, s)
+        row = hottest_row(self.sites, self.rows, self.table_rows, multisite, s)
+        # Reads do not wait for each other in a row, but find it cached: little, and it keeps heats apart.
+        return share + row * (1.0 if self.update else 0.01)
 
 
 def interpolate(points, x):

@@ -44,7 +44,18 @@ def document(block, machine, name):
             where = where.setdefault(folder, {})
         if isinstance(where, dict):  # else `check` complains
             where[key] = value
+    choose_cores(base, machine)
     return base
+
+
+def choose_cores(base, machine):
+    """Of some of the machine's cores, `workers` says which. A deployment's own `cores: 4` are always the first four."""
+    cores, workers = base.get("cores"), base.get("workers")
+    if isinstance(cores, int) and 0 < cores < machine.cores:
+        if workers in ("spread", "mix"):
+            base["cores"] = machine.cpus(cores, workers)
+        elif workers == "os":
+            base.setdefault("placement", "os")  # else the kernel has the choice among these few alone
 
 
 def path_at(node, mark_text, path=()):
@@ -85,7 +96,9 @@ def word(value):
 
 def check(islands, block, machine, folder):
     """Complaints about a block's deployment, with the places of the sweep file."""
-    file = os.path.join(folder, "check.yaml")
+    # A path as long as that of the cluster itself: those of sockets have a limit.
+    file = os.path.join(folder, f"{block.experiment.name}-9999", "islands.yaml")
+    os.makedirs(os.path.dirname(file), exist_ok=True)
     with open(file, "w", encoding="utf-8") as out:
         yaml.safe_dump(document(block, machine, "check"), out, sort_keys=False)
     answer = json_of([islands.binary, "check", file, "--format", "json"], codes=(0, 2))

@@ -67,6 +67,18 @@ class Machine:
             return ["islands", "spread", "os"], None
         return None
 
+    def cpus(self, count, workers):
+        """CPU list of `count` cores: `spread` one of each socket in turn, `mix` two (Figure 3)."""
+        sockets = {}
+        for core in self.report["cores"]:
+            sockets.setdefault(core["package"], []).append(core["pus"])
+        chosen, each = [], {"spread": 1, "mix": 2}[workers]
+        while len(chosen) < min(count, self.cores):
+            for cores in sockets.values():
+                chosen += cores[:each]
+                del cores[:each]
+        return ",".join(str(pu) for pus in chosen[:count] for pu in pus)
+
     def layout_of_cut(self, cut, cores):
         return f"{ {'SE': 1, 'CG': self.sockets_of(cores), 'FG': cores}[cut] }ISL"
 

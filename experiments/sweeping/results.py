@@ -20,6 +20,7 @@ import shutil
 
 from islands_command import Failed, run_program
 
+SHOWN = ("title", "reference", "plots", "notes")
 IDENTITY = ("build", "machine_summary", "cpu", "kernel")
 
 
@@ -102,8 +103,13 @@ def same_plans(directory, document, plans):
     """Whether a directory with this sweep.json holds results of these very plans."""
     if document is None or document.get("figures") != [plan.experiment.name for plan in plans]:
         return False
-    return all(read_json(os.path.join(directory, plan.experiment.name, "plan.json")) ==
-               json.loads(json.dumps(plan.document())) for plan in plans)
+    return all(deciding(read_json(os.path.join(directory, plan.experiment.name, "plan.json"))) ==
+               deciding(json.loads(json.dumps(plan.document()))) for plan in plans)
+
+
+def deciding(document):
+    """The part of a plan.json that runs depend on; titles and plots may change between them."""
+    return {key: value for key, value in (document or {}).items() if key not in SHOWN}
 
 
 class Results:
@@ -140,13 +146,20 @@ class Results:
 
     def begin(self, sweep, identity, command):
         """Anew: what was there of these experiments is removed."""
-        of_killed = {name: value for name, value in (self.document or {}).items() if name == "work"}
+        work = (self.document or {}).get("work")  # of one that was killed
         for plan in self.plans:
             shutil.rmtree(self.path(plan.experiment.name), ignore_errors=True)
         self.read()
         self.document = {"format": 1, "name": sweep.name, "title": sweep.title,
                          "figures": [plan.experiment.name for plan in self.plans], **identity, "command": command,
-                         "started": now(), "finished": None, "seconds": 0.0, "complete": False, "notes": [], **of_killed}
+                         "started": now(), "finished": None, "seconds": 0.0, "complete": False, "notes": []}
+        if work:
+            self.document["work"] = work
+        self.describe(sweep)
+
+    def describe(self, sweep):
+        """Writes down what is to be run, and how it is to be shown."""
+        self.document["title"] = sweep.title
         for plan in self.plans:
             os.makedirs(self.path(plan.experiment.name, "runs"), exist_ok=True)
             write_json(self.path(plan.experiment.name, "plan.json"), plan.document())

@@ -5,6 +5,7 @@ a night's work the rest is still there in the morning.
 """
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -13,8 +14,8 @@ from islands_command import Failed, StatusLine, complain
 from sweeping import results as result_files
 from sweeping.cluster import Cluster, run_alone
 
-RUN_OVERHEAD_S = 0.4    # of a run beside warm-up and measuring, and of a block, until this sweep has its own
-BLOCK_OVERHEAD_S = 2.0
+RUN_OVERHEAD_S = 0.1    # of a run beside warm-up and measuring, and of a block; the pace so far corrects them
+BLOCK_OVERHEAD_S = 1.0
 BAR = 24
 GIVE_UP_AFTER = 3       # clusters of one experiment that do not come up, one after the other
 
@@ -143,7 +144,8 @@ class Runner:
         try:
             entry |= measure()
         except Failed as failure:
-            entry["error"] = str(failure)
+            # Without the cluster's folder: what fails the same way on all of them is one error.
+            entry["error"] = re.sub(re.escape(self.work_folder) + r"/[^/\s]+/", "", str(failure))
         if not entry["ok"] and entry["error"] not in self.said:
             self.said.add(entry["error"])
             self.progress.clear()

@@ -42,6 +42,11 @@ def cell(point, metric, scale):
     return f"{found['median'] / scale:,.{digits}f}" + (f" ±{spread / 2:.0f}%" if found["n"] > 1 else "")
 
 
+def labelled(name, value):
+    """Words say what they are, numbers do not."""
+    return str(value) if isinstance(value, str) else f"{name} {value}"
+
+
 def plot_text(plan, points, plot):
     where, x, metric = plot.get("where") or {}, plot["x"], plot["y"]
     chosen = [point for point in points if all(point["axes"].get(name) == value for name, value in where.items())
@@ -54,9 +59,8 @@ def plot_text(plan, points, plot):
     rows = {}
     for point in chosen:
         rows.setdefault(tuple(point["axes"][name] for name in down), {})[point["axes"][x]] = cell(point, metric, scale)
-    labels = {key: " ".join(f"{value}" if name in ("layout", "cut", "op") else f"{name} {value}"
-                            for name, value in zip(down, key)) for key in rows}
-    table = [["", *(f"{x} {value}" for value in columns)]]
+    labels = {key: " ".join(labelled(name, value) for name, value in zip(down, key)) for key in rows}
+    table = [["", *(labelled(x, value) for value in columns)]]
     table += [[labels[key], *(cells.get(value, "-") for value in columns)] for key, cells in rows.items()]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     title = plot.get("title") or plan.experiment.title

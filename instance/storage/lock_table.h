@@ -67,7 +67,8 @@ struct LockName {
 
 // The gap above the last key of a site.
 inline constexpr uint64_t kSupremumGap = ~0ull;
-// The entries of all secondary indexes of a (table, site): a scan of one holds S, who adds or removes some IX.
+// The entries of all secondary indexes of a (table, site): a scan of one holds S, who adds or removes some,
+// IX.
 inline constexpr uint64_t kIndexEntries = ~0ull - 1;
 // Records and gaps differ in the highest bit of their hash.
 inline constexpr uint64_t kGapBit = uint64_t{1} << 63;
