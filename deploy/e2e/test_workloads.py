@@ -26,6 +26,20 @@ TATP_TABLES = """data:
 """
 
 
+PAYMENT_TABLES = """data:
+  sites: 4
+  tables:
+    - {name: warehouse, key: [uint32], range: [0, 4], row_bytes: 93}
+    - {name: district, key: [uint32, uint32], range: [0, 4], row_bytes: 97}
+    - name: customer
+      key: [uint32, uint32, uint32]
+      range: [0, 4]
+      row_bytes: 667
+      indexes: [{name: by_name, key: ['key:0', 'key:1', 'row:564:string:16', 'row:546:string:16']}]
+    - {name: history, key: [uint32, uint32, uint64], range: [0, 4], row_bytes: 64}
+"""
+
+
 def run(cluster, workload, *options, code=0):
     return cluster.islands.json("run", cluster.file, workload, "--duration", 0.5, "--warmup", 0.1, "--results",
                                 os.path.join(cluster.folder, "results"), *options, code=code)
@@ -44,6 +58,18 @@ def test_tatp_keeps_the_sum(cluster, layout):
         for remote in (0, 50):
             result = run(cluster, "tatp", "--set", f"mix={mix}", "--set", f"remote={remote}")
             check_sum(result, "tatp")
+            assert (result["per_scope"]["distributed"]["committed"] > 0) == (remote > 0 and layout == "2ISL")
+    cluster.down()
+
+
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+def test_payment_keeps_the_books(cluster, layout):
+    cluster.write(layout, more=PAYMENT_TABLES).up()
+    for remote in (0, 30):
+        for history in ("insert", "overwrite"):
+            result = run(cluster, "payment", "--set", "customers=30", "--set", f"remote={remote}", "--set",
+                         f"history={history}")
+            check_sum(result, "payment")
             assert (result["per_scope"]["distributed"]["committed"] > 0) == (remote > 0 and layout == "2ISL")
     cluster.down()
 
