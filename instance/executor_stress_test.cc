@@ -1,9 +1,11 @@
-// Workers of one island on one table: rows that move, and scans that must never see one twice or not at all.
+// Workers of one island on one table: rows that move, and scans that must never see one twice or not at all; the
+// same by an index, in which rows move as well.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -18,14 +20,21 @@ using partitioner::Uint64Key;
 constexpr uint32_t kWorkers = 4;
 constexpr uint64_t kKeys = 240;
 constexpr uint64_t kRows = 60;
+constexpr size_t kLeastBytes = 16;  // of a row: the indexed field and one that is not
 
 struct Shared {
-  explicit Shared(bool inherit) : locks({.buckets = 256, .inherit = inherit, .escalate_after = 40}) {
+  Shared(bool inherit, bool with_index)
+      : indexed(with_index), locks({.buckets = 256, .inherit = inherit, .escalate_after = 40}) {
     storage::Catalog::TableSpecs specs;
     control::v1::TableSpec* table = specs.Add();
     table->set_name("rows");
     table->add_key("uint64");
     table->set_range_end(kKeys);
+    if (indexed) {
+      control::v1::IndexSpec* index = table->add_indexes();
+      index->set_name("by_field");
+      index->add_key("row:0:uint64");
+    }
     catalog = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
     storage::StoreOptions options;
     options.sites = {0, 1};
@@ -36,11 +45,12 @@ struct Shared {
       EXPECT_EQ(store->Insert(0, 0, Uint64Key(key * kKeys / kRows), row), absl::StatusCode::kOk);
     }
   }
+  const bool indexed;
   const std::unique_ptr<runtime::FileSystem> files = runtime::MakeMemoryFileSystem();
   std::unique_ptr<storage::Catalog> catalog;
   std::unique_ptr<storage::Store> store;
   storage::LockTable locks;
-  std::atomic<uint64_t> moved = 0, scanned = 0, deadlocks = 0, phantoms = 0;
+  std::atomic<uint64_t> moved = 0, changed = 0, scanned = 0, deadlocks = 0, phantoms = 0;
 };
 
 // Plays a worker: what would suspend a coroutine, spins.
@@ -61,7 +71,9 @@ class Player {
 
   void PlayOne() {
     branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
-    const bool committed = random_.Below(3) != 0 ? Move() : Look();
+    const bool committed = random_.Below(3) == 0                      ? Look()
+                           : shared_.indexed && random_.Below(2) == 0 ? Change()
+                                                                      : Move();
     committed ? executor_.Commit(branch_, &wakeups_) : executor_.Rollback(branch_, &wakeups_);
     wakeups_.clear();
     // What an abort left behind must go before the next look at the whole.
@@ -96,7 +108,9 @@ class Player {
     batch_.Clear();
     batch_.Delete(0, Uint64Key(random_.Below(kKeys)));
     if (!Run() || batch_.code(0) != absl::StatusCode::kOk) return false;
-    const std::vector<std::byte> row(random_.Below(800));
+    std::vector<std::byte> row(kLeastBytes + random_.Below(800));
+    const uint64_t field = random_.Below(kKeys);
+    std::memcpy(row.data(), &field, sizeof(field));
     do {
       batch_.Clear();
       batch_.Insert(0, Uint64Key(random_.Below(kKeys)), row);
@@ -106,9 +120,24 @@ class Player {
     return random_.Below(5) != 0;
   }
 
+  // A row's bytes change, those that are in the index or others.
+  bool Change() {
+    const uint64_t field = random_.Below(kKeys);
+    batch_.Clear();
+    batch_.Write(0, Uint64Key(random_.Below(kKeys)), random_.Below(2) == 0 ? 0 : sizeof(field),
+                 std::as_bytes(std::span(&field, 1)));
+    if (!Run() || batch_.code(0) != absl::StatusCode::kOk) return false;
+    ++shared_.changed;
+    return random_.Below(5) != 0;
+  }
+
   std::vector<int64_t> Scan(uint64_t first, uint64_t end, bool reverse) {
     batch_.Clear();
-    batch_.Scan(0, Uint64Key(first), Uint64Key(end), 0, reverse);
+    if (by_index_) {
+      batch_.IndexScan(0, 0, Uint64Key(0), Uint64Key(first), Uint64Key(end), 0, reverse);
+    } else {
+      batch_.Scan(0, Uint64Key(first), Uint64Key(end), 0, reverse);
+    }
     std::vector<int64_t> keys;
     if (!Run()) return keys;
     for (size_t n = 0; n < batch_.scanned_rows(0); ++n) {
@@ -121,6 +150,7 @@ class Player {
 
   // All rows are there; or: what was seen once is seen again.
   bool Look() {
+    by_index_ = shared_.indexed && random_.Below(2) == 0;
     if (random_.Below(4) == 0) {
       const std::vector<int64_t> all = Scan(0, kKeys, random_.Below(2) == 0);
       if (failure_.set()) return false;
@@ -143,18 +173,19 @@ class Player {
   runtime::Random random_;
   Branch branch_;
   Batch batch_;
+  bool by_index_ = false;  // the scans of this look
   Failure failure_;
   std::vector<storage::Wakeup> wakeups_;
   uint64_t sequence_ = 0;
 };
 
-void Play(bool inherit) {
+void Play(bool inherit, bool indexed = false) {
 #ifdef ISLANDS_TSAN
   constexpr int kTransactions = 1500;
 #else
   constexpr int kTransactions = 8000;
 #endif
-  Shared shared(inherit);
+  Shared shared(inherit, indexed);
   std::vector<std::thread> threads;
   for (uint32_t worker = 0; worker < kWorkers; ++worker) {
     threads.emplace_back([&shared, worker] {
@@ -166,6 +197,7 @@ void Play(bool inherit) {
   EXPECT_EQ(shared.phantoms, 0u);
   EXPECT_GT(shared.moved, 100u);
   EXPECT_GT(shared.scanned, 100u);
+  EXPECT_EQ(shared.changed > 100, indexed);
   EXPECT_EQ(shared.locks.LocksHeld(), 0u);
   EXPECT_EQ(shared.locks.OwnersWaiting(), 0u);
   EXPECT_EQ(shared.store->CountRows(0), kRows);
@@ -176,6 +208,7 @@ void Play(bool inherit) {
 
 TEST(ExecutorStress, MovingRows_AreSeenExactlyOnce) { Play(/*inherit=*/true); }
 TEST(ExecutorStress, MovingRowsWithoutInheritance_AreSeenExactlyOnce) { Play(/*inherit=*/false); }
+TEST(ExecutorStress, RowsThatMoveInAnIndex_AreSeenExactlyOnce) { Play(/*inherit=*/true, /*indexed=*/true); }
 
 }  // namespace
 }  // namespace islands::instance
