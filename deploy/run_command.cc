@@ -137,6 +137,8 @@ absl::StatusOr<RunResult> Measure(const RunContext& context, RunDriver& driver, 
 int Run(const CommandContext& context, const RunOptions& options) {
   absl::Status valid = CheckRunOptions(options);
   if (!valid.ok()) return Fail(context, valid);
+  absl::StatusOr<std::string> object = FindWorkload(options.workload, context.binary_directory);
+  if (!object.ok()) return Fail(context, object.status());
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
   const ClusterClient client(ControlFilesOf(*deployment));

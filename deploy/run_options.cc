@@ -111,15 +111,6 @@ std::string NamesOfWorkloads(const std::filesystem::path& folder) {
   return names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", "));
 }
 
-absl::StatusOr<std::string> FindObject(const std::string& workload, const std::string& binary_directory) {
-  const std::filesystem::path folder =
-      (std::filesystem::path(binary_directory) / "../lib/islands").lexically_normal();
-  std::string object = (folder / (workload + ".so")).string();
-  if (access(object.c_str(), R_OK) == 0) return object;
-  return absl::NotFoundError(fmt::format("there is no workload '{}': no {}; built are: {}", workload, object,
-                                         NamesOfWorkloads(folder)));
-}
-
 absl::Status PlanMicro(const RunOptions& options, const control::v1::IslandConfig& config, RunPlan* plan) {
   const control::v1::TableSpec* table = FindTable(config, kMicro);
   if (table == nullptr) {
@@ -159,6 +150,15 @@ absl::Status AddParameter(const std::string& text, std::map<std::string, std::st
   return Bad("--set", fmt::format("'{}' twice", name), "every parameter once");
 }
 
+absl::StatusOr<std::string> FindWorkload(const std::string& workload, const std::string& binary_directory) {
+  const std::filesystem::path folder =
+      (std::filesystem::path(binary_directory) / "../lib/islands").lexically_normal();
+  std::string object = (folder / (workload + ".so")).string();
+  if (access(object.c_str(), R_OK) == 0) return object;
+  return absl::InvalidArgumentError(fmt::format("there is no workload '{}': no {}; built are: {}", workload,
+                                                object, NamesOfWorkloads(folder)));
+}
+
 absl::Status CheckRunOptions(const RunOptions& options) {
   absl::Status workload =
       options.workload == kMicro ? CheckMicroOptions(options) : CheckOtherWorkload(options);
@@ -181,7 +181,7 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::Is
                                 const std::string& binary_directory) {
   RunPlan plan;
   plan.options = options;
-  absl::StatusOr<std::string> object = FindObject(options.workload, binary_directory);
+  absl::StatusOr<std::string> object = FindWorkload(options.workload, binary_directory);
   if (!object.ok()) return object.status();
   plan.object = *object;
   plan.load.set_workload(options.workload);

@@ -40,6 +40,9 @@ absl::Status AddParameter(const std::string& text, std::map<std::string, std::st
 // of its parameters is its own business: it is asked when the run starts.
 absl::Status CheckRunOptions(const RunOptions& options);
 
+// The shared object of a workload. INVALID_ARGUMENT when there is none: names those there are.
+absl::StatusOr<std::string> FindWorkload(const std::string& workload, const std::string& binary_directory);
+
 // A run as it is carried out: options joined with what the running deployment says.
 struct RunPlan {
   RunOptions options;
@@ -50,8 +53,8 @@ struct RunPlan {
   std::map<std::string, std::string> parameters;  // of StartRun
 };
 
-// `config`: any island's. Errors: INVALID_ARGUMENT when the deployment has no table for micro, or too few
-// rows; NOT_FOUND when there is no such workload.
+// `config`: any island's. Errors (INVALID_ARGUMENT): there is no such workload, the deployment has no table for
+// micro, or too few rows.
 absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::IslandConfig& config,
                                 const std::string& binary_directory);
 

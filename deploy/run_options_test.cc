@@ -172,7 +172,7 @@ TEST_F(PlanRunTest, NoMicroTable_SaysWhatToDo) {
 
 TEST_F(PlanRunTest, WorkloadNotBuilt_NamesThePath) {
   std::filesystem::remove(root_ / "lib/islands/micro.so");
-  EXPECT_EQ(Plan(Good()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Plan(Good()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
