@@ -17,7 +17,7 @@ NAMES = ("cluster", "island", "experiment")
 SELECTOR = re.compile(r"\b(?P<metric>islands_\w+|exposer_\w+|up)\b(?P<matchers>\{[^}]*\})?(?P<range>\[[^\]]*\])?")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
-Target = collections.namedtuple("Target", "dashboard panel expr instant")
+Target = collections.namedtuple("Target", "dashboard panel expr legend instant")
 
 
 def tool(name):
@@ -41,9 +41,11 @@ def targets():
         dashboard = load(name)
         for panel in panels(dashboard):
             for target in panel["targets"]:
-                yield Target(name, panel["title"], target["expr"], target.get("instant", False))
+                yield Target(name, panel["title"], target["expr"], target["legendFormat"],
+                             target.get("instant", False))
         for annotation in dashboard["annotations"]["list"]:
-            yield Target(name, "annotation " + annotation["name"], annotation["expr"], False)
+            yield Target(name, "annotation " + annotation["name"], annotation["expr"],
+                         annotation["titleFormat"] + annotation["textFormat"], False)
 
 
 def rules():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -106,14 +107,18 @@ def seen(islands):
 @pytest.mark.parametrize("island", [".+", "1"], ids=["all islands", "the killed island"])
 @pytest.mark.parametrize("dashboard", NAMES)
 def test_every_panel_has_data(seen, dashboard, island):
-    empty = []
+    wrong = []
     for target in (each for each in targets() if each.dashboard == dashboard):
         expression = substitute(target.expr, job="islands", island=island)
         found = (seen.prometheus.at(expression, seen.under_load) if target.instant
                  else seen.prometheus.over(expression, seen.start, seen.end))
         if not found and (island == ".+" or target.panel not in MAY_BE_EMPTY):
-            empty.append(f"{target.panel}: {expression}")
-    assert not empty, "\n".join(empty)
+            wrong.append(f"{target.panel}: no data from {expression}")
+        missing = {label for label in re.findall(r"{{(\w+)}}", target.legend)
+                   for labels, _ in found if not labels.get(label)}
+        if missing:
+            wrong.append(f"{target.panel}: its legend names {missing}, which series from {expression} lack")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_variables_have_values(seen):
