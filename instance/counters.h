@@ -17,11 +17,11 @@ enum class Scope : uint8_t { kLocal = 0, kMultisite = 1, kDistributed = 2 };
 inline constexpr uint32_t kScopes = 3;
 inline constexpr std::array<const char*, kScopes> kScopeNames = {"local", "multisite", "distributed"};
 
-// What a worker spends its time on. What a message asks for (rows read and changed, a branch committed) is
-// executing; receiving it, deciding what is to be done, and handing answers to the transport is messaging.
+// What a worker spends its time on. What a message asks to be done with rows is executing; ending branches
+// when their coordinator says so is messaging: it takes less time than telling it apart is worth.
 enum class Activity : uint8_t {
   kExecuting = 0,  // procedures, operations, commits, with the encoding of what they send
-  kMessaging = 1,  // polling, the commit protocol, flushing
+  kMessaging = 1,  // polling, the commit protocol, sending
   kWaiting = 2,    // spinning or sleeping while transactions are open here
   kIdle = 3,       // spinning or sleeping, and nothing is open
 };

@@ -297,7 +297,6 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   int64_t next_sweep_ns_ = 0;
   int64_t accounted_until_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
-  bool executing_ = false;                     // within an Executing scope
   bool shipped_ = false;                       // to another island, since the last look at the queues
   bool congested_ = false;                     // a peer does not keep up: no new transactions
   uint64_t next_sequence_ = 1;

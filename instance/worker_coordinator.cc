@@ -209,16 +209,10 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
     case CoordinatorAction::kSendInquiryReply:
       break;  // answered by HandleInquiry, which knows the asking worker
     case CoordinatorAction::kCommitLocal:
-      if (entry.transaction != nullptr) {
-        const Executing executing(*this);
-        CommitBranch(*entry.transaction);
-      }
+      if (entry.transaction != nullptr) CommitBranch(*entry.transaction);
       break;
     case CoordinatorAction::kAbortLocal:
-      if (entry.transaction != nullptr) {
-        const Executing executing(*this);
-        RollbackBranch(*entry.transaction);
-      }
+      if (entry.transaction != nullptr) RollbackBranch(*entry.transaction);
       break;
     case CoordinatorAction::kAnswer:
       if (entry.transaction == nullptr) break;

@@ -29,25 +29,18 @@ struct Worker::Yield {
   void await_resume() const noexcept {}
 };
 
-// Executing that happens in the midst of messaging: counted apart, for two readings of the clock. Within
-// another such scope it is nothing.
+// Executing that happens in the midst of messaging: counted apart, for two readings of the clock.
 class Worker::Executing {
  public:
-  explicit Executing(Worker& worker) : worker_(worker.executing_ ? nullptr : &worker) {
-    if (worker_ == nullptr) return;
-    worker_->executing_ = true;
-    worker_->Account(Activity::kMessaging, worker_->clock_.NowNs());
+  explicit Executing(Worker& worker) : worker_(worker) {
+    worker_.Account(Activity::kMessaging, worker_.clock_.NowNs());
   }
-  ~Executing() {
-    if (worker_ == nullptr) return;
-    worker_->executing_ = false;
-    worker_->Account(Activity::kExecuting, worker_->clock_.NowNs());
-  }
+  ~Executing() { worker_.Account(Activity::kExecuting, worker_.clock_.NowNs()); }
   Executing(const Executing&) = delete;
   Executing& operator=(const Executing&) = delete;
 
  private:
-  Worker* const worker_;  // null: there is one around this
+  Worker& worker_;
 };
 
 // Message objects that are cleared and filled again, so that protobuf keeps their memory. Parsing and

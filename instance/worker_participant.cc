@@ -250,16 +250,12 @@ void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& ev
 
 void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
   switch (action.kind) {
-    case ParticipantAction::kApplyCommit: {
-      const Executing executing(*this);
+    case ParticipantAction::kApplyCommit:
       CommitBranch(entry);
       break;
-    }
-    case ParticipantAction::kApplyAbort: {
-      const Executing executing(*this);
+    case ParticipantAction::kApplyAbort:
       RollbackBranch(entry);
       break;
-    }
     case ParticipantAction::kForget:
       entry.ended = true;
       break;

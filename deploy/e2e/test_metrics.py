@@ -227,10 +227,16 @@ def test_promtool_finds_nothing(watched):
     promtool = shutil.which("promtool") or os.path.join(ROOT, "build", "tools", "promtool")
     if not os.access(promtool, os.X_OK):
         pytest.skip("promtool is not installed (package prometheus)")
-    cluster.run("--op", "update", "--multisite", 50)
-    for island in range(2):
-        done = subprocess.run([promtool, "check", "metrics"], input=scrape(base + island), capture_output=True,
-                              text=True, timeout=30)
+    process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--op", "update", "--multisite", "50")
+    try:
+        wait_until(lambda: all(total(scrape(base + island), "islands_experiment_info") for island in range(2)),
+                   what="the run")
+        texts = [scrape(base + island) for island in range(2)]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    for text in texts:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
 
 

@@ -48,7 +48,8 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kWorkerSeconds, kWorkers, "islands_worker_seconds_total", kCounter,
                      "worker activity=executing|messaging|waiting|idle",
                      "Time of a worker by what it did: executing procedures, operations and commits; "
-                     "messaging: polling, the commit protocol, sending; waiting: nothing to do, but "
+                     "messaging: polling, two-phase commit with the branches it ends, sending; waiting: "
+                     "nothing to do, but "
                      "transactions are open here; idle: nothing is open. Together they are the time passed; "
                      "busy is executing and messaging. A worker that sleeps brings them up to date every "
                      "0.1 s"},
@@ -146,10 +147,12 @@ static_assert(InOrder(), "the table has one entry per Metric, in the same order"
 constexpr std::string_view kIntroduction =
     R"(# Metrics
 
-Everything an island serves on `http://localhost:PORT/metrics`. All metrics have the label `island`, those of the last
-section excepted; `worker` is a number within the island, `peer` another island's. Counters begin at 0 with the island's
-process. This page is printed by `islandd --metrics-page`; a test fails when it differs from the code, or when an island
-serves something else.
+Everything an island serves on `http://localhost:PORT/metrics`. All metrics have the label `island`, those of
+the last section excepted; `worker` is a number within the island, `peer` another island's. Counters begin at
+0 with the island's process, only `islands_restarts_total` goes on.
+
+This page is printed by `islandd --metrics-page`; a test fails when it differs from the code, or when an
+island serves something else.
 )";
 
 // "a b=x|y *" as "`a`, `b` = `x`, `y`; others".
