@@ -108,9 +108,11 @@ constexpr std::array kMetrics = {
                      "Buffer pool memory that holds pages"},
     MetricDescriptor{Metric::kPoolCapacityBytes, kMemory, "islands_buffer_pool_capacity_bytes", kGauge, "",
                      "Buffer pool memory that may hold pages"},
-    MetricDescriptor{Metric::kMemoryNodeBytes, kMemory, "islands_memory_node_bytes", kGauge, "node",
-                     "Buffer pool memory by NUMA node, as the kernel placed it; at most 10 s old, absent "
-                     "where the kernel does not tell"},
+    MetricDescriptor{
+        Metric::kMemoryNodeBytes, kMemory, "islands_memory_node_bytes", kGauge, "node locality",
+        "Buffer pool memory by NUMA node, as the kernel placed it; locality: local on the nodes of "
+        "the island's plan, remote on others; at most 10 s old, absent where the kernel does not "
+        "tell"},
 
     MetricDescriptor{Metric::kIslandInfo, kIsland, "islands_island_info", kGauge,
                      "deployment layout placement transport durability latching=auto|always islands workers "

@@ -1,5 +1,6 @@
 #include "instance/server/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <limits>
@@ -257,6 +258,22 @@ void AddStorage(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kPoolCapacityBytes, pool.capacity_pages * kPageBytes);
 }
 
+// An island that is bound to no nodes has no remote ones. Its own are there even when nothing lies on them:
+// "all of it is remote" must not look like "nothing is known".
+MetricFamily Memory(const instance::Island& island, const control::v1::PlacementReadback& placement) {
+  const auto& own = island.config().numa_nodes();
+  std::map<uint32_t, uint64_t> pages_of;
+  for (const uint32_t node : own) pages_of[node] = 0;
+  for (const auto& [node, pages] : placement.pool_pages_per_node()) pages_of[node] = pages;
+  Family memory(Metric::kMemoryNodeBytes, island);
+  for (const auto& [node, pages] : pages_of) {
+    const bool local = own.empty() || std::find(own.begin(), own.end(), node) != own.end();
+    memory.Add({{"node", std::to_string(node)}, {"locality", local ? "local" : "remote"}},
+               pages * kPageBytes);
+  }
+  return memory.Take();
+}
+
 void AddPlacement(const instance::Island& island, const control::v1::IslandStatus& status,
                   std::vector<MetricFamily>* families) {
   const control::v1::PlacementReadback& placement = status.placement();
@@ -265,13 +282,7 @@ void AddPlacement(const instance::Island& island, const control::v1::IslandStatu
     cpus.Add({{"worker", std::to_string(w)}, {"cpus", placement.worker_cpus(w)}}, 1.0);
   }
   families->push_back(cpus.Take());
-  if (!placement.pool_pages_per_node().empty()) {
-    Family memory(Metric::kMemoryNodeBytes, island);
-    for (const auto& [node, pages] : placement.pool_pages_per_node()) {
-      memory.Add({{"node", std::to_string(node)}}, pages * kPageBytes);
-    }
-    families->push_back(memory.Take());
-  }
+  if (!placement.pool_pages_per_node().empty()) families->push_back(Memory(island, placement));
   families->push_back(One(island, Metric::kPeerLinksConnected, {}, uint64_t{status.peers_connected()}));
   families->push_back(One(island, Metric::kPeerLinksExpected, {}, uint64_t{status.peers_total()}));
   uint64_t refused = 0;
