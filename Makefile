@@ -19,7 +19,7 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test sanitize bench bench-parts soak chaos fuzz format packages packages-build clean
+.PHONY: help build demo test sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -72,6 +72,9 @@ fuzz: ## build every fuzz target with clang and run each for FUZZ_SECONDS (30)
 
 format: packages ## format all C++ sources
 	git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format-16 -i
+
+dashboards: packages ## write the Grafana dashboards' JSON from their Python source
+	build/tools/venv/bin/python -B dashboards/generate.py
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -3,7 +3,8 @@
 #
 #   deploy/install-packages.sh [build] [test] [fuzz]      default: build test
 #
-# This is the only list of them. Starts no service: of `prometheus` only promtool is unpacked, into build/tools.
+# This is the only list of them, but for the Python package of dashboards/requirements.txt. Starts no service: of
+# `prometheus` only the two programs are unpacked, into build/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +19,7 @@ build=(
 )
 test=(
   python3-pytest clang-format-16 procps spin
+  python3-venv  # for what generates the dashboards
   liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
 )
 fuzz=(clang-16 libclang-rt-16-dev)
@@ -56,10 +58,12 @@ install_missing() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# promtool checks the metrics in the tests. Its package would start a Prometheus server, so it is only unpacked.
-unpack_promtool() {
-  if command -v promtool >/dev/null || [ -x build/tools/promtool ]; then return; fi
-  say "unpacking promtool into build/tools"
+# For the tests: promtool checks metrics and rules, prometheus reads real islands. The package would start a server, so
+# it is only unpacked.
+unpack_prometheus() {
+  if command -v promtool >/dev/null && command -v prometheus >/dev/null; then return; fi
+  if [ -x build/tools/promtool ] && [ -x build/tools/prometheus ]; then return; fi
+  say "unpacking prometheus and promtool into build/tools"
   apt_update || true
   local scratch
   scratch=$(mktemp -d)
@@ -67,11 +71,24 @@ unpack_promtool() {
   trap "rm -rf '$scratch'" EXIT
   if ! (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root prometheus &&
         dpkg-deb -x prometheus_*.deb .); then
-    say "no promtool: the test that lets it check the metrics will be skipped"
+    say "no prometheus and promtool: the tests that need them will be skipped"
     return
   fi
   mkdir -p build/tools
-  cp "$scratch/usr/bin/promtool" build/tools/promtool
+  cp "$scratch/usr/bin/promtool" "$scratch/usr/bin/prometheus" build/tools/
+}
+
+# What writes the dashboards' JSON, and the test that compares it with its source, need Grafana's package from PyPI.
+install_dashboards_sdk() {
+  local wanted=dashboards/requirements.txt venv=build/tools/venv
+  if cmp -s "$wanted" "$venv/requirements.txt"; then return; fi
+  say "installing $(grep -v '^#' "$wanted") into $venv"
+  if ! (/usr/bin/python3 -m venv --clear "$venv" &&
+        "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 -r "$wanted"); then
+    say "no Grafana SDK: the test that compares the dashboards with their source will be skipped"
+    return
+  fi
+  cp "$wanted" "$venv/requirements.txt"
 }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -84,7 +101,8 @@ for group in "$@"; do
     build) install_missing "${build[@]}" ;;
     test)
       install_missing "${test[@]}"
-      unpack_promtool
+      unpack_prometheus
+      install_dashboards_sdk
       ;;
     fuzz) install_missing "${fuzz[@]}" ;;
     *)

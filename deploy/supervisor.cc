@@ -211,6 +211,10 @@ void Supervisor::ScheduleRestart(Island& island, const std::string& why) {
 void Supervisor::StartDue() {
   for (Island& island : islands_) {
     if (island.state != control::v1::LOST || MonotonicMs() < island.restart_at_ms) continue;
+    {
+      std::lock_guard lock(mutex_);
+      island.config.set_restarts(island.restarts + 1);
+    }
     absl::Status spawned = SpawnIslands({island.config.island()});
     std::lock_guard lock(mutex_);
     if (spawned.ok()) {

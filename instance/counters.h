@@ -17,6 +17,35 @@ enum class Scope : uint8_t { kLocal = 0, kMultisite = 1, kDistributed = 2 };
 inline constexpr uint32_t kScopes = 3;
 inline constexpr std::array<const char*, kScopes> kScopeNames = {"local", "multisite", "distributed"};
 
+// What a worker spends its time on. What a message asks to be done with rows is executing; ending branches
+// when their coordinator says so is messaging: it takes less time than telling it apart is worth.
+enum class Activity : uint8_t {
+  kExecuting = 0,  // procedures, operations, commits, with the encoding of what they send
+  kMessaging = 1,  // polling, the commit protocol, sending
+  kWaiting = 2,    // spinning or sleeping while transactions are open here
+  kIdle = 3,       // spinning or sleeping, and nothing is open
+};
+inline constexpr uint32_t kActivities = 4;
+inline constexpr std::array<const char*, kActivities> kActivityNames = {"executing", "messaging", "waiting",
+                                                                        "idle"};
+
+// Messages of two-phase commit, each counted by the island that sends it.
+enum class TwoPhaseStep : uint8_t {
+  kPrepareSent = 0,
+  kOnePhaseSent = 1,  // the only writer decides alone
+  kVotedYes = 2,
+  kVotedRead = 3,
+  kVotedNo = 4,
+  kCommitSent = 5,
+  kAbortSent = 6,
+  kAcknowledged = 7,
+  kInquirySent = 8,  // by a participant in doubt, or for a one-phase answer that was lost
+};
+inline constexpr uint32_t kTwoPhaseSteps = 9;
+inline constexpr std::array<const char*, kTwoPhaseSteps> kTwoPhaseStepNames = {
+    "prepare_sent", "one_phase_sent", "voted_yes",    "voted_read",  "voted_no",
+    "commit_sent",  "abort_sent",     "acknowledged", "inquiry_sent"};
+
 class Counter {
  public:
   void Add(uint64_t by) { value_.store(Get() + by, std::memory_order_relaxed); }
@@ -45,8 +74,10 @@ struct ScopeCounters {
 struct alignas(64) WorkerCounters {
   std::array<ScopeCounters, kScopes> scopes;
   std::array<Counter, kAbortReasons> aborts;
-  Counter busy_ns;
-  Counter idle_ns;
+  std::array<Counter, kActivities> activity_ns;  // together: the worker's life
+  std::array<Counter, kTwoPhaseSteps> two_phase;
+  Counter lock_waits;       // that have begun
+  Counter lock_wait_ns;     // of those that have ended
   Counter audit_committed;  // two's complement sum of audit deltas
   Counter audit_unknown;
   Counter probes_sent;    // deadlock probes handed to another island or worker
@@ -54,6 +85,13 @@ struct alignas(64) WorkerCounters {
   Gauge in_flight;
   Gauge longest_wait_ns;  // that a transaction begun here waited for its answer, or has been waiting by now
   Gauge branches_open;    // as participant
+  Gauge in_doubt;         // of those: have voted yes and do not know the decision
+  Gauge coordinated;      // begun here, with participants, not forgotten yet
+  Gauge ready;            // coroutines that could go on when the last round began
+
+  uint64_t ActivityNs(Activity activity) const { return activity_ns[static_cast<uint8_t>(activity)].Get(); }
+  uint64_t BusyNs() const { return ActivityNs(Activity::kExecuting) + ActivityNs(Activity::kMessaging); }
+  uint64_t QuietNs() const { return ActivityNs(Activity::kWaiting) + ActivityNs(Activity::kIdle); }
 };
 
 }  // namespace islands::instance

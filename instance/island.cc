@@ -302,6 +302,10 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
   }
   run_workload_ = *workload;
   run_id_ = request.run_id();
+  {
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    run_ = request;
+  }
   for (uint32_t index = 0; index < workers_.size(); ++index) {
     Worker* worker = workers_[index].get();
     auto generator = std::make_shared<std::unique_ptr<Generator>>(std::move(generators[index]));
@@ -373,6 +377,12 @@ absl::StatusOr<control::v1::AuditReply> Island::SumRows(const Workload& workload
 storage::PoolUsage Island::PoolUsage() const {
   const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
   return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
+}
+
+std::optional<control::v1::StartRun> Island::CurrentRun() const {
+  if (!Running()) return std::nullopt;
+  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  return run_;
 }
 
 }  // namespace islands::instance

@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,8 @@ class Island {
   storage::Store& store() { return *store_; }
   const storage::LockTable& locks() const { return *shared_locks_; }
   storage::PoolUsage PoolUsage() const;
+  // What the active run was started with; nothing when there is none.
+  std::optional<control::v1::StartRun> CurrentRun() const;
 
  private:
   Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites);
@@ -121,6 +124,7 @@ class Island {
   mutable std::mutex store_mutex_;
   std::unique_ptr<storage::Store> store_;
   std::string binding_warning_;
+  control::v1::StartRun run_;  // the last one
 };
 
 }  // namespace islands::instance

@@ -35,8 +35,8 @@ void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
     (*to->mutable_aborts_by_reason())[std::string(AbortReasonName(static_cast<AbortReason>(reason)))] =
         from.aborts[reason].Get();
   }
-  to->set_busy_seconds(static_cast<double>(from.busy_ns.Get()) / 1e9);
-  to->set_idle_seconds(static_cast<double>(from.idle_ns.Get()) / 1e9);
+  to->set_busy_seconds(static_cast<double>(from.BusyNs()) / 1e9);
+  to->set_idle_seconds(static_cast<double>(from.QuietNs()) / 1e9);
   to->set_transactions_in_flight(from.in_flight.Get());
   uint64_t sent = 0, received = 0, bytes_sent = 0, bytes_received = 0;
   for (uint32_t island = 0; island < islands; ++island) {

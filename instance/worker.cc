@@ -34,6 +34,7 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       links_(std::move(links), *transport_, clock_, *this),
       random_(options_.seed),
       now_ns_(clock_.NowNs()),
+      accounted_until_ns_(now_ns_),
       messages_(std::make_unique<Messages>()) {
   Rebind();
 }
@@ -48,6 +49,7 @@ void Worker::Rebind() {
 
 void Worker::OnThreadStart() {
   tid_.store(static_cast<int32_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
+  Account(Activity::kIdle, clock_.NowNs());  // while no scheduler ran it
   absl::Status status;
   if (options_.cpu >= 0) {
     status = topology::BindThreadToCpu(static_cast<uint32_t>(options_.cpu));
@@ -70,15 +72,26 @@ std::string Worker::binding_error() {
 bool Worker::RunOnce() {
   const runtime::ReadyQueue::Scope scope(&ready_);
   now_ns_ = clock_.NowNs();
+  Account(between_rounds_, now_ns_);
   size_t work = DrainMailbox();
   work += links_.Poll();
-  if (now_ns_ >= next_sweep_ns_) Sweep();
+  const bool sweep_due = now_ns_ >= next_sweep_ns_;
+  if (sweep_due) Sweep();
   if (now_ns_ >= next_chase_ns_) ChaseWaits();
   work += WakeSleepers();
-  work += ResumeReady();
+  const size_t ready = ready_.size() + fresh_.size();
+  counters_.ready.Set(ready);
+  if (ready != 0) {
+    const Executing executing(*this);
+    work += ResumeReady();
+  }
   links_.Flush();
+  if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   if (shipped_ || congested_) UpdateCongestion();
   if (!graveyard_.empty()) Reap();
+  // A round without work is part of the wait.
+  const bool open = active_slots_ != 0 || !participants_.empty() || !coordinators_.empty();
+  between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
 }
 
@@ -185,13 +198,15 @@ void Worker::Deliver(std::vector<storage::Wakeup>* wakeups) {
 runtime::Task<void> Worker::AwaitLock(Waiter& waiter) {
   ISLANDS_CHECK(!waiter.branch.quiet);
   const uint64_t token = waiter.branch.locks.wake_token;
-  waiter.lock_wait_since_ns = now_ns_;
+  waiter.lock_wait_since_ns = clock_.NowNs();
+  counters_.lock_waits.Add(1);
   lock_waiters_[token] = &waiter;
   while (!waiter.failure.set() && !shared_.locks->WaitOver(waiter.branch.locks)) {
     Waiter::Suspension suspension = waiter.Suspend();
     co_await suspension;
   }
   lock_waiters_.erase(token);
+  counters_.lock_wait_ns.Add(static_cast<uint64_t>(clock_.NowNs() - waiter.lock_wait_since_ns));
 }
 
 void Worker::CommitBranch(Waiter& waiter) {

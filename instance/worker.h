@@ -29,6 +29,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -140,8 +141,6 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void Sleep(int64_t timeout_ns) override;
   void Wake() override { transport_->Wake(); }
   int64_t NextDeadlineNs() const override;
-  void OnBusy(int64_t ns) override { counters_.busy_ns.Add(static_cast<uint64_t>(ns)); }
-  void OnIdle(int64_t ns) override { counters_.idle_ns.Add(static_cast<uint64_t>(ns)); }
 
   // Any thread.
   void Post(std::function<void()> function);
@@ -184,10 +183,16 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
     std::coroutine_handle<> handle;
     bool operator<(const Sleeper& other) const { return at_ns > other.at_ns; }  // earliest on top
   };
-  struct Pause;  // awaits a point in time
-  struct Yield;  // lets the other slots begin theirs first
+  struct Pause;     // awaits a point in time
+  struct Yield;     // lets the other slots begin theirs first
+  class Executing;  // a scope whose time counts as such: worker_internal.h
 
   // The loop's parts: worker.cc.
+  // All time since the last call was spent on `activity`.
+  void Account(Activity activity, int64_t now_ns) {
+    const int64_t since_ns = std::exchange(accounted_until_ns_, now_ns);
+    counters_.activity_ns[static_cast<uint8_t>(activity)].Add(static_cast<uint64_t>(now_ns - since_ns));
+  }
   size_t DrainMailbox();
   size_t WakeSleepers();
   size_t ResumeReady();
@@ -230,6 +235,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
               const absl::Status& why);
   runtime::Task<void> ExecuteStep(ParticipantEntry& entry);
   void SendExecuteReply(ParticipantEntry& entry);
+  void CountTwoPhase(TwoPhaseStep step) { counters_.two_phase[static_cast<uint8_t>(step)].Add(1); }
   void StepParticipant(ParticipantEntry& entry, const coordinator::ParticipantEvent& event);
   void Perform(ParticipantEntry& entry, const coordinator::ParticipantAction& action);
   ParticipantEntry* FindParticipant(const coordinator::TransactionId& id);
@@ -289,8 +295,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<storage::Wakeup> wakeups_;  // scratch
   int64_t now_ns_ = 0;                    // of this round
   int64_t next_sweep_ns_ = 0;
-  bool shipped_ = false;    // to another island, since the last look at the queues
-  bool congested_ = false;  // a peer does not keep up: no new transactions
+  int64_t accounted_until_ns_ = 0;
+  Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
+  bool shipped_ = false;                       // to another island, since the last look at the queues
+  bool congested_ = false;                     // a peer does not keep up: no new transactions
   uint64_t next_sequence_ = 1;
   uint64_t next_token_ = 1;
 

@@ -52,7 +52,9 @@ CoordinatorEntry& Worker::EntryFor(RunningTransaction& transaction) {
   entry->deadline_ns = transaction.deadline_ns_;
   entry->peers.clear();
   transaction.entry_ = entry.get();
-  return *(coordinators_[transaction.id_.sequence] = std::move(entry));
+  CoordinatorEntry& added = *(coordinators_[transaction.id_.sequence] = std::move(entry));
+  counters_.coordinated.Set(coordinators_.size());
+  return added;
 }
 
 void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
@@ -160,6 +162,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       request.Clear();
       EncodeId(entry.id, &request);
       request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
+      CountTwoPhase(TwoPhaseStep::kPrepareSent);
       links_.Send(action.island, FrameType::kPrepareRequest, request);
       break;
     }
@@ -168,6 +171,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       request.Clear();
       EncodeId(entry.id, &request);
       request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
+      CountTwoPhase(TwoPhaseStep::kOnePhaseSent);
       links_.Send(action.island, FrameType::kCommitOnePhase, request);
       break;
     }
@@ -180,6 +184,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       decision.Clear();
       EncodeId(entry.id, &decision);
       decision.set_commit(action.commit);
+      CountTwoPhase(action.commit ? TwoPhaseStep::kCommitSent : TwoPhaseStep::kAbortSent);
       links_.Send(action.island, FrameType::kDecision, decision);
       break;
     }
@@ -197,6 +202,7 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       inquiry.set_from_island(options_.island);
       inquiry.set_from_worker(options_.index);
       inquiry.set_to_decider(true);
+      CountTwoPhase(TwoPhaseStep::kInquirySent);
       links_.Send(action.island, FrameType::kInquiry, inquiry);
       break;
     }
@@ -226,6 +232,7 @@ void Worker::ForgetCoordinator(CoordinatorEntry& entry) {
   ISLANDS_CHECK(found != coordinators_.end());
   spare_coordinators_.push_back(std::move(found->second));
   coordinators_.erase(found);
+  counters_.coordinated.Set(coordinators_.size());
 }
 
 std::vector<CoordinatorEntry*> Worker::Coordinated() const {

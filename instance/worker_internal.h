@@ -29,6 +29,20 @@ struct Worker::Yield {
   void await_resume() const noexcept {}
 };
 
+// Executing that happens in the midst of messaging: counted apart, for two readings of the clock.
+class Worker::Executing {
+ public:
+  explicit Executing(Worker& worker) : worker_(worker) {
+    worker_.Account(Activity::kMessaging, worker_.clock_.NowNs());
+  }
+  ~Executing() { worker_.Account(Activity::kExecuting, worker_.clock_.NowNs()); }
+  Executing(const Executing&) = delete;
+  Executing& operator=(const Executing&) = delete;
+
+ private:
+  Worker& worker_;
+};
+
 // Message objects that are cleared and filled again, so that protobuf keeps their memory. Parsing and
 // building never overlap for the same type: a handler finishes with what it parsed before anything of that
 // type is parsed again.

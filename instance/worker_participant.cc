@@ -37,6 +37,18 @@ data::v1::VoteKind WireVote(coordinator::VoteKind vote) {
   return data::v1::VOTE_NO;
 }
 
+TwoPhaseStep StepOf(coordinator::VoteKind vote) {
+  switch (vote) {
+    case coordinator::VoteKind::kYes:
+      return TwoPhaseStep::kVotedYes;
+    case coordinator::VoteKind::kRead:
+      return TwoPhaseStep::kVotedRead;
+    case coordinator::VoteKind::kNo:
+      break;
+  }
+  return TwoPhaseStep::kVotedNo;
+}
+
 void FillFailure(const Failure& failure, data::v1::ExecuteReply* reply) {
   reply->set_code(static_cast<uint32_t>(failure.status.code()));
   reply->set_message(std::string(failure.status.message()));
@@ -110,6 +122,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
     return Refuse(origin, request, AbortReason::kRefused,
                   absl::FailedPreconditionError("the branch has voted"));
   }
+  const Executing executing(*this);
   entry->step = request.step();
   entry->last_heard_ns = now_ns_;
   const partitioner::SiteRun own = shared_.sites->SitesOf(options_.island);
@@ -209,6 +222,7 @@ void Worker::AnswerForGone(const coordinator::TransactionId& id, const Participa
 void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& event) {
   std::vector<ParticipantAction> actions = std::move(participant_actions_);
   actions.clear();
+  const bool was_in_doubt = entry.machine.in_doubt();
   entry.machine.Step(event, &actions);
   for (size_t i = 0; i < actions.size(); ++i) {
     const ParticipantAction action = actions[i];
@@ -222,6 +236,9 @@ void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& ev
     }
   }
   participant_actions_ = std::move(actions);
+  if (was_in_doubt != entry.machine.in_doubt()) {
+    counters_.in_doubt.Set(was_in_doubt ? counters_.in_doubt.Get() - 1 : counters_.in_doubt.Get() + 1);
+  }
   if (!entry.ended) return;
   Resume(entry);  // if it waits for a lock, its coroutine has to come to its end
   const auto found = participants_.find(entry.id);
@@ -259,6 +276,7 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
       vote.Clear();
       EncodeId(id, &vote);
       vote.set_vote(WireVote(action.vote));
+      CountTwoPhase(StepOf(action.vote));
       links_.SendBack(coordinator, FrameType::kVote, vote);
       break;
     }
@@ -266,6 +284,7 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
       data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
       acknowledge.Clear();
       EncodeId(id, &acknowledge);
+      CountTwoPhase(TwoPhaseStep::kAcknowledged);
       links_.SendBack(coordinator, FrameType::kAcknowledge, acknowledge);
       break;
     }
@@ -283,6 +302,7 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
       EncodeId(id, inquiry.mutable_transaction());
       inquiry.set_from_island(options_.island);
       inquiry.set_from_worker(options_.index);
+      CountTwoPhase(TwoPhaseStep::kInquirySent);
       links_.Send(id.island, FrameType::kInquiry, inquiry);
       break;
     }

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from cluster import cluster, wait_until  # noqa: F401
 from conftest import ROOT
 
+PAGE = os.path.join(ROOT, "dashboards", "METRICS.md")
+ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<type>\w+) \| (?P<labels>.*?) \| (?P<meaning>.+) \|$")
 LINE = re.compile(r"^(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -78,9 +81,17 @@ def test_counters_agree_with_the_run(watched):
     sent = total(texts[0], "islands_messages_total", direction="sent", peer="1")
     received = total(texts[1], "islands_messages_total", direction="received", peer="0")
     assert sent == received > 0
+    phases = {phase: sum(total(text, "islands_two_phase_total", phase=phase) for text in texts)
+              for phase in ("prepare_sent", "voted_yes", "voted_read", "voted_no", "commit_sent", "acknowledged")}
+    assert phases["prepare_sent"] == phases["voted_yes"] + phases["voted_read"] + phases["voted_no"] > 0
+    assert phases["commit_sent"] == phases["acknowledged"] > 0
     for island, text in enumerate(texts):
         assert {labels["island"] for _, labels, _ in samples(text) if "island" in labels} == {str(island)}
-        assert total(text, "islands_worker_busy_seconds_total") > 0
+        for activity in ("executing", "messaging", "waiting"):
+            assert total(text, "islands_worker_seconds_total", activity=activity) > 0
+        assert total(text, "islands_experiment_info") == 0
+        assert total(text, "islands_build_info") == total(text, "islands_boot_epoch") == 1
+        assert total(text, "islands_restarts_total") == 0
         assert total(text, "islands_buffer_pool_resident_bytes") > 20e6  # half of 240,000 rows of 250 bytes
         assert total(text, "islands_peer_links_connected") == total(text, "islands_peer_links_expected") == 1
         assert total(text, "islands_island_info", layout="2ISL") == 1
@@ -112,6 +123,92 @@ def test_one_worker_takes_locks_only_when_told_to(cluster, latching):
     assert cluster.run("--op", "update")["sum_check"] == "ok"
 
 
+def documented():
+    """name -> (type, names of its labels, whether there may be more) of every metric on the page."""
+    with open(PAGE, encoding="utf-8") as file:
+        rows = [match for match in map(ROW.match, file.read().splitlines()) if match]
+    found = {}
+    for row in rows:
+        labels = row["labels"].split("; ") if row["labels"] else []
+        found[row["name"]] = (row["type"], {label.split(":")[0].strip("`") for label in labels} - {"parameters"},
+                              "parameters" in labels)
+    return found
+
+
+def test_page_is_what_the_code_says(islands):
+    islandd = os.path.join(os.path.dirname(islands), "islandd")
+    page = subprocess.run([islandd, "--metrics-page"], capture_output=True, text=True, timeout=30, check=True).stdout
+    with open(PAGE, encoding="utf-8") as file:
+        assert file.read() == page, "islandd --metrics-page > dashboards/METRICS.md"
+    assert len(documented()) > 30
+
+
+def test_islands_serve_what_the_page_says(watched):
+    """While a run is going on: all of it, with these types and labels, and nothing else."""
+    cluster, base = watched
+    page = documented()
+    process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--op", "update", "--multisite", "50")
+    try:
+        wait_until(lambda: cluster.island(0)["running"] and cluster.island(1)["running"], what="the run")
+        for island in range(2):
+            scrape(base + island)  # the endpoint's own metrics know of scrapes that are over
+            text = scrape(base + island)
+            types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+            may_be_absent = {"islands_memory_node_bytes"}  # where the kernel does not tell
+            assert types.keys() - page.keys() == set() and page.keys() - types.keys() <= may_be_absent
+            for name, kind in types.items():
+                assert kind == page[name][0], name
+            for name, labels, _ in samples(text):
+                family = name if name in page else re.sub("_(bucket|count|sum)$", "", name)
+                kind, expected, more = page[family]
+                has = labels.keys() - {"le", "quantile"}
+                expected = (expected | {"island"} if family.startswith("islands_") else expected) - {"quantile"}
+                assert has == expected or (more and has > expected), (name, labels)
+            assert total(text, "islands_experiment_info", workload="micro", op="update", multisite="50", zipf="0") == 1
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+
+def seconds_of(port):
+    """Worker -> seconds by activity, and when that was."""
+    begun = time.monotonic()
+    text = scrape(port)
+    at = (begun + time.monotonic()) / 2
+    found = {}
+    for name, labels, value in samples(text):
+        if name == "islands_worker_seconds_total":
+            found.setdefault(labels["worker"], {})[labels["activity"]] = value
+    return at, found
+
+
+def test_worker_seconds_add_up_to_the_time(watched):
+    cluster, base = watched
+    before_at, before = seconds_of(base)
+    cluster.run("--op", "update", "--multisite", 50, duration=2)
+    wait_until(lambda: total(scrape(base), "islands_transactions_in_flight") == 0, what="the end of the run")
+    time.sleep(3)
+    after_at, after = seconds_of(base)
+    assert before.keys() == after.keys() and before
+    for worker, seconds in after.items():
+        spent = {activity: seconds[activity] - before[worker][activity] for activity in seconds}
+        assert sum(spent.values()) == pytest.approx(after_at - before_at, rel=0.02), spent
+        assert spent["idle"] > 2 and spent["executing"] > 0.1, spent
+
+
+def test_restarts_are_counted(watched):
+    cluster, base = watched
+    assert total(scrape(base + 1), "islands_restarts_total") == 0
+    epoch, begun = (total(scrape(base + 1), name) for name in ("islands_boot_epoch", "islands_start_time_seconds"))
+    assert abs(begun - time.time()) < 120
+    os.kill(cluster.island(1)["pid"], signal.SIGKILL)
+    wait_until(lambda: cluster.island(1)["restarts"] == 1 and cluster.island(1)["state"] == "ready", what="a restart")
+    text = scrape(base + 1)
+    assert total(text, "islands_restarts_total") == 1
+    assert total(text, "islands_boot_epoch") > epoch and total(text, "islands_start_time_seconds") >= begun
+    assert total(scrape(base), "islands_restarts_total") == 0
+
+
 def test_histogram_is_cumulative(watched):
     cluster, base = watched
     cluster.run("--op", "read")
@@ -130,10 +227,16 @@ def test_promtool_finds_nothing(watched):
     promtool = shutil.which("promtool") or os.path.join(ROOT, "build", "tools", "promtool")
     if not os.access(promtool, os.X_OK):
         pytest.skip("promtool is not installed (package prometheus)")
-    cluster.run("--op", "update", "--multisite", 50)
-    for island in range(2):
-        done = subprocess.run([promtool, "check", "metrics"], input=scrape(base + island), capture_output=True,
-                              text=True, timeout=30)
+    process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--op", "update", "--multisite", "50")
+    try:
+        wait_until(lambda: all(total(scrape(base + island), "islands_experiment_info") for island in range(2)),
+                   what="the run")
+        texts = [scrape(base + island) for island in range(2)]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    for text in texts:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
 
 

@@ -370,6 +370,16 @@ size_t Links::QueuedBytes(uint32_t island) const {
   return peer.connection == 0 ? 0 : transport_.QueuedBytes(peer.connection);
 }
 
+void Links::PublishQueues() {
+  for (uint32_t island = 0; island < peers_.size(); ++island) {
+    size_t bytes = QueuedBytes(island);
+    for (const Introduced& link : introduced_[island]) {
+      if (link.connection != 0) bytes += transport_.QueuedBytes(link.connection);
+    }
+    traffic_[island].bytes_queued.store(bytes, std::memory_order_relaxed);
+  }
+}
+
 bool Links::IsUp(uint32_t island) const { return peers_[island].state == DialState::kUp; }
 uint64_t Links::BootEpoch(uint32_t island) const { return peers_[island].up_epoch; }
 uint32_t Links::PeersUp() const { return peers_up_; }

@@ -59,6 +59,7 @@ struct PeerTraffic {
   std::atomic<uint64_t> messages_received{0};
   std::atomic<uint64_t> bytes_sent{0};  // frames with headers
   std::atomic<uint64_t> bytes_received{0};
+  std::atomic<uint64_t> bytes_queued{0};  // on all links with it, as of the last PublishQueues
 };
 
 struct LinksOptions {
@@ -94,6 +95,9 @@ class Links final : private TransportHandler {
   bool SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message);
   // Bytes queued towards `island` on the dialled link: back-pressure for new transactions.
   size_t QueuedBytes(uint32_t island) const;
+
+  // Brings PeerTraffic::bytes_queued up to date; now and then, it looks at every link.
+  void PublishQueues();
 
   bool IsUp(uint32_t island) const;
   uint64_t BootEpoch(uint32_t island) const;  // of the last OnPeerUp

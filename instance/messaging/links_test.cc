@@ -143,6 +143,8 @@ TEST_P(LinksTest, Traffic_CountsBothLinksOfAPeer) {
   ASSERT_TRUE(a->links->SendBack(Address{1, 0}, FrameType::kProbe, Message(7)));
   EXPECT_EQ(traffic.messages_sent, 2u);
   EXPECT_EQ(traffic.bytes_sent, 2 * bytes);
+  a->links->PublishQueues();
+  EXPECT_EQ(traffic.bytes_queued, bytes) << "on the link that the peer dialled";
   EXPECT_EQ(traffic.bytes_received, bytes);
   EXPECT_EQ(a->links->Traffic(0).messages_sent, 0u);
 }
@@ -267,6 +269,10 @@ TEST_P(LinksTest, Send_RefusesWhatNoFrameCanCarry) {
   EXPECT_EQ(a->links->Traffic(1).messages_sent, 0u);
   EXPECT_TRUE(a->links->Send(1, FrameType::kProbe, Message(1)));
   EXPECT_EQ(a->links->QueuedBytes(1), kFrameHeaderBytes + Message(1).ByteSizeLong());
+  const std::atomic<uint64_t>& published = a->links->Traffic(1).bytes_queued;
+  EXPECT_EQ(published, 0u);
+  a->links->PublishQueues();
+  EXPECT_EQ(published, a->links->QueuedBytes(1));
 }
 
 // ---- one Links against a peer that the test plays itself ----

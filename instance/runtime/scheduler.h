@@ -29,9 +29,6 @@ class Runnable {
   virtual void Wake() = 0;
   // Time by which RunOnce has to be called even if nothing else happens.
   virtual int64_t NextDeadlineNs() const = 0;
-  // Counts time by what the worker did: once per busy stretch, not per round.
-  virtual void OnBusy(int64_t ns) { (void)ns; }
-  virtual void OnIdle(int64_t ns) { (void)ns; }
 };
 
 class Scheduler {

@@ -156,17 +156,14 @@ class CountingWorker final : public Runnable {
   }
   void Wake() override {}
   int64_t NextDeadlineNs() const override { return INT64_MAX; }
-  void OnBusy(int64_t ns) override { busy_ns_ += ns; }
-  void OnIdle(int64_t ns) override { idle_ns_ += ns; }
 
-  std::atomic<int64_t> work_{0}, done_{0}, slept_{0}, busy_ns_{0}, idle_ns_{0};
+  std::atomic<int64_t> work_{0}, done_{0}, slept_{0};
 };
 
-TEST(ThreadScheduler, Start_RunsSleepsAndAccountsForTime) {
+TEST(ThreadScheduler, Start_RunsAndSleeps) {
   const MonotonicClock clock;
   const std::unique_ptr<Scheduler> scheduler = MakeThreadScheduler(clock, {.spin_ns = 10 * kNsPerUs});
   CountingWorker worker;
-  const int64_t begun_ns = clock.NowNs();
   scheduler->Start({&worker});
   for (int i = 0; i < 100; ++i) {
     worker.work_ = 1;
@@ -174,10 +171,7 @@ TEST(ThreadScheduler, Start_RunsSleepsAndAccountsForTime) {
   }
   while (worker.slept_ == 0) std::this_thread::yield();
   scheduler->Stop();
-  const int64_t elapsed_ns = clock.NowNs() - begun_ns;
   EXPECT_EQ(worker.done_, 100);
-  EXPECT_GT(worker.idle_ns_, 0);
-  EXPECT_LE(worker.busy_ns_ + worker.idle_ns_, elapsed_ns);
 }
 
 TEST(ThreadScheduler, Restart_RunsAgain) {

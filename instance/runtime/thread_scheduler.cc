@@ -27,46 +27,26 @@ class ThreadScheduler final : public Scheduler {
   }
 
  private:
-  // Time is read only where the worker changes between busy and idle, and once per spin round.
+  // Time is read only while there is no work, once per round.
   void Loop(Runnable* worker) {
     worker->OnThreadStart();
-    int64_t since_ns = clock_.NowNs();
     while (!stopping_.load(std::memory_order_relaxed)) {
-      if (worker->RunOnce()) {
-        since_ns = AccountBusy(worker, since_ns);
-        continue;
-      }
-      since_ns = WaitForWork(worker, since_ns);
+      if (!worker->RunOnce()) WaitForWork(worker);
     }
   }
 
-  int64_t AccountBusy(Runnable* worker, int64_t since_ns) {
-    const int64_t now_ns = clock_.NowNs();
-    worker->OnBusy(now_ns - since_ns);
-    return now_ns;
-  }
-
-  // Spins, then sleeps; returns when there was work (its time starts then) or the scheduler stops.
-  int64_t WaitForWork(Runnable* worker, int64_t idle_since_ns) {
+  // Spins, then sleeps; returns when there was work or the scheduler stops.
+  void WaitForWork(Runnable* worker) {
     int64_t now_ns = clock_.NowNs();
     const int64_t spin_until_ns = now_ns + options_.spin_ns;
     while (!stopping_.load(std::memory_order_relaxed)) {
-      int64_t before_ns = now_ns;
       if (now_ns >= spin_until_ns) {
         const int64_t until_ns = std::min(worker->NextDeadlineNs(), now_ns + kLongestSleepNs);
         worker->Sleep(std::max<int64_t>(0, until_ns - now_ns));
-        before_ns = clock_.NowNs();
       }
-      const bool worked = worker->RunOnce();
+      if (worker->RunOnce()) return;
       now_ns = clock_.NowNs();
-      if (worked) {
-        worker->OnIdle(before_ns - idle_since_ns);
-        worker->OnBusy(now_ns - before_ns);
-        return now_ns;
-      }
     }
-    worker->OnIdle(now_ns - idle_since_ns);
-    return now_ns;
   }
 
   const Clock& clock_;

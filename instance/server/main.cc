@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <random>
 
@@ -17,6 +18,7 @@
 #include "instance/messaging/transport_factory.h"
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
+#include "instance/server/metric_descriptors.h"
 #include "instance/server/metrics.h"
 #include "instance/workload_library.h"
 #include "topology/binding.h"
@@ -96,7 +98,9 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
       fmt::format("{}/island-{}.ctl", config.control_directory(), config.island()),
       [&service](const control::v1::Request& request) { return service.Handle(request); });
   if (!control.ok()) return control.status();
-  auto collector = std::make_shared<MetricsCollector>(**island);
+  auto collector = std::make_shared<MetricsCollector>(
+      **island, BuildInfo{ISLANDS_VERSION, ISLANDS_COMMIT, ISLANDS_COMPILER},
+      static_cast<double>(time(nullptr)));
   const std::unique_ptr<prometheus::Exposer> exposer = ServeMetrics(config.metrics_port(), collector);
   const std::string warning = (*island)->Status().placement().warning();
   if (!warning.empty()) spdlog::warn("not everything could be bound: {}", warning);
@@ -113,10 +117,17 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
 int Main(int argc, char** argv) {
   CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
   std::string config_path;
-  app.add_option("--config", config_path, "the island's configuration, as `islands up` writes it")
-      ->required();
+  bool metrics_page = false;
+  const auto* config_option =
+      app.add_option("--config", config_path, "the island's configuration, as `islands up` writes it");
+  app.add_flag("--metrics-page", metrics_page, "print what every metric means, as dashboards/METRICS.md");
   app.set_version_flag("--version", ISLANDS_VERSION);
   CLI11_PARSE(app, argc, argv);
+  if (metrics_page) {
+    fmt::print("{}", MetricsPage());
+    return 0;
+  }
+  if (config_option->empty()) return app.exit(CLI::RequiredError("--config"));
   const sigset_t signals = BlockSignals();
   absl::StatusOr<control::v1::IslandConfig> config = LoadConfig(config_path);
   if (!config.ok()) {

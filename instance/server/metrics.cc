@@ -1,8 +1,13 @@
 #include "instance/server/metrics.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <limits>
+#include <map>
+#include <optional>
+
+#include "instance/server/metric_descriptors.h"
 
 namespace islands::server {
 
@@ -12,25 +17,31 @@ using instance::kLatencyBuckets;
 using instance::kScopeNames;
 using instance::kScopes;
 using instance::Worker;
+using instance::WorkerCounters;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 namespace {
 
-constexpr int64_t kPlacementMaxAgeNs = 15 * runtime::kNsPerSecond;
+constexpr int64_t kPlacementMaxAgeNs = 10 * runtime::kNsPerSecond;
 constexpr uint64_t kPageBytes = 4096;
 
 using Labels = std::vector<ClientMetric::Label>;
 
+MetricType TypeOf(const MetricDescriptor& descriptor) {
+  if (descriptor.type == "counter") return MetricType::Counter;
+  return descriptor.type == "histogram" ? MetricType::Histogram : MetricType::Gauge;
+}
+
 // One family under construction; every metric of it carries the island's label.
 class Family {
  public:
-  Family(std::string name, std::string help, MetricType type, uint32_t island)
-      : island_(std::to_string(island)) {
-    family_.name = std::move(name);
-    family_.help = std::move(help);
-    family_.type = type;
+  Family(Metric metric, const instance::Island& island) : island_(std::to_string(island.config().island())) {
+    const MetricDescriptor& descriptor = DescriptorOf(metric);
+    family_.name = std::string(descriptor.name);
+    family_.help = std::string(descriptor.meaning);
+    family_.type = TypeOf(descriptor);
   }
   void Add(Labels labels, double value) {
     ClientMetric& metric = New(std::move(labels));
@@ -40,6 +51,7 @@ class Family {
       metric.gauge.value = value;
     }
   }
+  void Add(Labels labels, uint64_t value) { Add(std::move(labels), static_cast<double>(value)); }
   ClientMetric& New(Labels labels) {
     ClientMetric metric;
     metric.label.push_back({"island", island_});
@@ -54,19 +66,19 @@ class Family {
   MetricFamily family_;
 };
 
+double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
 ClientMetric::Label WorkerLabel(const Worker& worker) {
   return {"worker", std::to_string(worker.options().index)};
 }
 
 MetricFamily Transactions(const instance::Island& island) {
-  Family family("islands_transactions_total", "Transactions ended, by what they touched and how they ended",
-                MetricType::Counter, island.config().island());
+  Family family(Metric::kTransactions, island);
   for (const auto& worker : island.workers()) {
     for (uint32_t s = 0; s < kScopes; ++s) {
       const instance::ScopeCounters& scope = worker->counters().scopes[s];
       const auto add = [&](const char* outcome, uint64_t value) {
-        family.Add({WorkerLabel(*worker), {"scope", kScopeNames[s]}, {"outcome", outcome}},
-                   static_cast<double>(value));
+        family.Add({WorkerLabel(*worker), {"scope", kScopeNames[s]}, {"outcome", outcome}}, value);
       };
       add("committed", scope.committed.Get());
       add("aborted", scope.aborted.Get());
@@ -77,13 +89,12 @@ MetricFamily Transactions(const instance::Island& island) {
 }
 
 MetricFamily Aborts(const instance::Island& island) {
-  Family family("islands_aborts_total", "Aborted attempts, by reason", MetricType::Counter,
-                island.config().island());
+  Family family(Metric::kAborts, island);
   for (const auto& worker : island.workers()) {
     for (uint32_t reason = 1; reason < kAbortReasons; ++reason) {
       const auto name = instance::AbortReasonName(static_cast<instance::AbortReason>(reason));
       family.Add({WorkerLabel(*worker), {"reason", std::string(name)}},
-                 static_cast<double>(worker->counters().aborts[reason].Get()));
+                 worker->counters().aborts[reason].Get());
     }
   }
   return family.Take();
@@ -112,15 +123,42 @@ void FillHistogram(const instance::Island& island, uint32_t scope, ClientMetric*
 }
 
 MetricFamily Latency(const instance::Island& island) {
-  Family family("islands_transaction_latency_seconds",
-                "Time from a transaction's first attempt to its committed answer", MetricType::Histogram,
-                island.config().island());
+  Family family(Metric::kTransactionLatency, island);
   for (uint32_t s = 0; s < kScopes; ++s) FillHistogram(island, s, &family.New({{"scope", kScopeNames[s]}}));
   return family.Take();
 }
 
+// A label's name: letters, digits and underscores, and none of the names that are taken.
+std::string LabelName(const std::string& parameter) {
+  std::string name = parameter;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  const bool taken = name == "island" || name == "run_id" || name == "workload" || name == "mpl" ||
+                     name == "seed" || name == "job" || name == "instance" || name == "le";
+  const bool begins_well =
+      !name.empty() && !std::isdigit(static_cast<unsigned char>(name.front())) && !name.starts_with("__");
+  return taken || !begins_well ? "parameter_" + name : name;
+}
+
+void AddExperiment(const instance::Island& island, std::vector<MetricFamily>* families) {
+  const std::optional<control::v1::StartRun> run = island.CurrentRun();
+  if (!run) return;
+  Labels labels = {{"run_id", std::to_string(run->run_id())},
+                   {"workload", run->workload()},
+                   {"mpl", std::to_string(run->mpl())},
+                   {"seed", std::to_string(run->seed())}};
+  // Sorted, and each name once: "a-b" and "a_b" would be the same.
+  std::map<std::string, std::string> parameters;
+  for (const auto& [name, value] : run->parameters()) parameters.emplace(LabelName(name), value);
+  for (const auto& [name, value] : parameters) labels.push_back({name, value});
+  Family family(Metric::kExperimentInfo, island);
+  family.Add(std::move(labels), 1.0);
+  families->push_back(family.Take());
+}
+
 struct Traffic {
-  uint64_t messages_sent = 0, messages_received = 0, bytes_sent = 0, bytes_received = 0;
+  uint64_t messages_sent = 0, messages_received = 0, bytes_sent = 0, bytes_received = 0, bytes_queued = 0;
 };
 
 Traffic TrafficWith(const instance::Island& island, uint32_t peer) {
@@ -131,115 +169,147 @@ Traffic TrafficWith(const instance::Island& island, uint32_t peer) {
     sum.messages_received += traffic.messages_received.load(std::memory_order_relaxed);
     sum.bytes_sent += traffic.bytes_sent.load(std::memory_order_relaxed);
     sum.bytes_received += traffic.bytes_received.load(std::memory_order_relaxed);
+    sum.bytes_queued += traffic.bytes_queued.load(std::memory_order_relaxed);
   }
   return sum;
 }
 
 void AddTraffic(const instance::Island& island, std::vector<MetricFamily>* families) {
-  const uint32_t self = island.config().island();
-  Family messages("islands_messages_total", "Messages exchanged with another island", MetricType::Counter,
-                  self);
-  Family bytes("islands_message_bytes_total",
-               "Bytes of messages exchanged with another island, frame headers included", MetricType::Counter,
-               self);
-  for (uint32_t peer = 0; peer < static_cast<uint32_t>(island.config().peers_size()); ++peer) {
-    if (peer == self) continue;
-    const Traffic traffic = TrafficWith(island, peer);
-    const std::string name = std::to_string(peer);
-    messages.Add({{"peer", name}, {"direction", "sent"}}, static_cast<double>(traffic.messages_sent));
-    messages.Add({{"peer", name}, {"direction", "received"}}, static_cast<double>(traffic.messages_received));
-    bytes.Add({{"peer", name}, {"direction", "sent"}}, static_cast<double>(traffic.bytes_sent));
-    bytes.Add({{"peer", name}, {"direction", "received"}}, static_cast<double>(traffic.bytes_received));
-  }
+  const auto peers = static_cast<uint32_t>(island.config().peers_size());
   // A single island has no peers: a family without metrics would only be noise.
-  if (island.config().peers_size() < 2) return;
+  if (peers < 2) return;
+  Family messages(Metric::kMessages, island);
+  Family bytes(Metric::kMessageBytes, island);
+  Family queued(Metric::kPeerQueueBytes, island);
+  for (uint32_t peer = 0; peer < peers; ++peer) {
+    if (peer == island.config().island()) continue;
+    const Traffic traffic = TrafficWith(island, peer);
+    const ClientMetric::Label label = {"peer", std::to_string(peer)};
+    messages.Add({label, {"direction", "sent"}}, traffic.messages_sent);
+    messages.Add({label, {"direction", "received"}}, traffic.messages_received);
+    bytes.Add({label, {"direction", "sent"}}, traffic.bytes_sent);
+    bytes.Add({label, {"direction", "received"}}, traffic.bytes_received);
+    queued.Add({label}, traffic.bytes_queued);
+  }
   families->push_back(messages.Take());
   families->push_back(bytes.Take());
+  families->push_back(queued.Take());
 }
 
 template <typename Value>
-MetricFamily PerWorker(const instance::Island& island, const char* name, const char* help, MetricType type,
-                       Value value) {
-  Family family(name, help, type, island.config().island());
-  for (const auto& worker : island.workers()) family.Add({WorkerLabel(*worker)}, value(*worker));
+MetricFamily PerWorker(const instance::Island& island, Metric metric, Value value) {
+  Family family(metric, island);
+  for (const auto& worker : island.workers()) {
+    family.Add({WorkerLabel(*worker)}, value(worker->counters()));
+  }
+  return family.Take();
+}
+
+// One metric per worker and name, for an array of counters.
+template <typename Value, size_t N>
+MetricFamily PerWorkerAnd(const instance::Island& island, Metric metric, const char* label,
+                          const std::array<const char*, N>& names, Value value) {
+  Family family(metric, island);
+  for (const auto& worker : island.workers()) {
+    for (size_t i = 0; i < N; ++i) {
+      family.Add({WorkerLabel(*worker), {label, names[i]}}, value(worker->counters(), i));
+    }
+  }
   return family.Take();
 }
 
 void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* families) {
-  families->push_back(PerWorker(
-      island, "islands_worker_busy_seconds_total", "Time a worker had something to do", MetricType::Counter,
-      [](const Worker& worker) { return static_cast<double>(worker.counters().busy_ns.Get()) / 1e9; }));
-  families->push_back(PerWorker(
-      island, "islands_worker_idle_seconds_total", "Time a worker spun or slept without work",
-      MetricType::Counter,
-      [](const Worker& worker) { return static_cast<double>(worker.counters().idle_ns.Get()) / 1e9; }));
-  families->push_back(PerWorker(
-      island, "islands_transactions_in_flight", "Transactions a run keeps in flight here", MetricType::Gauge,
-      [](const Worker& worker) { return static_cast<double>(worker.counters().in_flight.Get()); }));
+  const auto add = [&](Metric metric, auto value) { families->push_back(PerWorker(island, metric, value)); };
   families->push_back(
-      PerWorker(island, "islands_transaction_longest_wait_seconds",
-                "Longest that a transaction begun here waited for its answer, or has been waiting by now",
-                MetricType::Gauge, [](const Worker& worker) {
-                  return static_cast<double>(worker.counters().longest_wait_ns.Get()) / 1e9;
-                }));
-  families->push_back(PerWorker(
-      island, "islands_participant_branches", "Open branches of transactions begun elsewhere",
-      MetricType::Gauge,
-      [](const Worker& worker) { return static_cast<double>(worker.counters().branches_open.Get()); }));
-  families->push_back(PerWorker(
-      island, "islands_deadlock_probes_total",
-      "Probes for deadlocks over several islands handed to another island or worker", MetricType::Counter,
-      [](const Worker& worker) { return static_cast<double>(worker.counters().probes_sent.Get()); }));
+      PerWorkerAnd(island, Metric::kWorkerSeconds, "activity", instance::kActivityNames,
+                   [](const WorkerCounters& c, size_t i) { return Seconds(c.activity_ns[i].Get()); }));
+  families->push_back(PerWorkerAnd(island, Metric::kTwoPhase, "phase", instance::kTwoPhaseStepNames,
+                                   [](const WorkerCounters& c, size_t i) { return c.two_phase[i].Get(); }));
+  add(Metric::kInFlight, [](const WorkerCounters& c) { return c.in_flight.Get(); });
+  add(Metric::kLongestWait, [](const WorkerCounters& c) { return Seconds(c.longest_wait_ns.Get()); });
+  add(Metric::kReadyQueueLength, [](const WorkerCounters& c) { return c.ready.Get(); });
+  add(Metric::kInDoubt, [](const WorkerCounters& c) { return c.in_doubt.Get(); });
+  add(Metric::kParticipantBranches, [](const WorkerCounters& c) { return c.branches_open.Get(); });
+  add(Metric::kCoordinated, [](const WorkerCounters& c) { return c.coordinated.Get(); });
+  add(Metric::kLockWaits, [](const WorkerCounters& c) { return c.lock_waits.Get(); });
+  add(Metric::kLockWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.lock_wait_ns.Get()); });
+  add(Metric::kDeadlockProbes, [](const WorkerCounters& c) { return c.probes_sent.Get(); });
+  add(Metric::kDeadlockProbeVictims, [](const WorkerCounters& c) { return c.probe_victims.Get(); });
 }
 
-MetricFamily OneGauge(const instance::Island& island, const char* name, const char* help, double value) {
-  Family family(name, help, MetricType::Gauge, island.config().island());
-  family.Add({}, value);
+template <typename Value>
+MetricFamily One(const instance::Island& island, Metric metric, Labels labels, Value value) {
+  Family family(metric, island);
+  family.Add(std::move(labels), value);
   return family.Take();
 }
 
-void AddPool(const instance::Island& island, std::vector<MetricFamily>* families) {
+void AddStorage(const instance::Island& island, std::vector<MetricFamily>* families) {
+  const auto add = [&](Metric metric, uint64_t value) {
+    families->push_back(One(island, metric, {}, value));
+  };
+  const storage::LockTable& locks = island.locks();
+  add(Metric::kLocksHeld, locks.LocksHeld());
+  add(Metric::kLocksInherited, locks.LocksInherited());
+  add(Metric::kLockWaiters, locks.OwnersWaiting());
+  add(Metric::kLockEscalations, locks.Escalations());
   const storage::PoolUsage pool = island.PoolUsage();
-  families->push_back(OneGauge(island, "islands_buffer_pool_resident_bytes",
-                               "Buffer pool memory that holds pages",
-                               static_cast<double>(pool.resident_pages * kPageBytes)));
-  families->push_back(OneGauge(island, "islands_buffer_pool_capacity_bytes",
-                               "Buffer pool memory that may hold pages",
-                               static_cast<double>(pool.capacity_pages * kPageBytes)));
-  families->push_back(OneGauge(island, "islands_locks_held", "Locks held by open transactions",
-                               static_cast<double>(island.locks().LocksHeld())));
+  add(Metric::kPoolResidentBytes, pool.resident_pages * kPageBytes);
+  add(Metric::kPoolCapacityBytes, pool.capacity_pages * kPageBytes);
+}
+
+// An island that is bound to no nodes has no remote ones. Its own are there even when nothing lies on them:
+// "all of it is remote" must not look like "nothing is known".
+MetricFamily Memory(const instance::Island& island, const control::v1::PlacementReadback& placement) {
+  const auto& own = island.config().numa_nodes();
+  std::map<uint32_t, uint64_t> pages_of;
+  for (const uint32_t node : own) pages_of[node] = 0;
+  for (const auto& [node, pages] : placement.pool_pages_per_node()) pages_of[node] = pages;
+  Family memory(Metric::kMemoryNodeBytes, island);
+  for (const auto& [node, pages] : pages_of) {
+    const bool local = own.empty() || std::find(own.begin(), own.end(), node) != own.end();
+    memory.Add({{"node", std::to_string(node)}, {"locality", local ? "local" : "remote"}},
+               pages * kPageBytes);
+  }
+  return memory.Take();
 }
 
 void AddPlacement(const instance::Island& island, const control::v1::IslandStatus& status,
                   std::vector<MetricFamily>* families) {
-  const uint32_t self = island.config().island();
-  Family info("islands_island_info", "What this island is: constant 1, described by its labels",
-              MetricType::Gauge, self);
-  info.Add({{"layout", island.config().layout()},
-            {"placement", island.config().placement()},
-            {"transport", island.config().transport()},
-            {"deployment", island.config().deployment()},
-            {"memory_policy", status.placement().memory_policy()}},
-           1);
-  families->push_back(info.Take());
-  Family cpus("islands_worker_placement_info", "CPUs the kernel lets a worker run on: constant 1",
-              MetricType::Gauge, self);
-  for (int w = 0; w < status.placement().worker_cpus_size(); ++w) {
-    cpus.Add({{"worker", std::to_string(w)}, {"cpus", status.placement().worker_cpus(w)}}, 1);
+  const control::v1::PlacementReadback& placement = status.placement();
+  Family cpus(Metric::kWorkerPlacementInfo, island);
+  for (int w = 0; w < placement.worker_cpus_size(); ++w) {
+    cpus.Add({{"worker", std::to_string(w)}, {"cpus", placement.worker_cpus(w)}}, 1.0);
   }
   families->push_back(cpus.Take());
-  if (!status.placement().pool_pages_per_node().empty()) {
-    Family memory("islands_memory_node_bytes", "Buffer pool memory by NUMA node, as the kernel placed it",
-                  MetricType::Gauge, self);
-    for (const auto& [node, pages] : status.placement().pool_pages_per_node()) {
-      memory.Add({{"node", std::to_string(node)}}, static_cast<double>(pages * kPageBytes));
-    }
-    families->push_back(memory.Take());
-  }
-  families->push_back(OneGauge(island, "islands_peer_links_connected", "Links to other islands that are up",
-                               status.peers_connected()));
-  families->push_back(OneGauge(island, "islands_peer_links_expected",
-                               "Links to other islands there should be", status.peers_total()));
+  if (!placement.pool_pages_per_node().empty()) families->push_back(Memory(island, placement));
+  families->push_back(One(island, Metric::kPeerLinksConnected, {}, uint64_t{status.peers_connected()}));
+  families->push_back(One(island, Metric::kPeerLinksExpected, {}, uint64_t{status.peers_total()}));
+  uint64_t refused = 0;
+  for (const auto& worker : island.workers()) refused += worker->links().HandshakesRefused();
+  families->push_back(One(island, Metric::kHandshakesRefused, {}, refused));
+}
+
+void AddIdentity(const instance::Island& island, const BuildInfo& build, double started_at_s,
+                 const std::string& memory_policy, std::vector<MetricFamily>* families) {
+  const control::v1::IslandConfig& config = island.config();
+  families->push_back(One(island, Metric::kIslandInfo,
+                          {{"deployment", config.deployment()},
+                           {"layout", config.layout()},
+                           {"placement", config.placement()},
+                           {"transport", config.transport()},
+                           {"durability", config.durability()},
+                           {"latching", config.always_latched() ? "always" : "auto"},
+                           {"islands", std::to_string(config.peers_size())},
+                           {"workers", std::to_string(config.workers_size())},
+                           {"memory_policy", memory_policy}},
+                          1.0));
+  families->push_back(
+      One(island, Metric::kBuildInfo,
+          {{"version", build.version}, {"commit", build.commit}, {"compiler", build.compiler}}, 1.0));
+  families->push_back(One(island, Metric::kBootEpoch, {}, config.boot_epoch()));
+  families->push_back(One(island, Metric::kRestarts, {}, uint64_t{config.restarts()}));
+  families->push_back(One(island, Metric::kStartTime, {}, started_at_s));
 }
 
 }  // namespace
@@ -258,14 +328,17 @@ control::v1::IslandStatus MetricsCollector::Placement() const {
 }
 
 std::vector<MetricFamily> MetricsCollector::Collect() const {
+  const control::v1::IslandStatus status = Placement();
   std::vector<MetricFamily> families;
   families.push_back(Transactions(island_));
   families.push_back(Aborts(island_));
   families.push_back(Latency(island_));
+  AddExperiment(island_, &families);
   AddTraffic(island_, &families);
   AddWorkers(island_, &families);
-  AddPool(island_, &families);
-  AddPlacement(island_, Placement(), &families);
+  AddStorage(island_, &families);
+  AddPlacement(island_, status, &families);
+  AddIdentity(island_, build_, started_at_s_, status.placement().memory_policy(), &families);
   return families;
 }
 

@@ -1,7 +1,7 @@
 // The island's metrics for Prometheus, gathered from the workers' counters when scraped: the hot path pays
 // nothing for it.
 //
-// Names, labels and units: design.md section 8; prefix islands_, base units, _total on counters.
+// Names, types, labels and meanings: metric_descriptors.h.
 //
 // Thread safety: Collect may be called from any thread.
 #pragma once
@@ -11,15 +11,25 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "instance/island.h"
 
 namespace islands::server {
 
+// Of the binary that serves the metrics.
+struct BuildInfo {
+  std::string version;
+  std::string commit;  // empty: not built from a git checkout
+  std::string compiler;
+};
+
 class MetricsCollector final : public prometheus::Collectable {
  public:
-  explicit MetricsCollector(const instance::Island& island) : island_(island) {}
+  // `started_at_s`: since 1970.
+  MetricsCollector(const instance::Island& island, BuildInfo build, double started_at_s)
+      : island_(island), build_(std::move(build)), started_at_s_(started_at_s) {}
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
@@ -27,6 +37,8 @@ class MetricsCollector final : public prometheus::Collectable {
   control::v1::IslandStatus Placement() const;
 
   const instance::Island& island_;
+  const BuildInfo build_;
+  const double started_at_s_;
   mutable std::mutex mutex_;  // guards the two below
   mutable control::v1::IslandStatus placement_;
   mutable int64_t placement_read_ns_ = 0;

@@ -1,0 +1,145 @@
+"""Dashboard "Islands: island": what one island, or a few, do with their cores, locks, memory and messages."""
+
+from panels import (BUSY, COMMITTED, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, board, buckets, cells,
+                    graph, number, quantile, query, rate, ratio, row, select, share, total, variable)
+
+SCOPE = 'scope=~"$scope"'
+
+
+def figures(made):
+    made.with_panel(number("Committed", "Transactions that began here and committed, per second.", "ops",
+                           total(COMMITTED)))
+    made.with_panel(number("Busy", "Part of the workers' time spent executing or messaging.", "percentunit",
+                           ratio(BUSY, WORKED)))
+    made.with_panel(number("Latency, 99 %", "Of committed transactions of the chosen scopes.", "s",
+                           f"histogram_quantile(0.99, {total(rate(LATENCY + '_bucket', SCOPE), 'le')})"))
+    made.with_panel(number("In flight", "Transactions that a run keeps open here, all workers.", "none",
+                           total(select("islands_transactions_in_flight"))))
+    made.with_panel(number("Running for", "Since the youngest of the islands was started.", "s",
+                           f"time() - max({select('islands_start_time_seconds')})"))
+    made.with_panel(number("Remote memory", "Part of the buffer pool that lies on NUMA nodes of other islands.",
+                           # Not the remote part: on a machine with one node there is no series of it.
+                           "percentunit", "1 - " + ratio(select("islands_memory_node_bytes", 'locality="local"'),
+                                                         select("islands_memory_node_bytes")),
+                           steps=[(0.01, "orange"), (0.1, "red")], width=SIXTH))
+
+
+def transactions(made):
+    made.with_row(row("Transactions"))
+    made.with_panel(buckets(
+        "Latency", "How many transactions ended how fast, of the chosen scopes.",
+        f"sum by (le) (increase({select(LATENCY + '_bucket', SCOPE)}[$__rate_interval]))"))
+    made.with_panel(graph("Latency, by scope", "From a transaction's first attempt to its committed answer.", "s",
+                          query(quantile(0.5, LATENCY, "scope"), "median {{scope}}"),
+                          query(quantile(0.99, LATENCY, "scope"), "99 % {{scope}}"), height=9))
+    made.with_panel(graph("Ended, by scope and outcome", "Transactions that began here.", "ops",
+                          query(total(rate("islands_transactions_total", SCOPE), "scope", "outcome"),
+                                "{{scope}} {{outcome}}"), width=THIRD))
+    made.with_panel(graph("Mean latency, by scope", "Sum of latencies by their number.", "s",
+                          query(ratio(rate(LATENCY + "_sum"), rate(LATENCY + "_count"), "scope"), "{{scope}}"),
+                          width=THIRD))
+    made.with_panel(graph("Aborts by reason", "Attempts, also those that were repeated and then committed.", "ops",
+                          query(total(rate("islands_aborts_total"), "reason"), "{{reason}}"),
+                          width=THIRD, stacked=True))
+
+
+def cores(made):
+    # cpus, where the kernel lets a worker run, comes from another metric: one series for each worker.
+    busy = f"({ratio(BUSY, WORKED, 'job', 'island', 'worker')})"
+    placed = f"max by (job, island, worker, cpus) ({select('islands_worker_placement_info')})"
+    made.with_row(row("Cores"))
+    made.with_panel(cells(
+        "Busy, by core", "Part of each worker's time spent executing or messaging: green is idle, red is busy.",
+        "percentunit", query(f"{busy} * on (job, island, worker) group_left (cpus) {placed}",
+                             "island {{island}} worker {{worker}} on cpu {{cpus}}")))
+    made.with_panel(graph(
+        "Workers' time, by activity", "Executing: procedures, operations, commits. Messaging: polling and sending. "
+        "Waiting: nothing to do, but transactions are open. Idle: none is open.", "percentunit",
+        query(share(WORKED, WORKED, "activity", "job"), "{{activity}}"), stacked=True, top=1, height=9))
+    made.with_panel(graph("Ready to resume", "Coroutines queued on each worker.", "none",
+                          query(select("islands_ready_queue_length"), "island {{island}} worker {{worker}}"),
+                          width=THIRD))
+    made.with_panel(graph("In flight", "Transactions that a run keeps open on each worker.", "none",
+                          query(select("islands_transactions_in_flight"), "island {{island}} worker {{worker}}"),
+                          width=THIRD))
+    made.with_panel(graph(
+        "Longest wait for an answer", "Of a transaction that began on the worker, since it was started; grows while "
+        "one waits.", "s", query(select("islands_transaction_longest_wait_seconds"),
+                                 "island {{island}} worker {{worker}}"), width=THIRD))
+
+
+def locks(made):
+    made.with_row(row("Locks"))
+    made.with_panel(graph("Lock waits", "Lock requests that had to wait.", "cps",
+                          query(total(rate("islands_lock_waits_total"), "job", "island"), "island {{island}}"),
+                          width=QUARTER))
+    made.with_panel(graph("Mean lock wait", "Time waited by the number of waits.", "s",
+                          query(ratio(rate("islands_lock_wait_seconds_total"), rate("islands_lock_waits_total"),
+                                      "job", "island"), "island {{island}}"), width=QUARTER))
+    made.with_panel(graph(
+        "Locks", "Held by open transactions; inherited from one transaction to the next; waited for.", "none",
+        query(select("islands_locks_held"), "island {{island}} held"),
+        query(select("islands_locks_inherited"), "island {{island}} inherited"),
+        query(select("islands_lock_waiters"), "island {{island}} waiting"), width=QUARTER))
+    made.with_panel(graph(
+        "Deadlock probes and escalations", "Probes look for deadlocks over several islands, victims are what they "
+        "found. Escalation: a lock on the table in place of many on its keys.", "cps",
+        query(total(rate("islands_deadlock_probes_total"), "job", "island"), "island {{island}} probes"),
+        query(total(rate("islands_deadlock_probe_victims_total"), "job", "island"), "island {{island}} victims"),
+        query(total(rate("islands_lock_escalations_total"), "job", "island"), "island {{island}} escalations"),
+        width=QUARTER))
+
+
+def two_phase(made):
+    made.with_row(row("Two-phase commit"))
+    made.with_panel(graph(
+        "Phases", "Messages of two-phase commit that were sent from here, as coordinator and as participant.", "cps",
+        query(total(rate("islands_two_phase_total"), "phase"), "{{phase}}")))
+    made.with_panel(graph(
+        "Open", "Coordinated: began here, touched others, not forgotten yet. Branches: parts of transactions that "
+        "others began; in doubt: prepared, decision unknown.", "none",
+        query(total(select("islands_coordinated_transactions"), "job", "island"), "island {{island}} coordinated"),
+        query(total(select("islands_participant_branches"), "job", "island"), "island {{island}} branches"),
+        query(total(select("islands_in_doubt"), "job", "island"), "island {{island}} in doubt"), width=QUARTER))
+    made.with_panel(graph(
+        "Inquiries", "Asked because an answer is missing. In doubt while inquiries go on: a coordinator is away.",
+        "cps", query(total(rate("islands_two_phase_total", 'phase="inquiry_sent"'), "job", "island"),
+                     "island {{island}}"), width=QUARTER))
+
+
+def memory(made):
+    made.with_row(row("Memory"))
+    made.with_panel(graph("Buffer pool", "Memory that holds pages, and memory that may.", "bytes",
+                          query(select("islands_buffer_pool_resident_bytes"), "island {{island}} resident"),
+                          query(select("islands_buffer_pool_capacity_bytes"), "island {{island}} capacity"),
+                          width=THIRD))
+    made.with_panel(graph(
+        "Local and remote memory", "Buffer pool on the island's own NUMA nodes, and on others, as the kernel says.",
+        "bytes",
+        query(total(select("islands_memory_node_bytes"), "job", "island", "locality"),
+              "island {{island}} {{locality}}"), width=THIRD, stacked=True))
+    made.with_panel(graph("Memory by NUMA node", "Buffer pool on each node, as the kernel says.", "bytes",
+                          query(total(select("islands_memory_node_bytes"), "job", "island", "node"),
+                                "island {{island}} node {{node}}"), width=THIRD, stacked=True))
+
+
+def messages(made):
+    made.with_row(row("Messages"))
+    made.with_panel(graph("Messages, by peer", "Sent and received.", "cps",
+                          query(total(rate("islands_messages_total"), "island", "peer", "direction"),
+                                "{{island}} {{direction}}, peer {{peer}}"), width=THIRD))
+    made.with_panel(graph("Bytes, by peer", "Sent and received, frame headers included.", "Bps",
+                          query(total(rate("islands_message_bytes_total"), "island", "peer", "direction"),
+                                "{{island}} {{direction}}, peer {{peer}}"), width=THIRD))
+    made.with_panel(graph("Waiting to be sent, by peer", "Bytes queued because the socket is full.", "bytes",
+                          query(select("islands_peer_queue_bytes"), "{{island}} to {{peer}}"), width=THIRD))
+
+
+def island():
+    scopes = variable("scope", "Scope", 'label_values(islands_transactions_total{job=~"$job"}, scope)',
+                      "What transactions touched: one site, several sites of one island, several islands")
+    made = board("islands-island", "Islands: island", "One island, or a few: its latencies, cores, locks, two-phase "
+                 "commit, memory and messages.", [scopes])
+    for part in (figures, transactions, cores, locks, two_phase, memory, messages):
+        part(made)
+    return made, [RUNS, RESTARTS]

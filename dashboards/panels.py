@@ -1,0 +1,200 @@
+"""Pieces that the dashboards are made of: selections in PromQL, queries, panels, variables.
+
+Every selection carries the variables job and island, every rate runs over $__rate_interval, and a ratio aggregates its
+numerator and its denominator apart, so that islands weigh by what they did and not one each.
+"""
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard, heatmap, prometheus, stat, statetimeline, statushistory, table
+from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import heatmap as heatmap_models
+from grafana_foundation_sdk.models import prometheus as prometheus_models
+
+SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+FULL, HALF, THIRD, QUARTER, SIXTH = 24, 12, 8, 6, 4
+
+# ---- PromQL ----------------------------------------------------------------------------------------------------------
+
+
+def select(metric, *matchers):
+    """The series of a metric that the dashboard's variables choose, and further matchers such as 'scope="local"'."""
+    return f'{metric}{{{", ".join(["job=~" + quoted("$job"), "island=~" + quoted("$island"), *matchers])}}}'
+
+
+def quoted(text):
+    return f'"{text}"'
+
+
+def rate(metric, *matchers):
+    return f"rate({select(metric, *matchers)}[$__rate_interval])"
+
+
+def total(expression, *by):
+    return f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})"
+
+
+def ratio(part, whole, *by):
+    """Nothing, rather than 0/0, where the denominator is 0."""
+    return f"{total(part, *by)} / ({total(whole, *by)} > 0)"
+
+
+def share(part, whole, *by):
+    """Part of a whole that has the labels of `part` but the first of `by`, which tells the parts from each other."""
+    rest = by[1:]
+    return f"{total(part, *by)} / on ({', '.join(rest)}) group_left () ({total(whole, *rest)} > 0)"
+
+
+def spread(expression):
+    """Imbalance of islands: (max - min) / avg of what each did."""
+    each = total(expression, "job", "island")
+    return (f"(max by (job) ({each}) - min by (job) ({each})) / (avg by (job) ({each}) > 0)")
+
+
+def quantile(number, metric, *by):
+    return f"histogram_quantile({number}, {total(rate(metric + '_bucket'), *by, 'le')})"
+
+
+COMMITTED = rate("islands_transactions_total", 'outcome="committed"')
+ENDED = rate("islands_transactions_total")
+BUSY = rate("islands_worker_seconds_total", 'activity=~"executing|messaging"')
+WORKED = rate("islands_worker_seconds_total")
+LATENCY = "islands_transaction_latency_seconds"
+
+# ---- Panels ----------------------------------------------------------------------------------------------------------
+
+
+def query(expression, legend="", instant=False, form=prometheus_models.PromQueryFormat.TIME_SERIES):
+    made = prometheus.Dataquery().expr(expression).datasource(SOURCE).format(form)
+    made.legend_format(legend or "__auto")
+    return made.instant() if instant else made.range()
+
+
+def describe(panel, title, description, unit, width, height, queries):
+    """What every panel has. Queries get the letters A, B, ... as their names."""
+    panel.title(title).description(description).unit(unit).datasource(SOURCE).span(width).height(height)
+    for number, made in enumerate(queries):
+        panel.with_target(made.ref_id(chr(ord("A") + number)))
+    return panel
+
+
+def graph(title, description, unit, *queries, width=HALF, height=8, stacked=False, top=None):
+    panel = describe(timeseries.Panel(), title, description, unit, width, height, queries)
+    panel.min(0).line_width(1).fill_opacity(30 if stacked else 8).show_points(common.VisibilityMode.NEVER)
+    panel.legend(common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
+                 .placement(common.LegendPlacement.BOTTOM).show_legend(True).calcs([]))
+    panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
+                  .sort(common.SortOrder.DESCENDING))
+    if stacked:
+        panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
+    if top is not None:
+        panel.max(top)
+    return panel
+
+
+def number(title, description, unit, expression, legend="", width=SIXTH, steps=(), decimals=None):
+    """One figure; steps are (value, colour) from which on it has that colour."""
+    panel = describe(stat.Panel(), title, description, unit, width, 4, [query(expression, legend)])
+    if decimals is not None:
+        panel.decimals(decimals)
+    panel.no_value("-")
+    return panel.thresholds(thresholds(*steps))
+
+
+def thresholds(*steps):
+    first = models.Threshold(value=None, color="green")
+    return (dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE)
+            .steps([first] + [models.Threshold(value=value, color=color) for value, color in steps]))
+
+
+def buckets(title, description, expression, width=HALF, height=9):
+    """Latencies over time: a row per bucket, the darker the more transactions."""
+    made = query(expression, "{{le}}", form=prometheus_models.PromQueryFormat.HEATMAP)
+    panel = describe(heatmap.Panel(), title, description, "short", width, height, [made])
+    panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s"))
+    panel.cell_values(heatmap.CellValues().unit("short"))
+    return panel.color(heatmap.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME)
+                       .scheme("Spectral").steps(64).exponent(0.5).fill("dark-orange").reverse(True))
+
+
+def cells(title, description, unit, *queries, width=HALF, height=9):
+    """Shares over time: a row per series, coloured from green (0) over yellow to red (1)."""
+    panel = describe(statushistory.Panel(), title, description, unit, width, height, queries)
+    panel.min(0).max(1).decimals(0).max_data_points(120).show_value(common.VisibilityMode.NEVER)
+    return panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.CONTINUOUS_GR_YL_RD))
+
+
+def states(title, description, expression, legend, names, width=HALF, height=8):
+    """names: {value: (text, colour)}."""
+    panel = describe(statetimeline.Panel(), title, description, "none", width, height, [query(expression, legend)])
+    texts = {str(value): models.ValueMappingResult(text=text, color=color, index=index)
+             for index, (value, (text, color)) in enumerate(names.items())}
+    return panel.mappings([models.ValueMap(options=texts)]).fill_opacity(80)
+
+
+def matrix(title, description, unit, expression, row, column, width=HALF, height=9):
+    """A table of the last value, `row` downwards and `column` across, coloured by size."""
+    made = query(expression, instant=True, form=prometheus_models.PromQueryFormat.TABLE)
+    panel = describe(table.Panel(), title, description, unit, width, height, [made]).decimals(0)
+    panel.with_transformation(models.DataTransformerConfig(
+        id_val="groupingToMatrix",
+        options={"rowField": row, "columnField": column, "valueField": "Value", "emptyValue": "null"}))
+    panel.cell_options(common.TableColoredBackgroundCellOptions(mode=common.TableCellBackgroundDisplayMode.GRADIENT))
+    return panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.CONTINUOUS_BLUES))
+
+
+def labels(title, description, expression, columns, width=FULL, height=7):
+    """A table of labels, in this order; the value, a constant 1, is left out."""
+    made = query(expression, instant=True, form=prometheus_models.PromQueryFormat.TABLE)
+    panel = describe(table.Panel(), title, description, "none", width, height, [made])
+    return panel.with_transformation(models.DataTransformerConfig(
+        id_val="organize",
+        options={"excludeByName": {"Time": True, "Value": True},
+                 "indexByName": {name: index for index, name in enumerate(columns)}}))
+
+
+def row(title):
+    return dashboard.Row(title)
+
+
+# ---- Dashboards ------------------------------------------------------------------------------------------------------
+
+
+def variable(name, label, values, description, all_value=".+"):
+    """A choice of one or several values of a label; `values` is the query that lists them. "All" is `all_value`."""
+    return (dashboard.QueryVariable(name).label(label).description(description).query(values).datasource(SOURCE)
+            .multi(True).include_all(True).all_value(all_value).refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .sort(models.VariableSort.NATURAL_ASC)
+            .current(models.VariableOption(text=["All"], value=["$__all"], selected=True)))
+
+
+def board(uid, title, description, further=()):
+    """An empty dashboard with the variables and links that all have, and `further` variables."""
+    made = (dashboard.Dashboard(title).uid(uid).description(description).tags(["islands"]).readonly()
+            .time("now-15m", "now").refresh("5s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR))
+    made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+    made.with_variable(variable("job", "Job", "label_values(islands_island_info, job)",
+                                "Prometheus job: one per deployment that is scraped"))
+    made.with_variable(variable("island", "Island", 'label_values(islands_island_info{job=~"$job"}, island)',
+                                "Islands that are looked at"))
+    for each in further:
+        made.with_variable(each)
+    return made.link(dashboard.DashboardLink("Islands").type(models.DashboardLinkType.DASHBOARDS).tags(["islands"])
+                     .include_vars(True).keep_time(True).as_dropdown(False))
+
+
+def annotation(name, color, expression, title, text):
+    """A mark, or a region while `expression` is not 0. The SDK does not know how Prometheus words them, so a pair of
+    the builder and those fields; generate.py puts them together."""
+    made = (dashboard.AnnotationQuery().name(name).datasource(SOURCE).enable(True).icon_color(color).expr(expression))
+    return made, {"titleFormat": title, "textFormat": text, "step": "5s", "useValueForTime": False}
+
+
+RUNS = annotation("Runs", "blue", "max by (job, layout, workload, op, multisite, zipf, run_id) ("
+                  + select("islands_experiment_info") + " * on (job, island) group_left (layout) "
+                  + select("islands_island_info") + ")", "{{layout}} {{workload}} {{op}}",
+                  "run {{run_id}}: multisite {{multisite}} %, Zipf {{zipf}}")
+RESTARTS = annotation("Restarts", "red", total(f"changes({select('islands_restarts_total')}[$__rate_interval])",
+                                               "job", "island") + " > 0",
+                      "island {{island}} restarted", "of {{job}}")

@@ -1,0 +1,195 @@
+"""A real Prometheus reads two real islands under load, one of which is killed and comes back: every panel has data."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+import pytest
+
+from cluster import Cluster, wait_until
+from dashboard_files import FOLDER, NAMES, load, rules, selectors, substitute, targets, tool, used_metrics
+from prometheus_server import Prometheus
+from test_metrics import free_ports, scrape
+
+# Panels that may be empty in such a run when one island is looked at, with the reason. None may be for all islands.
+MAY_BE_EMPTY = {"Mean lock wait": "an island without hot rows may see no wait: 0 / 0"}
+# Metrics that islands export and no panel or rule uses, with the reason.
+UNUSED = {
+    "islands_boot_epoch": "names an island's life in logs and transaction ids; panels show restarts",
+    "exposer_transferred_bytes_total": "of the library that serves the page, not of islands",
+    "exposer_scrapes_total": "of the library that serves the page, not of islands",
+    "exposer_request_latencies": "of the library that serves the page, not of islands",
+}
+
+
+@contextlib.contextmanager
+def running(cluster, seconds, seed):
+    """A run of both islands, from when it has begun; gone afterwards, whatever happens."""
+    process = cluster.start("run", cluster.file, "micro", "--op", "mix", "--update-percent", "50", "--multisite", "40",
+                            "--zipf", "0.9", "--mpl", "8", "--warmup", "0", "--duration", str(seconds), "--seed",
+                            str(seed), "--results", os.path.join(cluster.folder, "results"))
+
+    def has_begun():
+        assert process.poll() is None, process.communicate()
+        return cluster.island(0)["running"]
+
+    try:
+        wait_until(has_begun, what="the run")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def observe(cluster, prometheus, base):
+    """About half a minute: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
+    seen = types.SimpleNamespace(prometheus=prometheus, start=time.time())
+    with running(cluster, seconds=10, seed=1) as run:
+        time.sleep(5)
+        victim = cluster.island(1)["pid"]
+        # The supervisor restarts it within less than a scrape; so it is held back until Prometheus has seen it down.
+        supervisor = cluster.status()["supervisor_pid"]
+        os.kill(supervisor, signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        try:
+            wait_until(lambda: prometheus.at('up{island="1"} == 0'), what="Prometheus to see island 1 down")
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        wait_until(lambda: cluster.island(1)["state"] == "ready" and cluster.island(1)["pid"] != victim,
+                   what="the restart of island 1")
+        run.communicate(timeout=60)  # whether it succeeds is not what is looked at here
+    with running(cluster, seconds=9, seed=2) as run:
+        time.sleep(7)
+        seen.under_load = time.time()
+        seen.pages = [scrape(base + island) for island in range(2)]
+        out, err = run.communicate(timeout=60)
+        assert run.returncode == 0, out + err
+    time.sleep(2)
+    seen.end = time.time()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def seen(islands):
+    binary = tool("prometheus")
+    if binary is None:
+        pytest.skip("prometheus is not installed (deploy/install-packages.sh test unpacks it)")
+    folder = tempfile.mkdtemp(prefix="islands-")
+    base = free_ports(3)
+    cluster = Cluster(islands, folder)
+    prometheus = Prometheus(binary, folder, base + 2)
+    try:
+        cluster.write("2ISL")
+        with open(cluster.file, encoding="utf-8") as file:
+            text = file.read().replace("base_port: 0", f"base_port: {base}")
+        with open(cluster.file, "w", encoding="utf-8") as file:
+            file.write(text)
+        cluster.up()
+        prometheus.targets({0: base, 1: base + 1})
+        prometheus.start()
+        wait_until(lambda: sum(value for _, value in prometheus.at("up")) == 2, what="both islands read")
+        yield observe(cluster, prometheus, base)
+    finally:
+        prometheus.stop()
+        left = cluster.clean()
+        shutil.rmtree(folder, ignore_errors=True)
+    assert left == {}, "processes were left behind"
+
+
+@pytest.mark.parametrize("island", [".+", "1"], ids=["all islands", "the killed island"])
+@pytest.mark.parametrize("dashboard", NAMES)
+def test_every_panel_has_data(seen, dashboard, island):
+    wrong = []
+    for target in (each for each in targets() if each.dashboard == dashboard):
+        expression = substitute(target.expr, job="islands", island=island)
+        found = (seen.prometheus.at(expression, seen.under_load) if target.instant
+                 else seen.prometheus.over(expression, seen.start, seen.end))
+        if not found and (island == ".+" or target.panel not in MAY_BE_EMPTY):
+            wrong.append(f"{target.panel}: no data from {expression}")
+        missing = {label for label in re.findall(r"{{(\w+)}}", target.legend)
+                   for labels, _ in found if not labels.get(label)}
+        if missing:
+            wrong.append(f"{target.panel}: its legend names {missing}, which series from {expression} lack")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_variables_have_values(seen):
+    """What Grafana's label_values(METRIC{...}, LABEL) asks for."""
+    for name in NAMES:
+        for variable in load(name)["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            inside = variable["query"].removeprefix("label_values(").removesuffix(")")
+            series, label = inside.rsplit(", ", 1)
+            found = {labels[label] for labels, _ in seen.prometheus.at(substitute(series), seen.under_load)}
+            assert found, f"{name}: {variable['name']}"
+            if variable["name"] in ("job", "island", "layout"):
+                assert found == {"job": {"islands"}, "island": {"0", "1"}, "layout": {"2ISL"}}[variable["name"]]
+
+
+def test_every_rule_is_evaluated(seen):
+    for group in seen.prometheus.ask("rules")["groups"]:
+        for rule in group["rules"]:
+            assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), rule["name"]
+    for rule in rules():
+        if "record" in rule:
+            assert seen.prometheus.over(rule["record"], seen.start, seen.end), rule["record"]
+        # A well cluster fires no alert; but everything that an alert looks at must be there.
+        for match in selectors(rule["expr"]):
+            assert seen.prometheus.over(match[0].split("[")[0], seen.start, seen.end), (rule, match[0])
+
+
+def test_the_killed_island_is_seen(seen):
+    down = seen.prometheus.over('up{island="1"} == 0', seen.start, seen.end)
+    assert down and not seen.prometheus.over('up{island="0"} == 0', seen.start, seen.end)
+    restarts = seen.prometheus.at("islands_restarts_total", seen.end)
+    assert {labels["island"]: value for labels, value in restarts} == {"0": 0, "1": 1}
+    last_down = down[0][1][-1][0]
+    assert seen.prometheus.at('island:transactions_committed:rate1m{island="1"} > 0', seen.end), "works again"
+    assert seen.under_load > last_down
+    # Nothing that an island's own label could have been renamed to, and no label is lost.
+    assert not seen.prometheus.at('{exported_island!=""}', seen.under_load)
+    assert not seen.prometheus.at('{__name__=~"islands_.*", island=""}', seen.under_load)
+
+
+def test_messages_are_seen_from_both_sides(seen):
+    """What island 0 sent, island 1 received: of the second run, and within what is on its way."""
+    sent = seen.prometheus.at('rate(islands_messages_total{island="0", peer="1", direction="sent"}[4s])',
+                              seen.under_load)
+    received = seen.prometheus.at('rate(islands_messages_total{island="1", peer="0", direction="received"}[4s])',
+                                  seen.under_load)
+    assert sent[0][1] > 0 and received[0][1] == pytest.approx(sent[0][1], rel=0.5)
+
+
+def test_workers_time_adds_up(seen):
+    """A worker's activities are all of its time."""
+    each = seen.prometheus.at("sum by (island, worker) (rate(islands_worker_seconds_total[4s]))", seen.under_load)
+    assert len(each) == 2
+    for labels, seconds in each:
+        assert seconds == pytest.approx(1, abs=0.1), labels
+
+
+def test_metrics_used_and_exported_are_the_same(seen):
+    exported = {line.split()[2] for page in seen.pages for line in page.splitlines() if line.startswith("# TYPE")}
+    used = used_metrics()
+    assert used - exported == set(), "used in dashboards or rules, but no island exports it"
+    assert exported - used - set(UNUSED) == set(), "exported, but neither used nor listed in UNUSED with a reason"
+    assert set(UNUSED) - exported == set() and not set(UNUSED) & used, "UNUSED lists what is used, or does not exist"
+
+
+def test_pictures_can_be_drawn(seen, tmp_path):
+    """dashboards/pictures.py; ISLANDS_PICTURES names a folder where they shall stay."""
+    folder = os.environ.get("ISLANDS_PICTURES") or tmp_path
+    subprocess.run([sys.executable, "-B", os.path.join(FOLDER, "pictures.py"), seen.prometheus.url, str(seen.start),
+                    str(seen.end), folder], check=True, timeout=60)
+    for name in ("cluster.svg", "island.svg"):
+        size = os.path.getsize(os.path.join(folder, name))
+        assert 10_000 < size < 400_000, f"{name}: {size} bytes"

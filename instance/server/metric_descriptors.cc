@@ -1,0 +1,201 @@
+#include "instance/server/metric_descriptors.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace islands::server {
+namespace {
+
+constexpr std::string_view kRuns = "Transactions";
+constexpr std::string_view kWorkers = "Workers";
+constexpr std::string_view kPeers = "Messages and links";
+constexpr std::string_view kCommit = "Two-phase commit";
+constexpr std::string_view kLocks = "Locks";
+constexpr std::string_view kMemory = "Memory";
+constexpr std::string_view kIsland = "The island itself";
+constexpr std::string_view kLibrary = "The metrics endpoint";
+
+constexpr std::string_view kCounter = "counter";
+constexpr std::string_view kGauge = "gauge";
+
+constexpr std::array kMetrics = {
+    MetricDescriptor{Metric::kTransactions, kRuns, "islands_transactions_total", kCounter,
+                     "worker scope=local|multisite|distributed outcome=committed|aborted|unknown",
+                     "Transactions begun here that have ended, by what they touched (one site, several sites "
+                     "of this island, several islands) and how they ended. aborted counts attempts: one that "
+                     "is retried counts each time. unknown: the decision was made elsewhere and could not be "
+                     "learned in time"},
+    MetricDescriptor{Metric::kTransactionLatency, kRuns, "islands_transaction_latency_seconds", "histogram",
+                     "scope=local|multisite|distributed",
+                     "Time from a transaction's first attempt to its committed answer"},
+    MetricDescriptor{
+        Metric::kAborts, kRuns, "islands_aborts_total", kCounter,
+        "worker reason=procedure|deadlock|lock_timeout|deadline|peer_lost|peer_restarted|vote_no|"
+        "storage|refused",
+        "Aborted attempts, by reason"},
+    MetricDescriptor{Metric::kInFlight, kRuns, "islands_transactions_in_flight", kGauge, "worker",
+                     "Transactions a run keeps in flight here (its MPL); 0 without a run"},
+    MetricDescriptor{Metric::kLongestWait, kRuns, "islands_transaction_longest_wait_seconds", kGauge,
+                     "worker",
+                     "Longest that a transaction begun here waited for its answer, or has been waiting by "
+                     "now, since the worker has started"},
+    MetricDescriptor{Metric::kExperimentInfo, kRuns, "islands_experiment_info", kGauge,
+                     "run_id workload mpl seed *",
+                     "The run that is going on: constant 1, described by its labels, among them every "
+                     "parameter of the workload by its name; absent without a run"},
+
+    MetricDescriptor{Metric::kWorkerSeconds, kWorkers, "islands_worker_seconds_total", kCounter,
+                     "worker activity=executing|messaging|waiting|idle",
+                     "Time of a worker by what it did: executing procedures, operations and commits; "
+                     "messaging: polling, two-phase commit with the branches it ends, sending; waiting: "
+                     "nothing to do, but "
+                     "transactions are open here; idle: nothing is open. Together they are the time passed; "
+                     "busy is executing and messaging. A worker that sleeps brings them up to date every "
+                     "0.1 s"},
+    MetricDescriptor{Metric::kReadyQueueLength, kWorkers, "islands_ready_queue_length", kGauge, "worker",
+                     "Transactions and branches that could go on when the worker's last round began"},
+
+    MetricDescriptor{Metric::kMessages, kPeers, "islands_messages_total", kCounter,
+                     "peer direction=sent|received", "Messages exchanged with another island"},
+    MetricDescriptor{Metric::kMessageBytes, kPeers, "islands_message_bytes_total", kCounter,
+                     "peer direction=sent|received",
+                     "Bytes of messages exchanged with another island, frame headers included"},
+    MetricDescriptor{Metric::kPeerQueueBytes, kPeers, "islands_peer_queue_bytes", kGauge, "peer",
+                     "Bytes that wait to be taken by another island, at most 0.1 s ago"},
+    MetricDescriptor{Metric::kPeerLinksConnected, kPeers, "islands_peer_links_connected", kGauge, "",
+                     "Links dialled to other islands that are up"},
+    MetricDescriptor{Metric::kPeerLinksExpected, kPeers, "islands_peer_links_expected", kGauge, "",
+                     "Links dialled to other islands there should be"},
+    MetricDescriptor{Metric::kHandshakesRefused, kPeers, "islands_handshakes_refused_total", kCounter, "",
+                     "Links refused: of another cluster, another user, or not speaking the protocol"},
+
+    MetricDescriptor{Metric::kTwoPhase, kCommit, "islands_two_phase_total", kCounter,
+                     "worker phase=prepare_sent|one_phase_sent|voted_yes|voted_read|voted_no|commit_sent|"
+                     "abort_sent|acknowledged|inquiry_sent",
+                     "Messages of two-phase commit, counted where they are sent. By the coordinator: "
+                     "prepare_sent, one_phase_sent (the only writer decides alone), commit_sent, abort_sent. "
+                     "By a participant: voted_yes, voted_read (it has written nothing), voted_no, "
+                     "acknowledged (a commit). By either: inquiry_sent (an answer is missing)"},
+    MetricDescriptor{Metric::kInDoubt, kCommit, "islands_in_doubt", kGauge, "worker",
+                     "Branches that have voted yes and do not know the decision; they keep their locks"},
+    MetricDescriptor{Metric::kParticipantBranches, kCommit, "islands_participant_branches", kGauge, "worker",
+                     "Open branches of transactions begun on other islands"},
+    MetricDescriptor{Metric::kCoordinated, kCommit, "islands_coordinated_transactions", kGauge, "worker",
+                     "Transactions begun here with branches on other islands, until all of them have "
+                     "acknowledged"},
+
+    MetricDescriptor{Metric::kLockWaits, kLocks, "islands_lock_waits_total", kCounter, "worker",
+                     "Waits for a lock that have begun"},
+    MetricDescriptor{Metric::kLockWaitSeconds, kLocks, "islands_lock_wait_seconds_total", kCounter, "worker",
+                     "Time spent in waits for a lock that have ended; those of several transactions add up"},
+    MetricDescriptor{Metric::kLocksHeld, kLocks, "islands_locks_held", kGauge, "",
+                     "Locks held by open transactions. An island with one worker takes them only when it has "
+                     "to wait for something"},
+    MetricDescriptor{Metric::kLocksInherited, kLocks, "islands_locks_inherited", kGauge, "",
+                     "Locks on whole sites that workers keep for their next transaction; nobody waits for "
+                     "them"},
+    MetricDescriptor{Metric::kLockWaiters, kLocks, "islands_lock_waiters", kGauge, "",
+                     "Transactions that wait for a lock now"},
+    MetricDescriptor{Metric::kLockEscalations, kLocks, "islands_lock_escalations_total", kCounter, "",
+                     "Times the locks of a transaction on many rows became one on their site"},
+    MetricDescriptor{Metric::kDeadlockProbes, kLocks, "islands_deadlock_probes_total", kCounter, "worker",
+                     "Probes for deadlocks over several islands handed to another island or worker"},
+    MetricDescriptor{Metric::kDeadlockProbeVictims, kLocks, "islands_deadlock_probe_victims_total", kCounter,
+                     "worker", "Transactions begun here that a probe found in a deadlock, and aborted"},
+
+    MetricDescriptor{Metric::kPoolResidentBytes, kMemory, "islands_buffer_pool_resident_bytes", kGauge, "",
+                     "Buffer pool memory that holds pages"},
+    MetricDescriptor{Metric::kPoolCapacityBytes, kMemory, "islands_buffer_pool_capacity_bytes", kGauge, "",
+                     "Buffer pool memory that may hold pages"},
+    MetricDescriptor{
+        Metric::kMemoryNodeBytes, kMemory, "islands_memory_node_bytes", kGauge, "node locality",
+        "Buffer pool memory by NUMA node, as the kernel placed it; locality: local on the nodes of "
+        "the island's plan, remote on others; at most 10 s old, absent where the kernel does not "
+        "tell"},
+
+    MetricDescriptor{Metric::kIslandInfo, kIsland, "islands_island_info", kGauge,
+                     "deployment layout placement transport durability latching=auto|always islands workers "
+                     "memory_policy",
+                     "What this island is: constant 1, described by its labels. layout, placement, islands: "
+                     "of the deployment; workers: of this island; memory_policy: as the kernel names it"},
+    MetricDescriptor{Metric::kBuildInfo, kIsland, "islands_build_info", kGauge, "version commit compiler",
+                     "What islandd was built from and with: constant 1, described by its labels"},
+    MetricDescriptor{Metric::kWorkerPlacementInfo, kIsland, "islands_worker_placement_info", kGauge,
+                     "worker cpus", "CPUs the kernel lets a worker run on: constant 1"},
+    MetricDescriptor{Metric::kBootEpoch, kIsland, "islands_boot_epoch", kGauge, "",
+                     "Grows with every start of the island, over the deployment's whole life"},
+    MetricDescriptor{Metric::kRestarts, kIsland, "islands_restarts_total", kCounter, "",
+                     "Times the supervisor has restarted the island since `islands up`"},
+    MetricDescriptor{Metric::kStartTime, kIsland, "islands_start_time_seconds", kGauge, "",
+                     "When the island's process began to serve metrics, in seconds since 1970"},
+
+    MetricDescriptor{Metric::kExposerBytes, kLibrary, "exposer_transferred_bytes_total", kCounter, "",
+                     "Bytes sent to whoever scrapes", false},
+    MetricDescriptor{Metric::kExposerScrapes, kLibrary, "exposer_scrapes_total", kCounter, "",
+                     "Times the metrics were scraped", false},
+    MetricDescriptor{Metric::kExposerLatencies, kLibrary, "exposer_request_latencies", "summary", "quantile",
+                     "What a scrape took here, in microseconds", false},
+};
+
+constexpr bool InOrder() {
+  for (size_t i = 0; i < kMetrics.size(); ++i) {
+    if (static_cast<size_t>(kMetrics[i].id) != i) return false;
+  }
+  return kMetrics.size() == static_cast<size_t>(Metric::kExposerLatencies) + 1;
+}
+static_assert(InOrder(), "the table has one entry per Metric, in the same order");
+
+constexpr std::string_view kIntroduction =
+    R"(# Metrics
+
+Everything an island serves on `http://localhost:PORT/metrics`. All metrics have the label `island`, those of
+the last section excepted; `worker` is a number within the island, `peer` another island's. Counters begin at
+0 with the island's process, only `islands_restarts_total` goes on.
+
+This page is printed by `islandd --metrics-page`; a test fails when it differs from the code, or when an
+island serves something else.
+)";
+
+// "a b=x|y *" as "`a`, `b` = `x`, `y`; others".
+std::string LabelsForPeople(std::string_view labels) {
+  std::string text;
+  while (!labels.empty()) {
+    const size_t blank = labels.find(' ');
+    const std::string_view label = labels.substr(0, blank);
+    labels.remove_prefix(blank == std::string_view::npos ? labels.size() : blank + 1);
+    const size_t equals = label.find('=');
+    if (!text.empty()) text += "; ";
+    text += label == "*" ? "parameters" : fmt::format("`{}`", label.substr(0, equals));
+    if (equals == std::string_view::npos) continue;
+    std::string values(label.substr(equals + 1));
+    for (size_t at = 0; (at = values.find('|', at)) != std::string::npos; at += 4) {
+      values.replace(at, 1, "`, `");
+    }
+    text += fmt::format(": `{}`", values);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::span<const MetricDescriptor> AllMetrics() { return kMetrics; }
+
+const MetricDescriptor& DescriptorOf(Metric metric) { return kMetrics[static_cast<size_t>(metric)]; }
+
+std::string MetricsPage() {
+  std::string page(kIntroduction);
+  std::string_view section;
+  for (const MetricDescriptor& metric : kMetrics) {
+    if (metric.section != section) {
+      section = metric.section;
+      page +=
+          fmt::format("\n## {}\n\n| name | type | labels | meaning |\n| --- | --- | --- | --- |\n", section);
+    }
+    page += fmt::format("| `{}` | {} | {} | {} |\n", metric.name, metric.type, LabelsForPeople(metric.labels),
+                        metric.meaning);
+  }
+  return page;
+}
+
+}  // namespace islands::server

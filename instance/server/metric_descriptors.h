@@ -1,0 +1,79 @@
+// Every metric an island serves, in one table: the exporter takes names, types and help from it, and the page
+// dashboards/METRICS.md is printed from it (`islandd --metrics-page`).
+//
+// Names: prefix islands_, base units, _total on counters (design.md section 8). The last ones are the HTTP
+// library's own.
+//
+// Thread safety: constants.
+//
+// Invariant: every metric served is in the table, with the labels it has there (metrics_test.cc, and
+// deploy/e2e/test_metrics.py on real islands).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace islands::server {
+
+enum class Metric : uint8_t {
+  kTransactions,
+  kTransactionLatency,
+  kAborts,
+  kInFlight,
+  kLongestWait,
+  kExperimentInfo,
+  kWorkerSeconds,
+  kReadyQueueLength,
+  kMessages,
+  kMessageBytes,
+  kPeerQueueBytes,
+  kPeerLinksConnected,
+  kPeerLinksExpected,
+  kHandshakesRefused,
+  kTwoPhase,
+  kInDoubt,
+  kParticipantBranches,
+  kCoordinated,
+  kLockWaits,
+  kLockWaitSeconds,
+  kLocksHeld,
+  kLocksInherited,
+  kLockWaiters,
+  kLockEscalations,
+  kDeadlockProbes,
+  kDeadlockProbeVictims,
+  kPoolResidentBytes,
+  kPoolCapacityBytes,
+  kMemoryNodeBytes,
+  kIslandInfo,
+  kBuildInfo,
+  kWorkerPlacementInfo,
+  kBootEpoch,
+  kRestarts,
+  kStartTime,
+  kExposerBytes,
+  kExposerScrapes,
+  kExposerLatencies,
+};
+
+struct MetricDescriptor {
+  Metric id;
+  std::string_view section;  // of the page
+  std::string_view name;
+  std::string_view type;  // counter, gauge, histogram, summary
+  // Besides `island`, which all of ours have: names separated by blanks, each with its values where they are
+  // always the same ("direction=sent|received"); "*" = others that depend on what runs.
+  std::string_view labels;
+  std::string_view meaning;
+  bool ours = true;
+};
+
+std::span<const MetricDescriptor> AllMetrics();
+const MetricDescriptor& DescriptorOf(Metric metric);
+
+// The page, as Markdown.
+std::string MetricsPage();
+
+}  // namespace islands::server

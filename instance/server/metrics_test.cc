@@ -1,0 +1,375 @@
+#include "instance/server/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "instance/messaging/memory_transport.h"
+#include "instance/server/metric_descriptors.h"
+
+namespace islands::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+constexpr uint32_t kIslands = 2;
+constexpr uint32_t kWorkers = 2;
+constexpr uint64_t kRows = 40;  // few: transactions meet
+const BuildInfo kBuild = {"1.2.3", "abc", "some compiler"};
+
+struct Pair final : instance::Request {
+  uint64_t first = 0, second = 0;
+};
+
+class Pairs final : public instance::Generator {
+ public:
+  std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<Pair>(); }
+  void Next(runtime::Random& random, instance::Request& request) override {
+    static_cast<Pair&>(request).first = random.Below(kRows);
+    static_cast<Pair&>(request).second = random.Below(kRows);
+  }
+};
+
+// Changes a row, then another.
+class PairWorkload final : public instance::Workload {
+ public:
+  explicit PairWorkload(instance::TableId table) : table_(table) {}
+  const char* name() const override { return "pairs"; }
+  std::vector<std::string> tables() const override { return {"t"}; }
+  absl::Status Load(instance::Loader& loader) const override {
+    const std::array<std::byte, 8> row{};
+    for (uint64_t i = 0; i < kRows; ++i) {
+      absl::Status status = loader.Insert(table_, partitioner::Uint64Key(i), row);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
+      const instance::GeneratorContext&) const override {
+    return std::make_unique<Pairs>();
+  }
+  runtime::Task<absl::Status> Run(instance::Transaction& transaction,
+                                  const instance::Request& request) const override {
+    const auto& pair = static_cast<const Pair&>(request);
+    instance::Batch& batch = transaction.batch();
+    batch.Add(table_, partitioner::Uint64Key(pair.first), 0, 1);
+    runtime::Task<absl::Status> first = transaction.Execute(batch);
+    absl::Status status = co_await first;
+    if (!status.ok()) co_return status;
+    batch.Clear();
+    batch.Add(table_, partitioner::Uint64Key(pair.second), 0, 1);
+    runtime::Task<absl::Status> second = transaction.Execute(batch);
+    co_return co_await second;
+  }
+
+ private:
+  const instance::TableId table_;
+};
+
+control::v1::IslandConfig ConfigOf(uint32_t island) {
+  control::v1::IslandConfig config;
+  config.set_cluster_id("c");
+  config.set_deployment("d");
+  config.set_island(island);
+  config.set_boot_epoch(3);
+  config.set_restarts(2);
+  config.set_layout("2ISL");
+  config.set_placement("os");
+  config.set_transport("uds");
+  config.set_durability("none");
+  config.set_site_count(2 * kIslands);
+  config.set_pool_bytes(1 << 20);
+  for (uint32_t w = 0; w < kWorkers; ++w) config.add_workers()->set_cpu(-1);
+  for (uint32_t i = 0; i < kIslands; ++i) {
+    control::v1::Peer* peer = config.add_peers();
+    peer->set_island(i);
+    peer->set_workers(kWorkers);
+    peer->mutable_sites()->set_first(2 * i);
+    peer->mutable_sites()->set_count(2);
+  }
+  control::v1::TableSpec* table = config.add_tables();
+  table->set_name("t");
+  table->add_key("uint64");
+  table->set_range_end(kRows);
+  table->set_row_bytes(8);
+  config.add_loads()->set_workload("pairs");
+  return config;
+}
+
+using Labels = std::map<std::string, std::string>;
+
+Labels LabelsOf(const ClientMetric& metric) {
+  Labels labels;
+  for (const ClientMetric::Label& label : metric.label) labels[label.name] = label.value;
+  return labels;
+}
+
+// The sum of a family's values whose labels are at least `with`; nothing when there is no such family.
+std::optional<double> Sum(const std::vector<MetricFamily>& families, Metric metric, const Labels& with = {}) {
+  std::optional<double> sum;
+  for (const MetricFamily& family : families) {
+    if (family.name != DescriptorOf(metric).name) continue;
+    sum = sum.value_or(0);
+    for (const ClientMetric& one : family.metric) {
+      const Labels has = LabelsOf(one);
+      if (!std::includes(has.begin(), has.end(), with.begin(), with.end())) continue;
+      *sum += family.type == MetricType::Counter ? one.counter.value : one.gauge.value;
+    }
+  }
+  return sum;
+}
+
+class TwoIslands : public testing::Test {
+ protected:
+  struct Node {
+    std::unique_ptr<runtime::Scheduler> scheduler;
+    std::unique_ptr<instance::Island> island;
+    std::unique_ptr<MetricsCollector> collector;
+  };
+
+  void SetUp() override {
+    for (uint32_t i = 0; i < kIslands; ++i) {
+      nodes_[i].scheduler = runtime::MakeThreadScheduler(clock_, {.spin_ns = 0});
+      instance::Seams seams;
+      seams.clock = &clock_;
+      seams.files = files_.get();
+      seams.scheduler = nodes_[i].scheduler.get();
+      seams.make_transport =
+          [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
+        return hub_.MakeTransport(self);
+      };
+      seams.open_workload = [](const std::string&, const storage::Catalog& catalog,
+                               const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
+        return std::make_shared<PairWorkload>(catalog.Find("t")->id);
+      };
+      auto island = instance::Island::Create(ConfigOf(i), seams);
+      ASSERT_TRUE(island.ok()) << island.status();
+      nodes_[i].island = *std::move(island);
+      nodes_[i].collector = std::make_unique<MetricsCollector>(*nodes_[i].island, kBuild, 1.5e9);
+      ASSERT_TRUE(nodes_[i].island->Start().ok());
+    }
+  }
+  void TearDown() override {
+    for (Node& node : nodes_) node.island->Stop();
+  }
+
+  void StartRun() {
+    control::v1::StartRun request;
+    request.set_run_id(77);
+    request.set_workload("pairs");
+    request.set_mpl(4);
+    request.set_seed(5);
+    (*request.mutable_parameters())["zipf"] = "0.5";
+    (*request.mutable_parameters())["update-percent"] = "a \"b\"";
+    (*request.mutable_parameters())["island"] = "x";
+    (*request.mutable_parameters())["9"] = "y";
+    for (Node& node : nodes_) ASSERT_TRUE(node.island->StartRun(request).ok());
+  }
+  static void Pass(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+  // Ends the run and waits until the last message has been taken.
+  void EndRun() {
+    for (Node& node : nodes_) node.island->RequestStop();
+    for (Node& node : nodes_) ASSERT_TRUE(node.island->StopRun(0, 30 * runtime::kNsPerSecond).ok());
+    for (int tries = 0;
+         tries < 1000 && !(Both(Metric::kParticipantBranches) == 0.0 && Both(Metric::kCoordinated) == 0.0);
+         ++tries) {
+      Pass(10);
+    }
+  }
+  double Both(Metric metric, const Labels& with = {}) {
+    double sum = 0;
+    for (Node& node : nodes_) sum += Sum(node.collector->Collect(), metric, with).value_or(-1e9);
+    return sum;
+  }
+
+  const runtime::MonotonicClock clock_;
+  const int64_t begun_ns_ = clock_.NowNs();
+  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
+  messaging::MemoryHub hub_;
+  std::array<Node, kIslands> nodes_;
+};
+
+TEST(MetricsPage, IsTheOneInTheRepository) {
+  std::ifstream file(ISLANDS_METRICS_PAGE);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), MetricsPage()) << "islandd --metrics-page > dashboards/METRICS.md";
+}
+
+TEST(MetricDescriptors, AreNamedByTheRules) {
+  std::set<std::string_view> names;
+  for (const MetricDescriptor& metric : AllMetrics()) {
+    EXPECT_TRUE(names.insert(metric.name).second) << metric.name;
+    EXPECT_TRUE(std::regex_match(std::string(metric.name), std::regex("[a-z]+(_[a-z]+)+"))) << metric.name;
+    EXPECT_FALSE(metric.meaning.empty()) << metric.name;
+    EXPECT_EQ(metric.meaning.find('|'), std::string_view::npos) << metric.name << ": it ends a cell";
+    EXPECT_FALSE(metric.meaning.ends_with('.')) << metric.name;
+    EXPECT_EQ(metric.type == "counter", metric.name.ends_with("_total")) << metric.name;
+    EXPECT_EQ(metric.ours, metric.name.starts_with("islands_")) << metric.name;
+  }
+}
+
+// label -> the values it may have; empty = any
+std::map<std::string, std::set<std::string>> Promised(const MetricDescriptor& metric, bool* more) {
+  std::map<std::string, std::set<std::string>> labels;
+  std::istringstream words{std::string(metric.labels)};
+  for (std::string word; words >> word;) {
+    if (word == "*") {
+      *more = true;
+      continue;
+    }
+    const size_t equals = word.find('=');
+    std::set<std::string>& values = labels[word.substr(0, equals)];
+    if (equals == std::string::npos) continue;
+    std::istringstream list(word.substr(equals + 1));
+    for (std::string value; std::getline(list, value, '|');) values.insert(value);
+  }
+  return labels;
+}
+
+void ExpectAsDescribed(const MetricFamily& family, const MetricDescriptor& metric) {
+  EXPECT_EQ(family.help, metric.meaning) << family.name;
+  const MetricType type = metric.type == "counter"     ? MetricType::Counter
+                          : metric.type == "histogram" ? MetricType::Histogram
+                                                       : MetricType::Gauge;
+  EXPECT_EQ(family.type, type) << family.name;
+  ASSERT_FALSE(family.metric.empty()) << family.name;
+  bool more = false;
+  const auto promised = Promised(metric, &more);
+  std::map<std::string, std::set<std::string>> seen;
+  std::set<Labels> distinct;
+  for (const ClientMetric& one : family.metric) {
+    const Labels labels = LabelsOf(one);
+    EXPECT_TRUE(distinct.insert(labels).second) << family.name << ": twice the same labels";
+    EXPECT_EQ(labels.size(), one.label.size()) << family.name << ": twice the same label";
+    EXPECT_EQ(one.label.front().name, "island") << family.name;
+    if (!more) {
+      EXPECT_EQ(labels.size(), promised.size() + 1) << family.name;
+    }
+    for (const auto& [name, values] : promised) {
+      ASSERT_TRUE(labels.contains(name)) << family.name << " without " << name;
+      seen[name].insert(labels.at(name));
+    }
+  }
+  for (const auto& [name, values] : promised) {
+    if (values.empty()) continue;
+    EXPECT_TRUE(std::includes(values.begin(), values.end(), seen[name].begin(), seen[name].end()))
+        << family.name << ", " << name << ": " << testing::PrintToString(seen[name]);
+    // All of them, where an island does not have one of several.
+    EXPECT_TRUE(family.metric.size() == 1 || seen[name] == values) << family.name << ", " << name;
+  }
+}
+
+TEST_F(TwoIslands, Collect_ServesWhatThePageSays) {
+  StartRun();
+  Pass(50);
+  for (Node& node : nodes_) {
+    std::set<std::string_view> served;
+    for (const MetricFamily& family : node.collector->Collect()) {
+      const auto all = AllMetrics();
+      const auto found = std::find_if(
+          all.begin(), all.end(), [&](const MetricDescriptor& metric) { return metric.name == family.name; });
+      ASSERT_NE(found, all.end()) << family.name << " is not on the page";
+      EXPECT_TRUE(served.insert(found->name).second) << family.name << " twice";
+      ExpectAsDescribed(family, *found);
+    }
+    for (const MetricDescriptor& metric : AllMetrics()) {
+      // A machine may keep from processes where their memory lies.
+      if (metric.ours && metric.id != Metric::kMemoryNodeBytes) {
+        EXPECT_TRUE(served.contains(metric.name)) << metric.name;
+      }
+    }
+  }
+  EndRun();
+}
+
+TEST_F(TwoIslands, Collect_DescribesIslandAndRun) {
+  const MetricsCollector& collector = *nodes_[1].collector;
+  EXPECT_EQ(Sum(collector.Collect(), Metric::kExperimentInfo), std::nullopt);
+  StartRun();
+  const std::vector<MetricFamily> families = collector.Collect();
+  EXPECT_EQ(Sum(families, Metric::kExperimentInfo,
+                {{"island", "1"},
+                 {"run_id", "77"},
+                 {"workload", "pairs"},
+                 {"mpl", "4"},
+                 {"seed", "5"},
+                 {"zipf", "0.5"},
+                 {"update_percent", "a \"b\""},
+                 {"parameter_island", "x"},
+                 {"parameter_9", "y"}}),
+            1.0);
+  EXPECT_EQ(Sum(families, Metric::kIslandInfo,
+                {{"layout", "2ISL"}, {"islands", "2"}, {"workers", "2"}, {"latching", "auto"}}),
+            1.0);
+  EXPECT_EQ(Sum(families, Metric::kBuildInfo,
+                {{"island", "1"}, {"version", "1.2.3"}, {"commit", "abc"}, {"compiler", "some compiler"}}),
+            1.0);
+  EXPECT_EQ(Sum(families, Metric::kBootEpoch), 3.0);
+  EXPECT_EQ(Sum(families, Metric::kRestarts), 2.0);
+  EXPECT_EQ(Sum(families, Metric::kStartTime), 1.5e9);
+  EndRun();
+  EXPECT_EQ(Sum(collector.Collect(), Metric::kExperimentInfo), std::nullopt);
+}
+
+// No message was lost and nobody was in doubt for long, so what one side counts the other does.
+TEST_F(TwoIslands, Counters_AgreeBetweenIslands) {
+  StartRun();
+  for (int round = 0; round < 50; ++round) {
+    Pass(10);
+    for (Node& node : nodes_) (void)node.collector->Collect();  // while the workers count
+  }
+  EndRun();
+  const auto steps = [&](const char* phase) { return Both(Metric::kTwoPhase, {{"phase", phase}}); };
+  EXPECT_GT(steps("prepare_sent"), 0);
+  EXPECT_EQ(steps("prepare_sent"), steps("voted_yes") + steps("voted_read") + steps("voted_no"));
+  EXPECT_GT(steps("commit_sent"), 0);
+  EXPECT_EQ(steps("commit_sent"), steps("acknowledged"));
+  EXPECT_EQ(Both(Metric::kInDoubt), 0);
+  EXPECT_EQ(Both(Metric::kPeerQueueBytes), 0);
+  EXPECT_EQ(Both(Metric::kInFlight), 0);
+  EXPECT_EQ(Both(Metric::kLockWaiters), 0);
+  EXPECT_GT(Both(Metric::kLockWaits), 0);
+  EXPECT_GT(Both(Metric::kLockWaitSeconds), 0);
+  EXPECT_GT(Both(Metric::kTransactions, {{"scope", "distributed"}, {"outcome", "committed"}}), 0);
+  EXPECT_EQ(Both(Metric::kMessages, {{"direction", "sent"}}),
+            Both(Metric::kMessages, {{"direction", "received"}}));
+  EXPECT_EQ(Both(Metric::kMessageBytes, {{"direction", "sent"}}),
+            Both(Metric::kMessageBytes, {{"direction", "received"}}));
+}
+
+TEST_F(TwoIslands, WorkerSeconds_AddUpToTheTimePassed) {
+  Pass(300);
+  StartRun();
+  Pass(1000);
+  EndRun();
+  for (Node& node : nodes_) node.island->Stop();
+  const double passed_s = static_cast<double>(clock_.NowNs() - begun_ns_) / 1e9;
+  for (Node& node : nodes_) {
+    const std::vector<MetricFamily> families = node.collector->Collect();
+    for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+      const Labels one = {{"worker", std::to_string(worker)}};
+      const double counted_s = Sum(families, Metric::kWorkerSeconds, one).value();
+      EXPECT_LE(counted_s, passed_s);
+      EXPECT_GE(counted_s, 0.98 * passed_s);
+    }
+    for (const char* activity : instance::kActivityNames) {
+      EXPECT_GT(Sum(families, Metric::kWorkerSeconds, {{"activity", activity}}).value(), 0.001) << activity;
+    }
+    EXPECT_GT(Sum(families, Metric::kWorkerSeconds, {{"activity", "idle"}}).value(), 0.2 * kWorkers);
+  }
+}
+
+}  // namespace
+}  // namespace islands::server
