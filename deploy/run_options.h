@@ -53,8 +53,8 @@ struct RunPlan {
   std::map<std::string, std::string> parameters;  // of StartRun
 };
 
-// `config`: any island's. Errors (INVALID_ARGUMENT): there is no such workload, the deployment has no table for
-// micro, or too few rows.
+// `config`: any island's. Errors (INVALID_ARGUMENT): there is no such workload, the deployment has no table
+// for micro, or too few rows.
 absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const control::v1::IslandConfig& config,
                                 const std::string& binary_directory);
 

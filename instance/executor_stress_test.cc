@@ -1,5 +1,5 @@
-// Workers of one island on one table: rows that move, and scans that must never see one twice or not at all; the
-// same by an index, in which rows move as well.
+// Workers of one island on one table: rows that move, and scans that must never see one twice or not at all;
+// the same by an index, in which rows move as well.
 #include <gtest/gtest.h>
 
 #include <algorithm>
