@@ -241,8 +241,9 @@ StatusCode Store::Modify(TableId table, uint32_t site, KeyView key, Part part,
                          absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   BTree* tree = impl_->Find(table, site);
   if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
-  if (!impl_->tables[table].definition->Indexes(part.offset, part.bytes))
+  if (!impl_->HasIndexes(table) || !impl_->tables[table].definition->Indexes(part.offset, part.bytes)) {
     return tree->Modify(key, change, hint);
+  }
   // The caller's lock on the row keeps it as it is read here until it is replaced.
   std::vector<std::byte> before;
   if (const StatusCode code = tree->Read(key, &before); code != StatusCode::kOk) return code;
