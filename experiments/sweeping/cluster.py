@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from islands_command import Failed, json_of, run_program
+from islands_command import Failed, json_of
 from sweeping.plan import DIRECTORIES, cores_of, given, parameters_of
 from sweeping.tree import BadFile, Reader
 
@@ -162,9 +162,6 @@ class Cluster:
     def down(self):
         self.islands.call("down", self.file)
 
-    def destroy(self):
-        self.islands.call("destroy", self.file, "--yes")
-
     def run(self, run, results):
         """What `islands run` reports."""
         experiment = self.block.experiment
@@ -202,6 +199,3 @@ def run_alone(islands, experiment, run):
     return json_of([program, "--seconds", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--seed",
                     str(experiment.seed + run.repetition), *words, "--format", "json"],
                    timeout_s=120 + measure["seconds"] + measure["warmup"])
-
-
-__all__ = ["BadFile", "Cluster", "check_all", "run_alone", "run_program"]
