@@ -7,6 +7,7 @@
 #include <string>
 
 #include "deploy/commands.h"
+#include "deploy/observer.h"
 
 namespace islands::deploy {
 
@@ -14,6 +15,9 @@ struct UpOptions {
   std::string file;
   double timeout_s = 60;
   uint32_t restarts = 10;  // of one island within a minute, before it is given up
+  bool observe = false;    // start Prometheus, tell Grafana
+  uint16_t prometheus_port = kPrometheusPort;
+  std::string targets;  // folder for Prometheus' targets, for one that is not ours; excludes observe
 };
 // Starts the supervisor and waits until every island is ready. On failure, timeout or interrupt nothing is
 // left running.
@@ -42,7 +46,21 @@ struct SuperviseOptions {
   std::string file;
   int report_fd = -1;
   uint32_t restarts = 10;
+  bool observe = false;
+  uint16_t prometheus_port = kPrometheusPort;
+  std::string targets;
 };
 int SuperviseFile(const CommandContext& context, const SuperviseOptions& options);
+
+struct ObserveOptions {
+  std::string directory;
+  uint16_t prometheus_port = kPrometheusPort;
+  bool end_with_parent = false;  // for programs that start it
+};
+// A Prometheus for deployments that write their targets below `directory`, until interrupted.
+int Observe(const CommandContext& context, const ObserveOptions& options);
+
+// Where the commands' own files for Prometheus and Grafana lie.
+std::string DashboardsFolder(const CommandContext& context);
 
 }  // namespace islands::deploy

@@ -21,6 +21,12 @@ void AddTimeout(CLI::App* command, double* timeout_s) {
       ->capture_default_str();
 }
 
+void AddPrometheusPort(CLI::App* command, uint16_t* port) {
+  command->add_option("--prometheus-port", *port, "Where Prometheus listens, on 127.0.0.1")
+      ->check(CLI::Range(1024, 65535))
+      ->capture_default_str();
+}
+
 void AddUp(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("up", "Start a deployment and wait until every island is ready");
   auto options = std::make_shared<UpOptions>();
@@ -31,6 +37,15 @@ void AddUp(CLI::App& app, CommandContext& context) {
                    "Restarts of one island within a minute before it is given up")
       ->check(CLI::Range(0u, 1000u))
       ->capture_default_str();
+  CLI::Option* observe = command->add_flag("--observe", options->observe,
+                                           "Start Prometheus with rules and alerts, its data under the "
+                                           "deployment's, and tell a Grafana of this machine");
+  AddPrometheusPort(command, &options->prometheus_port);
+  command
+      ->add_option(
+          "--targets", options->targets,
+          "Write the islands as targets into this folder, for a Prometheus of your own or `islands observe`")
+      ->excludes(observe);
   AddDryRun(command, context);
   OnCommand(command, context, [&context, options] { return Up(context, *options); });
 }
@@ -91,6 +106,21 @@ void AddRun(CLI::App& app, CommandContext& context) {
   });
 }
 
+void AddObserve(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("observe", "Run one Prometheus for several deployments, until Ctrl-C");
+  command->footer(
+      "The deployments are those that were started with `islands up FILE --targets DIRECTORY/targets`.");
+  auto options = std::make_shared<ObserveOptions>();
+  command
+      ->add_option("DIRECTORY", options->directory,
+                   "For its targets, rules and data; made if it is not there")
+      ->required();
+  AddPrometheusPort(command, &options->prometheus_port);
+  command->add_flag("--end-with-parent", options->end_with_parent)->group("");
+  OnCommand(command, context, [&context, options] { return Observe(context, *options); });
+}
+
 void AddDown(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();
@@ -116,6 +146,9 @@ void AddSupervise(CLI::App& app, CommandContext& context) {
   AddDeploymentFile(command, &options->file);
   command->add_option("--report-fd", options->report_fd);
   command->add_option("--restarts", options->restarts);
+  command->add_flag("--observe", options->observe);
+  command->add_option("--prometheus-port", options->prometheus_port);
+  command->add_option("--targets", options->targets);
   OnCommand(command, context, [&context, options] { return SuperviseFile(context, *options); });
 }
 
@@ -126,6 +159,7 @@ void AddLifecycleCommands(CLI::App& app, CommandContext& context) {
   AddStatus(app, context);
   AddTop(app, context);
   AddRun(app, context);
+  AddObserve(app, context);
   AddDown(app, context);
   AddDestroy(app, context);
   AddSupervise(app, context);

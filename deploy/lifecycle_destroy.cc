@@ -14,6 +14,7 @@
 
 #include "deploy/cluster_client.h"
 #include "deploy/lifecycle.h"
+#include "deploy/observer.h"
 #include "deploy/supervisor_data.h"
 #include "deploy/supervisor_lock.h"
 #include "instance/storage/manifest.h"
@@ -30,7 +31,14 @@ constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
 
 struct Doomed {
   std::vector<std::string> files;
+  std::string observe;  // with all that is in it: a Prometheus' database; empty: there is none
   std::vector<std::string> directories;  // removed if empty by then, innermost first
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names = files;
+    if (!observe.empty()) names.push_back(observe);
+    return names;
+  }
 };
 
 void Collect(const std::string& directory, const char* names, Doomed* doomed) {
@@ -58,6 +66,9 @@ Doomed FindFiles(const Deployment& deployment, const ControlFiles& files) {
   Collect(log, "(?!)", &doomed);  // no log files in this version
   Collect(data, kDataNames, &doomed);
   Collect(files.directory, kControlNames, &doomed);
+  const std::string observe = data + "/" + kObserveFolder;
+  std::error_code error;
+  if (fs::is_directory(observe, error)) doomed.observe = observe;
   std::sort(doomed.files.begin(), doomed.files.end());
   return doomed;
 }
@@ -93,7 +104,7 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
 }
 
 bool Confirmed(const Doomed& doomed, const std::string& name) {
-  fmt::print(stderr, "remove all data of '{}' ({} files)? Type yes: ", name, doomed.files.size());
+  fmt::print(stderr, "remove all data of '{}' ({} files)? Type yes: ", name, doomed.Names().size());
   std::string answer;
   return std::getline(std::cin, answer) && answer == "yes";
 }
@@ -104,6 +115,9 @@ absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
       return absl::InternalError(fmt::format("cannot remove {}: {}", path, strerror(errno)));
     }
   }
+  std::error_code error;
+  if (!doomed.observe.empty()) fs::remove_all(doomed.observe, error);
+  if (error) return absl::InternalError(fmt::format("cannot remove {}: {}", doomed.observe, error.message()));
   for (const std::string& path : doomed.directories) {
     if (rmdir(path.c_str()) != 0 && errno != ENOENT) kept->push_back(path);
   }
@@ -113,14 +127,14 @@ absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
 void Print(const CommandContext& context, const Doomed& doomed, const std::vector<std::string>& kept) {
   if (context.json()) {
     const nlohmann::ordered_json document = {
-        {"dry_run", context.dry_run}, {"files", doomed.files}, {"kept", kept}};
+        {"dry_run", context.dry_run}, {"files", doomed.Names()}, {"kept", kept}};
     fmt::print("{}\n", document.dump(2));
     return;
   }
-  for (const std::string& path : doomed.files)
+  for (const std::string& path : doomed.Names())
     fmt::print("{} {}\n", context.dry_run ? "would remove" : "removed", path);
   for (const std::string& path : kept) fmt::print("kept {}: it is not empty\n", path);
-  if (doomed.files.empty()) fmt::print("nothing to remove\n");
+  if (doomed.Names().empty()) fmt::print("nothing to remove\n");
 }
 
 }  // namespace
@@ -133,7 +147,7 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
   if (!allowed.ok()) return Fail(context, allowed);
   const Doomed doomed = FindFiles(*deployment, files);
   std::vector<std::string> kept;
-  if (!context.dry_run && !doomed.files.empty()) {
+  if (!context.dry_run && !doomed.Names().empty()) {
     if (!options.yes && isatty(STDIN_FILENO) == 1 && !Confirmed(doomed, deployment->name)) {
       return Fail(context, absl::FailedPreconditionError("nothing removed; --yes removes without asking"));
     }

@@ -92,6 +92,7 @@ json IslandJson(const IslandStatus& island, json entry) {
   }
   if (!island.placement().warning().empty()) entry["warning"] = island.placement().warning();
   if (!island.detail().empty()) entry["detail"] = island.detail();
+  if (!island.metrics_problem().empty()) entry["metrics_problem"] = island.metrics_problem();
   return entry;
 }
 
@@ -123,6 +124,10 @@ std::string Remarks(const ClusterStatus& status) {
       if (why.empty()) why = island.placement().warning();
     }
     if (!island.detail().empty()) text += fmt::format("island {}: {}\n", island.island(), island.detail());
+    if (!island.metrics_problem().empty()) {
+      text += fmt::format("warning: island {} serves no metrics: {}\n", island.island(),
+                          island.metrics_problem());
+    }
   }
   if (shared) text += "note: islands share cores; there are more workers than cores\n";
   if (!unbound.empty()) {
@@ -130,6 +135,19 @@ std::string Remarks(const ClusterStatus& status) {
                         unbound.size() == 1 ? "" : "s", topology::FormatCpuList(unbound), why);
   }
   return text;
+}
+
+json ObservationDocument(const control::v1::Observation& observation) {
+  json document = {{"prometheus_url", json()},
+                   {"prometheus_pid", json()},
+                   {"targets", observation.targets()},
+                   {"notes", json::array()}};
+  if (!observation.prometheus_url().empty()) {
+    document["prometheus_url"] = observation.prometheus_url();
+    document["prometheus_pid"] = observation.prometheus_pid();
+  }
+  for (const std::string& note : observation.notes()) document["notes"].push_back(note);
+  return document;
 }
 
 std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(text); }
@@ -155,6 +173,22 @@ std::string_view StateName(control::v1::IslandState state) {
   }
 }
 
+std::string ObservationJson(const control::v1::Observation& observation) {
+  return ObservationDocument(observation).dump();
+}
+
+std::string ObservationText(const control::v1::Observation& observation) {
+  std::string text;
+  if (!observation.prometheus_url().empty()) {
+    text += fmt::format("observe: Prometheus: {} (process {})\n", observation.prometheus_url(),
+                        observation.prometheus_pid());
+  }
+  for (const std::string& note : observation.notes()) text += fmt::format("observe: {}\n", note);
+  if (text.empty() && !observation.targets().empty())
+    text = fmt::format("observe: targets for Prometheus are in {}\n", observation.targets());
+  return text;
+}
+
 std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* resolved) {
   const bool matches = resolved != nullptr && SamePlan(status, *resolved);
   const json plan = matches ? PlanJson(*resolved) : json();
@@ -165,6 +199,7 @@ std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* re
                    {"supervisor_pid", status.supervisor_pid()},
                    {"machine", matches ? plan["machine"] : json(status.machine())},
                    {"islands", json::array()}};
+  if (status.has_observation()) document["observation"] = ObservationDocument(status.observation());
   for (int i = 0; i < std::min(status.islands_size(), status.configs_size()); ++i) {
     json planned = matches ? plan["islands"][i] : ConfiguredIsland(status.configs(i));
     document["islands"].push_back(IslandJson(status.islands(i), std::move(planned)));
@@ -194,7 +229,7 @@ std::string StatusText(const ClusterStatus& status) {
   }
   return fmt::format("{}: {} on {}, supervisor {}{}\n\n{}{}", status.deployment(), status.layout(),
                      status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",
-                     table.Render(), Remarks(status));
+                     table.Render(), Remarks(status) + ObservationText(status.observation()));
 }
 
 }  // namespace islands::deploy

@@ -22,4 +22,8 @@ std::string_view StateName(control::v1::IslandState state);
 std::string StatusJson(const control::v1::ClusterStatus& status, const ResolvedDeployment* resolved);
 std::string StatusText(const control::v1::ClusterStatus& status);
 
+// The part of `status` about `--observe`: one line of JSON, or some of text.
+std::string ObservationJson(const control::v1::Observation& observation);
+std::string ObservationText(const control::v1::Observation& observation);
+
 }  // namespace islands::deploy

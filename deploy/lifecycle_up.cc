@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -55,7 +56,14 @@ absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const Up
                        "--report-fd",
                        std::to_string(kInheritedFd),
                        "--restarts",
-                       std::to_string(options.restarts)};
+                       std::to_string(options.restarts),
+                       "--prometheus-port",
+                       std::to_string(options.prometheus_port)};
+  if (options.observe) request.arguments.push_back("--observe");
+  if (!options.targets.empty()) {
+    request.arguments.insert(request.arguments.end(),
+                             {"--targets", std::filesystem::absolute(options.targets).string()});
+  }
   request.log_path = files.SupervisorLog();
   request.die_with_parent = false;
   request.own_session = true;
@@ -139,13 +147,45 @@ absl::Status CheckIslandProgram(const std::string& program) {
   return absl::NotFoundError(fmt::format("cannot run {}: {}; build it first", program, strerror(errno)));
 }
 
+// Nothing can be observed that serves no metrics.
+absl::Status CheckObservable(const ResolvedDeployment& resolved, const UpOptions& options) {
+  if ((!options.observe && options.targets.empty()) || resolved.deployment.metrics_base_port != 0)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      resolved.deployment.Complain("metrics.base_port",
+                                   "found 0, which means no metrics; expected a port from 1024 "
+                                   "to 65535, for Prometheus to read"));
+}
+
+// PUs that no worker has, for Prometheus; none: anywhere.
+std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {
+  if (!resolved.bound) return {};
+  std::set<uint32_t> used;
+  for (const topology::PlannedIsland& island : resolved.plan.islands)
+    used.insert(island.cpus.begin(), island.cpus.end());
+  std::vector<uint32_t> spare;
+  for (const topology::Core& core : resolved.machine.cores) {
+    for (uint32_t pu : core.pus) {
+      if (!used.contains(pu)) spare.push_back(pu);
+    }
+  }
+  return spare;
+}
+
 }  // namespace
+
+std::string DashboardsFolder(const CommandContext& context) {
+  return (std::filesystem::path(context.binary_directory) / "../lib/islands/dashboards")
+      .lexically_normal()
+      .string();
+}
 
 int Up(const CommandContext& context, const UpOptions& options) {
   absl::StatusOr<ResolvedDeployment> resolved = ResolveFile(options.file);
   if (!resolved.ok()) return Fail(context, resolved.status());
   const ControlFiles files{resolved->control_directory};
-  absl::Status may_start = CheckNotUp(files);
+  absl::Status may_start = CheckObservable(*resolved, options);
+  if (may_start.ok()) may_start = CheckNotUp(files);
   if (may_start.ok()) may_start = CheckIslandProgram(context.binary_directory + "/islandd");
   if (!may_start.ok()) return Fail(context, may_start);
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
@@ -176,6 +216,15 @@ int SuperviseFile(const CommandContext& context, const SuperviseOptions& options
   supervisor.island_program = context.binary_directory + "/islandd";
   supervisor.report_fd = options.report_fd;
   supervisor.restarts.budget = options.restarts;
+  supervisor.targets_folder = options.targets;
+  if (options.observe) {
+    supervisor.observer.emplace();
+    supervisor.observer->directory = resolved->data_directory + "/" + kObserveFolder;
+    supervisor.observer->dashboards = DashboardsFolder(context);
+    supervisor.observer->port = options.prometheus_port;
+    supervisor.observer->cpus = SpareCpus(*resolved);
+    supervisor.targets_folder = supervisor.observer->Targets();
+  }
   return Supervise(*resolved, supervisor);
 }
 

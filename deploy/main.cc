@@ -31,6 +31,7 @@ Examples:
   islands plan two.yaml                       what would run where
   islands up two.yaml                         start it, wait until every island is ready
   islands run two.yaml micro --multisite 20   run the microbenchmark
+  islands top two.yaml                        watch every island meanwhile; `up --observe`: with Prometheus
   islands down two.yaml                       stop it, wait until every process is gone
   islands sweep experiments/quick.yaml        the paper's experiments, five minutes of them
   islands report                              a page of plots of the newest results

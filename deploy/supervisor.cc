@@ -67,6 +67,8 @@ class Supervisor {
     std::string detail;
   };
 
+  void StartObserving(const std::vector<IslandConfig>& configs);
+  void ForgetTargets() const;
   absl::Status SpawnIslands(const std::vector<uint32_t>& islands);
   absl::Status SpawnIsland(Island& island, uint64_t boot_epoch);
   void Reap();
@@ -89,6 +91,8 @@ class Supervisor {
   const ControlFiles files_;
   const ClusterClient client_;
   std::unique_ptr<ClusterData> data_;
+  std::optional<Observer> observer_;  // made before the control server, described by its threads
+  absl::Status targets_status_;       // likewise
 
   // Main thread only.
   int report_fd_;
@@ -115,20 +119,40 @@ absl::Status Supervisor::Start() {
   absl::StatusOr<std::unique_ptr<ClusterData>> data = ClusterData::Open(resolved_, files_);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
-  for (IslandConfig& config : MakeIslandConfigs(resolved_)) {
+  std::vector<IslandConfig> configs = MakeIslandConfigs(resolved_);
+  StartObserving(configs);
+  for (IslandConfig& config : configs) {
     config.set_cluster_id(data_->manifest().cluster_id);
     config.set_layout_generation(data_->manifest().layout_generation);
     islands_.emplace_back(std::move(config), options_.restarts);
   }
   auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
                                                 [this](const Request& r) { return Handle(r); });
-  if (!server.ok()) return server.status();
+  if (!server.ok()) {
+    ForgetTargets();
+    return server.status();
+  }
   server_ = *std::move(server);
   std::vector<uint32_t> all(islands_.size());
   std::iota(all.begin(), all.end(), 0u);
   absl::Status spawned = SpawnIslands(all);
   if (!spawned.ok()) failure_ = std::string(spawned.message());  // Loop ends those that did start
   return absl::OkStatus();
+}
+
+// Before the islands, so that both start at the same time. The ports of an island stay when it restarts,
+// and its target with them: what is down shall be seen.
+void Supervisor::StartObserving(const std::vector<IslandConfig>& configs) {
+  if (options_.targets_folder.empty()) return;
+  targets_status_ = WriteTargets(options_.targets_folder, resolved_.deployment.name, configs);
+  if (!targets_status_.ok()) spdlog::error("{}", std::string(targets_status_.message()));
+  if (!options_.observer) return;
+  observer_.emplace(*options_.observer);
+  observer_->Start();
+}
+
+void Supervisor::ForgetTargets() const {
+  if (!options_.targets_folder.empty()) RemoveTargets(options_.targets_folder, resolved_.deployment.name);
 }
 
 // One manifest write for all of them.
@@ -245,7 +269,8 @@ void Supervisor::ProbeStarting() {
     island.state = control::v1::READY;
     island.detail.clear();
   }
-  if (!started_ && ready == islands_.size()) {
+  const bool observed = !observer_ || observer_->settled();
+  if (!started_ && ready == islands_.size() && observed) {
     started_ = true;
     Report(kReadyReport);
   }
@@ -254,6 +279,7 @@ void Supervisor::ProbeStarting() {
 void Supervisor::BeginStop() {
   if (stopping_.exchange(true)) return;
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
+  ForgetTargets();
   std::lock_guard lock(mutex_);
   for (Island& island : islands_) {
     if (island.pid > 0) {
@@ -282,7 +308,7 @@ bool Supervisor::AllGone() {
 
 int64_t Supervisor::WaitMs() {
   if (stopping_) return kBusyWaitMs;
-  int64_t wait_ms = kIdleWaitMs;
+  int64_t wait_ms = observer_ && !observer_->settled() ? kBusyWaitMs : kIdleWaitMs;
   const int64_t now_ms = MonotonicMs();
   for (const Island& island : islands_) {
     if (island.state == control::v1::STARTING) wait_ms = std::min(wait_ms, kBusyWaitMs);
@@ -310,10 +336,12 @@ absl::Status Supervisor::Loop() {
       KillIfOverdue();
     } else {
       StartDue();
+      if (observer_) observer_->Step();
       ProbeStarting();
     }
     WaitForSignal(WaitMs());
   }
+  if (observer_) observer_->Stop();
   server_.reset();
   return failure_.empty() ? absl::OkStatus() : absl::InternalError(failure_);
 }
@@ -363,6 +391,13 @@ Reply Supervisor::Status() {
   status.set_supervisor_pid(getpid());
   status.set_stopping(stopping_);
   status.set_machine(resolved_.machine.Summary());
+  if (observer_) *status.mutable_observation() = observer_->Describe();
+  if (!targets_status_.ok()) {
+    status.mutable_observation()->add_notes("no targets for Prometheus: " +
+                                            std::string(targets_status_.message()));
+  } else if (!options_.targets_folder.empty()) {
+    status.mutable_observation()->set_targets(options_.targets_folder);
+  }
   AskIslands(client_, &status);
   return reply;
 }

@@ -13,13 +13,15 @@
 // Invariants:
 //  1. An island's process is started only with a boot epoch that was saved in the manifest before.
 //  2. Only processes started here are signalled, by pid, and only while they have not been reaped.
-//  3. After Run returns, no island started here is alive.
+//  3. After Run returns, no island started here is alive, nor its Prometheus.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "deploy/observer.h"
 #include "deploy/resolve.h"
 #include "deploy/supervisor_restart.h"
 
@@ -29,7 +31,9 @@ struct SupervisorOptions {
   std::string island_program;  // absolute path of islandd
   int report_fd = -1;          // `up` reads kReadyReport or the reason of a failure there
   RestartLimits restarts;
-  int64_t grace_ms = 5'000;  // from the polite request to stop to SIGKILL
+  std::string targets_folder = {};               // where Prometheus finds the islands; empty: nobody asks
+  std::optional<ObserverOptions> observer = {};  // a Prometheus of this cluster's own
+  int64_t grace_ms = 5'000;                      // from the polite request to stop to SIGKILL
 };
 
 inline constexpr const char* kReadyReport = "ready";

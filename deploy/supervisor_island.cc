@@ -71,6 +71,7 @@ void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status)
     entry.set_peers_connected(own.peers_connected());
     entry.set_peers_total(own.peers_total());
     entry.set_running(own.running());
+    entry.set_metrics_problem(own.metrics_problem());
   }
 }
 

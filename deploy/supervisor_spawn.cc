@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -40,7 +41,8 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, int log, int null, pid_t parent) {
+[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, int log, int null,
+                           const cpu_set_t& cpus, pid_t parent) {
   ResetSignals();
   dup2(null, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
@@ -51,6 +53,7 @@ void ResetSignals() {
     dup2(request.inherit_fd, kInheritedFd);
   }
   if (request.own_session) setsid();
+  if (CPU_COUNT(&cpus) > 0) (void)sched_setaffinity(0, sizeof(cpus), &cpus);  // refused: runs anywhere
   if (request.die_with_parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailInChild("tie to its parent", argv[0]);
     // The parent may have died before the prctl; then nobody will ever send that signal.
@@ -71,9 +74,12 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (uint32_t cpu : request.cpus) CPU_SET(cpu, &cpus);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) RunChild(request, argv.data(), log, null, parent);
+  if (pid == 0) RunChild(request, argv.data(), log, null, cpus, parent);
   const int fork_error = errno;
   close(log);
   if (null >= 0) close(null);

@@ -21,8 +21,9 @@ struct SpawnRequest {
   std::vector<std::string> arguments;  // [0] is the program's path
   std::string log_path;                // stdout and stderr are appended there; stdin is /dev/null
   bool die_with_parent = true;
-  bool own_session = false;  // setsid: survives the terminal
-  int inherit_fd = -1;       // becomes descriptor kInheritedFd of the child
+  bool own_session = false;         // setsid: survives the terminal
+  int inherit_fd = -1;              // becomes descriptor kInheritedFd of the child
+  std::vector<uint32_t> cpus = {};  // where it may run, if the kernel lets us choose; empty: anywhere
 };
 
 inline constexpr int kInheritedFd = 3;

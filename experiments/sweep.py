@@ -2,17 +2,20 @@
 """Runs a sweep file: series of experiments on clusters of this machine. README.md here describes the format."""
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 
-from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, stop_everything
+from islands_command import (ROOT, Failed, Interrupted, Islands, complain, end, handle_signals, interrupt,
+                             stop_everything)
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import sweep_file, table
@@ -60,6 +63,10 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, help="measured per run, whatever the file says")
     parser.add_argument("--warmup", type=float, help="before each, whatever the file says")
     parser.add_argument("--repeat", type=int, help="repetitions, whatever the file says")
+    parser.add_argument("--observe", action="store_true", help="run Prometheus meanwhile, and tell a Grafana of this "
+                        "machine; its data goes to the results; it takes some of the cores' time")
+    parser.add_argument("--prometheus-port", type=int, default=9090, help="where it listens, on 127.0.0.1 "
+                        "(default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it takes")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is written to stdout")
     arguments = parser.parse_args()
@@ -67,6 +74,8 @@ def parse_arguments():
         value = getattr(arguments, name)
         if value is not None and not low <= value <= 86400:
             parser.error(f"--{name}: found {value}, expected at least {low}")
+    if not 1024 <= arguments.prometheus_port <= 65535:
+        parser.error(f"--prometheus-port: found {arguments.prometheus_port}, expected 1024 to 65535")
     return arguments
 
 
@@ -181,14 +190,45 @@ def clean_up_after_killed(islands, found):
             shutil.rmtree(work, ignore_errors=True)
 
 
-def carry_out(islands, machine, found, begin):
+def said_by(observer):
+    """What `islands observe` reports: one line when all is there, or an error when it ends."""
+    text = observer.stdout.readline()
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = json.loads(text + observer.stdout.read() or "{}")
+    if "prometheus_url" in said:
+        return [f"Prometheus: {said['prometheus_url']} (process {said['prometheus_pid']})", *said["notes"]]
+    return [said.get("error", {}).get("message", "`islands observe` did not start") + "; the sweep goes on"]
+
+
+@contextlib.contextmanager
+def observing(islands, arguments, found):
+    """The folder where Prometheus finds clusters, while it runs; None without --observe. What it lacks is said."""
+    if not arguments.observe:
+        yield None
+        return
+    folder = os.path.abspath(os.path.join(found.directory, "observe"))
+    command = [islands.binary, "observe", folder, "--prometheus-port", str(arguments.prometheus_port),
+               "--end-with-parent", "--format", "json"]
+    observer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                start_new_session=True)
+    try:
+        for line in said_by(observer):
+            complain(line)
+        yield os.path.join(folder, "targets")
+    finally:
+        end(observer)
+
+
+def carry_out(islands, machine, found, begin, targets):
     """Whether all went; Interrupted if not to its end. Nothing is left running."""
     clean_up_after_killed(islands, found)
     work = tempfile.mkdtemp(prefix=WORK_PREFIX)
     try:
         found.document["work"] = work
         found.save()
-        Runner(islands, machine, found, work).run_all()
+        Runner(islands, machine, found, work, targets).run_all()
     finally:
         handle_signals(signal.SIG_IGN)
         clean = stop_everything(islands, work)
@@ -233,7 +273,8 @@ def main():
         if found.document["complete"]:
             complain(f"{found.directory} is complete; nothing to do (--fresh begins anew)")
             return summarize(arguments, sweep, found)
-        clean = carry_out(islands, machine, found, begin)
+        with observing(islands, arguments, found) as targets:
+            clean = carry_out(islands, machine, found, begin, targets)
         return summarize(arguments, sweep, found) or (0 if clean else 1)
     except BadFile as bad:
         return fail(arguments, 2, bad)

@@ -36,7 +36,7 @@ def processes(folder):
                 words = file.read().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if any(word.startswith(folder + "/") for word in words):
+        if any(folder + "/" in word for word in words):
             found[int(pid)] = " ".join(words)
     return found
 

@@ -10,6 +10,7 @@ from islands_command import Failed, json_of
 from sweeping.plan import DIRECTORIES, cores_of, given, parameters_of
 from sweeping.tree import BadFile, Reader
 
+METRICS_PORT = 9400  # with --observe, unless the file says another
 RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
 MICRO_OPTIONS = {"op": "--op", "update_percent": "--update-percent", "rows": "--rows", "multisite": "--multisite",
                  "zipf": "--zipf"}
@@ -149,15 +150,18 @@ def check_all(islands, plans, machine, folder):
 class Cluster:
     """A block's deployment, running."""
 
-    def __init__(self, islands, block, machine, folder):
-        self.islands, self.block = islands, block
+    def __init__(self, islands, block, machine, folder, targets=None):
+        self.islands, self.block, self.targets = islands, block, targets
         os.makedirs(folder, exist_ok=True)
         self.file = os.path.join(folder, "islands.yaml")
+        made = document(block, machine, block.experiment.name.replace("_", "-")[:32])
+        if targets and made["metrics"] == {"base_port": 0}:
+            made["metrics"] = {"base_port": METRICS_PORT}
         with open(self.file, "w", encoding="utf-8") as out:
-            yaml.safe_dump(document(block, machine, block.experiment.name.replace("_", "-")[:32]), out, sort_keys=False)
+            yaml.safe_dump(made, out, sort_keys=False)
 
     def up(self):
-        self.islands.call("up", self.file)
+        self.islands.call("up", self.file, *(["--targets", self.targets] if self.targets else []))
 
     def down(self):
         self.islands.call("down", self.file)

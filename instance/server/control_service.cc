@@ -16,6 +16,7 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
   switch (request.kind_case()) {
     case Request::kStatus:
       *reply.mutable_island_status() = island_.Status();
+      reply.mutable_island_status()->set_metrics_problem(metrics_problem_);
       return reply;
     case Request::kLoad:
       return messaging::ErrorReply(island_.Load(request.load().load()));

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "instance/island.h"
 #include "proto/control.pb.h"
@@ -13,13 +15,15 @@ namespace islands::server {
 class ControlService {
  public:
   // `shut_down` is called at most once per ShutdownRequest, before its reply is sent; it must return at once.
-  ControlService(instance::Island& island, std::function<void()> shut_down)
-      : island_(island), shut_down_(std::move(shut_down)) {}
+  // `metrics_problem`: why there are no metrics; empty if there are, or should be none.
+  ControlService(instance::Island& island, std::string metrics_problem, std::function<void()> shut_down)
+      : island_(island), metrics_problem_(std::move(metrics_problem)), shut_down_(std::move(shut_down)) {}
 
   control::v1::Reply Handle(const control::v1::Request& request);
 
  private:
   instance::Island& island_;
+  const std::string metrics_problem_;
   const std::function<void()> shut_down_;
 };
 

@@ -46,16 +46,18 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port,
-                                                  std::shared_ptr<MetricsCollector> collector) {
+// An island without metrics is an island all the same: why it has none goes to `*problem`.
+std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr<MetricsCollector> collector,
+                                                  std::string* problem) {
   if (port == 0) return nullptr;
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(fmt::format("127.0.0.1:{}", port), 1);
     exposer->RegisterCollectable(collector);
     return exposer;
   } catch (const std::exception& error) {
-    spdlog::warn("no metrics: cannot listen on 127.0.0.1:{} ({}); change metrics.base_port", port,
-                 error.what());
+    *problem = fmt::format(
+        "cannot listen on 127.0.0.1:{}, most likely it is in use; change metrics.base_port", port);
+    spdlog::warn("no metrics: {} ({})", *problem, error.what());
     return nullptr;
   }
 }
@@ -93,15 +95,17 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
   absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(config, seams);
   if (!island.ok()) return island.status();
   if (absl::Status status = (*island)->Start(); !status.ok()) return status;
-  ControlService service(**island, [] { kill(getpid(), SIGTERM); });
+  auto collector = std::make_shared<MetricsCollector>(
+      **island, BuildInfo{ISLANDS_VERSION, ISLANDS_COMMIT, ISLANDS_COMPILER},
+      static_cast<double>(time(nullptr)));
+  std::string metrics_problem;
+  const std::unique_ptr<prometheus::Exposer> exposer =
+      ServeMetrics(config.metrics_port(), collector, &metrics_problem);
+  ControlService service(**island, metrics_problem, [] { kill(getpid(), SIGTERM); });
   auto control = messaging::ControlServer::Start(
       fmt::format("{}/island-{}.ctl", config.control_directory(), config.island()),
       [&service](const control::v1::Request& request) { return service.Handle(request); });
   if (!control.ok()) return control.status();
-  auto collector = std::make_shared<MetricsCollector>(
-      **island, BuildInfo{ISLANDS_VERSION, ISLANDS_COMMIT, ISLANDS_COMPILER},
-      static_cast<double>(time(nullptr)));
-  const std::unique_ptr<prometheus::Exposer> exposer = ServeMetrics(config.metrics_port(), collector);
   const std::string warning = (*island)->Status().placement().warning();
   if (!warning.empty()) spdlog::warn("not everything could be bound: {}", warning);
   spdlog::info("ready: {} worker(s), epoch {}, sites {} to {}", config.workers_size(), config.boot_epoch(),

@@ -91,11 +91,12 @@ class OneIsland : public testing::Test {
 
 TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   bool shut_down = false;
-  ControlService service(*island_, [&] { shut_down = true; });
+  ControlService service(*island_, "port taken", [&] { shut_down = true; });
   control::v1::Request request;
   EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kUnimplemented));
   request.mutable_status();
   EXPECT_EQ(service.Handle(request).island_status().state(), control::v1::READY);
+  EXPECT_EQ(service.Handle(request).island_status().metrics_problem(), "port taken");
   request.mutable_snapshot();
   EXPECT_EQ(service.Handle(request).snapshot().workers_size(), 1);
   request.mutable_start_run()->set_mpl(1);
