@@ -14,6 +14,8 @@ namespace islands::deploy {
 namespace {
 
 constexpr double kMaxTimeoutS = 24 * 3600;
+constexpr double kMinIntervalS = 0.1;
+constexpr double kMaxIntervalS = 3600;
 
 void AddTimeout(CLI::App* command, double* timeout_s) {
   command->add_option("--timeout", *timeout_s, "Seconds to wait at most")
@@ -58,11 +60,27 @@ void AddStatus(CLI::App& app, CommandContext& context) {
 }
 
 void AddTop(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand("top", "Watch every island's throughput, live");
+  CLI::App* command = app.add_subcommand("top", "Watch what every island does, live");
   auto options = std::make_shared<TopOptions>();
   AddDeploymentFile(command, &options->file);
-  command->add_flag("--once", options->once, "Print one table and end");
-  OnCommand(command, context, [&context, options] { return Top(context, *options); });
+  command->add_flag("--once", options->once,
+                    "Print one table, over one interval, and end; also where stdout is no terminal");
+  auto sort = std::make_shared<std::string>(NameOf(options->sort));
+  std::vector<std::string> names;
+  for (const TopSortName& each : kTopSorts) names.push_back(each.name);
+  command->add_option("--sort", *sort, "What the islands are sorted by")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  command->add_option("--interval", options->interval_s, "Seconds from one look to the next")
+      ->check(CLI::Range(kMinIntervalS, kMaxIntervalS))
+      ->capture_default_str();
+  command->footer(
+      "Keys: i s t a b w m l sort by island, state, transactions, aborts, busy, wait, messages, latency;\n"
+      "the same key again reverses. j k scroll, p pauses, ? shows the keys, q quits.");
+  OnCommand(command, context, [&context, options, sort] {
+    options->sort = TopSortOf(*sort);
+    return Top(context, *options);
+  });
 }
 
 void AddRun(CLI::App& app, CommandContext& context) {

@@ -43,6 +43,11 @@ double Sums::busy_fraction() const {
   return total > 0 ? busy_seconds / total : 0;
 }
 
+double Sums::waiting_fraction() const {
+  const double total = busy_seconds + idle_seconds;
+  return total > 0 ? waiting_seconds / total : 0;
+}
+
 void Sums::Add(const Sums& other) {
   for (size_t s = 0; s < kScopes; ++s) {
     scopes[s].committed += other.scopes[s].committed;
@@ -56,6 +61,7 @@ void Sums::Add(const Sums& other) {
   }
   busy_seconds += other.busy_seconds;
   idle_seconds += other.idle_seconds;
+  waiting_seconds += other.waiting_seconds;
   messages_sent += other.messages_sent;
   messages_received += other.messages_received;
   bytes_sent += other.bytes_sent;
@@ -77,6 +83,7 @@ Sums SumOf(const control::v1::Snapshot& snapshot) {
     one.aborts_by_reason = {worker.aborts_by_reason().begin(), worker.aborts_by_reason().end()};
     one.busy_seconds = worker.busy_seconds();
     one.idle_seconds = worker.idle_seconds();
+    one.waiting_seconds = worker.waiting_seconds();
     one.messages_sent = worker.messages_sent();
     one.messages_received = worker.messages_received();
     one.bytes_sent = worker.bytes_sent();
@@ -106,6 +113,7 @@ Sums Difference(const Sums& later, const Sums& earlier) {
   std::erase_if(out.aborts_by_reason, [](const auto& entry) { return entry.second == 0; });
   out.busy_seconds = std::max(0.0, later.busy_seconds - earlier.busy_seconds);
   out.idle_seconds = std::max(0.0, later.idle_seconds - earlier.idle_seconds);
+  out.waiting_seconds = std::max(0.0, later.waiting_seconds - earlier.waiting_seconds);
   out.messages_sent = Minus(later.messages_sent, earlier.messages_sent);
   out.messages_received = Minus(later.messages_received, earlier.messages_received);
   out.bytes_sent = Minus(later.bytes_sent, earlier.bytes_sent);

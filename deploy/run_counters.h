@@ -34,6 +34,7 @@ struct Sums {
   std::map<std::string, uint64_t> aborts_by_reason;
   double busy_seconds = 0;
   double idle_seconds = 0;
+  double waiting_seconds = 0;  // of idle_seconds: while transactions were open
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t bytes_sent = 0;
@@ -44,6 +45,7 @@ struct Sums {
   uint64_t unknown() const;
   std::vector<uint64_t> latency() const;  // of all scopes
   double busy_fraction() const;           // 0..1; 0 when no time has passed
+  double waiting_fraction() const;        // likewise
 
   void Add(const Sums& other);
 };

@@ -22,6 +22,7 @@ control::v1::Snapshot MakeSnapshot(uint64_t epoch, int64_t time_us, uint64_t com
     (*worker.mutable_aborts_by_reason())["deadlock"] = committed / 5;
     worker.set_busy_seconds(static_cast<double>(committed) / 100);
     worker.set_idle_seconds(static_cast<double>(committed) / 300);
+    worker.set_waiting_seconds(static_cast<double>(committed) / 600);
     worker.set_messages_sent(committed * 2);
   }
   return snapshot;
@@ -37,6 +38,7 @@ TEST(SumOf, Snapshot_AddsWorkersUp) {
   EXPECT_EQ(sums.messages_sent, 400u);
   EXPECT_THAT(sums.latency(), testing::ElementsAre(0, 1200));
   EXPECT_DOUBLE_EQ(sums.busy_fraction(), 0.75);
+  EXPECT_DOUBLE_EQ(sums.waiting_fraction(), 0.125);
 }
 
 TEST(Difference, LaterMinusEarlier_EveryCounter) {
@@ -45,6 +47,7 @@ TEST(Difference, LaterMinusEarlier_EveryCounter) {
   EXPECT_EQ(difference.scopes[1].committed, 200u);
   EXPECT_EQ(difference.aborts_by_reason.at("deadlock"), 20u);
   EXPECT_EQ(difference.messages_sent, 200u);
+  EXPECT_NEAR(difference.waiting_seconds, 2 * 50.0 / 600, 1e-9);
   EXPECT_THAT(difference.latency(), testing::ElementsAre(0, 600));
 }
 
@@ -54,6 +57,7 @@ TEST(Difference, Unchanged_IsZeroWithoutReasons) {
   EXPECT_EQ(difference.committed(), 0u);
   EXPECT_TRUE(difference.aborts_by_reason.empty());
   EXPECT_EQ(difference.busy_fraction(), 0);
+  EXPECT_EQ(difference.waiting_fraction(), 0);
 }
 
 TEST(IslandMeter, Observe_FirstOnlySetsTheBase) {

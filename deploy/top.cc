@@ -1,217 +1,170 @@
 #include "deploy/top.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <termios.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <ctime>
 #include <numeric>
+#include <utility>
 
 #include "deploy/cluster_client.h"
 #include "deploy/deployment.h"
-#include "deploy/lifecycle_report.h"
-#include "instance/latency_histogram.h"
+#include "deploy/top_keys.h"
+#include "deploy/top_screen.h"
+#include "deploy/top_terminal.h"
 
 namespace islands::deploy {
 namespace {
 
-constexpr int64_t kStatusTimeoutMs = 5'000;
-constexpr int64_t kSnapshotTimeoutMs = 900;  // within one refresh
-constexpr int64_t kRefreshMs = 1'000;
-constexpr size_t kWidth = 79;
+// Of each call: whoever waits longer is not answering, and keys wait as long.
+constexpr int64_t kLiveTimeoutMs = 900;
+constexpr int64_t kOnceTimeoutMs = 5'000;
+// After the first look, which only knows where counters stand: nobody wants to wait for numbers.
+constexpr int64_t kFirstWaitMs = 250;
 
-constexpr const char* kHeader = "island  state     local/s multi/s distr/s  abort/s   busy   msgs/s   p95 us";
-
-std::string Line(const std::string& name, const std::string& state, double seconds, const Sums& sums) {
-  const auto rate = [&](uint64_t count) {
-    return seconds > 0 ? ShortNumber(static_cast<double>(count) / seconds) : std::string("-");
-  };
-  const std::string busy = seconds > 0 ? fmt::format("{:.0f}%", sums.busy_fraction() * 100) : "-";
-  const std::string p95 = seconds > 0 ? ShortNumber(instance::PercentileUs(sums.latency(), 0.95)) : "-";
-  return fmt::format("{:>6}  {:<9} {:>6}  {:>6}  {:>6}   {:>6}  {:>5}   {:>6}   {:>6}", name, state,
-                     rate(sums.scopes[0].committed), rate(sums.scopes[1].committed),
-                     rate(sums.scopes[2].committed), rate(sums.aborted()), busy, rate(sums.messages_sent),
-                     p95);
+std::string Clock() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return fmt::format("{:%H:%M:%S}", local);
 }
 
-std::string TotalLine(const std::vector<TopRow>& rows) {
-  Sums total;
-  double seconds = 0;
-  for (const TopRow& row : rows) {
-    if (row.seconds <= 0) continue;
-    total.Add(row.sums);
-    seconds = std::max(seconds, row.seconds);
-  }
-  return Line("all", "", seconds, total);
+// Asks all islands. OK: the supervisor answered; islands that did not are rows without numbers.
+absl::Status Look(const ClusterClient& client, int64_t timeout_ms, TopSampler* sampler) {
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(timeout_ms);
+  const size_t islands =
+      status.ok() ? static_cast<size_t>(status->islands_size()) : sampler->sample().rows.size();
+  std::vector<uint32_t> all(islands);
+  std::iota(all.begin(), all.end(), 0u);
+  control::v1::Request request;
+  request.mutable_snapshot();
+  sampler->Add(status.ok() ? &*status : nullptr, client.CallIslands(all, request, timeout_ms));
+  return status.status();
 }
 
-// The terminal, as it was, when it goes: characters arrive without Enter and without echo, on a screen of
-// their own.
-class RawTerminal {
- public:
-  RawTerminal() {
-    if (tcgetattr(STDIN_FILENO, &before_) == 0) {
-      termios raw = before_;
-      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-      changed_ = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
-    }
-    fmt::print("\x1b[?1049h\x1b[?25l");
-  }
-  ~RawTerminal() {
-    fmt::print("\x1b[?25h\x1b[?1049l");
-    std::fflush(stdout);
-    if (changed_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
-  }
-  // Something was typed: whether it means to quit. Also true when nobody can type any more.
-  bool ReadQuit() const {
-    char c = 0;
-    return read(STDIN_FILENO, &c, 1) != 1 || c == 'q' || c == 'Q';
-  }
-  // -1: nothing to read from.
-  int input() const { return changed_ ? STDIN_FILENO : -1; }
-  static size_t Lines() {
-    winsize size{};
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
-  }
-
- private:
-  termios before_{};
-  bool changed_ = false;
-};
-
-// Follows all islands from look to look.
-class Watcher {
- public:
-  explicit Watcher(const ClusterClient& client) : client_(client) {}
-
-  absl::Status Look() {
-    absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kStatusTimeoutMs);
-    if (!status.ok()) return status.status();
-    std::vector<uint32_t> all(static_cast<size_t>(status->islands_size()));
-    std::iota(all.begin(), all.end(), 0u);
-    meters_.resize(all.size());
-    control::v1::Request request;
-    request.mutable_snapshot();
-    const std::vector<ClusterClient::Reply> replies = client_.CallIslands(all, request, kSnapshotTimeoutMs);
-    rows_.clear();
-    for (uint32_t i : all) {
-      TopRow row{.island = i, .state = std::string(StateName(status->islands(static_cast<int>(i)).state()))};
-      if (replies[i].ok()) {
-        IslandMeter::Step step = meters_[i].Observe(replies[i]->snapshot());
-        row.seconds = step.seconds;
-        row.sums = std::move(step.sums);
-      }
-      rows_.push_back(std::move(row));
-    }
-    title_ = fmt::format("{} {}", status->deployment(), status->layout());
-    return absl::OkStatus();
-  }
-
-  const std::vector<TopRow>& rows() const { return rows_; }
-  const std::string& title() const { return title_; }
-
- private:
-  const ClusterClient& client_;
-  std::vector<IslandMeter> meters_;
-  std::vector<TopRow> rows_;
-  std::string title_;
-};
-
-nlohmann::ordered_json RowsJson(const std::vector<TopRow>& rows) {
-  nlohmann::ordered_json islands = nlohmann::ordered_json::array();
-  for (const TopRow& row : rows) {
-    const auto rate = [&](uint64_t count) {
-      return row.seconds > 0 ? std::round(static_cast<double>(count) / row.seconds) : 0;
-    };
-    islands.push_back({{"id", row.island},
-                       {"state", row.state},
-                       {"local_per_s", rate(row.sums.scopes[0].committed)},
-                       {"multisite_per_s", rate(row.sums.scopes[1].committed)},
-                       {"distributed_per_s", rate(row.sums.scopes[2].committed)},
-                       {"aborted_per_s", rate(row.sums.aborted())},
-                       {"busy_fraction", row.sums.busy_fraction()},
-                       {"messages_per_s", rate(row.sums.messages_sent)},
-                       {"p95_us", instance::PercentileUs(row.sums.latency(), 0.95)}});
-  }
-  return {{"islands", islands}};
-}
-
-int Once(const CommandContext& context, Watcher& watcher) {
+int Once(const CommandContext& context, const ClusterClient& client, const TopOptions& options) {
   Interrupts interrupts;
-  absl::Status looked = watcher.Look();
-  if (!looked.ok()) return Fail(context, looked);
-  if (interrupts.Sleep(kRefreshMs) == Interrupts::Wake::kInterrupted) return kExitInterrupted;
-  looked = watcher.Look();
-  if (!looked.ok()) return Fail(context, looked);
-  if (context.json()) {
-    fmt::print("{}\n", RowsJson(watcher.rows()).dump(2));
-  } else {
-    fmt::print("{}", RenderTop(watcher.title(), watcher.rows(), std::numeric_limits<size_t>::max()));
+  TopSampler sampler;
+  for (const bool first : {true, false}) {
+    absl::Status looked = Look(client, kOnceTimeoutMs, &sampler);
+    if (!looked.ok()) return Fail(context, looked);
+    if (first &&
+        interrupts.Sleep(static_cast<int64_t>(options.interval_s * 1000)) == Interrupts::Wake::kInterrupted) {
+      return kExitInterrupted;
+    }
   }
+  TopSample sample = sampler.sample();
+  SortRows(&sample.rows, options.sort, false);
+  fmt::print("{}", context.json() ? TopJson(sample)
+                                  : RenderTopTable(sample, TopView{.sort = options.sort}, Utf8Terminal()));
   return kExitOk;
 }
 
-// Until q, Ctrl-C, or the cluster is gone.
-absl::Status Live(Watcher& watcher) {
-  Interrupts interrupts;
-  RawTerminal terminal;
-  for (;;) {
-    absl::Status looked = watcher.Look();
-    if (!looked.ok()) return looked;
-    fmt::print("\x1b[H\x1b[2J{}",
-               RenderTop(watcher.title() + ", q quits", watcher.rows(), RawTerminal::Lines() - 1));
-    std::fflush(stdout);
-    const int64_t next_ms = MonotonicMs() + kRefreshMs;
+// The live screen, from its first look to the key that ends it.
+class LiveTop {
+ public:
+  LiveTop(const ClusterClient& client, const TopOptions& options) : client_(client) {
+    view_.sort = options.sort;
+    screen_.interval_s = options.interval_s;
+    screen_.utf8 = Utf8Terminal();
+  }
+
+  absl::Status LookOnce() {
+    absl::Status looked = Look(client_, kLiveTimeoutMs, &sampler_);
+    if (looked.ok()) {
+      answered_ms_ = MonotonicMs();
+      screen_.trouble.clear();
+    } else {
+      screen_.trouble = fmt::format("no answer from the supervisor since {} s; trying on, q quits",
+                                    (MonotonicMs() - answered_ms_) / 1000);
+    }
+    // Histories go on while the screen is held.
+    if (!view_.paused) {
+      shown_ = sampler_.sample();
+      screen_.clock = Clock();
+    }
+    return looked;
+  }
+
+  // Exit code; the terminal is as before when it returns.
+  int Watch() {
+    Interrupts interrupts;
+    TopTerminal terminal;
+    const auto interval_ms = static_cast<int64_t>(screen_.interval_s * 1000);
+    int64_t next_ms = MonotonicMs() + std::min(interval_ms, kFirstWaitMs);
     for (;;) {
-      const Interrupts::Wake wake = interrupts.Sleep(next_ms - MonotonicMs(), terminal.input());
-      if (wake == Interrupts::Wake::kInterrupted) return absl::OkStatus();
-      if (wake == Interrupts::Wake::kTimeout) break;
-      if (terminal.ReadQuit()) return absl::OkStatus();
+      if (!Draw(&terminal)) return kExitFailed;
+      switch (interrupts.Sleep(next_ms - MonotonicMs(), terminal.input())) {
+        case Interrupts::Wake::kInterrupted:
+          return kExitInterrupted;
+        case Interrupts::Wake::kReadable:
+          if (!TakeKeys(&terminal)) return kExitOk;
+          break;
+        case Interrupts::Wake::kTimeout:
+          lost_ = LookOnce();
+          next_ms = std::max(next_ms + interval_ms, MonotonicMs());
+          break;
+      }
     }
   }
-}
+
+  // OK unless the supervisor did not answer at the end.
+  absl::Status lost() const {
+    if (lost_.ok()) return lost_;
+    return absl::UnavailableError(
+        fmt::format("the supervisor does not answer any more: {}", std::string(lost_.message())));
+  }
+
+ private:
+  bool Draw(TopTerminal* terminal) {
+    TopTerminal::Measure(&screen_);
+    return terminal->Draw(RenderTop(shown_, view_, screen_), screen_);
+  }
+
+  // False: quit.
+  bool TakeKeys(TopTerminal* terminal) {
+    const std::optional<std::string> typed = terminal->Read();
+    if (!typed) return false;
+    for (char key : keys_.Feed(*typed)) {
+      switch (PressTopKey(key, shown_.rows.size(), TopRoom(shown_.rows.size(), screen_), &view_)) {
+        case TopAction::kQuit:
+          return false;
+        case TopAction::kRedraw:
+          terminal->Forget();
+          break;
+        case TopAction::kSuspend:
+          terminal->Suspend();
+          break;
+        case TopAction::kNone:
+          break;
+      }
+    }
+    return true;
+  }
+
+  const ClusterClient& client_;
+  TopSampler sampler_;
+  TopSample shown_;  // of a while ago, while paused
+  TopView view_;
+  TopScreen screen_;
+  TopKeyReader keys_;
+  absl::Status lost_;
+  int64_t answered_ms_ = 0;
+};
 
 }  // namespace
-
-std::string ShortNumber(double value) {
-  if (value < 999.5) return fmt::format("{:.0f}", value);
-  const char* units[] = {"k", "M", "G"};
-  for (const char* unit : units) {
-    value /= 1000;
-    const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    if (value < 999.5) return fmt::format("{:.{}f}{}", value, digits, unit);
-  }
-  return ">999G";
-}
-
-std::string RenderTop(const std::string& title, const std::vector<TopRow>& rows, size_t max_lines) {
-  std::vector<std::string> lines = {title, "", kHeader, TotalLine(rows)};
-  for (const TopRow& row : rows) {
-    lines.push_back(Line(fmt::format("{}", row.island), row.state, row.seconds, row.sums));
-  }
-  if (lines.size() > max_lines && max_lines > 0) {
-    const size_t hidden = lines.size() - max_lines + 1;
-    lines.resize(max_lines - 1);
-    lines.push_back(fmt::format("  and {} more islands", hidden));
-  }
-  std::string text;
-  for (const std::string& line : lines) text += line.substr(0, kWidth) + "\n";
-  return text;
-}
 
 int Top(const CommandContext& context, const TopOptions& options) {
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
   const ClusterClient client(ControlFilesOf(*deployment));
-  Watcher watcher(client);
-  if (options.once || context.json() || isatty(STDOUT_FILENO) != 1) return Once(context, watcher);
-  absl::Status watched = Live(watcher);
-  return watched.ok() ? kExitOk : Fail(context, watched);
+  if (options.once || context.json() || !OnTerminal()) return Once(context, client, options);
+  LiveTop live(client, options);
+  if (absl::Status looked = live.LookOnce(); !looked.ok()) return Fail(context, looked);
+  const int code = live.Watch();
+  return live.lost().ok() ? code : Fail(context, live.lost());
 }
 
 }  // namespace islands::deploy

@@ -1,37 +1,29 @@
-// `islands top`: what every island does right now, once a second, in 80 columns.
+// `islands top`: what every island does right now, in a terminal.
 //
-// Thread safety: main thread only; RenderTop is a pure function.
+//   top_sample    rows and histories out of status and snapshots    no I/O
+//   top_screen    rows and a view of them as lines                  no I/O
+//   top_keys      keys that change the view                         no I/O
+//   top_terminal  lines onto a terminal
+//   top           asks the cluster, waits, and puts these together
+//
+// Thread safety: main thread only.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "deploy/commands.h"
-#include "deploy/run_counters.h"
+#include "deploy/top_sample.h"
 
 namespace islands::deploy {
 
 struct TopOptions {
   std::string file;
-  bool once = false;  // one table, over one second; also when stdout is not a terminal
+  bool once = false;  // one table, over one interval; also where stdout is no terminal, or a dumb one
+  TopSort sort = TopSort::kIsland;
+  double interval_s = 1;
 };
+// Live, until q (0), Ctrl-C or SIGTERM (130). A cluster that is not up at the start is an error; one whose
+// supervisor stops answering meanwhile is waited for, and is an error only if it has not come back by the end.
 int Top(const CommandContext& context, const TopOptions& options);
-
-// One line of the table: what an island did within `seconds`.
-struct TopRow {
-  uint32_t island = 0;
-  std::string state;
-  double seconds = 0;  // 0: nothing known
-  Sums sums;
-};
-
-// `title` is the first line, then totals and one line per island, at most `max_lines` lines in all, each at
-// most 79 wide.
-std::string RenderTop(const std::string& title, const std::vector<TopRow>& rows, size_t max_lines);
-
-// At most six characters: 999, 12.3k, 123k, 1.23M.
-std::string ShortNumber(double value);
 
 }  // namespace islands::deploy

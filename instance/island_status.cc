@@ -38,6 +38,8 @@ void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
   to->set_busy_seconds(static_cast<double>(from.BusyNs()) / 1e9);
   to->set_idle_seconds(static_cast<double>(from.QuietNs()) / 1e9);
   to->set_transactions_in_flight(from.in_flight.Get());
+  to->set_waiting_seconds(static_cast<double>(from.ActivityNs(Activity::kWaiting)) / 1e9);
+  to->set_in_doubt(from.in_doubt.Get());
   uint64_t sent = 0, received = 0, bytes_sent = 0, bytes_received = 0;
   for (uint32_t island = 0; island < islands; ++island) {
     if (island == own_island) continue;

@@ -3,8 +3,6 @@
 import fcntl
 import json
 import os
-import pty
-import select
 import shutil
 import signal
 import time
@@ -317,38 +315,3 @@ def test_destroy_does_not_touch_another_deployments_data(cluster):
     done = cluster.write(name="second").islands.run("destroy", cluster.file)
     assert done.code == 1 and "'first'" in done.err
     assert os.path.exists(os.path.join(cluster.folder, "data", "MANIFEST.json"))
-
-
-# ---- top
-
-def test_top_once_fits_a_terminal(cluster):
-    cluster.write("3ISL").up()
-    done = cluster.islands.run("top", cluster.file, "--once")
-    lines = done.out.splitlines()
-    assert done.code == 0 and lines[0] == "test 3ISL"
-    assert len(lines) == 4 + 3 and max(map(len, lines)) < 80
-    rows = cluster.islands.json("top", cluster.file)["islands"]
-    assert [row["state"] for row in rows] == ["ready"] * 3
-
-
-def test_top_live_ends_with_q(cluster):
-    cluster.write().up()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(cluster.islands, [cluster.islands, "top", cluster.file])
-    shown = b""
-    deadline = time.monotonic() + 10
-    while b"q quits" not in shown and time.monotonic() < deadline:
-        if select.select([terminal], [], [], 0.1)[0]:
-            shown += os.read(terminal, 4096)
-    assert b"island  state" in shown
-    os.write(terminal, b"q")
-    restored = b""
-    while select.select([terminal], [], [], 5)[0]:
-        try:
-            restored += os.read(terminal, 4096)
-        except OSError:  # the other side is closed
-            break
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert b"\x1b[?1049l" in restored
-    os.close(terminal)
