@@ -11,10 +11,10 @@
 
 namespace islands::deploy {
 
-inline constexpr char kTopPageUp = '\x02';    // Ctrl-B and Ctrl-F, as in `less`
-inline constexpr char kTopPageDown = '\x06';  //
-inline constexpr char kTopRedraw = '\x0c';    // Ctrl-L
-inline constexpr char kTopSuspend = '\x1a';   // Ctrl-Z
+inline constexpr char kTopPageUp = '\x02';  // Ctrl-B and Ctrl-F, as in `less`
+inline constexpr char kTopPageDown = '\x06';
+inline constexpr char kTopRedraw = '\x0c';   // Ctrl-L
+inline constexpr char kTopSuspend = '\x1a';  // Ctrl-Z
 
 // Makes single characters of what a terminal sends, which may cut a key's bytes in two: an arrow is k or j,
 // PgUp and PgDn are Ctrl-B and Ctrl-F. Keys that mean nothing here are left out.

@@ -4,7 +4,8 @@
 //
 // Invariants:
 //  1. No rate is ever negative: an island that restarted begins anew, and its history keeps a gap.
-//  2. An island whose rates are not known (first look, restart, no answer) has `seconds` 0 and is in no total.
+//  2. An island whose rates are not known (first look, restart, no answer) has `seconds` 0 and counts in no
+//     rate, total or imbalance.
 #pragma once
 
 #include <array>
@@ -40,6 +41,7 @@ struct TopRow {
   std::vector<TopPoint> history;  // the newest last
 
   bool well() const { return answers && state == "ready"; }
+  std::string shown_state() const { return !answers && state == "ready" ? "no reply" : state; }
   double PerSecond(uint64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
   double p95_us() const;
 };

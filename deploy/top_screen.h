@@ -3,11 +3,11 @@
 //   test 2ISL  20:14:03  every 1 s  by island                     ? keys  q quits
 //   2 islands: 1 ready, 1 lost (1); 1 restart
 //   committed/s 203k: local 150k, multisite 0, distributed 53.0k (26%)
-//   aborts/s 12.0 (0%)  messages/s 310k  in doubt 3  imbalance 4% (busy time 2%)
-//                                                                     <- here stands what is wrong
-//    ▲island state    trans/s last 10 s   abort/s busy last 10 s  wait sent/s    p95
-//          0 ready       101k ▇▇▇█▇▇▇▇▇▇     6.0  98% ██████████   2%   155k  1.2ms
-//          1 lost           - ▇▇▇▇▇▇▇xxx       -    - ▇▇▇▇▇▇▇xxx    -      -      -
+//   aborts/s 12 (0%)  messages/s 310k  in doubt 3  imbalance 4% (busy time 2%)
+//                                             <- here stands what is wrong with the whole
+//   ▲island state    trans/s last 10 s  abort/s busy last 10 s  wait sent/s    p95
+//         0 ready       101k ▇▇▇█▇▇▇▇▇▇     6.0  98% ██████████   2%   155k 1.20ms
+//         1 lost           - ▇▇▇▇▇▇▇xxx       -    - ▇▇▇▇▇▇▇xxx    -      -      -
 //
 // Thread safety: pure functions.
 //
@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "deploy/top_sample.h"
@@ -58,17 +57,5 @@ std::string RenderTopTable(const TopSample& sample, const TopView& view, bool ut
 
 // How many of `rows` islands the live screen shows at once; the further ones can be scrolled to.
 size_t TopRoom(size_t rows, const TopScreen& screen);
-
-// At most six characters: 0, 0.4, 999, 12.3k, 123k, 1.23M.
-std::string ShortNumber(double value);
-// Likewise: 85us, 1.23ms, 12.3s.
-std::string ShortTime(double us);
-// A character per value, from nothing to `most` in eight levels: blocks, or letters where there are none.
-// The newest `width` points, to the right; 'x' where nothing is known.
-std::string Spark(const std::vector<TopPoint>& history, double TopPoint::*value, double most, size_t width,
-                  bool utf8);
-// Characters of UTF-8 text, and its first `most` ones.
-size_t CharactersIn(std::string_view text);
-std::string Cut(std::string_view text, size_t most);
 
 }  // namespace islands::deploy

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "deploy/top_text.h"
+
 namespace islands::deploy {
 namespace {
 
@@ -70,54 +72,6 @@ size_t Longest(const std::vector<TopLine>& lines) {
   return longest;
 }
 
-TEST(ShortNumber, FitsSixCharacters) {
-  EXPECT_EQ(ShortNumber(0), "0");
-  EXPECT_EQ(ShortNumber(0.01), "0.1") << "a little is not nothing";
-  EXPECT_EQ(ShortNumber(9.94), "9.9");
-  EXPECT_EQ(ShortNumber(9.96), "10");
-  EXPECT_EQ(ShortNumber(999), "999");
-  EXPECT_EQ(ShortNumber(999.6), "1.00k");
-  EXPECT_EQ(ShortNumber(12'345), "12.3k");
-  EXPECT_EQ(ShortNumber(999'600), "1.00M");
-  EXPECT_EQ(ShortNumber(123'456'789), "123M");
-  EXPECT_EQ(ShortNumber(1e15), ">999G");
-}
-
-TEST(ShortTime, FitsSixCharacters) {
-  EXPECT_EQ(ShortTime(0), "0us");
-  EXPECT_EQ(ShortTime(999), "999us");
-  EXPECT_EQ(ShortTime(999.6), "1.00ms");
-  EXPECT_EQ(ShortTime(12'345), "12.3ms");
-  EXPECT_EQ(ShortTime(123'456), "123ms");
-  EXPECT_EQ(ShortTime(1'234'567), "1.23s");
-  EXPECT_EQ(ShortTime(3.6e9), "3600s");
-  EXPECT_EQ(ShortTime(1e12), ">9999s");
-}
-
-TEST(Cut, CountsCharactersNotBytes) {
-  EXPECT_EQ(CharactersIn("a▲é"), 3u);
-  EXPECT_EQ(Cut("a▲é", 2), "a▲");
-  EXPECT_EQ(Cut("a▲é", 9), "a▲é");
-  EXPECT_EQ(Cut("a▲é", 0), "");
-}
-
-TEST(Spark, HasEightLevels) {
-  std::vector<TopPoint> history;
-  for (double value : {0, 10, 20, 30, 40, 50, 60, 70, 80}) history.push_back({true, value, 0});
-  EXPECT_EQ(Spark(history, &TopPoint::committed_per_s, 80, 9, true), "▁▂▃▄▅▆▇██");
-  EXPECT_EQ(Spark(history, &TopPoint::committed_per_s, 80, 9, false), "_.:-=+*##");
-  EXPECT_EQ(Spark(history, &TopPoint::committed_per_s, 80, 2, true), "██") << "the newest";
-  EXPECT_EQ(Spark(history, &TopPoint::busy_fraction, 1, 9, false), "_________");
-  EXPECT_EQ(Spark(history, &TopPoint::committed_per_s, 8, 9, false), "_########") << "more than the most";
-}
-
-TEST(Spark, GapsAndBeginnings) {
-  const std::vector<TopPoint> history = {{true, 1, 0}, {}, {true, 0, 0}};
-  EXPECT_EQ(Spark(history, &TopPoint::committed_per_s, 1, 5, false), "  #x_");
-  EXPECT_EQ(Spark(history, &TopPoint::committed_per_s, 0, 3, false), "_x_") << "nobody does anything";
-  EXPECT_EQ(Spark({}, &TopPoint::committed_per_s, 1, 3, true), "   ");
-}
-
 TEST(RenderTop, RatesAreDividedByTime) {
   TopSample sample{.deployment = "test", .layout = "2ISL", .rows = {MakeRow(0, 200), MakeRow(1, 2'000'000)}};
   const std::vector<TopLine> lines = RenderTop(sample, {}, {.clock = "20:14:03"});
@@ -127,8 +81,7 @@ TEST(RenderTop, RatesAreDividedByTime) {
   EXPECT_EQ(lines[2].text, "committed/s 1.00M: local 1.00M, multisite 0, distributed 0 (0%)");
   EXPECT_EQ(lines[3].text, "aborts/s 0 (0%)  messages/s 0  in doubt 0  imbalance 200% (busy time 0%)");
   EXPECT_EQ(lines[4].text, "");
-  EXPECT_EQ(lines[5].text,
-            "▲island state    trans/s last 10 s  abort/s busy last 10 s  wait sent/s    p95 ");
+  EXPECT_EQ(lines[5].text, "▲island state    trans/s last 10 s  abort/s busy last 10 s  wait sent/s    p95 ");
   EXPECT_EQ(lines[6].text, "      0 ready        100 ▁▁▁▁▁▁▁▁▁▁       0  50% ▅▅▅▅▅▅▅▅▅▅  25%      0    0us");
   EXPECT_EQ(lines[7].text, "      1 ready      1.00M ██████████       0  50% ▅▅▅▅▅▅▅▅▅▅  25%      0    0us");
   EXPECT_EQ(lines[0].style, TopStyle::kTitle);

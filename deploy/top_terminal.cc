@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "deploy/top_text.h"
+
 namespace islands::deploy {
 namespace {
 

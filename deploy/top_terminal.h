@@ -1,8 +1,8 @@
 // The terminal that `islands top` draws on: a screen of its own, keys without Enter, and everything as it was
 // when it goes.
 //
-// Only lines that differ from what is there are sent, each where it belongs: a refresh of a quiet cluster is a
-// few dozen bytes, which matters over ssh, and nothing flickers.
+// Only lines that differ from what is there are sent, each where it belongs: a refresh of a quiet cluster is
+// a few dozen bytes, which matters over ssh, and nothing flickers.
 //
 // Thread safety: main thread only.
 #pragma once

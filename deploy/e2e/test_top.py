@@ -3,16 +3,13 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 
 import pytest
 
-from cluster import Cluster, cluster, wait_until  # noqa: F401
+from cluster import cluster, wait_until  # noqa: F401
 from conftest import ROOT
 from terminal import Terminal
 
@@ -91,7 +88,8 @@ def test_once_under_load(cluster):
     assert 0 < made["all"]["distributed_share"] < 1
     for row in made["islands"]:
         assert row["messages_per_s"] > 0 and row["messages_received_per_s"] > 0 and row["p95_us"] > 0
-        assert row["busy_fraction"] > 0 and 0 <= row["waiting_fraction"] <= 1 - row["busy_fraction"] + 0.01
+        assert row["busy_fraction"] > 0 and 0 < row["waiting_fraction"] <= 1 - row["busy_fraction"] + 0.01
+        assert 0 < row["in_flight"] <= 8 and row["in_doubt"] >= 0 and row["restarts"] == 0
 
 
 def test_refusals(cluster):
@@ -107,7 +105,8 @@ def test_refusals(cluster):
 def test_live_screen_sorts_and_quits(cluster):
     cluster.write().up()
     with loaded(cluster), watching(cluster, "--interval", "0.3") as terminal:
-        lines = terminal.until(lambda lines: has_rates(lines) and "██" in "".join(lines), what="rates and histories")
+        lines = terminal.until(lambda lines: has_rates(lines) and re.search("[▁-█]{2}", lines[HEADER + 1]),
+                               what="rates and histories")
         assert terminal.screen.own and terminal.screen.hidden_cursor
         assert re.fullmatch(r"test 2ISL  \d\d:\d\d:\d\d  every 0.3 s  by island +\? keys  q quits", lines[0])
         assert lines[1] == "2 islands: 2 ready" and "imbalance" in lines[3]
@@ -152,8 +151,8 @@ def test_killed_island_is_shown_lost_then_ready(cluster):
         os.kill(supervisor, signal.SIGSTOP)
         try:
             os.kill(victim, signal.SIGKILL)
-            lines = terminal.until(lambda lines: rows(lines)[1][1:3] == ["no", "reply"], what="the loss")
-            assert lines[1] == "2 islands: 1 ready, 1 no reply (1)"
+            lines = terminal.until(lambda lines: lines[1] == "2 islands: 1 ready, 1 no reply (1)", what="the loss")
+            assert rows(lines)[1][1:4] == ["no", "reply", "-"]
             row = terminal.screen.cells[HEADER + 2]
             assert row[6][1] == {1, 31}, "bold and red"
             terminal.until(lambda lines: lines[4].startswith("no answer from the supervisor since"))
@@ -235,7 +234,7 @@ def test_many_islands_scroll_and_terminals_change(cluster):
         before = terminal.screen.texts()[0]
         terminal.bytes_shown = 0
         terminal.until(lambda lines: lines[0] != before, what="the next second")
-        assert terminal.bytes_shown < 1500
+        assert terminal.bytes_shown < 4000, "five whole screens are more than twice that"
         terminal.type("q")
         assert terminal.ended() == 0
 
@@ -253,13 +252,18 @@ def test_dumb_terminal_gets_a_table(cluster):
 def test_picture_can_be_drawn(cluster, tmp_path):
     """dashboards/top_picture.py; ISLANDS_PICTURES names a folder where it shall stay."""
     folder = os.environ.get("ISLANDS_PICTURES") or str(tmp_path)
-    seconds = 12 if "ISLANDS_PICTURES" in os.environ else 0.5
+    seconds = 4 if "ISLANDS_PICTURES" in os.environ else 0.3
     cluster.write("4ISL", name="quad").up()
-    with loaded(cluster), watching(cluster, lines=10) as terminal:
-        terminal.until(has_rates)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            terminal.read(0.1)
+    with watching(cluster, "--sort", "busy", lines=10) as terminal:
+        for victim in (2, None):
+            with loaded(cluster):
+                deadline = time.monotonic() + seconds
+                while time.monotonic() < deadline:
+                    terminal.read(0.1)
+                lines = terminal.until(has_rates)
+                if victim is not None:
+                    os.kill(cluster.island(victim)["pid"], signal.SIGKILL)
+                    terminal.until(lambda lines: "1 restart" in lines[1] and "4 ready" in lines[1])
         cells = terminal.screen.cells
     sys.path.insert(0, os.path.join(ROOT, "dashboards"))
     from top_picture import draw
@@ -267,4 +271,4 @@ def test_picture_can_be_drawn(cluster, tmp_path):
     draw(cells, path)
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    assert "imbalance" in text and len(text) < 40_000
+    assert "imbalance" in text and text.count("ready") == 5 and len(text) < 40_000, lines
