@@ -162,23 +162,29 @@ bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups)
   return true;
 }
 
+// Edges enough to find every deadlock, not all of them: on a hot lock all pairs of those who wait would be edges,
+// and probes would go along each. Once nobody in a deadlock can move any more, a holder that is in the way is
+// stuck itself, and so is, where no holder is, whoever waits ahead. So from everyone stuck an edge leads to
+// another who is, and these edges close a cycle.
 void LockTable::Impl::Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) {
   const Search searching_now = ISLANDS_LATCH("lock.graph", Search(*this));
   const LockRequest* const waiting = owner.waiting_.load(std::memory_order_acquire);
   if (waiting == nullptr) return;
   const LatchGuard guard = ISLANDS_LATCH("lock.search", LatchGuard(buckets[waiting->bucket].latch, latched));
   if (!owner.waiting()) return;  // granted before the latch was ours
-  const auto add = [&](const LockOwner* blocker, LockMode mode) {
-    if (blocker == nullptr || blocker == &owner || Compatible(mode, waiting->wanted)) return;
-    // One that converts ahead is also a holder.
-    if (std::find(blockers->begin(), blockers->end(), blocker->transaction) != blockers->end()) return;
-    blockers->push_back(blocker->transaction);
-  };
   const LockHead& head = *waiting->head;
-  for (const LockRequest* r = head.granted; r != nullptr; r = r->next) add(r->holder.owner(), r->granted);
-  if (waiting->converting) return;
+  bool held = false;
+  for (const LockRequest* r = head.granted; r != nullptr; r = r->next) {
+    const LockOwner* const holder = r->holder.owner();
+    if (holder == nullptr || holder == &owner || Compatible(r->granted, waiting->wanted)) continue;
+    blockers->push_back(holder->transaction);
+    held = true;
+  }
+  if (held || waiting->converting) return;
   for (const LockRequest* r = head.first_waiting; r != waiting; r = r->next_waiting) {
-    add(r->holder.owner(), r->wanted);
+    if (Compatible(r->wanted, waiting->wanted)) continue;
+    blockers->push_back(r->holder.owner()->transaction);
+    return;
   }
 }
 
