@@ -147,9 +147,9 @@ class LockTable {
   bool WaitOver(const LockOwner& owner) const;
   void ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups);
 
-  // Transactions a waiting owner waits for: the holders of incompatible locks; where there are none, the first
-  // who waits ahead of it for an incompatible one. Of every deadlock that has come to rest, these edges and
-  // those of other islands close a cycle. Empty when it does not wait. Called by the owner's worker.
+  // Transactions a waiting owner waits for: the holders of incompatible locks; where there are none, the
+  // first who waits ahead of it for an incompatible one. Of every deadlock that has come to rest, these edges
+  // and those of other islands close a cycle. Empty when it does not wait. Called by the owner's worker.
   void Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) const;
 
   // Exact when quiet, otherwise approximate.

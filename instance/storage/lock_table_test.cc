@@ -512,7 +512,7 @@ TEST_P(LockTableTest, Blockers_HoldersOrElseTheFirstAhead) {
   EXPECT_THAT(Blockers(2), UnorderedElementsAre(0, 1));
   EXPECT_THAT(Blockers(3), ElementsAre(2));
   EXPECT_THAT(Blockers(4), UnorderedElementsAre(0, 1));  // 2 and 3, ahead of it, wait for these as well
-  EXPECT_EQ(Acquire(0, kRow, kX), kWaiting);  // converts
+  EXPECT_EQ(Acquire(0, kRow, kX), kWaiting);             // converts
   EXPECT_THAT(Blockers(0), ElementsAre(1));
   EXPECT_THAT(Blockers(3), ElementsAre(0));  // ahead of 2 now
   EXPECT_THAT(Blockers(4), UnorderedElementsAre(0, 1));

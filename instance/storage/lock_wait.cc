@@ -162,10 +162,10 @@ bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups)
   return true;
 }
 
-// Edges enough to find every deadlock, not all of them: on a hot lock all pairs of those who wait would be edges,
-// and probes would go along each. Once nobody in a deadlock can move any more, a holder that is in the way is
-// stuck itself, and so is, where no holder is, whoever waits ahead. So from everyone stuck an edge leads to
-// another who is, and these edges close a cycle.
+// Edges enough to find every deadlock, not all of them: on a hot lock all pairs of those who wait would be
+// edges, and probes would go along each. Once nobody in a deadlock can move any more, a holder that is in the
+// way is stuck itself, and so is, where no holder is, whoever waits ahead. So from everyone stuck an edge
+// leads to another who is, and these edges close a cycle.
 void LockTable::Impl::Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) {
   const Search searching_now = ISLANDS_LATCH("lock.graph", Search(*this));
   const LockRequest* const waiting = owner.waiting_.load(std::memory_order_acquire);
