@@ -173,7 +173,8 @@ def board(uid, title, description, further=()):
     """An empty dashboard with the variables and links that all have, and `further` variables."""
     made = (dashboard.Dashboard(title).uid(uid).description(description).tags(["islands"]).readonly()
             .time("now-15m", "now").refresh("5s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR))
-    made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+    made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus")
+                       .current(models.VariableOption(text="Islands", value="islands-prometheus", selected=True)))
     made.with_variable(variable("job", "Job", "label_values(islands_island_info, job)",
                                 "Prometheus job: one per deployment that is scraped"))
     made.with_variable(variable("island", "Island", 'label_values(islands_island_info{job=~"$job"}, island)',

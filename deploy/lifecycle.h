@@ -62,5 +62,7 @@ int Observe(const CommandContext& context, const ObserveOptions& options);
 
 // Where the commands' own files for Prometheus and Grafana lie.
 std::string DashboardsFolder(const CommandContext& context);
+// Where `make test` unpacks a Prometheus.
+std::string ToolsFolder(const CommandContext& context);
 
 }  // namespace islands::deploy

@@ -23,8 +23,8 @@ void AddTimeout(CLI::App* command, double* timeout_s) {
       ->capture_default_str();
 }
 
-void AddPrometheusPort(CLI::App* command, uint16_t* port) {
-  command->add_option("--prometheus-port", *port, "Where Prometheus listens, on 127.0.0.1")
+CLI::Option* AddPrometheusPort(CLI::App* command, uint16_t* port) {
+  return command->add_option("--prometheus-port", *port, "Where Prometheus listens, on 127.0.0.1")
       ->check(CLI::Range(1024, 65535))
       ->capture_default_str();
 }
@@ -42,7 +42,7 @@ void AddUp(CLI::App& app, CommandContext& context) {
   CLI::Option* observe = command->add_flag("--observe", options->observe,
                                            "Start Prometheus with rules and alerts, its data under the "
                                            "deployment's, and tell a Grafana of this machine");
-  AddPrometheusPort(command, &options->prometheus_port);
+  AddPrometheusPort(command, &options->prometheus_port)->needs(observe);
   command
       ->add_option(
           "--targets", options->targets,

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 // What Islands itself writes; anything else in its directories belongs to somebody else.
 constexpr const char* kControlNames =
-    R"((supervisor\.(sock|lock|log)|run\.lock|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
+    R"((supervisor\.(sock|lock|log)|run\.lock|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
 constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
 
 struct Doomed {
@@ -153,6 +153,7 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
     }
   }
   if (!context.dry_run) {
+    RemoveTargets(files.directory);
     absl::Status removed = Remove(doomed, &kept);
     if (!removed.ok()) return Fail(context, removed);
   }

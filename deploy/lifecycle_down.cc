@@ -123,6 +123,7 @@ int Down(const CommandContext& context, const DownOptions& options) {
   const ControlFiles files = ControlFilesOf(*deployment);
   const Remaining before = Look(files, 0);
   if (context.dry_run || before.none()) {
+    if (before.none() && !context.dry_run) RemoveTargets(files.directory);  // after a crash
     const std::string what =
         before.none() ? "nothing is running" : fmt::format("would stop {}", Describe(before));
     fmt::print("{}\n", context.json()
@@ -133,6 +134,7 @@ int Down(const CommandContext& context, const DownOptions& options) {
   AskToStop(files, before.supervisor);
   absl::Status gone = WaitUntilGone(files, before.supervisor, options.timeout_s);
   if (!gone.ok()) return Fail(context, gone);
+  RemoveTargets(files.directory);  // of a supervisor that had to be killed
   fmt::print("{}\n", context.json() ? "{\"was_up\": true, \"down\": true}"
                                     : fmt::format("{}: every process is gone", deployment->name));
   return kExitOk;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int64_t kStatusTimeoutMs = 5'000;
 constexpr int64_t kStopTimeoutMs = 15'000;  // above the supervisor's own grace
+constexpr int64_t kObserverPollMs = 50;
 constexpr int kLastWords = 15;
 
 // A supervisor that is being started: our child until we exit.
@@ -142,6 +144,16 @@ absl::Status WaitUntilReady(const Starting& starting, const ClusterClient& clien
       fmt::format("not ready within {:g} s; stopped again{}", timeout_s, blame));
 }
 
+// The cluster is up; its Prometheus, if it has one, may still be starting. Nobody waits for that for long.
+absl::StatusOr<control::v1::ClusterStatus> StatusWhenObserved(const ClusterClient& client,
+                                                              Interrupts& interrupts) {
+  for (;;) {
+    absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+    if (!status.ok() || !status->observation().starting()) return status;
+    if (interrupts.Sleep(kObserverPollMs) == Interrupts::Wake::kInterrupted) return status;
+  }
+}
+
 absl::Status CheckIslandProgram(const std::string& program) {
   if (access(program.c_str(), X_OK) == 0) return absl::OkStatus();
   return absl::NotFoundError(fmt::format("cannot run {}: {}; build it first", program, strerror(errno)));
@@ -149,15 +161,20 @@ absl::Status CheckIslandProgram(const std::string& program) {
 
 // Nothing can be observed that serves no metrics.
 absl::Status CheckObservable(const ResolvedDeployment& resolved, const UpOptions& options) {
-  if ((!options.observe && options.targets.empty()) || resolved.deployment.metrics_base_port != 0)
-    return absl::OkStatus();
+  if (!options.observe && options.targets.empty()) return absl::OkStatus();
+  const std::vector<uint32_t>& ports = resolved.metrics_ports;
+  if (options.observe && std::find(ports.begin(), ports.end(), options.prometheus_port) != ports.end()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--prometheus-port {} is an island's metrics port; choose another", options.prometheus_port));
+  }
+  if (resolved.deployment.metrics_base_port != 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       resolved.deployment.Complain("metrics.base_port",
                                    "found 0, which means no metrics; expected a port from 1024 "
                                    "to 65535, for Prometheus to read"));
 }
 
-// PUs that no worker has, for Prometheus; none: anywhere.
+// PUs of cores that no worker has, for Prometheus; none: anywhere.
 std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {
   if (!resolved.bound) return {};
   std::set<uint32_t> used;
@@ -165,9 +182,9 @@ std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {
     used.insert(island.cpus.begin(), island.cpus.end());
   std::vector<uint32_t> spare;
   for (const topology::Core& core : resolved.machine.cores) {
-    for (uint32_t pu : core.pus) {
-      if (!used.contains(pu)) spare.push_back(pu);
-    }
+    const bool idle =
+        std::none_of(core.pus.begin(), core.pus.end(), [&](uint32_t pu) { return used.contains(pu); });
+    if (idle) spare.insert(spare.end(), core.pus.begin(), core.pus.end());
   }
   return spare;
 }
@@ -180,6 +197,10 @@ std::string DashboardsFolder(const CommandContext& context) {
       .string();
 }
 
+std::string ToolsFolder(const CommandContext& context) {
+  return (std::filesystem::path(context.binary_directory) / "../../tools").lexically_normal().string();
+}
+
 int Up(const CommandContext& context, const UpOptions& options) {
   absl::StatusOr<ResolvedDeployment> resolved = ResolveFile(options.file);
   if (!resolved.ok()) return Fail(context, resolved.status());
@@ -190,8 +211,12 @@ int Up(const CommandContext& context, const UpOptions& options) {
   if (!may_start.ok()) return Fail(context, may_start);
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
   if (context.dry_run) {
-    const std::string what =
-        fmt::format("would start {} islands; see `islands plan`", resolved->plan.islands.size());
+    const std::string what = fmt::format(
+        "would start {} islands; see `islands plan`{}", resolved->plan.islands.size(),
+        options.observe ? fmt::format("\nwould start Prometheus on 127.0.0.1:{} and tell the Grafana of this "
+                                      "machine, if there is one",
+                                      options.prometheus_port)
+                        : "");
     fmt::print("{}\n",
                context.json() ? fmt::format("{{\"would_start\": {}}}", resolved->plan.islands.size()) : what);
     return kExitOk;
@@ -203,7 +228,7 @@ int Up(const CommandContext& context, const UpOptions& options) {
   const absl::Status ready = WaitUntilReady(*starting, client, options.timeout_s, interrupts);
   close(starting->report);
   if (!ready.ok()) return Fail(context, ready);
-  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+  absl::StatusOr<control::v1::ClusterStatus> status = StatusWhenObserved(client, interrupts);
   if (!status.ok()) return Fail(context, status.status());
   fmt::print("{}", context.json() ? StatusJson(*status, &*resolved) : StatusText(*status));
   return kExitOk;
@@ -221,6 +246,7 @@ int SuperviseFile(const CommandContext& context, const SuperviseOptions& options
     supervisor.observer.emplace();
     supervisor.observer->directory = resolved->data_directory + "/" + kObserveFolder;
     supervisor.observer->dashboards = DashboardsFolder(context);
+    supervisor.observer->tools = ToolsFolder(context);
     supervisor.observer->port = options.prometheus_port;
     supervisor.observer->cpus = SpareCpus(*resolved);
     supervisor.targets_folder = supervisor.observer->Targets();

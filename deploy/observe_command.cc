@@ -49,13 +49,19 @@ int Observe(const CommandContext& context, const ObserveOptions& options) {
   ObserverOptions observing;
   observing.directory = std::filesystem::absolute(options.directory).lexically_normal().string();
   observing.dashboards = DashboardsFolder(context);
+  observing.tools = ToolsFolder(context);
   observing.port = options.prometheus_port;
   Observer observer(observing);
   observer.Start();
   bool printed = false;
   for (;;) {
     observer.Step();
-    if (observer.gone()) return Fail(context, Gone(observer));
+    if (observer.gone()) {
+      const absl::Status gone = Gone(observer);
+      if (!printed) return Fail(context, gone);
+      fmt::print(stderr, "islands: {}\n", std::string(gone.message()));  // stdout has its document
+      return kExitFailed;
+    }
     if (!printed && observer.settled()) {
       Print(context, observer);
       printed = true;

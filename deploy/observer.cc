@@ -34,10 +34,11 @@ constexpr timeval kAnswerTimeout{.tv_sec = 0, .tv_usec = 200'000};
 // Enough for weeks of a few islands, and nobody's disk is filled by being watched.
 constexpr const char* kRetentionBytes = "4GB";
 
-// Of $PATH; empty if there is none.
-std::string FindProgram(const std::string& name) {
+// In $PATH or else in `further`; empty if there is none.
+std::string FindProgram(const std::string& name, const std::string& further) {
   const char* path = getenv("PATH");
-  std::string_view rest = path == nullptr ? "" : path;
+  const std::string folders = fmt::format("{}:{}", path == nullptr ? "" : path, further);
+  std::string_view rest = folders;
   while (!rest.empty()) {
     const size_t colon = rest.find(':');
     const std::string candidate = fmt::format("{}/{}", rest.substr(0, colon), name);
@@ -75,6 +76,7 @@ bool Answers(uint16_t port) {
   const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (file < 0) return false;
   setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof(kAnswerTimeout));
+  setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &kAnswerTimeout, sizeof(kAnswerTimeout));  // and of connect
   const sockaddr_in address = Loopback(port);
   constexpr std::string_view kRequest = "GET /-/ready HTTP/1.0\r\nHost: localhost\r\n\r\n";
   constexpr std::string_view kReady = " 200 ";  // after HTTP/1.x
@@ -101,22 +103,32 @@ Observer::Observer(ObserverOptions options) : options_(std::move(options)), poli
 std::string Observer::Url() const { return fmt::format("http://127.0.0.1:{}", options_.port); }
 
 // The directory, and in it the rules of this version.
-absl::Status Observer::Prepare() const {
+absl::Status Observer::Prepare() {
+  if (options_.directory.find_first_of("*?[\\") != std::string::npos) {
+    return absl::InvalidArgumentError(fmt::format(
+        "Prometheus would take {} for a pattern; choose a directory without * ? [ \\", options_.directory));
+  }
   std::error_code error;
   fs::create_directories(options_.Targets(), error);
+  if (error)
+    return absl::InternalError(fmt::format("cannot make {}: {}", options_.Targets(), error.message()));
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(options_.directory + "/LOCK");
+  if (!lock.ok()) return lock.status();
+  lock_ = *std::move(lock);
   for (const char* name : {"prometheus.yml", "rules.yml"}) {
-    if (error) break;
-    fs::copy_file(fs::path(options_.dashboards) / name, fs::path(options_.directory) / name,
-                  fs::copy_options::overwrite_existing, error);
+    const fs::path from = fs::path(options_.dashboards) / name;
+    fs::copy_file(from, fs::path(options_.directory) / name, fs::copy_options::overwrite_existing, error);
+    if (error) {
+      return absl::InternalError(
+          fmt::format("cannot copy {} to {}: {}", from.string(), options_.directory, error.message()));
+    }
   }
-  if (!error) return absl::OkStatus();
-  return absl::InternalError(
-      fmt::format("cannot set up {} from {}: {}", options_.directory, options_.dashboards, error.message()));
+  return absl::OkStatus();
 }
 
 void Observer::Start() {
   absl::Status status = Prepare();
-  program_ = FindProgram(kProgram);
+  program_ = FindProgram(kProgram, options_.tools);
   if (status.ok() && program_.empty()) {
     status =
         absl::NotFoundError(fmt::format("there is no program `{}` in PATH; install Debian's package of that "
@@ -125,7 +137,7 @@ void Observer::Start() {
   }
   if (status.ok()) status = CheckPortFree(options_.port);
   if (status.ok()) status = Launch();
-  if (!status.ok()) SetState(State::kGone, "Prometheus was not started: " + std::string(status.message()));
+  if (!status.ok()) GiveUp("Prometheus was not started: " + std::string(status.message()));
   const std::string grafana = ProvisionGrafana(FindGrafanaProvisioning(), options_.dashboards, Url());
   std::lock_guard lock(mutex_);
   grafana_note_ = grafana;
@@ -158,6 +170,7 @@ void Observer::Step() {
   if (pid_ > 0 && waitpid(pid_, &wait_status, WNOHANG) == pid_) OnExit(wait_status);
   if (state_ == State::kStarting || state_ == State::kSlow) {
     if (Answers(options_.port)) {
+      was_ready_ = true;
       SetState(State::kReady, "");
     } else if (state_ == State::kStarting && MonotonicMs() - started_ms_ >= kPatienceMs) {
       SetState(State::kSlow, fmt::format("Prometheus has not answered within {} s; see {}",
@@ -165,23 +178,34 @@ void Observer::Step() {
     }
   } else if (state_ == State::kLost && MonotonicMs() >= restart_at_ms_) {
     const absl::Status launched = Launch();
-    if (!launched.ok())
-      SetState(State::kGone, "Prometheus was not restarted: " + std::string(launched.message()));
+    if (!launched.ok()) GiveUp("Prometheus was not restarted: " + std::string(launched.message()));
   }
 }
 
 void Observer::OnExit(int wait_status) {
   pid_ = 0;
-  const std::string how = DescribeExit(wait_status);
   const std::string words = OneLine(LastLines(options_.Log(), 1, "", log_begin_));
-  const std::string why = fmt::format("Prometheus ended, {}; {}", how,
+  const std::string why = fmt::format("Prometheus ended, {}; {}", DescribeExit(wait_status),
                                       words.empty() ? "see " + options_.Log() : "last words: " + words);
-  spdlog::error("{}", why);
-  // One that never came up has a reason that stays.
-  const std::optional<int64_t> delay_ms =
-      state_ == State::kStarting ? std::nullopt : policy_.OnLost(MonotonicMs());
-  restart_at_ms_ = MonotonicMs() + delay_ms.value_or(0);
-  SetState(delay_ms ? State::kLost : State::kGone, why);
+  // One that never came up has a reason that stays, most likely somebody who was faster to take the port.
+  if (!was_ready_) {
+    const absl::Status port = CheckPortFree(options_.port);
+    return GiveUp(port.ok() ? why : "Prometheus was not started: " + std::string(port.message()));
+  }
+  const std::optional<int64_t> delay_ms = policy_.OnLost(MonotonicMs());
+  if (!delay_ms) {
+    return GiveUp(fmt::format("{}; given up after {} restarts, `down` and `up` start it again", why,
+                              options_.restarts.budget));
+  }
+  spdlog::warn("{}", why);
+  restart_at_ms_ = MonotonicMs() + *delay_ms;
+  SetState(State::kLost, why + "; it is restarted");
+}
+
+void Observer::GiveUp(const std::string& why) {
+  spdlog::info("{}", why);  // who asked for it is told in other ways
+  lock_.reset();
+  SetState(State::kGone, why);
 }
 
 void Observer::Stop() {
@@ -199,6 +223,7 @@ void Observer::Stop() {
     }
     pid_ = 0;
   }
+  lock_.reset();
   SetState(State::kGone, "");
 }
 
@@ -206,6 +231,7 @@ void Observer::SetState(State state, std::string prometheus_note) {
   state_ = state;
   std::lock_guard lock(mutex_);
   prometheus_note_ = std::move(prometheus_note);
+  described_.set_starting(state == State::kStarting);
   described_.set_prometheus_pid(pid_);
   described_.set_prometheus_url(pid_ > 0 ? Url() : "");
 }

@@ -3,7 +3,8 @@
 //
 // Files below ObserverOptions::directory: targets/DEPLOYMENT.json, which the supervisor of each cluster
 // writes (file_sd: Prometheus notices); prometheus.yml and rules.yml, copied from dashboards/ at every
-// start; prometheus/, its database, kept until `destroy`; prometheus.log.
+// start; prometheus/, its database, kept until `destroy`; prometheus.log; LOCK, held while a Prometheus may
+// run.
 //
 // Clusters run on whatever happens here: a missing program or a port in use is a note for people, no error.
 //
@@ -22,6 +23,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "deploy/supervisor_lock.h"
 #include "deploy/supervisor_restart.h"
 #include "proto/control.pb.h"
 
@@ -33,6 +35,7 @@ inline constexpr const char* kObserveFolder = "observe";  // below the data dire
 struct ObserverOptions {
   std::string directory;   // absolute
   std::string dashboards;  // absolute: rules, dashboards, what Grafana is told
+  std::string tools = {};  // where else than in PATH the program may be
   uint16_t port = kPrometheusPort;
   std::vector<uint32_t> cpus = {};  // where Prometheus may run; empty: anywhere
   RestartLimits restarts = {.budget = 3};
@@ -60,18 +63,22 @@ class Observer {
   control::v1::Observation Describe() const;
 
  private:
-  enum class State { kStarting, kReady, kSlow, kLost, kGone };  // kLost: to be restarted at restart_at_ms_
+  // kSlow: still starting, but nobody waits any more. kLost: to be restarted at restart_at_ms_.
+  enum class State { kStarting, kReady, kSlow, kLost, kGone };
 
   std::string Url() const;
-  absl::Status Prepare() const;
+  absl::Status Prepare();
   absl::Status Launch();
   void OnExit(int wait_status);
+  void GiveUp(const std::string& why);
   void SetState(State state, std::string prometheus_note);
 
   const ObserverOptions options_;
   RestartPolicy policy_;
   std::string program_;
+  std::optional<FileLock> lock_;  // of the directory: Prometheus itself takes none
   State state_ = State::kGone;
+  bool was_ready_ = false;
   pid_t pid_ = 0;  // 0: no process
   int64_t started_ms_ = 0;
   int64_t restart_at_ms_ = 0;
@@ -83,12 +90,15 @@ class Observer {
   std::string grafana_note_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Targets of one deployment for Prometheus, in folder/NAME.json. The job is islands-NAME; the label island
-// is for `up`, which Prometheus itself makes. Replaces what was there in one step.
+// Targets of one deployment for Prometheus, in folder/NAME.json, replaced in one step; the control directory
+// remembers where. The job is islands-NAME; the label island is for `up`, which Prometheus itself makes.
+// ALREADY_EXISTS: they are there for another deployment of that name, which is up.
 absl::Status WriteTargets(const std::string& folder, const std::string& deployment,
+                          const std::string& control_directory,
                           const std::vector<control::v1::IslandConfig>& configs);
-// After a clean stop: Prometheus forgets the islands, and no alert fires for them.
-void RemoveTargets(const std::string& folder, const std::string& deployment);
+// Takes back what was written for this control directory: Prometheus forgets the islands, and no alert fires
+// for them. After a clean stop by the supervisor, after a crash by `down` and `destroy`.
+void RemoveTargets(const std::string& control_directory);
 
 // Where the Grafana of this machine looks at its start: $GF_PATHS_PROVISIONING, or its package's folder.
 // Empty: there is none.

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "deploy/cluster_client.h"
 #include "deploy/observer.h"
+#include "deploy/supervisor_lock.h"
 
 namespace islands::deploy {
 namespace {
@@ -21,9 +23,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGrafanaPackageFolder = "/etc/grafana/provisioning";  // of Grafana's Debian package
 
-std::string TargetsFile(const std::string& folder, const std::string& deployment) {
-  return fmt::format("{}/{}.json", folder, deployment);
-}
+// Prometheus drops labels that begin like this. Ours says whose targets these are.
+constexpr const char* kOwnerLabel = "__islands_control_directory";
+
+// Where a control directory remembers its targets.
+std::string ReminderOf(const std::string& control_directory) { return control_directory + "/targets"; }
 
 absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -49,6 +53,16 @@ absl::Status Replace(const fs::path& path, const std::string& text, bool* change
   if (error) return absl::InternalError(fmt::format("cannot write {}: {}", path.string(), error.message()));
   *changed = true;
   return absl::OkStatus();
+}
+
+// Control directory of the deployment whose targets these are; empty if they are nobody's.
+std::string OwnerOf(const std::string& targets_file) {
+  const absl::StatusOr<std::string> text = ReadFile(targets_file);
+  if (!text.ok()) return "";
+  const nlohmann::json groups = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json::json_pointer label(fmt::format("/0/labels/{}", kOwnerLabel));
+  if (groups.is_discarded() || !groups.contains(label) || !groups[label].is_string()) return "";
+  return groups[label].get<std::string>();
 }
 
 std::string Substitute(std::string text, const std::string& what, const std::string& with) {
@@ -85,35 +99,53 @@ absl::Status WriteProvisioning(const fs::path& to, const fs::path& dashboards, c
 }  // namespace
 
 absl::Status WriteTargets(const std::string& folder, const std::string& deployment,
+                          const std::string& control_directory,
                           const std::vector<control::v1::IslandConfig>& configs) {
+  const std::string path = fmt::format("{}/{}.json", folder, deployment);
+  const std::string owner = OwnerOf(path);
+  if (!owner.empty() && owner != control_directory &&
+      LockHolder(ControlFiles{owner}.SupervisorLock()).has_value()) {
+    return absl::AlreadyExistsError(fmt::format(
+        "{} is of another deployment named '{}', which is up in {}; give one of them another name", path,
+        deployment, owner));
+  }
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
   for (const control::v1::IslandConfig& config : configs) {
     if (config.metrics_port() == 0) continue;
-    groups.push_back(
-        {{"targets", {fmt::format("127.0.0.1:{}", config.metrics_port())}},
-         {"labels", {{"job", "islands-" + deployment}, {"island", std::to_string(config.island())}}}});
+    groups.push_back({{"targets", {fmt::format("127.0.0.1:{}", config.metrics_port())}},
+                      {"labels",
+                       {{"job", "islands-" + deployment},
+                        {"island", std::to_string(config.island())},
+                        {kOwnerLabel, control_directory}}}});
   }
   bool changed = false;
-  return Replace(TargetsFile(folder, deployment), groups.dump(2) + "\n", &changed);
+  absl::Status written = Replace(ReminderOf(control_directory), path + "\n", &changed);
+  if (!written.ok()) return written;
+  return Replace(path, groups.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", &changed);
 }
 
-void RemoveTargets(const std::string& folder, const std::string& deployment) {
+void RemoveTargets(const std::string& control_directory) {
+  const absl::StatusOr<std::string> reminder = ReadFile(ReminderOf(control_directory));
+  if (!reminder.ok()) return;
+  const std::string path = reminder->substr(0, reminder->find('\n'));
   std::error_code error;
-  fs::remove(TargetsFile(folder, deployment), error);
+  if (OwnerOf(path) == control_directory) fs::remove(path, error);
+  fs::remove(ReminderOf(control_directory), error);
 }
 
 std::string FindGrafanaProvisioning() {
   const char* chosen = std::getenv("GF_PATHS_PROVISIONING");  // Grafana's own variable
   const std::string folder = chosen != nullptr && *chosen != '\0' ? chosen : kGrafanaPackageFolder;
   std::error_code error;
-  return fs::is_directory(folder, error) ? folder : "";
+  return fs::is_directory(folder, error) ? fs::absolute(folder, error).lexically_normal().string() : "";
 }
 
 std::string ProvisionGrafana(const std::string& provisioning, const std::string& dashboards,
                              const std::string& prometheus_url) {
   if (provisioning.empty()) {
     return fmt::format(
-        "Grafana: none found (no {}, no GF_PATHS_PROVISIONING); {} has the dashboards, its README how to "
+        "Grafana: none found (neither $GF_PATHS_PROVISIONING nor {} is a folder); {} has the dashboards, its "
+        "README how to "
         "import them",
         kGrafanaPackageFolder, dashboards);
   }

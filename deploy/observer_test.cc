@@ -46,6 +46,11 @@ class ObserverTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  // A control directory of its own.
+  std::string Control(const std::string& name) const {
+    fs::create_directories(folder_ / "control" / name);
+    return Path("control/" + name);
+  }
   std::string Provision(const std::string& url = "http://127.0.0.1:9090") const {
     return ProvisionGrafana(Path("grafana"), Path("dashboards"), url);
   }
@@ -78,31 +83,60 @@ std::vector<control::v1::IslandConfig> Configs(const std::vector<uint32_t>& port
 }
 
 TEST_F(ObserverTest, Targets_AnIslandEach) {
-  ASSERT_TRUE(WriteTargets(Path("targets"), "quad", Configs({9400, 9401})).ok());
+  ASSERT_TRUE(WriteTargets(Path("targets"), "quad", Control("quad"), Configs({9400, 9401})).ok());
   const auto groups = nlohmann::json::parse(Read("targets/quad.json"));
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[1]["targets"], nlohmann::json({"127.0.0.1:9401"}));
-  EXPECT_EQ(groups[1]["labels"], nlohmann::json({{"island", "1"}, {"job", "islands-quad"}}));
+  EXPECT_EQ(groups[1]["labels"], nlohmann::json({{"island", "1"},
+                                                 {"job", "islands-quad"},
+                                                 {"__islands_control_directory", Control("quad")}}));
   EXPECT_FALSE(fs::exists(folder_ / "targets/quad.json.tmp"));
 }
 
 TEST_F(ObserverTest, Targets_IslandsWithoutMetricsAreNone) {
-  ASSERT_TRUE(WriteTargets(Path("targets"), "quad", Configs({0, 0})).ok());
+  ASSERT_TRUE(WriteTargets(Path("targets"), "quad", Control("quad"), Configs({0, 0})).ok());
   EXPECT_EQ(nlohmann::json::parse(Read("targets/quad.json")).size(), 0u);
 }
 
 TEST_F(ObserverTest, Targets_RemovedOnlyTheirOwn) {
-  ASSERT_TRUE(WriteTargets(Path("targets"), "a", Configs({9400})).ok());
-  ASSERT_TRUE(WriteTargets(Path("targets"), "b", Configs({9500})).ok());
-  RemoveTargets(Path("targets"), "a");
-  RemoveTargets(Path("targets"), "a");  // twice does no harm
+  ASSERT_TRUE(WriteTargets(Path("targets"), "a", Control("a"), Configs({9400})).ok());
+  ASSERT_TRUE(WriteTargets(Path("targets"), "b", Control("b"), Configs({9500})).ok());
+  RemoveTargets(Control("a"));
+  RemoveTargets(Control("a"));  // twice does no harm
   EXPECT_FALSE(fs::exists(folder_ / "targets/a.json"));
   EXPECT_TRUE(fs::exists(folder_ / "targets/b.json"));
 }
 
+TEST_F(ObserverTest, Targets_OfAnotherDeploymentOfThatName) {
+  ASSERT_TRUE(WriteTargets(Path("targets"), "same", Control("a"), Configs({9400})).ok());
+  {
+    const auto up = FileLock::Acquire(Control("a") + "/supervisor.lock");
+    ASSERT_TRUE(up.ok());
+    const absl::Status status = WriteTargets(Path("targets"), "same", Control("b"), Configs({9500}));
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("another deployment named 'same', which is up in " + Control("a")));
+    RemoveTargets(Control("b"));
+    EXPECT_THAT(Read("targets/same.json"), HasSubstr("127.0.0.1:9400"));
+  }
+  // Its supervisor has died: the name is free, and what it left is no longer its to remove.
+  ASSERT_TRUE(WriteTargets(Path("targets"), "same", Control("b"), Configs({9500})).ok());
+  RemoveTargets(Control("a"));
+  EXPECT_THAT(Read("targets/same.json"), HasSubstr("127.0.0.1:9500"));
+}
+
+TEST_F(ObserverTest, Targets_AFileThatIsNotOursIsReplaced) {
+  fs::create_directories(folder_ / "targets");
+  for (const char* text : {"", "no json", "{}", "[]", "[{\"labels\": 3}]", "[{\"labels\": {}}]"}) {
+    Write("targets/a.json", text);
+    ASSERT_TRUE(WriteTargets(Path("targets"), "a", Control("a"), Configs({9400})).ok()) << text;
+    EXPECT_EQ(nlohmann::json::parse(Read("targets/a.json")).size(), 1u);
+  }
+}
+
 TEST_F(ObserverTest, Targets_FolderThatCannotBe) {
   Write("file", "");
-  EXPECT_THAT(std::string(WriteTargets(Path("file"), "a", Configs({9400})).message()),
+  EXPECT_THAT(std::string(WriteTargets(Path("file"), "a", Control("a"), Configs({9400})).message()),
               HasSubstr("cannot write " + Path("file/a.json")));
 }
 
@@ -184,6 +218,64 @@ TEST_F(FakePrometheusTest, Start_ProgramThatFailsIsANoteWithItsLastWords) {
   EXPECT_EQ(observer.Describe().prometheus_pid(), 0);
 }
 
+TEST_F(FakePrometheusTest, Start_WhatItSaysNeedNotBeText) {
+  Install("printf 'bad \\377\\376\\n'; exit 3\n");
+  Observer observer(Options());
+  observer.Start();
+  StepUntilSettled(observer);
+  EXPECT_THAT(Notes(observer), HasSubstr("last words: bad \xEF\xBF\xBD\xEF\xBF\xBD"));
+}
+
+TEST_F(FakePrometheusTest, Start_PortTakenMeanwhileIsSaidInOurWords) {
+  Install("echo 'listen tcp: bind: address already in use'; sleep 0.2; exit 1\n");
+  const ObserverOptions options = Options();
+  Observer observer(options);
+  observer.Start();
+  const int file = socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in address{.sin_family = AF_INET,
+                            .sin_port = htons(options.port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)},
+                            .sin_zero = {}};
+  ASSERT_EQ(bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  StepUntilSettled(observer);
+  EXPECT_THAT(Notes(observer), HasSubstr("choose another with --prometheus-port"));
+  EXPECT_THAT(Notes(observer), Not(HasSubstr("listen tcp")));
+  close(file);
+}
+
+TEST_F(FakePrometheusTest, Start_OnePerDirectory) {
+  Install("exec sleep 60\n");
+  Observer first(Options()), second(Options());
+  first.Start();
+  second.Start();
+  EXPECT_TRUE(second.gone());
+  EXPECT_THAT(Notes(second), HasSubstr(Path("observe/LOCK") + " is held by process"));
+  first.Stop();
+  Observer third(Options());
+  third.Start();
+  EXPECT_FALSE(third.gone());
+}
+
+TEST_F(FakePrometheusTest, Start_DirectoryThatPrometheusTakesForAPattern) {
+  ObserverOptions options = Options();
+  options.directory += "[1]";
+  Observer observer(options);
+  observer.Start();
+  EXPECT_TRUE(observer.gone());
+  EXPECT_THAT(Notes(observer), HasSubstr("would take " + options.directory + " for a pattern"));
+}
+
+TEST_F(FakePrometheusTest, Start_FromTheToolsFolder) {
+  Install("exec sleep 60\n");
+  setenv("PATH", path_.c_str(), 1);
+  ObserverOptions options = Options();
+  options.tools = Path("bin");
+  Observer observer(options);
+  observer.Start();
+  EXPECT_GT(observer.Describe().prometheus_pid(), 0);
+  EXPECT_TRUE(observer.Describe().starting());
+}
+
 TEST_F(FakePrometheusTest, Start_WithoutTheProgram) {
   setenv("PATH", Path("nowhere").c_str(), 1);
   Observer observer(Options());
@@ -199,7 +291,7 @@ TEST_F(FakePrometheusTest, Start_WithoutRules) {
   Observer observer(Options());
   observer.Start();
   EXPECT_TRUE(observer.gone());
-  EXPECT_THAT(Notes(observer), HasSubstr("cannot set up " + Path("observe")));
+  EXPECT_THAT(Notes(observer), HasSubstr("cannot copy " + Path("dashboards/rules.yml")));
 }
 
 TEST_F(FakePrometheusTest, Stop_LeavesNoProcess) {

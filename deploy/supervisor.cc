@@ -68,7 +68,6 @@ class Supervisor {
   };
 
   void StartObserving(const std::vector<IslandConfig>& configs);
-  void ForgetTargets() const;
   absl::Status SpawnIslands(const std::vector<uint32_t>& islands);
   absl::Status SpawnIsland(Island& island, uint64_t boot_epoch);
   void Reap();
@@ -129,7 +128,7 @@ absl::Status Supervisor::Start() {
   auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
                                                 [this](const Request& r) { return Handle(r); });
   if (!server.ok()) {
-    ForgetTargets();
+    RemoveTargets(files_.directory);
     return server.status();
   }
   server_ = *std::move(server);
@@ -143,16 +142,14 @@ absl::Status Supervisor::Start() {
 // Before the islands, so that both start at the same time. The ports of an island stay when it restarts,
 // and its target with them: what is down shall be seen.
 void Supervisor::StartObserving(const std::vector<IslandConfig>& configs) {
+  RemoveTargets(files_.directory);  // of a life that ended in a crash
   if (options_.targets_folder.empty()) return;
-  targets_status_ = WriteTargets(options_.targets_folder, resolved_.deployment.name, configs);
+  targets_status_ =
+      WriteTargets(options_.targets_folder, resolved_.deployment.name, files_.directory, configs);
   if (!targets_status_.ok()) spdlog::error("{}", std::string(targets_status_.message()));
   if (!options_.observer) return;
   observer_.emplace(*options_.observer);
   observer_->Start();
-}
-
-void Supervisor::ForgetTargets() const {
-  if (!options_.targets_folder.empty()) RemoveTargets(options_.targets_folder, resolved_.deployment.name);
 }
 
 // One manifest write for all of them.
@@ -269,8 +266,7 @@ void Supervisor::ProbeStarting() {
     island.state = control::v1::READY;
     island.detail.clear();
   }
-  const bool observed = !observer_ || observer_->settled();
-  if (!started_ && ready == islands_.size() && observed) {
+  if (!started_ && ready == islands_.size()) {
     started_ = true;
     Report(kReadyReport);
   }
@@ -279,7 +275,7 @@ void Supervisor::ProbeStarting() {
 void Supervisor::BeginStop() {
   if (stopping_.exchange(true)) return;
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
-  ForgetTargets();
+  RemoveTargets(files_.directory);
   std::lock_guard lock(mutex_);
   for (Island& island : islands_) {
     if (island.pid > 0) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <deque>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace islands::deploy {
 namespace {
@@ -112,7 +113,8 @@ std::string LastLines(const std::string& path, int lines, const std::string& ind
   }
   std::string text;
   for (const std::string& line : last) text += indent + line + "\n";
-  return text;
+  using Json = nlohmann::json;
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
 bool ProcessAlive(pid_t pid) {

@@ -36,7 +36,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request);
 std::string DescribeExit(int wait_status);
 
 // The last `lines` lines of a text file from `offset` on, each indented by `indent`; empty when there are
-// none.
+// none. Always UTF-8, which messages have to be: other bytes become U+FFFD.
 std::string LastLines(const std::string& path, int lines, const std::string& indent, uint64_t offset = 0);
 
 // Whether a process of this id exists (a zombie does not count).

@@ -77,7 +77,7 @@ class LiveTop {
       answered_ms_ = MonotonicMs();
       screen_.trouble.clear();
     } else {
-      screen_.trouble = fmt::format("no answer from the supervisor since {} s; trying on, q quits",
+      screen_.trouble = fmt::format("no answer from the supervisor for {} s; trying on, q quits",
                                     (MonotonicMs() - answered_ms_) / 1000);
     }
     // Histories go on while the screen is held.

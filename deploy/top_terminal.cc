@@ -1,6 +1,7 @@
 #include "deploy/top_terminal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -19,22 +20,8 @@ namespace islands::deploy {
 namespace {
 
 constexpr const char* kOwnScreen = "\x1b[?1049h\x1b[?25l";
+constexpr int kPatienceMs = 100;  // for a terminal that is merely slow
 constexpr const char* kFormerScreen = "\x1b[0m\x1b[?25h\x1b[?1049l";
-
-bool WriteAll(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
-    if (written > 0) {
-      bytes.remove_prefix(static_cast<size_t>(written));
-    } else if (written < 0 && errno == EAGAIN) {
-      pollfd wait{STDOUT_FILENO, POLLOUT, 0};
-      poll(&wait, 1, -1);
-    } else if (written < 0 && errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
 
 const char* CodeOf(TopStyle style, bool colour) {
   switch (style) {
@@ -86,9 +73,33 @@ std::string ScreenUpdate(const std::vector<TopLine>& before, const std::vector<T
   return bytes;
 }
 
-TopTerminal::TopTerminal() : colour_(Variable("NO_COLOR").empty()) { Enter(); }
+// The terminal is opened once more: not to block is a property of the description, and that of stdout belongs
+// to the shell, too. Where that is not allowed (a terminal of another user) writing may block.
+TopTerminal::TopTerminal() : colour_(Variable("NO_COLOR").empty()) {
+  const int own = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (own >= 0) output_ = own;
+  Enter();
+}
 
-TopTerminal::~TopTerminal() { Leave(); }
+TopTerminal::~TopTerminal() {
+  Leave();
+  if (output_ != STDOUT_FILENO) close(output_);
+}
+
+TopTerminal::Sent TopTerminal::Send(std::string_view bytes, int patience_ms) const {
+  while (!bytes.empty()) {
+    const ssize_t written = write(output_, bytes.data(), bytes.size());
+    if (written > 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      pollfd wait{output_, POLLOUT, 0};
+      if (poll(&wait, 1, patience_ms) == 0) return Sent::kNotAll;
+    } else if (written < 0 && errno != EINTR) {
+      return Sent::kGone;
+    }
+  }
+  return Sent::kAll;
+}
 
 void TopTerminal::Enter() {
   changed_ = tcgetattr(STDIN_FILENO, &before_) == 0;
@@ -99,12 +110,12 @@ void TopTerminal::Enter() {
     raw.c_cc[VQUIT] = raw.c_cc[VSUSP] = _POSIX_VDISABLE;
     changed_ = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
   }
-  WriteAll(kOwnScreen);
+  Send(kOwnScreen, kPatienceMs);
   Forget();
 }
 
 void TopTerminal::Leave() {
-  WriteAll(kFormerScreen);
+  Send(kFormerScreen, kPatienceMs);
   if (changed_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
 }
 
@@ -131,7 +142,9 @@ bool TopTerminal::Draw(const std::vector<TopLine>& lines, const TopScreen& scree
   shown_ = lines;
   columns_ = screen.columns;
   lines_ = screen.lines;
-  return WriteAll(bytes);
+  const Sent sent = Send(bytes, kPatienceMs);
+  if (sent == Sent::kNotAll) Forget();
+  return sent != Sent::kGone;
 }
 
 std::optional<std::string> TopTerminal::Read() const {

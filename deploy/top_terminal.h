@@ -4,6 +4,9 @@
 // Only lines that differ from what is there are sent, each where it belongs: a refresh of a quiet cluster is
 // a few dozen bytes, which matters over ssh, and nothing flickers.
 //
+// A terminal that takes nothing (Ctrl-S, a connection that hangs) holds nobody up: it is written to without
+// waiting, and what it missed is drawn anew.
+//
 // Thread safety: main thread only.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deploy/top_screen.h"
@@ -51,7 +55,11 @@ class TopTerminal {
  private:
   void Enter();
   void Leave();
+  enum class Sent { kAll, kNotAll, kGone };
+  // Waits `patience_ms` at most.
+  Sent Send(std::string_view bytes, int patience_ms) const;
 
+  int output_ = STDOUT_FILENO;  // or our own description of that terminal, which does not block
   termios before_{};
   bool changed_ = false;
   bool colour_ = true;

@@ -9,18 +9,17 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-from islands_command import (ROOT, Failed, Interrupted, Islands, complain, end, handle_signals, interrupt,
-                             stop_everything)
+from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, stop_everything
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import sweep_file, table
 from sweeping.cluster import check_all
 from sweeping.machine import Machine
+from sweeping.observing import observing
 from sweeping.runner import Runner, estimate
 from sweeping.tree import BadFile
 
@@ -190,45 +189,14 @@ def clean_up_after_killed(islands, found):
             shutil.rmtree(work, ignore_errors=True)
 
 
-def said_by(observer):
-    """What `islands observe` reports: one line when all is there, or an error when it ends."""
-    text = observer.stdout.readline()
-    try:
-        said = json.loads(text)
-    except ValueError:
-        said = json.loads(text + observer.stdout.read() or "{}")
-    if "prometheus_url" in said:
-        return [f"Prometheus: {said['prometheus_url']} (process {said['prometheus_pid']})", *said["notes"]]
-    return [said.get("error", {}).get("message", "`islands observe` did not start") + "; the sweep goes on"]
-
-
-@contextlib.contextmanager
-def observing(islands, arguments, found):
-    """The folder where Prometheus finds clusters, while it runs; None without --observe. What it lacks is said."""
-    if not arguments.observe:
-        yield None
-        return
-    folder = os.path.abspath(os.path.join(found.directory, "observe"))
-    command = [islands.binary, "observe", folder, "--prometheus-port", str(arguments.prometheus_port),
-               "--end-with-parent", "--format", "json"]
-    observer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                start_new_session=True)
-    try:
-        for line in said_by(observer):
-            complain(line)
-        yield os.path.join(folder, "targets")
-    finally:
-        end(observer)
-
-
-def carry_out(islands, machine, found, begin, targets):
+def carry_out(islands, machine, found, begin, observer):
     """Whether all went; Interrupted if not to its end. Nothing is left running."""
     clean_up_after_killed(islands, found)
     work = tempfile.mkdtemp(prefix=WORK_PREFIX)
     try:
         found.document["work"] = work
         found.save()
-        Runner(islands, machine, found, work, targets).run_all()
+        Runner(islands, machine, found, work, observer).run_all()
     finally:
         handle_signals(signal.SIG_IGN)
         clean = stop_everything(islands, work)
@@ -273,8 +241,12 @@ def main():
         if found.document["complete"]:
             complain(f"{found.directory} is complete; nothing to do (--fresh begins anew)")
             return summarize(arguments, sweep, found)
-        with observing(islands, arguments, found) as targets:
-            clean = carry_out(islands, machine, found, begin, targets)
+        with contextlib.ExitStack() as beside:
+            observer = None
+            if arguments.observe:
+                folder = os.path.abspath(os.path.join(found.directory, "observe"))
+                observer = beside.enter_context(observing(islands, folder, arguments.prometheus_port))
+            clean = carry_out(islands, machine, found, begin, observer)
         return summarize(arguments, sweep, found) or (0 if clean else 1)
     except BadFile as bad:
         return fail(arguments, 2, bad)

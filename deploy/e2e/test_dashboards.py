@@ -50,6 +50,8 @@ def test_json_is_what_the_source_makes(tmp_path):
 def test_template_datasource(dashboard):
     (source,) = variables(dashboard, "datasource").values()
     assert (source["name"], source["label"], source["query"]) == ("datasource", "Data source", "prometheus")
+    (provisioned,) = read_yaml("provisioning/datasources/islands.yaml")["datasources"]
+    assert source["current"]["value"] == provisioned["uid"] and not provisioned["isDefault"]
 
 
 def test_template_job(dashboard):

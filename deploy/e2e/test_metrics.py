@@ -20,9 +20,9 @@ LINE = re.compile(r"^(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-def free_ports(count):
+def free_ports(count, above=21000):
     """A base port with `count` free ports in a row."""
-    for base in range(21000, 60000, 97):
+    for base in range(above, 60000, 97):
         sockets = []
         try:
             for port in range(base, base + count):

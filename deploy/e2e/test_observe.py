@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import urllib.request
@@ -9,7 +10,8 @@ import urllib.request
 import pytest
 import yaml
 
-from cluster import cluster, processes, wait_until  # noqa: F401
+from cluster import Cluster, cluster, processes, wait_until  # noqa: F401
+from conftest import Islands
 from dashboard_files import FOLDER, NAMES, tool
 from test_metrics import free_ports, scrape
 
@@ -55,6 +57,10 @@ def targets(folder):
     return {name: json.load(open(os.path.join(folder, name), encoding="utf-8")) for name in os.listdir(folder)}
 
 
+def control(cluster):
+    return os.path.join(cluster.folder, "run")
+
+
 def prometheus_pids(folder):
     return [pid for pid, words in processes(folder).items() if "--storage.tsdb.path" in words]
 
@@ -67,7 +73,8 @@ def test_up_observe_follows_islands_and_leaves_nothing(observed, ports):
     assert [observation["prometheus_pid"]] == prometheus_pids(observed.folder)
     assert observation["targets"] == os.path.join(observed.folder, "data", "observe", "targets")
     assert targets(observation["targets"]) == {"test.json": [
-        {"targets": [f"127.0.0.1:{ports + island}"], "labels": {"job": "islands-test", "island": str(island)}}
+        {"targets": [f"127.0.0.1:{ports + island}"],
+         "labels": {"job": "islands-test", "island": str(island), "__islands_control_directory": control(observed)}}
         for island in range(2)]}
     # It listens for this machine only.
     with open(f"/proc/{observation['prometheus_pid']}/net/tcp6", encoding="ascii") as file:
@@ -120,8 +127,19 @@ def test_ports_in_use_are_one_line_each_and_the_cluster_runs(observed, ports):
     assert "islands_" in scrape(ports)
 
 
+def elsewhere(cluster):
+    """The same `islands` where no tools were unpacked beside it."""
+    binaries, folder = os.path.dirname(cluster.islands), os.path.join(cluster.folder, "installed")
+    os.makedirs(os.path.join(folder, "bin"))
+    shutil.copy(cluster.islands, os.path.join(folder, "bin", "islands"))  # it asks the kernel where it lies
+    os.symlink(os.path.join(binaries, "islandd"), os.path.join(folder, "bin", "islandd"))
+    os.symlink(os.path.join(binaries, "..", "lib"), os.path.join(folder, "lib"))
+    return Islands(os.path.join(folder, "bin", "islands"))
+
+
 def test_without_prometheus_the_cluster_runs(observed, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
+    observed.islands = elsewhere(observed)
     status = observed.up("--observe")
     assert status["observation"]["prometheus_url"] is None
     missing, grafana = status["observation"]["notes"]
@@ -129,6 +147,26 @@ def test_without_prometheus_the_cluster_runs(observed, monkeypatch):
     assert grafana.startswith("Grafana: none found")
     assert os.listdir(status["observation"]["targets"]) == ["test.json"], "another Prometheus may read them"
     assert [island["state"] for island in status["islands"]] == ["ready", "ready"]
+
+
+def test_a_prometheus_that_does_not_answer_holds_nobody_up(observed, ports, monkeypatch):
+    folder = os.path.join(observed.folder, "slow")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "prometheus"), "w", encoding="ascii") as script:
+        script.write("#!/bin/sh\nexec sleep 300\n")
+    os.chmod(script.name, 0o755)
+    monkeypatch.setenv("PATH", folder + ":" + os.environ["PATH"])
+    status = observed.up("--observe", "--prometheus-port", ports + 2, "--timeout", "5")
+    assert [island["state"] for island in status["islands"]] == ["ready", "ready"]
+    assert status["observation"]["notes"][0].startswith("Prometheus has not answered within 10 s")
+
+
+def test_the_islands_ports_are_not_for_prometheus(observed, ports):
+    done = observed.islands.run("up", observed.file, "--observe", "--prometheus-port", ports + 1)
+    assert done.code == 2 and "is an island's metrics port" in done.err
+    done = observed.islands.run("up", observed.file, "--prometheus-port", ports + 2)
+    assert done.code == 2 and "--observe" in done.err
+    assert observed.alive() == {}
 
 
 def test_grafana_is_told(observed, ports, monkeypatch):
@@ -139,6 +177,7 @@ def test_grafana_is_told(observed, ports, monkeypatch):
     assert notes == [f"Grafana: data source and dashboards are in {folder}; restart Grafana to load them"]
     with open(os.path.join(folder, "datasources", "islands.yaml"), encoding="utf-8") as file:
         source, = yaml.safe_load(file)["datasources"]
+    assert source["isDefault"] is False, "a Grafana that has a default one would not start any more"
     assert source["url"] == f"http://127.0.0.1:{ports + 2}" and source["type"] == "prometheus"
     with open(os.path.join(folder, "dashboards", "islands.yaml"), encoding="utf-8") as file:
         provider, = yaml.safe_load(file)["providers"]
@@ -177,6 +216,52 @@ def test_one_prometheus_for_several_deployments(observed, ports):
     assert prometheus_pids(observed.folder) == []
 
 
+def test_after_a_crash_down_takes_targets_back(observed):
+    status = observed.islands.json("up", observed.file, "--targets", os.path.join(observed.folder, "shared"))
+    os.kill(status["supervisor_pid"], signal.SIGKILL)
+    wait_until(lambda: not observed.alive(), what="the islands' end")
+    assert os.listdir(os.path.join(observed.folder, "shared")) == ["test.json"], "they shall be seen down"
+    assert observed.islands.run("down", observed.file).out.strip() == "nothing is running"
+    assert os.listdir(os.path.join(observed.folder, "shared")) == []
+
+
+def test_deployments_of_one_name_do_not_take_each_others_targets(observed, ports):
+    shared = os.path.join(observed.folder, "shared")
+    observed.islands.json("up", observed.file, "--targets", shared)
+    before = targets(shared)
+    twin = Cluster(observed.islands, os.path.join(observed.folder, "twin"))
+    os.mkdir(twin.folder)
+    give_metrics(twin, free_ports(2, above=ports + 100))
+    try:
+        status = twin.islands.json("up", twin.file, "--targets", shared)
+        note, = status["observation"]["notes"]
+        assert "is of another deployment named 'test'" in note and control(observed) in note
+        assert [island["state"] for island in status["islands"]] == ["ready", "ready"]
+    finally:
+        assert twin.clean() == {}
+    assert targets(shared) == before
+    observed.down()
+    assert targets(shared) == {}
+
+
+def test_observe_prints_one_document_and_ends_with_its_prometheus(observed, ports):
+    folder = os.path.join(observed.folder, "watch")
+    observer = observed.start("observe", folder, "--prometheus-port", ports + 2, "--format", "json")
+    json.loads(observer.stdout.readline())
+    # One more on the same data would spoil it.
+    done = observed.islands.run("observe", folder, "--prometheus-port", ports)
+    assert done.code == 1 and "is held by process" in done.err, done
+    for killed in range(4):
+        pid, = wait_until(lambda: prometheus_pids(folder), what="Prometheus")
+        wait_until(lambda: answers(ports + 2), what="its answer")
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: pid not in prometheus_pids(folder), what="its end")
+        wait_until(lambda: observer.poll() is not None or prometheus_pids(folder), what="a restart")
+    out, err = observer.communicate(timeout=20)
+    assert observer.returncode == 1 and out == "", out
+    assert "given up after 3 restarts" in err.splitlines()[-1]
+
+
 def test_observe_says_why_it_cannot(observed, ports):
     with socket.create_server(("127.0.0.1", ports + 2)):
         done = observed.islands.run("observe", os.path.join(observed.folder, "watch"), "--prometheus-port", ports + 2)
@@ -193,7 +278,7 @@ deployment:
   metrics: {{base_port: {port}}}
 parameters: {{rows: 4}}
 axes: {{layout: [1ISL, 2ISL], multisite: [0, 50]}}
-measure: {{seconds: 3, warmup: 0.2, repeat: 1}}
+measure: {{seconds: 2, warmup: 0.2, repeat: 1}}
 """
 
 
@@ -221,12 +306,13 @@ def test_a_sweep_is_observed_layout_by_layout(observed, ports):
     assert {each["metric"]["job"] for each in runs + islands} == {"islands-watched"}
     assert {each["metric"]["layout"] for each in islands} == {"1ISL", "2ISL"}
     assert {each["metric"]["multisite"] for each in runs} == {"0", "50"}
+    assert len({each["metric"]["run_id"] for each in runs}) == 4, "every run was seen, though clusters lived for 5 s"
 
 
 def test_sweep_goes_on_without_prometheus(observed, ports):
     file = os.path.join(observed.folder, "watched.yaml")
     with open(file, "w", encoding="utf-8") as out:
-        out.write(SWEEP.format(port=ports).replace("seconds: 3", "seconds: 0.2").replace("1ISL, ", "")
+        out.write(SWEEP.format(port=ports).replace("seconds: 2", "seconds: 0.2").replace("1ISL, ", "")
                   .replace("0, 50", "0"))
     with socket.create_server(("127.0.0.1", ports + 2)):
         done = observed.islands.run("sweep", file, "--results", os.path.join(observed.folder, "results"), "--observe",

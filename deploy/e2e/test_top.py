@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import termios
 import time
 
 import pytest
@@ -155,7 +156,7 @@ def test_killed_island_is_shown_lost_then_ready(cluster):
             assert rows(lines)[1][1:4] == ["no", "reply", "-"]
             row = terminal.screen.cells[HEADER + 2]
             assert row[6][1] == {1, 31}, "bold and red"
-            terminal.until(lambda lines: lines[4].startswith("no answer from the supervisor since"))
+            terminal.until(lambda lines: lines[4].startswith("no answer from the supervisor for"))
             assert rows(terminal.screen.texts())[0][1] == "ready"
         finally:
             os.kill(supervisor, signal.SIGCONT)
@@ -191,6 +192,23 @@ def test_signals_restore_the_terminal(cluster, number):
             os.kill(terminal.pid, number)
         assert terminal.ended() == 130
         assert terminal.restored()
+
+
+def test_terminal_that_takes_nothing_holds_nobody_up(cluster):
+    cluster.write().up()
+    with watching(cluster, "--interval", "0.2") as terminal:
+        terminal.until(has_rates)
+        termios.tcflow(terminal.other, termios.TCOOFF)  # Ctrl-S
+        time.sleep(0.6)
+        termios.tcflow(terminal.other, termios.TCOON)
+        clock = terminal.screen.texts()[0].split()[2]
+        terminal.until(lambda lines: lines[0].split()[2:] and lines[0].split()[2] > clock and has_rates(lines),
+                       what="the screen to go on")
+        termios.tcflow(terminal.other, termios.TCOOFF)
+        time.sleep(0.6)
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.ended(5) == 130
+        assert termios.tcgetattr(terminal.other) == terminal.before
 
 
 def test_lost_cluster_is_waited_for(cluster):

@@ -7,6 +7,7 @@ import re
 import yaml
 
 from islands_command import Failed, json_of
+from sweeping.observing import wait_until_seen
 from sweeping.plan import DIRECTORIES, cores_of, given, parameters_of
 from sweeping.tree import BadFile, Reader
 
@@ -150,18 +151,22 @@ def check_all(islands, plans, machine, folder):
 class Cluster:
     """A block's deployment, running."""
 
-    def __init__(self, islands, block, machine, folder, targets=None):
-        self.islands, self.block, self.targets = islands, block, targets
+    def __init__(self, islands, block, machine, folder, observer=None):
+        self.islands, self.block, self.observer = islands, block, observer
         os.makedirs(folder, exist_ok=True)
         self.file = os.path.join(folder, "islands.yaml")
         made = document(block, machine, block.experiment.name.replace("_", "-")[:32])
-        if targets and made["metrics"] == {"base_port": 0}:
+        if observer and made["metrics"] == {"base_port": 0}:
             made["metrics"] = {"base_port": METRICS_PORT}
         with open(self.file, "w", encoding="utf-8") as out:
             yaml.safe_dump(made, out, sort_keys=False)
 
     def up(self):
-        self.islands.call("up", self.file, *(["--targets", self.targets] if self.targets else []))
+        if self.observer is None:
+            self.islands.call("up", self.file)
+            return
+        status = self.islands.call("up", self.file, "--targets", self.observer.targets)
+        wait_until_seen(self.observer, "islands-" + status["deployment"], len(status["islands"]))
 
     def down(self):
         self.islands.call("down", self.file)

@@ -86,10 +86,10 @@ def metrics_of(report):
 
 
 class Runner:
-    def __init__(self, islands, machine, results, work_folder, targets=None):
-        """`targets`: a folder where Prometheus shall find the clusters."""
+    def __init__(self, islands, machine, results, work_folder, observer=None):
+        """`observer`: a Prometheus that shall find the clusters."""
         self.islands, self.machine, self.results, self.work_folder = islands, machine, results, work_folder
-        self.targets = targets
+        self.observer = observer
         self.work = [(plan, block, runs) for plan in results.plans for block, runs in results.left(plan)]
         self.progress = Progress(list(estimate(self.work)))
         self.said = set()  # errors: once each, the end counts them
@@ -114,7 +114,7 @@ class Runner:
             if self.dead.get(name, 0) >= GIVE_UP_AFTER:
                 raise Failed(f"not tried: {GIVE_UP_AFTER} clusters before did not come up")
             self.progress.show(f"{name}: starting {settings}")
-            cluster = Cluster(self.islands, block, self.machine, folder, self.targets)
+            cluster = Cluster(self.islands, block, self.machine, folder, self.observer)
             cluster.up()
         except Failed as failure:
             self.dead[name] = self.dead.get(name, 0) + 1
