@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "instance/island.h"
 #include "instance/runtime/latch_site.h"
 #include "topology/binding.h"
+#include "topology/machine.h"
 
 namespace islands::instance {
 namespace {
@@ -55,6 +58,33 @@ void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
   to->set_bytes_received(bytes_received);
 }
 
+// A binding that was granted does not last for ever: the kernel lifts that of a CPU that goes offline, and
+// anybody may move threads. What to say of a worker's thread that may run on `actual`; nothing if as planned.
+std::string LostBinding(const control::v1::IslandConfig& config, int worker, const std::string& actual) {
+  const int32_t cpu = config.workers(worker).cpu();
+  std::vector<uint32_t> planned(config.cpus().begin(), config.cpus().end());
+  if (cpu >= 0) planned = {static_cast<uint32_t>(cpu)};
+  const std::string wanted = topology::FormatCpuList(planned);
+  if (planned.empty() || wanted == actual) return "";
+  return fmt::format("worker {} may run on CPUs {}, planned is {}: it was moved, or that CPU went offline",
+                     worker, actual, wanted);
+}
+
+// With the policy `preferred` a full node sends its memory elsewhere.
+std::string PagesElsewhere(const control::v1::IslandConfig& config, const topology::MemoryReadback& memory) {
+  constexpr double kWorthAWord = 0.05;
+  const std::vector<uint32_t> nodes(config.numa_nodes().begin(), config.numa_nodes().end());
+  uint64_t all = 0, elsewhere = 0;
+  for (const auto& [node, pages] : memory.pages_per_node) {
+    all += pages;
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) elsewhere += pages;
+  }
+  const double share = all == 0 ? 0 : static_cast<double>(elsewhere) / static_cast<double>(all);
+  if (PolicyOf(config) == topology::MemoryPolicy::kDefault || share <= kWorthAWord) return "";
+  return fmt::format("{:.0f} % of the pool's memory is not on NUMA node {}, which may be full", 100 * share,
+                     topology::FormatCpuList(nodes));
+}
+
 }  // namespace
 
 control::v1::Snapshot Island::TakeSnapshot() const {
@@ -94,12 +124,18 @@ control::v1::IslandStatus Island::Status() const {
     const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
     warning = binding_warning_;
   }
-  for (const std::unique_ptr<Worker>& worker : workers_) {
+  const auto warn = [&warning](std::string what) {
+    if (warning.empty()) warning = std::move(what);
+  };
+  for (int i = 0; i < config_.workers_size(); ++i) {
+    Worker* worker = workers_[static_cast<size_t>(i)].get();
     peers_up += worker->peers_up();
-    absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), worker->tid());
+    const int32_t tid = worker->tid();
+    absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), tid);
     placement->add_worker_cpus(cpus.ok() ? *cpus : "unknown");
-    placement->add_worker_tids(static_cast<uint32_t>(worker->tid()));
-    if (std::string error = worker->binding_error(); warning.empty()) warning = std::move(error);
+    placement->add_worker_tids(static_cast<uint32_t>(tid));
+    warn(worker->binding_error());
+    if (cpus.ok()) warn(LostBinding(config_, i, *cpus));
   }
   status.set_peers_connected(peers_up);
   status.set_peers_total(static_cast<uint32_t>(workers_.size()) * (sites_.islands() - 1));
@@ -113,6 +149,7 @@ control::v1::IslandStatus Island::Status() const {
     placement->set_memory_policy(memory->policy);
     for (const auto& [node, pages] : memory->pages_per_node)
       (*placement->mutable_pool_pages_per_node())[node] = pages;
+    warn(PagesElsewhere(config_, *memory));
   } else {
     placement->set_memory_policy("unknown");
   }

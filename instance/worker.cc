@@ -48,7 +48,6 @@ void Worker::Rebind() {
 }
 
 void Worker::OnThreadStart() {
-  tid_.store(static_cast<int32_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
   Account(Activity::kIdle, clock_.NowNs());  // while no scheduler ran it
   absl::Status status;
   if (options_.cpu >= 0) {
@@ -60,8 +59,12 @@ void Worker::OnThreadStart() {
     const absl::Status memory = topology::SetThreadMemoryPolicy(options_.numa_nodes, options_.memory_policy);
     if (status.ok()) status = memory;
   }
-  const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
-  binding_error_ = std::string(status.message());
+  {
+    const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mail_mutex_));
+    binding_error_ = std::string(status.message());
+  }
+  // Last: whoever looks at the thread of this number sees it bound, or knows why it is not.
+  tid_.store(static_cast<int32_t>(syscall(SYS_gettid)), std::memory_order_release);
 }
 
 std::string Worker::binding_error() {

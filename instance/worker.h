@@ -148,7 +148,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const WorkerCounters& counters() const { return counters_; }
   const messaging::Links& links() const { return links_; }
   uint32_t peers_up() const { return static_cast<uint32_t>(peers_up_.Get()); }
-  int32_t tid() const { return tid_.load(std::memory_order_relaxed); }
+  int32_t tid() const { return tid_.load(std::memory_order_acquire); }
   bool running() const { return running_.load(std::memory_order_relaxed); }
   std::string binding_error();
   // A run is about to be posted: running() holds from now on.

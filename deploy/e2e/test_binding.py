@@ -47,6 +47,21 @@ def test_every_worker_is_where_the_plan_says(cluster):
             assert plan["cpus"] in threads_allowed(island["pid"])
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other CPU to move a worker to")
+def test_a_worker_that_was_moved_is_reported(cluster):
+    cluster.write("2ISL").up()
+    first, second = cluster.status()["islands"]
+    assert "warning" not in first and "warning" not in second
+    worker = next(int(tid) for tid in os.listdir(f"/proc/{second['pid']}/task")
+                  if allowed_cpus(second["pid"], tid) == second["cpus"])
+    os.sched_setaffinity(worker, {int(first["cpus"])})
+    moved = cluster.island(1)
+    assert f"worker 0 may run on CPUs {first['cpus']}, planned is {second['cpus']}" in moved["warning"]
+    assert "warning" not in cluster.island(0)
+    text = cluster.islands.run("status", cluster.file).out
+    assert "warning: not everything could be bound on island 1: worker 0" in text
+
+
 @pytest.mark.parametrize("policy, expected", [("preferred", "prefer"), ("bind", "bind"), ("default", "default")])
 def test_memory_policy_is_read_back(cluster, policy, expected):
     cluster.write("1ISL")
