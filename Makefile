@@ -19,10 +19,10 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build clean
+.PHONY: help build demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 build: packages-build build/release/build.ninja ## build the release binaries into build/release/bin
 	ninja -C build/release -j $(JOBS) $(BINARIES)
@@ -30,10 +30,14 @@ build: packages-build build/release/build.ninja ## build the release binaries in
 demo: build ## build, cut this machine into islands, run the microbenchmark, print the table
 	$(PYTHON) experiments/demo.py
 
-test: packages build/release/build.ninja ## build everything, run the unit tests and those that start processes
+test: packages-machines build/release/build.ninja ## build everything, run the unit tests and those that start processes
 	ninja -C build/release -j $(JOBS)
 	ctest --test-dir build/release -j $(JOBS) -L '^unit$$' --no-tests=error
-	$(PYTHON) -m pytest deploy/e2e -p no:cacheprovider -rs
+	$(PYTHON) -m pytest deploy/e2e deploy/machines/test_quad.py -p no:cacheprovider -rs
+
+test-machines: packages-machines build/release/build.ninja ## boot virtual machines like the papers', check where islands really are
+	ninja -C build/release -j $(JOBS) islands islandd micro
+	$(PYTHON) -m pytest deploy/machines -p no:cacheprovider -rs
 
 sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests under ASan and UBSan, stress tests under TSan
 	ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
@@ -81,6 +85,7 @@ clean: ## remove everything that was built
 
 packages: ; @deploy/install-packages.sh build test
 packages-build: ; @deploy/install-packages.sh build
+packages-machines: ; @deploy/install-packages.sh build test machines
 
 build/%/build.ninja: | packages-build
 	cmake --preset $* -Wno-dev

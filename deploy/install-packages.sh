@@ -1,10 +1,10 @@
 #!/bin/bash
 # Installs the Debian 12 packages that Islands needs, and nothing when they are there.
 #
-#   deploy/install-packages.sh [build] [test] [fuzz]      default: build test
+#   deploy/install-packages.sh [build] [test] [machines] [fuzz]      default: build test
 #
 # This is the only list of them, but for the Python package of dashboards/requirements.txt. Starts no service: of
-# `prometheus` only the two programs are unpacked, into build/tools.
+# `prometheus` only the two programs are unpacked, into build/tools; so is the kernel that virtual machines boot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +22,7 @@ test=(
   python3-venv  # for what generates the dashboards
   liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
 )
+machines=(qemu-system-x86)  # virtual machines for deploy/machines
 fuzz=(clang-16 libclang-rt-16-dev)
 
 say() { echo "install-packages: $*" >&2; }
@@ -78,6 +79,39 @@ unpack_prometheus() {
   cp "$scratch/usr/bin/promtool" "$scratch/usr/bin/prometheus" build/tools/
 }
 
+# For virtual machines: QEMU, a kernel with the drivers of a console port, busybox. Installing a kernel would make it this
+# machine's, so it is only unpacked.
+get_machines() {
+  local folder=build/tools/machines drivers=kernel/drivers kernel scratch module
+  if [ "$(dpkg --print-architecture)" != amd64 ]; then
+    say "virtual machines are amd64, this is not: their tests will be skipped"
+    return
+  fi
+  if ! install_missing "${machines[@]}"; then
+    say "no ${machines[*]}: the tests in virtual machines will be skipped"
+    return
+  fi
+  if [ -r "$folder/vmlinuz" ]; then return; fi
+  say "unpacking a kernel and busybox into $folder"
+  apt_update || true
+  scratch=$(mktemp -d)
+  kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: //p' | head -n 1)
+  if [ -z "$kernel" ] || ! (cd "$scratch" && chmod 755 . &&
+      apt-get download -qq -o APT::Sandbox::User=root "$kernel" busybox-static &&
+      for package in *.deb; do dpkg-deb -x "$package" .; done); then
+    say "no kernel package: the tests in virtual machines will be skipped"
+    rm -rf "$scratch"
+    return
+  fi
+  mkdir -p "$folder/modules"
+  for module in virtio/virtio{_ring,,_pci_modern_dev,_pci_legacy_dev,_pci} char/virtio_console; do
+    cp "$scratch"/lib/modules/*/$drivers/$module.ko "$folder/modules/"
+  done
+  cp "$scratch/bin/busybox" "$folder/"
+  cp "$scratch"/boot/vmlinuz-* "$folder/vmlinuz"  # last: its being there says that all is
+  rm -rf "$scratch"
+}
+
 # What writes the dashboards' JSON, and the test that compares it with its source, need Grafana's package from PyPI.
 install_dashboards_sdk() {
   local wanted=dashboards/requirements.txt venv=build/tools/venv
@@ -104,9 +138,10 @@ for group in "$@"; do
       unpack_prometheus
       install_dashboards_sdk
       ;;
+    machines) get_machines ;;
     fuzz) install_missing "${fuzz[@]}" ;;
     *)
-      say "unknown group '$group'; there are build, test and fuzz"
+      say "unknown group '$group'; there are build, test, machines and fuzz"
       exit 2
       ;;
   esac

@@ -1,0 +1,146 @@
+"""What the tests of virtual machines share: one guest at a time, and a deployment inside it."""
+
+import json
+import time
+
+import pytest
+
+import facts
+import guest
+import placement
+import shelf
+
+FILE = """version: 1
+name: guest
+{cut}
+placement: {placement}
+data:
+  tables: [{{name: micro, key: [uint64], range: [0, {rows}], row_bytes: 250}}]
+storage: {{buffer_pool: {pool}, memory_policy: {policy}}}
+timeouts: {{transaction_ms: 60000}}
+metrics: {{base_port: 0}}
+{more}"""
+FOLDER = "/tmp/cluster"
+# Short and few transactions: emulation makes a CPU slow, and this machine's cores are shared by all of the guest's.
+RUN = "--op update --rows 4 --mpl 1 --multisite 20 --duration {duration} --warmup 0.1 --format json"
+
+
+class Rack:
+    """Boots guests on demand; a new one ends the one before, memory and CPUs are for one only."""
+
+    def __init__(self):
+        self.running = None
+
+    def guest(self, name):
+        if self.running is None or self.running.machine.name != name:
+            self.end()
+            booting = guest.Guest(shelf.MACHINES[name])
+            booting.__enter__()
+            self.running = booting
+        return self.running
+
+    def end(self):
+        if self.running is not None:
+            self.running.end()
+            self.running = None
+
+
+@pytest.fixture(scope="session")
+def rack():
+    reason = guest.why_not()
+    if reason:
+        pytest.skip(reason)
+    made = Rack()
+    yield made
+    made.end()
+
+
+class Cluster:
+    """One deployment inside a guest; `prefix` stands before every `islands`, to change what it may do."""
+
+    def __init__(self, machine, prefix=""):
+        self.guest = machine
+        self.prefix = prefix
+        self.file = f"{FOLDER}/deployment.yaml"
+
+    def write(self, layout=None, how="islands", policy="preferred", pool="192MiB", rows=24000, cut=None, more=""):
+        self.guest.write(self.file, FILE.format(cut=cut or f"layout: {layout}ISL", placement=how, policy=policy,
+                                                pool=pool, rows=rows, more=more))
+        return self
+
+    def command(self, arguments):
+        return f"mkdir -p {FOLDER} && cd {FOLDER} && {self.prefix} islands {arguments}"
+
+    def run(self, arguments, seconds=90):
+        return self.guest.run(self.command(arguments), seconds)
+
+    def json(self, arguments, seconds=90):
+        return json.loads(self.guest.check(self.command(f"{arguments} --format json"), seconds))
+
+    def up(self, options=""):
+        return self.json(f"up {self.file} --timeout 80 {options}")
+
+    def status(self):
+        return self.json(f"status {self.file}")
+
+    def load(self, duration=0.3):
+        """A short run of the microbenchmark; its result."""
+        return json.loads(self.guest.check(self.command(f"run {self.file} micro {RUN.format(duration=duration)}"), 120))
+
+    def start_load(self, duration):
+        """The same in the background; `finish_load` gets its result."""
+        self.guest.check(f"cd {FOLDER}; rm -f code; ({self.prefix} islands run {self.file} micro "
+                         f"{RUN.format(duration=duration)} > out 2> err; echo $? > code) &")
+
+    def finish_load(self, seconds=120):
+        done = self.guest.run(f"cd {FOLDER}; while [ ! -e code ]; do sleep 0.1; done; cat out; cat err >&2; "
+                              "exit $(cat code)", seconds)
+        assert done.code == 0, done
+        return json.loads(done.out)
+
+    def wait_until(self, condition, what, seconds=60):
+        """Polls `islands status` until the condition holds; that status."""
+        deadline = time.monotonic() + seconds
+        while True:
+            status = self.status()
+            if condition(status["islands"]):
+                return status["islands"]
+            assert time.monotonic() < deadline, f"waited in vain for {what}: {status}"
+
+    def check(self, machine, expected):
+        """The kernel shows what is expected, and `islands status` shows what the kernel shows. The islands."""
+        islands = self.islands()
+        complaints = (placement.check_kernel(machine, expected, islands) or
+                      placement.check_status(expected, islands, self.status()))
+        assert not complaints, "\n".join(complaints)
+        return islands
+
+    def up_run_check(self, machine, expected):
+        self.up()
+        assert self.load()["sum_check"] == "ok"
+        return self.check(machine, expected)
+
+    def machine_facts(self):
+        return facts.MachineFacts(self.guest.check(facts.READ_MACHINE))
+
+    def islands(self):
+        return facts.read_islands(self.guest.check(facts.READ_ISLANDS))
+
+    def end(self):
+        """Nothing stays for the next test: no process, no file."""
+        down = self.run(f"down {self.file}") if self.guest.run(f"test -e {self.file}").code == 0 else None
+        left = self.guest.run(f"pidof islandd islands && killall -9 islandd islands; rm -rf {FOLDER}").out
+        assert (down is None or down.code == 0) and not left, f"{down}; processes left: {left}"
+
+
+@pytest.fixture
+def on(rack):
+    """on("quad") is a cluster on that machine, taken down after the test."""
+    clusters = []
+
+    def make(name, prefix=""):
+        clusters.append(Cluster(rack.guest(name), prefix))
+        return clusters[-1]
+    yield make
+    for cluster in clusters:
+        cluster.end()
