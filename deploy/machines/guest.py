@@ -31,6 +31,7 @@ CPU = "Haswell-noTSX,-pcid,-x2apic,-tsc-deadline,-invpcid"  # without what QEMU 
 # No waiting for what emulation makes slow: calibrations, watchdogs, mitigations.
 KERNEL_ARGUMENTS = ("console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check nowatchdog "
                     "rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on")
+SECONDS = 240  # for anything: what takes 2 on an idle machine takes 30 on a busy one
 # Rarely a boot hangs before the kernel's first line: so many attempts.
 BOOTS = 2
 
@@ -84,6 +85,7 @@ class Guest:
         self.console = os.path.join(self.folder, "console")
         self.process = None
         self.channel = None
+        self.usable = False  # after a request that was not answered in time no answer can be told from another
 
     def __enter__(self):
         try:
@@ -102,6 +104,7 @@ class Guest:
             try:
                 self.start()
                 self.answer(time.monotonic() + 60 + shelf.cpus_of(self.machine), "the guest to boot")
+                self.usable = True
                 return
             except GuestFailed as failed:
                 if attempts_left == 0:
@@ -136,8 +139,10 @@ class Guest:
         try:
             data = self.channel.recv(1 << 16)
         except TimeoutError:
+            self.usable = False
             raise GuestFailed(f"waited in vain for {what}; {self.last_words()}") from None
         if not data:
+            self.usable = False
             raise GuestFailed(f"the guest ended while it was waited for {what}; {self.last_words()}")
         return data
 
@@ -152,13 +157,13 @@ class Guest:
             data += self.receive(deadline, what)
         return Result(code, data[:out_bytes].decode(errors="replace"), data[out_bytes:].decode(errors="replace"))
 
-    def run(self, script, seconds=60):
+    def run(self, script, seconds=SECONDS):
         """Runs a shell script to its end."""
         self.channel.settimeout(seconds)
         self.channel.sendall(base64.b64encode(script.encode()) + b"\n")
         return self.answer(time.monotonic() + seconds, f"`{script[:200]}`")
 
-    def check(self, script, seconds=60):
+    def check(self, script, seconds=SECONDS):
         """Runs a shell script that has to succeed; what it printed."""
         done = self.run(script, seconds)
         if done.code != 0:

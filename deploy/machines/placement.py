@@ -157,6 +157,7 @@ def check_status(expected, islands, status):
         pinned = sorted(task.cpus for task in island.tasks if len(task.cpus) == 1 and task.cpus[0] in workers_cpus)
         free = [island.cpus] * wanted.workers
         same(number, "state", said["state"], "ready")
+        same(number, "warning", said.get("warning"), None)
         same(number, "pid", said["pid"], island.pid)
         same(number, "workers", said["workers"], wanted.workers)
         same(number, "cpus", facts.cpu_list(said["cpus"]), wanted.cpus)

@@ -8,8 +8,10 @@ yet: durability is `none`.
 import pytest
 
 from placement import check_kernel, expect
-from rack import on, rack  # noqa: F401
+from rack import need_machines, on, rack  # noqa: F401
 import shelf
+
+need_machines()
 
 LAYOUTS = [1, 2, 4, 8, 24]
 CUTS = [*[(layout, "islands", "bind") for layout in LAYOUTS], *[(layout, "islands", "preferred") for layout in (2, 4)],

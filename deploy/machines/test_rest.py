@@ -3,8 +3,10 @@
 import pytest
 
 from placement import check_kernel, expect, pool_of, share_on
-from rack import on, rack  # noqa: F401
+from rack import need_machines, on, rack  # noqa: F401
 import shelf
+
+need_machines()
 
 EVERYTHING = "hardware_threads: all\n"
 # Runs its command in the cgroup that make_part() makes.
@@ -20,6 +22,20 @@ def test_other_policies(on, layout, how, policy):
     cluster = on("quad").write(layout, how, policy)
     machine = cluster.machine_facts()
     cluster.up_run_check(machine, expect(machine, layout, how, policy))
+
+
+def test_workers_that_share_their_islands_cores(on):
+    cluster = on("quad").write(4, policy="bind", more="workers: os\n")
+    machine = cluster.machine_facts()
+    cluster.up()
+    assert cluster.load()["sum_check"] == "ok"
+    islands, status = cluster.islands(), cluster.status()["islands"]
+    for number, wanted in enumerate(expect(machine, 4, "islands", "bind").islands):
+        tasks = [task for task in islands[number].tasks if task.cpus != machine.online]
+        assert [task.cpus for task in tasks] == [wanted.cpus] * 6
+        assert all(task.ran_on in wanted.cpus for task in tasks)
+        assert share_on(wanted.nodes, pool_of(islands[number]).pages) == 1.0
+        assert "warning" not in status[number]
 
 
 def test_workers_and_their_io_threads_over_zmq(on):
