@@ -94,14 +94,15 @@ class Cluster:
         """A short run of the microbenchmark; its result."""
         return self.json(f"run {self.file} micro {RUN.format(duration=duration)}")
 
-    def start_load(self, duration):
-        """The same in the background; `finish_load` gets its result."""
-        self.guest.check(f"cd {FOLDER}; rm -f code; ({self.prefix} islands run {self.file} micro "
-                         f"{RUN.format(duration=duration)} --format json > out 2> err; echo $? > code) &")
-
-    def finish_load(self):
-        done = self.guest.run(f"cd {FOLDER}; while [ ! -e code ]; do sleep 0.1; done; cat out; cat err >&2; "
-                              "exit $(cat code)")
+    def disturb_load(self, disturbance, duration=5):
+        """The result of a run during which a shell command is executed, once there is a first line of progress."""
+        self.guest.check(f"cd {FOLDER}; rm -rf code results; ({self.prefix} islands run {self.file} micro "
+                         f"{RUN.format(duration=duration)} --results results > out 2> err; echo $? > code) &")
+        during = self.guest.run(f"cd {FOLDER}; until [ -s err ] || [ -e code ]; do sleep 0.1; done; {disturbance}; "
+                                "[ ! -e code ]")
+        done = self.guest.run(f"cd {FOLDER}; until [ -e code ]; do sleep 0.1; done; cat results/*/summary.json; "
+                              "cat out err >&2; exit $(cat code)")
+        assert during.code == 0, f"the run was over too soon: {during} {done}"
         assert done.code == 0, done
         return json.loads(done.out)
 

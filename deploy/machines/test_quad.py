@@ -85,11 +85,8 @@ def test_a_cpu_that_is_unplugged_during_a_run_is_survived_and_reported(on):
     machine = cluster.machine_facts()
     expected = expect(machine, 4, "islands", "bind")
     cluster.up()
-    cluster.start_load(4)
-    cluster.wait_until(lambda islands: all(island["running"] for island in islands), "the run")
     try:
-        cluster.guest.check("echo 0 > /sys/devices/system/cpu/cpu7/online")
-        result = cluster.finish_load()
+        result = cluster.disturb_load("echo 0 > /sys/devices/system/cpu/cpu7/online")
         assert result["sum_check"] == "ok" and not any(island["lost"] for island in result["per_island"])
         assert cluster.machine_facts().online == [cpu for cpu in range(24) if cpu != 7]
         complaints = check_kernel(machine, expected, cluster.islands())
@@ -118,10 +115,7 @@ def test_an_island_that_is_killed_during_a_run_comes_back_to_its_place(on):
     expected = expect(machine, 4, "islands", "bind")
     cluster.up()
     before = cluster.islands()
-    cluster.start_load(5)
-    cluster.wait_until(lambda islands: all(island["running"] for island in islands), "the run")
-    cluster.guest.check(f"kill -9 {before[2].pid}")
-    result = cluster.finish_load()
+    result = cluster.disturb_load(f"kill -9 {before[2].pid}")
     assert result["sum_check"] == "skipped: island lost"
     assert [island["lost"] for island in result["per_island"]] == [False, False, True, False]
     cluster.wait_until(lambda islands: all(island["state"] == "ready" and island["links"] == island["links_expected"]
