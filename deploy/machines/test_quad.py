@@ -14,8 +14,8 @@ import shelf
 need_machines()
 
 LAYOUTS = [1, 2, 4, 8, 24]
-CUTS = [*[(layout, "islands", "bind") for layout in LAYOUTS], *[(layout, "islands", "preferred") for layout in (2, 4)],
-        *[(layout, "spread", "preferred") for layout in LAYOUTS], *[(layout, "os", "preferred") for layout in LAYOUTS]]
+CUTS = [(layout, how, policy) for how, policy in (("islands", "bind"), ("spread", "preferred"), ("os", "preferred"))
+        for layout in LAYOUTS]
 
 
 def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on):

@@ -16,7 +16,7 @@ INSIDE = "#!/bin/sh\necho $$ > /sys/fs/cgroup/part/cgroup.procs\nexec \"$@\"\n"
 # ---- the quad-socket, what test_quad.py has no time for
 
 @pytest.mark.parametrize("layout, how, policy", [
-    *[(layout, "islands", "preferred") for layout in (1, 8, 24)],
+    *[(layout, "islands", "preferred") for layout in (1, 2, 8, 24)],
     *[(layout, "spread", "bind") for layout in (1, 2, 4, 8)]])
 def test_other_policies(on, layout, how, policy):
     cluster = on("quad").write(layout, how, policy)
