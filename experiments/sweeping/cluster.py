@@ -166,7 +166,7 @@ class Cluster:
             self.islands.call("up", self.file)
             return
         status = self.islands.call("up", self.file, "--targets", self.observer.targets)
-        wait_until_seen(self.observer, "islands-" + status["deployment"], len(status["islands"]))
+        wait_until_seen(self.observer, status["deployment"])
 
     def down(self):
         self.islands.call("down", self.file)

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import time
-import urllib.parse
 import urllib.request
 
 from islands_command import complain, end
 
 # Prometheus takes up new targets every 5 s. A cluster whose runs are short would be gone by then.
 PATIENCE_S = 10
+OWNER = "__islands_control_directory"  # label of a target, dropped when it is scraped
 
 # targets: where clusters write theirs. url: None if Prometheus does not run.
 Observer = collections.namedtuple("Observer", "targets url")
@@ -48,17 +48,20 @@ def observing(islands, folder, port):
         end(process)
 
 
-def wait_until_seen(observer, job, islands):
-    """Until Prometheus has read every island of a job; false when it takes too long."""
-    query = urllib.parse.urlencode({"query": f'count(up{{job="{job}"}} == 1)'})
+def wait_until_seen(observer, deployment):
+    """Until Prometheus has read every island of a deployment that is up; false when it takes too long. It may still be
+    about to drop the cluster before, whose islands had the same addresses; so the target's owner is looked at."""
+    with open(os.path.join(observer.targets, deployment + ".json"), encoding="utf-8") as file:
+        wanted = {(group["targets"][0], group["labels"][OWNER]) for group in json.load(file)}
     deadline = time.monotonic() + PATIENCE_S
     while observer.url and time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"{observer.url}/api/v1/query?{query}", timeout=2) as answer:
-                found = json.load(answer)["data"]["result"]
+            with urllib.request.urlopen(f"{observer.url}/api/v1/targets?state=active", timeout=2) as answer:
+                targets = json.load(answer)["data"]["activeTargets"]
         except (OSError, ValueError):
             return False  # gone, or not what we started
-        if found and int(found[0]["value"][1]) == islands:
+        if wanted <= {(target["discoveredLabels"]["__address__"], target["discoveredLabels"].get(OWNER))
+                      for target in targets if target["health"] == "up"}:
             return True
         time.sleep(0.1)
     return False
