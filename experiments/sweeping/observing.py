@@ -51,8 +51,11 @@ def observing(islands, folder, port):
 def wait_until_seen(observer, deployment):
     """Until Prometheus has read every island of a deployment that is up; false when it takes too long. It may still be
     about to drop the cluster before, whose islands had the same addresses; so the target's owner is looked at."""
-    with open(os.path.join(observer.targets, deployment + ".json"), encoding="utf-8") as file:
-        wanted = {(group["targets"][0], group["labels"][OWNER]) for group in json.load(file)}
+    try:
+        with open(os.path.join(observer.targets, deployment + ".json"), encoding="utf-8") as file:
+            wanted = {(group["targets"][0], group["labels"][OWNER]) for group in json.load(file)}
+    except OSError:
+        return False  # they could not be written; the sweep goes on
     deadline = time.monotonic() + PATIENCE_S
     while observer.url and time.monotonic() < deadline:
         try:
