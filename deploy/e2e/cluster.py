@@ -1,5 +1,6 @@
 """One deployment in a folder of its own, for tests: start it, look at it, hurt it, and leave nothing behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -88,6 +89,27 @@ class Cluster:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         return left
+
+
+@contextlib.contextmanager
+def loaded(cluster, seconds=60, seed=1):
+    """A run in the background, from when it has begun; gone afterwards, whatever happens. Skewed, so that island 0
+    works for the others."""
+    process = cluster.start("run", cluster.file, "micro", "--op", "mix", "--update-percent", "50", "--multisite", "40",
+                            "--zipf", "0.9", "--mpl", "8", "--warmup", "0", "--duration", str(seconds), "--seed",
+                            str(seed), "--results", os.path.join(cluster.folder, "results"))
+
+    def has_begun():
+        assert process.poll() is None, process.communicate()
+        return cluster.island(0)["running"]
+
+    try:
+        wait_until(has_begun, what="the run")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A real Prometheus reads two real islands under load, one of which is killed and comes back: every panel has data."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ import types
 
 import pytest
 
-from cluster import Cluster, wait_until
+from cluster import Cluster, loaded, wait_until
 from dashboard_files import FOLDER, NAMES, load, rules, selectors, substitute, targets, tool, used_metrics
 from prometheus_server import Prometheus
 from test_metrics import free_ports, scrape, total
@@ -29,26 +28,6 @@ UNUSED = {
 }
 
 
-@contextlib.contextmanager
-def running(cluster, seconds, seed):
-    """A run of both islands, from when it has begun; gone afterwards, whatever happens."""
-    process = cluster.start("run", cluster.file, "micro", "--op", "mix", "--update-percent", "50", "--multisite", "40",
-                            "--zipf", "0.9", "--mpl", "8", "--warmup", "0", "--duration", str(seconds), "--seed",
-                            str(seed), "--results", os.path.join(cluster.folder, "results"))
-
-    def has_begun():
-        assert process.poll() is None, process.communicate()
-        return cluster.island(0)["running"]
-
-    try:
-        wait_until(has_begun, what="the run")
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
 def worker_seconds(base):
     """By island: between which moments its page was made, and the seconds that its worker had spent by then."""
     found = []
@@ -62,7 +41,7 @@ def worker_seconds(base):
 def observe(cluster, prometheus, base):
     """About half a minute: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
     seen = types.SimpleNamespace(prometheus=prometheus, start=time.time())
-    with running(cluster, seconds=10, seed=1) as run:
+    with loaded(cluster, seconds=10, seed=1) as run:
         time.sleep(5)
         victim = cluster.island(1)["pid"]
         # The supervisor restarts it within less than a scrape; so it is held back until Prometheus has seen it down.
@@ -76,7 +55,7 @@ def observe(cluster, prometheus, base):
         wait_until(lambda: cluster.island(1)["state"] == "ready" and cluster.island(1)["pid"] != victim,
                    what="the restart of island 1")
         run.communicate(timeout=60)  # whether it succeeds is not what is looked at here
-    with running(cluster, seconds=10, seed=2) as run:
+    with loaded(cluster, seconds=10, seed=2) as run:
         time.sleep(7)
         seen.under_load = time.time()
         seen.pages = [scrape(base + island) for island in range(2)]

@@ -10,30 +10,11 @@ import time
 
 import pytest
 
-from cluster import cluster, wait_until  # noqa: F401
+from cluster import cluster, loaded, wait_until  # noqa: F401
 from conftest import ROOT
 from terminal import Terminal
 
 HEADER = 5   # line of the table's header; the islands' lines follow
-
-
-@contextlib.contextmanager
-def loaded(cluster, seconds=60):
-    """A run in the background; island 0 works for island 1, which begins fewer distributed transactions."""
-    process = cluster.start("run", cluster.file, "micro", "--op", "mix", "--update-percent", "50", "--multisite", "40",
-                            "--zipf", "0.9", "--mpl", "8", "--warmup", "0", "--duration", str(seconds), "--results",
-                            os.path.join(cluster.folder, "results"))
-
-    def has_begun():
-        assert process.poll() is None, process.communicate()
-        return cluster.island(0)["running"]
-
-    try:
-        wait_until(has_begun, what="the run")
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @contextlib.contextmanager
