@@ -104,6 +104,8 @@ void Coordinator::StepExecuting(const Event& event, Actions* actions) {
     case Event::kTimeout:
       return Abort(actions);
     case Event::kPeerLost:  // operations or their answers went with the connection
+    case Event::kPeerSilent:
+    case Event::kPeerGone:
       if (participant != nullptr) Abort(actions);
       return;
     case Event::kPeerUp:
@@ -124,7 +126,11 @@ void Coordinator::StepVoting(const Event& event, Actions* actions) {
     case Event::kTimeout:
       return Abort(actions);
     case Event::kPeerLost:  // a vote that has been given stands: its giver asks if it has to
+    case Event::kPeerSilent:
       if (participant != nullptr && !participant->voted) Abort(actions);
+      return;
+    case Event::kPeerGone:  // the changes that it voted for are gone with it
+      if (participant != nullptr && !(participant->voted && !participant->voted_yes())) Abort(actions);
       return;
     case Event::kPeerUp:
       if (participant != nullptr && !participant->voted && event.restarted) Abort(actions);
@@ -155,10 +161,12 @@ void Coordinator::StepCommitting(const Event& event, Actions* actions) {
       if (event.kind == Event::kPeerUp && participant.island != event.island) continue;
       actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = true});
     }
-  } else if (event.kind == Event::kAcknowledged) {
+  } else if (event.kind == Event::kAcknowledged || event.kind == Event::kPeerGone) {
     Participant* const participant = Find(event.island);
-    if (participant == nullptr || !participant->voted_yes()) return;
+    if (participant == nullptr || !waits_for(*participant)) return;
     participant->acknowledged = true;
+    if (event.kind == Event::kPeerGone)
+      actions->push_back({.kind = Action::kLoseShare, .island = event.island});
     if (std::any_of(participants_.begin(), participants_.end(), waits_for)) return;
     actions->push_back({.kind = Action::kWriteEnd});
     Finish(actions);
@@ -180,6 +188,9 @@ void Coordinator::StepOnePhase(const Event& event, Actions* actions) {
       return;
     case Event::kPeerUp:
       if (event.island == decider_) AskDecider(actions);
+      return;
+    case Event::kPeerGone:
+      if (event.island == decider_) LearnOutcome(Outcome::kUnknown, actions);
       return;
     case Event::kTimeout:
       if (!answered_) AnswerOnce(Outcome::kUnknown, actions);
@@ -301,6 +312,16 @@ Coordinator::Participant* Coordinator::OnlyWriter() {
 bool Coordinator::AnyYes() const {
   return std::any_of(participants_.begin(), participants_.end(),
                      [](const Participant& participant) { return participant.voted_yes(); });
+}
+
+void AnswerWithoutMachine(const Event& event, Life life, std::vector<Action>* actions) {
+  if (event.kind == Event::kOnePhaseReply && life == Life::kThis) {
+    actions->push_back({.kind = Action::kSendOnePhaseConfirm, .island = event.island});
+  } else if (event.kind == Event::kInquiry) {
+    actions->push_back({.kind = Action::kSendInquiryReply,
+                        .island = event.island,
+                        .outcome = life == Life::kEarlierLost ? Outcome::kUnknown : Outcome::kAborted});
+  }
 }
 
 }  // namespace islands::coordinator

@@ -26,6 +26,8 @@
 //  7. A participant that wrote and votes READ has lost its changes: that counts as NO.
 //  8. Exactly one of kCommitLocal and kAbortLocal is produced, once. On the one-phase path it is kCommitLocal
 //     whatever the decider says: the own branch has written nothing then, so it only releases its read locks.
+//  9. A participant whose life has ended and kept nothing (kPeerGone) is not waited for, and does not count
+//     as one that has committed: before the decision it means abort, after it its share is lost.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +55,9 @@ struct CoordinatorEvent {
     kAcknowledged,   // island
     kOnePhaseReply,  // island, outcome
     kPeerLost,       // island: its connection is gone; it may come back
+    kPeerSilent,     // island: connected, but it does not move: nothing new is expected of it
     kPeerUp,         // island: connected (again); restarted: with a later boot epoch than the transaction saw
+    kPeerGone,       // island: proven to have died, or its next life says so, and nothing was kept of it
     kInquiry,        // island: a participant in doubt asks
     kInquiryReply,   // island (the decider), outcome
     kTimeout,        // the transaction's deadline has passed; while the machine lives it may be given again
@@ -72,6 +76,7 @@ struct CoordinatorAction {
     kSendCommitOnePhase,   // island
     kSendDecision,         // island, commit
     kForceCommitRecord,    // with the participants that voted YES; then kCommitRecordDurable
+    kLoseShare,            // island: it is gone, and with it its share of the commit
     kWriteEnd,             // all of them have acknowledged: the commit record needs no answering for any more
     kCommitLocal,          // keep the changes of the own branch, release its locks
     kAbortLocal,           // undo, release
@@ -145,5 +150,20 @@ class Coordinator {
 };
 
 std::string_view StateName(Coordinator::State state);
+
+// The life of its island that a message speaks of, as seen by the island that gets it.
+enum class Life : uint8_t {
+  kThis,
+  kEarlierKept,  // an earlier one, and all that it forced is known (it has a log)
+  kEarlierLost,  // an earlier one that kept nothing (durability `none`)
+};
+
+// What an island answers as coordinator of a transaction that it has no machine for:
+//  - OnePhaseReply: confirm. This life is done with it, so the confirmation was lost. In a later life
+//    nothing: the decider hears of the end of the earlier one.
+//  - Inquiry: aborted, presumed. A commit is not forgotten before everybody who might ask has acknowledged.
+//    About a life that kept nothing: unknown.
+//  - Anything else: nothing.
+void AnswerWithoutMachine(const CoordinatorEvent& event, Life life, std::vector<CoordinatorAction>* actions);
 
 }  // namespace islands::coordinator

@@ -1,5 +1,7 @@
 #include "coordinator/participant.h"
 
+#include <algorithm>
+
 #include "coordinator/planted_bug.h"
 
 namespace islands::coordinator {
@@ -15,6 +17,8 @@ std::string_view StateName(Participant::State state) {
       return "preparing";
     case Participant::State::kPrepared:
       return "prepared";
+    case Participant::State::kOrphaned:
+      return "orphaned";
     case Participant::State::kCommitting:
       return "committing";
     case Participant::State::kDeciding:
@@ -25,6 +29,13 @@ std::string_view StateName(Participant::State state) {
       return "done";
   }
   return "invalid";
+}
+
+void Participant::Reset() {
+  state_ = State::kActive;
+  decided_ = Outcome::kUnknown;
+  nobody_asks_ = false;
+  fellows_.clear();
 }
 
 void Participant::Step(const Event& event, Actions* actions) {
@@ -41,6 +52,8 @@ void Participant::Step(const Event& event, Actions* actions) {
       return StepPreparing(event, actions);
     case State::kPrepared:
       return StepPrepared(event, actions);
+    case State::kOrphaned:
+      return StepOrphaned(event, actions);
     case State::kCommitting:
       return StepCommitting(event, actions);
     case State::kDeciding:
@@ -55,11 +68,7 @@ void Participant::Step(const Event& event, Actions* actions) {
 void Participant::StepActive(const Event& event, Actions* actions) {
   switch (event.kind) {
     case Event::kPrepare:
-      if (event.wrote) {
-        state_ = State::kPreparing;
-        actions->push_back({.kind = Action::kForcePrepare});
-        return;
-      }
+      if (event.wrote) return BeginPrepare(event, actions);
       actions->push_back({.kind = Action::kSendVote, .vote = VoteKind::kRead});
       actions->push_back({.kind = Action::kApplyCommit});
       return Finish(actions);
@@ -80,6 +89,7 @@ void Participant::StepActive(const Event& event, Actions* actions) {
       return;
     case Event::kCoordinatorLost:
     case Event::kCoordinatorRestarted:
+    case Event::kCoordinatorGone:
     case Event::kTimeout:
     case Event::kAbortLocally:
       return Abort(actions);
@@ -103,6 +113,7 @@ void Participant::StepPreparing(const Event& event, Actions* actions) {
       return Abort(actions);
     case Event::kCoordinatorLost:
     case Event::kCoordinatorRestarted:
+    case Event::kCoordinatorGone:
       return Abort(actions);
     default:
       return;
@@ -126,9 +137,96 @@ void Participant::StepPrepared(const Event& event, Actions* actions) {
     case Event::kCoordinatorRestarted:
       actions->push_back({.kind = Action::kSendInquiry});
       return;
+    case Event::kCoordinatorGone:
+      state_ = State::kOrphaned;
+      AskFellows(actions);
+      return AbortIfNobodyKnows(actions);
     default:
       return;
   }
+}
+
+void Participant::StepOrphaned(const Event& event, Actions* actions) {
+  switch (event.kind) {
+    case Event::kFellowGone:
+      return TakeGone(event.island, actions);
+    case Event::kDecisionReply:
+      return TakeReply(event, actions);
+    case Event::kDecisionRequest:
+      actions->push_back(
+          {.kind = Action::kAnswerFellow, .outcome = Outcome::kPending, .island = event.island});
+      return;
+    case Event::kInquiryDue:
+    case Event::kTimeout:
+      return AskFellows(actions);
+    default:
+      return;
+  }
+}
+
+// Whoever said that it was in doubt may have meant: unless I hear from the one who is now known to be gone.
+void Participant::TakeGone(uint32_t island, Actions* actions) {
+  Fellow* const fellow = FindFellow(island);
+  if (fellow == nullptr || fellow->gone) return;
+  fellow->gone = true;
+  for (Fellow& other : fellows_) other.in_doubt = false;
+  AskFellows(actions);
+  AbortIfNobodyKnows(actions);
+}
+
+void Participant::TakeReply(const Event& event, Actions* actions) {
+  Fellow* const fellow = FindFellow(event.island);
+  if (fellow == nullptr || fellow->gone) return;
+  const auto known_there = [&](const Fellow& other) {
+    return !other.gone || std::find(event.gone.begin(), event.gone.end(), other.island) != event.gone.end();
+  };
+  switch (event.outcome) {
+    case Outcome::kCommitted:
+      return BeginCommit(actions);
+    case Outcome::kAborted:
+      fellow->nothing = true;
+      break;
+    case Outcome::kPending:
+      fellow->in_doubt = std::all_of(fellows_.begin(), fellows_.end(), known_there);
+      break;
+    case Outcome::kUnknown:
+      return;
+  }
+  AbortIfNobodyKnows(actions);
+}
+
+void Participant::AskFellows(Actions* actions) {
+  for (const Fellow& fellow : fellows_) {
+    if (!fellow.settled()) actions->push_back({.kind = Action::kAskFellow, .island = fellow.island});
+  }
+}
+
+void Participant::AbortIfNobodyKnows(Actions* actions) {
+  const bool all = std::all_of(fellows_.begin(), fellows_.end(), [](const Fellow& f) { return f.settled(); });
+  if (all) Abort(actions);
+}
+
+Participant::Fellow* Participant::FindFellow(uint32_t island) {
+  for (Fellow& fellow : fellows_) {
+    if (fellow.island == island) return &fellow;
+  }
+  return nullptr;
+}
+
+std::vector<uint32_t> Participant::OpenFellows() const {
+  std::vector<uint32_t> open;
+  for (const Fellow& fellow : fellows_) {
+    if (orphaned() && !fellow.gone && !fellow.nothing) open.push_back(fellow.island);
+  }
+  return open;
+}
+
+std::vector<uint32_t> Participant::Gone() const {
+  std::vector<uint32_t> gone;
+  for (const Fellow& fellow : fellows_) {
+    if (orphaned() && fellow.gone) gone.push_back(fellow.island);
+  }
+  return gone;
 }
 
 void Participant::StepCommitting(const Event& event, Actions* actions) {
@@ -139,7 +237,8 @@ void Participant::StepCommitting(const Event& event, Actions* actions) {
 }
 
 void Participant::StepDeciding(const Event& event, Actions* actions) {
-  if (event.kind == Event::kCoordinatorRestarted) nobody_asks_ = true;
+  if (event.kind == Event::kCoordinatorRestarted || event.kind == Event::kCoordinatorGone)
+    nobody_asks_ = true;
   if (event.kind != Event::kCommitDurable) return;
   actions->push_back({.kind = Action::kApplyCommit});
   if (nobody_asks_) return Finish(actions);
@@ -153,6 +252,7 @@ void Participant::StepDecided(const Event& event, Actions* actions) {
   switch (event.kind) {
     case Event::kOnePhaseConfirmed:
     case Event::kCoordinatorRestarted:
+    case Event::kCoordinatorGone:
       return Finish(actions);
     case Event::kCommitOnePhase:
     case Event::kCoordinatorUp:
@@ -163,6 +263,12 @@ void Participant::StepDecided(const Event& event, Actions* actions) {
     default:
       return;
   }
+}
+
+void Participant::BeginPrepare(const Event& event, Actions* actions) {
+  state_ = State::kPreparing;
+  for (const uint32_t island : event.fellows) fellows_.push_back({.island = island});
+  actions->push_back({.kind = Action::kForcePrepare});
 }
 
 void Participant::BeginCommit(Actions* actions) {
@@ -180,8 +286,9 @@ void Participant::Finish(Actions* actions) {
   actions->push_back({.kind = Action::kForget});
 }
 
-void AnswerWithoutMachine(const ParticipantEvent& event, bool same_life,
-                          std::vector<ParticipantAction>* actions) {
+void AnswerWithoutMachine(const Event& event, Trace trace, std::vector<Action>* actions) {
+  const bool this_life = trace != Trace::kEarlierLife;
+  const Outcome decided = this_life ? Outcome::kAborted : Outcome::kUnknown;
   switch (event.kind) {
     case Event::kPrepare:
       actions->push_back(
@@ -189,28 +296,23 @@ void AnswerWithoutMachine(const ParticipantEvent& event, bool same_life,
            .vote = Planted(PlantedBug::kVoteYesWithoutBranch) ? VoteKind::kYes : VoteKind::kNo});
       return;
     case Event::kCommitOnePhase:
-      actions->push_back(
-          {.kind = Action::kSendOnePhaseReply, .outcome = same_life ? Outcome::kAborted : Outcome::kUnknown});
-      return;
-    case Event::kDecision:
-      if (event.commit) actions->push_back({.kind = Action::kSendAcknowledge});
+      actions->push_back({.kind = Action::kSendOnePhaseReply, .outcome = decided});
       return;
     case Event::kCoordinatorInquiry:
-      actions->push_back({.kind = Action::kSendInquiryReply, .outcome = OutcomeOfForgotten(true)});
+      actions->push_back({.kind = Action::kSendInquiryReply, .outcome = decided});
+      return;
+    case Event::kDecision:
+      if (!event.commit) return;
+      actions->push_back({.kind = trace == Trace::kCommitted ? Action::kSendAcknowledge : Action::kSendGone});
+      return;
+    case Event::kDecisionRequest:
+      if (!this_life) return;
+      actions->push_back({.kind = Action::kAnswerFellow,
+                          .outcome = trace == Trace::kCommitted ? Outcome::kCommitted : Outcome::kAborted,
+                          .island = event.island});
       return;
     default:
       return;
-  }
-}
-
-void AnswerWithoutMachine(const CoordinatorEvent& event, bool same_life,
-                          std::vector<CoordinatorAction>* actions) {
-  if (event.kind == CoordinatorEvent::kOnePhaseReply && same_life) {
-    actions->push_back({.kind = CoordinatorAction::kSendOnePhaseConfirm, .island = event.island});
-  } else if (event.kind == CoordinatorEvent::kInquiry) {
-    actions->push_back({.kind = CoordinatorAction::kSendInquiryReply,
-                        .island = event.island,
-                        .outcome = OutcomeOfForgotten(false)});
   }
 }
 

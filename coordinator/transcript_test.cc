@@ -7,9 +7,10 @@
 //   = STATE                               expected now
 //
 // In a cluster every line says whose it is: C is the coordinator's island, P2 ... P9 are its participants.
-// There `restart` ends the machine, `recover EVENT` steps what the log proves into a fresh one and drops the
-// actions, a machine that is done is gone (state `none`), and an island without one answers by
-// AnswerWithoutMachine. Messages are carried by whoever writes the transcript: also twice, late, or never.
+// There `restart` ends the machine, `restart forgetful` that of an island without a log, `recover EVENT` steps
+// what the log proves into a fresh one and drops the actions, a machine that is done is gone (state `none`),
+// and an island without one answers by AnswerWithoutMachine. Messages are carried by whoever writes the
+// transcript: also twice, late, or never.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,41 +59,54 @@ std::string NameOf(const std::vector<std::pair<std::string, T>>& table, T value)
   Bad("value without a name");
 }
 
+bool IsNumber(const std::string& word) { return std::isdigit(static_cast<unsigned char>(word[0])) != 0; }
+
+uint32_t Island(const std::string& word) { return static_cast<uint32_t>(std::stoul(word)); }
+
+Outcome OutcomeOf(const std::string& word) {
+  return Lookup<Outcome>({{"committed", Outcome::kCommitted},
+                          {"aborted", Outcome::kAborted},
+                          {"pending", Outcome::kPending},
+                          {"unknown", Outcome::kUnknown}},
+                         word);
+}
+
 // Words after the first may be an island, a vote, an outcome or a flag; which they are shows by themselves.
-template <typename Event>
-void ReadArguments(const Words& words, Event* event) {
+void ReadArguments(const Words& words, CoordinatorEvent* event) {
   for (size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if constexpr (requires { event->island; }) {
-      if (std::isdigit(static_cast<unsigned char>(word[0]))) {
-        event->island = static_cast<uint32_t>(std::stoul(word));
-        continue;
-      }
-      if (word == "local-wrote" || word == "restarted") {
-        (word == "restarted" ? event->restarted : event->local_wrote) = true;
-        continue;
-      }
-      if (words[0] == "vote") {
-        event->vote = Lookup<VoteKind>(
-            {{"yes", VoteKind::kYes}, {"no", VoteKind::kNo}, {"read", VoteKind::kRead}}, word);
-        continue;
-      }
+    if (IsNumber(word)) {
+      event->island = Island(word);
+    } else if (word == "local-wrote" || word == "restarted") {
+      (word == "restarted" ? event->restarted : event->local_wrote) = true;
+    } else if (words[0] == "vote") {
+      event->vote =
+          Lookup<VoteKind>({{"yes", VoteKind::kYes}, {"no", VoteKind::kNo}, {"read", VoteKind::kRead}}, word);
     } else {
-      if (words[0] == "decision") {
-        event->commit = Lookup<bool>({{"commit", true}, {"abort", false}}, word);
-        continue;
-      }
-      if (words[0] == "prepare" || words[0] == "one-phase") {
-        event->wrote = Lookup<bool>({{"wrote", true}, {"read-only", false}}, word);
-        continue;
-      }
+      event->outcome = OutcomeOf(word);
     }
-    event->outcome = Lookup<Outcome>({{"committed", Outcome::kCommitted},
-                                      {"aborted", Outcome::kAborted},
-                                      {"pending", Outcome::kPending},
-                                      {"unknown", Outcome::kUnknown}},
-                                     word);
   }
+}
+
+// The first number is the fellow, unless the event has none; later ones, or all, go into `islands`.
+void ReadArguments(const Words& words, ParticipantEvent* event, std::vector<uint32_t>* islands) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (IsNumber(word)) {
+      if (words[0] != "prepare" && i == 1) {
+        event->island = Island(word);
+      } else {
+        islands->push_back(Island(word));
+      }
+    } else if (words[0] == "decision") {
+      event->commit = Lookup<bool>({{"commit", true}, {"abort", false}}, word);
+    } else if (words[0] == "prepare" || words[0] == "one-phase") {
+      event->wrote = Lookup<bool>({{"wrote", true}, {"read-only", false}}, word);
+    } else {
+      event->outcome = OutcomeOf(word);
+    }
+  }
+  event->fellows = event->gone = *islands;
 }
 
 // One machine behind text.
@@ -112,7 +126,7 @@ std::set<std::string>& Reached() {
 void Reach(const std::string& machine, std::string_view state, const Words& event) {
   std::string pair = machine + ": " + std::string(state) + " x";
   for (const std::string& word : event) {
-    if (!std::isdigit(static_cast<unsigned char>(word[0])) && word != "local-wrote") pair += " " + word;
+    if (!IsNumber(word) && word != "local-wrote") pair += " " + word;
   }
   Reached().insert(pair);
 }
@@ -121,9 +135,9 @@ class CoordinatorMachine final : public Machine {
  public:
   explicit CoordinatorMachine(bool forgets = false) : forgets_(forgets) {}
 
-  void Restart() {
+  void Restart(bool forgetful) {
     machine_.reset();
-    same_life_ = false;
+    life_ = forgetful ? Life::kEarlierLost : Life::kEarlierKept;
   }
   void Recover(const Words& words) {
     if (!machine_) machine_.emplace();
@@ -138,7 +152,7 @@ class CoordinatorMachine final : public Machine {
       machine_->Step(event, &actions);
       if (forgets_ && machine_->done()) machine_.reset();
     } else {
-      AnswerWithoutMachine(event, same_life_, &actions);
+      AnswerWithoutMachine(event, life_, &actions);
     }
     Words lines;
     for (const CoordinatorAction& action : actions) lines.push_back(Text(action));
@@ -161,7 +175,9 @@ class CoordinatorMachine final : public Machine {
         {"ack", E::kAcknowledged},
         {"one-phase-reply", E::kOnePhaseReply},
         {"lost", E::kPeerLost},
+        {"silent", E::kPeerSilent},
         {"up", E::kPeerUp},
+        {"gone", E::kPeerGone},
         {"inquiry", E::kInquiry},
         {"inquiry-reply", E::kInquiryReply},
         {"timeout", E::kTimeout}};
@@ -176,6 +192,7 @@ class CoordinatorMachine final : public Machine {
         {"one-phase", A::kSendCommitOnePhase},
         {"decision", A::kSendDecision},
         {"force-commit", A::kForceCommitRecord},
+        {"lose-share", A::kLoseShare},
         {"end", A::kWriteEnd},
         {"commit-local", A::kCommitLocal},
         {"abort-local", A::kAbortLocal},
@@ -194,7 +211,7 @@ class CoordinatorMachine final : public Machine {
   }
 
   const bool forgets_;
-  bool same_life_ = true;
+  Life life_ = Life::kThis;
   std::optional<Coordinator> machine_ = Coordinator();
 };
 
@@ -202,9 +219,9 @@ class ParticipantMachine final : public Machine {
  public:
   explicit ParticipantMachine(bool forgets = false) : forgets_(forgets) {}
 
-  void Restart() {
+  void Restart(bool forgetful) {
     machine_.reset();
-    same_life_ = false;
+    trace_ = forgetful || trace_ != Trace::kCommitted ? Trace::kEarlierLife : Trace::kCommitted;
   }
   void Recover(const Words& words) {
     if (!machine_) machine_.emplace();
@@ -213,19 +230,22 @@ class ParticipantMachine final : public Machine {
   }
   Words Step(const Words& words) override {
     const ParticipantEvent event = Read(words);
-    // These name the boot epoch that they are meant for.
-    const bool names_epoch =
+    // These may not name an earlier life of the island.
+    const bool this_life_only =
         event.kind == ParticipantEvent::kPrepare || event.kind == ParticipantEvent::kCommitOnePhase;
     std::vector<ParticipantAction> actions;
-    if (machine_ && (same_life_ || !names_epoch)) {
+    if (machine_ && (trace_ != Trace::kEarlierLife || !this_life_only)) {
       Reach("participant", StateName(machine_->state()), words);
       machine_->Step(event, &actions);
-      if (forgets_ && machine_->done()) machine_.reset();
     } else {
-      AnswerWithoutMachine(event, same_life_, &actions);
+      AnswerWithoutMachine(event, trace_, &actions);
     }
     Words lines;
-    for (const ParticipantAction& action : actions) lines.push_back(Text(action));
+    for (const ParticipantAction& action : actions) {
+      lines.push_back(Text(action));
+      if (action.kind == ParticipantAction::kSendAcknowledge) trace_ = Trace::kCommitted;
+    }
+    if (forgets_ && machine_ && machine_->done()) machine_.reset();
     return lines;
   }
   std::string State(const Words&) override {
@@ -233,7 +253,7 @@ class ParticipantMachine final : public Machine {
   }
 
  private:
-  static ParticipantEvent Read(const Words& words) {
+  ParticipantEvent Read(const Words& words) {
     using E = ParticipantEvent;
     static const std::vector<std::pair<std::string, E::Kind>> kKinds = {
         {"prepare", E::kPrepare},
@@ -246,37 +266,50 @@ class ParticipantMachine final : public Machine {
         {"coordinator-lost", E::kCoordinatorLost},
         {"coordinator-up", E::kCoordinatorUp},
         {"coordinator-restarted", E::kCoordinatorRestarted},
+        {"coordinator-gone", E::kCoordinatorGone},
+        {"fellow-gone", E::kFellowGone},
+        {"decision-request", E::kDecisionRequest},
+        {"decision-reply", E::kDecisionReply},
         {"inquiry-due", E::kInquiryDue},
         {"inquiry-reply", E::kInquiryReply},
         {"timeout", E::kTimeout},
         {"abort-locally", E::kAbortLocally}};
     ParticipantEvent event{.kind = Lookup(kKinds, words.at(0))};
-    ReadArguments(words, &event);
+    islands_.clear();
+    ReadArguments(words, &event, &islands_);
     return event;
   }
-  static std::string Text(const ParticipantAction& action) {
+  std::string Text(const ParticipantAction& action) const {
     using A = ParticipantAction;
     static const std::vector<std::pair<std::string, A::Kind>> kKinds = {
         {"force-prepare", A::kForcePrepare},
         {"force-commit", A::kForceCommit},
         {"vote", A::kSendVote},
         {"ack", A::kSendAcknowledge},
+        {"say-gone", A::kSendGone},
         {"one-phase-reply", A::kSendOnePhaseReply},
         {"inquire", A::kSendInquiry},
         {"inquiry-reply", A::kSendInquiryReply},
+        {"ask-fellow", A::kAskFellow},
+        {"answer-fellow", A::kAnswerFellow},
         {"apply-commit", A::kApplyCommit},
         {"apply-abort", A::kApplyAbort},
         {"forget", A::kForget}};
     std::string text = NameOf(kKinds, action.kind);
+    if (action.island != 0) text += " " + std::to_string(action.island);
     if (action.kind == A::kSendVote) text += " " + std::string(VoteName(action.vote));
-    if (action.kind == A::kSendOnePhaseReply || action.kind == A::kSendInquiryReply) {
+    if (action.kind == A::kSendOnePhaseReply || action.kind == A::kSendInquiryReply ||
+        action.kind == A::kAnswerFellow) {
       text += " " + std::string(OutcomeName(action.outcome));
     }
+    if (action.kind != A::kAnswerFellow || !machine_) return text;
+    for (const uint32_t gone : machine_->Gone()) text += " " + std::to_string(gone);
     return text;
   }
 
   const bool forgets_;
-  bool same_life_ = true;
+  Trace trace_ = Trace::kNothing;
+  std::vector<uint32_t> islands_;  // what the event's spans point to
   std::optional<Participant> machine_ = Participant();
 };
 
@@ -304,7 +337,7 @@ class ClusterMachine final : public Machine {
     if (words.at(0) == "recover") {
       island.Recover(Rest(words));
     } else if (words[0] == "restart") {
-      island.Restart();
+      island.Restart(words.size() > 1);
     } else {
       return island.Step(words);
     }
@@ -376,7 +409,7 @@ TEST(Transcript, Replay_All) {
     ++files;
     scenarios += Replay(entry.path());
   }
-  EXPECT_EQ(files, 8);
+  EXPECT_EQ(files, 9);
   EXPECT_GT(scenarios, 95);
 }
 
@@ -401,8 +434,10 @@ TEST(Transcript, Replay_ReachesEveryPairOfStateAndEvent) {
                                                        "one-phase-reply pending",
                                                        "one-phase-reply unknown",
                                                        "lost",
+                                                       "silent",
                                                        "up",
                                                        "up restarted",
+                                                       "gone",
                                                        "inquiry",
                                                        "inquiry-reply committed",
                                                        "inquiry-reply aborted",
@@ -422,6 +457,13 @@ TEST(Transcript, Replay_ReachesEveryPairOfStateAndEvent) {
                                                        "coordinator-lost",
                                                        "coordinator-up",
                                                        "coordinator-restarted",
+                                                       "coordinator-gone",
+                                                       "fellow-gone",
+                                                       "decision-request",
+                                                       "decision-reply committed",
+                                                       "decision-reply aborted",
+                                                       "decision-reply pending",
+                                                       "decision-reply unknown",
                                                        "inquiry-due",
                                                        "inquiry-reply committed",
                                                        "inquiry-reply aborted",
@@ -476,8 +518,6 @@ TEST(Names, EveryValueHasOne) {
   EXPECT_EQ(OutcomeName(static_cast<Outcome>(0)), "invalid");
   EXPECT_EQ(VoteName(VoteKind::kRead), "read");
   EXPECT_EQ(VoteName(static_cast<VoteKind>(0)), "invalid");
-  EXPECT_EQ(OutcomeOfForgotten(true), Outcome::kUnknown);
-  EXPECT_EQ(OutcomeOfForgotten(false), Outcome::kAborted);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // One Coordinator and up to three Participants in a cluster that fits in a page: connections that delay,
 // break and come back, duplicated messages, inquiries that overtake others (they travel by mailbox), timeouts
 // and restarts at any moment, all drawn from a seed. After a while the weather calms and everything has to
-// end, and to have ended the same way everywhere. The islands here do what participant.h says about
-// transactions without a machine.
+// end, and to have ended the same way everywhere - where restarts forget everything, on all islands that have
+// not restarted. The islands here do what participant.h says about transactions without a machine.
 //
 // One run, with every step: ISLANDS_SEED=123 two_phase_commit_model_test
 // (Longer than most files: a harness cut in two is harder to follow than one read from top to bottom.)
@@ -54,7 +54,7 @@ struct Message {
   bool ok = true;       // kExecuteReply
   VoteKind vote = VoteKind::kNo;
   Outcome outcome = Outcome::kUnknown;
-  uint64_t epoch = 0;       // the participant's, as the coordinator saw it; kUp: the peer's
+  uint64_t epoch = 0;       // the participant's that the transaction knew first; kUp: the peer's
   uint64_t connection = 0;  // kUp
 
   bool notice() const { return kind >= kLost; }
@@ -67,10 +67,19 @@ const char* const kMessageNames[] = {
 
 enum class Final { kNone, kCommit, kAbort };
 
+// Between participants, when the coordinator is gone. Any may get lost.
+struct Word {
+  size_t from, to;
+  bool question = false;
+  uint64_t from_epoch = 0, to_epoch = 0;
+  Outcome outcome = Outcome::kUnknown;
+  std::vector<uint32_t> gone = {};
+};
+
 // What a run must have met now and then; otherwise the model proves nothing.
 struct Coverage {
   int committed = 0, aborted = 0, unknown = 0, one_phase = 0, inquiries = 0, restored = 0,
-      repeated_decisions = 0;
+      repeated_decisions = 0, orphaned = 0, told_by_fellows = 0, fellows_gone = 0, shares_lost = 0;
 };
 
 class Model {
@@ -85,6 +94,7 @@ class Model {
     }
     local_wrote_ = Below(2) == 0;
     wants_commit_ = Below(6) != 0;
+    if (Below(2) == 0 && branches_.size() > 1) slow_ = Below(branches_.size());
     for (size_t i = 0; i < branches_.size(); ++i) Reconnect(i);
   }
 
@@ -96,7 +106,7 @@ class Model {
       storm_percent_ = i < fair ? 0 : storm_percent;  // late storms find transactions that have come far
       RandomStep();
     }
-    Trace("-- calm --");
+    Log("-- calm --");
     for (int round = 0; round < 60 && error_.empty() && !Quiet(); ++round) CalmRound();
     if (error_.empty()) CheckEnd();
     return error_;
@@ -113,6 +123,7 @@ class Model {
     bool began = false;
     bool prepared_durable = false, committed_durable = false, one_phase = false;
     bool voted_yes = false;
+    bool committed_in_life = false;   // after YES, in its island's present life, or known from its log
     bool ever_committed = false;      // changes, even if a restart forgot them
     bool may_abort_in_doubt = false;  // the event being stepped is the coordinator's word
     std::optional<PE::Kind> force;
@@ -122,13 +133,15 @@ class Model {
     std::deque<Message> to_participant, to_coordinator;
     // What the coordinator's island knows about it.
     uint64_t known_epoch = 1;
+    uint64_t first_epoch = 0;  // that the transaction knew first; 0 = none
+    bool restarted() const { return epoch != first_epoch; }
     int shipped = 0, replied = 0;
     bool announced = false, told_wrote = false, voted_read = false;
   };
 
   uint64_t Below(uint64_t bound) { return random_() % bound; }
   bool Chance(uint64_t percent) { return Below(100) < percent; }
-  void Trace(const std::string& what) {
+  void Log(const std::string& what) {
     if (trace_) std::cerr << what << "\n";
   }
   void Check(bool ok, const std::string& what) {
@@ -137,6 +150,7 @@ class Model {
   static uint32_t IslandOf(size_t i) { return static_cast<uint32_t>(i) + 10; }
   static std::string Name(size_t i) { return "P" + std::to_string(IslandOf(i)); }
   bool faults() const { return mode_ != Mode::kQuiet; }
+  bool forgetful() const { return mode_ == Mode::kForgetfulRestarts; }
   bool restarts() const { return mode_ == Mode::kDurableRestarts || mode_ == Mode::kForgetfulRestarts; }
 
   // ---- the weather ----
@@ -146,7 +160,9 @@ class Model {
     const size_t i = branches_.empty() ? 0 : Below(branches_.size());
     if (branches_.empty() || dice < 15) return DriveTransaction();
     Branch& branch = branches_[i];
-    if (dice < 50) return Deliver(i, Below(2) == 0);
+    if (dice < 50) return i == slow_ && Chance(85) ? void() : Deliver(i, Below(2) == 0);
+    if (dice < 54) return words_.empty() && forgetful() ? KillWhileItDecides() : CarryWord();
+    if (dice < 55) return ProveDeaths(i);
     if (dice < 60) return CompleteForces(Below(4));
     if (!faults() || !Chance(storm_percent_)) return Deliver(i, Below(2) == 0);
     if (dice < 66) return Duplicate(Below(2) == 0 ? &branch.to_participant : &branch.to_coordinator);
@@ -163,6 +179,7 @@ class Model {
   }
 
   void CalmRound() {
+    calm_ = true;
     for (size_t i = 0; i < branches_.size(); ++i) {
       if (branches_[i].connection == 0) Reconnect(i);
     }
@@ -171,7 +188,9 @@ class Model {
       for (size_t i = 0; i < branches_.size(); ++i) {
         Deliver(i, true);
         Deliver(i, false);
+        ProveDeaths(i);
       }
+      CarryWord();
       CompleteForces(4);
     }
     if (Quiet() || !faults()) return;
@@ -226,7 +245,7 @@ class Model {
   void Break(size_t i) {
     Branch& branch = branches_[i];
     if (branch.connection == 0) return;
-    Trace("break " + Name(i));
+    Log("break " + Name(i));
     branch.connection = 0;
     CutQueue(&branch.to_participant);
     CutQueue(&branch.to_coordinator);
@@ -234,7 +253,7 @@ class Model {
 
   void Reconnect(size_t i) {
     Branch& branch = branches_[i];
-    Trace("connect " + Name(i));
+    Log("connect " + Name(i));
     branch.connection = ++connections_;
     branch.to_participant.push_back(
         {.kind = Message::kUp, .epoch = coordinator_epoch_, .connection = branch.connection});
@@ -244,17 +263,17 @@ class Model {
 
   void RestartParticipant(size_t i) {
     Branch& branch = branches_[i];
-    Trace("restart " + Name(i));
+    Log("restart " + Name(i));
     Break(i);
     --restart_budget_;
-    restarted_ = true;
     ++branch.epoch;
     branch.to_participant.clear();
     branch.participant_side = 0;
     branch.machine.reset();
     const std::optional<PE::Kind> force = branch.force;
     branch.force.reset();
-    if (mode_ == Mode::kForgetfulRestarts) return;
+    branch.committed_in_life = false;
+    if (forgetful()) return;
     if (force && Chance(50))
       (*force == PE::kPrepareDurable ? branch.prepared_durable : branch.committed_durable) = true;
     RecoverParticipant(i);
@@ -266,6 +285,7 @@ class Model {
     std::vector<PA> ignored;
     if (branch.committed_durable) {
       branch.final = Final::kCommit;
+      branch.committed_in_life = !branch.one_phase;
       if (!branch.one_phase) return;
       branch.machine.emplace();  // the record of its confirmation need not have reached the disk
       branch.machine->Step({.kind = PE::kCommitOnePhase, .wrote = true}, &ignored);
@@ -284,9 +304,9 @@ class Model {
   }
 
   void RestartCoordinator() {
-    Trace("restart coordinator");
+    Log("restart coordinator");
     --restart_budget_;
-    restarted_ = coordinator_restarted_ = true;
+    coordinator_restarted_ = true;
     ++coordinator_epoch_;
     if (coordinator_force_ && Chance(50)) record_durable_ = true;
     coordinator_force_ = false;
@@ -298,12 +318,23 @@ class Model {
     const bool had_ended = !machine_;
     machine_.reset();
     driving_ = false;
-    if (mode_ == Mode::kForgetfulRestarts || !record_durable_) {
+    if (forgetful() || !record_durable_) {
       if (local_final_ == Final::kNone) local_final_ = Final::kAbort;
       return;
     }
     local_final_ = Final::kCommit;
     if (!had_ended || Chance(50)) RecoverCoordinator();  // END is not forced either
+  }
+
+  // The moment that matters most where nothing is kept: some may have heard its word, others not.
+  void KillWhileItDecides() {
+    const auto in_doubt = [](const Branch& b) { return b.machine && b.machine->in_doubt(); };
+    const auto knows = [](const Branch& b) {
+      return b.committed_in_life || (b.machine && b.machine->state() == Participant::State::kCommitting);
+    };
+    const bool some_know = std::any_of(branches_.begin(), branches_.end(), knows);
+    const bool some_doubt = std::any_of(branches_.begin(), branches_.end(), in_doubt);
+    if (restart_budget_ > 0 && some_doubt && Chance(some_know ? 80 : 10)) RestartCoordinator();
   }
 
   void RecoverCoordinator() {
@@ -352,6 +383,8 @@ class Model {
         if (faults() && Chance(20)) StepCoordinator({.kind = CE::kAbortRequested});
         return;
       }
+      if (branch.first_epoch == 0) branch.first_epoch = branch.known_epoch;
+      if (branch.first_epoch != branch.known_epoch) return StepCoordinator({.kind = CE::kAbortRequested});
       branch.announced = true;
       StepCoordinator({.kind = CE::kParticipant, .island = IslandOf(i)});
       const bool last = ++branch.shipped == branch.batches;
@@ -368,7 +401,7 @@ class Model {
 
   void SendToParticipant(size_t i, Message message) {
     Branch& branch = branches_[i];
-    message.epoch = branch.known_epoch;
+    message.epoch = branch.first_epoch;
     if (branch.connection == 0 || branch.coordinator_side != branch.connection) return;
     branch.to_participant.push_back(message);
   }
@@ -378,8 +411,8 @@ class Model {
     std::vector<CA> actions;
     const std::string before(StateName(machine_->state()));
     machine_->Step(event, &actions);
-    Trace("  C event " + std::to_string(event.kind) + ": " + before + " -> " +
-          std::string(StateName(machine_->state())));
+    Log("  C event " + std::to_string(event.kind) + ": " + before + " -> " +
+        std::string(StateName(machine_->state())));
     const bool done = machine_->done();
     for (size_t n = 0; n < actions.size(); ++n) {
       Check((actions[n].kind == CA::kForget) == (done && n + 1 == actions.size()),
@@ -406,6 +439,10 @@ class Model {
       case CA::kForceCommitRecord:
         Check(!forced_, "commit record forced twice");
         forced_ = coordinator_force_ = true;
+        return;
+      case CA::kLoseShare:
+        Check(forgetful() && branches_[i].restarted(), "a share is lost, but its island lives");
+        ++coverage_->shares_lost;
         return;
       case CA::kWriteEnd:
         return;
@@ -453,8 +490,12 @@ class Model {
         return StepCoordinator({.kind = CE::kPeerLost, .island = island});
       case Message::kUp: {
         branch.coordinator_side = message.connection;
-        const bool restarted = message.epoch > branch.known_epoch;
+        const bool restarted = branch.first_epoch != 0 && message.epoch > branch.first_epoch;
         branch.known_epoch = message.epoch;
+        // Or it learns that from the answer to what it sends next.
+        if (restarted && forgetful() && Chance(50)) {
+          return StepCoordinator({.kind = CE::kPeerGone, .island = island});
+        }
         return StepCoordinator({.kind = CE::kPeerUp, .island = island, .restarted = restarted});
       }
       case Message::kExecuteReply:
@@ -470,18 +511,26 @@ class Model {
         }
         return StepCoordinator({.kind = CE::kVote, .island = island, .vote = message.vote});
       case Message::kAck:
+        if (!message.ok) return StepCoordinator({.kind = CE::kPeerGone, .island = island});
         return StepCoordinator({.kind = CE::kAcknowledged, .island = island});
       case Message::kOnePhaseReply:
-        if (!machine_) return SendToParticipant(i, {.kind = Message::kConfirm});
+        if (!machine_) return AnswerForGone({.kind = CE::kOnePhaseReply, .island = island});
         return StepCoordinator({.kind = CE::kOnePhaseReply, .island = island, .outcome = message.outcome});
       case Message::kInquiry:
         if (machine_) return StepCoordinator({.kind = CE::kInquiry, .island = island});
-        return SendToParticipant(i, {.kind = Message::kInquiryReply, .outcome = OutcomeOfForgotten(false)});
+        return AnswerForGone({.kind = CE::kInquiry, .island = island});
       case Message::kInquiryReply:
         return StepCoordinator({.kind = CE::kInquiryReply, .island = island, .outcome = message.outcome});
       default:
         return Check(false, "message to the wrong side");
     }
+  }
+
+  void AnswerForGone(const CE& event) {
+    std::vector<CA> actions;
+    const Life later = forgetful() ? Life::kEarlierLost : Life::kEarlierKept;
+    AnswerWithoutMachine(event, coordinator_restarted_ ? later : Life::kThis, &actions);
+    for (const CA& action : actions) CarryOut(action);
   }
 
   // ---- a participant's island ----
@@ -497,7 +546,7 @@ class Model {
     if (queue.empty()) return;
     const Message message = queue.front();
     queue.pop_front();
-    Trace((to_participant ? "C -> " : "C <- ") + Name(i) + " " + kMessageNames[message.kind]);
+    Log((to_participant ? "C -> " : "C <- ") + Name(i) + " " + kMessageNames[message.kind]);
     to_participant ? ParticipantReceives(i, message) : CoordinatorReceives(i, message);
   }
 
@@ -510,13 +559,16 @@ class Model {
         return StepParticipant(i, {.kind = PE::kCoordinatorLost});
       case Message::kUp:
         branch.participant_side = message.connection;
-        return StepParticipant(i,
-                               {.kind = message.epoch > 1 ? PE::kCoordinatorRestarted : PE::kCoordinatorUp});
+        if (message.epoch == 1) return StepParticipant(i, {.kind = PE::kCoordinatorUp});
+        if (forgetful()) return CoordinatorGone(i);
+        return StepParticipant(i, {.kind = PE::kCoordinatorRestarted});
       case Message::kExecute:
         return Execute(i, message, same_life);
       case Message::kPrepare:
-        if (branch.machine && same_life)
-          return StepParticipant(i, {.kind = PE::kPrepare, .wrote = branch.wrote});
+        if (branch.machine && same_life) {
+          const std::vector<uint32_t> fellows = FellowsOf(i);
+          return StepParticipant(i, {.kind = PE::kPrepare, .wrote = branch.wrote, .fellows = fellows});
+        }
         return AnswerForGone(i, {.kind = PE::kPrepare}, same_life);
       case Message::kOnePhase:
         if (branch.machine && same_life) {
@@ -542,10 +594,76 @@ class Model {
     }
   }
 
+  std::vector<uint32_t> FellowsOf(size_t i) const {
+    std::vector<uint32_t> fellows;
+    for (size_t other = 0; other < branches_.size(); ++other) {
+      if (other != i) fellows.push_back(IslandOf(other));
+    }
+    return fellows;
+  }
+
+  void CoordinatorGone(size_t i) {
+    branches_[i].may_abort_in_doubt = true;
+    StepParticipant(i, {.kind = PE::kCoordinatorGone});
+  }
+
+  // What an island may conclude from proof of death, and from having read everything that the dead said.
+  void ProveDeaths(size_t i) {
+    Branch& branch = branches_[i];
+    if (!forgetful() || !branch.machine || !branch.machine->in_doubt()) return;
+    const bool all_read = branch.participant_side == 0 && BeforeNotice(branch.to_participant) == 0 &&
+                          (branch.to_participant.empty() || branch.to_participant[0].kind == Message::kUp);
+    if (!branch.machine->orphaned()) {
+      if (coordinator_epoch_ > 1 && all_read) CoordinatorGone(i);
+      return;
+    }
+    for (const uint32_t island : branch.machine->OpenFellows()) {
+      if (!branch.machine) return;
+      const size_t other = island - 10;
+      const bool under_way = std::any_of(words_.begin(), words_.end(), [&](const Word& word) {
+        return word.from == other && word.to == i && !word.question &&
+               word.from_epoch == branches_[other].first_epoch;
+      });
+      if (!branches_[other].restarted() || under_way) continue;
+      ++coverage_->fellows_gone;
+      branch.may_abort_in_doubt = true;
+      StepParticipant(i, {.kind = PE::kFellowGone, .island = island});
+    }
+  }
+
+  void Say(Word word) {
+    word.from_epoch = branches_[word.from].epoch;
+    words_.push_back(std::move(word));
+  }
+
+  void CarryWord() {
+    if (words_.empty()) return;
+    const size_t n = Below(words_.size());
+    const Word word = words_[n];
+    words_.erase(words_.begin() + static_cast<long>(n));
+    if (!calm_ && Chance(20)) return;  // its link broke
+    Branch& to = branches_[word.to];
+    const uint32_t from = IslandOf(word.from);
+    Log(Name(word.from) + " -> " + Name(word.to) + (word.question ? " asks" : " answers"));
+    if (!word.question) {
+      if (word.to_epoch != to.epoch) return;
+      to.may_abort_in_doubt = true;
+      if (word.outcome == Outcome::kCommitted) ++coverage_->told_by_fellows;
+      return StepParticipant(
+          word.to, {.kind = PE::kDecisionReply, .island = from, .outcome = word.outcome, .gone = word.gone});
+    }
+    const PE question{.kind = PE::kDecisionRequest, .island = from};
+    if (to.machine && word.to_epoch == to.epoch) return StepParticipant(word.to, question);
+    AnswerForGone(word.to, question, word.to_epoch == to.epoch);
+  }
+
   // Its island has no machine for it, or only one that the message does not mean.
   void AnswerForGone(size_t i, const PE& event, bool same_life) {
     std::vector<PA> actions;
-    AnswerWithoutMachine(event, same_life, &actions);
+    const Trace trace = branches_[i].committed_in_life ? Trace::kCommitted
+                        : same_life                    ? Trace::kNothing
+                                                       : Trace::kEarlierLife;
+    AnswerWithoutMachine(event, trace, &actions);
     for (const PA& action : actions) {
       Check(action.kind != PA::kApplyCommit && action.kind != PA::kApplyAbort, "ended without a machine");
       CarryOut(i, action);
@@ -570,8 +688,8 @@ class Model {
     std::vector<PA> actions;
     const std::string before(StateName(branch.machine->state()));
     branch.machine->Step(event, &actions);
-    Trace("  " + Name(i) + " event " + std::to_string(event.kind) + ": " + before + " -> " +
-          std::string(StateName(branch.machine->state())));
+    Log("  " + Name(i) + " event " + std::to_string(event.kind) + ": " + before + " -> " +
+        std::string(StateName(branch.machine->state())));
     const bool done = branch.machine->done();
     for (size_t n = 0; n < actions.size(); ++n) {
       Check((actions[n].kind == PA::kForget) == (done && n + 1 == actions.size()),
@@ -579,6 +697,7 @@ class Model {
       CarryOut(i, actions[n]);
     }
     branch.may_abort_in_doubt = false;
+    if (branch.machine->orphaned() && before != "orphaned") ++coverage_->orphaned;
     if (done) {
       branch.machine.reset();
       branch.force.reset();
@@ -602,9 +721,23 @@ class Model {
         }
         return SendToCoordinator(i, {.kind = Message::kVote, .vote = action.vote});
       case PA::kSendAcknowledge:
-        Check(branch.committed_durable || !branch.machine,
-              "acknowledged before the commit record was durable");
+        if (branch.machine) branch.committed_in_life = branch.committed_durable;
+        Check(branch.committed_in_life, "acknowledged by a life that has not made the commit durable");
         return SendToCoordinator(i, {.kind = Message::kAck});
+      case PA::kSendGone:
+        Check(forgetful() && branch.restarted(), "gone, though nothing was lost");
+        return SendToCoordinator(i, {.kind = Message::kAck, .ok = false});
+      case PA::kAskFellow:
+        return Say({.from = i,
+                    .to = action.island - 10,
+                    .question = true,
+                    .to_epoch = branches_[action.island - 10].first_epoch});
+      case PA::kAnswerFellow:
+        return Say({.from = i,
+                    .to = action.island - 10,
+                    .to_epoch = branches_[action.island - 10].epoch,
+                    .outcome = action.outcome,
+                    .gone = branch.machine ? branch.machine->Gone() : std::vector<uint32_t>()});
       case PA::kSendOnePhaseReply:
         Check(action.outcome != Outcome::kCommitted || branch.committed_durable,
               "committed before it was durable");
@@ -635,24 +768,25 @@ class Model {
 
   // ---- the verdict ----
 
+  // Of islands that have restarted and forgotten, nothing is expected but the truth that they told before.
   void CheckEnd() {
     Check(Quiet(), "did not come to an end");
-    const bool forgetful = restarted_ && mode_ == Mode::kForgetfulRestarts;
+    const bool forgot = forgetful() && coordinator_restarted_;
     Check(answer_ || coordinator_restarted_, "no answer");
-    bool any_commit = local_wrote_ && local_final_ == Final::kCommit;
-    bool any_abort = local_wrote_ && local_final_ == Final::kAbort;
+    bool any_commit = !forgot && local_wrote_ && local_final_ == Final::kCommit;
+    bool any_abort = !forgot && local_wrote_ && local_final_ == Final::kAbort;
     for (size_t i = 0; i < branches_.size(); ++i) {
       const Branch& branch = branches_[i];
       Check(answer_ != Outcome::kAborted || !branch.ever_committed,
             "answered aborted after a branch had committed");
-      if (!branch.began || forgetful) continue;
+      if (!branch.began || (forgetful() && branch.restarted())) continue;
       Check(branch.final != Final::kNone, Name(i) + " never ended");
       if (!branch.wrote) continue;
       any_commit |= branch.final == Final::kCommit;
       any_abort |= branch.final == Final::kAbort;
     }
-    if (!forgetful) {
-      Check(!(any_commit && any_abort), "committed here and aborted there");
+    Check(!(any_commit && any_abort), "committed here and aborted there");
+    if (!forgot) {
       Check(answer_ != Outcome::kCommitted || !any_abort, "answered committed, but a branch aborted");
       Check(answer_ != Outcome::kAborted || !any_commit, "answered aborted, but a branch committed");
     }
@@ -675,7 +809,9 @@ class Model {
   uint64_t connections_ = 0;
   uint64_t storm_percent_ = 0;
   int restart_budget_ = 3;
-  bool restarted_ = false, coordinator_restarted_ = false;
+  std::optional<size_t> slow_;  // the branch that hears of everything later than the others
+  bool calm_ = false, coordinator_restarted_ = false;
+  std::deque<Word> words_;
 
   std::optional<Coordinator> machine_ = Coordinator();
   uint64_t coordinator_epoch_ = 1;
@@ -694,10 +830,15 @@ TEST(TwoPhaseCommitModel, RandomRuns) {
     EXPECT_EQ(Model(std::strtoull(only, nullptr, 10), true, &coverage).Run(), "");
     return;
   }
-  for (uint64_t seed = 1; seed <= 20000; ++seed) {
+  for (uint64_t seed = 1; seed <= 300000; ++seed) {
     const std::string error = Model(seed, false, &coverage).Run();
     ASSERT_EQ(error, "") << "repeat with: ISLANDS_SEED=" << seed << " two_phase_commit_model_test";
   }
+  std::cout << coverage.committed << " committed, " << coverage.aborted << " aborted, " << coverage.unknown
+            << " unknown, " << coverage.one_phase << " in one phase, " << coverage.inquiries << " inquiries, "
+            << coverage.restored << " restored, " << coverage.repeated_decisions << " decisions repeated, "
+            << coverage.orphaned << " orphaned, " << coverage.told_by_fellows << " told by fellows, "
+            << coverage.fellows_gone << " fellows gone, " << coverage.shares_lost << " shares lost\n";
   EXPECT_GT(coverage.committed, 2000);
   EXPECT_GT(coverage.aborted, 2000);
   EXPECT_GT(coverage.unknown, 20);
@@ -705,6 +846,10 @@ TEST(TwoPhaseCommitModel, RandomRuns) {
   EXPECT_GT(coverage.inquiries, 500);
   EXPECT_GT(coverage.restored, 500);
   EXPECT_GT(coverage.repeated_decisions, 100);
+  EXPECT_GT(coverage.orphaned, 400);
+  EXPECT_GT(coverage.told_by_fellows, 15);
+  EXPECT_GT(coverage.fellows_gone, 100);
+  EXPECT_GT(coverage.shares_lost, 200);
 }
 
 }  // namespace

@@ -13,22 +13,23 @@ namespace islands::instance {
 
 enum class AbortReason : uint8_t {
   kNone = 0,
-  kProcedure = 1,      // the procedure returned an error, or asked for something that cannot be done
-  kDeadlock = 2,       // victim of a cycle of waits, on one island or over several
-  kLockTimeout = 3,    // waited too long for a lock: contention
-  kDeadline = 4,       // the transaction's own deadline
-  kPeerLost = 5,       // a participant could not be reached
-  kPeerRestarted = 6,  // a participant restarted in mid-transaction
-  kVoteNo = 7,         // a participant refused to prepare
-  kStorage = 8,        // no room, or a broken page
-  kRefused = 9,        // a participant could not make sense of the request, or was loading
+  kProcedure = 1,          // the procedure returned an error, or asked for something that cannot be done
+  kDeadlock = 2,           // victim of a cycle of waits, on one island or over several
+  kLockTimeout = 3,        // waited too long for a lock: contention
+  kDeadline = 4,           // the transaction's own deadline
+  kPeerLost = 5,           // a participant could not be reached
+  kPeerRestarted = 6,      // a participant restarted in mid-transaction
+  kVoteNo = 7,             // a participant refused to prepare
+  kStorage = 8,            // no room, or a broken page
+  kRefused = 9,            // a participant could not make sense of the request, or was loading
+  kPeerUnresponsive = 10,  // a participant stands still (instance/peer_watch.h)
 };
-inline constexpr uint32_t kAbortReasons = 10;
+inline constexpr uint32_t kAbortReasons = 11;
 
 inline std::string_view AbortReasonName(AbortReason reason) {
   static constexpr std::array<std::string_view, kAbortReasons> kNames = {
-      "none",      "procedure",      "deadlock", "lock_timeout", "deadline",
-      "peer_lost", "peer_restarted", "vote_no",  "storage",      "refused"};
+      "none",           "procedure", "deadlock", "lock_timeout", "deadline",         "peer_lost",
+      "peer_restarted", "vote_no",   "storage",  "refused",      "peer_unresponsive"};
   return kNames[static_cast<uint8_t>(reason)];
 }
 

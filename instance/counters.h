@@ -40,11 +40,12 @@ enum class TwoPhaseStep : uint8_t {
   kAbortSent = 6,
   kAcknowledged = 7,
   kInquirySent = 8,  // by a participant in doubt, or for a one-phase answer that was lost
+  kFellowAsked = 9,  // by a participant in doubt whose coordinator has died
 };
-inline constexpr uint32_t kTwoPhaseSteps = 9;
+inline constexpr uint32_t kTwoPhaseSteps = 10;
 inline constexpr std::array<const char*, kTwoPhaseSteps> kTwoPhaseStepNames = {
-    "prepare_sent", "one_phase_sent", "voted_yes",    "voted_read",  "voted_no",
-    "commit_sent",  "abort_sent",     "acknowledged", "inquiry_sent"};
+    "prepare_sent", "one_phase_sent", "voted_yes",    "voted_read",   "voted_no",
+    "commit_sent",  "abort_sent",     "acknowledged", "inquiry_sent", "fellow_asked"};
 
 class Counter {
  public:
@@ -82,6 +83,7 @@ struct alignas(64) WorkerCounters {
   Counter audit_unknown;
   Counter probes_sent;    // deadlock probes handed to another island or worker
   Counter probe_victims;  // transactions of this worker that a probe found in a cycle
+  Counter shares_lost;  // of committed transactions begun here: the participant died before it had committed
   Gauge in_flight;
   Gauge longest_wait_ns;  // that a transaction begun here waited for its answer, or has been waiting by now
   Gauge branches_open;    // as participant

@@ -169,6 +169,8 @@ absl::Status Island::CreateWorkers() {
   shared_.locks = shared_locks_.get();
   shared_.alone = WorksAlone(config_);
   shared_.layout_generation = config_.layout_generation();
+  shared_.proven_dead = seams_.proven_dead;
+  shared_.pulses = seams_.pulses;
   messaging::LinksOptions links;
   links.cluster_id = config_.cluster_id();
   links.boot_epoch = config_.boot_epoch();

@@ -49,6 +49,9 @@ struct Seams {
   uint64_t seed = 1;
   int64_t uid = -1;                                          // peers must have it; -1 = not checked
   uint32_t begun_in_a_row = WorkerOptions().begun_in_a_row;  // simulations take 1: more that interleaves
+  // Called by every worker.
+  ProofOfDeath proven_dead;               // empty: nobody is ever proven dead
+  runtime::PulseBoard* pulses = nullptr;  // of the whole deployment; null: everybody is taken to move
 };
 
 // What the configuration asks for; kDefault when it names no nodes.
@@ -89,6 +92,8 @@ class Island {
   storage::Store& store() { return *store_; }
   const storage::LockTable& locks() const { return *shared_locks_; }
   storage::PoolUsage PoolUsage() const;
+  // Whether some worker here sees that some worker of `peer` stands still.
+  bool PeerSilent(uint32_t peer) const;
   // What the active run was started with; nothing when there is none.
   std::optional<control::v1::StartRun> CurrentRun() const;
 

@@ -87,6 +87,11 @@ std::string PagesElsewhere(const control::v1::IslandConfig& config, const topolo
 
 }  // namespace
 
+bool Island::PeerSilent(uint32_t peer) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [peer](const auto& worker) { return worker->PeerSilent(peer); });
+}
+
 control::v1::Snapshot Island::TakeSnapshot() const {
   control::v1::Snapshot snapshot;
   snapshot.set_island(config_.island());
@@ -136,6 +141,9 @@ control::v1::IslandStatus Island::Status() const {
     placement->add_worker_tids(static_cast<uint32_t>(tid));
     warn(worker->binding_error());
     if (cpus.ok()) warn(LostBinding(config_, i, *cpus));
+  }
+  for (uint32_t peer = 0; peer < sites_.islands(); ++peer) {
+    if (PeerSilent(peer)) status.add_unresponsive_peers(peer);
   }
   status.set_peers_connected(peers_up);
   status.set_peers_total(static_cast<uint32_t>(workers_.size()) * (sites_.islands() - 1));

@@ -3,11 +3,17 @@
 #include <algorithm>
 
 #include "instance/runtime/check.h"
-#include "instance/worker.h"
+#include "instance/worker_internal.h"
 
 namespace islands::instance {
 
 using coordinator::Outcome;
+
+namespace {
+
+constexpr int64_t kCongestionPauseNs = 100 * runtime::kNsPerUs;
+
+}  // namespace
 
 const storage::Catalog& RunningTransaction::catalog() const { return *worker_.shared_.catalog; }
 
@@ -53,6 +59,12 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
   executing_ = &batch;
   if (!plan_.remote().empty()) {
     distributed_ = true;
+    // A transaction that has begun nothing is not in anybody's way.
+    while (entry_ == nullptr && !branch.open && worker_.now_ns_ < deadline_ns_ &&
+           worker_.MustWaitForPeers(plan_)) {
+      Worker::Pause pause{worker_, worker_.now_ns_ + kCongestionPauseNs};
+      co_await pause;
+    }
     worker_.Ship(*this, batch);
   }
   size_t cursor = 0;

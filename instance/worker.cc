@@ -19,9 +19,6 @@ namespace {
 // and so little that others do not wait long for their answers.
 constexpr uint32_t kBegunPerRound = 64;
 constexpr int64_t kLongestRoundNs = 200 * runtime::kNsPerUs;
-// Beyond this many bytes waiting for one peer no new transaction starts here; phase-two messages always
-// queue.
-constexpr size_t kCongestionBytes = 1u << 20;
 
 }  // namespace
 
@@ -35,7 +32,10 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       random_(options_.seed),
       now_ns_(clock_.NowNs()),
       accounted_until_ns_(now_ns_),
-      messages_(std::make_unique<Messages>()) {
+      watch_(shared.pulses, links_.self(), links_.workers_per_island()),
+      proofs_(links_.workers_per_island().size()),
+      messages_(std::make_unique<Messages>()),
+      peer_silent_(links_.workers_per_island().size()) {
   Rebind();
 }
 
@@ -76,9 +76,11 @@ bool Worker::RunOnce() {
   const runtime::ReadyQueue::Scope scope(&ready_);
   now_ns_ = clock_.NowNs();
   Account(between_rounds_, now_ns_);
+  watch_.Beat();
   size_t work = DrainMailbox();
   work += links_.Poll();
   const bool sweep_due = now_ns_ >= next_sweep_ns_;
+  if (now_ns_ >= watch_.next_look_ns()) LookAtPeers();
   if (sweep_due) Sweep();
   if (now_ns_ >= next_chase_ns_) ChaseWaits();
   work += WakeSleepers();
@@ -90,7 +92,6 @@ bool Worker::RunOnce() {
   }
   links_.Flush();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
-  if (shipped_ || congested_) UpdateCongestion();
   if (!graveyard_.empty()) Reap();
   // A round without work is part of the wait.
   const bool open = active_slots_ != 0 || !participants_.empty() || !coordinators_.empty();
@@ -108,7 +109,7 @@ void Worker::Sleep(int64_t timeout_ns) {
 
 int64_t Worker::NextDeadlineNs() const {
   if (!ready_.empty() || !fresh_.empty()) return now_ns_;
-  int64_t next_ns = links_.NextDeadlineNs();
+  int64_t next_ns = std::min(links_.NextDeadlineNs(), watch_.next_look_ns());
   if (!sleepers_.empty()) next_ns = std::min(next_ns, sleepers_.front().at_ns);
   if (!lock_waiters_.empty()) next_ns = std::min(next_ns, next_chase_ns_);
   const bool timed =
@@ -222,13 +223,6 @@ void Worker::RollbackBranch(Waiter& waiter) {
   Deliver(&wakeups_);
 }
 
-void Worker::UpdateCongestion() {
-  shipped_ = congested_ = false;
-  for (uint32_t island = 0; island < shared_.sites->islands(); ++island) {
-    congested_ |= island != options_.island && links_.QueuedBytes(island) > kCongestionBytes;
-  }
-}
-
 // Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer
 // per wait.
 void Worker::Sweep() {
@@ -250,6 +244,7 @@ void Worker::Sweep() {
   }
   SweepCoordinators();
   SweepParticipants();
+  ended_below_ = OldestOpen();
   if (executor_->ghosts() != 0) {
     executor_->RemoveGhosts(&wakeups_);
     Deliver(&wakeups_);
@@ -268,7 +263,7 @@ void Worker::Reap() {
     entry->failure = {};
     entry->executing = entry->ended = false;
     entry->step = 0;
-    entry->lost_since_ns = 0;
+    entry->fellows.clear();
     spare_participants_.push_back(std::move(entry));
     return true;
   });

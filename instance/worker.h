@@ -36,9 +36,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/participant.h"
+#include "instance/commit_memory.h"
 #include "instance/counters.h"
 #include "instance/executor.h"
 #include "instance/messaging/links.h"
+#include "instance/peer_watch.h"
 #include "instance/running_transaction.h"
 #include "instance/runtime/ready_queue.h"
 #include "instance/runtime/scheduler.h"
@@ -50,6 +52,10 @@ namespace islands::instance {
 
 class Worker;
 
+// Whether the life of an island that had this boot epoch is proven to be over. Never by a clock: its kernel
+// lock is free, or held by a later life. False also when nobody can tell.
+using ProofOfDeath = std::function<bool(uint32_t island, uint64_t boot_epoch)>;
+
 // Where an island's workers find each other and what they share. Constant while workers run.
 struct WorkerShared {
   const runtime::Clock* clock = nullptr;
@@ -60,6 +66,8 @@ struct WorkerShared {
   std::vector<Worker*> workers;
   bool alone = false;  // the island has one worker (executor.h)
   uint64_t layout_generation = 0;
+  ProofOfDeath proven_dead;               // any thread; empty: nobody ever is
+  runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
   // Told whenever a worker's run has ended.
   std::mutex run_mutex;
   std::condition_variable run_ended;
@@ -88,6 +96,7 @@ struct CoordinatorEntry {
     uint64_t boot_epoch = 0;
     uint32_t step = 0;
     bool answer_due = false;  // to the last step
+    bool told = false;        // the decision
   };
   coordinator::TransactionId id;
   coordinator::Coordinator machine;
@@ -123,8 +132,15 @@ struct ParticipantEntry : Waiter {
   bool executing = false;
   bool ended = false;  // its machine said kForget
   int64_t last_heard_ns = 0;
-  int64_t lost_since_ns = 0;  // 0 = the coordinator is reachable
+  struct Fellow {
+    uint32_t island = 0;
+    uint64_t boot_epoch = 0;
+  };
+  std::vector<Fellow> fellows;  // other participants, as PREPARE named them
   runtime::Task<void> task;
+
+  // Who coordinates it, in which life.
+  messaging::Origin coordinator() const { return {{id.island, id.worker}, id.boot_epoch}; }
 };
 
 class Worker final : public runtime::Runnable, private messaging::LinksHandler {
@@ -147,6 +163,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void PostWakeup(const storage::Wakeup& wakeup);
   const WorkerCounters& counters() const { return counters_; }
   const messaging::Links& links() const { return links_; }
+  // Some worker of the island stands still, as this one sees it.
+  bool PeerSilent(uint32_t island) const { return peer_silent_[island].Get() != 0; }
   uint32_t peers_up() const { return static_cast<uint32_t>(peers_up_.Get()); }
   int32_t tid() const { return tid_.load(std::memory_order_acquire); }
   bool running() const { return running_.load(std::memory_order_relaxed); }
@@ -207,8 +225,16 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   runtime::Task<void> AwaitLock(Waiter& waiter);
   void CommitBranch(Waiter& waiter);
   void RollbackBranch(Waiter& waiter);
-  // Looks at the queues after a flush; only rounds that shipped something can have filled one.
-  void UpdateCongestion();
+  // The others' signs of life: worker_liveness.cc.
+  void LookAtPeers();
+  void OnPeerSilent(messaging::Address peer);
+  // Whether that life of an island is over; asks for proof now and then only.
+  bool ProvenDead(uint32_t island, uint64_t boot_epoch);
+  // Whether messages that will be said again anyhow should be said now: not to one who does not take them.
+  bool WorthSaying(uint32_t island);
+  void LookForDeadCoordinator(ParticipantEntry& entry);
+  void LookForDeadFellows(ParticipantEntry& entry);
+  bool LookForDeadParticipants(CoordinatorEntry& entry);
 
   // Clients' side: worker_run.cc.
   runtime::Task<void> SlotLoop(Slot& slot);
@@ -218,14 +244,18 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   coordinator::TransactionId NextId();
 
   // Coordinator side: worker_coordinator.cc.
+  bool MustWaitForPeers(const RoutePlan& plan);
   void Ship(RunningTransaction& transaction, const Batch& batch);
   CoordinatorEntry& EntryFor(RunningTransaction& transaction);
-  void StepCoordinator(CoordinatorEntry& entry, const coordinator::CoordinatorEvent& event);
+  // True when the entry is forgotten.
+  bool StepCoordinator(CoordinatorEntry& entry, const coordinator::CoordinatorEvent& event);
   void Perform(CoordinatorEntry& entry, const coordinator::CoordinatorAction& action);
   CoordinatorEntry* FindCoordinated(const coordinator::TransactionId& id);
   void OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply);
   void SweepCoordinators();
   void ForgetCoordinator(CoordinatorEntry& entry);
+  // The smallest sequence of a transaction that has not ended.
+  uint64_t OldestOpen() const;
 
   // Participant side: worker_participant.cc.
   void OnExecuteRequest(const messaging::Origin& origin, const data::v1::ExecuteRequest& request);
@@ -243,9 +273,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void OnPrepare(const data::v1::PrepareRequest& request);
   void OnCommitOnePhase(const data::v1::CommitOnePhase& request);
   void OnDecision(const data::v1::Decision& decision);
-  // There is no branch (any more) that the message could be for.
+  // There is no branch (any more) that the message could be for; `participant_epoch`: the life it names.
   void AnswerForGone(const coordinator::TransactionId& id, const coordinator::ParticipantEvent& event,
-                     bool this_life);
+                     uint64_t participant_epoch);
+  coordinator::Trace TraceOf(const coordinator::TransactionId& id, uint64_t participant_epoch) const;
   void SweepParticipants();
 
   // Deadlocks over several islands: worker_probes.cc.
@@ -267,15 +298,24 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   // Messages: worker_messages.cc.
   void OnPeerUp(uint32_t island, uint64_t boot_epoch) override;
   void OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status& why) override;
+  void OnOriginUp(const messaging::Origin& origin) override;
+  void OnOriginLost(const messaging::Origin& origin, const absl::Status& why) override;
   void OnMessage(const messaging::Origin& origin, messaging::FrameType type,
                  std::span<const std::byte> payload) override;
-  void ConfirmForgotten(uint32_t decider, const coordinator::TransactionId& id);
-  void HandleInquiry(const data::v1::Inquiry& inquiry);
-  void HandleInquiryReply(const data::v1::InquiryReply& reply);
+  // As coordinator, about a transaction that has no entry.
+  void AnswerForForgotten(const coordinator::TransactionId& id, const coordinator::CoordinatorEvent& event);
+  void HandleInquiry(uint32_t from, const data::v1::Inquiry& inquiry);
+  void HandleInquiryReply(uint32_t from, const data::v1::InquiryReply& reply);
+  void HandleDecisionRequest(const messaging::Origin& origin, const data::v1::DecisionRequest& request);
+  void HandleDecisionReply(uint32_t from, const data::v1::DecisionReply& reply);
+  // What is known here, on the worker that the branch is or would be on. Nothing: it cannot be said yet.
+  std::optional<data::v1::DecisionReply> AnswerFellow(uint32_t island,
+                                                      const data::v1::DecisionRequest& request);
   // False when it makes no sense.
   bool HandleProbe(const data::v1::Probe& message);
-  void SendInquiryReply(const coordinator::TransactionId& id, coordinator::Outcome outcome,
-                        uint32_t to_island, uint32_t to_worker, bool from_decider);
+  // As coordinator.
+  void SendInquiryReply(uint32_t island, const coordinator::TransactionId& id, coordinator::Outcome outcome);
+  void SendConfirm(uint32_t decider, const coordinator::TransactionId& id);
 
   const WorkerOptions options_;
   WorkerShared& shared_;
@@ -297,8 +337,12 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   int64_t next_sweep_ns_ = 0;
   int64_t accounted_until_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
-  bool shipped_ = false;                       // to another island, since the last look at the queues
-  bool congested_ = false;                     // a peer does not keep up: no new transactions
+  PeerWatch watch_;
+  struct Proof {
+    int64_t asked_ns = 0;
+    uint64_t dead_up_to = 0;  // that epoch and all before it
+  };
+  std::vector<Proof> proofs_;  // by island
   uint64_t next_sequence_ = 1;
   uint64_t next_token_ = 1;
 
@@ -318,6 +362,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<std::unique_ptr<ParticipantEntry>> graveyard_;
   std::vector<std::unique_ptr<ParticipantEntry>> spare_participants_;
   std::vector<coordinator::ParticipantAction> participant_actions_;  // scratch
+  CommitMemory committed_;
+  uint64_t ended_below_ = 1;  // as of the last sweep: OldestOpen()
 
   // Deadlock probes.
   using ProbeKey = std::tuple<coordinator::TransactionId, coordinator::TransactionId, bool>;
@@ -336,6 +382,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
 
   WorkerCounters counters_;
   Gauge peers_up_;
+  std::vector<Gauge> peer_silent_;  // by island
   std::atomic<int32_t> tid_{0};
   std::atomic<bool> sleeping_{false};
 

@@ -1,6 +1,7 @@
 // The coordinator's side of distributed transactions: shipping operations, and carrying out what the state
 // machine says.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <utility>
 
@@ -24,8 +25,12 @@ Failure FailureOf(const CoordinatorEvent& event) {
   switch (event.kind) {
     case CoordinatorEvent::kVote:
       return {AbortReason::kVoteNo, absl::AbortedError(fmt::format("island {} voted no", event.island))};
+    case CoordinatorEvent::kPeerSilent:
+      return {AbortReason::kPeerUnresponsive,
+              absl::UnavailableError(fmt::format("island {} does not move", event.island))};
     case CoordinatorEvent::kPeerLost:
     case CoordinatorEvent::kPeerUp:
+    case CoordinatorEvent::kPeerGone:
       return {AbortReason::kPeerLost,
               absl::UnavailableError(fmt::format("island {} was lost", event.island))};
     case CoordinatorEvent::kTimeout:
@@ -57,12 +62,26 @@ CoordinatorEntry& Worker::EntryFor(RunningTransaction& transaction) {
   return added;
 }
 
+// Some island that it needs does not keep up with what is sent to it. One that stands still is not waited
+// for.
+bool Worker::MustWaitForPeers(const RoutePlan& plan) {
+  return std::any_of(plan.remote().begin(), plan.remote().end(), [this](const RoutePlan::Share& share) {
+    return links_.QueuedBytes(share.island) > kCongestionBytes &&
+           !watch_.Silent({share.island, links_.ServingWorker(share.island, options_.index)});
+  });
+}
+
 void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
   CoordinatorEntry& entry = EntryFor(transaction);
   for (const RoutePlan::Share& share : transaction.plan_.remote()) {
     if (!links_.IsUp(share.island)) {
       transaction.Fail(AbortReason::kPeerLost,
                        absl::UnavailableError(fmt::format("island {} cannot be reached", share.island)));
+      return;
+    }
+    if (watch_.Silent({share.island, links_.ServingWorker(share.island, options_.index)})) {
+      transaction.Fail(AbortReason::kPeerUnresponsive,
+                       absl::UnavailableError(fmt::format("island {} does not move", share.island)));
       return;
     }
     const uint64_t boot_epoch = links_.BootEpoch(share.island);
@@ -82,6 +101,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     request.set_step(++peer->step);
     request.set_deadline_us((transaction.deadline_ns_ - now_ns_) / runtime::kNsPerUs);
     request.set_layout_generation(shared_.layout_generation);
+    request.set_ended_below(ended_below_);
     EncodeOperations(batch, share.operations, &request);
     if (!links_.Send(share.island, FrameType::kExecuteRequest, request)) {
       transaction.Fail(AbortReason::kProcedure,
@@ -91,7 +111,6 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     }
     ++transaction.pending_replies_;
     peer->answer_due = true;
-    shipped_ = true;
   }
 }
 
@@ -131,7 +150,7 @@ void Worker::OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply
   if (--transaction.pending_replies_ == 0 || transaction.failure.set()) Resume(transaction);
 }
 
-void Worker::StepCoordinator(CoordinatorEntry& entry, const CoordinatorEvent& event) {
+bool Worker::StepCoordinator(CoordinatorEntry& entry, const CoordinatorEvent& event) {
   std::vector<CoordinatorAction> actions = std::move(coordinator_actions_);
   actions.clear();
   entry.machine.Step(event, &actions);
@@ -153,6 +172,7 @@ void Worker::StepCoordinator(CoordinatorEntry& entry, const CoordinatorEvent& ev
     transaction->failure = FailureOf(event);
   }
   if (forget) ForgetCoordinator(entry);
+  return forget;
 }
 
 void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
@@ -161,7 +181,14 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       data::v1::PrepareRequest& request = messages_->prepare_out;
       request.Clear();
       EncodeId(entry.id, &request);
-      request.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
+      for (const CoordinatorEntry::Peer& peer : entry.peers) {
+        if (peer.island == action.island) {
+          request.set_participant_epoch(peer.boot_epoch);
+        } else {
+          request.add_fellows(peer.island);
+          request.add_fellow_epochs(peer.boot_epoch);
+        }
+      }
       CountTwoPhase(TwoPhaseStep::kPrepareSent);
       links_.Send(action.island, FrameType::kPrepareRequest, request);
       break;
@@ -180,34 +207,35 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
           action.island == entry.peers.front().island) {
         break;
       }
+      // Again: only to one who takes it. It will be said again.
+      CoordinatorEntry::Peer& peer = *entry.FindPeer(action.island);
+      if (std::exchange(peer.told, true) && !WorthSaying(action.island)) break;
       data::v1::Decision& decision = messages_->decision_out;
       decision.Clear();
       EncodeId(entry.id, &decision);
       decision.set_commit(action.commit);
+      decision.set_participant_epoch(peer.boot_epoch);
       CountTwoPhase(action.commit ? TwoPhaseStep::kCommitSent : TwoPhaseStep::kAbortSent);
       links_.Send(action.island, FrameType::kDecision, decision);
       break;
     }
-    case CoordinatorAction::kSendOnePhaseConfirm: {
-      data::v1::OnePhaseConfirm& confirm = messages_->confirm_out;
-      confirm.Clear();
-      EncodeId(entry.id, &confirm);
-      links_.Send(action.island, FrameType::kOnePhaseConfirm, confirm);
+    case CoordinatorAction::kSendOnePhaseConfirm:
+      SendConfirm(action.island, entry.id);
       break;
-    }
     case CoordinatorAction::kSendInquiry: {
+      if (!WorthSaying(action.island)) break;
       data::v1::Inquiry& inquiry = messages_->inquiry_out;
       inquiry.Clear();
       EncodeId(entry.id, inquiry.mutable_transaction());
-      inquiry.set_from_island(options_.island);
-      inquiry.set_from_worker(options_.index);
       inquiry.set_to_decider(true);
+      inquiry.set_participant_epoch(entry.FindPeer(action.island)->boot_epoch);
       CountTwoPhase(TwoPhaseStep::kInquirySent);
       links_.Send(action.island, FrameType::kInquiry, inquiry);
       break;
     }
     case CoordinatorAction::kSendInquiryReply:
-      break;  // answered by HandleInquiry, which knows the asking worker
+      SendInquiryReply(action.island, entry.id, action.outcome);
+      break;
     case CoordinatorAction::kCommitLocal:
       if (entry.transaction != nullptr) CommitBranch(*entry.transaction);
       break;
@@ -218,6 +246,11 @@ void Worker::Perform(CoordinatorEntry& entry, const CoordinatorAction& action) {
       if (entry.transaction == nullptr) break;
       entry.transaction->outcome_ = action.outcome;
       Resume(*entry.transaction);
+      break;
+    case CoordinatorAction::kLoseShare:
+      counters_.shares_lost.Add(1);
+      spdlog::warn("transaction {} is committed, but island {} died before it had done so: its share is lost",
+                   entry.id.ToString(), action.island);
       break;
     case CoordinatorAction::kForceCommitRecord:
     case CoordinatorAction::kWriteEnd:  // nothing to write without a log
@@ -244,8 +277,19 @@ std::vector<CoordinatorEntry*> Worker::Coordinated() const {
   return entries;
 }
 
+// A transaction that has begun may yet ship its first operation.
+uint64_t Worker::OldestOpen() const {
+  uint64_t oldest = next_sequence_;
+  for (const auto& [sequence, entry] : coordinators_) oldest = std::min(oldest, sequence);
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (slot->begun_ns != 0) oldest = std::min(oldest, slot->transaction.id_.sequence);
+  }
+  return oldest;
+}
+
 void Worker::SweepCoordinators() {
   for (CoordinatorEntry* entry : Coordinated()) {
+    if (LookForDeadParticipants(*entry)) continue;
     if (now_ns_ < entry->deadline_ns) continue;
     entry->deadline_ns = now_ns_ + options_.transaction_timeout_ns;
     RunningTransaction* transaction = entry->transaction;

@@ -58,10 +58,16 @@ struct Worker::Messages {
   data::v1::OnePhaseConfirm confirm_in, confirm_out;
   data::v1::Inquiry inquiry_in, inquiry_out;
   data::v1::InquiryReply inquiry_reply_in, inquiry_reply_out;
+  data::v1::DecisionRequest decision_request_in, decision_request_out;
+  data::v1::DecisionReply decision_reply_in;
   data::v1::Probe probe_in, probe_out;
 };
 
 inline constexpr int64_t kSweepIntervalNs = 10 * runtime::kNsPerMs;
 inline constexpr int64_t kInquiryIntervalNs = 200 * runtime::kNsPerMs;
+// Fellows in doubt learn of their coordinator's death at about the same time.
+inline constexpr int64_t kFellowIntervalNs = 20 * runtime::kNsPerMs;
+// With so many bytes waiting for a peer nothing new is begun with it. Phase two always queues.
+inline constexpr size_t kCongestionBytes = 1u << 20;
 
 }  // namespace islands::instance

@@ -102,7 +102,9 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
       understood = Parse(payload, &in.acknowledge_in);
       if (!understood) break;
       if (CoordinatorEntry* entry = FindCoordinated(DecodeId(in.acknowledge_in))) {
-        StepCoordinator(*entry, {.kind = CoordinatorEvent::kAcknowledged, .island = from});
+        const bool gone = in.acknowledge_in.gone();
+        StepCoordinator(*entry, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kAcknowledged,
+                                 .island = from});
       }
       break;
     case FrameType::kOnePhaseReply:
@@ -113,17 +115,31 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
                                  .island = from,
                                  .outcome = FromWire(in.one_phase_reply_in.outcome())});
       } else {
-        ConfirmForgotten(from, DecodeId(in.one_phase_reply_in));
+        AnswerForForgotten(DecodeId(in.one_phase_reply_in),
+                           {.kind = CoordinatorEvent::kOnePhaseReply, .island = from});
       }
       break;
-    // Either way; any worker may be asked and passes on.
+    // Either way.
     case FrameType::kInquiry:
-      understood = Parse(payload, &in.inquiry_in) && in.inquiry_in.from_island() == from;
-      if (understood) HandleInquiry(in.inquiry_in);
+      understood = Parse(payload, &in.inquiry_in) &&
+                   (!in.inquiry_in.to_decider() || SpeaksForItself(origin, in.inquiry_in.transaction()));
+      if (understood) HandleInquiry(from, in.inquiry_in);
       break;
     case FrameType::kInquiryReply:
-      understood = Parse(payload, &in.inquiry_reply_in) && in.inquiry_reply_in.from_island() == from;
-      if (understood) HandleInquiryReply(in.inquiry_reply_in);
+      understood =
+          Parse(payload, &in.inquiry_reply_in) &&
+          (in.inquiry_reply_in.from_decider() || SpeaksForItself(origin, in.inquiry_reply_in.transaction()));
+      if (understood) HandleInquiryReply(from, in.inquiry_reply_in);
+      break;
+    // Between participants whose coordinator is dead.
+    case FrameType::kDecisionRequest:
+      understood = Parse(payload, &in.decision_request_in) &&
+                   DecodeId(in.decision_request_in.transaction()).island < shared_.sites->islands();
+      if (understood) HandleDecisionRequest(origin, in.decision_request_in);
+      break;
+    case FrameType::kDecisionReply:
+      understood = Parse(payload, &in.decision_reply_in);
+      if (understood) HandleDecisionReply(from, in.decision_reply_in);
       break;
     case FrameType::kProbe:
       understood = Parse(payload, &in.probe_in) &&
@@ -139,79 +155,110 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
   }
 }
 
-// A decider repeats its answer until it is confirmed; for a transaction that is over here the first
-// confirmation was lost.
-void Worker::ConfirmForgotten(uint32_t decider, const coordinator::TransactionId& id) {
-  if (id.island != options_.island || id.boot_epoch != options_.boot_epoch) return;
+void Worker::AnswerForForgotten(const coordinator::TransactionId& id, const CoordinatorEvent& event) {
+  const bool this_life = id.boot_epoch == options_.boot_epoch;
+  std::vector<coordinator::CoordinatorAction> actions;
+  coordinator::AnswerWithoutMachine(
+      event, this_life ? coordinator::Life::kThis : coordinator::Life::kEarlierLost, &actions);
+  for (const coordinator::CoordinatorAction& action : actions) {
+    if (action.kind == coordinator::CoordinatorAction::kSendOnePhaseConfirm) {
+      SendConfirm(action.island, id);
+    } else {
+      SendInquiryReply(action.island, id, action.outcome);
+    }
+  }
+}
+
+void Worker::SendConfirm(uint32_t decider, const coordinator::TransactionId& id) {
   data::v1::OnePhaseConfirm& confirm = messages_->confirm_out;
   confirm.Clear();
   EncodeId(id, &confirm);
   links_.Send(decider, FrameType::kOnePhaseConfirm, confirm);
 }
 
-void Worker::HandleInquiry(const data::v1::Inquiry& inquiry) {
-  const coordinator::TransactionId id = DecodeId(inquiry.transaction());
-  if (inquiry.to_decider()) {
-    if (id.island != inquiry.from_island()) return;
-    if (ParticipantEntry* entry = FindParticipant(id)) {
-      StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorInquiry});
-    } else {
-      SendInquiryReply(id, coordinator::OutcomeOfForgotten(true), inquiry.from_island(),
-                       inquiry.from_worker(), true);
-    }
-    return;
-  }
-  if (id.island != options_.island) return;
-  const bool elsewhere = id.boot_epoch == options_.boot_epoch && id.worker != options_.index &&
-                         id.worker < shared_.workers.size();
-  if (elsewhere) {
-    Worker* owner = shared_.workers[id.worker];
-    owner->Post([owner, inquiry] { owner->HandleInquiry(inquiry); });
-    return;
-  }
-  CoordinatorEntry* entry = FindCoordinated(id);
-  Outcome outcome = coordinator::OutcomeOfForgotten(false);
-  if (entry != nullptr) {
-    // The machine answers the participant's island; its answer is sent to the worker that asked.
-    std::vector<coordinator::CoordinatorAction> actions;
-    entry->machine.Step({.kind = CoordinatorEvent::kInquiry, .island = inquiry.from_island()}, &actions);
-    for (const coordinator::CoordinatorAction& action : actions) {
-      if (action.kind == coordinator::CoordinatorAction::kSendInquiryReply) outcome = action.outcome;
-    }
-  }
-  SendInquiryReply(id, outcome, inquiry.from_island(), inquiry.from_worker(), false);
-}
-
-void Worker::SendInquiryReply(const coordinator::TransactionId& id, Outcome outcome, uint32_t to_island,
-                              uint32_t to_worker, bool from_decider) {
+void Worker::SendInquiryReply(uint32_t island, const coordinator::TransactionId& id, Outcome outcome) {
   data::v1::InquiryReply& reply = messages_->inquiry_reply_out;
   reply.Clear();
   EncodeId(id, reply.mutable_transaction());
   reply.set_outcome(static_cast<data::v1::Outcome>(outcome));
-  reply.set_from_island(options_.island);
-  reply.set_from_decider(from_decider);
-  reply.set_to_worker(to_worker);
-  links_.Send(to_island, FrameType::kInquiryReply, reply);
+  links_.Send(island, FrameType::kInquiryReply, reply);
 }
 
-void Worker::HandleInquiryReply(const data::v1::InquiryReply& reply) {
-  if (reply.to_worker() != options_.index && reply.to_worker() < shared_.workers.size()) {
-    Worker* asker = shared_.workers[reply.to_worker()];
-    asker->Post([asker, reply] { asker->HandleInquiryReply(reply); });
+void Worker::HandleInquiry(uint32_t from, const data::v1::Inquiry& inquiry) {
+  const coordinator::TransactionId id = DecodeId(inquiry.transaction());
+  if (inquiry.to_decider()) {
+    ParticipantEntry* entry = FindParticipant(id);
+    if (entry != nullptr && KnowsThisLife(inquiry.participant_epoch())) {
+      StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorInquiry});
+    } else {
+      AnswerForGone(id, {.kind = ParticipantEvent::kCoordinatorInquiry}, inquiry.participant_epoch());
+    }
     return;
   }
-  const Outcome outcome = FromWire(reply.outcome());
-  if (reply.from_decider()) {
-    if (CoordinatorEntry* entry = FindCoordinated(DecodeId(reply.transaction()))) {
-      StepCoordinator(
-          *entry,
-          {.kind = CoordinatorEvent::kInquiryReply, .island = reply.from_island(), .outcome = outcome});
-    }
-  } else if (reply.transaction().island() == reply.from_island()) {
-    if (ParticipantEntry* entry = FindParticipant(DecodeId(reply.transaction()))) {
-      StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryReply, .outcome = outcome});
-    }
+  if (id.island != options_.island || id.worker != options_.index) return;
+  const CoordinatorEvent event{.kind = CoordinatorEvent::kInquiry, .island = from};
+  if (CoordinatorEntry* entry = FindCoordinated(id)) {
+    StepCoordinator(*entry, event);
+  } else {
+    AnswerForForgotten(id, event);
   }
+}
+
+void Worker::HandleInquiryReply(uint32_t from, const data::v1::InquiryReply& reply) {
+  const Outcome outcome = FromWire(reply.outcome());
+  const coordinator::TransactionId id = DecodeId(reply.transaction());
+  if (reply.from_decider()) {
+    if (CoordinatorEntry* entry = FindCoordinated(id)) {
+      StepCoordinator(*entry, {.kind = CoordinatorEvent::kInquiryReply, .island = from, .outcome = outcome});
+    }
+  } else if (ParticipantEntry* entry = FindParticipant(id)) {
+    StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryReply, .outcome = outcome});
+  }
+}
+
+// The branch is on the worker that its coordinator's worker dials; the answer goes back the way the question
+// came, so that whoever asked knows from the end of that link that no answer will follow.
+void Worker::HandleDecisionRequest(const Origin& origin, const data::v1::DecisionRequest& request) {
+  Worker* const owner =
+      shared_.workers[DecodeId(request.transaction()).worker % static_cast<uint32_t>(shared_.workers.size())];
+  const auto answer = [this, origin](const std::optional<data::v1::DecisionReply>& reply) {
+    if (reply) links_.SendBack(origin, FrameType::kDecisionReply, *reply);
+  };
+  if (owner == this) return answer(AnswerFellow(origin.peer.island, request));
+  owner->Post([this, owner, origin, request, answer] {
+    const std::optional<data::v1::DecisionReply> reply = owner->AnswerFellow(origin.peer.island, request);
+    Post([answer, reply] { answer(reply); });
+  });
+}
+
+std::optional<data::v1::DecisionReply> Worker::AnswerFellow(uint32_t island,
+                                                            const data::v1::DecisionRequest& request) {
+  const coordinator::TransactionId id = DecodeId(request.transaction());
+  const ParticipantEvent event{.kind = ParticipantEvent::kDecisionRequest, .island = island};
+  ParticipantEntry* entry = FindParticipant(id);
+  if (!KnowsThisLife(request.participant_epoch())) entry = nullptr;
+  std::vector<coordinator::ParticipantAction> actions;
+  if (entry != nullptr) {
+    entry->machine.Step(event, &actions);
+  } else {
+    coordinator::AnswerWithoutMachine(event, TraceOf(id, request.participant_epoch()), &actions);
+  }
+  if (actions.empty()) return std::nullopt;
+  data::v1::DecisionReply reply;
+  EncodeId(id, reply.mutable_transaction());
+  reply.set_outcome(static_cast<data::v1::Outcome>(actions.front().outcome));
+  if (entry == nullptr) return reply;
+  for (const uint32_t gone : entry->machine.Gone()) reply.add_gone(gone);
+  return reply;
+}
+
+void Worker::HandleDecisionReply(uint32_t from, const data::v1::DecisionReply& reply) {
+  ParticipantEntry* entry = FindParticipant(DecodeId(reply.transaction()));
+  if (entry == nullptr) return;
+  StepParticipant(*entry, {.kind = ParticipantEvent::kDecisionReply,
+                           .island = from,
+                           .outcome = FromWire(reply.outcome()),
+                           .gone = {reply.gone().data(), static_cast<size_t>(reply.gone_size())}});
 }
 
 void Worker::OnPeerUp(uint32_t island, uint64_t boot_epoch) {
@@ -219,15 +266,10 @@ void Worker::OnPeerUp(uint32_t island, uint64_t boot_epoch) {
   for (CoordinatorEntry* entry : Coordinated()) {
     const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
     if (peer == nullptr) continue;
-    const bool restarted = peer->boot_epoch != boot_epoch && !Planted(PlantedBug::kIgnoreBootEpoch);
-    StepCoordinator(*entry, {.kind = CoordinatorEvent::kPeerUp, .island = island, .restarted = restarted});
-  }
-  for (ParticipantEntry* entry : Participants()) {
-    if (entry->id.island != island) continue;
-    entry->lost_since_ns = 0;
-    const bool restarted = entry->id.boot_epoch != boot_epoch;
-    StepParticipant(*entry, {.kind = restarted ? ParticipantEvent::kCoordinatorRestarted
-                                               : ParticipantEvent::kCoordinatorUp});
+    // Durability `none`: an earlier life kept nothing.
+    const bool gone = peer->boot_epoch != boot_epoch && !Planted(PlantedBug::kIgnoreBootEpoch);
+    StepCoordinator(
+        *entry, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kPeerUp, .island = island});
   }
 }
 
@@ -246,10 +288,17 @@ void Worker::OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status
     }
     StepCoordinator(*entry, {.kind = CoordinatorEvent::kPeerLost, .island = island});
   }
+}
+
+void Worker::OnOriginUp(const Origin& origin) {
   for (ParticipantEntry* entry : Participants()) {
-    if (entry->id.island != island) continue;
-    entry->lost_since_ns = now_ns_;
-    StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorLost});
+    if (entry->coordinator() == origin) StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorUp});
+  }
+}
+
+void Worker::OnOriginLost(const Origin& origin, const absl::Status&) {
+  for (ParticipantEntry* entry : Participants()) {
+    if (entry->coordinator() == origin) StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorLost});
   }
 }
 

@@ -19,9 +19,6 @@ using messaging::Origin;
 
 namespace {
 
-// How long a branch that has voted or decided waits for a coordinator that nobody restarts. Only without
-// durability: such a coordinator keeps nothing, so what it would answer is known (presumed abort).
-constexpr int64_t kGiveUpOnCoordinatorNs = 10 * runtime::kNsPerSecond;
 // What a frame has room for beside the other fields of an ExecuteReply.
 constexpr size_t kMaxResultBytes = messaging::kMaxFrameBytes - 1024;
 
@@ -86,6 +83,7 @@ void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& reques
 
 void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteRequest& request) {
   const coordinator::TransactionId id = DecodeId(request);
+  committed_.EndedBelow(id, request.ended_below());
   if (!KnowsThisLife(request.participant_epoch())) {
     return Refuse(origin, request, AbortReason::kPeerRestarted,
                   absl::AbortedError("restarted in mid-transaction"));
@@ -109,8 +107,6 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
     }
     fresh->id = id;
     if (Planted(PlantedBug::kIgnoreBootEpoch)) fresh->step = request.step() - 1;
-    // Its coordinator may have reached us before we reached it; OnPeerUp clears this.
-    fresh->lost_since_ns = links_.IsUp(id.island) ? 0 : now_ns_;
     fresh->branch.locks.transaction = id;
     fresh->branch.locks.worker = options_.index;
     fresh->branch.locks.wake_token = next_token_++;
@@ -167,8 +163,7 @@ void Worker::SendExecuteReply(ParticipantEntry& entry) {
     reply.clear_results();
     FillFailure(entry.failure, &reply);
   }
-  links_.SendBack(Origin{{entry.id.island, entry.id.worker}, entry.id.boot_epoch}, FrameType::kExecuteReply,
-                  reply);
+  links_.SendBack(entry.coordinator(), FrameType::kExecuteReply, reply);
 }
 
 void Worker::OnPrepare(const data::v1::PrepareRequest& request) {
@@ -178,12 +173,18 @@ void Worker::OnPrepare(const data::v1::PrepareRequest& request) {
     StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
     entry = nullptr;
   }
-  const bool this_life = KnowsThisLife(request.participant_epoch());
-  if (entry == nullptr || !this_life) {
-    return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, this_life);
+  if (entry == nullptr || !KnowsThisLife(request.participant_epoch())) {
+    return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, request.participant_epoch());
   }
   entry->last_heard_ns = now_ns_;
-  StepParticipant(*entry, {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote()});
+  const int fellows = std::min(request.fellows_size(), request.fellow_epochs_size());
+  if (entry->fellows.empty()) {
+    for (int i = 0; i < fellows; ++i)
+      entry->fellows.push_back({request.fellows(i), request.fellow_epochs(i)});
+  }
+  const std::span<const uint32_t> islands(request.fellows().data(), static_cast<size_t>(fellows));
+  StepParticipant(*entry,
+                  {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote(), .fellows = islands});
 }
 
 void Worker::OnCommitOnePhase(const data::v1::CommitOnePhase& request) {
@@ -193,9 +194,8 @@ void Worker::OnCommitOnePhase(const data::v1::CommitOnePhase& request) {
     StepParticipant(*entry, {.kind = ParticipantEvent::kAbortLocally});
     entry = nullptr;
   }
-  const bool this_life = KnowsThisLife(request.participant_epoch());
-  if (entry == nullptr || !this_life) {
-    return AnswerForGone(id, {.kind = ParticipantEvent::kCommitOnePhase}, this_life);
+  if (entry == nullptr || !KnowsThisLife(request.participant_epoch())) {
+    return AnswerForGone(id, {.kind = ParticipantEvent::kCommitOnePhase}, request.participant_epoch());
   }
   entry->last_heard_ns = now_ns_;
   StepParticipant(*entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = entry->branch.wrote()});
@@ -203,20 +203,26 @@ void Worker::OnCommitOnePhase(const data::v1::CommitOnePhase& request) {
 
 void Worker::OnDecision(const data::v1::Decision& decision) {
   const coordinator::TransactionId id = DecodeId(decision);
-  if (ParticipantEntry* entry = FindParticipant(id)) {
+  ParticipantEntry* entry = FindParticipant(id);
+  if (entry != nullptr && KnowsThisLife(decision.participant_epoch())) {
     entry->last_heard_ns = now_ns_;
     StepParticipant(*entry, {.kind = ParticipantEvent::kDecision, .commit = decision.commit()});
     return;
   }
   AnswerForGone(id, {.kind = ParticipantEvent::kDecision, .commit = decision.commit()},
-                /*this_life=*/true);
+                decision.participant_epoch());
 }
 
 void Worker::AnswerForGone(const coordinator::TransactionId& id, const ParticipantEvent& event,
-                           bool this_life) {
+                           uint64_t participant_epoch) {
   std::vector<ParticipantAction> actions;
-  coordinator::AnswerWithoutMachine(event, this_life, &actions);
+  coordinator::AnswerWithoutMachine(event, TraceOf(id, participant_epoch), &actions);
   for (const ParticipantAction& action : actions) SendToCoordinator(id, action);
+}
+
+coordinator::Trace Worker::TraceOf(const coordinator::TransactionId& id, uint64_t participant_epoch) const {
+  if (!KnowsThisLife(participant_epoch)) return coordinator::Trace::kEarlierLife;
+  return committed_.Knows(id) ? coordinator::Trace::kCommitted : coordinator::Trace::kNothing;
 }
 
 void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& event) {
@@ -259,7 +265,20 @@ void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
     case ParticipantAction::kForget:
       entry.ended = true;
       break;
+    case ParticipantAction::kAskFellow: {
+      const auto asked = std::find_if(entry.fellows.begin(), entry.fellows.end(),
+                                      [&](const auto& fellow) { return fellow.island == action.island; });
+      data::v1::DecisionRequest& request = messages_->decision_request_out;
+      request.Clear();
+      EncodeId(entry.id, request.mutable_transaction());
+      request.set_participant_epoch(asked->boot_epoch);
+      CountTwoPhase(TwoPhaseStep::kFellowAsked);
+      links_.Send(action.island, FrameType::kDecisionRequest, request);
+      break;
+    }
     default:
+      // Only a branch that has voted YES acknowledges.
+      if (action.kind == ParticipantAction::kSendAcknowledge) committed_.Remember(entry.id);
       SendToCoordinator(entry.id, action);
       if (Planted(PlantedBug::kReleaseAtYes) && action.vote == coordinator::VoteKind::kYes) {
         shared_.locks->ReleaseAll(entry.branch.locks, &wakeups_);
@@ -268,6 +287,7 @@ void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
   }
 }
 
+// On the link that the coordinating worker has dialled, or not at all.
 void Worker::SendToCoordinator(const coordinator::TransactionId& id, const ParticipantAction& action) {
   const Origin coordinator{{id.island, id.worker}, id.boot_epoch};
   switch (action.kind) {
@@ -280,11 +300,13 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
       links_.SendBack(coordinator, FrameType::kVote, vote);
       break;
     }
-    case ParticipantAction::kSendAcknowledge: {
+    case ParticipantAction::kSendAcknowledge:
+    case ParticipantAction::kSendGone: {
       data::v1::Acknowledge& acknowledge = messages_->acknowledge_out;
       acknowledge.Clear();
       EncodeId(id, &acknowledge);
-      CountTwoPhase(TwoPhaseStep::kAcknowledged);
+      acknowledge.set_gone(action.kind == ParticipantAction::kSendGone);
+      if (!acknowledge.gone()) CountTwoPhase(TwoPhaseStep::kAcknowledged);
       links_.SendBack(coordinator, FrameType::kAcknowledge, acknowledge);
       break;
     }
@@ -300,15 +322,19 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
       data::v1::Inquiry& inquiry = messages_->inquiry_out;
       inquiry.Clear();
       EncodeId(id, inquiry.mutable_transaction());
-      inquiry.set_from_island(options_.island);
-      inquiry.set_from_worker(options_.index);
       CountTwoPhase(TwoPhaseStep::kInquirySent);
-      links_.Send(id.island, FrameType::kInquiry, inquiry);
+      links_.SendBack(coordinator, FrameType::kInquiry, inquiry);
       break;
     }
-    case ParticipantAction::kSendInquiryReply:
-      SendInquiryReply(id, action.outcome, id.island, id.worker, /*from_decider=*/true);
+    case ParticipantAction::kSendInquiryReply: {
+      data::v1::InquiryReply& reply = messages_->inquiry_reply_out;
+      reply.Clear();
+      EncodeId(id, reply.mutable_transaction());
+      reply.set_outcome(static_cast<data::v1::Outcome>(action.outcome));
+      reply.set_from_decider(true);
+      links_.SendBack(coordinator, FrameType::kInquiryReply, reply);
       break;
+    }
     default:
       break;  // not for the coordinator
   }
@@ -317,17 +343,21 @@ void Worker::SendToCoordinator(const coordinator::TransactionId& id, const Parti
 void Worker::SweepParticipants() {
   for (ParticipantEntry* entry : Participants()) {
     const int64_t silent_ns = now_ns_ - entry->last_heard_ns;
-    const bool gone = entry->lost_since_ns != 0 && now_ns_ - entry->lost_since_ns > kGiveUpOnCoordinatorNs;
-    if (gone && entry->machine.in_doubt()) {
-      StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryReply, .outcome = Outcome::kAborted});
-    } else if (gone) {
-      StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorRestarted});
-    } else if (entry->machine.in_doubt() && silent_ns > kInquiryIntervalNs) {
+    // Who stands still would find all of them when it goes on.
+    const bool say = !watch_.Silent(entry->coordinator().peer);
+    if (entry->machine.orphaned()) {
+      LookForDeadFellows(*entry);
+    } else {
+      LookForDeadCoordinator(*entry);
+    }
+    if (entry->ended) continue;
+    const int64_t interval_ns = entry->machine.orphaned() ? kFellowIntervalNs : kInquiryIntervalNs;
+    if (entry->machine.in_doubt() && silent_ns > interval_ns) {
       entry->last_heard_ns = now_ns_;
-      StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryDue});
+      if (say || entry->machine.orphaned()) StepParticipant(*entry, {.kind = ParticipantEvent::kInquiryDue});
     } else if (silent_ns > 2 * options_.transaction_timeout_ns) {
       entry->last_heard_ns = now_ns_;
-      StepParticipant(*entry, {.kind = ParticipantEvent::kTimeout});
+      if (say || !entry->machine.decided()) StepParticipant(*entry, {.kind = ParticipantEvent::kTimeout});
     }
   }
 }

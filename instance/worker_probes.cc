@@ -168,7 +168,7 @@ void Worker::SendProbe(const Probe& probe) {
 }
 
 void Worker::SendProbeMessage(uint32_t island, const Probe& probe) {
-  if (probes_left_ == 0) return;
+  if (probes_left_ == 0 || !WorthSaying(island)) return;
   --probes_left_;
   data::v1::Probe& message = messages_->probe_out;
   message.Clear();

@@ -11,9 +11,9 @@ using coordinator::Outcome;
 
 namespace {
 
-constexpr int64_t kCongestionPauseNs = 100 * runtime::kNsPerUs;
-// After an abort that trying again at once would only repeat (a peer is gone): do not spin.
-constexpr int64_t kFailurePauseNs = 1 * runtime::kNsPerMs;
+// After an abort that trying again at once would only repeat (a peer is gone): do not spin. But not for long:
+// the next transaction may be a local one.
+constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
 
 }  // namespace
@@ -48,11 +48,6 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
   co_await yield;
   uint32_t in_a_row = 0;
   while (!run_ending_) {
-    if (congested_) {
-      Pause pause{*this, now_ns_ + kCongestionPauseNs};
-      co_await pause;
-      continue;
-    }
     generator_->Next(random_, *slot.request);
     runtime::Task<bool> transaction = RunOneTransaction(slot);
     const bool ended_well = co_await transaction;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Verifies two_phase_commit.pml with Spin: exhaustively, and that it would notice what it is there to notice.
+"""Verifies two_phase_commit.pml and orphans.pml with Spin: exhaustively, and that they would notice what they are there
+to notice.
 
   check.py            everything (about a minute on two cores)
   check.py NAME...    only these runs; --list prints their names
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 
-MODEL = pathlib.Path(__file__).resolve().parent / "two_phase_commit.pml"
+FOLDER = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 400
 MEMORY_MB = 1900  # of one run; two go side by side
 
@@ -36,6 +37,11 @@ class Run:
     defines: tuple
     cycles: bool = False  # look for infinite runs too
     what: str = ""
+    model: str = "two_phase_commit.pml"
+
+
+def orphans(name, kind, *defines, what=""):
+    return Run(name, kind, defines, what=what, model="orphans.pml")
 
 
 SMALL = ("N=2", "CRASHES=1")
@@ -47,6 +53,8 @@ RUNS = [
         what="2 participants, 2 crashes, a broken link, an early timer, every message again and late"),
     Run("ends", "verify", ("N=2", "CRASHES=2", "BREAKS=1", "DUPLICATES=0"), cycles=True,
         what="2 participants, 2 crashes, a broken link, late messages: no run is infinite"),
+    orphans("orphans", "verify", "N=3", "CRASHES=3", "BREAKS=1",
+            what="3 participants that keep nothing, 3 crashes, a broken link, any stalls"),
     Run("forgets-before-acks", "planted", SMALL + ("PREMATURE_FORGET",)),
     Run("yes-after-restart", "planted", SMALL + ("VOTE_YES_AFTER_RESTART",)),
     Run("presumes-one-phase", "planted", SMALL + ("PRESUME_ONE_PHASE",)),
@@ -55,12 +63,23 @@ RUNS = [
     Run("aborts-in-doubt", "planted", SMALL + ("ABORT_IN_DOUBT",)),
     Run("never-asks", "planted", SMALL + ("NEVER_ASK",)),
     Run("prepares-too-early", "planted", SMALL + ("PREPARE_TOO_EARLY",)),
+    orphans("gives-up-by-a-clock", "planted", "GIVES_UP_BY_A_CLOCK"),
+    orphans("acknowledges-unapplied", "planted", "ACKNOWLEDGES_UNAPPLIED"),
+    orphans("orphans-abort-at-once", "planted", "ABORTS_AT_ONCE"),
+    orphans("links-not-read-to-the-end", "planted", "NOT_READ_TO_THE_END"),
+    orphans("answers-while-it-may-still-hear", "planted", "ANSWERS_EARLY"),
+    orphans("ignores-who-else-is-gone", "planted", "IGNORE_GONE"),
+    orphans("keeps-old-answers", "planted", "KEEPS_OLD_ANSWERS"),
+    orphans("forgets-commits", "planted", "FORGETS_COMMITS"),
     Run("committed", "reach", SMALL + ("REACH=answer==COMMITTED&&coordinator==DONE&&commit_durable",)),
     Run("unknown", "reach", SMALL + ("REACH=answer==UNKNOWN",)),
     Run("recovered-coordinator", "reach", SMALL + ("REACH=coordinator==COMMITTING&&coordinator_restarted",)),
     Run("recovered-in-doubt", "reach", SMALL + ("REACH=p[0].machine==PREPARED&&!p[0].same_life",)),
     Run("recovered-decider", "reach", SMALL + ("REACH=p[0].machine==DECIDED_C&&!p[0].same_life",)),
     Run("commit-without-answer", "reach", SMALL + ("REACH=commit_durable&&answer==0",)),
+    orphans("aborted-with-a-fellow-gone", "reach", "REACH=p[0].state==ABORTED&&p[0].gone!=0&&p[0].doubt!=0"),
+    orphans("told-by-a-fellow", "reach", "REACH=p[0].state==COMMITTED&&p[0].gone!=0&&coordinator==CDEAD"),
+    orphans("share-lost", "reach", "REACH=coordinator==CDONE&&p[0].state==DEAD&&p[1].state==COMMITTED"),
 ]
 
 
@@ -81,9 +100,9 @@ def call(command, folder, limit_s=LIMIT_S):
 def verify(run, folder):
     """Returns (passed, one line about it)."""
     folder.mkdir(parents=True)
-    shutil.copy(MODEL, folder)
+    shutil.copy(FOLDER / run.model, folder)
     # The file by its plain name, so that trails and messages say it too. Spin hands the definitions to a shell.
-    call(["spin", "-a", *(f"-D'{define}'" for define in run.defines), MODEL.name], folder)
+    call(["spin", "-a", *(f"-D'{define}'" for define in run.defines), run.model], folder)
     optimize = "-O1" if run.kind == "verify" else "-O0"
     call(["gcc", "-w", optimize, "-DNP" if run.cycles else "-DSAFETY", "-DNOREDUCE", f"-DMEMLIM={MEMORY_MB}",
           "-o", "pan", "pan.c"], folder)

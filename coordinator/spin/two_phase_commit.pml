@@ -36,7 +36,7 @@
 #define FRESH 1
 #define LATE  2
 
-/* Links, as the side that dialled sees them. */
+/* The link that the coordinator's worker has dialled, as either side sees it: both speak on it. */
 #define UP     0
 #define BROKEN 1     /* not noticed yet: what is sent may get lost, or come late */
 #define DOWN   2     /* noticed: nothing is sent */
@@ -87,7 +87,7 @@ typedef Pair {
   unsigned vote : 2;
   unsigned acknowledged : 1;
   unsigned decider : 1;
-  /* The link dialled by the coordinator's island, and the one dialled by the participant's. */
+  /* The link, as the coordinator's island sees it, and as the participant's does. */
   unsigned down : 2;
   unsigned back : 2;
   /* Messages to the participant. */
@@ -153,26 +153,17 @@ inline Take(message) { message = (DUPLICATES -> LATE : NONE) }
 
 inline Delay(message) { message = (message == FRESH -> LATE : message) }
 
-/* What the link dialled by the coordinator carries, in both directions. */
-inline BreakDown(x) {
+inline Break(x) {
   if
-  :: p[x].down == UP ->
-    p[x].down = BROKEN;
+  :: p[x].down == UP || p[x].back == UP ->
+    p[x].down = (p[x].down == UP -> BROKEN : p[x].down);
+    p[x].back = (p[x].back == UP -> BROKEN : p[x].back);
     Delay(p[x].execute); Delay(p[x].prepare); Delay(p[x].one_phase); Delay(p[x].decide_commit);
     Delay(p[x].decide_abort); Delay(p[x].confirm); Delay(p[x].told_committed); Delay(p[x].told_aborted);
     Delay(p[x].ask_decider); Delay(p[x].execute_reply); Delay(p[x].vote_yes); Delay(p[x].vote_no);
-    Delay(p[x].vote_read); Delay(p[x].acknowledge); Delay(p[x].reply_committed); Delay(p[x].reply_aborted);
-    Delay(p[x].reply_unknown)
-  :: else
-  fi
-}
-
-/* And the one dialled by the participant: inquiries, and a decider's answers to them. */
-inline BreakBack(x) {
-  if
-  :: p[x].back == UP ->
-    p[x].back = BROKEN;
-    Delay(p[x].inquiry); Delay(p[x].says_committed); Delay(p[x].says_aborted); Delay(p[x].says_unknown)
+    Delay(p[x].vote_read); Delay(p[x].acknowledge); Delay(p[x].inquiry); Delay(p[x].reply_committed);
+    Delay(p[x].reply_aborted); Delay(p[x].reply_unknown); Delay(p[x].says_committed);
+    Delay(p[x].says_aborted); Delay(p[x].says_unknown)
   :: else
   fi
 }
@@ -375,14 +366,14 @@ inline TakeExecute() {
   :: p[i].machine == IDLE && p[i].same_life ->
     p[i].machine = ACTIVE;
     p[i].executed = 1;
-    Send(p[i].execute_reply, p[i].down)
+    Send(p[i].execute_reply, p[i].back)
   :: else
   fi
 }
 
 inline ReleaseReader() {
   for (j : 0 .. N - 1) { assert(p[j].executed) }
-  Send(p[i].vote_read, p[i].down);
+  Send(p[i].vote_read, p[i].back);
   p[i].machine = GONE
 }
 
@@ -392,13 +383,13 @@ inline TakePrepare() {
     if
     :: p[i].machine == ACTIVE && p[i].writes -> p[i].machine = PREPARING
     :: p[i].machine == ACTIVE && !p[i].writes -> ReleaseReader()
-    :: p[i].machine == PREPARED -> Send(p[i].vote_yes, p[i].down)
+    :: p[i].machine == PREPARED -> Send(p[i].vote_yes, p[i].back)
     :: else
     fi
 #ifdef VOTE_YES_AFTER_RESTART
-  :: !HAS_MACHINE(i) -> Send(p[i].vote_yes, p[i].down)
+  :: !HAS_MACHINE(i) -> Send(p[i].vote_yes, p[i].back)
 #endif
-  :: else -> Send(p[i].vote_no, p[i].down)
+  :: else -> Send(p[i].vote_no, p[i].back)
   fi
 }
 
@@ -407,12 +398,12 @@ inline TakeOnePhase() {
   :: HAS_MACHINE(i) && p[i].same_life ->
     if
     :: p[i].machine == ACTIVE -> p[i].machine = DECIDING; p[i].decides = 1
-    :: p[i].machine == DECIDED_C -> Send(p[i].reply_committed, p[i].down)
-    :: p[i].machine == DECIDED_A -> Send(p[i].reply_aborted, p[i].down)
+    :: p[i].machine == DECIDED_C -> Send(p[i].reply_committed, p[i].back)
+    :: p[i].machine == DECIDED_A -> Send(p[i].reply_aborted, p[i].back)
     :: else
     fi
-  :: !HAS_MACHINE(i) && p[i].same_life -> Send(p[i].reply_aborted, p[i].down)
-  :: !p[i].same_life -> Send(p[i].reply_unknown, p[i].down)
+  :: !HAS_MACHINE(i) && p[i].same_life -> Send(p[i].reply_aborted, p[i].back)
+  :: !p[i].same_life -> Send(p[i].reply_unknown, p[i].back)
   fi
 }
 
@@ -421,9 +412,9 @@ inline TakeDecideCommit() {
   :: p[i].machine == PREPARED ->
     p[i].machine = PCOMMITTING;
 #ifdef ACKNOWLEDGE_BEFORE_DURABLE
-    Send(p[i].acknowledge, p[i].down);
+    Send(p[i].acknowledge, p[i].back);
 #endif
-  :: !HAS_MACHINE(i) -> Send(p[i].acknowledge, p[i].down)
+  :: !HAS_MACHINE(i) -> Send(p[i].acknowledge, p[i].back)
   :: else
   fi
 }
@@ -437,7 +428,8 @@ inline TakeDecideAbort() {
 
 inline TakeAskDecider() {
   if
-  :: !HAS_MACHINE(i) -> Send(p[i].says_unknown, p[i].back)
+  :: !HAS_MACHINE(i) && p[i].same_life -> Send(p[i].says_aborted, p[i].back)
+  :: !HAS_MACHINE(i) && !p[i].same_life -> Send(p[i].says_unknown, p[i].back)
   :: p[i].machine == DECIDED_C -> Send(p[i].says_committed, p[i].back)
   :: p[i].machine == DECIDED_A -> Send(p[i].says_aborted, p[i].back)
   :: else                                                          /* pending */
@@ -450,18 +442,18 @@ inline RecordDurable() {
     p[i].prepare_durable = 1;
     p[i].said_yes = 1;
     p[i].machine = PREPARED;
-    Send(p[i].vote_yes, p[i].down)
+    Send(p[i].vote_yes, p[i].back)
   :: p[i].machine == PCOMMITTING ->
     p[i].commit_durable = 1;
     Commit();
     p[i].machine = GONE;
-    Send(p[i].acknowledge, p[i].down)
+    Send(p[i].acknowledge, p[i].back)
   :: p[i].machine == DECIDING ->
     p[i].commit_durable = 1;
     Commit();
     if
     :: p[i].nobody_asks -> p[i].machine = GONE
-    :: else -> p[i].machine = DECIDED_C; Send(p[i].reply_committed, p[i].down)
+    :: else -> p[i].machine = DECIDED_C; Send(p[i].reply_committed, p[i].back)
     fi
   fi
 }
@@ -480,8 +472,8 @@ inline CoordinatorUp() {
   :: coordinator_restarted && (p[i].machine == ACTIVE || p[i].machine == PREPARING) -> Abort(i, 0)
   :: coordinator_restarted && p[i].machine == DECIDING -> p[i].nobody_asks = 1
   :: coordinator_restarted && (p[i].machine == DECIDED_C || p[i].machine == DECIDED_A) -> p[i].machine = GONE
-  :: !coordinator_restarted && p[i].machine == DECIDED_C -> Send(p[i].reply_committed, p[i].down)
-  :: !coordinator_restarted && p[i].machine == DECIDED_A -> Send(p[i].reply_aborted, p[i].down)
+  :: !coordinator_restarted && p[i].machine == DECIDED_C -> Send(p[i].reply_committed, p[i].back)
+  :: !coordinator_restarted && p[i].machine == DECIDED_A -> Send(p[i].reply_aborted, p[i].back)
   :: else
   fi
 }
@@ -490,7 +482,7 @@ inline CoordinatorUp() {
 inline AbortLocally(x) {
   if
   :: p[x].machine == ACTIVE -> Abort(x, 0)
-  :: p[x].machine == PREPARING -> Send(p[x].vote_no, p[x].down); Abort(x, 0)
+  :: p[x].machine == PREPARING -> Send(p[x].vote_no, p[x].back); Abort(x, 0)
   :: else
   fi
 }
@@ -503,8 +495,8 @@ inline InquiryDue(x) {
 #ifndef NEVER_ASK
   :: p[x].machine == PREPARED -> Send(p[x].inquiry, p[x].back)
 #endif
-  :: p[x].machine == DECIDED_C -> Send(p[x].reply_committed, p[x].down)
-  :: p[x].machine == DECIDED_A -> Send(p[x].reply_aborted, p[x].down)
+  :: p[x].machine == DECIDED_C -> Send(p[x].reply_committed, p[x].back)
+  :: p[x].machine == DECIDED_A -> Send(p[x].reply_aborted, p[x].back)
   :: else
   fi
 }
@@ -514,8 +506,7 @@ inline InquiryDue(x) {
 /* `lucky`: what was being forced, and what was written without being forced, has reached the disk. */
 inline CrashParticipant(lucky) {
   crashes--;
-  BreakDown(i);
-  BreakBack(i);
+  Break(i);
   p[i].back = DOWN;
   p[i].same_life = 0;
   p[i].nobody_asks = 0;
@@ -547,8 +538,7 @@ inline CrashCoordinator(lucky) {
   fi;
   any_yes = 0;
   for (j : 0 .. N - 1) {
-    BreakDown(j);
-    BreakBack(j);
+    Break(j);
     p[j].down = DOWN;
     p[j].replied = 0; p[j].asked = 0; p[j].acknowledged = 0; p[j].decider = 0;
     p[j].vote = (commit_durable && p[j].vote == YES -> YES : 0);
@@ -683,7 +673,7 @@ end:
   }
   :: d_step { p[i].machine == ACTIVE || p[i].machine == PREPARING -> AbortLocally(i); After() }
   :: d_step { p[i].back == BROKEN -> p[i].back = DOWN; CoordinatorLost(); After() }
-  :: d_step { p[i].back == DOWN -> p[i].back = UP; CoordinatorUp(); After() }
+  :: d_step { p[i].down == DOWN && p[i].back == DOWN -> p[i].back = UP; CoordinatorUp(); After() }
   /* At the coordinator's island. */
   :: d_step {
     ANY(execute_reply) -> Take(p[i].execute_reply);
@@ -702,12 +692,11 @@ end:
   ON(says_aborted, TakeDeciderSays(ABORTED))
   ON(says_unknown, TakeDeciderSays(UNKNOWN))
   :: d_step { p[i].down == BROKEN -> p[i].down = DOWN; PeerLost(); After() }
-  :: d_step { p[i].down == DOWN -> p[i].down = UP; PeerUp(); After() }
+  :: d_step { p[i].down == DOWN && p[i].back == UP -> p[i].down = UP; PeerUp(); After() }
   /* Faults. */
   :: d_step { crashes > 0 -> Fault(); CrashParticipant(0); After() }
   :: d_step { crashes > 0 -> Fault(); CrashParticipant(1); After() }
-  :: d_step { breaks > 0 && p[i].down == UP -> Fault(); breaks--; BreakDown(i); After() }
-  :: d_step { breaks > 0 && p[i].back == UP -> Fault(); breaks--; BreakBack(i); After() }
+  :: d_step { breaks > 0 && p[i].down == UP -> Fault(); breaks--; Break(i); After() }
   :: d_step { timers > 0 && HAS_MACHINE(i) -> Fault(); timers--; InquiryDue(i); After() }
   od
 }

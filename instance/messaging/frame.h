@@ -22,7 +22,7 @@ namespace islands::messaging {
 
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxFrameBytes = 16u << 20;  // payload
-inline constexpr uint8_t kFrameVersion = 2;
+inline constexpr uint8_t kFrameVersion = 3;
 
 enum class FrameType : uint8_t {
   kHello = 1,
@@ -39,6 +39,8 @@ enum class FrameType : uint8_t {
   kInquiry = 12,
   kInquiryReply = 13,
   kProbe = 14,
+  kDecisionRequest = 15,
+  kDecisionReply = 16,
   kControlRequest = 32,
   kControlReply = 33,
 };

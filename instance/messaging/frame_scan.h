@@ -3,6 +3,7 @@
 // Thread safety: plain functions and values.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstring>
@@ -53,7 +54,8 @@ ScanResult ScanFrames(std::span<const std::byte> bytes, OnFrame&& on_frame) {
 
 // What was received and not handed out yet. Bytes are read into Room() and scanned in Unread(), without being
 // moved, as long as frames come whole; a frame that has come in part is moved to the front when it would not
-// fit.
+// fit. The buffer grows with what has come, not with what a header announces: eight bytes from a stranger
+// must not cost sixteen million.
 class InputBuffer {
  public:
   std::span<std::byte> Room() {
@@ -62,6 +64,7 @@ class InputBuffer {
   }
   std::span<const std::byte> Unread() const { return {bytes_.get() + begin_, end_ - begin_}; }
   void Received(size_t bytes) { end_ += bytes; }
+  size_t capacity() const { return capacity_; }
 
   // After a scan: forgets `consumed` bytes and makes room for `next_bytes` from the new beginning.
   void Consumed(size_t consumed, size_t next_bytes) {
@@ -71,9 +74,9 @@ class InputBuffer {
       if (capacity_ > kKeptBytes) Reallocate(kUsualBytes);
     }
     if (begin_ + next_bytes <= capacity_ && end_ < capacity_) return;
-    if (next_bytes > capacity_) {
-      Reallocate(next_bytes);
-    } else {
+    if (next_bytes > capacity_ && end_ - begin_ == capacity_) {
+      Reallocate(std::min(next_bytes, 2 * capacity_));
+    } else if (begin_ > 0) {
       std::memmove(bytes_.get(), bytes_.get() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_ = 0;

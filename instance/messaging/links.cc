@@ -15,7 +15,9 @@ namespace {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kKeptBufferBytes = 1 << 20;
 
-bool IsData(FrameType type) { return type >= FrameType::kExecuteRequest && type <= FrameType::kProbe; }
+bool IsData(FrameType type) {
+  return type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply;
+}
 
 void Add(std::atomic<uint64_t>& counter, uint64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
@@ -56,6 +58,7 @@ absl::Status Links::Start() {
 }
 
 size_t Links::Poll() {
+  if (!overfull_.empty()) EndOverfull();
   const size_t handled = transport_.Poll(*this);
   // Every link up and introduced: no deadline, no look at the clock.
   if (next_deadline_ns_ == kNever || clock_.NowNs() < next_deadline_ns_) return handled;
@@ -80,7 +83,7 @@ void Links::RunDeadlines() {
   const auto overdue = [now](const Accepted& link) { return !link.introduced && link.deadline_ns <= now; };
   for (const ConnectionId connection : AcceptedWhere(overdue)) {
     if (!accepted_.find(connection)->second.refused) CountRefusal();
-    CloseAccepted(connection);
+    CloseAccepted(connection, absl::DeadlineExceededError("no hello"));
   }
   UpdateDeadline();
 }
@@ -140,7 +143,14 @@ void Links::OnClosed(ConnectionId connection, const absl::Status& why) {
   if (const auto it = dialled_.find(connection); it != dialled_.end()) {
     LoseDialled(it->second, why);
   } else {
-    CloseAccepted(connection);
+    CloseAccepted(connection, why);
+  }
+}
+
+void Links::EndOverfull() {
+  for (const ConnectionId connection : std::exchange(overfull_, {})) {
+    OnClosed(connection, absl::ResourceExhaustedError(fmt::format("{} MiB wait for it to take them",
+                                                                  options_.most_queued_bytes >> 20)));
   }
 }
 
@@ -169,7 +179,8 @@ void Links::OnFrame(ConnectionId connection, FrameType type, std::span<const std
     Deliver(origin, type, payload);
   } else {
     CountRefusal();
-    CloseAccepted(connection);
+    CloseAccepted(connection, absl::InvalidArgumentError(fmt::format("sent an unexpected frame of type {}",
+                                                                     static_cast<int>(type))));
   }
 }
 
@@ -184,7 +195,7 @@ void Links::OnHello(ConnectionId connection, Accepted& accepted, std::span<const
   data::v1::Hello hello;
   if (!hello.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
     CountRefusal();
-    CloseAccepted(connection);
+    CloseAccepted(connection, absl::InvalidArgumentError("sent a broken hello"));
     return;
   }
   const absl::Status status = CheckHello(hello, accepted.uid);
@@ -241,12 +252,16 @@ absl::Status Links::CheckHello(const data::v1::Hello& hello, int64_t uid) const 
 void Links::Introduce(ConnectionId connection, Accepted& accepted, const Origin& origin) {
   accepted.introduced = true;
   accepted.origin = origin;
-  // The dialler found an earlier link broken before we did: only the latest counts.
   Introduced& latest = introduced_[origin.peer.island][origin.peer.worker];
   const Introduced replaced = std::exchange(latest, {connection, origin.boot_epoch});
-  if (replaced.connection != 0) CloseAccepted(replaced.connection);
-  UpdateDeadline();
   SawEpoch(origin.peer.island, origin.boot_epoch);
+  // The dialler found an earlier link of its own broken before we did: nothing on it counts any more. What an
+  // earlier incarnation said counts to its end, which the kernel will tell us of.
+  if (replaced.connection != 0 && replaced.boot_epoch == origin.boot_epoch) {
+    CloseAccepted(replaced.connection, absl::UnavailableError("its worker has dialled again"));
+  }
+  UpdateDeadline();
+  handler_.OnOriginUp(origin);
 }
 
 void Links::OnHelloReply(uint32_t island, std::span<const std::byte> payload) {
@@ -290,16 +305,7 @@ absl::Status Links::CheckHelloReply(uint32_t island, const data::v1::HelloReply&
 }
 
 void Links::SawEpoch(uint32_t island, uint64_t epoch) {
-  Peer& peer = peers_[island];
-  if (epoch <= peer.newest_epoch) return;
-  peer.newest_epoch = epoch;
-  const auto stale = [&](const Accepted& link) {
-    return link.introduced && link.origin.peer.island == island && link.origin.boot_epoch < epoch;
-  };
-  for (const ConnectionId connection : AcceptedWhere(stale)) CloseAccepted(connection);
-  if (peer.state == DialState::kUp && peer.up_epoch < epoch) {
-    LoseDialled(island, absl::UnavailableError(fmt::format("island {} has booted again", island)));
-  }
+  peers_[island].newest_epoch = std::max(peers_[island].newest_epoch, epoch);
 }
 
 template <typename Predicate>
@@ -312,16 +318,25 @@ std::vector<ConnectionId> Links::AcceptedWhere(Predicate&& predicate) const {
   return found;
 }
 
-void Links::CloseAccepted(ConnectionId connection) {
+void Links::CloseAccepted(ConnectionId connection, const absl::Status& why) {
   const auto it = accepted_.find(connection);
   if (it == accepted_.end()) return;
-  if (it->second.introduced) {
-    const Address peer = it->second.origin.peer;
-    Introduced& latest = introduced_[peer.island][peer.worker];
-    if (latest.connection == connection) latest = {};
-  }
+  const bool introduced = it->second.introduced;
+  const Origin origin = it->second.origin;
   accepted_.erase(it);
   transport_.Close(connection);
+  if (!introduced) return;
+  Introduced& latest = introduced_[origin.peer.island][origin.peer.worker];
+  if (latest.connection == connection) latest = {};
+  handler_.OnOriginLost(origin, why);
+}
+
+bool Links::Hears(const Origin& origin) const {
+  const Introduced* latest = FindIntroduced(origin.peer);
+  if (latest != nullptr && latest->boot_epoch == origin.boot_epoch) return true;
+  return std::any_of(accepted_.begin(), accepted_.end(), [&](const auto& entry) {
+    return entry.second.introduced && entry.second.origin == origin;
+  });
 }
 
 bool Links::SendOn(ConnectionId connection, FrameType type, const google::protobuf::MessageLite& message) {
@@ -331,6 +346,8 @@ bool Links::SendOn(ConnectionId connection, FrameType type, const google::protob
   if (bytes != 0) message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer_.data()));
   transport_.Send(connection, type, buffer_);
   if (buffer_.capacity() > kKeptBufferBytes) buffer_ = {};
+  // Not here: whoever sends does not expect a peer to be lost meanwhile.
+  if (transport_.QueuedBytes(connection) > options_.most_queued_bytes) overfull_.push_back(connection);
   return true;
 }
 

@@ -3,20 +3,25 @@
 // Over a bare Transport, Links adds the handshake (cluster id, island id, boot epoch, peer uid), the map from
 // islands to connections, and re-dialling with back-off. Requests and phase-two messages go out on the link
 // this worker dialled (Send); a participant answers the coordinator's worker on the link that worker dialled
-// to us (SendBack).
+// to us (SendBack). So a transaction has one link to each participant, and both ends of it learn of its loss.
 //
 // Thread safety: owned by one worker.
 //
 // Invariants:
 //  1. OnMessage is only called for peers whose handshake was accepted, and with the boot epoch they showed
 //     then.
-//  2. OnPeerUp and OnPeerLost alternate per peer island, starting with OnPeerUp. They speak of the dialled
-//     link.
+//  2. OnPeerUp and OnPeerLost alternate per peer island, starting with OnPeerUp; they speak of the dialled
+//     link. OnOriginUp and OnOriginLost speak of the links that others have dialled: one of each per link.
+//     A worker has one at a time; its next life may introduce itself before the last words of the one before
+//     it have been read.
 //  3. A peer of another cluster, another uid, or an unexpected island number is refused with a reason and
 //     counted.
 //  4. A message is sent to the incarnation whose OnPeerUp was last reported, or dropped: never to a later
 //     one. SendBack to an Origin goes to that incarnation or nowhere.
-//  5. Once an incarnation of a peer has been seen on either link, nothing of an older one is taken any more.
+//  5. Of an incarnation everything is taken that it has sent, until its links end, whoever else is there by
+//     then: OnPeerLost and OnOriginLost mean that nothing more of it will come on that link. But a link that
+//     its dialler has replaced ends at once, and once an incarnation has been seen none before it is let in.
+//  6. No more than most_queued_bytes wait for one peer on one link: a peer that does not take them is lost.
 #pragma once
 
 #include <atomic>
@@ -43,6 +48,7 @@ namespace islands::messaging {
 struct Origin {
   Address peer;
   uint64_t boot_epoch = 0;
+  friend bool operator==(const Origin&, const Origin&) = default;
 };
 
 class LinksHandler {
@@ -50,6 +56,9 @@ class LinksHandler {
   virtual ~LinksHandler() = default;
   virtual void OnPeerUp(uint32_t island, uint64_t boot_epoch) = 0;
   virtual void OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status& why) = 0;
+  // A worker of another island can be answered (SendBack), or not any more.
+  virtual void OnOriginUp(const Origin&) {}
+  virtual void OnOriginLost(const Origin&, const absl::Status&) {}
   virtual void OnMessage(const Origin& origin, FrameType type, std::span<const std::byte> payload) = 0;
 };
 
@@ -71,6 +80,7 @@ struct LinksOptions {
   int64_t redial_min_ns = 20 * runtime::kNsPerMs;
   int64_t redial_max_ns = 500 * runtime::kNsPerMs;
   int64_t handshake_timeout_ns = 5 * runtime::kNsPerSecond;
+  size_t most_queued_bytes = 256u << 20;
 };
 
 class Links final : private TransportHandler {
@@ -101,12 +111,19 @@ class Links final : private TransportHandler {
 
   bool IsUp(uint32_t island) const;
   uint64_t BootEpoch(uint32_t island) const;  // of the last OnPeerUp
+  // The latest incarnation that has shown itself, on whichever link; 0 = none has. All before it are dead: an
+  // island takes its kernel lock before it speaks.
+  uint64_t NewestEpoch(uint32_t island) const { return peers_[island].newest_epoch; }
+  // Whether a link that this incarnation has dialled is there: more of it may come.
+  bool Hears(const Origin& origin) const;
   uint32_t PeersUp() const;
   const PeerTraffic& Traffic(uint32_t island) const;
   // By us, as acceptor or as dialler. Any thread.
   uint64_t HandshakesRefused() const { return refused_.load(std::memory_order_relaxed); }
   // Why the link to `island` is not up, or was lost the last time.
   const absl::Status& LastFailure(uint32_t island) const { return peers_[island].last_failure; }
+  Address self() const { return options_.self; }
+  std::span<const uint32_t> workers_per_island() const { return options_.workers_per_island; }
   // The worker of `island` that serves links dialled by `worker`.
   uint32_t ServingWorker(uint32_t island, uint32_t worker) const {
     return worker % options_.workers_per_island[island];
@@ -158,9 +175,11 @@ class Links final : private TransportHandler {
   void Introduce(ConnectionId connection, Accepted& accepted, const Origin& origin);
   void OnHelloReply(uint32_t island, std::span<const std::byte> payload);
   absl::Status CheckHelloReply(uint32_t island, const data::v1::HelloReply& reply) const;
-  // `epoch` was shown by `island`: links of older incarnations end.
   void SawEpoch(uint32_t island, uint64_t epoch);
-  void CloseAccepted(ConnectionId connection);
+  // Ends a link that was dialled to us; reports it if its dialler had introduced itself.
+  void CloseAccepted(ConnectionId connection, const absl::Status& why);
+  // Ends the links to peers that do not take what is sent to them.
+  void EndOverfull();
   // Nullptr when that worker has no link to us.
   const Introduced* FindIntroduced(Address peer) const;
   // Sorted: hash order differs from run to run, and a simulation must not.
@@ -189,6 +208,7 @@ class Links final : private TransportHandler {
   uint32_t peers_up_ = 0;
   int64_t next_deadline_ns_;
   std::vector<std::byte> buffer_;  // a message being sent
+  std::vector<ConnectionId> overfull_;
 
   // Written by the worker, read by any thread.
   std::vector<PeerTraffic> traffic_;  // index = island

@@ -32,7 +32,7 @@ constexpr std::array kMetrics = {
     MetricDescriptor{
         Metric::kAborts, kRuns, "islands_aborts_total", kCounter,
         "worker reason=procedure|deadlock|lock_timeout|deadline|peer_lost|peer_restarted|vote_no|"
-        "storage|refused",
+        "storage|refused|peer_unresponsive",
         "Aborted attempts, by reason"},
     MetricDescriptor{Metric::kInFlight, kRuns, "islands_transactions_in_flight", kGauge, "worker",
                      "Transactions a run keeps in flight here (its MPL); 0 without a run"},
@@ -69,14 +69,19 @@ constexpr std::array kMetrics = {
                      "Links dialled to other islands there should be"},
     MetricDescriptor{Metric::kHandshakesRefused, kPeers, "islands_handshakes_refused_total", kCounter, "",
                      "Links refused: of another cluster, another user, or not speaking the protocol"},
+    MetricDescriptor{Metric::kPeerUnresponsive, kPeers, "islands_peer_unresponsive", kGauge, "peer",
+                     "1 while a worker of another island, to which links are up, has not moved for half a "
+                     "second or more: nothing new is begun with it. It may go on at any moment"},
 
-    MetricDescriptor{Metric::kTwoPhase, kCommit, "islands_two_phase_total", kCounter,
-                     "worker phase=prepare_sent|one_phase_sent|voted_yes|voted_read|voted_no|commit_sent|"
-                     "abort_sent|acknowledged|inquiry_sent",
-                     "Messages of two-phase commit, counted where they are sent. By the coordinator: "
-                     "prepare_sent, one_phase_sent (the only writer decides alone), commit_sent, abort_sent. "
-                     "By a participant: voted_yes, voted_read (it has written nothing), voted_no, "
-                     "acknowledged (a commit). By either: inquiry_sent (an answer is missing)"},
+    MetricDescriptor{
+        Metric::kTwoPhase, kCommit, "islands_two_phase_total", kCounter,
+        "worker phase=prepare_sent|one_phase_sent|voted_yes|voted_read|voted_no|commit_sent|"
+        "abort_sent|acknowledged|inquiry_sent|fellow_asked",
+        "Messages of two-phase commit, counted where they are sent. By the coordinator: "
+        "prepare_sent, one_phase_sent (the only writer decides alone), commit_sent, abort_sent. "
+        "By a participant: voted_yes, voted_read (it has written nothing), voted_no, "
+        "acknowledged (a commit), fellow_asked (the coordinator has died; what do others know?). By "
+        "either: inquiry_sent (an answer is missing)"},
     MetricDescriptor{Metric::kInDoubt, kCommit, "islands_in_doubt", kGauge, "worker",
                      "Branches that have voted yes and do not know the decision; they keep their locks"},
     MetricDescriptor{Metric::kParticipantBranches, kCommit, "islands_participant_branches", kGauge, "worker",
@@ -84,6 +89,9 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kCoordinated, kCommit, "islands_coordinated_transactions", kGauge, "worker",
                      "Transactions begun here with branches on other islands, until all of them have "
                      "acknowledged"},
+    MetricDescriptor{Metric::kLostShares, kCommit, "islands_lost_shares_total", kCounter, "worker",
+                     "Committed transactions begun here that have lost a part: an island died before it had "
+                     "committed what it had voted for, and kept nothing"},
 
     MetricDescriptor{Metric::kLockWaits, kLocks, "islands_lock_waits_total", kCounter, "worker",
                      "Waits for a lock that have begun"},

@@ -181,6 +181,7 @@ void AddTraffic(const instance::Island& island, std::vector<MetricFamily>* famil
   Family messages(Metric::kMessages, island);
   Family bytes(Metric::kMessageBytes, island);
   Family queued(Metric::kPeerQueueBytes, island);
+  Family unresponsive(Metric::kPeerUnresponsive, island);
   for (uint32_t peer = 0; peer < peers; ++peer) {
     if (peer == island.config().island()) continue;
     const Traffic traffic = TrafficWith(island, peer);
@@ -190,10 +191,12 @@ void AddTraffic(const instance::Island& island, std::vector<MetricFamily>* famil
     bytes.Add({label, {"direction", "sent"}}, traffic.bytes_sent);
     bytes.Add({label, {"direction", "received"}}, traffic.bytes_received);
     queued.Add({label}, traffic.bytes_queued);
+    unresponsive.Add({label}, uint64_t{island.PeerSilent(peer)});
   }
   families->push_back(messages.Take());
   families->push_back(bytes.Take());
   families->push_back(queued.Take());
+  families->push_back(unresponsive.Take());
 }
 
 template <typename Value>
@@ -231,6 +234,7 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kInDoubt, [](const WorkerCounters& c) { return c.in_doubt.Get(); });
   add(Metric::kParticipantBranches, [](const WorkerCounters& c) { return c.branches_open.Get(); });
   add(Metric::kCoordinated, [](const WorkerCounters& c) { return c.coordinated.Get(); });
+  add(Metric::kLostShares, [](const WorkerCounters& c) { return c.shares_lost.Get(); });
   add(Metric::kLockWaits, [](const WorkerCounters& c) { return c.lock_waits.Get(); });
   add(Metric::kLockWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.lock_wait_ns.Get()); });
   add(Metric::kDeadlockProbes, [](const WorkerCounters& c) { return c.probes_sent.Get(); });

@@ -32,7 +32,7 @@ inline bool IsCrash(Fault fault) { return fault <= Fault::kRestartPeer; }
 // The machines' states but kDone, coordinators' first.
 using StateIndex = uint8_t;
 inline constexpr size_t kCoordinatorStates = 6;
-inline constexpr size_t kStates = 12;
+inline constexpr size_t kStates = 13;
 constexpr StateIndex IndexOf(coordinator::Coordinator::State state) { return static_cast<StateIndex>(state); }
 constexpr StateIndex IndexOf(coordinator::Participant::State state) {
   return static_cast<StateIndex>(kCoordinatorStates + static_cast<size_t>(state));

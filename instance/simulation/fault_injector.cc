@@ -29,8 +29,14 @@ std::vector<Machine> Machines(SimCluster& cluster) {
       }
       for (const instance::ParticipantEntry* entry : worker->Participants()) {
         if (entry->machine.done()) continue;
-        machines.push_back(
-            {IndexOf(entry->machine.state()), where, entry->id, {{entry->id.island, entry->id.worker}}});
+        Machine machine{IndexOf(entry->machine.state()), where, entry->id, {entry->coordinator().peer}};
+        if (entry->machine.orphaned()) {
+          machine.peers.clear();
+          for (const auto& fellow : entry->fellows) {
+            machine.peers.push_back({fellow.island, entry->id.worker % cluster.workers_of(fellow.island)});
+          }
+        }
+        machines.push_back(std::move(machine));
       }
     }
   }
@@ -152,6 +158,13 @@ bool FaultInjector::Stall(Address worker, int64_t ns) {
   cluster_.Stall(worker.island, worker.worker, ns);
   stalled_ns_ += ns;
   ++faults_;
+  return true;
+}
+
+bool FaultInjector::Hang(uint32_t island, int64_t ns) {
+  if (!cluster_.alive(island)) return false;
+  for (uint32_t worker = 0; worker < cluster_.workers_of(island); ++worker) Stall({island, worker}, ns);
+  stalled_ns_ -= (cluster_.workers_of(island) - 1) * ns;  // all at the same time
   return true;
 }
 

@@ -21,7 +21,7 @@ struct Machine {
   StateIndex state = 0;
   messaging::Address where;
   coordinator::TransactionId id;
-  std::vector<messaging::Address> peers;  // whose workers serve the other end
+  std::vector<messaging::Address> peers;  // whose workers are at the other end; of an orphan, its fellows
 
   bool HasPeer(uint32_t island) const;
 };
@@ -41,6 +41,8 @@ class FaultInjector {
   bool Cut(uint32_t a, uint32_t b);
   bool Sever(uint32_t island);
   bool Stall(messaging::Address worker, int64_t ns);
+  // All workers of the island stall, as when its process is stopped.
+  bool Hang(uint32_t island, int64_t ns);
   // What `fault` means for this machine and one of its peers; a crash without the restart. `dialled` says
   // whether the connection that breaks is the one the machine's worker has dialled, or the peer's.
   bool Inject(const Machine& machine, messaging::Address peer, Fault fault, bool dialled, int64_t stall_ns);

@@ -69,8 +69,8 @@ struct Attempt {
   coordinator::TransactionId id;
   Fate fate = kOpen;      // kOpen at the end: its island died first
   bool finished = false;  // its procedure asked for the commit
-  // Its coordinator died while it told the participants to commit. Without durability some of them never
-  // learn of it and presume an abort: its branches stand for themselves.
+  // Its coordinator died while it told the participants to commit, and lost its own changes: its branches
+  // stand for themselves. (What they have become they have agreed on.)
   bool torn = false;
   // Its coordinator still executed when a participant died: that branch can never have voted.
   bool doomed = false;

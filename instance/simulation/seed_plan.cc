@@ -12,6 +12,7 @@ using runtime::kNsPerMs;
 using runtime::kNsPerUs;
 using runtime::Random;
 using CoordinatorState = coordinator::Coordinator::State;
+using ParticipantState = coordinator::Participant::State;
 
 namespace {
 
@@ -88,13 +89,40 @@ void PlanTimes(Random& random, PlannedFault* fault) {
       fault->duration_ns = Between(random, 1, random.Below(3) == 0 ? 1500 : 80) * kNsPerMs;
       break;
     case PlannedFault::kStall:  // now and then beyond the timeout of locks
+    case PlannedFault::kHang:
       fault->duration_ns = Between(random, 1, random.Below(4) == 0 ? 500 : 40) * kNsPerMs;
       break;
   }
+  const bool lasts = fault->kind != PlannedFault::kCrash && fault->kind != PlannedFault::kBreak;
+  if (lasts && random.Below(12) == 0)
+    fault->duration_ns = kLongFaultNs + Between(random, 1, 15) * runtime::kNsPerSecond;
   if (fault->aim == Fault::kRestartPeer) fault->duration_ns = 0, fault->stays_dead = false;
 }
 
-// The pair of state and fault that this seed is aimed at. The numbers of states (8) and faults (7) have no
+// States that a fault has to bring about first.
+std::optional<PlannedFault> PlanFaultBefore(Random& random, StateIndex state, Fault aim) {
+  PlannedFault before;
+  before.wait_ns = Between(random, 1, 20) * kNsPerMs;
+  if (state == IndexOf(CoordinatorState::kInquiring)) {
+    // A coordinator inquires when the link went down while it waited for the one who decides.
+    before.state = IndexOf(CoordinatorState::kOnePhase);
+    before.aim = Fault::kCut;
+    before.kind = PlannedFault::kCut;
+    before.duration_ns = aim == Fault::kCut ? 1 * kNsPerMs : Between(random, 1, 40) * kNsPerMs;
+    return before;
+  }
+  if (state == IndexOf(ParticipantState::kOrphaned)) {
+    // Its coordinator dies when it has asked, or told only some. It comes back when the orphans are no more.
+    before.state = IndexOf(random.Below(3) == 0 ? CoordinatorState::kVoting : CoordinatorState::kCommitting);
+    before.aim = Fault::kCrashSelf;
+    before.kind = PlannedFault::kCrash;
+    before.duration_ns = Between(random, 0, 300) * kNsPerMs;
+    return before;
+  }
+  return std::nullopt;
+}
+
+// The pair of state and fault that this seed is aimed at. The numbers of states (9) and faults (7) have no
 // factor in common, so consecutive seeds go through all pairs, and a few of them through all of either.
 void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
   const std::vector<StateIndex> states = LastingStates();
@@ -102,18 +130,10 @@ void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
   fault.state = states[seed % states.size()];
   fault.aim = static_cast<Fault>(seed % kFaults);
   fault.kind = KindOf(fault.aim);
-  if (*fault.state == IndexOf(CoordinatorState::kInquiring)) {
-    // A coordinator inquires when the link went down while it waited for the one who decides.
-    PlannedFault before;
-    before.state = IndexOf(CoordinatorState::kOnePhase);
-    before.aim = Fault::kCut;
-    before.kind = PlannedFault::kCut;
-    before.wait_ns = Between(random, 1, 20) * kNsPerMs;
-    before.duration_ns = fault.aim == Fault::kCut ? 1 * kNsPerMs : Between(random, 1, 40) * kNsPerMs;
-    plan->faults.push_back(before);
-  }
+  const std::optional<PlannedFault> before = PlanFaultBefore(random, *fault.state, fault.aim);
+  if (before) plan->faults.push_back(*before);
   PlanTimes(random, &fault);
-  if (*fault.state == IndexOf(CoordinatorState::kInquiring)) fault.wait_ns = 0;
+  if (before) fault.wait_ns = 0;
   // A broken connection is dialled again at once, so there is room for several.
   plan->faults.insert(plan->faults.end(), fault.kind == PlannedFault::kBreak ? 3 : 1, fault);
 }
@@ -124,7 +144,7 @@ void PlanOthers(Random& random, SeedPlan* plan) {
   const bool calm = plan->faults.back().kind == PlannedFault::kStall && random.Below(2) == 0;
   for (uint64_t n = random.Below(4); n > 0; --n) {
     PlannedFault fault;
-    fault.kind = static_cast<PlannedFault::Kind>(random.Below(5));
+    fault.kind = static_cast<PlannedFault::Kind>(random.Below(6));
     if (calm || (fault.kind == PlannedFault::kCrash && !may_crash)) fault.kind = PlannedFault::kStall;
     PlanTimes(random, &fault);
     if (calm) fault.duration_ns = std::min(fault.duration_ns, 20 * kNsPerMs);

@@ -15,7 +15,7 @@
 namespace islands::simulation {
 
 struct PlannedFault {
-  enum Kind : uint8_t { kCrash, kBreak, kCut, kSever, kStall };
+  enum Kind : uint8_t { kCrash, kBreak, kCut, kSever, kStall, kHang };  // kHang: all workers of an island
   // Aimed: when a machine is in this state, `aim` happens to it. After kPatienceNs without one, or without a
   // target, `kind` happens to whomever chance names.
   std::optional<StateIndex> state;
@@ -27,6 +27,8 @@ struct PlannedFault {
 };
 
 inline constexpr int64_t kPatienceNs = 300 * runtime::kNsPerMs;
+// Beyond every timeout of the product, by far: the load rests meanwhile.
+inline constexpr int64_t kLongFaultNs = 10 * runtime::kNsPerSecond;
 
 // How long packets take between two workers.
 struct NetworkPlan {

@@ -21,8 +21,10 @@ namespace {
 constexpr uint64_t kLeastEnded = 200;
 // Simulated. A seed that has not ended its transactions by then hangs.
 constexpr int64_t kLongestRunNs = 120 * kNsPerSecond;
-// A branch in doubt gives up on a coordinator that stays away after 10 s.
-constexpr int64_t kLongestDrainNs = 15 * kNsPerSecond;
+// A branch that hears nothing ends after twice the longest deadline.
+constexpr int64_t kLongestDrainNs = 8 * kNsPerSecond;
+// How long the load goes on when a long fault has begun.
+constexpr int64_t kLoadIntoLongFaultNs = 300 * kNsPerMs;
 // By how much an answer may come after the deadline, besides stalls: the longest pause before a retry, after
 // which the deadline is noticed, and a few sweeps.
 constexpr int64_t kSlackNs = 60 * kNsPerMs;
@@ -53,8 +55,10 @@ class SeedRun {
 
  private:
   struct FollowUp {
+    enum Kind : uint8_t { kHeal, kRestart, kRest, kWork };
     int64_t at_ns = 0;
-    std::optional<uint32_t> restart;  // otherwise: heal all links
+    Kind kind = kHeal;
+    uint32_t island = 0;  // kRestart
   };
 
   void MakeCluster();
@@ -178,14 +182,22 @@ bool SeedRun::TryAnywhere(const PlannedFault& fault) {
       const auto worker = static_cast<uint32_t>(random_.Below(cluster_->workers_of(island)));
       return injector_->Stall({island, worker}, fault.duration_ns);
     }
+    case PlannedFault::kHang:
+      return injector_->Hang(island, fault.duration_ns);
   }
   return false;
 }
 
 void SeedRun::PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed) {
-  if (fault.kind == PlannedFault::kStall || fault.kind == PlannedFault::kBreak) return;
-  if (fault.kind == PlannedFault::kCrash && (!crashed || fault.stays_dead)) return;
-  follow_ups_.push_back({cluster_->NowNs() + fault.duration_ns, crashed});
+  const int64_t now_ns = cluster_->NowNs();
+  const int64_t end_ns = now_ns + fault.duration_ns;
+  if (fault.duration_ns > kLongFaultNs) {
+    follow_ups_.push_back({now_ns + kLoadIntoLongFaultNs, FollowUp::kRest});
+    follow_ups_.push_back({end_ns + 50 * kNsPerMs, FollowUp::kWork});
+  }
+  if (fault.kind == PlannedFault::kCut || fault.kind == PlannedFault::kSever)
+    follow_ups_.push_back({end_ns, FollowUp::kHeal});
+  if (crashed && !fault.stays_dead) follow_ups_.push_back({end_ns, FollowUp::kRestart, *crashed});
   DoFollowUps();
 }
 
@@ -197,10 +209,19 @@ void SeedRun::DoFollowUps() {
     }
     const FollowUp now = follow_ups_[i];
     follow_ups_.erase(follow_ups_.begin() + static_cast<ptrdiff_t>(i));
-    if (!now.restart) {
-      injector_->HealAll();
-    } else if (injector_->Restart(*now.restart)) {
-      StartRun();
+    switch (now.kind) {
+      case FollowUp::kHeal:
+        injector_->HealAll();
+        break;
+      case FollowUp::kRestart:
+        if (injector_->Restart(now.island)) StartRun();
+        break;
+      case FollowUp::kRest:
+        cluster_->RequestStop();
+        break;
+      case FollowUp::kWork:
+        StartRun();
+        break;
     }
   }
 }

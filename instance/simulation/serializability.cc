@@ -56,6 +56,7 @@ class Checker {
   Verdict Run() {
     for (const std::string& complaint : history_.complaints()) Report(complaint);
     CheckAttempts();
+    CheckHalves();
     for (uint32_t i = 0; i < participants_.size(); ++i) graph_.AddNode();
     for (auto& [row, log] : rows_) OrderVersions(row, &log);
     for (auto& [row, log] : rows_) Connect(row, log);
@@ -100,7 +101,8 @@ class Checker {
   void AddFinal(const FinalRow& row);
   void CollectLooks();
   void Resolve();
-  bool WasSeen(uint32_t who) const;
+  std::optional<bool> WasSeen(uint32_t who, std::optional<uint32_t> island = {}) const;
+  void CheckHalves();
   void CheckAttempts();
   void OrderVersions(const RowName& row, RowLog* log);
   void Connect(const RowName& row, const RowLog& log);
@@ -176,10 +178,13 @@ void Checker::CollectLooks() {
   }
 }
 
-// Whether the next one to look at a row that `who` wrote saw what it left there.
-bool Checker::WasSeen(uint32_t who) const {
+// Whether the next one to look at a row that `who` wrote saw what it left there; nothing: nobody looked. One
+// that was seen is enough. `island`: only rows there.
+std::optional<bool> Checker::WasSeen(uint32_t who, std::optional<uint32_t> island) const {
+  std::optional<bool> seen;
   for (size_t i = 0; i < writes_[who].size(); ++i) {
     const auto& [row, access] = writes_[who][i];
+    if (island && *island != access->island) continue;
     const auto later = [&, row = row](const auto& write) { return write.first == row; };
     if (std::any_of(writes_[who].begin() + static_cast<ptrdiff_t>(i) + 1, writes_[who].end(), later))
       continue;
@@ -196,14 +201,41 @@ bool Checker::WasSeen(uint32_t who) const {
         std::find_if(log.looks.begin(), log.looks.end(), [&, access = access](const Look& look) {
           return look.who != who && look.access->learned > access->learned;
         });
-    if (next != log.looks.end() && next->access->before == access->after) return true;
+    if (next == log.looks.end()) continue;
+    if (next->access->before == access->after) return true;
+    seen = false;
   }
-  return false;
+  return seen;
 }
 
 void Checker::Resolve() {
   for (uint32_t who = 0; who < participants_.size(); ++who) {
-    if (participants_[who].undecided) participants_[who].committed = WasSeen(who);
+    if (participants_[who].undecided) participants_[who].committed = WasSeen(who).value_or(false);
+  }
+}
+
+// Whatever becomes of a transaction whose outcome nobody was told: on the islands that have not died it is
+// the same. That holds without durability, too (coordinator/participant.h, "orphaned").
+void Checker::CheckHalves() {
+  std::map<uint32_t, uint64_t> last_lives;
+  for (const Access& access : final_accesses_) last_lives[access.island] = access.life;
+  std::map<size_t, std::map<bool, std::string>> found;  // by attempt: where it was seen, and where it was not
+  for (uint32_t who = 0; who < participants_.size(); ++who) {
+    const Participant& participant = participants_[who];
+    if (!participant.undecided) continue;
+    std::map<uint32_t, uint64_t> lives;
+    for (const auto& [row, access] : writes_[who]) lives[access->island] = access->life;
+    for (const auto& [island, life] : lives) {
+      const auto last = last_lives.find(island);
+      if (last == last_lives.end() || last->second != life) continue;
+      const std::optional<bool> seen = WasSeen(who, island);
+      if (seen) found[participant.attempt][*seen] = fmt::format("{} on island {}", Name(who), island);
+    }
+  }
+  for (const auto& [attempt, halves] : found) {
+    if (halves.size() != 2) continue;
+    Report(fmt::format("half a commit: {} was seen, {} was not, and both islands are alive", halves.at(true),
+                       halves.at(false)));
   }
 }
 

@@ -10,9 +10,9 @@
 //  - Outcome unknown, or the coordinator's island died: committed exactly if the next one to look at a row it
 //    wrote saw its write, and nobody who is known to have committed made the same version. Otherwise it is
 //    left out; nobody can tell.
-//  - Torn (Attempt::torn): its branches are transactions of their own, each of unknown outcome. What is lost
-//    is atomicity across islands, which nobody promises for an island that dies without durability; each
-//    branch still has to fit into the order.
+//  - Torn (Attempt::torn): its branches are transactions of their own, each of unknown outcome, and each has
+//    to fit into the order. What is lost is what the dead island had; the islands that live to the end must
+//    all have ended it in the same way.
 //  - An earlier life of an island: its rows are other rows. Transactions that touched it keep all edges among
 //    themselves, and no row of it has an edge to a row of the later life.
 //

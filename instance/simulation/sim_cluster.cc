@@ -12,6 +12,17 @@ using runtime::kNsPerUs;
 namespace {
 // Nothing is due later than that without being announced; a limit all the same.
 constexpr int64_t kLongestJumpNs = 20 * kNsPerMs;
+
+uint32_t WorkersOf(const SimOptions& options, uint32_t island) {
+  return options.workers_of.empty() ? options.workers : options.workers_of[island];
+}
+
+std::vector<uint32_t> AllWorkers(const SimOptions& options) {
+  std::vector<uint32_t> workers;
+  for (uint32_t island = 0; island < options.islands; ++island) workers.push_back(WorkersOf(options, island));
+  return workers;
+}
+
 }  // namespace
 
 SimCluster::SimCluster(SimOptions options)
@@ -19,6 +30,7 @@ SimCluster::SimCluster(SimOptions options)
       random_(options_.seed),
       files_(runtime::MakeMemoryFileSystem()),
       hub_(&clock_, options_.hub),
+      pulses_(AllWorkers(options_)),
       nodes_(options_.islands) {
   hub_.SetDelay([this](messaging::Address from, messaging::Address to) {
     if (options_.delay) return options_.delay(random_, from, to);
@@ -29,14 +41,6 @@ SimCluster::SimCluster(SimOptions options)
 SimCluster::~SimCluster() {
   for (Node& node : nodes_) node.island.reset();
 }
-
-namespace {
-
-uint32_t WorkersOf(const SimOptions& options, uint32_t island) {
-  return options.workers_of.empty() ? options.workers : options.workers_of[island];
-}
-
-}  // namespace
 
 uint32_t SimCluster::workers_of(uint32_t island) const { return WorkersOf(options_, island); }
 
@@ -84,6 +88,11 @@ absl::Status SimCluster::Restart(uint32_t i) {
   };
   seams.seed = options_.seed + i;
   seams.begun_in_a_row = 1;
+  seams.pulses = &pulses_;
+  seams.proven_dead = [this](uint32_t island, uint64_t boot_epoch) {
+    const Node& node = nodes_[island];
+    return node.boot_epoch > boot_epoch || (node.boot_epoch == boot_epoch && node.island == nullptr);
+  };
   absl::StatusOr<std::unique_ptr<instance::Island>> island =
       instance::Island::Create(ConfigOf(options_, i, node.boot_epoch), seams);
   if (!island.ok()) return island.status();
@@ -172,10 +181,14 @@ void SimCluster::RunFor(int64_t ns) {
   while (clock_.NowNs() < until_ns) Step();
 }
 
-bool SimCluster::Drain(int64_t limit_ns) {
+void SimCluster::RequestStop() {
   for (Node& node : nodes_) {
     if (node.island != nullptr) node.island->RequestStop();
   }
+}
+
+bool SimCluster::Drain(int64_t limit_ns) {
+  RequestStop();
   const int64_t until_ns = clock_.NowNs() + limit_ns;
   while (clock_.NowNs() < until_ns) {
     if (Quiet()) return true;

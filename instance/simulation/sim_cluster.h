@@ -65,6 +65,8 @@ class SimCluster {
   // Starts every island, loads the workload everywhere, waits until all links are up.
   absl::Status Start();
   absl::Status StartRun(uint32_t mpl);
+  // Runs come to their end by themselves.
+  void RequestStop();
   // Runs until every living island's run has ended and no branch is open, or `limit_ns` of simulated time
   // have passed.
   bool Drain(int64_t limit_ns);
@@ -114,6 +116,7 @@ class SimCluster {
   runtime::ManualClock clock_;
   std::unique_ptr<runtime::FileSystem> files_;
   messaging::MemoryHub hub_;
+  runtime::PulseBoard pulses_;
   std::vector<Node> nodes_;
   std::vector<runtime::Runnable*> runnable_;  // scratch
   uint64_t run_id_ = 0;

@@ -1,0 +1,32 @@
+#include "instance/commit_memory.h"
+
+#include <algorithm>
+
+namespace islands::instance {
+
+using coordinator::TransactionId;
+
+bool CommitMemory::Knows(const TransactionId& id) const {
+  const auto found = of_.find(KeyOf(id));
+  if (found == of_.end()) return false;
+  const std::vector<uint64_t>& committed = found->second.committed;
+  return std::find(committed.begin(), committed.end(), id.sequence) != committed.end();
+}
+
+void CommitMemory::EndedBelow(const TransactionId& id, uint64_t sequence) {
+  const auto found = of_.find(KeyOf(id));
+  if (found == of_.end()) return;
+  Share& share = found->second;
+  share.ended_below = std::max(share.ended_below, sequence);
+  if (share.committed.size() < share.clean_at) return;
+  std::erase_if(share.committed, [&](uint64_t committed) { return committed < share.ended_below; });
+  share.clean_at = std::max(kLeast, kGrowth * share.committed.size());
+}
+
+size_t CommitMemory::size() const {
+  size_t size = 0;
+  for (const auto& [key, share] : of_) size += share.committed.size();
+  return size;
+}
+
+}  // namespace islands::instance

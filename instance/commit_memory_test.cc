@@ -1,0 +1,42 @@
+#include "instance/commit_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace islands::instance {
+namespace {
+
+using coordinator::TransactionId;
+
+TEST(CommitMemory, Knows_WhatWasCommittedUntilItHasEnded) {
+  CommitMemory memory;
+  const TransactionId id{1, 2, 3, 100};
+  EXPECT_FALSE(memory.Knows(id));
+  memory.Remember(id);
+  EXPECT_TRUE(memory.Knows(id));
+  EXPECT_FALSE(memory.Knows({1, 2, 3, 101}));
+  EXPECT_FALSE(memory.Knows({1, 2, 4, 100})) << "another life of the coordinator";
+  EXPECT_FALSE(memory.Knows({1, 0, 3, 100})) << "another worker";
+  memory.EndedBelow({1, 2, 3, 7}, 100);
+  EXPECT_TRUE(memory.Knows(id)) << "those below have ended";
+}
+
+// However long a coordinator lives: what is kept is what it has under way.
+TEST(CommitMemory, Size_IsThatOfTheWindow) {
+  constexpr uint64_t kWindow = 500, kAll = 200'000;
+  CommitMemory memory;
+  for (uint64_t sequence = 1; sequence <= kAll; ++sequence) {
+    memory.Remember({0, 0, 1, sequence});
+    memory.Remember({1, 0, 1, sequence});
+    const uint64_t ended = sequence > kWindow ? sequence - kWindow : 0;
+    memory.EndedBelow({0, 0, 1, 0}, ended);
+    memory.EndedBelow({1, 0, 1, 0}, ended);
+    if (sequence % 1000 != 0) continue;
+    for (uint64_t recent = ended; recent <= sequence; recent += 50) {
+      ASSERT_TRUE(recent == 0 || memory.Knows({1, 0, 1, recent})) << recent;
+    }
+  }
+  EXPECT_LE(memory.size(), 2 * 4 * (kWindow + 1));
+}
+
+}  // namespace
+}  // namespace islands::instance
