@@ -1,11 +1,11 @@
 // The participant's side of two-phase commit with presumed abort, for one transaction: a pure state machine.
 //
 //   active --prepare, wrote--> preparing --durable, vote YES--> prepared --commit--> committing
-//      |  |                                                      |    |                  |
-//      |  |                                                      |  gone        durable, acknowledge --> done
-//      |  |                                                      |    v
-//      |  |                                                      | orphaned --a fellow committed--> committing
-//      |  |                                                      '--abort--> done   '--nobody did--> done
+//      |  |                                                     |    |                  |
+//      |  |                                                     |  gone        durable, acknowledge --> done
+//      |  |                                                     |    v
+//      |  |                                                     | orphaned --a fellow did--> committing
+//      |  |                                                     '--abort--> done   '--nobody did--> done
 //      |  '--prepare, read only: vote READ, release--> done
 //      |--one-phase--> deciding --durable, answer--> decided --confirmed--> done
 //      '--abort, coordinator lost, timeout--> done (from preparing too)
