@@ -69,7 +69,7 @@ absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const Up
   request.log_path = files.SupervisorLog();
   request.die_with_parent = false;
   request.own_session = true;
-  request.inherit_fd = ends[1];
+  request.inherit_fds = {ends[1]};
   absl::StatusOr<pid_t> pid = Spawn(request);
   close(ends[1]);
   if (!pid.ok()) {

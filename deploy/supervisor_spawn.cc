@@ -42,17 +42,23 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, int log, int null,
+// Makes from[i] descriptor i of this process. All move out of the way first, so that none is overwritten
+// before it has moved, whatever numbers they have.
+void PlaceDescriptors(std::vector<int>& from, const char* program) {
+  const int count = static_cast<int>(from.size());
+  for (int& fd : from) {
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, count);
+    if (fd < 0) FailInChild("hand descriptors to", program);
+  }
+  for (int i = 0; i < count; ++i) {
+    if (dup2(from[i], i) < 0) FailInChild("hand descriptors to", program);
+  }
+}
+
+[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, std::vector<int>& descriptors,
                            const cpu_set_t& cpus, pid_t parent) {
   ResetSignals();
-  dup2(null, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
-  if (request.inherit_fd == kInheritedFd) {
-    fcntl(kInheritedFd, F_SETFD, 0);  // dup2 onto itself would leave close-on-exec set
-  } else if (request.inherit_fd >= 0) {
-    dup2(request.inherit_fd, kInheritedFd);
-  }
+  PlaceDescriptors(descriptors, argv[0]);
   if (request.own_session) setsid();
   if (CPU_COUNT(&cpus) > 0) (void)sched_setaffinity(0, sizeof(cpus), &cpus);  // refused: runs anywhere
   if (request.die_with_parent) {
@@ -72,6 +78,9 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
     return absl::InternalError(fmt::format("cannot open {}: {}", request.log_path, strerror(errno)));
   }
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  static_assert(kInheritedFd == STDERR_FILENO + 1);
+  std::vector<int> descriptors = {null, log, log};
+  descriptors.insert(descriptors.end(), request.inherit_fds.begin(), request.inherit_fds.end());
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -80,7 +89,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   for (uint32_t cpu : request.cpus) CPU_SET(cpu, &cpus);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) RunChild(request, argv.data(), log, null, cpus, parent);
+  if (pid == 0) RunChild(request, argv.data(), descriptors, cpus, parent);
   const int fork_error = errno;
   close(log);
   if (null >= 0) close(null);
