@@ -22,11 +22,6 @@ const sockaddr* Generic(const sockaddr_un& address) { return reinterpret_cast<co
 
 }  // namespace
 
-void UniqueFd::Reset(int fd) {
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
-
 absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::Status(absl::ErrnoToStatusCode(error),
                       fmt::format("{}: {}", what, std::generic_category().message(error)));
