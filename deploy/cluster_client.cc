@@ -40,8 +40,8 @@ bool IsIslandLock(const std::string& name) {
 
 }  // namespace
 
-std::string ControlFiles::Island(uint32_t island, const char* suffix) const {
-  return fmt::format("{}/island-{}.{}", directory, island, suffix);
+std::string ControlFiles::IslandName(uint32_t island) const {
+  return fmt::format("{}/island-{}", directory, island);
 }
 
 std::vector<std::string> ControlFiles::AllIslandLocks() const {

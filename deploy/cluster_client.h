@@ -31,11 +31,12 @@ struct ControlFiles {
   std::string IslandLock(uint32_t island) const { return Island(island, "lock"); }
   std::string IslandLog(uint32_t island) const { return Island(island, "log"); }
   std::string IslandConfig(uint32_t island) const { return Island(island, "json"); }
+  std::string IslandName(uint32_t island) const;  // of no file: shows in `ps` which island a process is
   // Existing island-N.lock files, of whatever layout.
   std::vector<std::string> AllIslandLocks() const;
 
  private:
-  std::string Island(uint32_t island, const char* suffix) const;
+  std::string Island(uint32_t island, const char* suffix) const { return IslandName(island) + "." + suffix; }
 };
 
 // Absolute, as resolve.h makes it, but without looking at the machine.

@@ -9,52 +9,53 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+
+#include "instance/runtime/descriptor.h"
 
 namespace islands::server {
 namespace {
 
-absl::Status Bad(const std::string& path, std::string_view field, std::string_view expected) {
-  return absl::InvalidArgumentError(fmt::format("{}: {}: expected {}", path, field, expected));
+constexpr const char* kName = "island configuration";
+
+absl::Status Bad(std::string_view field, std::string_view expected) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}: expected {}", kName, field, expected));
 }
 
-absl::Status CheckConfig(const control::v1::IslandConfig& config, const std::string& path) {
-  if (config.cluster_id().empty()) return Bad(path, "clusterId", "the cluster's id");
-  if (config.boot_epoch() == 0) return Bad(path, "bootEpoch", "a number above 0");
-  if (config.workers_size() == 0) return Bad(path, "workers", "at least one");
+absl::Status CheckConfig(const control::v1::IslandConfig& config) {
+  if (config.cluster_id().empty()) return Bad("clusterId", "the cluster's id");
+  if (config.boot_epoch() == 0) return Bad("bootEpoch", "a number above 0");
+  if (config.workers_size() == 0) return Bad("workers", "at least one");
   if (config.peers_size() == 0 || config.island() >= static_cast<uint32_t>(config.peers_size())) {
-    return Bad(path, "peers", "every island of the deployment, this one included");
+    return Bad("peers", "every island of the deployment, this one included");
   }
   if (config.site_count() < static_cast<uint32_t>(config.peers_size())) {
-    return Bad(path, "siteCount", "at least one site per island");
+    return Bad("siteCount", "at least one site per island");
   }
-  if (config.control_directory().empty()) return Bad(path, "controlDirectory", "an absolute path");
-  if (config.transport() != "uds" && config.transport() != "zmq") return Bad(path, "transport", "uds or zmq");
-  if (config.durability() != "none") return Bad(path, "durability", "none (the only one in this version)");
-  if (config.metrics_port() > 65535) return Bad(path, "metricsPort", "0 to 65535");
+  if (config.control_directory().empty()) return Bad("controlDirectory", "an absolute path");
+  if (config.transport() != "uds" && config.transport() != "zmq") return Bad("transport", "uds or zmq");
+  if (config.durability() != "none") return Bad("durability", "none (the only one in this version)");
+  if (config.metrics_port() > 65535) return Bad("metricsPort", "0 to 65535");
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json, const std::string& path) {
+absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json) {
   control::v1::IslandConfig config;
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &config);
   if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: not an island configuration: {}", path, parsed.ToString()));
+    return absl::InvalidArgumentError(fmt::format("{}: cannot be read: {}", kName, parsed.ToString()));
   }
-  if (absl::Status status = CheckConfig(config, path); !status.ok()) return status;
+  if (absl::Status status = CheckConfig(config); !status.ok()) return status;
   return config;
 }
 
-absl::StatusOr<control::v1::IslandConfig> LoadConfig(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
-  std::stringstream text;
-  text << file.rdbuf();
-  return ParseConfig(text.str(), path);
+absl::StatusOr<control::v1::IslandConfig> ReadConfig(int fd) {
+  const runtime::UniqueFd file(fd);
+  const absl::StatusOr<std::string> json =
+      runtime::ReadAll(file.get(), fmt::format("the {} on descriptor {}", kName, fd));
+  if (!json.ok()) return json.status();
+  return ParseConfig(*json);
 }
 
 absl::Status LockIsland(const control::v1::IslandConfig& config) {
