@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "instance/messaging/control_channel.h"
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -53,10 +54,12 @@ std::vector<std::string> ControlFiles::AllIslandLocks() const {
   return paths;
 }
 
-ControlFiles ControlFilesOf(const Deployment& deployment) {
+absl::StatusOr<ControlFiles> ControlFilesOf(const Deployment& deployment) {
   fs::path path = fs::path(deployment.folder) / deployment.control_directory;
   std::string text = path.lexically_normal().string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
+  const absl::Status checked = runtime::CheckPrivateDirectory(text);
+  if (!checked.ok() && !absl::IsNotFound(checked)) return checked;
   return ControlFiles{text};
 }
 

@@ -8,12 +8,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <vector>
 
 #include "deploy/supervisor_spawn.h"
-#include "instance/runtime/descriptor.h"
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -43,21 +42,13 @@ absl::StatusOr<runtime::UniqueFd> Seal(const std::string& text) {
   return file;
 }
 
-// For people; nobody reads it.
-absl::Status WriteForPeople(const std::string& json, const std::string& path) {
-  std::ofstream file(path, std::ios::trunc);
-  file << json;
-  file.close();
-  return file ? absl::OkStatus() : absl::InternalError(fmt::format("cannot write {}", path));
-}
-
 }  // namespace
 
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
                                           const control::v1::IslandConfig& config) {
   const absl::StatusOr<std::string> json = ToJson(config);
   if (!json.ok()) return json.status();
-  absl::Status written = WriteForPeople(*json, files.IslandConfig(config.island()));
+  absl::Status written = runtime::WritePrivateFile(files.IslandConfig(config.island()), *json);
   if (!written.ok()) return written;
   const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json);
   if (!sealed.ok()) return sealed.status();

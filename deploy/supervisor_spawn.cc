@@ -14,6 +14,9 @@
 #include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -73,13 +76,12 @@ void PlaceDescriptors(std::vector<int>& from, const char* program) {
 }  // namespace
 
 absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
-  const int log = open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log < 0) {
-    return absl::InternalError(fmt::format("cannot open {}: {}", request.log_path, strerror(errno)));
-  }
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const absl::StatusOr<runtime::UniqueFd> log =
+      runtime::OpenPrivateFile(request.log_path, O_WRONLY | O_CREAT | O_APPEND);
+  if (!log.ok()) return log.status();
+  const runtime::UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   static_assert(kInheritedFd == STDERR_FILENO + 1);
-  std::vector<int> descriptors = {null, log, log};
+  std::vector<int> descriptors = {null.get(), log->get(), log->get()};
   descriptors.insert(descriptors.end(), request.inherit_fds.begin(), request.inherit_fds.end());
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -90,12 +92,9 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) RunChild(request, argv.data(), descriptors, cpus, parent);
-  const int fork_error = errno;
-  close(log);
-  if (null >= 0) close(null);
   if (pid < 0) {
     return absl::ResourceExhaustedError(
-        fmt::format("cannot start {}: {}", request.arguments[0], strerror(fork_error)));
+        fmt::format("cannot start {}: {}", request.arguments[0], strerror(errno)));
   }
   return pid;
 }
@@ -109,14 +108,15 @@ std::string DescribeExit(int wait_status) {
 }
 
 std::string LastLines(const std::string& path, int lines, const std::string& indent, uint64_t offset) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const uint64_t size = static_cast<uint64_t>(file.tellg());
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+  if (!file.ok()) return "";
+  const off_t end = lseek(file->get(), 0, SEEK_END);
+  const uint64_t size = end < 0 ? 0 : static_cast<uint64_t>(end);
   const uint64_t begin = std::max(offset, size > kMostLogBytes ? size - kMostLogBytes : 0);
-  if (begin >= size) return "";
-  file.seekg(static_cast<std::streamoff>(begin));
+  if (begin >= size || lseek(file->get(), static_cast<off_t>(begin), SEEK_SET) < 0) return "";
+  std::istringstream tail(runtime::ReadAll(file->get(), path).value_or(""));
   std::deque<std::string> last;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(tail, line);) {
     last.push_back(std::move(line));
     if (last.size() > static_cast<size_t>(lines)) last.pop_front();
   }

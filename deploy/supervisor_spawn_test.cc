@@ -57,7 +57,7 @@ TEST(Spawn, BlockedSignalsOfTheParent_AreNotInherited) {
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
-  auto pid = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = "/dev/null"});
+  auto pid = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = FreshPath("ignored.log")});
   pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
   ASSERT_TRUE(pid.ok());
   kill(*pid, SIGTERM);
@@ -90,7 +90,8 @@ TEST(Spawn, InheritedFiles_AreDescriptorsFromThreeOnInThisOrder) {
   const Pipe a;
   const Pipe b;
   const auto spawn = [](const std::string& script, std::vector<int> fds) {
-    auto pid = Spawn({.arguments = {"/bin/sh", "-c", script}, .log_path = "/dev/null", .inherit_fds = fds});
+    auto pid = Spawn(
+        {.arguments = {"/bin/sh", "-c", script}, .log_path = FreshPath("ignored.log"), .inherit_fds = fds});
     ASSERT_TRUE(pid.ok());
     ASSERT_EQ(DescribeExit(WaitFor(*pid)), "exit code 0");
   };
@@ -109,7 +110,7 @@ TEST(Spawn, InheritedFiles_MayHaveEachOthersNumbers) {
     dup3(a.write_end, 3, O_CLOEXEC);
     dup3(b.write_end, 4, O_CLOEXEC);
     auto pid = Spawn({.arguments = {"/bin/sh", "-c", "echo one >&4; echo two >&3"},
-                      .log_path = "/dev/null",
+                      .log_path = FreshPath("ignored.log"),
                       .inherit_fds = {4, 3}});
     _exit(pid.ok() && WaitFor(*pid) == 0 ? 0 : 1);
   }
@@ -123,7 +124,7 @@ TEST(Spawn, ParentKilled_ChildDiesWithIt) {
   ASSERT_EQ(pipe(ends), 0);
   const pid_t parent = fork();
   if (parent == 0) {
-    auto child = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = "/dev/null"});
+    auto child = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = FreshPath("ignored.log")});
     const pid_t pid = child.value_or(0);
     if (write(ends[1], &pid, sizeof(pid)) < 0) _exit(1);
     for (;;) pause();

@@ -18,10 +18,12 @@ absl::Status Failed(std::string_view action, const std::string& what, int error)
   return absl::ErrnoToStatus(error, fmt::format("cannot {} {}", action, what));
 }
 
+// A file's name is its own: a link in its place is an error. Directories may be linked to.
 int OpenRetrying(const std::string& path, int flags) {
+  const int links = (flags & O_DIRECTORY) != 0 ? 0 : O_NOFOLLOW;
   int fd;
   do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+    fd = open(path.c_str(), flags | links | O_CLOEXEC, 0644);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "instance/runtime/descriptor.h"
+#include "instance/runtime/private_files.h"
 
 namespace islands::server {
 namespace {
@@ -59,16 +59,18 @@ absl::StatusOr<control::v1::IslandConfig> ReadConfig(int fd) {
 }
 
 absl::Status LockIsland(const control::v1::IslandConfig& config) {
+  absl::Status ours = runtime::CheckPrivateDirectory(config.control_directory());
+  if (!ours.ok()) return ours;
   const std::string path = fmt::format("{}/island-{}.lock", config.control_directory(), config.island());
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return absl::UnavailableError(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDWR | O_CREAT);
+  if (!file.ok()) return file.status();
+  const int fd = file->get();
   // Commands that only ask whether the island lives take a shared lock for an instant: try for a second.
   int tries = 100;
   while (flock(fd, LOCK_EX | LOCK_NB) != 0 && --tries != 0) poll(nullptr, 0, 10);
   if (tries == 0) {
     char holder[32] = {};
     const ssize_t bytes = pread(fd, holder, sizeof(holder) - 1, 0);
-    close(fd);
     return absl::AlreadyExistsError(fmt::format("island {} is already running as process {} (it holds '{}')",
                                                 config.island(), bytes > 0 ? holder : "unknown", path));
   }
@@ -76,7 +78,8 @@ absl::Status LockIsland(const control::v1::IslandConfig& config) {
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
     return absl::UnavailableError(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
   }
-  return absl::OkStatus();  // the descriptor stays open, and with it the lock, until the process ends
+  file->Release();  // the descriptor stays open, and with it the lock, until the process ends
+  return absl::OkStatus();
 }
 
 }  // namespace islands::server
