@@ -8,9 +8,9 @@
 //
 // In a cluster every line says whose it is: C is the coordinator's island, P2 ... P9 are its participants.
 // There `restart` ends the machine, `restart forgetful` that of an island without a log, `recover EVENT`
-// steps what the log proves into a fresh one and drops the actions, a machine that is done is gone (state `none`),
-// and an island without one answers by AnswerWithoutMachine. Messages are carried by whoever writes the
-// transcript: also twice, late, or never.
+// steps what the log proves into a fresh one and drops the actions, a machine that is done is gone (state
+// `none`), and an island without one answers by AnswerWithoutMachine. Messages are carried by whoever writes
+// the transcript: also twice, late, or never.
 #include <gtest/gtest.h>
 
 #include <algorithm>

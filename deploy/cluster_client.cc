@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "instance/messaging/control_channel.h"
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -40,8 +41,8 @@ bool IsIslandLock(const std::string& name) {
 
 }  // namespace
 
-std::string ControlFiles::Island(uint32_t island, const char* suffix) const {
-  return fmt::format("{}/island-{}.{}", directory, island, suffix);
+std::string ControlFiles::IslandName(uint32_t island) const {
+  return fmt::format("{}/island-{}", directory, island);
 }
 
 std::vector<std::string> ControlFiles::AllIslandLocks() const {
@@ -53,10 +54,12 @@ std::vector<std::string> ControlFiles::AllIslandLocks() const {
   return paths;
 }
 
-ControlFiles ControlFilesOf(const Deployment& deployment) {
+absl::StatusOr<ControlFiles> ControlFilesOf(const Deployment& deployment) {
   fs::path path = fs::path(deployment.folder) / deployment.control_directory;
   std::string text = path.lexically_normal().string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
+  const absl::Status checked = runtime::CheckPrivateDirectory(text);
+  if (!checked.ok() && !absl::IsNotFound(checked)) return checked;
   return ControlFiles{text};
 }
 

@@ -31,15 +31,18 @@ struct ControlFiles {
   std::string IslandLock(uint32_t island) const { return Island(island, "lock"); }
   std::string IslandLog(uint32_t island) const { return Island(island, "log"); }
   std::string IslandConfig(uint32_t island) const { return Island(island, "json"); }
+  std::string IslandName(uint32_t island) const;  // of no file: shows in `ps` which island a process is
   // Existing island-N.lock files, of whatever layout.
   std::vector<std::string> AllIslandLocks() const;
 
  private:
-  std::string Island(uint32_t island, const char* suffix) const;
+  std::string Island(uint32_t island, const char* suffix) const { return IslandName(island) + "." + suffix; }
 };
 
-// Absolute, as resolve.h makes it, but without looking at the machine.
-ControlFiles ControlFilesOf(const Deployment& deployment);
+// Absolute, as resolve.h makes it, but without looking at the machine. The directory need not be there; if it
+// is, it must be this user's alone, else PERMISSION_DENIED: a lock that somebody else wrote must not tell us
+// whom to signal, nor a socket of his answer for a supervisor.
+absl::StatusOr<ControlFiles> ControlFilesOf(const Deployment& deployment);
 
 int64_t MonotonicMs();
 

@@ -78,15 +78,19 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
   absl::Status down = CheckNotUp(files);
   if (!down.ok()) return down;
   for (const std::string& path : files.AllIslandLocks()) {
-    if (const auto holder = LockHolder(path)) {
+    const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
+    if (!holder.ok()) return holder.status();
+    if (*holder) {
       return absl::FailedPreconditionError(
-          fmt::format("process {} still holds {}; use `islands down` first", *holder, path));
+          fmt::format("process {} still holds {}; use `islands down` first", **holder, path));
     }
   }
   const std::string data = Absolute(deployment, deployment.data_directory);
-  if (const auto holder = LockHolder(fmt::format("{}/{}", data, kDataLockName))) {
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(fmt::format("{}/{}", data, kDataLockName));
+  if (!holder.ok()) return holder.status();
+  if (*holder) {
     return absl::FailedPreconditionError(fmt::format(
-        "{} is used by process {} of another deployment; take that one down first", data, *holder));
+        "{} is used by process {} of another deployment; take that one down first", data, **holder));
   }
   const auto disk = runtime::MakePosixFileSystem();
   const absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(data, *disk);
@@ -142,10 +146,11 @@ void Print(const CommandContext& context, const Doomed& doomed, const std::vecto
 int Destroy(const CommandContext& context, const DestroyOptions& options) {
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
-  const ControlFiles files = ControlFilesOf(*deployment);
-  absl::Status allowed = CheckMayDestroy(*deployment, files);
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  absl::Status allowed = CheckMayDestroy(*deployment, *files);
   if (!allowed.ok()) return Fail(context, allowed);
-  const Doomed doomed = FindFiles(*deployment, files);
+  const Doomed doomed = FindFiles(*deployment, *files);
   std::vector<std::string> kept;
   if (!context.dry_run && !doomed.Names().empty()) {
     if (!options.yes && isatty(STDIN_FILENO) == 1 && !Confirmed(doomed, deployment->name)) {
@@ -153,7 +158,7 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
     }
   }
   if (!context.dry_run) {
-    RemoveTargets(files.directory);
+    RemoveTargets(files->directory);
     absl::Status removed = Remove(doomed, &kept);
     if (!removed.ok()) return Fail(context, removed);
   }

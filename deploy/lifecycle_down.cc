@@ -31,16 +31,18 @@ struct Remaining {
 };
 
 // `known` has held the supervisor's lock: it must be gone as well, not just its lock.
-Remaining Look(const ControlFiles& files, pid_t known) {
+absl::StatusOr<Remaining> Look(const ControlFiles& files, pid_t known) {
   Remaining remaining;
-  const std::optional<pid_t> holder = LockHolder(files.SupervisorLock());
-  if (holder && *holder == 0) remaining.unknown = true;
-  remaining.supervisor = holder.value_or(ProcessAlive(known) ? known : 0);
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(files.SupervisorLock());
+  if (!holder.ok()) return holder.status();
+  if (*holder == 0) remaining.unknown = true;
+  remaining.supervisor = holder->value_or(ProcessAlive(known) ? known : 0);
   for (const std::string& path : files.AllIslandLocks()) {
-    const std::optional<pid_t> island = LockHolder(path);
-    if (!island) continue;
-    if (*island > 0) {
-      remaining.islands.push_back(*island);
+    const absl::StatusOr<std::optional<pid_t>> island = LockHolder(path);
+    if (!island.ok()) return island.status();
+    if (!*island) continue;
+    if (**island > 0) {
+      remaining.islands.push_back(**island);
     } else {
       remaining.unknown = true;
     }
@@ -73,8 +75,10 @@ void AskToStop(const ControlFiles& files, pid_t supervisor) {
 // itself.
 void Insist(const ControlFiles& files, const Remaining& remaining) {
   // Only as the lock's holder is the pid surely still the supervisor's.
-  if (const std::optional<pid_t> holder = LockHolder(files.SupervisorLock()); holder) {
-    if (*holder > 0) kill(*holder, SIGKILL);
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(files.SupervisorLock());
+  if (!holder.ok()) return;
+  if (*holder) {
+    if (**holder > 0) kill(**holder, SIGKILL);
     return;
   }
   for (pid_t pid : remaining.islands) {
@@ -87,16 +91,17 @@ absl::Status WaitUntilGone(const ControlFiles& files, pid_t supervisor, double t
   const int64_t timeout_ms = static_cast<int64_t>(timeout_s * 1000);
   int64_t insist_ms = begin_ms + std::min(kPatienceMs, timeout_ms / 2);
   for (;;) {
-    const Remaining remaining = Look(files, supervisor);
-    if (remaining.none()) return absl::OkStatus();
+    const absl::StatusOr<Remaining> remaining = Look(files, supervisor);
+    if (!remaining.ok()) return remaining.status();
+    if (remaining->none()) return absl::OkStatus();
     const int64_t now_ms = MonotonicMs();
     if (now_ms - begin_ms >= timeout_ms) {
       return absl::DeadlineExceededError(
-          fmt::format("still there after {:g} s: {}", timeout_s, Describe(remaining)));
+          fmt::format("still there after {:g} s: {}", timeout_s, Describe(*remaining)));
     }
     if (now_ms >= insist_ms) {
-      fmt::print(stderr, "did not stop when asked, killing {}\n", Describe(remaining));
-      Insist(files, remaining);
+      fmt::print(stderr, "did not stop when asked, killing {}\n", Describe(*remaining));
+      Insist(files, *remaining);
       insist_ms = now_ms + 1'000;
     }
     std::this_thread::sleep_for(kPollInterval);
@@ -108,8 +113,9 @@ absl::Status WaitUntilGone(const ControlFiles& files, pid_t supervisor, double t
 int Status(const CommandContext& context, const StatusOptions& options) {
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
-  absl::StatusOr<control::v1::ClusterStatus> status =
-      ClusterClient(ControlFilesOf(*deployment)).Status(kStatusTimeoutMs);
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  absl::StatusOr<control::v1::ClusterStatus> status = ClusterClient(*files).Status(kStatusTimeoutMs);
   if (!status.ok()) return Fail(context, status.status());
   const absl::StatusOr<ResolvedDeployment> resolved = Resolve(*deployment);
   fmt::print(
@@ -120,21 +126,21 @@ int Status(const CommandContext& context, const StatusOptions& options) {
 int Down(const CommandContext& context, const DownOptions& options) {
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
-  const ControlFiles files = ControlFilesOf(*deployment);
-  const Remaining before = Look(files, 0);
-  if (context.dry_run || before.none()) {
-    if (before.none() && !context.dry_run) RemoveTargets(files.directory);  // after a crash
-    const std::string what =
-        before.none() ? "nothing is running" : fmt::format("would stop {}", Describe(before));
-    fmt::print("{}\n", context.json()
-                           ? fmt::format("{{\"was_up\": {}, \"down\": {}}}", !before.none(), before.none())
-                           : what);
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  const absl::StatusOr<Remaining> before = Look(*files, 0);
+  if (!before.ok()) return Fail(context, before.status());
+  const bool up = !before->none();
+  if (context.dry_run || !up) {
+    if (!up && !context.dry_run) RemoveTargets(files->directory);  // after a crash
+    const std::string what = up ? fmt::format("would stop {}", Describe(*before)) : "nothing is running";
+    fmt::print("{}\n", context.json() ? fmt::format("{{\"was_up\": {}, \"down\": {}}}", up, !up) : what);
     return kExitOk;
   }
-  AskToStop(files, before.supervisor);
-  absl::Status gone = WaitUntilGone(files, before.supervisor, options.timeout_s);
+  AskToStop(*files, before->supervisor);
+  absl::Status gone = WaitUntilGone(*files, before->supervisor, options.timeout_s);
   if (!gone.ok()) return Fail(context, gone);
-  RemoveTargets(files.directory);  // of a supervisor that had to be killed
+  RemoveTargets(files->directory);  // of a supervisor that had to be killed
   fmt::print("{}\n", context.json() ? "{\"was_up\": true, \"down\": true}"
                                     : fmt::format("{}: every process is gone", deployment->name));
   return kExitOk;

@@ -21,6 +21,7 @@
 #include "deploy/supervisor.h"
 #include "deploy/supervisor_data.h"
 #include "deploy/supervisor_spawn.h"
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -39,16 +40,13 @@ struct Starting {
 
 absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const UpOptions& options,
                                          const ControlFiles& files) {
-  std::error_code error;
-  std::filesystem::create_directories(files.directory, error);
-  if (error) {
-    return absl::InternalError(fmt::format("cannot make {}: {}", files.directory, error.message()));
-  }
+  if (absl::Status made = runtime::MakePrivateDirectory(files.directory); !made.ok()) return made;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return absl::InternalError(fmt::format("cannot make a pipe: {}", strerror(errno)));
   Starting starting;
   starting.report = ends[0];
+  std::error_code error;
   const uintmax_t log_bytes = std::filesystem::file_size(files.SupervisorLog(), error);
   starting.log_begin = error ? 0 : log_bytes;
   SpawnRequest request;
@@ -69,7 +67,7 @@ absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const Up
   request.log_path = files.SupervisorLog();
   request.die_with_parent = false;
   request.own_session = true;
-  request.inherit_fd = ends[1];
+  request.inherit_fds = {ends[1]};
   absl::StatusOr<pid_t> pid = Spawn(request);
   close(ends[1]);
   if (!pid.ok()) {
@@ -204,9 +202,10 @@ std::string ToolsFolder(const CommandContext& context) {
 int Up(const CommandContext& context, const UpOptions& options) {
   absl::StatusOr<ResolvedDeployment> resolved = ResolveFile(options.file);
   if (!resolved.ok()) return Fail(context, resolved.status());
-  const ControlFiles files{resolved->control_directory};
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(resolved->deployment);
+  if (!files.ok()) return Fail(context, files.status());
   absl::Status may_start = CheckObservable(*resolved, options);
-  if (may_start.ok()) may_start = CheckNotUp(files);
+  if (may_start.ok()) may_start = CheckNotUp(*files);
   if (may_start.ok()) may_start = CheckIslandProgram(context.binary_directory + "/islandd");
   if (!may_start.ok()) return Fail(context, may_start);
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
@@ -221,9 +220,9 @@ int Up(const CommandContext& context, const UpOptions& options) {
                context.json() ? fmt::format("{{\"would_start\": {}}}", resolved->plan.islands.size()) : what);
     return kExitOk;
   }
-  const ClusterClient client(files);
+  const ClusterClient client(*files);
   Interrupts interrupts;
-  absl::StatusOr<Starting> starting = StartSupervisor(context, options, files);
+  absl::StatusOr<Starting> starting = StartSupervisor(context, options, *files);
   if (!starting.ok()) return Fail(context, starting.status());
   const absl::Status ready = WaitUntilReady(*starting, client, options.timeout_s, interrupts);
   close(starting->report);

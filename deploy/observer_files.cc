@@ -1,4 +1,5 @@
 // The files of an Observer that others read: Prometheus its targets, Grafana its data source and dashboards.
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include "deploy/cluster_client.h"
 #include "deploy/observer.h"
 #include "deploy/supervisor_lock.h"
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -42,12 +44,13 @@ absl::Status Replace(const fs::path& path, const std::string& text, bool* change
   const fs::path fresh = path.string() + ".tmp";
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
+  fs::remove(fresh, error);
+  // Not private: Prometheus and Grafana may run as users of their own.
+  const runtime::UniqueFd file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file) return absl::PermissionDeniedError(fmt::format("cannot write {}", path.string()));
+  if (absl::Status written = runtime::WriteAll(file.get(), text, fresh.string()); !written.ok()) {
     fs::remove(fresh, error);
-    return absl::PermissionDeniedError(fmt::format("cannot write {}", path.string()));
+    return written;
   }
   fs::rename(fresh, path, error);
   if (error) return absl::InternalError(fmt::format("cannot write {}: {}", path.string(), error.message()));
@@ -103,11 +106,13 @@ absl::Status WriteTargets(const std::string& folder, const std::string& deployme
                           const std::vector<control::v1::IslandConfig>& configs) {
   const std::string path = fmt::format("{}/{}.json", folder, deployment);
   const std::string owner = OwnerOf(path);
-  if (!owner.empty() && owner != control_directory &&
-      LockHolder(ControlFiles{owner}.SupervisorLock()).has_value()) {
+  absl::StatusOr<std::optional<pid_t>> holder = std::nullopt;
+  if (!owner.empty() && owner != control_directory) holder = LockHolder(ControlFiles{owner}.SupervisorLock());
+  // Of another user's we cannot know.
+  if (!holder.ok() || *holder) {
     return absl::AlreadyExistsError(fmt::format(
-        "{} is of another deployment named '{}', which is up in {}; give one of them another name", path,
-        deployment, owner));
+        "{} is of another deployment named '{}', which is {} in {}; give one of them another name", path,
+        deployment, holder.ok() ? "up" : "another user's", owner));
   }
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
   for (const control::v1::IslandConfig& config : configs) {
@@ -118,14 +123,14 @@ absl::Status WriteTargets(const std::string& folder, const std::string& deployme
                         {"island", std::to_string(config.island())},
                         {kOwnerLabel, control_directory}}}});
   }
-  bool changed = false;
-  absl::Status written = Replace(ReminderOf(control_directory), path + "\n", &changed);
+  absl::Status written = runtime::WritePrivateFile(ReminderOf(control_directory), path + "\n");
   if (!written.ok()) return written;
+  bool changed = false;
   return Replace(path, groups.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", &changed);
 }
 
 void RemoveTargets(const std::string& control_directory) {
-  const absl::StatusOr<std::string> reminder = ReadFile(ReminderOf(control_directory));
+  const absl::StatusOr<std::string> reminder = runtime::ReadPrivateFile(ReminderOf(control_directory));
   if (!reminder.ok()) return;
   const std::string path = reminder->substr(0, reminder->find('\n'));
   std::error_code error;

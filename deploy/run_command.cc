@@ -141,7 +141,9 @@ int Run(const CommandContext& context, const RunOptions& options) {
   if (!object.ok()) return Fail(context, object.status());
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
-  const ClusterClient client(ControlFilesOf(*deployment));
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  const ClusterClient client(*files);
   absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
   if (!status.ok()) return Fail(context, status.status());
   absl::Status ready = CheckAllReady(*status);

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "instance/runtime/private_files.h"
+
 namespace islands::deploy {
 namespace {
 
@@ -43,18 +45,22 @@ absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
 }  // namespace
 
 absl::Status CheckNotUp(const ControlFiles& files) {
-  const std::optional<pid_t> holder = LockHolder(files.SupervisorLock());
-  return holder ? UpAlready(files, *holder) : absl::OkStatus();
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(files.SupervisorLock());
+  if (!holder.ok()) return holder.status();
+  return *holder ? UpAlready(files, **holder) : absl::OkStatus();
 }
 
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
   const int64_t until_ms = MonotonicMs() + timeout_ms;
   for (const std::string& path : files.AllIslandLocks()) {
-    while (std::optional<pid_t> holder = LockHolder(path)) {
+    for (;;) {
+      const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
+      if (!holder.ok()) return holder.status();
+      if (!*holder) break;
       if (MonotonicMs() >= until_ms) {
         return absl::DeadlineExceededError(fmt::format(
             "{} is still held by process {}, an island without its supervisor; end it and try again", path,
-            *holder));
+            **holder));
       }
       std::this_thread::sleep_for(kPollInterval);
     }
@@ -78,14 +84,16 @@ absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, c
 
 absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDeployment& resolved,
                                                                const ControlFiles& files) {
+  if (absl::Status made = runtime::MakePrivateDirectory(files.directory); !made.ok()) return made;
   std::unique_ptr<runtime::FileSystem> disk = runtime::MakePosixFileSystem();
-  for (const std::string& directory : {files.directory, resolved.data_directory, resolved.log_directory}) {
+  for (const std::string& directory : {resolved.data_directory, resolved.log_directory}) {
     absl::Status made = disk->MakeDirectories(directory);
     if (!made.ok()) return made;
   }
   absl::StatusOr<FileLock> control = FileLock::Acquire(files.SupervisorLock());
   if (absl::IsAlreadyExists(control.status())) {
-    return UpAlready(files, LockHolder(files.SupervisorLock()).value_or(0));
+    absl::Status up = CheckNotUp(files);
+    return up.ok() ? control.status() : up;
   }
   if (!control.ok()) return control.status();
   absl::StatusOr<FileLock> data =

@@ -20,8 +20,9 @@ struct StartedIsland {
   uint64_t log_begin = 0;  // where its lines begin in island-N.log
 };
 
-// Writes RUN/island-N.json and starts `program` with it. The config's boot epoch has been saved in the
-// manifest.
+// Starts `program` with the configuration on descriptor kInheritedFd, sealed: between us and it nobody can
+// change what it names, shared objects among it. RUN/island-N.json is a copy for people. The config's boot
+// epoch has been saved in the manifest.
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
                                           const control::v1::IslandConfig& config);
 

@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "instance/runtime/private_files.h"
+
 namespace islands::deploy {
 namespace {
 
@@ -19,14 +21,6 @@ namespace {
 // held.
 constexpr int kAttempts = 10;
 constexpr std::chrono::milliseconds kAttemptInterval{20};
-
-absl::Status ErrnoStatus(std::string_view what, const std::string& path) {
-  const int error = errno;
-  const std::string text = fmt::format("cannot {} {}: {}", what, path, strerror(error));
-  if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(text);
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
-  return absl::InternalError(text);
-}
 
 std::string ReadStart(int file) {
   char buffer[256];
@@ -42,11 +36,14 @@ pid_t PidIn(int file) {
 }  // namespace
 
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_view note) {
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) return ErrnoStatus("open lock file", path);
-  FileLock lock(file);
+  absl::StatusOr<runtime::UniqueFd> opened = runtime::OpenPrivateFile(path, O_RDWR | O_CREAT);
+  if (!opened.ok()) return opened.status();
+  const int file = opened->get();
+  FileLock lock(*std::move(opened));
   for (int attempt = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++attempt) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return ErrnoStatus("lock", path);
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return absl::ErrnoToStatus(errno, fmt::format("cannot lock {}", path));
+    }
     if (attempt >= kAttempts) {
       const pid_t holder = PidIn(file);
       const std::string who = holder > 0 ? fmt::format("process {}", holder) : std::string("another process");
@@ -59,40 +56,28 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_
   return lock;
 }
 
-FileLock::FileLock(FileLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (file_ >= 0) close(file_);
-}
-
 absl::Status FileLock::WriteNote(std::string_view note) {
   const std::string text = fmt::format("{}\n{}\n", getpid(), note);
-  if (ftruncate(file_, 0) != 0 ||
-      pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  if (ftruncate(file_.get(), 0) != 0 ||
+      pwrite(file_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return absl::InternalError(fmt::format("cannot write a lock file: {}", strerror(errno)));
   }
   return absl::OkStatus();
 }
 
-std::optional<pid_t> LockHolder(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
+absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path) {
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+  if (absl::IsNotFound(file.status())) return std::nullopt;
+  if (!file.ok()) return file.status();
   std::optional<pid_t> holder;
-  if (flock(file, LOCK_SH | LOCK_NB) != 0) holder = PidIn(file);
-  close(file);
+  if (flock(file->get(), LOCK_SH | LOCK_NB) != 0) holder = PidIn(file->get());
   return holder;
 }
 
 std::string LockNote(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return "";
-  const std::string text = ReadStart(file);
-  close(file);
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+  if (!file.ok()) return "";
+  const std::string text = ReadStart(file->get());
   const size_t first = text.find('\n');
   if (first == std::string::npos) return "";
   return text.substr(first + 1, text.find('\n', first + 1) - first - 1);

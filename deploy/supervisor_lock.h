@@ -16,8 +16,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "instance/runtime/descriptor.h"
 
 namespace islands::deploy {
 
@@ -26,20 +28,18 @@ class FileLock {
   // ALREADY_EXISTS when another process holds it; the message gives path and pid. `note` is kept as the
   // second line.
   static absl::StatusOr<FileLock> Acquire(const std::string& path, std::string_view note = "");
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock();
 
   // Replaces the note.
   absl::Status WriteNote(std::string_view note);
 
  private:
-  explicit FileLock(int file) : file_(file) {}
-  int file_ = -1;
+  explicit FileLock(runtime::UniqueFd file) : file_(std::move(file)) {}
+  runtime::UniqueFd file_;
 };
 
-// Who holds a path's lock: its pid, 0 if that is not written in the file, nothing if nobody holds it.
-std::optional<pid_t> LockHolder(const std::string& path);
+// Who holds a path's lock: its pid, 0 if that is not written in the file, nothing if nobody holds it. An
+// error where that cannot be known: the file is not ours alone (runtime/private_files.h).
+absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path);
 // The second line of a lock file, held or not; empty when there is none.
 std::string LockNote(const std::string& path);
 

@@ -14,6 +14,9 @@
 #include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "instance/runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -42,17 +45,23 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, int log, int null,
+// Makes from[i] descriptor i of this process. All move out of the way first, so that none is overwritten
+// before it has moved, whatever numbers they have.
+void PlaceDescriptors(std::vector<int>& from, const char* program) {
+  const int count = static_cast<int>(from.size());
+  for (int& fd : from) {
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, count);
+    if (fd < 0) FailInChild("hand descriptors to", program);
+  }
+  for (int i = 0; i < count; ++i) {
+    if (dup2(from[i], i) < 0) FailInChild("hand descriptors to", program);
+  }
+}
+
+[[noreturn]] void RunChild(const SpawnRequest& request, char* const* argv, std::vector<int>& descriptors,
                            const cpu_set_t& cpus, pid_t parent) {
   ResetSignals();
-  dup2(null, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
-  if (request.inherit_fd == kInheritedFd) {
-    fcntl(kInheritedFd, F_SETFD, 0);  // dup2 onto itself would leave close-on-exec set
-  } else if (request.inherit_fd >= 0) {
-    dup2(request.inherit_fd, kInheritedFd);
-  }
+  PlaceDescriptors(descriptors, argv[0]);
   if (request.own_session) setsid();
   if (CPU_COUNT(&cpus) > 0) (void)sched_setaffinity(0, sizeof(cpus), &cpus);  // refused: runs anywhere
   if (request.die_with_parent) {
@@ -67,11 +76,13 @@ void ResetSignals() {
 }  // namespace
 
 absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
-  const int log = open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log < 0) {
-    return absl::InternalError(fmt::format("cannot open {}: {}", request.log_path, strerror(errno)));
-  }
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const absl::StatusOr<runtime::UniqueFd> log =
+      runtime::OpenPrivateFile(request.log_path, O_WRONLY | O_CREAT | O_APPEND);
+  if (!log.ok()) return log.status();
+  const runtime::UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  static_assert(kInheritedFd == STDERR_FILENO + 1);
+  std::vector<int> descriptors = {null.get(), log->get(), log->get()};
+  descriptors.insert(descriptors.end(), request.inherit_fds.begin(), request.inherit_fds.end());
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -80,13 +91,10 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   for (uint32_t cpu : request.cpus) CPU_SET(cpu, &cpus);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) RunChild(request, argv.data(), log, null, cpus, parent);
-  const int fork_error = errno;
-  close(log);
-  if (null >= 0) close(null);
+  if (pid == 0) RunChild(request, argv.data(), descriptors, cpus, parent);
   if (pid < 0) {
     return absl::ResourceExhaustedError(
-        fmt::format("cannot start {}: {}", request.arguments[0], strerror(fork_error)));
+        fmt::format("cannot start {}: {}", request.arguments[0], strerror(errno)));
   }
   return pid;
 }
@@ -100,14 +108,15 @@ std::string DescribeExit(int wait_status) {
 }
 
 std::string LastLines(const std::string& path, int lines, const std::string& indent, uint64_t offset) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const uint64_t size = static_cast<uint64_t>(file.tellg());
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+  if (!file.ok()) return "";
+  const off_t end = lseek(file->get(), 0, SEEK_END);
+  const uint64_t size = end < 0 ? 0 : static_cast<uint64_t>(end);
   const uint64_t begin = std::max(offset, size > kMostLogBytes ? size - kMostLogBytes : 0);
-  if (begin >= size) return "";
-  file.seekg(static_cast<std::streamoff>(begin));
+  if (begin >= size || lseek(file->get(), static_cast<off_t>(begin), SEEK_SET) < 0) return "";
+  std::istringstream tail(runtime::ReadAll(file->get(), path).value_or(""));
   std::deque<std::string> last;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(tail, line);) {
     last.push_back(std::move(line));
     if (last.size() > static_cast<size_t>(lines)) last.pop_front();
   }

@@ -19,14 +19,14 @@ namespace islands::deploy {
 
 struct SpawnRequest {
   std::vector<std::string> arguments;  // [0] is the program's path
-  std::string log_path;                // stdout and stderr are appended there; stdin is /dev/null
+  std::string log_path;                // a private file; stdout and stderr are appended; stdin is /dev/null
   bool die_with_parent = true;
   bool own_session = false;         // setsid: survives the terminal
-  int inherit_fd = -1;              // becomes descriptor kInheritedFd of the child
+  std::vector<int> inherit_fds;     // become the child's descriptors kInheritedFd, kInheritedFd + 1, ...
   std::vector<uint32_t> cpus = {};  // where it may run, if the kernel lets us choose; empty: anywhere
 };
 
-inline constexpr int kInheritedFd = 3;
+inline constexpr int kInheritedFd = 3;  // the first
 
 // The child starts with no blocked signals and default handlers. A program that cannot be executed shows as
 // exit code 127 with the reason in the log.

@@ -1,5 +1,6 @@
 #include "deploy/supervisor_spawn.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -56,25 +57,65 @@ TEST(Spawn, BlockedSignalsOfTheParent_AreNotInherited) {
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
-  auto pid = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = "/dev/null"});
+  auto pid = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = FreshPath("ignored.log")});
   pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
   ASSERT_TRUE(pid.ok());
   kill(*pid, SIGTERM);
   EXPECT_EQ(DescribeExit(WaitFor(*pid)), "killed by signal 15 (Terminated)");
 }
 
-TEST(Spawn, InheritedFile_IsDescriptorThree) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  auto pid = Spawn(
-      {.arguments = {"/bin/sh", "-c", "echo hello >&3"}, .log_path = "/dev/null", .inherit_fd = ends[1]});
-  ASSERT_TRUE(pid.ok());
-  WaitFor(*pid);
-  char text[16] = {};
-  EXPECT_EQ(read(ends[0], text, sizeof(text)), 6);
-  EXPECT_STREQ(text, "hello\n");
-  close(ends[0]);
-  close(ends[1]);
+// One pipe per descriptor, with numbers out of the way of those that the child gets.
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    read_end = fcntl(ends[0], F_DUPFD_CLOEXEC, 20);
+    write_end = fcntl(ends[1], F_DUPFD_CLOEXEC, 20);
+    close(ends[0]);
+    close(ends[1]);
+  }
+  ~Pipe() {
+    close(read_end);
+    close(write_end);
+  }
+  std::string Received() const {
+    char text[16] = {};
+    return read(read_end, text, sizeof(text) - 1) < 0 ? "error" : text;
+  }
+  int read_end;
+  int write_end;
+};
+
+TEST(Spawn, InheritedFiles_AreDescriptorsFromThreeOnInThisOrder) {
+  const Pipe a;
+  const Pipe b;
+  const auto spawn = [](const std::string& script, std::vector<int> fds) {
+    auto pid = Spawn(
+        {.arguments = {"/bin/sh", "-c", script}, .log_path = FreshPath("ignored.log"), .inherit_fds = fds});
+    ASSERT_TRUE(pid.ok());
+    ASSERT_EQ(DescribeExit(WaitFor(*pid)), "exit code 0");
+  };
+  spawn("echo one >&3", {a.write_end});
+  EXPECT_EQ(a.Received(), "one\n");
+  spawn("echo one >&3; echo two >&4", {a.write_end, b.write_end});
+  EXPECT_EQ(a.Received() + b.Received(), "one\ntwo\n");
+}
+
+// In a process of its own, whose descriptors 3 and 4 are nobody's: each lies where the other shall be.
+TEST(Spawn, InheritedFiles_MayHaveEachOthersNumbers) {
+  const Pipe a;
+  const Pipe b;
+  const pid_t parent = fork();
+  if (parent == 0) {
+    dup3(a.write_end, 3, O_CLOEXEC);
+    dup3(b.write_end, 4, O_CLOEXEC);
+    auto pid = Spawn({.arguments = {"/bin/sh", "-c", "echo one >&4; echo two >&3"},
+                      .log_path = FreshPath("ignored.log"),
+                      .inherit_fds = {4, 3}});
+    _exit(pid.ok() && WaitFor(*pid) == 0 ? 0 : 1);
+  }
+  ASSERT_EQ(WaitFor(parent), 0);
+  EXPECT_EQ(a.Received() + b.Received(), "one\ntwo\n");
 }
 
 // A grandchild of ours that its parent started with Spawn: when the parent is killed, it must go as well.
@@ -83,7 +124,7 @@ TEST(Spawn, ParentKilled_ChildDiesWithIt) {
   ASSERT_EQ(pipe(ends), 0);
   const pid_t parent = fork();
   if (parent == 0) {
-    auto child = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = "/dev/null"});
+    auto child = Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = FreshPath("ignored.log")});
     const pid_t pid = child.value_or(0);
     if (write(ends[1], &pid, sizeof(pid)) < 0) _exit(1);
     for (;;) pause();

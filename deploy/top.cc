@@ -159,7 +159,9 @@ class LiveTop {
 int Top(const CommandContext& context, const TopOptions& options) {
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
-  const ClusterClient client(ControlFilesOf(*deployment));
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  const ClusterClient client(*files);
   if (options.once || context.json() || !OnTerminal()) return Once(context, client, options);
   LiveTop live(client, options);
   if (absl::Status looked = live.LookOnce(); !looked.ok()) return Fail(context, looked);

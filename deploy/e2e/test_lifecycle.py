@@ -134,7 +134,9 @@ def test_bad_command_lines(cluster):
 # ---- a start that fails
 
 def test_island_that_fails_to_start_is_shown_and_nothing_stays(cluster):
-    os.makedirs(os.path.join(cluster.write("3ISL").folder, "run", "island-1.ctl", "in-the-way"))
+    run = os.path.join(cluster.write("3ISL").folder, "run")
+    os.mkdir(run, 0o700)
+    os.makedirs(os.path.join(run, "island-1.ctl", "in-the-way"))
     done = cluster.islands.run("up", cluster.file)
     assert done.code == 1
     assert "island 1 failed to start: exit code" in done.err

@@ -8,32 +8,14 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "instance/runtime/descriptor.h"
 
 namespace islands::messaging {
 
-// Owns a file descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) Reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~UniqueFd() { Reset(); }
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void Reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
+using runtime::UniqueFd;
 
 // "WHAT: reason", with the canonical code of `error`.
 absl::Status ErrnoStatus(int error, const std::string& what);
@@ -53,5 +35,8 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path);
 
 // The kernel's word for who is at the other end; -1 if it does not say.
 int64_t PeerUid(int fd);
+
+// Of a connected socket: PERMISSION_DENIED if another user serves it, UNAVAILABLE if it is none (any more).
+absl::Status CheckServer(int fd, const std::string& name);
 
 }  // namespace islands::messaging

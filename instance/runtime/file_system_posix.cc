@@ -4,10 +4,10 @@
 
 #include <cerrno>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
+#include "instance/runtime/descriptor.h"
 #include "instance/runtime/file_system.h"
 
 namespace islands::runtime {
@@ -18,26 +18,12 @@ absl::Status Failed(std::string_view action, const std::string& what, int error)
   return absl::ErrnoToStatus(error, fmt::format("cannot {} {}", action, what));
 }
 
-// Closes on every way out. Close reports what close() said, for files whose content matters.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int Close() { return close(std::exchange(fd_, -1)); }
-
- private:
-  int fd_;
-};
-
+// A file's name is its own: a link in its place is an error. Directories may be linked to.
 int OpenRetrying(const std::string& path, int flags) {
+  const int links = (flags & O_DIRECTORY) != 0 ? 0 : O_NOFOLLOW;
   int fd;
   do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+    fd = open(path.c_str(), flags | links | O_CLOEXEC, 0644);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -50,7 +36,7 @@ std::string ParentOf(const std::string& path) {
 
 // A new name survives power loss only once its directory is synced.
 absl::Status SyncDirectory(const std::string& path) {
-  const Descriptor directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
+  const UniqueFd directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
   if (directory.get() < 0) return Failed("open directory", path, errno);
   if (fsync(directory.get()) != 0) return Failed("sync directory", path, errno);
   return absl::OkStatus();
@@ -136,32 +122,19 @@ class PosixFileSystem final : public FileSystem {
   std::unique_ptr<Queue> MakeQueue() override { return std::make_unique<PosixQueue>(); }
 
   absl::StatusOr<std::string> ReadFile(const std::string& path) override {
-    const Descriptor file(OpenRetrying(path, O_RDONLY));
+    const UniqueFd file(OpenRetrying(path, O_RDONLY));
     if (file.get() < 0) return Failed("open", path, errno);
-    std::string content;
-    char buffer[16384];
-    while (true) {
-      const ssize_t got = read(file.get(), buffer, sizeof(buffer));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Failed("read", path, errno);
-      if (got == 0) return content;
-      content.append(buffer, static_cast<size_t>(got));
-    }
+    return ReadAll(file.get(), path);
   }
 
   // A crash leaves at most path.tmp behind, which the next ReplaceFile overwrites.
   absl::Status ReplaceFile(const std::string& path, std::string_view content) override {
     const std::string temporary = path + ".tmp";
-    Descriptor file(OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC));
+    UniqueFd file(OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC));
     if (file.get() < 0) return Failed("create", temporary, errno);
-    for (size_t written = 0; written < content.size();) {
-      const ssize_t now = write(file.get(), content.data() + written, content.size() - written);
-      if (now < 0 && errno == EINTR) continue;
-      if (now < 0) return Failed("write", temporary, errno);
-      written += static_cast<size_t>(now);
-    }
+    if (absl::Status written = WriteAll(file.get(), content, temporary); !written.ok()) return written;
     if (fsync(file.get()) != 0) return Failed("sync", temporary, errno);
-    if (file.Close() != 0) return Failed("close", temporary, errno);
+    if (close(file.Release()) != 0) return Failed("close", temporary, errno);
     if (rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename to", path, errno);
     return SyncDirectory(ParentOf(path));
   }

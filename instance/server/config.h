@@ -1,4 +1,5 @@
-// islandd's configuration: an IslandConfig as a JSON file, written by the supervisor.
+// islandd's configuration: an IslandConfig as JSON, on a descriptor that it has from the supervisor. So what
+// it names, shared objects among it, is the supervisor's word, and no file that somebody could change.
 //
 // Thread safety: any thread.
 #pragma once
@@ -10,12 +11,12 @@
 
 namespace islands::server {
 
-// Reads and checks: what Island::Create and the sockets rely on. Errors name the file and the field.
-absl::StatusOr<control::v1::IslandConfig> LoadConfig(const std::string& path);
-absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json, const std::string& path);
+// Reads to the end, closes, and checks what Island::Create and the sockets rely on. Errors name the field.
+absl::StatusOr<control::v1::IslandConfig> ReadConfig(int fd);
+absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json);
 
-// Takes RUN/island-N.lock for the life of the process, so that no island ever runs twice. ALREADY_EXISTS
-// names the holder.
+// Takes RUN/island-N.lock for the life of the process, so that no island ever runs twice; before that, checks
+// that RUN is this user's alone. ALREADY_EXISTS names the holder.
 absl::Status LockIsland(const control::v1::IslandConfig& config);
 
 }  // namespace islands::server

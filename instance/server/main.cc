@@ -120,10 +120,12 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
 
 int Main(int argc, char** argv) {
   CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
-  std::string config_path;
+  int config_fd = -1;
+  std::string name;
   bool metrics_page = false;
   const auto* config_option =
-      app.add_option("--config", config_path, "the island's configuration, as `islands up` writes it");
+      app.add_option("--config-fd", config_fd, "an open descriptor to read the island's configuration from");
+  app.add_option("--name", name, "who it is, for people who look at the list of processes");
   app.add_flag("--metrics-page", metrics_page, "print what every metric means, as dashboards/METRICS.md");
   app.set_version_flag("--version", ISLANDS_VERSION);
   CLI11_PARSE(app, argc, argv);
@@ -131,9 +133,9 @@ int Main(int argc, char** argv) {
     fmt::print("{}", MetricsPage());
     return 0;
   }
-  if (config_option->empty()) return app.exit(CLI::RequiredError("--config"));
+  if (config_option->empty()) return app.exit(CLI::RequiredError("--config-fd"));
   const sigset_t signals = BlockSignals();
-  absl::StatusOr<control::v1::IslandConfig> config = LoadConfig(config_path);
+  absl::StatusOr<control::v1::IslandConfig> config = ReadConfig(config_fd);
   if (!config.ok()) {
     fmt::print(stderr, "islandd: {}\n", std::string(config.status().message()));
     return 2;

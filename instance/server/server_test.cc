@@ -1,10 +1,13 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
+#include <unistd.h>
 
 #include <string>
+#include <thread>
 
 #include "instance/messaging/memory_transport.h"
+#include "instance/runtime/descriptor.h"
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
 #include "instance/server/metrics.h"
@@ -41,24 +44,39 @@ std::string Json(const control::v1::IslandConfig& config) {
 }
 
 TEST(Config, Parse_RoundTrip) {
-  absl::StatusOr<control::v1::IslandConfig> parsed = ParseConfig(Json(GoodConfig()), "f.json");
+  absl::StatusOr<control::v1::IslandConfig> parsed = ParseConfig(Json(GoodConfig()));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->SerializeAsString(), GoodConfig().SerializeAsString());
 }
 
-TEST(Config, Parse_NamesFileAndField) {
+TEST(Config, Parse_NamesTheField) {
   const auto message = [](auto change) {
     control::v1::IslandConfig config = GoodConfig();
     change(config);
-    return std::string(ParseConfig(Json(config), "f.json").status().message());
+    return std::string(ParseConfig(Json(config)).status().message());
   };
   EXPECT_EQ(message([](auto&) {}), "");
-  EXPECT_EQ(message([](auto& c) { c.clear_workers(); }), "f.json: workers: expected at least one");
+  EXPECT_EQ(message([](auto& c) { c.clear_workers(); }),
+            "island configuration: workers: expected at least one");
   EXPECT_NE(message([](auto& c) { c.set_island(1); }).find("peers"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.set_transport("tcp"); }).find("uds or zmq"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.set_durability("sync"); }).find("none"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.set_boot_epoch(0); }).find("bootEpoch"), std::string::npos);
-  EXPECT_NE(std::string(ParseConfig("{", "f.json").status().message()).find("f.json"), std::string::npos);
+  EXPECT_FALSE(ParseConfig("{").ok());
+}
+
+TEST(Config, Read_ToTheEndOfADescriptorAndClosesIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::thread writer([fd = ends[1]] {
+    EXPECT_TRUE(runtime::WriteAll(fd, Json(GoodConfig()) + std::string(100'000, ' '), "a pipe").ok());
+    close(fd);
+  });
+  const absl::StatusOr<control::v1::IslandConfig> read = ReadConfig(ends[0]);
+  writer.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->SerializeAsString(), GoodConfig().SerializeAsString());
+  EXPECT_NE(std::string(ReadConfig(ends[0]).status().message()).find("descriptor"), std::string::npos);
 }
 
 class OneIsland : public testing::Test {

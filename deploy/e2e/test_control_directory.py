@@ -1,0 +1,203 @@
+"""The control directory belongs to its user alone: made so, checked before anything in it is touched, and nothing that
+somebody planted or changed there has an effect."""
+
+import os
+import shutil
+import stat
+import subprocess
+
+import pytest
+
+from cluster import Cluster, cluster  # noqa: F401
+from test_metrics import free_ports
+
+NOBODY = 65534
+COMMANDS = ["up", "status", "down", "run", "top", "destroy"]
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
+
+
+def run(cluster, command):
+    words = {"run": ["micro"], "top": ["--once"], "destroy": ["--yes"]}.get(command, [])
+    return cluster.islands.run(command, cluster.file, *words, cwd=cluster.folder)
+
+
+def write_with_metrics(cluster):
+    cluster.write()
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read().replace("base_port: 0", f"base_port: {free_ports(2)}")
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def path(cluster, name=""):
+    return os.path.join(cluster.folder, "run", name)
+
+
+def listing(folder):
+    return sorted(os.listdir(folder))
+
+
+def refused(cluster, command, *words):
+    """Refused in these words, and nothing was touched."""
+    before = listing(path(cluster))
+    done = run(cluster, command)
+    assert done.code == 1, done
+    assert done.out == "" and path(cluster).rstrip("/") in done.err, done
+    for word in words:
+        assert word in done.err, done
+    assert listing(path(cluster)) == before
+    assert cluster.alive() == {}
+
+
+# ---- the directory
+
+def test_it_and_all_in_it_are_the_users_alone(cluster):
+    write_with_metrics(cluster)
+    cluster.up("--targets", os.path.join(cluster.folder, "targets"))
+    cluster.run()
+    assert stat.S_IMODE(os.stat(path(cluster)).st_mode) == 0o700
+    names = listing(path(cluster))
+    assert {"supervisor.log", "supervisor.lock", "supervisor.sock", "run.lock", "targets", "island-0.log",
+            "island-0.lock", "island-0.json", "island-0.ctl", "island-0.w0.sock"} <= set(names)
+    for name in names:
+        assert stat.S_IMODE(os.lstat(path(cluster, name)).st_mode) == 0o600, name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_symbolic_link_is_refused(cluster, command):
+    elsewhere = os.path.join(cluster.write().folder, "elsewhere")
+    os.mkdir(elsewhere, 0o700)
+    os.symlink(elsewhere, path(cluster).rstrip("/"))
+    refused(cluster, command, "symbolic link")
+    assert listing(elsewhere) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_one_that_others_may_enter_is_refused(cluster, command, mode):
+    cluster.write()
+    os.mkdir(path(cluster))
+    os.chmod(path(cluster), mode)
+    refused(cluster, command, f"mode {mode:04o}", f"chmod 700 {path(cluster)}".rstrip("/"))
+
+
+def test_it_works_after_the_recommended_command(cluster):
+    cluster.write()
+    os.mkdir(path(cluster), 0o755)
+    done = run(cluster, "up")
+    command = done.err[done.err.index("chmod"):].split("`")[0].split()
+    assert subprocess.run(command, check=False).returncode == 0, done
+    cluster.up()
+
+
+@as_root
+@pytest.mark.parametrize("command", COMMANDS)
+def test_somebody_elses_is_refused(cluster, command):
+    cluster.write()
+    os.mkdir(path(cluster), 0o700)
+    os.chown(path(cluster), NOBODY, NOBODY)
+    refused(cluster, command, f"user {NOBODY}", "user 0")
+
+
+@as_root
+def test_roots_commands_leave_another_users_processes_alone(cluster):
+    """A pid in somebody else's lock file is no reason to signal that process."""
+    cluster.write()
+    os.mkdir(path(cluster), 0o700)
+    os.chown(path(cluster), NOBODY, NOBODY)
+    victim = subprocess.Popen(["sleep", "60"])
+    holder = subprocess.Popen(["flock", path(cluster, "supervisor.lock"), "-c",
+                               f"echo {victim.pid} > {path(cluster, 'supervisor.lock')}; echo held; exec sleep 60"],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        done = cluster.islands.run("down", cluster.file, "--timeout", "1")
+        assert done.code == 1 and f"user {NOBODY}" in done.err, done
+        assert victim.poll() is None
+    finally:
+        for process in (victim, holder):
+            process.kill()
+            process.communicate()
+
+
+# ---- its files
+
+PLANTED = ["supervisor.lock", "supervisor.log", "island-0.lock", "island-0.log", "island-0.json", "supervisor.sock",
+           "island-0.ctl", "island-0.w0.sock"]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_symbolic_link_in_a_files_place_is_not_followed(cluster, name):
+    cluster.write()
+    os.mkdir(path(cluster), 0o700)
+    victim = os.path.join(cluster.folder, "victim")
+    with open(victim, "w", encoding="utf-8") as file:
+        file.write("precious\n")
+    os.symlink(victim, path(cluster, name))
+    done = run(cluster, "up")
+    assert done.code == 1 and name in done.err, done
+    with open(victim, encoding="utf-8") as file:
+        assert file.read() == "precious\n"
+    assert cluster.alive() == {}
+
+
+@pytest.mark.parametrize("name", ["run/targets", "run/targets.tmp", "elsewhere/test.json.tmp"])
+def test_a_symbolic_link_in_the_targets_place_is_not_followed(cluster, name):
+    write_with_metrics(cluster)
+    os.mkdir(path(cluster), 0o700)
+    os.mkdir(os.path.join(cluster.folder, "elsewhere"))
+    victim = os.path.join(cluster.folder, "victim")
+    with open(victim, "w", encoding="utf-8") as file:
+        file.write("precious\n")
+    os.symlink(victim, os.path.join(cluster.folder, name))
+    cluster.up("--targets", os.path.join(cluster.folder, "elsewhere"))
+    with open(victim, encoding="utf-8") as file:
+        assert file.read() == "precious\n"
+
+
+def test_a_symbolic_link_in_the_run_locks_place_is_not_followed(cluster):
+    cluster.write().up()
+    victim = os.path.join(cluster.folder, "victim")
+    os.symlink(victim, path(cluster, "run.lock"))
+    done = run(cluster, "run")
+    assert done.code == 1 and "run.lock" in done.err, done
+    assert not os.path.exists(victim)
+
+
+@as_root
+def test_somebody_elses_file_in_a_locks_place_is_refused(cluster):
+    """Left from when the directory was open to others: its owner can read and lock it for ever."""
+    cluster.write()
+    os.mkdir(path(cluster), 0o700)
+    with open(path(cluster, "supervisor.log"), "w", encoding="utf-8") as file:
+        os.fchown(file.fileno(), NOBODY, NOBODY)
+    done = run(cluster, "up")
+    assert done.code == 1 and "supervisor.log" in done.err and f"user {NOBODY}" in done.err, done
+    assert os.path.getsize(path(cluster, "supervisor.log")) == 0
+
+
+# ---- the islands' configuration
+
+@pytest.fixture
+def swapped(cluster):
+    """The same command, whose islandd finds the configurations in the control directory changed before it begins, and
+    its own written to."""
+    folder = os.path.join(cluster.folder, "bin")
+    os.mkdir(folder)
+    shutil.copy(cluster.islands, folder)
+    real = os.path.join(os.path.dirname(cluster.islands), "islandd")
+    evil = 's|"clusterId"|"loads": [{"workload": "micro", "object": "/evil.so"}], "clusterId"|'
+    with open(os.path.join(folder, "islandd"), "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\nsed -i '{evil}' {path(cluster)}island-*.json\n"
+                   f"(echo {{}} >&3) 2>/dev/null && touch {path(cluster)}written\nexec {real} \"$@\"\n")
+    os.chmod(file.name, 0o755)
+    return Cluster(type(cluster.islands)(os.path.join(folder, "islands")), cluster.folder).write()
+
+
+def test_a_configuration_changed_on_disk_has_no_effect(swapped):
+    done = run(swapped, "up")
+    assert done.code == 0, done
+    with open(path(swapped, "island-0.json"), encoding="utf-8") as file:
+        assert "/evil.so" in file.read()
+    assert not os.path.exists(path(swapped, "written")), "the memory file was not sealed"
+    assert [island["state"] for island in swapped.status()["islands"]] == ["ready", "ready"]
