@@ -61,7 +61,7 @@ def outside_islands(path):
 BANNED = [
     (r"\babsl::Mutex", "std::mutex: ThreadSanitizer cannot see into Debian's Abseil", anywhere),
     (r"\batomic_(thread|signal)_fence\b", "a memory order on the atomic: sanitizers cannot see fences",
-     lambda path: path == "instance/storage/page_guard.h"),  # the one fence, of optimistic page reads
+     lambda path: path == "instance/storage/torn.h"),  # the one fence, of optimistic page reads
     (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\bstd::mt19937(_64)?\b", "runtime::Random, whose seed is known",
      lambda path: is_test(path) or path.startswith("cmake/")),
     (r"\bstd::random_device\b", "runtime::Random, whose seed is known",  # where seeds and ids come from
