@@ -57,11 +57,21 @@ def outside_islands(path):
     return path.startswith(("deploy/", "experiments/", "cmake/")) or is_test(path) or path in REAL_TIME
 
 
+# Pages are read without a latch by the first, on behalf of a guard of the second.
+TORN, GUARDS = "instance/storage/torn.h", "instance/storage/page_guard.h"
+
 # (pattern, what to use instead, where it is allowed)
 BANNED = [
     (r"\babsl::Mutex", "std::mutex: ThreadSanitizer cannot see into Debian's Abseil", anywhere),
     (r"\batomic_(thread|signal)_fence\b", "a memory order on the atomic: sanitizers cannot see fences",
-     lambda path: path == "instance/storage/page_guard.h"),  # the one fence, of optimistic page reads
+     lambda path: path == TORN),  # the one fence, of optimistic page reads
+    (r"\b__(?:atomic|sync)_\w+", "std::atomic, or for the bytes of a page a TornPage", lambda path: path == TORN),
+    (r"\bno_sanitize\w*", "a latch or an atomic: only optimistic page reads are races that are meant",
+     lambda path: path == TORN),
+    (r"\b(?:LoadOnce|CopyTorn)\b", "GuardO::page(): a TornPage alone knows where the bytes are",
+     lambda path: path == TORN or is_test(path)),
+    (r"\bTornPage\s*[({]", "GuardO::page(): who holds a latch needs no torn reads",
+     lambda path: path in (TORN, GUARDS) or is_test(path)),
     (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\bstd::mt19937(_64)?\b", "runtime::Random, whose seed is known",
      lambda path: is_test(path) or path.startswith("cmake/")),
     (r"\bstd::random_device\b", "runtime::Random, whose seed is known",  # where seeds and ids come from
@@ -167,7 +177,28 @@ def check_header(path, text):
         yield 1, "header without an opening comment: what it is for, thread safety, invariants"
 
 
-CHECKS = [check_lines, check_banned, check_includes, check_header]
+# What torn.h may do with where a page is: load once, copy out, fetch ahead, and hand it on to its own classes.
+TORN_USE = re.compile(r"\b(LoadOnce|CopyTorn(<T>)?|Torn\w+(<T>)?|__builtin_prefetch)\([^;]*\bbegin_\b"
+                      r"|\bbegin_\(begin\)|\(begin_ - begin\.begin_\);|^  const [\w:]+\* begin_;$")
+TORN_MISUSE = re.compile(r"\*begin_\b|\bbegin_\s*(\[|->)")
+
+
+def check_torn(path, text):
+    """The bytes of a page that may be changing are loaded once or copied out, and nothing else."""
+    lines = enumerate(blank_comments_and_strings(text).split("\n"), 1)
+    if path == TORN:
+        for number, line in lines:
+            if re.search(r"\bbegin_\b", line) and (not TORN_USE.search(line) or TORN_MISUSE.search(line)):
+                yield number, "page bytes outside LoadOnce and CopyTorn"
+    if path == GUARDS:
+        optimistic = False
+        for number, line in lines:
+            optimistic = line.startswith("class GuardO ") or (optimistic and line != "};")
+            if optimistic and re.search(r"\bbytes_\b", line) and "TornPage(page_.bytes_)" not in line:
+                yield number, "page bytes of a GuardO; it gives out a TornPage only"
+
+
+CHECKS = [check_lines, check_banned, check_includes, check_header, check_torn]
 
 
 def check_file(path, text):

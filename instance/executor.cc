@@ -70,9 +70,9 @@ Executor::~Executor() = default;
   Batch::Result& result = batch.result(target.number);
   batch.Reserve(storage::kMaxRowBytes);  // the key must stay where it is
   const Batch::Mark mark = batch.MarkResults();
-  const auto take = [&](RowView row) {
+  const auto take = [&](storage::TornBytes row) {
     batch.Rewind(mark);
-    result.row = batch.Store(row);
+    row.CopyTo(batch.StoreReserved(row.size(), &result.row));
   };
   const KeyView key = batch.View(operation.key);
   if (const storage::BTree* const tree = target.lookup->tree()) {

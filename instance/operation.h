@@ -164,6 +164,12 @@ class Batch {
   }
   // Views stay valid until so many more bytes are stored.
   void Reserve(size_t more) { (void)MakeRoom(more); }
+  // Room that was reserved, for the caller to fill.
+  std::byte* StoreReserved(size_t bytes, Bytes* at) {
+    *at = {static_cast<uint32_t>(used_), static_cast<uint32_t>(bytes)};
+    used_ += bytes;
+    return bytes_.get() + at->offset;
+  }
   size_t stored_bytes() const { return used_; }
   // Where results end now; Rewind forgets those stored since.
   struct Mark {

@@ -47,6 +47,18 @@ def test_tree_is_tidy():
     ("instance/storage/a.cc", '#include "instance/server/island.h"\n', "instance/storage/ is below"),
     ("instance/a.cc", '#include "instance/server/island.h"\n', "instance/*.h is below"),
     ("topology/a.cc", '#include "../proto/control.pb.h"\n', "start at the top folder"),
+    ("instance/storage/page_guard.h", "std::atomic_thread_fence(x);\n", "fences"),
+    ("instance/storage/btree.cc", "const auto count = __atomic_load_n(&count_, 0);\n", "std::atomic"),
+    ("instance/storage/btree.cc", '__attribute__((no_sanitize("thread"))) void Peek();\n', "races that are meant"),
+    ("instance/storage/btree.cc", "const auto count = LoadOnce(&node->count_);\n", "GuardO::page()"),
+    ("instance/storage/btree.cc", "CopyTorn(row, bytes, 10);\n", "GuardO::page()"),
+    ("instance/storage/btree.cc", "return TornNode(TornPage(bytes));\n", "GuardO::page()"),
+    (tidy.TORN, "  T Peek() const { return *begin_; }\n", "outside LoadOnce and CopyTorn"),
+    (tidy.TORN, "  T Peek(size_t i) const { return begin_[i]; }\n", "outside LoadOnce and CopyTorn"),
+    (tidy.TORN, "  const std::byte* bytes() const { return begin_; }\n", "outside LoadOnce and CopyTorn"),
+    (tidy.TORN, "    std::memcpy(to, begin_, bytes_);\n", "outside LoadOnce and CopyTorn"),
+    (tidy.TORN, "  TornBytes Peek() const { return TornBytes(begin_, *begin_); }\n", "outside LoadOnce and CopyTorn"),
+    (tidy.GUARDS, "class GuardO {\n  const std::byte* bytes() const { return page_.bytes_; }\n};\n", "of a GuardO"),
     ("topology/a.h", "// What it is for.\n", "#pragma once"),
     ("topology/a.h", "#pragma once\n", "opening comment"),
 ])
@@ -69,6 +81,9 @@ def test_rule_finds(path, text, complaint):
     ("deploy/a.cc", '#include "instance/operation.h"\n#include "topology/machine.h"\n'),
     ("instance/storage/a.cc", '#include "instance/operation.h"\n#include "instance/runtime/clock.h"\n'),
     ("instance/a.h", HEADER + '#include "instance/storage/catalog.h"\n'),
+    (tidy.TORN, HEADER + "  T operator[](size_t i) const { return LoadOnce(begin_ + i); }\n  const T* begin_;\n"),
+    (tidy.GUARDS, HEADER + "class GuardO {\n  TornPage page() const { return TornPage(page_.bytes_); }\n};\n"
+                  "class GuardS {\n  const std::byte* bytes() const { return page_.bytes_; }\n};\n"),
     ("README.md", "x" * 200 + "\nframework/main and deploy/root/x\n"),
 ])
 def test_rule_allows(path, text):

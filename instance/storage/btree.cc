@@ -68,11 +68,10 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
   position->index = 0;
   position->node = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
   while (true) {
-    const Node* node = NodeOf(position->node);
-    const uint8_t found = node->level();
-    if (found <= level) return position->node.Valid();
-    const uint32_t index = choose(*node);
-    const uint64_t child = node->child(index);
+    const TornNode node = NodeOf(position->node);
+    if (node.level() <= level) return position->node.Valid();
+    const uint32_t index = choose(node);
+    const uint64_t child = node.child(index);
     site_->Prefetch(child);
     if (!position->node.Valid()) return false;  // `child` may be nonsense: do not touch it
     coordinator::Linger();
@@ -91,15 +90,15 @@ GuardO BTree::FindLeaf(KeyView key) const {
     uint64_t number = root_;
     while (true) {
       const GuardN guard(site_->At(number));
-      const Node* node = Node::At(guard.bytes());
-      if (node->is_leaf()) return GuardO(site_->At(number));
-      number = node->child(node->ChildIndex(key));
+      const PlainNode node = NodeOf(guard);
+      if (node.is_leaf()) return GuardO(site_->At(number));
+      number = node.child(node.ChildIndex(key));
       site_->Prefetch(number);
     }
   }
   Position position;
   for (runtime::Backoff backoff; !Descend(
-           0, [&](const Node& node) { return node.ChildIndex(key); }, &position);) {
+           0, [&](TornNode node) { return node.ChildIndex(key); }, &position);) {
     position = {};
     backoff.Wait();
   }
@@ -119,7 +118,10 @@ absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
 }
 
 KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
-  return Find(key, nullptr, [row](RowView found) { row->assign(found.begin(), found.end()); });
+  return Find(key, nullptr, [row](TornBytes found) {
+    row->resize(found.size());
+    found.CopyTo(row->data());
+  });
 }
 
 absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
@@ -213,7 +215,7 @@ absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
 }
 
 absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
-  const auto choose = [&](const Node& node) { return node.ChildIndex(entry.key); };
+  const auto choose = [&](TornNode node) { return node.ChildIndex(entry.key); };
   Position position;
   for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
     if (!Descend(level, choose, &position)) continue;
@@ -277,7 +279,7 @@ absl::StatusCode BTree::SplitChild(Node* parent, uint32_t index, Node* node, con
 void BTree::Merge(KeyView key, uint8_t level) {
   // Best effort: a node that stays underfull is correct, and the next removal tries again.
   constexpr int kTries = 8;
-  const auto choose = [&](const Node& node) { return node.ChildIndex(key); };
+  const auto choose = [&](TornNode node) { return node.ChildIndex(key); };
   Position position;
   runtime::Backoff backoff;
   for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait()) {
@@ -347,14 +349,12 @@ void BTree::PullUpIntoRoot(GuardX root) {
 }
 
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
-  const auto choose = [&](const Node& node) {
-    return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at);
-  };
+  const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
   Position position;
   for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
     if (!Descend(0, choose, &position)) continue;
     position.parent.Release();
-    std::memcpy(copy, position.node.bytes(), kPageBytes);
+    position.node.page().Bytes(0, kPageBytes).CopyTo(copy);
     if (position.node.Valid()) return;
   }
 }

@@ -38,6 +38,8 @@
 
 namespace islands::storage {
 
+static_assert(kTornReach <= kSlackBytes);
+
 enum class KeyState : uint8_t { kAbsent, kGhost, kRow };
 
 class BTree;
@@ -59,8 +61,10 @@ class Lookup {
   GuardO node_;        // the last one arrived at; in the end the leaf
   uint64_t next_ = 0;  // its child, on its way into the cache
   size_t bytes_ = 0;
-  uint32_t slot_ = 0;
+  uint32_t slot_ = 0;   // of the key in the leaf
+  uint32_t place_ = 0;  // of the child's number in the node
   bool has_slot_ = false;
+  bool has_place_ = false;
   Stage stage_ = Stage::kNone;
 };
 
@@ -84,7 +88,7 @@ class BTree {
   absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
   // The same, showing ghosts.
   KeyState Find(KeyView key, std::vector<std::byte>* row) const;
-  // Hands the row or ghost to `take`, which may happen several times: only the last counts.
+  // Hands the row or ghost to `take(TornBytes)`, which may happen several times: only the last counts.
   template <typename Take>
   KeyState Find(KeyView key, Lookup* hint, Take take) const;
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
@@ -145,7 +149,8 @@ class BTree {
   static bool Advance(Lookup* lookup);
   // The same without guards: one thread has the pages to itself.
   static bool AdvanceAlone(Lookup* lookup);
-  static const Node* NodeOf(const GuardO& guard) { return Node::At(guard.bytes()); }
+  static TornNode NodeOf(const GuardO& guard) { return TornNode(guard.page()); }
+  static PlainNode NodeOf(const GuardN& guard) { return PlainNode(PlainPage(guard.bytes())); }
   static Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
   void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const;
 
@@ -178,7 +183,7 @@ inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const 
   lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
   lookup->key_ = key;
   lookup->bytes_ = bytes;
-  lookup->has_slot_ = false;
+  lookup->has_slot_ = lookup->has_place_ = false;
   lookup->node_.Release();
   lookup->next_ = root_;
 }
@@ -191,18 +196,17 @@ KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
   for (runtime::Backoff backoff;; guard.Release(), backoff.Wait()) {
     const bool hinted = static_cast<bool>(guard);
     if (!hinted) guard = FindLeaf(key);
-    const Node* leaf = NodeOf(guard);
+    const TornNode leaf = NodeOf(guard);
     bool found = hinted && hint->has_slot_;
-    const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
+    const uint32_t i = hinted ? hint->slot_ : leaf.LowerBound(key, &found);
     if (!found) {
       if (guard.Valid()) return KeyState::kAbsent;
       continue;
     }
-    const RowView value = leaf->value(i);
-    if (value.size() > kMaxRowBytes) continue;  // torn
-    take(value);
-    const bool ghost = leaf->ghost(i);
-    if (guard.Valid()) return ghost ? KeyState::kGhost : KeyState::kRow;
+    const TornNode::Entry entry = leaf.entry(i);
+    if (entry.value.size() > kMaxRowBytes) continue;  // torn
+    take(entry.value);
+    if (guard.Valid()) return entry.ghost ? KeyState::kGhost : KeyState::kRow;
   }
 }
 

@@ -7,10 +7,6 @@ namespace islands::storage {
 
 // Level by level for all of them: while one waits for its next node, the others search theirs.
 void BTree::FinishLookups(std::span<Lookup> lookups) {
-#ifdef ISLANDS_TSAN
-  // Optimistic guards are latches there, and nobody may hold several at once in no order.
-  for (Lookup& lookup : lookups) lookup.stage_ = Lookup::Stage::kNone;
-#endif
   for (bool any = true; any;) {
     any = false;
     for (Lookup& lookup : lookups) {
@@ -20,38 +16,38 @@ void BTree::FinishLookups(std::span<Lookup> lookups) {
   }
   for (Lookup& lookup : lookups) {
     if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
-    const Node* leaf = NodeOf(lookup.node_);
-    lookup.slot_ = leaf->LowerBound(lookup.key_, &lookup.has_slot_);
-    if (lookup.has_slot_) leaf->PrefetchEntry(lookup.slot_, lookup.bytes_);
+    const TornNode leaf = NodeOf(lookup.node_);
+    lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
+    if (lookup.has_slot_) leaf.PrefetchEntry(lookup.slot_, lookup.bytes_);
   }
 }
 
 bool BTree::AdvanceAlone(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
   const GuardN guard(site.At(lookup->next_));
-  const Node* node = Node::At(guard.bytes());
-  if (lookup->has_slot_) {
-    lookup->has_slot_ = false;
-    lookup->next_ = node->child(lookup->slot_);
+  const PlainNode node = NodeOf(guard);
+  if (lookup->has_place_) {
+    lookup->has_place_ = false;
+    lookup->next_ = node.ChildAt(lookup->place_);
     site.Prefetch(lookup->next_);
     return true;
   }
-  if (node->is_leaf()) {
+  if (node.is_leaf()) {
     lookup->node_ = GuardO(site.At(lookup->next_));
     lookup->stage_ = Lookup::Stage::kLeaf;
     return false;
   }
-  lookup->slot_ = node->ChildIndex(lookup->key_);
-  lookup->has_slot_ = true;
-  if (lookup->slot_ < node->count()) node->PrefetchEntry(lookup->slot_, sizeof(uint64_t));
+  lookup->place_ = node.ChildPlace(node.ChildIndex(lookup->key_));
+  lookup->has_place_ = true;
+  node.PrefetchChild(lookup->place_);
   return true;
 }
 
 bool BTree::Advance(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
-  if (lookup->has_slot_) {
-    lookup->has_slot_ = false;
-    lookup->next_ = NodeOf(lookup->node_)->child(lookup->slot_);
+  if (lookup->has_place_) {
+    lookup->has_place_ = false;
+    lookup->next_ = NodeOf(lookup->node_).ChildAt(lookup->place_);
     site.Prefetch(lookup->next_);
     return true;
   }
@@ -68,14 +64,14 @@ bool BTree::Advance(Lookup* lookup) {
     lookup->stage_ = Lookup::Stage::kNone;
     return false;
   }
-  const Node* node = NodeOf(lookup->node_);
-  if (node->is_leaf()) {
+  const TornNode node = NodeOf(lookup->node_);
+  if (node.is_leaf()) {
     lookup->stage_ = Lookup::Stage::kLeaf;
     return false;
   }
-  lookup->slot_ = node->ChildIndex(lookup->key_);
-  lookup->has_slot_ = true;
-  if (lookup->slot_ < node->count()) node->PrefetchEntry(lookup->slot_, sizeof(uint64_t));
+  lookup->place_ = node.ChildPlace(node.ChildIndex(lookup->key_));
+  lookup->has_place_ = true;
+  node.PrefetchChild(lookup->place_);
   return true;
 }
 

@@ -67,7 +67,7 @@ void Node::Insert(uint32_t i, KeyView key, RowView value) {
   if (!suffix.empty()) std::memcpy(at, suffix.data(), suffix.size());
   if (!value.empty()) std::memcpy(at + suffix.size(), value.data(), value.size());
   std::memmove(slots() + i + 1, slots() + i, (count_ - i) * sizeof(Slot));
-  slots()[i] = {Head(suffix), offset, static_cast<uint16_t>(suffix.size())};
+  slots()[i] = {KeyHead(suffix), offset, static_cast<uint16_t>(suffix.size())};
   ++count_;
 }
 
@@ -90,7 +90,7 @@ void Node::Remove(uint32_t i) {
 }
 
 void Node::SetGhost(uint32_t i, bool ghost) {
-  const auto bytes = static_cast<uint16_t>(ValueBytes(slots()[i]) | (ghost ? kGhost : 0));
+  const auto bytes = static_cast<uint16_t>(value(i).size() | (ghost ? kGhost : 0));
   std::memcpy(base() + slots()[i].offset, &bytes, sizeof(bytes));
 }
 
@@ -214,7 +214,7 @@ const char* Node::FindFault() const {
     const Slot slot = slots()[i];
     if (slot.offset < heap_begin_ || slot.offset + SlotEntryBytes(i) > kPageBytes)
       return "entry outside the heap";
-    if (slot.head != Head(suffix(i))) return "head is not that of the key";
+    if (slot.head != KeyHead(suffix(i))) return "head is not that of the key";
     if (prefix_bytes_ + slot.key_bytes > kMaxTreeKeyBytes) return "key too long";
     CopyKey(i, &key);
     if (i > 0 && CompareKeys(before.view(), key.view()) >= 0) return "keys out of order";

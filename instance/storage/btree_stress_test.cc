@@ -151,12 +151,13 @@ class Owner {
         Modify(numbers[i], &lookups[i]);
         continue;
       }
-      const auto take = [&](RowView row) { buffer_.assign(row.begin(), row.end()); };
-      const KeyState state = tree_->Find(Bytes(keys[i]), &lookups[i], take);
+      std::string row;
+      const KeyState state =
+          tree_->Find(Bytes(keys[i]), &lookups[i], [&](TornBytes found) { row = Text(found); });
       const auto found = rows_.find(numbers[i]);
       ASSERT_EQ(state, found != rows_.end() ? KeyState::kRow : KeyState::kAbsent);
       if (found != rows_.end()) {
-        ASSERT_EQ(Text(buffer_), found->second);
+        ASSERT_EQ(row, found->second);
       }
     }
   }

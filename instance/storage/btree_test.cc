@@ -136,7 +136,8 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
         continue;
       }
       std::string row = "absent";
-      const KeyState state = tree_.tree->Find(Bytes(keys[i]), &lookups[i], [&](RowView r) { row = Text(r); });
+      const KeyState state =
+          tree_.tree->Find(Bytes(keys[i]), &lookups[i], [&](TornBytes r) { row = Text(r); });
       const auto found = model_.find(keys[i]);
       ASSERT_EQ(state, found != model_.end() ? KeyState::kRow : KeyState::kAbsent);
       if (found == model_.end()) continue;
@@ -237,7 +238,7 @@ TEST(BTree, Bounds_KeysOutsideAreAbsentAndRefused) {
       tree.tree->StartLookup(Bytes(key), 0, &lookup);
       BTree::FinishLookups(std::span(&lookup, 1));
       EXPECT_EQ(lookup.tree(), nullptr);
-      EXPECT_EQ(tree.tree->Find(Bytes(key), &lookup, [](RowView) { FAIL(); }), KeyState::kAbsent);
+      EXPECT_EQ(tree.tree->Find(Bytes(key), &lookup, [](TornBytes) { FAIL(); }), KeyState::kAbsent);
     }
     for (const bool reverse : {false, true}) {
       EXPECT_EQ(tree.Scan("", "", reverse).size(), 4u);

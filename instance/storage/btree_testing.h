@@ -19,6 +19,12 @@ inline std::string Text(std::span<const std::byte> bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+inline std::string Text(TornBytes bytes) {
+  std::vector<std::byte> copy(bytes.size());
+  bytes.CopyTo(copy.data());
+  return Text(copy);
+}
+
 struct TestTree {
   static constexpr uint32_t kSite = 3;
   static constexpr uint32_t kTreeId = 1;

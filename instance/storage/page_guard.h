@@ -1,16 +1,16 @@
 // Guards: the only way to the bytes of a page (vmcache, Leis et al. 2023, section 3.3; GuardO, GuardS,
 // GuardX).
 //
-//   GuardO  optimistic: takes nothing. Whatever was read counts only if Valid() says so afterwards; until
-//           then any value may be torn, so that it must be bounded before it is used as an offset.
+//   GuardO  optimistic: takes nothing, and gives no bytes but a TornPage (torn.h). Whatever was read counts
+//           only if Valid() says so afterwards; until then any value may be torn, so that it must be bounded
+//           before it is used as an offset.
 //   GuardS  shared: several readers, no writer.
 //   GuardX  exclusive: one writer; its release gives the page a new version.
 //   GuardN  none: for a thread that has all pages to itself, until it changes or allocates one. Not even the
 //           state word is touched.
 //
-// Under ThreadSanitizer, which cannot follow optimistic reads, a GuardO holds the shared latch. Code that
-// uses guards must be right in both worlds: latches are waited for from the root of a tree downwards only,
-// upgrades never wait, and a site's header page comes last.
+// Latches are waited for from the root of a tree downwards only, upgrades never wait, and a site's header
+// page comes last.
 //
 // On a one-worker island nobody else is there, and guards take no latches: the state word is written with
 // plain stores. Guards still say what may be done, and versions still count.
@@ -31,6 +31,7 @@
 #include "instance/runtime/latch_site.h"
 #include "instance/storage/page.h"
 #include "instance/storage/page_state.h"
+#include "instance/storage/torn.h"
 
 namespace islands::storage {
 
@@ -71,61 +72,32 @@ class GuardO {
   // validated parent.
   explicit GuardO(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (runtime::Backoff backoff; !TryEnter(state); backoff.Wait()) state = page_.state_->Load();
+    for (runtime::Backoff backoff; state.exclusive(); backoff.Wait()) state = page_.state_->Load();
     ISLANDS_CHECK(state.residency() != Residency::kEvicted);
     seen_ = state;
   }
   GuardO(GuardO&& other) noexcept : page_(std::exchange(other.page_, {})), seen_(other.seen_) {}
   GuardO& operator=(GuardO&& other) noexcept {
-    if (this != &other) {
-      Release();
-      page_ = std::exchange(other.page_, {});
-      seen_ = other.seen_;
-    }
+    page_ = std::exchange(other.page_, {});
+    seen_ = other.seen_;
     return *this;
   }
-  ~GuardO() { Release(); }
 
   explicit operator bool() const { return page_.state_ != nullptr; }
-  const std::byte* bytes() const { return page_.bytes_; }
+  TornPage page() const { return TornPage(page_.bytes_); }
 
   // Whether everything read from the page so far is one consistent state of it. The only place that
-  // validates, and the owner of the only fence: the reads before it must not sink below the second load of
-  // the state word.
+  // validates.
   [[nodiscard]] bool Valid() const {
-#ifdef ISLANDS_TSAN
-    return true;
-#else
-    std::atomic_thread_fence(std::memory_order_acquire);
+    EndTornReads();
     const PageState now = page_.state_->LoadRelaxed();
     return now.version() == seen_.version() && !now.exclusive();
-#endif
   }
 
-  void Release() noexcept {
-#ifdef ISLANDS_TSAN
-    if (page_.state_ != nullptr) LeaveShared(page_);
-#endif
-    page_ = {};
-  }
+  void Release() noexcept { page_ = {}; }
 
  private:
-  friend class GuardS;
   friend class GuardX;
-
-  bool TryEnter(PageState& state) {
-#ifdef ISLANDS_TSAN
-    return state.latch() < PageState::kMaxShared && page_.Change(state, state.WithLatch(state.latch() + 1));
-#else
-    return !state.exclusive();
-#endif
-  }
-
-  static void LeaveShared(const PageRef& page) noexcept {
-    PageState state = page.state_->LoadRelaxed();
-    while (!page.Change(state, state.WithLatch(state.latch() - 1))) {
-    }
-  }
 
   PageRef page_;
   PageState seen_;
@@ -156,7 +128,11 @@ class GuardS {
   explicit operator bool() const { return page_.state_ != nullptr; }
   const std::byte* bytes() const { return page_.bytes_; }
   void Release() noexcept {
-    if (page_.state_ != nullptr) GuardO::LeaveShared(page_);
+    if (page_.state_ != nullptr) {
+      PageState state = page_.state_->LoadRelaxed();
+      while (!page_.Change(state, state.WithLatch(state.latch() - 1))) {
+      }
+    }
     page_ = {};
   }
 
@@ -188,11 +164,7 @@ class GuardX {
   // Makes an optimistic guard exclusive if nobody changed or latched the page since; never waits. On success
   // `from` is empty and what it read is valid; otherwise the result is empty.
   [[nodiscard]] static GuardX Upgrade(GuardO& from) {
-#ifdef ISLANDS_TSAN
-    PageState expected = from.page_.state_->Load().WithLatch(1);  // this guard's own share
-#else
     PageState expected = from.seen_.WithLatch(0);
-#endif
     GuardX guard;
     if (from.page_.Change(expected, expected.WithLatch(PageState::kExclusive))) {
       guard.page_ = std::exchange(from.page_, {});

@@ -231,7 +231,7 @@ StatusCode Store::Read(TableId table, uint32_t site, KeyView key, std::vector<st
 }
 
 StatusCode Store::Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
-                       absl::FunctionRef<void(RowView row)> take) {
+                       absl::FunctionRef<void(TornBytes row)> take) {
   const BTree* tree = impl_->Find(table, site);
   if (tree == nullptr || !IsKey(key)) return StatusCode::kInvalidArgument;
   return tree->Find(key, hint, take) == KeyState::kRow ? StatusCode::kOk : StatusCode::kNotFound;

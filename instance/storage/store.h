@@ -59,7 +59,7 @@ class Store {
 
   // Hands the row to `take`, maybe several times: only the last counts, and only with OK.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
-                        absl::FunctionRef<void(RowView row)> take);
+                        absl::FunctionRef<void(TornBytes row)> take);
   // Copies the row; `row` keeps its capacity between calls, so a warm buffer is not reallocated.
   absl::StatusCode Read(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
   // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot
