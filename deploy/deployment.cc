@@ -250,7 +250,8 @@ class DeploymentReader {
         deployment_.metrics_base_port = static_cast<uint32_t>(*value);
       }
     });
-    Section(top_, "timeouts", {"transaction_ms"}, [&](const MapReader& timeouts) {
+    Section(top_, "timeouts", {"transaction_ms", "hung_ms"}, [&](const MapReader& timeouts) {
+      if (const auto ms = timeouts.Integer("hung_ms", 1000, 3600000)) deployment_.hung_ms = *ms;
       if (const auto ms = timeouts.Integer("transaction_ms", 1, 3600000))
         deployment_.transaction_timeout_ms = *ms;
     });

@@ -74,6 +74,7 @@ struct Deployment {
   std::string control_directory = "run";
   uint32_t metrics_base_port = 9400;  // 0 = no metrics
   uint64_t transaction_timeout_ms = 2000;
+  std::optional<uint64_t> hung_ms;  // an island that does not move for so long is killed; nullopt = never
 
   // "storage.log.durability" or "data.tables[0].range" -> where its value stands. Keys that the file leaves
   // out are not in it.

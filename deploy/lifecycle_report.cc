@@ -74,7 +74,9 @@ json ConfiguredIsland(const IslandConfig& config) {
 
 json IslandJson(const IslandStatus& island, json entry) {
   entry.update({{"pid", island.pid()},
-                {"state", StateName(island.state())},
+                {"state", StateName(island)},
+                {"hung_ms", island.hung_ms()},
+                {"unresponsive_peers", json::array()},
                 {"restarts", island.restarts()},
                 {"boot_epoch", island.boot_epoch()},
                 {"cpus_actual", ActualCpus(island)},
@@ -85,6 +87,7 @@ json IslandJson(const IslandStatus& island, json entry) {
                 {"links_expected", island.peers_total()},
                 {"running", island.running()},
                 {"cores_shared", island.cores_shared()}});
+  for (const uint32_t peer : island.unresponsive_peers()) entry["unresponsive_peers"].push_back(peer);
   for (const std::string& cpus : island.placement().worker_cpus())
     entry["worker_cpus_actual"].push_back(cpus);
   for (const auto& [node, pages] : island.placement().pool_pages_per_node()) {
@@ -114,6 +117,14 @@ bool SamePlan(const ClusterStatus& status, const ResolvedDeployment& resolved) {
 // Each warning once, however many islands have it.
 std::string Remarks(const ClusterStatus& status) {
   std::string text;
+  for (const IslandStatus& island : status.islands()) {
+    if (island.hung_ms() == 0) continue;
+    text += fmt::format(
+        "island {}: hung for {:.1f} s: process {} was stopped, or its cores are busy with something else; "
+        "the "
+        "others begin nothing new with it, and it may go on at any moment\n",
+        island.island(), static_cast<double>(island.hung_ms()) / 1000, island.pid());
+  }
   std::vector<uint32_t> unbound;
   std::string why;
   bool shared = false;
@@ -173,6 +184,11 @@ std::string_view StateName(control::v1::IslandState state) {
   }
 }
 
+std::string_view StateName(const IslandStatus& island) {
+  if (island.state() == control::v1::READY && island.hung_ms() != 0) return "hung";
+  return StateName(island.state());
+}
+
 std::string ObservationJson(const control::v1::Observation& observation) {
   return ObservationDocument(observation).dump();
 }
@@ -221,7 +237,7 @@ std::string StatusText(const ClusterStatus& status) {
     const IslandStatus& island = status.islands(i);
     const IslandConfig& config = status.configs(i);
     table.AddRow(
-        {fmt::format("{}", island.island()), std::string(StateName(island.state())),
+        {fmt::format("{}", island.island()), std::string(StateName(island)),
          island.pid() > 0 ? fmt::format("{}", island.pid()) : "-", fmt::format("{}", island.restarts()),
          OrDash(PlannedCpus(config)), OrDash(ActualCpus(island)), OrDash(Nodes(config)), PagesPerNode(island),
          OrDash(island.placement().memory_policy()), FormatBytes(config.pool_bytes()), OrDash(Sites(config)),

@@ -111,6 +111,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
           {"log_directory", resolved.log_directory},
           {"control_directory", resolved.control_directory},
           {"transaction_timeout_ms", deployment.transaction_timeout_ms},
+          {"hung_ms", deployment.hung_ms ? ordered_json(*deployment.hung_ms) : ordered_json()},
           {"islands", std::move(islands)},
           {"notes", resolved.notes}};
 }

@@ -20,6 +20,7 @@
 #include "deploy/cluster_client.h"
 #include "deploy/commands.h"
 #include "deploy/supervisor_data.h"
+#include "deploy/supervisor_hang.h"
 #include "deploy/supervisor_island.h"
 #include "deploy/supervisor_spawn.h"
 #include "instance/messaging/control_channel.h"
@@ -65,7 +66,10 @@ class Supervisor {
     int64_t restart_at_ms = 0;  // state LOST
     uint64_t log_begin = 0;     // where this incarnation's lines begin
     std::string detail;
+    int64_t hung_ms = 0;
   };
+
+  absl::Status MakePulses();
 
   void StartObserving(const std::vector<IslandConfig>& configs);
   absl::Status SpawnIslands(const std::vector<uint32_t>& islands);
@@ -75,6 +79,7 @@ class Supervisor {
   void ScheduleRestart(Island& island, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartDue();
   void ProbeStarting();
+  void LookForHung();
   void BeginStop();
   void KillIfOverdue();
   bool AllGone();
@@ -96,6 +101,9 @@ class Supervisor {
   // Main thread only.
   int report_fd_;
   bool started_ = false;  // every island has been ready
+  runtime::UniqueFd pulse_fd_;
+  std::unique_ptr<runtime::PulseBoard> pulses_;
+  std::optional<HangWatch> hang_watch_;
   int64_t kill_at_ms_ = 0;
   std::string failure_;
 
@@ -118,6 +126,7 @@ absl::Status Supervisor::Start() {
   absl::StatusOr<std::unique_ptr<ClusterData>> data = ClusterData::Open(resolved_, files_);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
+  if (absl::Status made = MakePulses(); !made.ok()) return made;
   std::vector<IslandConfig> configs = MakeIslandConfigs(resolved_);
   StartObserving(configs);
   for (IslandConfig& config : configs) {
@@ -136,6 +145,19 @@ absl::Status Supervisor::Start() {
   std::iota(all.begin(), all.end(), 0u);
   absl::Status spawned = SpawnIslands(all);
   if (!spawned.ok()) failure_ = std::string(spawned.message());  // Loop ends those that did start
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::MakePulses() {
+  std::vector<uint32_t> workers;
+  for (const topology::PlannedIsland& island : resolved_.plan.islands) workers.push_back(island.workers);
+  const absl::StatusOr<int> descriptor = runtime::PulseBoard::MakeShared(workers);
+  if (!descriptor.ok()) return descriptor.status();
+  pulse_fd_.Reset(*descriptor);
+  auto board = runtime::PulseBoard::Map(*descriptor, workers);
+  if (!board.ok()) return board.status();
+  pulses_ = *std::move(board);
+  hang_watch_.emplace(*pulses_, workers);
   return absl::OkStatus();
 }
 
@@ -170,7 +192,9 @@ absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
     island.config.set_boot_epoch(boot_epoch);
     config = island.config;
   }
-  absl::StatusOr<StartedIsland> started = StartIsland(options_.island_program, files_, config);
+  hang_watch_->Forget(config.island());
+  absl::StatusOr<StartedIsland> started =
+      StartIsland(options_.island_program, files_, config, pulse_fd_.get());
   if (!started.ok()) return started.status();
   spdlog::info("island {}: process {}, boot epoch {}", config.island(), started->pid, boot_epoch);
   std::lock_guard lock(mutex_);
@@ -272,6 +296,28 @@ void Supervisor::ProbeStarting() {
   }
 }
 
+// Kills only if the file says so: who is stopped may go on, and takes all it has with it if it is killed.
+void Supervisor::LookForHung() {
+  hang_watch_->Look(MonotonicMs());
+  const uint64_t most_ms = resolved_.deployment.hung_ms.value_or(0);
+  for (Island& island : islands_) {
+    const uint32_t number = island.config.island();
+    const int64_t hung_ms = island.state == control::v1::READY ? hang_watch_->HungMs(number) : 0;
+    const bool news = (hung_ms == 0) != (island.hung_ms == 0);
+    if (news && hung_ms != 0) spdlog::warn("island {}: process {} does not move", number, island.pid);
+    if (news && hung_ms == 0) spdlog::info("island {}: moves again", number);
+    {
+      std::lock_guard lock(mutex_);
+      island.hung_ms = hung_ms;
+    }
+    if (most_ms == 0 || hung_ms < static_cast<int64_t>(most_ms)) continue;
+    spdlog::error("island {}: hung for {} ms, killing process {} (timeouts.hung_ms: {})", number, hung_ms,
+                  island.pid, most_ms);
+    kill(island.pid, SIGKILL);
+    hang_watch_->Forget(number);
+  }
+}
+
 void Supervisor::BeginStop() {
   if (stopping_.exchange(true)) return;
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
@@ -308,6 +354,7 @@ int64_t Supervisor::WaitMs() {
   const int64_t now_ms = MonotonicMs();
   for (const Island& island : islands_) {
     if (island.state == control::v1::STARTING) wait_ms = std::min(wait_ms, kBusyWaitMs);
+    if (island.state == control::v1::READY) wait_ms = std::min(wait_ms, HangWatch::kLookMs);
     if (island.state == control::v1::LOST) wait_ms = std::min(wait_ms, island.restart_at_ms - now_ms);
   }
   return std::max<int64_t>(wait_ms, 0);
@@ -334,6 +381,7 @@ absl::Status Supervisor::Loop() {
       StartDue();
       if (observer_) observer_->Step();
       ProbeStarting();
+      LookForHung();
     }
     WaitForSignal(WaitMs());
   }
@@ -379,6 +427,7 @@ Reply Supervisor::Status() {
       entry.set_boot_epoch(island.config.boot_epoch());
       entry.set_cores_shared(island.config.cores_shared());
       entry.set_detail(island.detail);
+      entry.set_hung_ms(island.hung_ms);
     }
   }
   status.set_cluster_id(data_->manifest().cluster_id);

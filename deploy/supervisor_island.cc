@@ -45,7 +45,7 @@ absl::StatusOr<runtime::UniqueFd> Seal(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
-                                          const control::v1::IslandConfig& config) {
+                                          const control::v1::IslandConfig& config, int pulse_fd) {
   const absl::StatusOr<std::string> json = ToJson(config);
   if (!json.ok()) return json.status();
   absl::Status written = runtime::WritePrivateFile(files.IslandConfig(config.island()), *json);
@@ -53,10 +53,15 @@ absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const Cont
   const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json);
   if (!sealed.ok()) return sealed.status();
   SpawnRequest request;
-  request.arguments = {program, "--config-fd", std::to_string(kInheritedFd), "--name",
+  request.arguments = {program,
+                       "--config-fd",
+                       std::to_string(kInheritedFd),
+                       "--pulse-fd",
+                       std::to_string(kInheritedFd + 1),
+                       "--name",
                        files.IslandName(config.island())};
   request.log_path = files.IslandLog(config.island());
-  request.inherit_fds = {sealed->get()};
+  request.inherit_fds = {sealed->get(), pulse_fd};
   std::error_code error;
   const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
   absl::StatusOr<pid_t> pid = Spawn(request);
@@ -92,6 +97,7 @@ void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status)
     entry.set_peers_total(own.peers_total());
     entry.set_running(own.running());
     entry.set_metrics_problem(own.metrics_problem());
+    *entry.mutable_unresponsive_peers() = own.unresponsive_peers();
   }
 }
 

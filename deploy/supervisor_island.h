@@ -24,7 +24,7 @@ struct StartedIsland {
 // change what it names, shared objects among it. RUN/island-N.json is a copy for people. The config's boot
 // epoch has been saved in the manifest.
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
-                                          const control::v1::IslandConfig& config);
+                                          const control::v1::IslandConfig& config, int pulse_fd);
 
 // The newest load of a workload replaces its older one: its tables were emptied by it.
 void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config);

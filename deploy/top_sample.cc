@@ -190,7 +190,7 @@ void TopSampler::TakeStatus(const control::v1::ClusterStatus& status) {
   for (size_t i = 0; i < islands; ++i) {
     const control::v1::IslandStatus& island = status.islands(static_cast<int>(i));
     sample_.rows[i].island = static_cast<uint32_t>(i);
-    sample_.rows[i].state = StateName(island.state());
+    sample_.rows[i].state = StateName(island);
     sample_.rows[i].restarts = island.restarts();
   }
 }

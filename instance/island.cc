@@ -206,12 +206,28 @@ std::vector<runtime::Runnable*> Island::Runnables() const {
   return runnables;
 }
 
+void Island::SetResting(bool resting) {
+  if (seams_.pulses == nullptr) return;
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker)
+    seams_.pulses->SetResting(config_.island(), worker, resting);
+}
+
+void Island::HaltWorkers() {
+  SetResting(true);
+  seams_.scheduler->Stop();
+}
+
+void Island::LetWorkersGoOn() {
+  seams_.scheduler->Start(Runnables());
+  SetResting(false);
+}
+
 absl::Status Island::Start() {
   const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (absl::Status status = worker->Start(); !status.ok()) return status;
   }
-  seams_.scheduler->Start(Runnables());
+  LetWorkersGoOn();
   started_ = true;
   started_ns_ = seams_.clock->NowNs();
   return absl::OkStatus();
@@ -234,14 +250,14 @@ bool Island::Running() const {
 absl::Status Island::Load(const control::v1::LoadSpec& load) {
   const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
-  if (started_) seams_.scheduler->Stop();
+  if (started_) HaltWorkers();
   bool open = false;
   for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasOpenBranches();
   absl::Status status =
       open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
            : LoadWhileStopped(load);
   started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
-  if (started_) seams_.scheduler->Start(Runnables());
+  if (started_) LetWorkersGoOn();
   return status;
 }
 
@@ -346,9 +362,9 @@ absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRe
   if (!workload.ok()) return workload.status();
   // A worker that is alone takes no latches: nobody else may look at pages while it runs.
   const bool pause = started_ && shared_.alone;
-  if (pause) seams_.scheduler->Stop();
+  if (pause) HaltWorkers();
   absl::StatusOr<control::v1::AuditReply> reply = SumRows(**workload);
-  if (pause) seams_.scheduler->Start(Runnables());
+  if (pause) LetWorkersGoOn();
   return reply;
 }
 

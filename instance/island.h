@@ -108,6 +108,10 @@ class Island {
   void BindPool(void* address, size_t bytes);
   absl::StatusOr<control::v1::AuditReply> SumRows(const Workload& workload) const;
   std::vector<runtime::Runnable*> Runnables() const;
+  // For something that has to have the island to itself.
+  void HaltWorkers();
+  void LetWorkersGoOn();
+  void SetResting(bool resting);
 
   const Seams seams_;
   const partitioner::SiteMap sites_;

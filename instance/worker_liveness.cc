@@ -65,6 +65,33 @@ bool Worker::ProvenDead(uint32_t island, uint64_t boot_epoch) {
   return true;
 }
 
+// For as long as a wait for a lock may take it is not worth a word.
+void Worker::LookWhetherStuck(ParticipantEntry& entry) {
+  const Origin coordinator = entry.coordinator();
+  const bool stuck = entry.machine.in_doubt() &&
+                     now_ns_ - entry.in_doubt_since_ns > options_.lock_timeout_ns &&
+                     (watch_.Silent(coordinator.peer) || !links_.Hears(coordinator));
+  if (stuck != entry.stuck) SetStuck(entry, stuck);
+}
+
+void Worker::SetStuck(ParticipantEntry& entry, bool stuck) {
+  entry.stuck = stuck;
+  shared_.stuck.Set(entry.id, stuck);
+}
+
+void Worker::FailIfBlockedByStuck(Waiter& waiter) {
+  blockers_.clear();
+  shared_.locks->Blockers(waiter.branch.locks, &blockers_);
+  for (const coordinator::TransactionId& blocker : blockers_) {
+    if (!shared_.stuck.Contains(blocker)) continue;
+    waiter.failure = {AbortReason::kPeerUnresponsive,
+                      absl::UnavailableError(fmt::format(
+                          "a row is locked by transaction {}, which is in doubt: island {} does not answer",
+                          blocker.ToString(), blocker.island))};
+    return;
+  }
+}
+
 // Durability `none`: a coordinator's life that is over has kept nothing. A link that it may have dialled
 // since the last look at the sockets carries nothing: whoever dials says nothing before it is answered.
 void Worker::LookForDeadCoordinator(ParticipantEntry& entry) {

@@ -476,8 +476,8 @@ TEST_P(TransportConformance, Connections_ManyAtOnce) {
 
 // ---- another user's server: whoever could put one in a listener's place shall learn nothing ----
 
-// Copies what clients say at the socket `path` into the descriptor `to`, until killed; '.' when it listens. It
-// refuses nobody.
+// Copies what clients say at the socket `path` into the descriptor `to`, until killed; '.' when it listens.
+// It refuses nobody.
 [[noreturn]] void ServeUds(const std::string& path, int to) {
   absl::StatusOr<UniqueFd> listener = ListenOn(path);
   if (!listener.ok() || chmod(path.c_str(), 0777) != 0 || write(to, ".", 1) != 1) _exit(1);

@@ -8,7 +8,7 @@
 // What a pulse does not say is that somebody is dead. Who stands still may go on at any moment and finish
 // what it was about to do: only the kernel's lock is a proof of death.
 //
-// Thread safety: Beat by the worker whose pulse it is, Read by anybody.
+// Thread safety: Beat by the worker whose pulse it is, SetResting by whoever stops it, the rest by anybody.
 //
 // Invariants: 1. pulses share no cache line; 2. the shared memory cannot be made smaller while it is in use.
 #pragma once
@@ -47,14 +47,22 @@ class PulseBoard {
     return At(island, worker).load(std::memory_order_relaxed);
   }
 
+  // Whoever stands still on purpose says so: while its island loads rows, or counts them.
+  void SetResting(uint32_t island, uint32_t worker, bool resting) {
+    LineOf(island, worker).resting.store(resting, std::memory_order_relaxed);
+  }
+  bool Resting(uint32_t island, uint32_t worker) const {
+    return LineOf(island, worker).resting.load(std::memory_order_relaxed);
+  }
+
  private:
   struct alignas(64) Line {
-    std::atomic<uint64_t> pulse;  // no initializer: zeroed memory is a valid array of these
+    std::atomic<uint64_t> pulse;  // no initializers: zeroed memory is a valid array of these
+    std::atomic<bool> resting;
   };
   explicit PulseBoard(std::vector<size_t> first) : first_(std::move(first)) {}
-  std::atomic<uint64_t>& At(uint32_t island, uint32_t worker) const {
-    return lines_[first_[island] + worker].pulse;
-  }
+  Line& LineOf(uint32_t island, uint32_t worker) const { return lines_[first_[island] + worker]; }
+  std::atomic<uint64_t>& At(uint32_t island, uint32_t worker) const { return LineOf(island, worker).pulse; }
 
   std::vector<size_t> first_;    // line of each island's worker 0; last: number of lines
   std::unique_ptr<Line[]> own_;  // or mapped

@@ -19,6 +19,16 @@ TEST(PulseBoard, Beat_IsSeenByWhoeverReads) {
   EXPECT_EQ(board.Read(1, 1), 0u);
 }
 
+TEST(PulseBoard, Resting_IsSaidByWhomItConcerns) {
+  PulseBoard board(kWorkers);
+  EXPECT_FALSE(board.Resting(1, 0));
+  board.SetResting(1, 0, true);
+  EXPECT_TRUE(board.Resting(1, 0));
+  EXPECT_FALSE(board.Resting(1, 1));
+  board.SetResting(1, 0, false);
+  EXPECT_FALSE(board.Resting(1, 0));
+}
+
 TEST(PulseBoard, Map_OfAnotherProcess) {
   const absl::StatusOr<int> descriptor = PulseBoard::MakeShared(kWorkers);
   ASSERT_TRUE(descriptor.ok()) << descriptor.status();

@@ -1,16 +1,9 @@
 #include "instance/server/config.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
-#include <poll.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
-#include "instance/runtime/private_files.h"
+#include "instance/runtime/descriptor.h"
 
 namespace islands::server {
 namespace {
@@ -56,30 +49,6 @@ absl::StatusOr<control::v1::IslandConfig> ReadConfig(int fd) {
       runtime::ReadAll(file.get(), fmt::format("the {} on descriptor {}", kName, fd));
   if (!json.ok()) return json.status();
   return ParseConfig(*json);
-}
-
-absl::Status LockIsland(const control::v1::IslandConfig& config) {
-  absl::Status ours = runtime::CheckPrivateDirectory(config.control_directory());
-  if (!ours.ok()) return ours;
-  const std::string path = fmt::format("{}/island-{}.lock", config.control_directory(), config.island());
-  absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDWR | O_CREAT);
-  if (!file.ok()) return file.status();
-  const int fd = file->get();
-  // Commands that only ask whether the island lives take a shared lock for an instant: try for a second.
-  int tries = 100;
-  while (flock(fd, LOCK_EX | LOCK_NB) != 0 && --tries != 0) poll(nullptr, 0, 10);
-  if (tries == 0) {
-    char holder[32] = {};
-    const ssize_t bytes = pread(fd, holder, sizeof(holder) - 1, 0);
-    return absl::AlreadyExistsError(fmt::format("island {} is already running as process {} (it holds '{}')",
-                                                config.island(), bytes > 0 ? holder : "unknown", path));
-  }
-  const std::string pid = fmt::format("{}", getpid());
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
-    return absl::UnavailableError(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
-  }
-  file->Release();  // the descriptor stays open, and with it the lock, until the process ends
-  return absl::OkStatus();
 }
 
 }  // namespace islands::server

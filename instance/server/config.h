@@ -15,8 +15,4 @@ namespace islands::server {
 absl::StatusOr<control::v1::IslandConfig> ReadConfig(int fd);
 absl::StatusOr<control::v1::IslandConfig> ParseConfig(const std::string& json);
 
-// Takes RUN/island-N.lock for the life of the process, so that no island ever runs twice; before that, checks
-// that RUN is this user's alone. ALREADY_EXISTS names the holder.
-absl::Status LockIsland(const control::v1::IslandConfig& config);
-
 }  // namespace islands::server

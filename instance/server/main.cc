@@ -18,6 +18,7 @@
 #include "instance/messaging/transport_factory.h"
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
+#include "instance/server/life.h"
 #include "instance/server/metric_descriptors.h"
 #include "instance/server/metrics.h"
 #include "instance/workload_library.h"
@@ -62,8 +63,17 @@ std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr
   }
 }
 
-absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& signals) {
+absl::StatusOr<std::unique_ptr<runtime::PulseBoard>> MapPulses(const control::v1::IslandConfig& config,
+                                                               int descriptor) {
+  std::vector<uint32_t> workers;
+  for (const control::v1::Peer& peer : config.peers()) workers.push_back(peer.workers());
+  return runtime::PulseBoard::Map(descriptor, workers);
+}
+
+absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, const sigset_t& signals) {
   if (absl::Status status = LockIsland(config); !status.ok()) return status;
+  const auto pulses = MapPulses(config, pulse_fd);
+  if (!pulses.ok()) return pulses.status();
   // All of the island's memory, from here on: what is built before the workers run, and the service threads.
   if (const topology::MemoryPolicy policy = instance::PolicyOf(config);
       policy != topology::MemoryPolicy::kDefault) {
@@ -91,6 +101,10 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
   seams.open_workload = instance::OpenWorkload;
   seams.seed = std::random_device{}();
   seams.uid = getuid();
+  seams.pulses = pulses->get();
+  seams.proven_dead = [&config](uint32_t island, uint64_t boot_epoch) {
+    return ProvenDead(config.control_directory(), island, boot_epoch);
+  };
 
   absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(config, seams);
   if (!island.ok()) return island.status();
@@ -121,10 +135,13 @@ absl::Status Serve(const control::v1::IslandConfig& config, const sigset_t& sign
 int Main(int argc, char** argv) {
   CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
   int config_fd = -1;
+  int pulse_fd = -1;
   std::string name;
   bool metrics_page = false;
   const auto* config_option =
       app.add_option("--config-fd", config_fd, "an open descriptor to read the island's configuration from");
+  const auto* pulse_option = app.add_option(
+      "--pulse-fd", pulse_fd, "an open descriptor of the memory in which all islands show that they move");
   app.add_option("--name", name, "who it is, for people who look at the list of processes");
   app.add_flag("--metrics-page", metrics_page, "print what every metric means, as dashboards/METRICS.md");
   app.set_version_flag("--version", ISLANDS_VERSION);
@@ -134,6 +151,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (config_option->empty()) return app.exit(CLI::RequiredError("--config-fd"));
+  if (pulse_option->empty()) return app.exit(CLI::RequiredError("--pulse-fd"));
   const sigset_t signals = BlockSignals();
   absl::StatusOr<control::v1::IslandConfig> config = ReadConfig(config_fd);
   if (!config.ok()) {
@@ -141,7 +159,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   SetUpLog(config->island());
-  const absl::Status status = Serve(*config, signals);
+  const absl::Status status = Serve(*config, pulse_fd, signals);
   if (!status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return 1;

@@ -130,12 +130,16 @@ void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
   fault.state = states[seed % states.size()];
   fault.aim = static_cast<Fault>(seed % kFaults);
   fault.kind = KindOf(fault.aim);
-  const std::optional<PlannedFault> before = PlanFaultBefore(random, *fault.state, fault.aim);
-  if (before) plan->faults.push_back(*before);
-  PlanTimes(random, &fault);
-  if (before) fault.wait_ns = 0;
-  // A broken connection is dialled again at once, so there is room for several.
-  plan->faults.insert(plan->faults.end(), fault.kind == PlannedFault::kBreak ? 3 : 1, fault);
+  // Not every death of a coordinator leaves an orphan that has a fellow.
+  const int rounds = fault.state == IndexOf(ParticipantState::kOrphaned) ? 3 : 1;
+  for (int round = 0; round < rounds; ++round) {
+    const std::optional<PlannedFault> before = PlanFaultBefore(random, *fault.state, fault.aim);
+    if (before) plan->faults.push_back(*before);
+    PlanTimes(random, &fault);
+    if (before) fault.wait_ns = 0;
+    // A broken connection is dialled again at once, so there is room for several.
+    plan->faults.insert(plan->faults.end(), fault.kind == PlannedFault::kBreak ? 3 : 1, fault);
+  }
 }
 
 void PlanOthers(Random& random, SeedPlan* plan) {
