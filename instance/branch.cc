@@ -16,6 +16,11 @@ void UndoLog::RecordInsert(TableId table, uint32_t site, KeyView key) {
   any_ghosts_ = true;
 }
 
+void UndoLog::RecordGhost(TableId table, uint32_t site, KeyView key) {
+  Record(Kind::kGhost, table, site, key, 0, {});
+  any_ghosts_ = true;
+}
+
 void UndoLog::RecordRevive(TableId table, uint32_t site, KeyView key, RowView before) {
   Record(Kind::kRevive, table, site, key, 0, before);
   any_ghosts_ = true;
@@ -31,6 +36,7 @@ void UndoLog::RecordDelete(TableId table, uint32_t site, KeyView key) {
 }
 
 void UndoLog::Record(Kind kind, TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
+  ISLANDS_CHECK(bytes_.size() < kMostBytes);
   const auto key_at = static_cast<uint32_t>(bytes_.size());
   bytes_.insert(bytes_.end(), key.begin(), key.end());
   const auto row_at = static_cast<uint32_t>(bytes_.size());
@@ -54,7 +60,8 @@ void UndoLog::VisitGhosts(bool committed,
                           absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
   if (!any_ghosts_) return;
   for (const Entry& entry : entries_) {
-    const bool inserted = entry.kind == Kind::kInsert || entry.kind == Kind::kRevive;
+    const bool inserted =
+        entry.kind == Kind::kInsert || entry.kind == Kind::kGhost || entry.kind == Kind::kRevive;
     if (committed ? entry.kind == Kind::kDelete : inserted)
       visit(entry.table, entry.site, KeyView(bytes_.data() + entry.key_at, entry.key_bytes));
   }
@@ -74,6 +81,8 @@ void UndoLog::Undo(const Entry& entry, storage::Store& store) {
     case Kind::kInsert:
       // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).
       code = store.MarkGhost(entry.table, entry.site, key);
+      break;
+    case Kind::kGhost:  // has changed no row
       break;
     case Kind::kRevive:
       code = store.Replace(entry.table, entry.site, key, before);

@@ -22,22 +22,28 @@ namespace islands::instance {
 
 class UndoLog {
  public:
+  static constexpr size_t kMostBytes = 2u << 30;
+
   void RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
   void RecordInsert(TableId table, uint32_t site, KeyView key);
+  // An insert that failed and left a ghost of its key.
+  void RecordGhost(TableId table, uint32_t site, KeyView key);
   // An insert that brought a ghost back; `before` are the ghost's bytes.
   void RecordRevive(TableId table, uint32_t site, KeyView key, RowView before);
   void RecordReplace(TableId table, uint32_t site, KeyView key, RowView before);
   void RecordDelete(TableId table, uint32_t site, KeyView key);
   bool empty() const { return entries_.empty(); }
+  // Of keys and rows. Positions are 32 bits: whoever records keeps it far below that (ExecutorOptions).
+  size_t bytes() const { return bytes_.size(); }
   void Clear();
   // Newest first. The entries stay, for VisitGhosts, until Clear.
   void Rollback(storage::Store& store);
-  // Keys this branch may have left as ghosts: those it deleted, or, rolled back, those it inserted.
+  // Keys this branch may have left as ghosts: those it deleted, or, rolled back, those it tried to insert.
   void VisitGhosts(bool committed,
                    absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
 
  private:
-  enum class Kind : uint8_t { kWrite, kInsert, kRevive, kReplace, kDelete };
+  enum class Kind : uint8_t { kWrite, kInsert, kGhost, kRevive, kReplace, kDelete };
   struct Entry {
     Kind kind;
     TableId table;

@@ -34,9 +34,16 @@ Failure FailureOfStorage(absl::StatusCode code, const storage::TableDefinition& 
                 fmt::format("table '{}': the buffer pool is full; raise storage.buffer_pool", table.name))};
   }
   if (code == absl::StatusCode::kOutOfRange) {
+    return {AbortReason::kProcedure, absl::OutOfRangeError(fmt::format(
+                                         "table '{}': the batch's results have more than {} MiB; scan with "
+                                         "a limit, read in several batches",
+                                         table.name, Batch::kMaxBytes >> 20))};
+  }
+  if (code == absl::StatusCode::kFailedPrecondition) {
     return {AbortReason::kProcedure,
-            absl::OutOfRangeError(
-                fmt::format("table '{}': the scan's result is too large; scan with a limit", table.name))};
+            absl::FailedPreconditionError(fmt::format(
+                "table '{}': the transaction has changed too much on one island; commit in smaller pieces",
+                table.name))};
   }
   return {AbortReason::kProcedure,
           absl::Status(code, fmt::format("table '{}': the row or the bytes written do not fit", table.name))};
@@ -68,6 +75,7 @@ Executor::~Executor() = default;
   const Batch::Operation& operation = target.batch.operation(target.number);
   Batch& batch = target.batch;
   Batch::Result& result = batch.result(target.number);
+  if (batch.stored_bytes() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
   batch.Reserve(storage::kMaxRowBytes);  // the key must stay where it is
   const Batch::Mark mark = batch.MarkResults();
   const auto take = [&](storage::TornBytes row) {
@@ -87,6 +95,8 @@ Executor::~Executor() = default;
   const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
   if (kind == OperationKind::kScan) return Scan(target);
   if (kind == OperationKind::kIndexScan) return IndexScan(target);
+  if (target.branch.undo.bytes() > options_.most_undo_bytes && IsWrite(kind))
+    return {.code = absl::StatusCode::kFailedPrecondition};
   if (!replicated) {
     const LockMode mode = kind == OperationKind::kRead ? LockMode::kS : LockMode::kX;
     // Entries before rows, as an index scan does: they would wait for each other otherwise.
@@ -215,7 +225,7 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<storage::W
   if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
   branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {
     const bool free = (options_.alone && open_ == 1) ||
-                      TakeNow(branch.locks, GapBelow(table, site, key), LockMode::kIX, wakeups);
+                      locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
     if (free) {
       store_.RemoveGhost(table, site, key);
     } else {
@@ -230,25 +240,14 @@ void Executor::RemoveGhosts(std::vector<storage::Wakeup>* wakeups) {
     ghosts_.pop_front();
     const bool free =
         (options_.alone && open_ == 0) ||
-        (TakeNow(cleaner_, NameOf(ghost.table, ghost.site, ghost.key), LockMode::kX, wakeups) &&
-         TakeNow(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX, wakeups));
+        (locks_.TryAcquireKey(cleaner_, NameOf(ghost.table, ghost.site, ghost.key), LockMode::kX) &&
+         locks_.TryAcquireKey(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX));
     if (free) {
       store_.RemoveGhost(ghost.table, ghost.site, ghost.key);
     } else {
       ghosts_.push_back(std::move(ghost));
     }
     locks_.ReleaseAll(cleaner_, wakeups);
-  }
-}
-
-// Without waiting.
-bool Executor::TakeNow(storage::LockOwner& owner, const LockName& name, LockMode mode,
-                       std::vector<storage::Wakeup>* wakeups) {
-  while (true) {
-    const LockResult result = locks_.AcquireKey(owner, name, mode);
-    if (result != LockResult::kWaiting) return result == LockResult::kGranted;
-    if (locks_.CancelWait(owner, wakeups)) return false;
-    // Granted before it could be cancelled, which may have been the intention only: once more.
   }
 }
 
@@ -350,7 +349,11 @@ Executor::Step Executor::Insert(const Target& target) {
     if (lock != LockResult::kGranted) return {lock};
     const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row, key_changes);
     if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
-    if (code == absl::StatusCode::kOk) target.branch.undo.RecordInsert(operation.table, target.site, key);
+    if (code == absl::StatusCode::kOk) {
+      target.branch.undo.RecordInsert(operation.table, target.site, key);
+    } else if (store_.Find(operation.table, target.site, key, &row_) == KeyState::kGhost) {
+      target.branch.undo.RecordGhost(operation.table, target.site, key);
+    }
     return {.code = code};
   }
 }

@@ -48,7 +48,8 @@ enum class Progress : uint8_t { kDone, kWaiting, kFailed };
 
 struct ExecutorOptions {
   uint32_t worker = 0;
-  bool alone = false;  // the island has one worker
+  bool alone = false;                // the island has one worker
+  size_t most_undo_bytes = 1 << 30;  // of a branch; one that would change more rows fails
 };
 
 class Executor {
@@ -108,8 +109,6 @@ class Executor {
   void Close(Branch& branch, std::vector<storage::Wakeup>* wakeups);
   storage::LockResult Take(Branch& branch, const storage::LockName& name, storage::LockMode mode);
   storage::LockResult TakeKey(const Target& target, storage::LockMode mode);
-  bool TakeNow(storage::LockOwner& owner, const storage::LockName& name, storage::LockMode mode,
-               std::vector<storage::Wakeup>* wakeups);
   void BuryGhosts(Branch& branch, bool committed, std::vector<storage::Wakeup>* wakeups);
 
   Step Apply(const Target& target);

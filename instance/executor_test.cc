@@ -160,6 +160,86 @@ TEST_F(OneSite, Rollback_FindsRoomInAFullPool) {
   EXPECT_TRUE(store_->Check().ok()) << store_->Check();
 }
 
+// An insert whose row has found room and one of whose entries has not: whoever scanned up to the row holds
+// the gap below it, so its key stays for as long.
+TEST_F(OneSite, InsertRefusedAtAnIndex_LeavesAGhostToItsScanners) {
+  Open(256 << 10);
+  const auto insert = [&](Branch& branch, uint64_t key, const std::string& row) {
+    Batch batch;
+    batch.Insert(0, Uint64Key(key), Bytes(row));
+    return Run(branch, batch);
+  };
+  const auto state = [&](uint64_t key) {
+    std::vector<std::byte> row;
+    return store_->Find(0, 0, Uint64Key(key), &row);
+  };
+  Branch filler;
+  uint64_t key = 0;
+  while (insert(filler, ++key * 1000, std::string(1000, 'b')) == Progress::kDone) {
+  }
+  ASSERT_EQ(failure_.reason, AbortReason::kStorage);
+  executor_->Commit(filler, &wakeups_);
+  // Leaves of the table have room for a few short rows each; the index has less.
+  Branch inserter;
+  uint64_t refused = 0;
+  for (uint64_t n = 1; n < key && refused == 0; ++n) {
+    for (uint64_t i = 1; i < 40 && refused == 0; ++i) {
+      Branch attempt;
+      if (insert(attempt, n * 1000 + i, "row.") == Progress::kDone) {
+        executor_->Commit(attempt, &wakeups_);
+        continue;
+      }
+      ASSERT_EQ(failure_.reason, AbortReason::kStorage);
+      const bool fits = state(n * 1000 + i) == storage::KeyState::kGhost;
+      executor_->Rollback(attempt, &wakeups_);
+      if (!fits) break;  // the row did not fit
+      refused = n * 1000 + i;
+    }
+  }
+  ASSERT_NE(refused, 0u) << "no insert failed at the index";
+  EXPECT_EQ(state(refused), storage::KeyState::kAbsent) << "nobody minds: buried by the rollback";
+
+  ASSERT_EQ(insert(inserter, refused, "row."), Progress::kFailed);
+  Branch scanner, other;
+  Batch scan;
+  scan.Scan(0, Uint64Key(refused - 1), Uint64Key(refused), 0, false);
+  ASSERT_EQ(Run(scanner, scan), Progress::kDone);
+  executor_->Rollback(inserter, &wakeups_);
+  EXPECT_EQ(state(refused), storage::KeyState::kGhost) << "the scanned range ends there";
+  executor_->RemoveGhosts(&wakeups_);
+  EXPECT_EQ(state(refused), storage::KeyState::kGhost);
+  executor_->Commit(scanner, &wakeups_);
+  executor_->RemoveGhosts(&wakeups_);
+  EXPECT_EQ(state(refused), storage::KeyState::kAbsent);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+}
+
+TEST_F(OneSite, Undo_HasALimitThatTheErrorNames) {
+  options_.most_undo_bytes = 100'000;
+  Open(4 << 20);
+  const std::string row(1000, 'r');
+  Branch branch;
+  Batch batch;
+  uint64_t done = 0;
+  for (;; ++done) {
+    ASSERT_LT(done, 200u);
+    batch.Clear();
+    batch.Insert(0, Uint64Key(done), Bytes(row));
+    batch.Replace(0, Uint64Key(done), Bytes(row));
+    if (Run(branch, batch) != Progress::kDone) break;
+  }
+  EXPECT_GT(done, 50u);
+  EXPECT_EQ(failure_.reason, AbortReason::kProcedure);
+  EXPECT_EQ(failure_.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(failure_.status.message().find("commit in smaller pieces"), std::string::npos);
+  batch.Clear();
+  batch.Read(0, Uint64Key(0));
+  EXPECT_EQ(Run(branch, batch), Progress::kDone) << "reads leave nothing to undo";
+  executor_->Rollback(branch, &wakeups_);
+  EXPECT_EQ(store_->CountRows(0), 0u);
+}
+
 // Keys 10, 20, ... 90 with rows of four bytes, and branches that touch them one operation at a time.
 class Gaps : public OneSite {
  protected:
@@ -528,6 +608,21 @@ TEST_F(OneSite, Scan_TooLargeAResultIsRefused) {
   ASSERT_EQ(Run(branch, batch), Progress::kDone);
   EXPECT_EQ(batch.scanned_rows(0), 100u);
   executor_->Commit(branch, &wakeups_);
+}
+
+TEST_F(OneSite, Reads_TooLargeAResultIsRefused) {
+  Open(1 << 20);
+  Branch branch;
+  Batch batch;
+  const std::string big(1500, 'b');
+  batch.Insert(0, Uint64Key(1), Bytes(big));
+  ASSERT_EQ(Run(branch, batch), Progress::kDone);
+  batch.Clear();
+  for (size_t bytes = 0; bytes < 2 * Batch::kMaxBytes; bytes += big.size()) batch.Read(0, Uint64Key(1));
+  EXPECT_EQ(Run(branch, batch), Progress::kFailed);
+  EXPECT_EQ(failure_.status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_LT(batch.stored_bytes(), Batch::kMaxBytes + Batch::kMaxBytes / 4);
+  executor_->Rollback(branch, &wakeups_);
 }
 
 TEST(Batch, Arguments_MayBeViewsOfTheBatch) {

@@ -47,8 +47,7 @@ inline bool IsWrite(OperationKind kind) {
 class Batch {
  public:
   static constexpr size_t kKeptBytes = 1u << 20;  // memory an idle batch holds on to
-  static constexpr size_t kMaxBytes =
-      16u << 20;  // of keys and rows; larger results are refused: scan with a limit
+  static constexpr size_t kMaxBytes = 16u << 20;  // of keys and rows, results included: more is refused
 
   // An operation or a result refers to bytes in `bytes_`.
   struct Bytes {

@@ -1,5 +1,7 @@
 #include "instance/running_transaction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "instance/runtime/check.h"
@@ -26,6 +28,7 @@ void RunningTransaction::Begin(const coordinator::TransactionId& id, int64_t dea
   touched_ = {};
   distributed_ = false;
   pending_replies_ = 0;
+  batches_ = 0;
   outcome_.reset();
   failure = {};
   batch_.Clear();
@@ -44,8 +47,19 @@ Scope RunningTransaction::scope() const {
 }
 
 runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
+  // Between batches others have their turn, if this one has gone on for long without having to wait.
+  if (++batches_ > 1 && worker_.LongSinceRoundBegan()) {
+    Worker::Breath breath{worker_};
+    co_await breath;
+  }
   if (!failure.set() && worker_.now_ns_ > deadline_ns_) {
     Fail(AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed"));
+  }
+  if (!failure.set() && batch.stored_bytes() > Batch::kMaxBytes) {
+    Fail(AbortReason::kProcedure,
+         absl::OutOfRangeError(fmt::format("a batch holds more than {} MiB, results of earlier executions "
+                                           "included; use several, and clear each before it is filled again",
+                                           Batch::kMaxBytes >> 20)));
   }
   if (failure.set()) co_return failure.status;
   batch.ResetResults();
@@ -67,11 +81,19 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
     }
     worker_.Ship(*this, batch);
   }
-  size_t cursor = 0;
-  while (!failure.set()) {
-    if (worker_.executor_->Run(branch, batch, plan_.local(), &cursor, &failure) != Progress::kWaiting) break;
-    runtime::Task<void> lock = worker_.AwaitLock(*this);
-    co_await lock;
+  for (size_t cursor = 0; !failure.set() && cursor < plan_.local().size();) {
+    const Progress progress = worker_.RunSome(branch, batch, plan_.local(), &cursor, &failure);
+    if (progress == Progress::kWaiting) {
+      runtime::Task<void> lock = worker_.AwaitLock(*this);
+      co_await lock;
+    } else if (progress == Progress::kDone && cursor < plan_.local().size() &&
+               worker_.LongSinceRoundBegan()) {
+      Worker::Breath breath{worker_};
+      co_await breath;
+      if (worker_.now_ns_ > deadline_ns_) {
+        Fail(AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed"));
+      }
+    }
   }
   while (pending_replies_ != 0 && !failure.set()) {
     Suspension suspension = Suspend();

@@ -80,6 +80,7 @@ class RunningTransaction final : public Transaction, public Waiter {
   RoutePlan plan_;
   std::vector<ScanChunk> chunks_;
   uint32_t pending_replies_ = 0;
+  uint32_t batches_ = 0;  // begun
   std::optional<coordinator::Outcome> outcome_;
 };
 

@@ -165,6 +165,8 @@ bool Worker::MayBegin() const {
   return begun_in_round_ < kBegunPerRound && last_begun_ns_ - now_ns_ < kLongestRoundNs;
 }
 
+bool Worker::LongSinceRoundBegan() const { return clock_.NowNs() - now_ns_ > kLongestRoundNs; }
+
 // Who has what it waited for goes on before anybody begins: its locks are in others' way.
 size_t Worker::ResumeReady() {
   size_t resumed = 0;
@@ -206,6 +208,8 @@ runtime::Task<void> Worker::AwaitLock(Waiter& waiter) {
   counters_.lock_waits.Add(1);
   lock_waiters_[token] = &waiter;
   while (!waiter.failure.set() && !shared_.locks->WaitOver(waiter.branch.locks)) {
+    if (shared_.stuck.any()) FailIfBlockedByStuck(waiter);
+    if (waiter.failure.set()) break;
     Waiter::Suspension suspension = waiter.Suspend();
     co_await suspension;
   }
@@ -230,9 +234,13 @@ void Worker::Sweep() {
   std::vector<std::pair<uint64_t, Waiter*>> waiting(lock_waiters_.begin(), lock_waiters_.end());
   std::sort(waiting.begin(), waiting.end());
   for (auto& [token, waiter] : waiting) {
-    if (waiter->failure.set() || now_ns_ - waiter->lock_wait_since_ns < options_.lock_timeout_ns) continue;
-    waiter->failure = {AbortReason::kLockTimeout, absl::AbortedError("waited too long for a lock")};
-    Resume(*waiter);
+    if (waiter->failure.set()) continue;
+    if (now_ns_ - waiter->lock_wait_since_ns >= options_.lock_timeout_ns) {
+      waiter->failure = {AbortReason::kLockTimeout, absl::AbortedError("waited too long for a lock")};
+    } else if (shared_.stuck.any()) {
+      FailIfBlockedByStuck(*waiter);
+    }
+    if (waiter->failure.set()) Resume(*waiter);
   }
   for (const std::unique_ptr<Slot>& slot : slots_) {
     if (slot->begun_ns == 0) continue;

@@ -44,6 +44,7 @@
 #include "instance/running_transaction.h"
 #include "instance/runtime/ready_queue.h"
 #include "instance/runtime/scheduler.h"
+#include "instance/stuck_branches.h"
 #include "instance/workload.h"
 #include "proto/data.pb.h"
 #include "topology/binding.h"
@@ -68,6 +69,7 @@ struct WorkerShared {
   uint64_t layout_generation = 0;
   ProofOfDeath proven_dead;               // any thread; empty: nobody ever is
   runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
+  StuckBranches stuck;
   // Told whenever a worker's run has ended.
   std::mutex run_mutex;
   std::condition_variable run_ended;
@@ -130,8 +132,11 @@ struct ParticipantEntry : Waiter {
   size_t cursor = 0;
   uint32_t step = 0;
   bool executing = false;
-  bool ended = false;  // its machine said kForget
+  bool ended = false;       // its machine said kForget
+  bool stuck = false;       // as stuck_branches.h knows it
+  int64_t deadline_ns = 0;  // of the step
   int64_t last_heard_ns = 0;
+  int64_t in_doubt_since_ns = 0;  // while it is
   struct Fellow {
     uint32_t island = 0;
     uint64_t boot_epoch = 0;
@@ -189,6 +194,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
  private:
   friend class RunningTransaction;
 
+  static constexpr size_t kOperationsPerLook = 512;
+
   struct Slot {
     explicit Slot(Worker& worker) : transaction(worker) {}
     RunningTransaction transaction;
@@ -202,6 +209,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
     bool operator<(const Sleeper& other) const { return at_ns > other.at_ns; }  // earliest on top
   };
   struct Pause;     // awaits a point in time
+  struct Breath;    // lets everybody have a turn
   struct Yield;     // lets the other slots begin theirs first
   class Executing;  // a scope whose time counts as such: worker_internal.h
 
@@ -216,6 +224,14 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   size_t ResumeReady();
   // Whether another transaction may begin in this round.
   bool MayBegin() const;
+  // Whether it is time to look after the links. Reads the clock.
+  bool LongSinceRoundBegan() const;
+  // As Executor::Run, but stops (kDone) after so many operations that the clock is worth a look.
+  Progress RunSome(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
+                   Failure* failure) {
+    const size_t end = std::min(operations.size(), *cursor + kOperationsPerLook);
+    return executor_->Run(branch, batch, operations.first(end), cursor, failure);
+  }
   void Sweep();
   void Reap();
   void Resume(Waiter& waiter);
@@ -232,6 +248,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   bool ProvenDead(uint32_t island, uint64_t boot_epoch);
   // Whether messages that will be said again anyhow should be said now: not to one who does not take them.
   bool WorthSaying(uint32_t island);
+  void LookWhetherStuck(ParticipantEntry& entry);
+  void SetStuck(ParticipantEntry& entry, bool stuck);
+  // Ends a wait for a lock that one of those has.
+  void FailIfBlockedByStuck(Waiter& waiter);
   void LookForDeadCoordinator(ParticipantEntry& entry);
   void LookForDeadFellows(ParticipantEntry& entry);
   bool LookForDeadParticipants(CoordinatorEntry& entry);

@@ -21,6 +21,14 @@ struct Worker::Pause {
   void await_resume() const noexcept {}
 };
 
+// Lets the loop go round once: links are polled, and whoever is ready has a turn.
+struct Worker::Breath {
+  Worker& worker;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> self) { worker.ready_.Push(self); }
+  void await_resume() const noexcept {}
+};
+
 // Lets everybody go first who is ready, and the other slots that are about to begin a transaction.
 struct Worker::Yield {
   Worker& worker;

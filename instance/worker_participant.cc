@@ -22,6 +22,9 @@ namespace {
 // What a frame has room for beside the other fields of an ExecuteReply.
 constexpr size_t kMaxResultBytes = messaging::kMaxFrameBytes - 1024;
 
+// Of a step, whatever its coordinator says.
+constexpr int64_t kLongestDeadlineUs = int64_t{24} * 3600 * 1'000'000;
+
 data::v1::VoteKind WireVote(coordinator::VoteKind vote) {
   switch (vote) {
     case coordinator::VoteKind::kYes:
@@ -125,6 +128,8 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
   absl::Status status = DecodeOperations(request, *shared_.catalog, own, &entry->batch, &entry->operations);
   if (!status.ok()) entry->failure = {AbortReason::kRefused, std::move(status)};
   entry->cursor = 0;
+  entry->deadline_ns =
+      now_ns_ + std::clamp<int64_t>(request.deadline_us(), 0, kLongestDeadlineUs) * runtime::kNsPerUs;
   entry->task = ExecuteStep(*entry);
   entry->task.Start();
   executor_->EndQuiet();
@@ -132,12 +137,21 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
 
 runtime::Task<void> Worker::ExecuteStep(ParticipantEntry& entry) {
   entry.executing = true;
-  while (!entry.failure.set() && !entry.ended) {
+  while (!entry.failure.set() && !entry.ended && entry.cursor < entry.operations.size()) {
     const Progress progress =
-        executor_->Run(entry.branch, entry.batch, entry.operations, &entry.cursor, &entry.failure);
-    if (progress != Progress::kWaiting) break;
-    runtime::Task<void> lock = AwaitLock(entry);
-    co_await lock;
+        RunSome(entry.branch, entry.batch, entry.operations, &entry.cursor, &entry.failure);
+    if (progress == Progress::kWaiting) {
+      runtime::Task<void> lock = AwaitLock(entry);
+      co_await lock;
+    } else if (progress == Progress::kDone && entry.cursor < entry.operations.size() &&
+               LongSinceRoundBegan()) {
+      Breath breath{*this};
+      co_await breath;
+      if (now_ns_ > entry.deadline_ns && !entry.failure.set()) {
+        entry.failure = {AbortReason::kDeadline,
+                         absl::DeadlineExceededError("the transaction's deadline has passed")};
+      }
+    }
   }
   entry.executing = false;
   if (entry.ended) co_return;  // aborted while it waited
@@ -243,9 +257,11 @@ void Worker::StepParticipant(ParticipantEntry& entry, const ParticipantEvent& ev
   }
   participant_actions_ = std::move(actions);
   if (was_in_doubt != entry.machine.in_doubt()) {
+    entry.in_doubt_since_ns = now_ns_;
     counters_.in_doubt.Set(was_in_doubt ? counters_.in_doubt.Get() - 1 : counters_.in_doubt.Get() + 1);
   }
   if (!entry.ended) return;
+  if (entry.stuck) SetStuck(entry, false);
   Resume(entry);  // if it waits for a lock, its coroutine has to come to its end
   const auto found = participants_.find(entry.id);
   ISLANDS_CHECK(found != participants_.end());
@@ -351,6 +367,7 @@ void Worker::SweepParticipants() {
       LookForDeadCoordinator(*entry);
     }
     if (entry->ended) continue;
+    LookWhetherStuck(*entry);
     const int64_t interval_ns = entry->machine.orphaned() ? kFellowIntervalNs : kInquiryIntervalNs;
     if (entry->machine.in_doubt() && silent_ns > interval_ns) {
       entry->last_heard_ns = now_ns_;

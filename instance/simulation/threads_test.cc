@@ -16,12 +16,17 @@ struct Node {
   std::unique_ptr<instance::Island> island;
 };
 
+using OpenWorkload = std::shared_ptr<const instance::Workload> (*)(const storage::Catalog&);
+
 class ThreadedCluster {
  public:
-  ThreadedCluster(uint32_t islands, uint32_t workers) : nodes_(islands) {
+  ThreadedCluster(uint32_t islands, uint32_t workers, OpenWorkload open = OpenBank,
+                  uint64_t transaction_timeout_ms = 0)
+      : nodes_(islands) {
     SimOptions options;
     options.islands = islands;
     options.workers = workers;
+    options.transaction_timeout_ms = transaction_timeout_ms;
     options.table = BankTable();
     for (uint32_t i = 0; i < islands; ++i) {
       nodes_[i].scheduler = runtime::MakeThreadScheduler(clock_, {});
@@ -33,9 +38,9 @@ class ThreadedCluster {
           [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
         return hub_.MakeTransport(self);
       };
-      seams.open_workload = [](const std::string&, const storage::Catalog& catalog,
-                               const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
-        return OpenBank(catalog);
+      seams.open_workload = [open](const std::string&, const storage::Catalog& catalog,
+                                   const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
+        return open(catalog);
       };
       auto island = instance::Island::Create(ConfigOf(options, i, /*boot_epoch=*/1), seams);
       EXPECT_TRUE(island.ok()) << island.status();
@@ -78,6 +83,61 @@ class ThreadedCluster {
   messaging::MemoryHub hub_;
   std::vector<Node> nodes_;
 };
+
+// Every transaction of island 0 reads its own rows for ever, and never waits for anything; those of the
+// others read one row of island 0.
+class Endless final : public instance::Workload {
+ public:
+  const char* name() const override { return "endless"; }
+  std::vector<std::string> tables() const override { return {}; }
+  absl::Status Load(instance::Loader&) const override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
+      const instance::GeneratorContext& context) const override {
+    return std::make_unique<Turns>(context.island == 0);
+  }
+  runtime::Task<absl::Status> Run(instance::Transaction& transaction,
+                                  const instance::Request& request) const override {
+    while (true) {
+      transaction.batch().Clear();
+      transaction.batch().Read(0, partitioner::Uint64Key(0));
+      runtime::Task<absl::Status> read = transaction.Execute(transaction.batch());
+      absl::Status status = co_await read;
+      if (!status.ok() || !static_cast<const Turn&>(request).endless) co_return status;
+    }
+  }
+
+ private:
+  struct Turn final : instance::Request {
+    bool endless = false;
+  };
+  class Turns final : public instance::Generator {
+   public:
+    explicit Turns(bool endless) : endless_(endless) {}
+    std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<Turn>(); }
+    void Next(runtime::Random&, instance::Request& request) override {
+      static_cast<Turn&>(request).endless = endless_;
+    }
+
+   private:
+    const bool endless_;
+  };
+};
+
+// A deadline binds transactions that never wait, and they do not keep their worker from others' messages.
+TEST(Threads, EndlessTransactions_EndByTheirDeadlineAndLetOthersThrough) {
+  const auto open = [](const storage::Catalog&) -> std::shared_ptr<const instance::Workload> {
+    return std::make_shared<Endless>();
+  };
+  ThreadedCluster cluster(2, 1, open, /*transaction_timeout_ms=*/100);
+  cluster.Run(2, 500);
+  const auto committed = [&](uint32_t island, int scope) {
+    return cluster.nodes()[island].island->TakeSnapshot().workers(0).scopes(scope).committed();
+  };
+  const control::v1::Snapshot snapshot = cluster.nodes()[0].island->TakeSnapshot();
+  EXPECT_EQ(committed(0, 0), 0u);
+  EXPECT_GT(snapshot.workers(0).aborts_by_reason().at("deadline"), 0u);
+  EXPECT_GT(committed(1, 2), 10u) << "transactions of the other island that read a row here";
+}
 
 TEST(Threads, Transfers_ConserveMoneyAndLeaveNothing) {
   ThreadedCluster cluster(2, 2);

@@ -57,27 +57,40 @@ void LockTable::Impl::DropIfEmpty(size_t bucket, LockHead* head) {
   memory.FreeHead(head);
 }
 
-LockResult LockTable::Impl::Acquire(LockOwner& owner, const LockName& name, LockMode mode) {
+// Without waiting: nothing is queued, so nobody's search can take it for somebody who waits.
+bool LockTable::Impl::TryAcquire(LockOwner& owner, const LockName& name, LockMode mode) {
   ISLANDS_CHECK(!owner.waiting());
   if (name.key_hash == 0) {
     if (const LockRequest* const own = FindCoarse(owner, name)) {
-      if (Covers(own->granted, mode)) return LockResult::kGranted;
+      if (Covers(own->granted, mode)) return true;
     } else if (InheritedLocks* const mine = InheritedBy(owner)) {
       if (LockRequest* const reclaimed = mine->Reclaim(owner, name, mode)) {
         reclaimed->keys = 0;
         reclaimed->keys_exclusive = false;
         reclaimed->escalate_at = options.escalate_after;
         AddToOwner(owner, reclaimed);
-        return LockResult::kGranted;
+        return true;
       }
     }
   }
   const size_t bucket = BucketOf(name);
-  {
-    const LatchGuard guard = ISLANDS_LATCH("lock.acquire", LatchGuard(buckets[bucket].latch, latched));
-    if (TryGrant(owner, bucket, name, mode)) return LockResult::kGranted;
-  }
-  return AcquireOrWait(owner, bucket, name, mode);
+  const LatchGuard guard = ISLANDS_LATCH("lock.acquire", LatchGuard(buckets[bucket].latch, latched));
+  return TryGrant(owner, bucket, name, mode);
+}
+
+LockResult LockTable::Impl::Acquire(LockOwner& owner, const LockName& name, LockMode mode) {
+  if (TryAcquire(owner, name, mode)) return LockResult::kGranted;
+  return AcquireOrWait(owner, BucketOf(name), name, mode);
+}
+
+bool LockTable::Impl::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
+  const bool exclusive = mode != kS && mode != kIS;
+  const LockName site{name.table, name.site, 0};
+  if (!TryAcquire(owner, site, exclusive ? kIX : kIS)) return false;
+  LockRequest* const coarse = FindCoarse(owner, site);
+  if (Covers(coarse->granted, exclusive ? kX : kS)) return true;
+  coarse->keys_exclusive |= exclusive;
+  return TryAcquire(owner, name, mode);
 }
 
 LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
@@ -204,6 +217,10 @@ LockResult LockTable::Acquire(LockOwner& owner, const LockName& name, LockMode m
 
 LockResult LockTable::AcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
   return impl_->AcquireKey(owner, name, mode);
+}
+
+bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
+  return impl_->TryAcquireKey(owner, name, mode);
 }
 
 void LockTable::Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) const {

@@ -139,6 +139,9 @@ class LockTable {
   // name. Nothing is taken on the name where the owner's lock on (table, site) covers it: S and SIX cover S,
   // X covers all. kWaiting may be for either lock; calling again after the wait goes on from there.
   LockResult AcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
+  // The same without waiting: false if it cannot be had at once. The intention may have been taken then. Does
+  // not escalate.
+  bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
   // True when a mode at least as strong is held.
   bool Holds(const LockOwner& owner, const LockName& name, LockMode mode) const;
   // Ends a wait (timeout, abort). False when it had just been granted: the lock is then held.

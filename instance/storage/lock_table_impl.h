@@ -106,6 +106,8 @@ struct LockTable::Impl {
   }
 
   LockResult Acquire(LockOwner& owner, const LockName& name, LockMode mode);
+  bool TryAcquire(LockOwner& owner, const LockName& name, LockMode mode);
+  bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
   LockResult AcquireOrWait(LockOwner& owner, size_t bucket, const LockName& name, LockMode mode);
   LockResult AcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
   void Escalate(LockOwner& owner, LockRequest* coarse);

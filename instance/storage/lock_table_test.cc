@@ -20,6 +20,7 @@ constexpr LockMode kAllModes[] = {kIS, kIX, kS, kSIX, kX};
 constexpr LockName kSite{1, 2, 0};
 constexpr LockName kRow{1, 2, 77};
 constexpr LockName kOtherRow{1, 2, 78};
+constexpr LockName kGap{1, 2, kGapBit | 79};
 constexpr uint32_t kEscalateAfter = 5;
 
 // Owners that can be told apart by their wake token.
@@ -428,6 +429,37 @@ TEST_P(LockTableTest, AcquireKey_GapsExcludeScansAndInserts) {
   Release(0);
   EXPECT_THAT(Release(1), ElementsAre(2));
   EXPECT_EQ(AcquireKey(1, gap, kIX), kWaiting);
+}
+
+TEST_P(LockTableTest, TryAcquireKey_TakesWhatIsFree) {
+  EXPECT_TRUE(table_.TryAcquireKey(owners_[0], kRow, kX));
+  EXPECT_TRUE(table_.Holds(owners_[0], kSite, kIX));
+  EXPECT_TRUE(table_.Holds(owners_[0], kRow, kX));
+  EXPECT_FALSE(table_.TryAcquireKey(owners_[1], kRow, kS));
+  EXPECT_EQ(table_.OwnersWaiting(), 0u);
+  EXPECT_TRUE(table_.TryAcquireKey(owners_[1], kOtherRow, kS));
+  EXPECT_EQ(Acquire(2, {1, 3, 0}, kX), kGranted);
+  EXPECT_TRUE(table_.TryAcquireKey(owners_[2], {1, 3, 5}, kX)) << "covered";
+  EXPECT_FALSE(table_.TryAcquireKey(owners_[1], {1, 3, 5}, kS)) << "the intention is not to be had";
+  EXPECT_THAT(Release(0), IsEmpty());
+}
+
+// Who takes what it can get at once, at its end, waits for nobody. While it did wait for an instant, to
+// cancel that, another worker's search could find a cycle through it and name a victim for nothing.
+TEST_P(LockTableTest, TryAcquireKey_IsNeverPartOfACycle) {
+  for (const bool waits : {true, false}) {
+    EXPECT_EQ(AcquireKey(0, kRow, kX), kGranted);
+    EXPECT_EQ(AcquireKey(1, kGap, kS), kGranted);
+    EXPECT_EQ(AcquireKey(2, kOtherRow, kX), kGranted);
+    EXPECT_EQ(AcquireKey(1, kOtherRow, kS), kWaiting);
+    if (waits) {
+      EXPECT_EQ(AcquireKey(0, kGap, kIX), kWaiting);
+    } else {
+      EXPECT_FALSE(table_.TryAcquireKey(owners_[0], kGap, kIX));
+    }
+    EXPECT_EQ(AcquireKey(2, kRow, kS), waits ? kDeadlock : kWaiting);
+    for (size_t owner = 0; owner < 3; ++owner) Release(owner);
+  }
 }
 
 TEST_P(LockTableTest, Escalation_OfReadsToS) {

@@ -267,7 +267,8 @@ StatusCode Store::Insert(TableId table, uint32_t site, KeyView key, RowView row,
   const StatusCode code = impl_->InsertEntries(table, site, {}, entries, key.size());
   if (code == StatusCode::kOk) return code;
   if (!ghost) {
-    ISLANDS_CHECK(tree->Remove(key) == StatusCode::kOk);
+    // Not removed: a scan may have met the key since, and locked the gap below it.
+    ISLANDS_CHECK(tree->SetGhost(key, true) == StatusCode::kOk);
     return code;
   }
   const UndoScope scope;

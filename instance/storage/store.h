@@ -48,7 +48,7 @@ struct PoolUsage {
   uint64_t region_bytes = 0;
 };
 
-// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; nothing changed),
+// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; no row and no index changed),
 // INVALID_ARGUMENT (key empty or too long, row of another length than the table's row_bytes or too long, a
 // site of another island, a new key outside its site).
 class Store {
@@ -70,7 +70,8 @@ class Store {
   };
   absl::StatusCode Modify(TableId table, uint32_t site, KeyView key, Part part,
                           absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint = nullptr);
-  // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert.
+  // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert. RESOURCE_EXHAUSTED may
+  // leave a ghost of a new key, to be buried (RemoveGhost): others may have locked the gap below it.
   absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row,
                           std::optional<uint64_t> expected = {});
   absl::StatusCode Replace(TableId table, uint32_t site, KeyView key, RowView row);
