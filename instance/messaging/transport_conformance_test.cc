@@ -1,8 +1,13 @@
 // The invariants of transport.h, for every transport alike.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #include <atomic>
 #include <fstream>
@@ -467,6 +472,65 @@ TEST_P(TransportConformance, Connections_ManyAtOnce) {
   a_.seen.frames.clear();
   for (uint32_t i = 1; i < kNodes; i += 2) Send(nodes[i], connections[i], "still there");
   EXPECT_TRUE(PumpUntil(pointers, [&] { return a_.seen.frames.size() == kNodes / 2; }));
+}
+
+// ---- another user's server: whoever could put one in a listener's place shall learn nothing ----
+
+// Copies what clients say at the socket `path` into the descriptor `to`, until killed; '.' when it listens.
+// It refuses nobody.
+[[noreturn]] void ServeUds(const std::string& path, int to) {
+  absl::StatusOr<UniqueFd> listener = ListenOn(path);
+  if (!listener.ok() || chmod(path.c_str(), 0777) != 0 || write(to, ".", 1) != 1) _exit(1);
+  std::vector<UniqueFd> clients;
+  for (char buffer[4096];;) {
+    clients.emplace_back(accept4(listener->get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!clients.back()) clients.pop_back();
+    for (const UniqueFd& client : clients) {
+      const ssize_t got = recv(client.get(), buffer, sizeof(buffer), 0);
+      if (got > 0 && write(to, buffer, static_cast<size_t>(got)) < 0) _exit(1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+[[noreturn]] void ServeZmq(const std::string& path, int to) {
+  void* router = zmq_socket(zmq_ctx_new(), ZMQ_ROUTER);
+  if (zmq_bind(router, ("ipc://" + path).c_str()) != 0 || chmod(path.c_str(), 0777) != 0) _exit(1);
+  if (write(to, ".", 1) != 1) _exit(1);
+  for (char buffer[4096];;) {
+    const int got = zmq_recv(router, buffer, sizeof(buffer), 0);
+    if (got > 0 && write(to, buffer, static_cast<size_t>(got)) < 0) _exit(1);
+  }
+}
+
+TEST_P(TransportConformance, Dial_AnotherUsersServerIsRefusedUnheard) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (GetParam() == "memory") GTEST_SKIP() << "stays within its process";
+  constexpr uid_t kNobody = 65534;
+  constexpr Address kForeign{5, 0};
+  const bool zmq = GetParam() == "zmq";
+  const std::string path = (zmq ? ZmqSocketPath : UdsSocketPath)(network_.directory(), kForeign);
+  ASSERT_EQ(chmod(network_.directory().c_str(), 0777), 0);
+  int heard[2];
+  ASSERT_EQ(pipe2(heard, O_CLOEXEC), 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    if (setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(1);
+    zmq ? ServeZmq(path, heard[1]) : ServeUds(path, heard[1]);
+  }
+  close(heard[1]);
+  char said[4096] = {};
+  ASSERT_EQ(read(heard[0], said, 1), 1);
+  const ConnectionId connection = a_.transport->Dial(kForeign);
+  Send(a_, connection, "secret");
+  EXPECT_TRUE(PumpUntil({&a_}, [&] { return a_.seen.closed.contains(connection); }));
+  PumpFor({&a_});
+  EXPECT_EQ(a_.seen.last_closed.code(), absl::StatusCode::kPermissionDenied) << a_.seen.last_closed;
+  EXPECT_EQ(a_.seen.closed[connection], 1);
+  kill(server, SIGKILL);
+  ASSERT_EQ(waitpid(server, nullptr, 0), server);
+  EXPECT_EQ(read(heard[0], said, sizeof(said)), 0) << said;
+  close(heard[0]);
 }
 
 // ---- bad bytes: what is not a frame ends its connection and nothing else ----

@@ -92,10 +92,7 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path) {
       return absl::ResourceExhaustedError(fmt::format("too many are waiting for {}", path));
     return ErrnoStatus(errno, fmt::format("cannot connect to {}", path));
   }
-  if (const int64_t uid = PeerUid(fd->get()); uid != static_cast<int64_t>(geteuid())) {
-    return absl::PermissionDeniedError(
-        fmt::format("{} is served by user {}, not by user {} like this process", path, uid, geteuid()));
-  }
+  if (absl::Status status = CheckServer(fd->get(), path); !status.ok()) return status;
   return fd;
 }
 
@@ -104,6 +101,14 @@ int64_t PeerUid(int fd) {
   socklen_t size = sizeof(credentials);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return -1;
   return credentials.uid;
+}
+
+absl::Status CheckServer(int fd, const std::string& name) {
+  const int64_t uid = PeerUid(fd);
+  if (uid < 0) return absl::UnavailableError(fmt::format("{} closed the connection", name));
+  if (uid == static_cast<int64_t>(geteuid())) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      fmt::format("{} is served by user {}, not by user {} like this process", name, uid, geteuid()));
 }
 
 }  // namespace islands::messaging

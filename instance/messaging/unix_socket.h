@@ -36,4 +36,7 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path);
 // The kernel's word for who is at the other end; -1 if it does not say.
 int64_t PeerUid(int fd);
 
+// Of a connected socket: PERMISSION_DENIED if another user serves it, UNAVAILABLE if it is none (any more).
+absl::Status CheckServer(int fd, const std::string& name);
+
 }  // namespace islands::messaging

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -55,6 +56,7 @@ struct Connection {
   // Dialled.
   zmq::socket_t dealer;
   zmq::socket_t monitor;
+  bool trusted = false;  // the server's user is known to be ours; until then nothing goes out or is read
   // Accepted.
   std::string routing_id;
   int fd = -1;           // what the router's monitor will call it
@@ -98,6 +100,20 @@ bool ReceivePart(zmq::socket_t& socket, zmq::message_t* message) {
     result = zmq_msg_recv(message->handle(), socket.handle(), ZMQ_DONTWAIT);
   } while (result < 0 && errno == EINTR);
   return result >= 0;
+}
+
+struct MonitorEvent {
+  uint16_t type = 0;
+  int32_t fd = -1;  // of most types
+};
+
+// The first part of what a monitor says: type and value, one after the other.
+MonitorEvent ReadEvent(const zmq::message_t& message) {
+  MonitorEvent event;
+  if (message.size() < sizeof(event.type) + sizeof(event.fd)) return event;
+  std::memcpy(&event.type, message.data(), sizeof(event.type));
+  std::memcpy(&event.fd, static_cast<const char*>(message.data()) + sizeof(event.type), sizeof(event.fd));
+  return event;
 }
 
 std::span<const std::byte> Bytes(const zmq::message_t& message) {
@@ -160,6 +176,8 @@ class ZmqTransport final : public Transport {
                          TransportHandler& handler);
   size_t ServeDealer(ConnectionId id, TransportHandler& handler);
   size_t ServeDealerMonitor(ConnectionId id, TransportHandler& handler);
+  void Trust(ConnectionId id, Connection& connection);
+  size_t OnEnd(ConnectionId id, TransportHandler& handler);
   size_t HandOut(ConnectionId id, std::span<const std::byte> bytes, TransportHandler& handler);
 
   void SendQueued(ConnectionId id, Connection& connection);
@@ -261,6 +279,8 @@ absl::Status ZmqTransport::Listen() {
     if (zmq_setsockopt(router_.handle(), ZMQ_IPC_FILTER_UID, &uid, sizeof(uid)) == 0) peer_uid_ = uid;
     router_monitor_ = MakeMonitor(router_, ZMQ_EVENT_DISCONNECTED, kRouterMonitorTag);
     router_.bind("ipc://" + path_);
+    if (chmod(path_.c_str(), S_IRUSR | S_IWUSR) != 0)
+      return ErrnoStatus(errno, "cannot set the mode of " + path_);
     Watch(router_, kRouterTag);
     Watch(router_monitor_, kRouterMonitorTag);
   } catch (const zmq::error_t& error) {
@@ -287,16 +307,15 @@ ConnectionId ZmqTransport::Dial(Address peer) {
 }
 
 void ZmqTransport::Connect(Connection& connection, ConnectionId id, const std::string& path) {
-  constexpr int kEnds = ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  constexpr int kBeginAndEnds = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                                ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   connection.dealer = MakeSocket(zmq::socket_type::dealer);
   connection.dealer.set(zmq::sockopt::reconnect_ivl, -1);
-  connection.monitor = MakeMonitor(connection.dealer, kEnds, id);
+  connection.monitor = MakeMonitor(connection.dealer, kBeginAndEnds, id);
   Watch(connection.dealer, 2 * id);
   Watch(connection.monitor, 2 * id + 1);
   connection.dealer.connect("ipc://" + path);
-  SendMark(connection.dealer, {}, kOpen);
-  dealers_touched_.push_back(id);
 }
 
 void ZmqTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
@@ -328,6 +347,7 @@ void ZmqTransport::Flush() {
 
 void ZmqTransport::SendQueued(ConnectionId id, Connection& connection) {
   connection.blocked = false;
+  if (connection.dialled() && !connection.trusted) return;
   while (!connection.out.empty() && !connection.failed) {
     const std::span<const std::byte> batch = NextBatch(connection.out.Unsent());
     zmq::socket_t& socket = connection.dialled() ? connection.dealer : router_;
@@ -461,11 +481,7 @@ void ZmqTransport::ReadRouterMonitor() {
   zmq::message_t event;
   zmq::message_t address;
   while (ReceivePart(router_monitor_, &event) && ReceivePart(router_monitor_, &address)) {
-    int32_t fd = -1;
-    if (event.size() >= sizeof(uint16_t) + sizeof(fd)) {
-      std::memcpy(&fd, static_cast<const char*>(event.data()) + sizeof(uint16_t), sizeof(fd));
-    }
-    disconnected_fds_.push_back(fd);
+    disconnected_fds_.push_back(ReadEvent(event).fd);
   }
 }
 
@@ -505,7 +521,7 @@ size_t ZmqTransport::ServeDealer(ConnectionId id, TransportHandler& handler) {
   size_t handled = 0;
   zmq::message_t message;
   for (int messages = 0; Connection* connection = connections_.Find(id); ++messages) {
-    if (!connection->dealer || !ReceivePart(connection->dealer, &message)) break;
+    if (!connection->trusted || !ReceivePart(connection->dealer, &message)) break;
     if (messages == kMessagesPerSocketAndPoll) dealers_touched_.push_back(id);
     if (IsMark(message, kProbe)) continue;
     if (IsMark(message, kBye)) {
@@ -518,13 +534,38 @@ size_t ZmqTransport::ServeDealer(ConnectionId id, TransportHandler& handler) {
 }
 
 size_t ZmqTransport::ServeDealerMonitor(ConnectionId id, TransportHandler& handler) {
-  Connection* connection = connections_.Find(id);
-  if (connection == nullptr) return 0;
+  size_t handled = 0;
   zmq::message_t event;
-  // Both parts: ZeroMQ leaks what is left of a message that was read in part.
   zmq::message_t address;
-  if (!ReceivePart(connection->monitor, &event) || !ReceivePart(connection->monitor, &address)) return 0;
-  // Every event that is watched for means the end. What came before it is in the dealer already.
+  // To its end, or it would not signal again.
+  while (Connection* connection = connections_.Find(id)) {
+    // Both parts: ZeroMQ leaks what is left of a message that was read in part.
+    if (!ReceivePart(connection->monitor, &event) || !ReceivePart(connection->monitor, &address)) break;
+    const auto [type, fd] = ReadEvent(event);
+    // Asks the very connection that ZeroMQ made. Should it be closed by now and its number be another's, then
+    // nothing can go out any more whatever we find: a DEALER does not connect again.
+    if (type != ZMQ_EVENT_CONNECTED) {
+      handled += OnEnd(id, handler);
+    } else if (absl::Status status = CheckServer(fd, address.to_string()); !status.ok()) {
+      handled += ReportClosed(id, status, handler);
+    } else {
+      Trust(id, *connection);
+    }
+  }
+  return handled;
+}
+
+void ZmqTransport::Trust(ConnectionId id, Connection& connection) {
+  connection.trusted = true;
+  SendMark(connection.dealer, {}, kOpen);
+  MarkTouched(id, connection);
+  if (connection.flush_due) return;
+  SendQueued(id, connection);  // what was flushed in vain
+  if (connection.blocked) blocked_.push_back(id);
+}
+
+size_t ZmqTransport::OnEnd(ConnectionId id, TransportHandler& handler) {
+  // What came before it is in the dealer already.
   size_t handled = 0;
   size_t more;
   do {

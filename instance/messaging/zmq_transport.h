@@ -19,7 +19,9 @@
 // closed. A worker that finds nothing yields its core to that thread now and then: spinning, it would hold up
 // the very frames that it waits for.
 //
-// Peers of another user are refused by ZMQ_IPC_FILTER_UID at the listener.
+// Peers of another user are refused at both ends: by ZMQ_IPC_FILTER_UID at the listener; and the dialler's
+// monitor names the descriptor that was connected, whose SO_PEERCRED is asked before the first message goes
+// out or is read.
 //
 // Thread safety: see transport.h.
 #pragma once
