@@ -1,8 +1,10 @@
 #include "deploy/resolve.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -155,16 +157,15 @@ class Resolver {
   std::string LayoutPath() const { return deployment_.islands_by_hand.empty() ? "layout" : "islands"; }
 
   void CheckControlDirectory() {
-    const size_t longest =
-        Absolute(deployment_.folder, deployment_.control_directory).size() + kLongestSocketName.size();
+    const std::string directory = Absolute(deployment_.folder, deployment_.control_directory);
+    const size_t longest = directory.size() + kLongestSocketName.size();
     if (longest <= kMaxSocketPathBytes) return;
     Complain(
         "control.directory",
-        fmt::format(
-            "found a directory whose socket paths have up to {} bytes ({}), expected at most {}: choose a "
-            "directory at least {} bytes shorter, for example an absolute one under /tmp or /run",
-            longest, Absolute(deployment_.folder, deployment_.control_directory), kMaxSocketPathBytes,
-            longest - kMaxSocketPathBytes));
+        fmt::format("found a directory whose socket paths have up to {} bytes ({}), expected at most {}: "
+                    "choose a directory at least {} bytes shorter, for example {}",
+                    longest, directory, kMaxSocketPathBytes, longest - kMaxSocketPathBytes,
+                    ShortControlDirectory(deployment_.name, geteuid(), getenv("XDG_RUNTIME_DIR"))));
   }
 
   void CheckPorts() {
@@ -363,6 +364,15 @@ uint64_t AutoPoolBytes(const topology::Machine& machine, size_t cores_used, size
   const auto cores = std::max<size_t>(1, machine.cores.size());
   const auto share = static_cast<uint64_t>(static_cast<unsigned __int128>(memory) * cores_used / cores / 4);
   return std::max<uint64_t>(share / kMiB * kMiB, islands * 2 * kMinPoolBytesPerIsland);
+}
+
+// Directories that nobody else may write to: what is under /tmp anybody can take first.
+std::string ShortControlDirectory(const std::string& deployment, uint32_t user,
+                                  const char* runtime_directory) {
+  if (user == 0) return "/run/islands/" + deployment;
+  const bool given = runtime_directory != nullptr && *runtime_directory == '/';
+  return fmt::format("{}/islands/{}", given ? runtime_directory : fmt::format("/run/user/{}", user),
+                     deployment);
 }
 
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine) {

@@ -48,7 +48,7 @@ struct ResolvedDeployment {
 // Loads the machine that the file names, then ResolveOn.
 absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment);
 // For a given machine: a pure function but for the number of this machine's CPUs, which decides
-// `cores_shared` of unbound deployments.
+// `cores_shared` of unbound deployments, and for the user, whose runtime directory a complaint recommends.
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine);
 
 // LoadDeployment and Resolve.
@@ -57,6 +57,11 @@ absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path);
 // `buffer_pool: auto`: a quarter of the machine's memory for the cores used, whole MiB, and enough for every
 // island.
 uint64_t AutoPoolBytes(const topology::Machine& machine, size_t cores_used, size_t islands);
+
+// Where sockets of a user's deployment may lie by short paths. `runtime_directory` is $XDG_RUNTIME_DIR; null
+// where there is none.
+std::string ShortControlDirectory(const std::string& deployment, uint32_t user,
+                                  const char* runtime_directory);
 
 // What each islandd is started with. cluster_id, boot_epoch, layout_generation and loads are left for the
 // supervisor.

@@ -247,6 +247,14 @@ TEST(Resolve, SocketPathsFitExactly) {
                                HasSubstr("expected at most 107")));
 }
 
+TEST(Resolve, ShortControlDirectory_IsOneThatOthersCannotTake) {
+  EXPECT_EQ(ShortControlDirectory("quad", 0, "/run/user/0"), "/run/islands/quad");
+  EXPECT_EQ(ShortControlDirectory("quad", 1000, "/run/user/1000"), "/run/user/1000/islands/quad");
+  for (const char* none : {static_cast<const char*>(nullptr), "", "relative"}) {
+    EXPECT_EQ(ShortControlDirectory("quad", 4711, none), "/run/user/4711/islands/quad");
+  }
+}
+
 TEST(Resolve, DefaultControlDirectoryTooDeep) {
   const auto deployment = ParseDeployment("version: 1", "/" + std::string(120, 'd') + "/f.yaml");
   ASSERT_TRUE(deployment.ok());

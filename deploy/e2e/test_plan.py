@@ -121,6 +121,17 @@ def test_bad_file(islands, deployment, command, text, complaint):
     assert complaints == done.err.rstrip("\n")
 
 
+@pytest.mark.parametrize("runtime", ["/run/user/4711", None])
+def test_control_directory_too_deep_recommends_one_that_others_cannot_take(islands, deployment, runtime):
+    path = deployment("version: 1\nname: deep\ncontrol: {directory: /%s}\n" % ("x" * 90))
+    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    if runtime:
+        environment["XDG_RUNTIME_DIR"] = runtime
+    own = "/run" if os.geteuid() == 0 else runtime or f"/run/user/{os.geteuid()}"
+    done = islands.run("check", path, env=environment)
+    assert done.code == 2 and done.err.endswith(f"for example {own}/islands/deep\n"), done
+
+
 def test_all_complaints_at_once(islands, deployment):
     path = deployment("version: 2\nname: Bad\nmetrics: {base_port: 80}\n")
     assert [line[len(path):].split(" found ")[0] for line in islands.run("check", path).err.splitlines()] == [
