@@ -29,12 +29,11 @@ inline constexpr const char* kSupervisorSocketName = "supervisor.sock";
 struct ResolvedDeployment {
   Deployment deployment;
   topology::Machine machine;
-  topology::Plan plan;
+  topology::Plan plan;  // memory divided by sites
   partitioner::SiteMap site_map;
   bool bound = false;               // workers and memory are bound; false: placement `os` or another machine
   std::string unbound_reason = {};  // why not, for people; empty if bound
   bool cores_shared = false;        // more workers than cores where this would run
-  std::vector<uint64_t> pool_bytes = {};     // by island; the total in proportion to its sites
   std::vector<uint32_t> metrics_ports = {};  // by island; 0 = none
   std::vector<int32_t> service_cpus = {};    // by island; a PU that no worker uses, or -1
   std::string data_directory = {};           // absolute, as are the next two

@@ -99,6 +99,8 @@ BAD = [
     ("version: 1\nmachine: 'pack:2 core:2 pu:1'\ncores: '0,9'\n", "3:8: found CPU 9, which "),
     ("version: 1\nmachine: none.xml\n", "2:10: found 'none.xml' (no such file), expected auto"),
     (QUAD + "version: 1\nstorage: {buffer_pool: 80GiB}\n", "3:24: found 80GiB of buffer pool, expected what fits"),
+    ("version: 1\nmachine: 'pack:18 [numa(memory=16GB)] core:1 pu:1'\nlayout: 18ISL\nstorage: {buffer_pool: 252GiB}\n",
+     "4:24: found 252GiB of buffer pool, expected what fits the machine: NUMA node 2 has 14.9 GiB, but island 2 needs"),
     ("version: 1\nlayout: 30ISL\n", "2:9: found 24 sites (auto) for 30 islands, expected at least one site per island"),
     ("version: 1\nstorage: {log: {durability: sync}}\n", "2:29: found durability 'sync', which is not available"),
     ("version: 1\ncontrol: {directory: /%s}\n" % ("x" * 90), "2:22: found a directory whose socket paths have up to"),
