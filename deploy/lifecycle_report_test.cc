@@ -67,7 +67,7 @@ TEST(StatusJson, FileDescribesWhatRuns_IslandsBeginAsInPlan) {
 TEST(StatusJson, FileChangedMeanwhile_ShowsWhatRuns) {
   ResolvedDeployment resolved = MakeResolved();
   const control::v1::ClusterStatus status = MakeStatus(resolved);
-  resolved.pool_bytes = {1 << 20, 1 << 20};
+  for (topology::PlannedIsland& island : resolved.plan.islands) island.memory_bytes = 1 << 20;
   const ResolvedDeployment* const files[] = {&resolved, nullptr};
   for (const ResolvedDeployment* file : files) {
     const auto json = nlohmann::json::parse(StatusJson(status, file));

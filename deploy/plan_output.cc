@@ -28,8 +28,7 @@ std::string RenderIslands(const ResolvedDeployment& resolved) {
     const uint32_t port = resolved.metrics_ports[island.id];
     table.AddRow({std::to_string(island.id), std::to_string(island.workers),
                   OrDash(topology::FormatCpuList(island.cpus)),
-                  OrDash(topology::FormatCpuList(island.numa_nodes)),
-                  FormatBytes(resolved.pool_bytes[island.id]),
+                  OrDash(topology::FormatCpuList(island.numa_nodes)), FormatBytes(island.memory_bytes),
                   FormatSites(resolved.site_map.SitesOf(island.id)), port == 0 ? "-" : std::to_string(port)});
   }
   return table.Render();
@@ -51,7 +50,7 @@ std::string FormatSites(partitioner::SiteRun sites) {
 std::string RenderPlan(const ResolvedDeployment& resolved) {
   const Deployment& deployment = resolved.deployment;
   uint64_t pool_bytes = 0;
-  for (const uint64_t bytes : resolved.pool_bytes) pool_bytes += bytes;
+  for (const topology::PlannedIsland& island : resolved.plan.islands) pool_bytes += island.memory_bytes;
   std::string text;
   const auto line = [&](std::string_view label, const std::string& value) {
     text += fmt::format("{:<12}{}\n", label, value);
@@ -83,7 +82,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
     ordered_json entry = {{"id", island.id},
                           {"cpus", topology::FormatCpuList(island.cpus)},
                           {"numa_nodes", topology::FormatCpuList(island.numa_nodes)},
-                          {"memory_bytes", resolved.pool_bytes[island.id]},
+                          {"memory_bytes", island.memory_bytes},
                           {"sites", FormatSites(resolved.site_map.SitesOf(island.id))},
                           {"metrics_port", resolved.metrics_ports[island.id]},
                           {"workers", island.workers},

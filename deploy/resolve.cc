@@ -1,8 +1,10 @@
 #include "deploy/resolve.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -18,7 +20,6 @@ namespace {
 
 // A tree per site and table, and room to work in: below this an island cannot even load.
 constexpr uint64_t kMinPoolBytesPerIsland = 4u << 20;
-constexpr uint64_t kPageBytes = 4096;
 // The longest name of a socket in the control directory, with its slash.
 constexpr std::string_view kLongestSocketName = "/island-999.w999.sock";
 
@@ -41,6 +42,8 @@ class Resolver {
       : deployment_(deployment), machine_(std::move(machine)), complaints_(deployment.filename) {}
 
   absl::StatusOr<ResolvedDeployment> Resolve() {
+    // Where the cores are wrong that is complained of below, and the rest judged as one island.
+    islands_ = topology::CountIslands(machine_, Request()).value_or(1);
     CheckDurability();
     CheckCores();
     CheckNodes();
@@ -49,15 +52,13 @@ class Resolver {
     CheckPorts();
     if (!complaints_.empty()) return complaints_.ToStatus();
 
-    total_pool_bytes_ = TotalPoolBytes();
-    auto plan = topology::MakePlan(machine_, Request());
-    if (!plan.ok()) return PlannerComplaint(plan.status());
-    const auto islands = static_cast<uint32_t>(plan->islands.size());
-    // `auto` layouts are counted by the planner only.
-    CheckIslandCount(islands);
-    if (!complaints_.empty()) return complaints_.ToStatus();
-    auto site_map = partitioner::SiteMap::Create(sites_, islands);
+    const auto site_map = partitioner::SiteMap::Create(sites_, islands_);
     if (!site_map.ok()) return site_map.status();
+    total_pool_bytes_ = TotalPoolBytes();
+    topology::PlanRequest request = Request();
+    for (uint32_t i = 0; i < islands_; ++i) request.weights.push_back(site_map->SitesOf(i).count);
+    auto plan = topology::MakePlan(machine_, request);
+    if (!plan.ok()) return PlannerComplaint(plan.status());
     ResolvedDeployment resolved{.deployment = deployment_,
                                 .machine = std::move(machine_),
                                 .plan = *std::move(plan),
@@ -134,48 +135,40 @@ class Resolver {
 
   void CheckSites() {
     sites_ = deployment_.sites.value_or(partitioner::AutoSites(static_cast<uint32_t>(machine_.cores.size())));
-    const auto by_hand = static_cast<uint32_t>(deployment_.islands_by_hand.size());
-    CheckIslandCount(by_hand > 0 ? by_hand : deployment_.layout.value_or(1));
-  }
-
-  void CheckIslandCount(uint32_t islands) {
-    if (islands > sites_) {
+    if (islands_ > sites_) {
       Complain(
           deployment_.positions.contains("data.sites") ? "data.sites" : LayoutPath(),
           fmt::format(
               "found {} sites{} for {} islands, expected at least one site per island: set data.sites to "
               "{} or more",
-              sites_, deployment_.sites ? "" : " (auto)", islands, islands));
+              sites_, deployment_.sites ? "" : " (auto)", islands_, islands_));
     }
-    if (islands > kMaxIslands) {
-      Complain(LayoutPath(), fmt::format("found {} islands, expected at most {}", islands, kMaxIslands));
+    if (islands_ > kMaxIslands) {
+      Complain(LayoutPath(), fmt::format("found {} islands, expected at most {}", islands_, kMaxIslands));
     }
   }
 
   std::string LayoutPath() const { return deployment_.islands_by_hand.empty() ? "layout" : "islands"; }
 
   void CheckControlDirectory() {
-    const size_t longest =
-        Absolute(deployment_.folder, deployment_.control_directory).size() + kLongestSocketName.size();
+    const std::string directory = Absolute(deployment_.folder, deployment_.control_directory);
+    const size_t longest = directory.size() + kLongestSocketName.size();
     if (longest <= kMaxSocketPathBytes) return;
     Complain(
         "control.directory",
-        fmt::format(
-            "found a directory whose socket paths have up to {} bytes ({}), expected at most {}: choose a "
-            "directory at least {} bytes shorter, for example an absolute one under /tmp or /run",
-            longest, Absolute(deployment_.folder, deployment_.control_directory), kMaxSocketPathBytes,
-            longest - kMaxSocketPathBytes));
+        fmt::format("found a directory whose socket paths have up to {} bytes ({}), expected at most {}: "
+                    "choose a directory at least {} bytes shorter, for example {}",
+                    longest, directory, kMaxSocketPathBytes, longest - kMaxSocketPathBytes,
+                    ShortControlDirectory(deployment_.name, geteuid(), getenv("XDG_RUNTIME_DIR"))));
   }
 
   void CheckPorts() {
-    const size_t islands =
-        std::max<size_t>(deployment_.islands_by_hand.size(), deployment_.layout.value_or(1));
-    const size_t last = deployment_.metrics_base_port + islands - 1;
+    const uint32_t last = deployment_.metrics_base_port + islands_ - 1;
     if (deployment_.metrics_base_port == 0 || last <= 65535) return;
     Complain("metrics.base_port",
              fmt::format("found port {}, which makes {} the last of {} islands' ports, expected at "
                          "most {}",
-                         deployment_.metrics_base_port, last, islands, 65536 - islands));
+                         deployment_.metrics_base_port, last, islands_, 65536 - islands_));
   }
 
   // How many of the machine's cores the deployment uses.
@@ -196,9 +189,7 @@ class Resolver {
     uint64_t by_hand = 0;
     for (const auto& island : deployment_.islands_by_hand) by_hand += island.memory_bytes.value_or(0);
     if (by_hand > 0) return by_hand;
-    const size_t islands =
-        std::max<size_t>(deployment_.islands_by_hand.size(), deployment_.layout.value_or(1));
-    return AutoPoolBytes(machine_, CoresUsed(), islands);
+    return AutoPoolBytes(machine_, CoresUsed(), islands_);
   }
 
   topology::PlanRequest Request() const {
@@ -236,16 +227,11 @@ class Resolver {
                                   : Absolute(deployment_.folder, deployment_.log_directory);
     resolved->control_directory = Absolute(deployment_.folder, deployment_.control_directory);
     DecideBinding(resolved);
-    DividePool(resolved);
+    CheckPools(resolved->plan);
     ChooseServiceCpus(resolved);
     for (const auto& island : resolved->plan.islands) {
       const uint32_t base = deployment_.metrics_base_port;
       resolved->metrics_ports.push_back(base == 0 ? 0 : base + island.id);
-    }
-    if (!resolved->metrics_ports.empty() && resolved->metrics_ports.back() > 65535) {
-      Complain("metrics.base_port",
-               fmt::format("found port {}, expected at most {} for {} islands", deployment_.metrics_base_port,
-                           65536 - resolved->metrics_ports.size(), resolved->metrics_ports.size()));
     }
   }
 
@@ -273,20 +259,17 @@ class Resolver {
     }
   }
 
-  void DividePool(ResolvedDeployment* resolved) {
-    for (topology::PlannedIsland& island : resolved->plan.islands) {
-      const bool by_hand = island.id < deployment_.islands_by_hand.size() &&
-                           deployment_.islands_by_hand[island.id].memory_bytes.has_value();
-      const auto share = static_cast<uint64_t>(static_cast<unsigned __int128>(total_pool_bytes_) *
-                                               resolved->site_map.SitesOf(island.id).count / sites_);
-      const uint64_t bytes = by_hand ? *deployment_.islands_by_hand[island.id].memory_bytes : share;
-      island.memory_bytes = bytes / kPageBytes * kPageBytes;
-      resolved->pool_bytes.push_back(island.memory_bytes);
-      if (resolved->pool_bytes.back() >= kMinPoolBytesPerIsland) continue;
+  void CheckPools(const topology::Plan& plan) {
+    for (const topology::PlannedIsland& island : plan.islands) {
+      if (island.memory_bytes >= kMinPoolBytesPerIsland) continue;
+      const bool listed = island.id < deployment_.islands_by_hand.size();
+      const auto named =
+          listed ? deployment_.islands_by_hand[island.id].memory_bytes : std::optional<uint64_t>();
       const std::string memory_path = fmt::format("islands[{}].memory", island.id);
-      Complain(by_hand ? memory_path : "storage.buffer_pool",
+      Complain(named ? memory_path : "storage.buffer_pool",
                fmt::format("found {} of buffer pool for island {}, expected at least {} for every island",
-                           FormatBytes(bytes), island.id, FormatBytes(kMinPoolBytesPerIsland)));
+                           FormatBytes(named.value_or(island.memory_bytes)), island.id,
+                           FormatBytes(kMinPoolBytesPerIsland)));
       return;
     }
   }
@@ -330,6 +313,7 @@ class Resolver {
   const Deployment& deployment_;
   topology::Machine machine_;
   Complaints complaints_;
+  uint32_t islands_ = 0;
   uint32_t sites_ = 0;
   uint64_t total_pool_bytes_ = 0;
 };
@@ -363,6 +347,15 @@ uint64_t AutoPoolBytes(const topology::Machine& machine, size_t cores_used, size
   const auto cores = std::max<size_t>(1, machine.cores.size());
   const auto share = static_cast<uint64_t>(static_cast<unsigned __int128>(memory) * cores_used / cores / 4);
   return std::max<uint64_t>(share / kMiB * kMiB, islands * 2 * kMinPoolBytesPerIsland);
+}
+
+// Directories that nobody else may write to: what is under /tmp anybody can take first.
+std::string ShortControlDirectory(const std::string& deployment, uint32_t user,
+                                  const char* runtime_directory) {
+  if (user == 0) return "/run/islands/" + deployment;
+  const bool given = runtime_directory != nullptr && *runtime_directory == '/';
+  return fmt::format("{}/islands/{}", given ? runtime_directory : fmt::format("/run/user/{}", user),
+                     deployment);
 }
 
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine) {

@@ -29,12 +29,11 @@ inline constexpr const char* kSupervisorSocketName = "supervisor.sock";
 struct ResolvedDeployment {
   Deployment deployment;
   topology::Machine machine;
-  topology::Plan plan;
+  topology::Plan plan;  // memory divided by sites
   partitioner::SiteMap site_map;
   bool bound = false;               // workers and memory are bound; false: placement `os` or another machine
   std::string unbound_reason = {};  // why not, for people; empty if bound
   bool cores_shared = false;        // more workers than cores where this would run
-  std::vector<uint64_t> pool_bytes = {};     // by island; the total in proportion to its sites
   std::vector<uint32_t> metrics_ports = {};  // by island; 0 = none
   std::vector<int32_t> service_cpus = {};    // by island; a PU that no worker uses, or -1
   std::string data_directory = {};           // absolute, as are the next two
@@ -48,7 +47,7 @@ struct ResolvedDeployment {
 // Loads the machine that the file names, then ResolveOn.
 absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment);
 // For a given machine: a pure function but for the number of this machine's CPUs, which decides
-// `cores_shared` of unbound deployments.
+// `cores_shared` of unbound deployments, and for the user, whose runtime directory a complaint recommends.
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine);
 
 // LoadDeployment and Resolve.
@@ -57,6 +56,11 @@ absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path);
 // `buffer_pool: auto`: a quarter of the machine's memory for the cores used, whole MiB, and enough for every
 // island.
 uint64_t AutoPoolBytes(const topology::Machine& machine, size_t cores_used, size_t islands);
+
+// Where sockets of a user's deployment may lie by short paths. `runtime_directory` is $XDG_RUNTIME_DIR; null
+// where there is none.
+std::string ShortControlDirectory(const std::string& deployment, uint32_t user,
+                                  const char* runtime_directory);
 
 // What each islandd is started with. cluster_id, boot_epoch, layout_generation and loads are left for the
 // supervisor.

@@ -38,7 +38,7 @@ std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeploymen
   for (const auto& island : islands) {
     control::v1::IslandConfig& config = configs.emplace_back(common);
     config.set_island(island.id);
-    config.set_pool_bytes(resolved.pool_bytes[island.id]);
+    config.set_pool_bytes(island.memory_bytes);
     config.set_metrics_port(resolved.metrics_ports[island.id]);
     config.set_service_cpu(resolved.service_cpus[island.id]);
     // `workers: os` binds the island as a whole and leaves its workers to the kernel.

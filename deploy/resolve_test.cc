@@ -58,13 +58,19 @@ std::string Message(const std::string& text, topology::Machine machine) {
   return std::string(resolved.status().message());
 }
 
+std::vector<uint64_t> Pools(const ResolvedDeployment& resolved) {
+  std::vector<uint64_t> bytes;
+  for (const topology::PlannedIsland& island : resolved.plan.islands) bytes.push_back(island.memory_bytes);
+  return bytes;
+}
+
 TEST(Resolve, FourIslandsOnFourSockets) {
   const auto r = ResolveText("layout: 4ISL\nstorage: {buffer_pool: 12GiB}\n", MakeMachine(4, 6));
   ASSERT_TRUE(r.ok()) << r.status();
   ASSERT_EQ(r->plan.islands.size(), 4u);
   EXPECT_EQ(topology::FormatCpuList(r->plan.islands[1].cpus), "6-11");
   EXPECT_THAT(r->plan.islands[1].numa_nodes, ElementsAre(1));
-  EXPECT_THAT(r->pool_bytes, Each(3 * kGiB));
+  EXPECT_THAT(Pools(*r), Each(3 * kGiB));
   EXPECT_THAT(r->metrics_ports, ElementsAre(9400, 9401, 9402, 9403));
   EXPECT_EQ(r->site_map.sites(), 24u);
   EXPECT_EQ(r->site_map.SitesOf(1), (partitioner::SiteRun{6, 6}));
@@ -82,13 +88,13 @@ TEST(Resolve, AutoLayoutSitesAndPool) {
   ASSERT_TRUE(r.ok()) << r.status();
   EXPECT_EQ(r->plan.layout, "8ISL");
   EXPECT_EQ(r->site_map.sites(), 80u);
-  EXPECT_THAT(r->pool_bytes, Each(4 * kGiB));  // a quarter of the machine
+  EXPECT_THAT(Pools(*r), Each(4 * kGiB));  // a quarter of the machine
 }
 
 TEST(Resolve, AutoPoolFollowsTheCoresUsed) {
   const auto r = ResolveText("layout: 2ISL\ncores: 6\n", MakeMachine(4, 6));
   ASSERT_TRUE(r.ok()) << r.status();
-  EXPECT_THAT(r->pool_bytes, Each(2 * kGiB));  // half of a quarter of the one node that is used
+  EXPECT_THAT(Pools(*r), Each(2 * kGiB));  // half of a quarter of the one node that is used
 }
 
 TEST(Resolve, PoolIsDividedBySites) {
@@ -96,8 +102,51 @@ TEST(Resolve, PoolIsDividedBySites) {
   ASSERT_TRUE(r.ok()) << r.status();
   std::vector<uint64_t> expected;
   for (uint32_t i = 0; i < 5; ++i) expected.push_back(r->site_map.SitesOf(i).count * (uint64_t{100} << 20));
-  EXPECT_EQ(r->pool_bytes, expected);
+  EXPECT_EQ(Pools(*r), expected);
   EXPECT_EQ(std::accumulate(expected.begin(), expected.end(), uint64_t{0}), uint64_t{2400} << 20);
+}
+
+// 24 sites on 18 islands: six have two of them, and twice the memory.
+constexpr const char* k18Islands = "layout: 18ISL\ndata: {sites: 24}\n";
+
+TEST(Resolve, PoolThatFitsInEqualPartsOnly_IsRefused) {
+  const std::string text = std::string(k18Islands) + "storage: {buffer_pool: 288GiB}\n";  // 18 x 16
+  const std::string message = Message(text, MakeMachine(18, 1));
+  EXPECT_THAT(message, HasSubstr("288GiB of buffer pool, expected what fits the machine: NUMA node "));
+  EXPECT_THAT(message, HasSubstr(" has 16 GiB, but island "));
+  EXPECT_THAT(message, HasSubstr(" needs 24 GiB of it"));
+  EXPECT_EQ(Message(text, MakeMachine(18, 1, 1, 24 * kGiB)), "");
+}
+
+TEST(Resolve, PoolThatFitsBySitesOnly_IsAccepted) {
+  topology::Machine machine = MakeMachine(18, 1);
+  const auto sites = partitioner::SiteMap::Create(24, 18);
+  ASSERT_TRUE(sites.ok());
+  std::vector<uint64_t> expected;
+  for (uint32_t i = 0; i < 18; ++i) {
+    expected.push_back(sites->SitesOf(i).count * 12 * kGiB);
+    machine.nodes[i].memory_bytes = expected.back();
+  }
+  machine.memory_bytes = 288 * kGiB;
+  const auto r = ResolveText(std::string(k18Islands) + "storage: {buffer_pool: 288GiB}\n", machine);
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_EQ(Pools(*r), expected);
+}
+
+TEST(Resolve, IslandsByHand_DivideThePoolBySites) {
+  const auto r = ResolveText(
+      "islands:\n  - {cpus: '0-4'}\n  - {cpus: '5'}\n  - {cpus: '6'}\n"
+      "data: {sites: 4}\nstorage: {buffer_pool: 4GiB}\n",
+      MakeMachine(1, 7));
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_EQ(r->site_map.SitesOf(2).count, 2u);
+  EXPECT_THAT(Pools(*r), ElementsAre(kGiB, kGiB, 2 * kGiB));
+}
+
+TEST(Resolve, PoolsAreWholePages) {
+  const auto r = ResolveText("layout: 3ISL\nstorage: {buffer_pool: 1000000001}\n", MakeMachine(1, 3));
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_THAT(Pools(*r), Each(1000000001 / 3 / 4096 * 4096));
 }
 
 TEST(Resolve, MoreIslandsThanCoresShareThem) {
@@ -151,7 +200,7 @@ TEST(Resolve, IslandsByHand) {
       MakeMachine(2, 6));
   ASSERT_TRUE(r.ok()) << r.status();
   EXPECT_EQ(r->plan.layout, "2ISL");
-  EXPECT_THAT(r->pool_bytes, ElementsAre(kGiB, 2 * kGiB));
+  EXPECT_THAT(Pools(*r), ElementsAre(kGiB, 2 * kGiB));
   EXPECT_THAT(r->plan.islands[0].numa_nodes, ElementsAre(1));
   EXPECT_EQ(r->plan.islands[0].workers, 4u);
   EXPECT_EQ(r->plan.islands[1].workers, 1u);
@@ -220,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"ports_end", "layout: 4ISL\nmetrics: {base_port: 65533}", MakeMachine(1, 4), "4:22",
                 "port 65533, which makes 65536 the last of 4 islands' ports, expected at most 65532"},
         BadFile{"ports_end_auto_layout", "metrics: {base_port: 65535}", MakeMachine(4, 1), "3:22",
-                "expected at most 65532 for 4 islands"}),
+                "which makes 65538 the last of 4 islands' ports, expected at most 65532"}),
     ::testing::PrintToStringParamName());
 
 TEST(Resolve, AllComplaintsTogether) {
@@ -245,6 +294,14 @@ TEST(Resolve, SocketPathsFitExactly) {
   EXPECT_THAT(std::string(refused.status().message()),
               ::testing::AllOf(StartsWith("f.yaml:2:22: found"), HasSubstr("up to 108 bytes"),
                                HasSubstr("expected at most 107")));
+}
+
+TEST(Resolve, ShortControlDirectory_IsOneThatOthersCannotTake) {
+  EXPECT_EQ(ShortControlDirectory("quad", 0, "/run/user/0"), "/run/islands/quad");
+  EXPECT_EQ(ShortControlDirectory("quad", 1000, "/run/user/1000"), "/run/user/1000/islands/quad");
+  for (const char* none : {static_cast<const char*>(nullptr), "", "relative"}) {
+    EXPECT_EQ(ShortControlDirectory("quad", 4711, none), "/run/user/4711/islands/quad");
+  }
 }
 
 TEST(Resolve, DefaultControlDirectoryTooDeep) {
@@ -309,7 +366,7 @@ TEST(MakeIslandConfigs, CarriesThePlan) {
     EXPECT_EQ(c.memory_policy(), control::v1::MEMORY_BIND);
     EXPECT_TRUE(c.always_latched());
     EXPECT_EQ(c.metrics_port(), 9500 + i);
-    EXPECT_EQ(c.pool_bytes(), r->pool_bytes[i]);
+    EXPECT_EQ(c.pool_bytes(), r->plan.islands[i].memory_bytes);
     EXPECT_EQ(c.service_cpu(), r->service_cpus[i]);
     EXPECT_THAT(c.numa_nodes(), ElementsAre(i));
     ASSERT_EQ(c.workers_size(), 4);

@@ -7,6 +7,7 @@ Prints one line per finding, `file:line: what, and what to do instead`, and exit
 the tables below; `deploy/e2e/test_tidy.py` runs them with the other tests and shows for each that it can fail.
 """
 
+import functools
 import os
 import re
 import shutil
@@ -88,6 +89,12 @@ BANNED = [
     (r"(?<![\w:.>])assert\s*\(\s*false\b", "an error that says what happened, or ISLANDS_CHECK", anywhere),
 ]
 BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed in BANNED]
+
+# A command line of ours: quoted, also over the end of a line, or an example with a line of its own.
+COMMAND_LINE = re.compile(r"""[`']islands(?:[\s"#]|//)+([a-z][a-z-]*)"""
+                          r"""|^(?:\$ | {2,})?islands ([a-z]+)(?=  | --| [A-Z]{4}| \S+\.yaml| \S+/)"""
+                          r"""|^(?:\$ | {2,})islands ([a-z]+)$""", re.M)
+REGISTERED = re.compile(r'add_subcommand\("([a-z]+)"|^    \{"([a-z]+)", "', re.M)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"|^\s*import\s+"([^"]+)"')
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
@@ -198,7 +205,27 @@ def check_torn(path, text):
                 yield number, "page bytes of a GuardO; it gives out a TornPage only"
 
 
-CHECKS = [check_lines, check_banned, check_includes, check_header, check_torn]
+@functools.cache
+def commands():
+    """Those that `islands` has, from the code that registers them."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    found = set()
+    for name in os.listdir(folder):
+        if name.endswith(".cc"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                found |= {word for match in REGISTERED.findall(file.read()) for word in match if word}
+    return found
+
+
+def check_commands(path, text):
+    for match in COMMAND_LINE.finditer(text):
+        word = match.group(match.lastindex)
+        if word not in commands():
+            number = text.count("\n", 0, match.start(match.lastindex)) + 1
+            yield number, f"names the command 'islands {word}', which does not exist; say what exists"
+
+
+CHECKS = [check_lines, check_banned, check_includes, check_header, check_torn, check_commands]
 
 
 def check_file(path, text):

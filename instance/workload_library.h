@@ -11,7 +11,8 @@
 
 namespace islands::instance {
 
-// Opens `object`, checks that it was built for this version and creates the workload with these parameters.
+// Opens `object` if nobody else could have put it there or can change it (else PERMISSION_DENIED), checks
+// that it was built for this version and creates the workload with these parameters.
 // The object stays loaded for the life of the process: its code may be on a coroutine's stack. Errors name
 // the file and the parameter.
 absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object,

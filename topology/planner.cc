@@ -238,6 +238,14 @@ absl::StatusOr<std::vector<ChosenCores>> Cut(const Machine& machine, const PlanR
 
 }  // namespace
 
+absl::StatusOr<uint32_t> CountIslands(const Machine& machine, const PlanRequest& request) {
+  if (!request.explicit_islands.empty()) return static_cast<uint32_t>(request.explicit_islands.size());
+  if (request.islands) return *request.islands;
+  absl::StatusOr<ChosenCores> usable = ChooseCores(machine, request);
+  if (!usable.ok()) return usable.status();
+  return AutoIslands(*usable);
+}
+
 absl::StatusOr<Plan> MakePlan(const Machine& machine, const PlanRequest& request) {
   absl::StatusOr<ChosenCores> usable = ChooseCores(machine, request);
   if (!usable.ok()) return usable.status();

@@ -10,8 +10,8 @@
 //  2. With placement `islands`, an island straddles a package, NUMA node or L3 group only when no assignment
 //     of these sizes avoids it. `spread` deals neighbouring cores to different islands so that each island
 //     spans as many packages as it can. `os` binds nothing: islands get a number of workers, no cores.
-//  3. Islands get equal parts of the memory (deploy/resolve.cc then divides it by sites), which fit their
-//     nodes, or it is an error that names node, need and capacity.
+//  3. Memory is divided by the islands' weights, in whole pages, and what is returned fits the nodes it is
+//     taken from, or it is an error that names node, need and capacity.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<uint32_t>> ParseLayout(std::string_view text);
 struct ExplicitIsland {
   std::vector<uint32_t> cpus;                       // PU OS indexes
   std::optional<std::vector<uint32_t>> numa_nodes;  // node OS indexes
-  std::optional<uint64_t> memory_bytes;  // islands without: equal parts of what the others leave of the total
+  std::optional<uint64_t> memory_bytes;  // islands without: parts of what the others leave of the total
 };
 
 struct PlanRequest {
@@ -57,6 +57,8 @@ struct PlanRequest {
   WorkerOrder worker_order = WorkerOrder::kGrouped;
   bool use_all_pus = false;   // one worker per PU instead of per core
   uint64_t memory_bytes = 0;  // buffer pools in total
+  // By island: what its part of the memory is in proportion to, such as its sites. Empty: all the same.
+  std::vector<uint64_t> weights = {};
 };
 
 struct PlannedIsland {
@@ -66,7 +68,7 @@ struct PlannedIsland {
   std::vector<uint32_t> cpus;
   uint32_t workers = 0;
   std::vector<uint32_t> numa_nodes;  // OS indexes with memory, nearest to its cores; empty under `os`
-  uint64_t memory_bytes = 0;
+  uint64_t memory_bytes = 0;         // whole pages
   bool straddles_package = false;
   bool straddles_node = false;
   bool straddles_cache = false;
@@ -79,6 +81,11 @@ struct Plan {
   std::string layout;         // "4ISL"
   std::vector<std::string> notes;  // what a person should know: shared cores, straddling, left-over cores
 };
+
+inline constexpr uint64_t kPageBytes = 4096;
+
+// How many islands MakePlan will make of it: whoever wants to weigh them has to know before.
+absl::StatusOr<uint32_t> CountIslands(const Machine& machine, const PlanRequest& request);
 
 absl::StatusOr<Plan> MakePlan(const Machine& machine, const PlanRequest& request);
 

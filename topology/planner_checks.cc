@@ -39,6 +39,8 @@ std::string NameIslands(std::vector<uint32_t> islands) {
   return fmt::format("island{} {}", islands.size() == 1 ? "" : "s", FormatCpuList(islands));
 }
 
+uint64_t WholePages(uint64_t bytes) { return bytes / kPageBytes * kPageBytes; }
+
 std::string NameNodes(const Machine& machine) {
   std::vector<uint32_t> with_memory;
   for (const NumaNode& node : machine.nodes) {
@@ -143,14 +145,26 @@ absl::Status CheckExplicitNodes(const Machine& machine, uint32_t island,
 }
 
 absl::Status DivideMemory(const PlanRequest& request, std::vector<PlannedIsland>& islands) {
+  if (!request.weights.empty() && request.weights.size() != islands.size()) {
+    return absl::InternalError(
+        fmt::format("{} weights for {} islands", request.weights.size(), islands.size()));
+  }
+  const auto weight = [&](const PlannedIsland& island) {
+    return request.weights.empty() ? 1 : request.weights[island.id];
+  };
   std::vector<PlannedIsland*> sharing;
   uint64_t left = request.memory_bytes;
+  uint64_t weights = 0;
   for (PlannedIsland& island : islands) {
     std::optional<uint64_t> named;
     if (!request.explicit_islands.empty()) named = request.explicit_islands[island.id].memory_bytes;
-    if (named) island.memory_bytes = *named;
-    if (named) left -= std::min(left, *named);
-    if (!named) sharing.push_back(&island);
+    if (named) {
+      island.memory_bytes = WholePages(*named);
+      left -= std::min(left, *named);
+    } else {
+      sharing.push_back(&island);
+      weights += weight(island);
+    }
   }
   if (sharing.empty() || request.memory_bytes == 0) return absl::OkStatus();
   if (left < sharing.size()) {
@@ -158,8 +172,9 @@ absl::Status DivideMemory(const PlanRequest& request, std::vector<PlannedIsland>
         "memory: the islands that name their memory take all of the {} in total and leave none for island {}",
         FormatBytes(request.memory_bytes), sharing.front()->id));
   }
-  for (size_t i = 0; i < sharing.size(); ++i) {
-    sharing[i]->memory_bytes = left / sharing.size() + (i < left % sharing.size() ? 1 : 0);
+  for (PlannedIsland* island : sharing) {
+    const auto part = static_cast<unsigned __int128>(left) * weight(*island) / weights;
+    island->memory_bytes = WholePages(static_cast<uint64_t>(part));
   }
   return absl::OkStatus();
 }

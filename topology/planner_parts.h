@@ -31,7 +31,8 @@ absl::StatusOr<std::vector<ChosenCores>> CheckExplicitIslands(const ChosenCores&
 absl::Status CheckExplicitNodes(const Machine& machine, uint32_t island,
                                 const std::vector<uint32_t>& numa_nodes);
 
-// Fills memory_bytes: what explicit islands name, the rest of the total in equal parts to the others.
+// Fills memory_bytes: what explicit islands name, the rest of the total to the others by their weights. All
+// in whole pages, rounded down.
 absl::Status DivideMemory(const PlanRequest& request, std::vector<PlannedIsland>& islands);
 
 // Every node holds what its islands take of it (an island takes equal parts of its nodes). Nothing to check

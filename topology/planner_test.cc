@@ -168,6 +168,60 @@ TEST(MakePlan, MemoryIsDividedAndFits) {
   EXPECT_THAT(Must(Box(4, 6), {.islands = 2}).islands[1].numa_nodes, ElementsAre(2, 3));
 }
 
+TEST(MakePlan, MemoryIsDividedByWeights) {
+  const std::vector<uint64_t> weights = {1, 2, 1, 4};
+  Plan plan = Must(Box(4, 6), {.islands = 4, .memory_bytes = 16 * kGiB, .weights = weights});
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(plan.islands[i].memory_bytes, weights[i] * 2 * kGiB);
+}
+
+// What is checked is what is returned.
+TEST(MakePlan, MemoryByWeights_IsCheckedAgainstTheNodes) {
+  const std::vector<uint64_t> weights = {1, 1, 2, 1};
+  EXPECT_THAT(ErrorOf(Box(4, 6), {.islands = 4, .memory_bytes = 64 * kGiB, .weights = weights}),
+              HasSubstr("NUMA node 2 has 16 GiB, but island 2 needs 25.6 GiB"));
+  Machine uneven = Box(4, 6);
+  uneven.nodes[2].memory_bytes = 32 * kGiB;
+  uneven.memory_bytes = 80 * kGiB;
+  EXPECT_EQ(
+      Must(uneven, {.islands = 4, .memory_bytes = 80 * kGiB, .weights = weights}).islands[2].memory_bytes,
+      32 * kGiB);
+  EXPECT_THAT(ErrorOf(uneven, {.islands = 4, .memory_bytes = 80 * kGiB}), HasSubstr("needs 20 GiB"));
+}
+
+TEST(MakePlan, MemoryIsInWholePages) {
+  Plan plan = Must(Box(1, 3), {.islands = 3, .memory_bytes = 100'000, .weights = {1, 2, 3}});
+  for (const PlannedIsland& island : plan.islands) {
+    EXPECT_EQ(island.memory_bytes, 100'000 * (island.id + 1) / 6 / kPageBytes * kPageBytes);
+  }
+}
+
+TEST(MakePlan, Explicit_WeightsDivideWhatTheOthersLeave) {
+  PlanRequest request{.memory_bytes = 10 * kGiB, .weights = {100, 1, 2}};
+  request.explicit_islands = {{.cpus = {0}, .numa_nodes = {}, .memory_bytes = 4 * kGiB},
+                              {.cpus = {1}, .numa_nodes = {}, .memory_bytes = {}},
+                              {.cpus = {2}, .numa_nodes = {}, .memory_bytes = {}}};
+  Plan plan = Must(Box(1, 3), request);
+  EXPECT_EQ(plan.islands[0].memory_bytes, 4 * kGiB);
+  EXPECT_EQ(plan.islands[1].memory_bytes, 2 * kGiB);
+  EXPECT_EQ(plan.islands[2].memory_bytes, 4 * kGiB);
+}
+
+TEST(MakePlan, WeightsOfOtherIslands_AreAnError) {
+  EXPECT_EQ(MakePlan(Box(1, 4), {.islands = 4, .weights = {1, 1}}).status().code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST(CountIslands, IsWhatMakePlanMakes) {
+  PlanRequest by_hand;
+  by_hand.explicit_islands = {{.cpus = {0}, .numa_nodes = {}, .memory_bytes = {}},
+                              {.cpus = {1}, .numa_nodes = {}, .memory_bytes = {}}};
+  for (const PlanRequest& request :
+       {PlanRequest{}, PlanRequest{.islands = 7}, PlanRequest{.core_count = 12}, by_hand}) {
+    EXPECT_EQ(*CountIslands(Box(4, 6), request), Must(Box(4, 6), request).islands.size());
+  }
+  EXPECT_FALSE(CountIslands(Box(4, 6), {.core_count = 25}).ok());
+}
+
 TEST(MakePlan, MemoryThatDoesNotFit_NamesNodeNeedAndCapacity) {
   EXPECT_EQ(ErrorOf(Box(4, 6), {.islands = 4, .memory_bytes = 80 * kGiB}),
             "memory: NUMA node 0 has 16 GiB, but island 0 needs 20 GiB of it; make the buffer pool smaller "

@@ -176,28 +176,38 @@ def test_somebody_elses_file_in_a_locks_place_is_refused(cluster):
     assert os.path.getsize(path(cluster, "supervisor.log")) == 0
 
 
-# ---- the islands' configuration
+# ---- what happens between the supervisor's start of an island and the island's own
 
-@pytest.fixture
-def swapped(cluster):
-    """The same command, whose islandd finds the configurations in the control directory changed before it begins, and
-    its own written to."""
+def with_meddler(cluster, script):
+    """The same command, in whose place islandd finds things changed by a shell script. Its configuration is on
+    descriptor 3."""
     folder = os.path.join(cluster.folder, "bin")
     os.mkdir(folder)
     shutil.copy(cluster.islands, folder)
     real = os.path.join(os.path.dirname(cluster.islands), "islandd")
-    evil = 's|"clusterId"|"loads": [{"workload": "micro", "object": "/evil.so"}], "clusterId"|'
     with open(os.path.join(folder, "islandd"), "w", encoding="utf-8") as file:
-        file.write(f"#!/bin/sh\nsed -i '{evil}' {path(cluster)}island-*.json\n"
-                   f"(echo {{}} >&3) 2>/dev/null && touch {path(cluster)}written\nexec {real} \"$@\"\n")
+        file.write(f"#!/bin/sh\n{script}\nexec {real} \"$@\"\n")
     os.chmod(file.name, 0o755)
     return Cluster(type(cluster.islands)(os.path.join(folder, "islands")), cluster.folder).write()
 
 
-def test_a_configuration_changed_on_disk_has_no_effect(swapped):
-    done = run(swapped, "up")
+def test_a_configuration_changed_on_disk_has_no_effect(cluster):
+    evil = 's|"clusterId"|"loads": [{"workload": "micro", "object": "/evil.so"}], "clusterId"|'
+    meddled = with_meddler(cluster, f"sed -i '{evil}' {path(cluster)}island-*.json")
+    done = run(meddled, "up")
     assert done.code == 0, done
-    with open(path(swapped, "island-0.json"), encoding="utf-8") as file:
+    with open(path(cluster, "island-0.json"), encoding="utf-8") as file:
         assert "/evil.so" in file.read()
-    assert not os.path.exists(path(swapped, "written")), "the memory file was not sealed"
-    assert [island["state"] for island in swapped.status()["islands"]] == ["ready", "ready"]
+    assert [island["state"] for island in meddled.status()["islands"]] == ["ready", "ready"]
+
+
+def test_a_configuration_cannot_be_written_to(cluster):
+    meddled = with_meddler(cluster, f"(echo {{}} >&3) 2>/dev/null && touch {path(cluster)}written")
+    done = run(meddled, "up")
+    assert done.code == 0 and not os.path.exists(path(cluster, "written")), done
+
+
+def test_an_island_checks_the_directory_itself(cluster):
+    done = run(with_meddler(cluster, f"chmod 755 {path(cluster)}"), "up")
+    assert done.code == 1 and f"chmod 700 {path(cluster)}".rstrip("/") in done.err, done
+    assert cluster.alive() == {}

@@ -1,5 +1,6 @@
 """What every island tells Prometheus, scraped from a running cluster and held against what the run itself reports."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -238,6 +239,44 @@ def test_promtool_finds_nothing(watched):
     for text in texts:
         done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+
+
+def connect(port, receive_bytes=None):
+    client = socket.socket()
+    if receive_bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.settimeout(10)
+    client.connect(("127.0.0.1", port))
+    return client
+
+
+def scrape_seconds(port):
+    begun = time.monotonic()
+    assert "islands_transactions_total" in scrape(port)
+    return time.monotonic() - begun
+
+
+def test_clients_that_say_or_read_nothing_blind_nobody(watched):
+    _, port = watched
+    with contextlib.ExitStack() as held:
+        for _ in range(5):
+            held.enter_context(connect(port))
+        half = held.enter_context(connect(port))
+        half.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+        slow = held.enter_context(connect(port, receive_bytes=1))
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert max(scrape_seconds(port) for _ in range(5)) < 1
+        time.sleep(3)
+        assert slow.recv(1) and max(scrape_seconds(port) for _ in range(5)) < 1
+
+
+def test_any_number_of_silent_clients_is_got_rid_of(watched):
+    _, port = watched
+    with contextlib.ExitStack() as held:
+        for _ in range(40):
+            held.enter_context(connect(port))
+        assert scrape_seconds(port) < 8
+        assert max(scrape_seconds(port) for _ in range(5)) < 1
 
 
 def test_port_in_use_is_said_and_the_island_runs(cluster):

@@ -99,6 +99,8 @@ BAD = [
     ("version: 1\nmachine: 'pack:2 core:2 pu:1'\ncores: '0,9'\n", "3:8: found CPU 9, which "),
     ("version: 1\nmachine: none.xml\n", "2:10: found 'none.xml' (no such file), expected auto"),
     (QUAD + "version: 1\nstorage: {buffer_pool: 80GiB}\n", "3:24: found 80GiB of buffer pool, expected what fits"),
+    ("version: 1\nmachine: 'pack:18 [numa(memory=16GB)] core:1 pu:1'\nlayout: 18ISL\nstorage: {buffer_pool: 252GiB}\n",
+     "4:24: found 252GiB of buffer pool, expected what fits the machine: NUMA node 2 has 14.9 GiB, but island 2 needs"),
     ("version: 1\nlayout: 30ISL\n", "2:9: found 24 sites (auto) for 30 islands, expected at least one site per island"),
     ("version: 1\nstorage: {log: {durability: sync}}\n", "2:29: found durability 'sync', which is not available"),
     ("version: 1\ncontrol: {directory: /%s}\n" % ("x" * 90), "2:22: found a directory whose socket paths have up to"),
@@ -119,6 +121,17 @@ def test_bad_file(islands, deployment, command, text, complaint):
     answer = islands.json(command, path, code=2)
     complaints = "\n".join(answer["complaints"]) if command == "check" else answer["error"]["message"]
     assert complaints == done.err.rstrip("\n")
+
+
+@pytest.mark.parametrize("runtime", ["/run/user/4711", None])
+def test_control_directory_too_deep_recommends_one_that_others_cannot_take(islands, deployment, runtime):
+    path = deployment("version: 1\nname: deep\ncontrol: {directory: /%s}\n" % ("x" * 90))
+    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    if runtime:
+        environment["XDG_RUNTIME_DIR"] = runtime
+    own = "/run" if os.geteuid() == 0 else runtime or f"/run/user/{os.geteuid()}"
+    done = islands.run("check", path, env=environment)
+    assert done.code == 2 and done.err.endswith(f"for example {own}/islands/deep\n"), done
 
 
 def test_all_complaints_at_once(islands, deployment):

@@ -1,6 +1,7 @@
 """The tidy test over the whole tree, and for each of its rules a text that breaks it."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ sys.path.insert(0, os.path.join(ROOT, "deploy"))
 import tidy  # noqa: E402
 
 HEADER = "// What it is for.\n#pragma once\n"
+OURS = "islands"  # apart from the words that follow it: what is wrong here is meant to be
 
 
 def test_tree_is_tidy():
@@ -61,10 +63,21 @@ def test_tree_is_tidy():
     (tidy.GUARDS, "class GuardO {\n  const std::byte* bytes() const { return page_.bytes_; }\n};\n", "of a GuardO"),
     ("topology/a.h", "// What it is for.\n", "#pragma once"),
     ("topology/a.h", "#pragma once\n", "opening comment"),
+    ("topology/a.cc", f'Fail("re-cut it with `{OURS} relayout`");\n', " relayout', which does not exist"),
+    ("topology/a.cc", f'"look with `{OURS} "\n    "look FILE`"\n', "a.cc:2: names the command"),
+    ("topology/a.h", f"{HEADER}// Asked by `{OURS}\n// look`.\n", "a.h:4: names the command"),
+    ("README.md", f"    {OURS} look my.yaml      # what is there\n", " look', which does not exist"),
+    ("README.md", f"$ {OURS} look\n", " look', which does not exist"),
+    ("dashboards/a.yml", f"what_to_do: su -c '{OURS} look FILE'\n", " look', which does not exist"),
 ])
 def test_rule_finds(path, text, complaint):
     findings = tidy.check_file(path, text)
     assert any(complaint in finding for finding in findings), findings
+
+
+def test_commands_are_those_of_the_help(islands):
+    listed = set(re.findall(r"^  ([a-z]+)  ", islands.run("--help").out, re.M))
+    assert listed and tidy.commands() == listed | {"supervise"}  # which is not for people
 
 
 @pytest.mark.parametrize("path, text", [
@@ -85,6 +98,7 @@ def test_rule_finds(path, text, complaint):
     (tidy.GUARDS, HEADER + "class GuardO {\n  TornPage page() const { return TornPage(page_.bytes_); }\n};\n"
                   "class GuardS {\n  const std::byte* bytes() const { return page_.bytes_; }\n};\n"),
     ("README.md", "x" * 200 + "\nframework/main and deploy/root/x\n"),
+    ("README.md", "`islands up FILE`, `islands --help`, `islands COMMAND`\n    islands sweep a.yaml\nislands that\n"),
 ])
 def test_rule_allows(path, text):
     assert tidy.check_file(path, text) == []

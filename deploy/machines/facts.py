@@ -15,7 +15,7 @@ READ_MACHINE = (f"grep -H . {SYS}/cpu/online {SYS}/cpu/cpu[0-9]*/topology/physic
 READ_ISLANDS = r"""
 pids=$(pidof islandd)
 all() { for pid in $pids; do echo /proc/$pid/$1; done; }
-ps -o pid,args | grep 'island-[0-9]*[.]json'
+ps -o pid,args | grep -- '--name .*/island-[0-9]*$'
 [ -z "$pids" ] || {
   grep -HE '^(Cpus|Mems)_allowed_list' $(all status) $(all 'task/*/status')
   grep -H . $(all 'task/*/stat')
@@ -117,7 +117,7 @@ def read_islands(text):
     lines_of, islands = collections.defaultdict(list), {}
     for path, line in re.findall(r"^/proc/([\w/]+):(.*)", text, flags=re.M):
         lines_of[path].append(line)
-    for pid, number in re.findall(r"^ *(\d+) .*/island-(\d+)\.json", text, flags=re.M):
+    for pid, number in re.findall(r"^ *(\d+) .* --name \S*/island-(\d+)\s*$", text, flags=re.M):
         assert int(number) not in islands, f"two processes are island {number}"
         tids = sorted(int(path.split("/")[2]) for path in lines_of if re.fullmatch(pid + r"/task/\d+/stat", path))
         tasks = [read_task(tid, lines_of[f"{pid}/task/{tid}/status"], lines_of[f"{pid}/task/{tid}/stat"])

@@ -142,6 +142,24 @@ TEST(PosixFileSystem, Open_DirectReadsWhatItWrote) {
   EXPECT_TRUE(files->Remove(path).ok());
 }
 
+// Files are not reached through links in their place; directories may be links.
+TEST(PosixFileSystem, LinksInAFilesPlace_AreNotFollowed) {
+  namespace fs = std::filesystem;
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  const std::string directory = testing::TempDir() + "islands_links_test";
+  fs::remove_all(directory);
+  ASSERT_TRUE(files->MakeDirectories(directory + "/real").ok());
+  fs::create_directory_symlink("real", directory + "/data");
+  ASSERT_TRUE(files->ReplaceFile(directory + "/data/victim", "precious").ok());
+  fs::create_symlink("victim", directory + "/data/link");
+  fs::create_symlink("victim", directory + "/data/file.tmp");
+  EXPECT_FALSE(files->ReadFile(directory + "/data/link").ok());
+  EXPECT_FALSE(files->Open(directory + "/data/link", true, false).ok());
+  EXPECT_FALSE(files->ReplaceFile(directory + "/data/file", "x").ok());
+  EXPECT_EQ(files->ReadFile(directory + "/data/victim").value(), "precious");
+  fs::remove_all(directory);
+}
+
 TEST(MemoryFileSystem, PowerLoss_KeepsExactlyWhatWasSynced) {
   MemoryFileSystem files;
   const FileHandle file = *files.Open("data", true, false);

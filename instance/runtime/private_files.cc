@@ -46,8 +46,9 @@ absl::Status CheckPrivateDirectory(const std::string& path) {
 }
 
 absl::Status MakePrivateDirectory(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
   if (!error && mkdir(path.c_str(), S_IRWXU) != 0) error.assign(errno, std::generic_category());
   if (error && error != std::errc::file_exists) {
     return absl::ErrnoToStatus(error.value(), fmt::format("cannot make directory {}", path));

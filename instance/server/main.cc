@@ -12,6 +12,8 @@
 #include <ctime>
 #include <memory>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "instance/island.h"
 #include "instance/messaging/control_channel.h"
@@ -51,8 +53,12 @@ sigset_t BlockSignals() {
 std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr<MetricsCollector> collector,
                                                   std::string* problem) {
   if (port == 0) return nullptr;
+  // A client that asks or reads slowly has a thread to itself until its time is over; the others are for
+  // Prometheus.
+  const std::vector<std::string> options = {
+      "listening_ports", fmt::format("127.0.0.1:{}", port), "num_threads", "8", "request_timeout_ms", "1000"};
   try {
-    auto exposer = std::make_unique<prometheus::Exposer>(fmt::format("127.0.0.1:{}", port), 1);
+    auto exposer = std::make_unique<prometheus::Exposer>(options);
     exposer->RegisterCollectable(collector);
     return exposer;
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// The walk behind Store::Check and `islands verify`: every page of a tree against its neighbours.
+// The walk behind Store::Check: every page of a tree against its neighbours.
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "instance/storage/btree.h"

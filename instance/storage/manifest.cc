@@ -248,30 +248,29 @@ absl::Status SaveManifest(const Manifest& manifest, const std::string& directory
 
 absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   const auto differs = [](std::string what) { return absl::FailedPreconditionError(std::move(what)); };
-  constexpr std::string_view kSitesRemedy = "change the deployment file back, or `islands destroy` the data";
+  constexpr std::string_view kRemedy =
+      "change the deployment file back, or remove the data with `islands destroy FILE`";
   if (have.sites != want.sites) {
-    return differs(fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites,
-                               kSitesRemedy));
+    return differs(
+        fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites, kRemedy));
   }
   if (have.tables.size() != want.tables.size()) {
     return differs(fmt::format("the data has {} tables, the deployment says {}; {}", have.tables.size(),
-                               want.tables.size(), kSitesRemedy));
+                               want.tables.size(), kRemedy));
   }
   for (int i = 0; i < have.tables.size(); ++i) {
     const TableSpec& table = have.tables[i];
     if (table.name() != want.tables[i].name()) {
       return differs(fmt::format("table {} of the data is '{}', the deployment says '{}'; {}", i + 1,
-                                 table.name(), want.tables[i].name(), kSitesRemedy));
+                                 table.name(), want.tables[i].name(), kRemedy));
     }
     if (const std::string what = TableDifference(table, want.tables[i]); !what.empty()) {
-      return differs(fmt::format("table '{}' {}; {}", table.name(), what, kSitesRemedy));
+      return differs(fmt::format("table '{}' {}; {}", table.name(), what, kRemedy));
     }
   }
   if (have.islands != want.islands) {
-    return differs(fmt::format(
-        "the data is cut for {} islands, the deployment says {}; change the deployment file back, "
-        "re-cut the data with `islands relayout`, or `islands destroy` it",
-        have.islands, want.islands));
+    return differs(fmt::format("the data is cut for {} islands, the deployment says {}; {}", have.islands,
+                               want.islands, kRemedy));
   }
   return absl::OkStatus();
 }

@@ -51,8 +51,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
 std::string ManifestToText(const Manifest& manifest);
 
 // OK when data described by `have` can be used by a deployment that wants `want`'s sites, islands and tables.
-// The error names the first difference and what to do (change the file back, `islands relayout`, or `islands
-// destroy`).
+// The error names the first difference and what to do (change the file back, or `islands destroy`).
 absl::Status CheckSameData(const Manifest& have, const Manifest& want);
 
 }  // namespace islands::storage

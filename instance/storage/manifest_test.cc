@@ -195,7 +195,8 @@ TEST(Manifest, CheckSameData_NamesTheFirstDifference) {
   };
   const std::vector<Case> cases = {
       {[](Manifest* m) { m->sites = 25; }, {"24 sites", "25", "islands destroy"}},
-      {[](Manifest* m) { m->islands = 2; }, {"4 islands", "says 2", "islands relayout"}},
+      {[](Manifest* m) { m->islands = 2; },
+       {"4 islands", "says 2", "change the deployment file back, or remove", "`islands destroy FILE`"}},
       {[](Manifest* m) { m->tables.RemoveLast(); }, {"2 tables", "says 1"}},
       {[](Manifest* m) { m->tables[1].set_name("other"); }, {"table 2", "'items'", "'other'"}},
       {[](Manifest* m) { m->tables[1].set_key(0, "uint64"); }, {"'items'", "[uint32]", "[uint64]"}},

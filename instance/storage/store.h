@@ -102,8 +102,7 @@ class Store {
   uint64_t CountRows(TableId table);
 
   PoolUsage Usage() const;
-  // Walks every tree and checks order, fill, links and index agreement; for tests and `verify`. Quiet store
-  // only.
+  // Walks every tree and checks order, fill, links and index agreement; for tests. Quiet store only.
   absl::Status Check();
 
  private:
