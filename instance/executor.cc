@@ -307,8 +307,13 @@ absl::StatusCode Executor::Add(const Target& target) {
 absl::StatusCode Executor::Update(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
-  absl::StatusCode code = store_.Read(operation.table, target.site, key, target.lookup,
-                                      [&](RowView row) { row_.assign(row.begin(), row.end()); });
+  const auto take = [&](RowView row) { row_.assign(row.begin(), row.end()); };
+  absl::StatusCode code = absl::StatusCode::kNotFound;
+  if (const storage::BTree* const tree = target.lookup->tree()) {
+    if (tree->Find<true>(key, target.lookup, take) == KeyState::kRow) code = absl::StatusCode::kOk;
+  } else {
+    code = store_.Read(operation.table, target.site, key, target.lookup, take);
+  }
   if (code != absl::StatusCode::kOk) return code;
   int64_t counter = 0;
   if (row_.size() < sizeof(counter) || operation.offset > row_.size() - sizeof(counter))
