@@ -227,7 +227,7 @@ TEST(ExecutorStress, Updates_AddUp) {
 #ifdef ISLANDS_TSAN
   constexpr int kTransactions = 3'000;
 #else
-  constexpr int kTransactions = 50'000;
+  constexpr int kTransactions = 20'000;
 #endif
   Shared shared(/*inherit=*/true, /*indexed=*/false);
   std::vector<std::thread> threads;

@@ -28,12 +28,10 @@ absl::Status ParseNumber(const std::string& name, const std::string& value, doub
 
 absl::Status ParseOne(const std::string& name, const std::string& value, MicroOptions* options) {
   if (name == "op") {
-    if (value != "read" && value != "update" && value != "add" && value != "mix") {
-      return BadValue(name, value, "read, update, add or mix");
-    }
-    options->op = value == "update" ? MicroOp::kUpdate : value == "add" ? MicroOp::kAdd : MicroOp::kRead;
+    const std::optional<MicroOp> op = MicroOpOf(value);
+    options->op = op.value_or(MicroOp::kRead);
     options->mix = value == "mix";
-    return absl::OkStatus();
+    return op || options->mix ? absl::OkStatus() : BadValue(name, value, "read, update, add or mix");
   }
   if (name == "rows") {
     if (absl::SimpleAtoi(value, &options->rows) && options->rows >= 1 && options->rows <= kMicroMaxRows) {

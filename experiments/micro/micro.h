@@ -31,7 +31,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,6 +48,12 @@ inline constexpr uint32_t kMicroMaxRows = 10'000;  // so that a batch of the lar
 
 // What a transaction does with each of its rows.
 enum class MicroOp : uint8_t { kRead, kUpdate, kAdd };
+inline std::optional<MicroOp> MicroOpOf(std::string_view name) {
+  if (name == "read") return MicroOp::kRead;
+  if (name == "update") return MicroOp::kUpdate;
+  if (name == "add") return MicroOp::kAdd;
+  return std::nullopt;
+}
 
 struct MicroOptions {
   MicroOp op = MicroOp::kRead;
