@@ -1,6 +1,6 @@
 // Workers of one island on one table: rows that move, and scans that must never see one twice or not at all;
-// the same by an index, in which rows move as well; counters that are changed by copies of their rows, and must
-// add up.
+// the same by an index, in which rows move as well; counters that are changed by copies of their rows, and
+// must add up.
 #include <gtest/gtest.h>
 
 #include <algorithm>

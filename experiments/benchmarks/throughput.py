@@ -37,7 +37,7 @@ def say_if_one_core(context, section):
 
 
 def peers(context):
-    """Counting in two ways: `add`, each engine's own best, and `update`, which copies a row and writes all of it back."""
+    """`add` counts by each engine's own best way; `update` copies a row and writes all of it back."""
     section = Section(f"Peers: {ROWS} random rows of {context.rows_total:,} x 250 bytes, one thread each, thousand "
                       "transactions/s", "engine",
                       [column for op in OPS for column in ((f"{op}-10", THOUSAND), ("x LMDB", RATIO))])
@@ -66,8 +66,8 @@ def peers(context):
 def say_how_alike(section, pid, engines):
     """What the engines differ in beside speed: whoever compares has to know."""
     memory, huge = memory_mib(pid)
-    section.note(f"islands: a commit does not outlive the process: no log; strict serializability; rolls back; {huge} of "
-                 f"{memory} MiB in huge pages; every thread on CPU {listed(cpus_of(pid))}")
+    section.note(f"islands: a commit does not outlive the process: no log; strict serializability; rolls back; {huge} "
+                 f"of {memory} MiB in huge pages; every thread on CPU {listed(cpus_of(pid))}")
     if engines is None:
         return
     for engine, about in engines.engines.items():

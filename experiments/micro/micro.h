@@ -25,8 +25,8 @@
 // Invariants:
 //  1. The N keys of a request are distinct and ascending; at least one lies in a site of the generator's
 //     island.
-//  2. The sum of all counters is the sum of the audit_delta of committed transactions: N for an update or add,
-//     0 for a read.
+//  2. The sum of all counters is the sum of the audit_delta of committed transactions: N for an update or
+//     add, 0 for a read.
 #pragma once
 
 #include <cstdint>

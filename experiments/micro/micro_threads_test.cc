@@ -1,5 +1,6 @@
-// The microbenchmark on an island with several workers, on threads of their own: whether what commits adds up. With
-// the engine that has planted bugs it has to find that locks are granted to everybody (instance/simulation/planted).
+// The microbenchmark on an island with several workers, on threads of their own: whether what commits adds
+// up. With the engine that has planted bugs it has to find that locks are granted to everybody
+// (instance/simulation/planted).
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -14,8 +14,8 @@
 namespace islands::experiments {
 namespace {
 
-// A file that is mapped as LMDB maps its own. Whether pages become huge is the kernel's business; that they keep their
-// bytes is not.
+// A file that is mapped as LMDB maps its own. Whether pages become huge is the kernel's business; that they
+// keep their bytes is not.
 TEST(HugePages, MappedFile_BeginsAtABorderAndKeepsItsBytes) {
   std::string name = DefaultScratchParent() + "/islands-huge-pages-XXXXXX";
   const int file = mkstemp(name.data());

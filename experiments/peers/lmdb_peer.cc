@@ -170,8 +170,9 @@ class LmdbPeer final : public Peer {
     return Check(code, what);
   }
 
-  // LMDB has no operation on a part of a row. But a row that is replaced by one of the same length keeps its place in
-  // the page, which has been copied already if it had to be; MDB_RESERVE tells that place, and changes nothing.
+  // LMDB has no operation on a part of a row. But a row that is replaced by one of the same length keeps its
+  // place in the page, which has been copied already if it had to be; MDB_RESERVE tells that place, and
+  // changes nothing.
   int ReserveRow(MDB_cursor* cursor, uint64_t row, std::byte** place) {
     MDB_val key = KeyOf(row);
     MDB_val value;
@@ -182,8 +183,8 @@ class LmdbPeer final : public Peer {
     return code;
   }
 
-  // The manual does not promise that the old bytes are still there, and for rows of half a page and more they are
-  // not. Looks at the first row and puts it back as it was.
+  // The manual does not promise that the old bytes are still there, and for rows of half a page and more they
+  // are not. Looks at the first row and puts it back as it was.
   absl::Status LookWhatReserveLeaves() {
     FillMicroRow(0, row_);
     return Write("look", [&](MDB_cursor* cursor) {

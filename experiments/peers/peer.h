@@ -1,9 +1,9 @@
 // An engine that runs the microbenchmark's transactions in one thread, to be measured beside islands: LMDB,
 // RocksDB, Berkeley DB, and two bare loops over a B+tree that show what any engine could reach at most.
 //
-// All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. A read copies the whole row to the client;
-// an update copies it, adds 1 to its counter and writes the whole row back, as islands does; an add is each engine's
-// own best way to add 1 to the counter. README.md says how each was set up.
+// All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. A read copies the whole row to the
+// client; an update copies it, adds 1 to its counter and writes the whole row back, as islands does; an add
+// is each engine's own best way to add 1 to the counter. README.md says how each was set up.
 //
 // Thread safety: none; a peer belongs to one thread.
 //

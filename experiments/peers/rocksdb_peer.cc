@@ -31,8 +31,8 @@ rocksdb::Slice SliceOf(const Uint64Key& key) {
 
 int64_t CounterIn(const rocksdb::Slice& bytes) { return CounterOf(bytes.data()); }
 
-// What an add leaves in the database: eight bytes, added to the row's counter when somebody reads the row, or when
-// a compaction meets it.
+// What an add leaves in the database: eight bytes, added to the row's counter when somebody reads the row, or
+// when a compaction meets it.
 class CounterMerge final : public rocksdb::MergeOperator {
  public:
   const char* Name() const override { return "islands.counter"; }

@@ -84,8 +84,8 @@ class BTree {
   absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
   // The same, showing ghosts.
   KeyState Find(KeyView key, std::vector<std::byte>* row) const;
-  // Hands the row or ghost to `take`, which may happen several times: only the last counts. kAgain: the hint stays
-  // good for a second operation on the same key.
+  // Hands the row or ghost to `take`, which may happen several times: only the last counts. kAgain: the hint
+  // stays good for a second operation on the same key.
   template <bool kAgain = false, typename Take>
   KeyState Find(KeyView key, Lookup* hint, Take take) const;
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
