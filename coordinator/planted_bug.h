@@ -30,8 +30,9 @@ enum class PlantedBug : uint8_t {
   kSkipValidation,         // a descent does not look whether the parent changed under it
   kSuspendWithoutLocks,    // a transaction that ran without locks suspends without taking them
   kDropProbes,             // deadlock probes are not forwarded
+  kGrantEveryLock,         // every lock is granted at once, whoever holds it
 };
-inline constexpr uint32_t kPlantedBugs = 14;
+inline constexpr uint32_t kPlantedBugs = 15;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

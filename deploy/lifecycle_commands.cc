@@ -93,7 +93,10 @@ void AddRun(CLI::App& app, CommandContext& context) {
       ->add_option("--set", *set, "NAME=VALUE: a parameter of a workload other than micro; may be repeated")
       ->allow_extra_args(false);
   command
-      ->add_option("--op", options->op, "micro: what a transaction does with its rows: read, update or mix")
+      ->add_option(
+          "--op", options->op,
+          "micro: what a transaction does with its rows: read, update (copies each, adds 1 to its counter "
+          "and writes it back), add (adds 1 in place) or mix (updates and reads)")
       ->capture_default_str();
   command->add_option("--update-percent", options->update_percent,
                       "micro with --op mix: percentage of transactions that update, the others read");
@@ -103,7 +106,11 @@ void AddRun(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->add_option("--zipf", options->zipf, "micro: skew of the choice of rows; 0 = uniform")
       ->capture_default_str();
-  command->add_option("--mpl", options->mpl, "Transactions in flight per worker")->capture_default_str();
+  command
+      ->add_option("--mpl", options->mpl,
+                   "Transactions in flight per worker: as many slots, each of which draws its next "
+                   "request when the one before has ended")
+      ->capture_default_str();
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
   command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")
       ->capture_default_str();

@@ -59,8 +59,8 @@ absl::Status CheckMicroOptions(const RunOptions& options) {
     return Bad("--set", fmt::format("'{}' for micro", options.parameters.begin()->first),
                "its own options: --op, --update-percent, --rows, --multisite, --zipf");
   }
-  if (options.op != "read" && options.op != "update" && options.op != "mix") {
-    return Bad("--op", fmt::format("'{}'", options.op), "read, update or mix");
+  if (options.op != "read" && options.op != "update" && options.op != "add" && options.op != "mix") {
+    return Bad("--op", fmt::format("'{}'", options.op), "read, update, add or mix");
   }
   if ((options.op == "mix") != options.update_percent.has_value()) {
     return Bad("--op", options.op, "mix and --update-percent together, or none of them");

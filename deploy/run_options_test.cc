@@ -43,7 +43,7 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
   EXPECT_THAT(with([](auto& o) { o.parameters["op"] = "read"; }),
               HasSubstr("--set: found 'op' for micro, expected its own options"));
   EXPECT_THAT(with([](auto& o) { o.op = "write"; }),
-              HasSubstr("--op: found 'write', expected read, update or mix"));
+              HasSubstr("--op: found 'write', expected read, update, add or mix"));
   EXPECT_THAT(with([](auto& o) { o.op = "mix"; }), HasSubstr("--update-percent together"));
   EXPECT_THAT(with([](auto& o) { o.update_percent = 20; }), HasSubstr("--update-percent together"));
   EXPECT_THAT(with([](auto& o) { o.op = "mix", o.update_percent = 101; }),

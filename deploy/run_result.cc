@@ -123,7 +123,7 @@ std::string IslandsText(const RunResult& result) {
 json MicroJson(const RunPlan& plan) {
   const RunOptions& options = plan.options;
   return {{"op", options.op},
-          {"update_percent", options.update_percent.value_or(options.op == "update" ? 100 : 0)},
+          {"update_percent", options.update_percent.value_or(options.op == "read" ? 0 : 100)},
           {"rows", options.rows},
           {"rows_total", *plan.rows_total},
           {"multisite_percent", options.multisite},
@@ -203,6 +203,7 @@ json ResultJson(const RunResult& result) {
                    {"unknown", total.unknown()},
                    {"aborts_by_reason", json::object()},
                    {"latency_us", LatencyJson(total.latency())},
+                   {"latency_from", kLatencyFrom},
                    {"messages_per_transaction", Rounded(Ratio(static_cast<double>(total.messages_sent),
                                                               static_cast<double>(total.committed())))},
                    {"sum_check", result.sum.Verdict()},
@@ -226,6 +227,7 @@ std::string ResultText(const RunResult& result) {
   text += fmt::format("aborted      {}{}\n", Grouped(total.aborted()), ReasonsText(total));
   if (total.unknown() > 0) text += fmt::format("unknown      {}\n", Grouped(total.unknown()));
   text += fmt::format("latency      {}\n", LatencyText(total.latency()));
+  text += fmt::format("             {}\n", kLatencyFrom);
   text += fmt::format("messages     {:.2f} per transaction\n", Ratio(static_cast<double>(total.messages_sent),
                                                                      static_cast<double>(total.committed())));
   text += fmt::format("sum check    {}\n", result.sum.Verdict());

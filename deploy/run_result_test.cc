@@ -74,6 +74,7 @@ TEST(ResultJson, HasThePromisedKeysAndNumbers) {
                           "committed_per_s",
                           "aborted",
                           "latency_us",
+                          "latency_from",
                           "messages_per_transaction",
                           "sum_check",
                           "run_directory",
@@ -108,6 +109,7 @@ TEST(ResultJson, NothingCommitted_IsZeroNotNan) {
 TEST(ResultText, FailedCheck_ShowsItsNumbers) {
   RunResult result = MakeResult();
   EXPECT_THAT(ResultText(result), HasSubstr("committed    12,000 = 6,000/s"));
+  EXPECT_THAT(ResultText(result), HasSubstr("has drawn the request, retries included; there is no client\n"));
   result.sum.after = 11;
   EXPECT_THAT(ResultText(result), HasSubstr("sum over all rows before 10, after 11"));
 }

@@ -34,7 +34,8 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", help="a deployment file; its layout does not matter")
     parser.add_argument("--workload", default="micro", help="default micro")
-    parser.add_argument("--op", choices=("read", "update"), default="read", help="micro: what a transaction does")
+    parser.add_argument("--op", choices=("read", "update", "add"), default="read",
+                        help="micro: what a transaction does")
     parser.add_argument("--rows", type=int, default=10, help="micro: rows of a transaction; default 10")
     parser.add_argument("--multisite", type=float, nargs="+", default=[0.0], metavar="P",
                         help="micro: percentages of multisite transactions; default 0")
@@ -95,7 +96,7 @@ def load_of(islands, arguments, machine):
     plan = islands.call("plan", arguments.file)
     tables = trials.Reader(arguments.file).tree().plain().get("data", {}).get("tables", [])
     begin, end = next((table["range"] for table in tables if table.get("name") == "micro"), (0, 240_000))
-    return Load(arguments.rows, end - begin, plan["sites"], arguments.op == "update")
+    return Load(arguments.rows, end - begin, plan["sites"], arguments.op != "read")
 
 
 def models_of(points, arguments, load):

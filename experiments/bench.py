@@ -23,15 +23,15 @@ NOISE_PERCENT = 3  # of the CPU time: less is everywhere
 
 # name -> (function, measurements in a round, other seconds): for the ETA.
 SECTIONS = {
-    "peers": (throughput.peers, 10, 8),
-    "cores": (throughput.cores, 8, 2),
-    "multisite": (throughput.multisite, 5, 1),
+    "peers": (throughput.peers, 14, 8),
+    "cores": (throughput.cores, 12, 2),
+    "multisite": (throughput.multisite, 10, 1),
     "messages": (parts.messages, 0, 16),
-    "allocations": (parts.allocations, 0, 15),
+    "allocations": (parts.allocations, 0, 22),
     "many": (throughput.many, 6, 2),
     "mpl": (throughput.multiprogramming, 12, 1),
     "sizes": (throughput.sizes, 6, 45),
-    "instructions": (parts.instructions, 0, 40),
+    "instructions": (parts.instructions, 0, 60),
 }
 
 

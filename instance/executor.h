@@ -114,6 +114,7 @@ class Executor {
   Step Apply(const Target& target);
   absl::StatusCode Read(const Target& target);
   absl::StatusCode Add(const Target& target);
+  absl::StatusCode Update(const Target& target);
   absl::StatusCode Write(const Target& target);
   Step Insert(const Target& target);
   absl::StatusCode Replace(const Target& target);

@@ -1,5 +1,6 @@
 // Workers of one island on one table: rows that move, and scans that must never see one twice or not at all;
-// the same by an index, in which rows move as well.
+// the same by an index, in which rows move as well; counters that are changed by copies of their rows, and
+// must add up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@ constexpr uint32_t kWorkers = 4;
 constexpr uint64_t kKeys = 240;
 constexpr uint64_t kRows = 60;
 constexpr size_t kLeastBytes = 16;  // of a row: the indexed field and one that is not
+constexpr uint64_t kHotRows = 4;
+constexpr uint32_t kCounterAt = 8;
 
 struct Shared {
   Shared(bool inherit, bool with_index)
@@ -50,7 +53,7 @@ struct Shared {
   std::unique_ptr<storage::Catalog> catalog;
   std::unique_ptr<storage::Store> store;
   storage::LockTable locks;
-  std::atomic<uint64_t> moved = 0, changed = 0, scanned = 0, deadlocks = 0, phantoms = 0;
+  std::atomic<uint64_t> moved = 0, changed = 0, scanned = 0, deadlocks = 0, phantoms = 0, counted = 0;
 };
 
 // Plays a worker: what would suspend a coroutine, spins.
@@ -78,6 +81,19 @@ class Player {
     wakeups_.clear();
     // What an abort left behind must go before the next look at the whole.
     if (random_.Below(8) == 0) executor_.RemoveGhosts(&wakeups_);
+  }
+
+  // Adds 1 to some of the hot rows' counters; now and then it is rolled back.
+  void CountOne() {
+    branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
+    batch_.Clear();
+    for (uint64_t key = 0; key < kHotRows; ++key) {
+      if (random_.Below(2) == 0) batch_.Update(0, Uint64Key(key * kKeys / kRows), kCounterAt, 1);
+    }
+    const bool committed = Run() && random_.Below(5) != 0;
+    if (committed) shared_.counted += batch_.size();
+    committed ? executor_.Commit(branch_, &wakeups_) : executor_.Rollback(branch_, &wakeups_);
+    wakeups_.clear();
   }
 
  private:
@@ -204,6 +220,34 @@ void Play(bool inherit, bool indexed = false) {
   EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
   std::printf("%lu moved, %lu scanned, %lu deadlocks\n", shared.moved.load(), shared.scanned.load(),
               shared.deadlocks.load());
+}
+
+// The lock on a row is all that keeps another worker out while an update has its copy.
+TEST(ExecutorStress, Updates_AddUp) {
+#ifdef ISLANDS_TSAN
+  constexpr int kTransactions = 3'000;
+#else
+  constexpr int kTransactions = 20'000;
+#endif
+  Shared shared(/*inherit=*/true, /*indexed=*/false);
+  std::vector<std::thread> threads;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    threads.emplace_back([&shared, worker] {
+      Player player(shared, worker);
+      for (int n = 0; n < kTransactions; ++n) player.CountOne();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  uint64_t sum = 0;
+  std::vector<std::byte> row;
+  for (uint64_t key = 0; key < kHotRows; ++key) {
+    ASSERT_EQ(shared.store->Read(0, 0, Uint64Key(key * kKeys / kRows), &row), absl::StatusCode::kOk);
+    uint64_t counter = 0;
+    std::memcpy(&counter, row.data() + kCounterAt, sizeof(counter));
+    sum += counter;
+  }
+  EXPECT_EQ(sum, shared.counted.load());
+  EXPECT_EQ(shared.locks.LocksHeld(), 0u);
 }
 
 TEST(ExecutorStress, MovingRows_AreSeenExactlyOnce) { Play(/*inherit=*/true); }

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "instance/runtime/random.h"
 
 namespace islands::instance {
 namespace {
@@ -78,6 +82,95 @@ TEST_F(OneSite, Rollback_PutsEverythingBack) {
   ASSERT_EQ(store_->Read(0, 0, Uint64Key(2), &row), absl::StatusCode::kOk);
   EXPECT_EQ(row.size(), 4u);
   EXPECT_EQ(store_->Read(0, 0, Uint64Key(3), &row), absl::StatusCode::kNotFound);
+}
+
+int64_t CounterOf(RowView bytes) {
+  int64_t counter = 0;
+  EXPECT_EQ(bytes.size(), sizeof(counter));
+  std::memcpy(&counter, bytes.data(), sizeof(counter));
+  return counter;
+}
+
+// Two ways to the same row: in place, and by a copy that is written back.
+TEST_F(OneSite, AddAndUpdate_ChangeTheCounterAndNothingElse) {
+  Open(1 << 20);
+  constexpr uint32_t kOffset = 5;
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  for (const bool update : {false, true}) {
+    const auto count = [&](Batch& batch, uint64_t key, uint32_t offset, int64_t delta) {
+      update ? batch.Update(0, Uint64Key(key), offset, delta) : batch.Add(0, Uint64Key(key), offset, delta);
+    };
+    std::string row(40, 'r');
+    std::memcpy(row.data() + kOffset, &most, sizeof(most));
+    Branch branch;
+    Batch batch;
+    batch.Insert(0, Uint64Key(update), Bytes(row));
+    count(batch, update, kOffset, -1);
+    count(batch, update, kOffset, 3);  // wraps
+    count(batch, 77, kOffset, 1);
+    ASSERT_EQ(Run(branch, batch), Progress::kDone) << failure_.status;
+    EXPECT_EQ(CounterOf(batch.row(1)), most - 1);
+    EXPECT_EQ(CounterOf(batch.row(2)), std::numeric_limits<int64_t>::min() + 1);
+    EXPECT_EQ(batch.code(3), absl::StatusCode::kNotFound);
+    executor_->Commit(branch, &wakeups_);
+    std::memcpy(row.data() + kOffset, batch.row(2).data(), sizeof(most));
+    std::vector<std::byte> now;
+    ASSERT_EQ(store_->Read(0, 0, Uint64Key(update), &now), absl::StatusCode::kOk);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(now.data()), now.size()), row);
+    for (const uint32_t beyond : {33u, 40u, 0xffffffffu}) {
+      batch.Clear();
+      count(batch, update, kOffset, 1);
+      count(batch, update, beyond, 1);
+      ASSERT_EQ(Run(branch, batch), Progress::kFailed) << beyond;
+      EXPECT_EQ(failure_.status.code(), absl::StatusCode::kInvalidArgument);
+      executor_->Rollback(branch, &wakeups_);
+      ASSERT_EQ(store_->Read(0, 0, Uint64Key(update), &now), absl::StatusCode::kOk);
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(now.data()), now.size()), row);
+    }
+  }
+}
+
+TEST_F(OneSite, RandomChanges_AgreeWithAModel) {
+  Open(1 << 20);
+  runtime::Random random(3);
+  std::map<uint64_t, std::string> rows;
+  Branch branch;
+  Batch batch;
+  for (uint64_t key = 0; key < 20; ++key) {
+    rows[key] = std::string(24, static_cast<char>('a' + key));
+    batch.Insert(0, Uint64Key(key), Bytes(rows[key]));
+  }
+  ASSERT_EQ(Run(branch, batch), Progress::kDone);
+  executor_->Commit(branch, &wakeups_);
+  for (int transaction = 0; transaction < 5'000; ++transaction) {
+    std::map<uint64_t, std::string> changed = rows;
+    std::vector<int64_t> counters;  // that each operation must answer
+    batch.Clear();
+    for (uint64_t n = 1 + random.Below(8); n > 0; --n) {
+      const uint64_t key = random.Below(20);
+      const auto offset = static_cast<uint32_t>(random.Below(17));  // also over the indexed bytes
+      const auto delta = static_cast<int64_t>(random());
+      std::string& row = changed[key];
+      uint64_t counter = 0;
+      std::memcpy(&counter, row.data() + offset, sizeof(counter));
+      counter += static_cast<uint64_t>(delta);
+      std::memcpy(row.data() + offset, &counter, sizeof(counter));
+      counters.push_back(static_cast<int64_t>(counter));
+      random.Below(3) == 0 ? batch.Add(0, Uint64Key(key), offset, delta)
+                           : batch.Update(0, Uint64Key(key), offset, delta);
+    }
+    ASSERT_EQ(Run(branch, batch), Progress::kDone) << failure_.status;
+    for (size_t i = 0; i < counters.size(); ++i) ASSERT_EQ(CounterOf(batch.row(i)), counters[i]);
+    const bool commits = random.Below(3) != 0;
+    if (commits) rows = changed;
+    commits ? executor_->Commit(branch, &wakeups_) : executor_->Rollback(branch, &wakeups_);
+    std::vector<std::byte> now;
+    for (const auto& [key, row] : rows) {
+      ASSERT_EQ(store_->Read(0, 0, Uint64Key(key), &now), absl::StatusCode::kOk);
+      ASSERT_EQ(std::string(reinterpret_cast<const char*>(now.data()), now.size()), row) << key;
+    }
+  }
+  EXPECT_TRUE(store_->Check().ok()) << store_->Check();
 }
 
 TEST_F(OneSite, IndexScan_FollowsChangesAndRollbacks) {
@@ -363,6 +456,11 @@ class Indexed : public Gaps {
     batch.Add(0, Uint64Key(key), offset, 1);
     return Run(branch, batch);
   }
+  Progress Update(Branch& branch, uint64_t key, uint32_t offset) {
+    Batch batch;
+    batch.Update(0, Uint64Key(key), offset, 1);
+    return Run(branch, batch);
+  }
   Progress Replace(Branch& branch, uint64_t key, const std::string& row) {
     Batch batch;
     batch.Replace(0, Uint64Key(key), Bytes(row));
@@ -377,6 +475,7 @@ TEST_F(Indexed, IndexScan_KeepsItsEntriesAndRows) {
   EXPECT_TRUE(Blocked(other, Write(other, 20, 4, "xy"))) << "a row that was found";
   EXPECT_TRUE(Blocked(other, Write(other, 50, 0, Row(25)))) << "would come into the range";
   EXPECT_TRUE(Blocked(other, Add(other, 50, 0)));
+  EXPECT_TRUE(Blocked(other, Update(other, 50, 0)));
   EXPECT_TRUE(Blocked(other, Replace(other, 50, Row(25))));
   EXPECT_TRUE(Blocked(other, Insert(other, 500)));
   EXPECT_TRUE(Blocked(other, Delete(other, 50)));
@@ -403,6 +502,29 @@ TEST_F(Indexed, IndexScan_LeavesOtherRowsToOthers) {
   EXPECT_EQ(found_, (std::vector<int64_t>{40}));
   Commit(second);
   Commit(scanner);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+// An update writes the whole row back, but only its counter is another one.
+TEST_F(Indexed, Update_MovesTheEntryOfAnIndexedCounterOnly) {
+  Branch setup, scanner, other;
+  ASSERT_EQ(Replace(setup, 50, Row(50) + "........"), Progress::kDone);
+  Commit(setup);
+  ASSERT_EQ(Find(scanner, 20, 31), Progress::kDone);
+  EXPECT_EQ(Update(other, 50, 8), Progress::kDone) << "changes nothing of the index";
+  Rollback(other);
+  Commit(scanner);
+  for (const bool commits : {false, true}) {
+    ASSERT_EQ(Update(other, 50, 0), Progress::kDone);
+    ASSERT_EQ(Update(other, 50, 8), Progress::kDone);
+    commits ? Commit(other) : Rollback(other);
+    ASSERT_EQ(Find(scanner, 50, 52), Progress::kDone);
+    EXPECT_EQ(found_, (std::vector<int64_t>{50}));
+    ASSERT_EQ(Find(scanner, 51, 52), Progress::kDone);
+    EXPECT_EQ(found_.size(), commits ? 1u : 0u);
+    Commit(scanner);
+    EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+  }
   EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
 
@@ -541,10 +663,15 @@ TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
   EXPECT_EQ(locks_.LocksHeld(), 0u);
   Rollback(first);
   batch.Clear();
+  batch.Insert(0, Uint64Key(88), Bytes("row row."));
+  ASSERT_EQ(Run(second, batch), Progress::kDone) << failure_.status;
+  Commit(second);
+  batch.Clear();
   batch.Read(0, Uint64Key(10));
   batch.Write(0, Uint64Key(30), 0, Bytes("new."));
   batch.Scan(0, Uint64Key(35), Uint64Key(55));
   batch.Insert(0, Uint64Key(77), Bytes("row."));
+  batch.Update(0, Uint64Key(88), 0, 1);
   ASSERT_EQ(Run(first, batch), Progress::kDone) << failure_.status;
   EXPECT_EQ(locks_.LocksHeld(), 0u);
   EXPECT_EQ(executor_->quiet(), &first);
@@ -553,6 +680,7 @@ TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
   EXPECT_GT(locks_.LocksHeld(), 0u);
   EXPECT_TRUE(Blocked(second, Delete(second, 10)));
   EXPECT_TRUE(Blocked(second, Delete(second, 30)));
+  EXPECT_TRUE(Blocked(second, Delete(second, 88)));
   EXPECT_TRUE(Blocked(second, Insert(second, 54)));
   EXPECT_TRUE(Blocked(second, Scan(second, 78, 79)));
   EXPECT_EQ(Insert(second, 65), Progress::kDone);

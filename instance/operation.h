@@ -37,11 +37,13 @@ enum class OperationKind : uint8_t {
   kDelete = 7,     // NOT_FOUND if absent
   kScan = 8,       // rows with key <= k < end_key, in key order (or reverse), at most `limit`
   kIndexScan = 9,  // the same over a secondary index of one site: the site of `site_key`
+  kUpdate = 10,  // what kAdd does, by reading the whole row and writing all of it back: only the lock on the
+                 // row, no latch, keeps others out between the two
 };
 
 inline bool IsWrite(OperationKind kind) {
-  return kind == OperationKind::kAdd || kind == OperationKind::kWrite || kind == OperationKind::kInsert ||
-         kind == OperationKind::kReplace || kind == OperationKind::kDelete;
+  return kind == OperationKind::kAdd || kind == OperationKind::kUpdate || kind == OperationKind::kWrite ||
+         kind == OperationKind::kInsert || kind == OperationKind::kReplace || kind == OperationKind::kDelete;
 }
 
 class Batch {
@@ -92,10 +94,10 @@ class Batch {
     return AddKeyed(OperationKind::kReadForUpdate, table, key);
   }
   size_t Add(TableId table, KeyView key, uint32_t offset, int64_t delta) {
-    const size_t i = AddKeyed(OperationKind::kAdd, table, key);
-    operations_[i].offset = offset;
-    operations_[i].delta = delta;
-    return i;
+    return AddCounted(OperationKind::kAdd, table, key, offset, delta);
+  }
+  size_t Update(TableId table, KeyView key, uint32_t offset, int64_t delta) {
+    return AddCounted(OperationKind::kUpdate, table, key, offset, delta);
   }
   size_t Write(TableId table, KeyView key, uint32_t offset, RowView bytes) {
     const Memory moved_from = MakeRoom(key.size() + bytes.size());
@@ -207,6 +209,12 @@ class Batch {
     operation.table = table;
     operation.key = at;
     return operations_.size() - 1;
+  }
+  size_t AddCounted(OperationKind kind, TableId table, KeyView key, uint32_t offset, int64_t delta) {
+    const size_t i = AddKeyed(kind, table, key);
+    operations_[i].offset = offset;
+    operations_[i].delta = delta;
+    return i;
   }
 
   std::vector<Operation> operations_;

@@ -101,7 +101,7 @@ bool Holds(partitioner::SiteRun own, uint32_t site) {
 absl::Status CheckShape(const ReceivedOperation& operation, const storage::Catalog& catalog) {
   const OperationHeader& header = operation.header;
   if (header.kind < static_cast<uint8_t>(OperationKind::kRead) ||
-      header.kind > static_cast<uint8_t>(OperationKind::kIndexScan)) {
+      header.kind > static_cast<uint8_t>(OperationKind::kUpdate)) {
     return absl::InvalidArgumentError(fmt::format("unknown operation kind {}", header.kind));
   }
   if (header.table >= catalog.size()) {
@@ -158,6 +158,9 @@ void AddOperation(const ReceivedOperation& operation, Batch* batch) {
       break;
     case OperationKind::kAdd:
       batch->Add(table, key, header.place, static_cast<int64_t>(header.amount));
+      break;
+    case OperationKind::kUpdate:
+      batch->Update(table, key, header.place, static_cast<int64_t>(header.amount));
       break;
     case OperationKind::kWrite:
       batch->Write(table, key, header.place, operation.tail);

@@ -13,8 +13,8 @@
 //        8     4  site that the coordinator routed it to
 //       12     4  key_bytes
 //       16     4  tail_bytes
-//       20     4  kAdd, kWrite: offset within the row; kIndexScan: number of the index; zero otherwise
-//       24     8  kAdd: delta, signed; scans: most rows, 0 = no limit; zero otherwise
+//       20     4  kAdd, kUpdate, kWrite: offset within the row; kIndexScan: number of the index; otherwise 0
+//       24     8  kAdd, kUpdate: delta, signed; scans: most rows, 0 = no limit; otherwise 0
 //       32     k  key; scans: first key of the range
 //     32+k     t  tail: the inserted row or the bytes written; scans: first key after the range
 //

@@ -130,6 +130,7 @@ TEST(Wire, Operations_SurviveTheRoundTrip) {
   batch.Insert(0, Uint64Key(4), Bytes(row));
   batch.Delete(0, Uint64Key(5));
   batch.Scan(0, Uint64Key(0), Uint64Key(9), 3, true);
+  batch.Update(0, Uint64Key(6), 4, -7);
   std::vector<RoutedOperation> share;
   for (uint32_t i = 0; i < batch.size(); ++i) share.push_back({i, 0, 0});
   data::v1::ExecuteRequest request;
@@ -144,6 +145,9 @@ TEST(Wire, Operations_SurviveTheRoundTrip) {
   EXPECT_EQ(decoded.View(decoded.operation(3).row).size(), 16u);
   EXPECT_TRUE(decoded.operation(5).reverse);
   EXPECT_EQ(decoded.operation(5).limit, 3u);
+  EXPECT_EQ(decoded.operation(6).kind, OperationKind::kUpdate);
+  EXPECT_EQ(decoded.operation(6).delta, -7);
+  EXPECT_EQ(decoded.operation(6).offset, 4u);
 }
 
 // One kRead of key 5 as the drawing in wire.h has it, to be changed by a test.
@@ -167,6 +171,14 @@ TEST(Wire, EncodeOperations_IsAsDrawn) {
   data::v1::ExecuteRequest request;
   EncodeOperations(batch, {&routed, 1}, &request);
   EXPECT_EQ(request.operations(), ReadOfKey5());
+  batch.Clear();
+  batch.Update(0, Uint64Key(5), 8, -2);
+  EncodeOperations(batch, {&routed, 1}, &request);
+  std::string update = ReadOfKey5();
+  update[0] = 10;
+  Set(&update, 20, uint32_t{8});
+  Set(&update, 24, int64_t{-2});
+  EXPECT_EQ(request.operations(), update);
 }
 
 TEST(Wire, DecodeOperations_RefusesWhatAPeerMustNotSend) {
@@ -187,6 +199,8 @@ TEST(Wire, DecodeOperations_RefusesWhatAPeerMustNotSend) {
   }
   EXPECT_TRUE(refused([](auto* o) { *o += "?"; })) << "rest";
   EXPECT_TRUE(refused([](auto* o) { (*o)[0] = 0; }));
+  EXPECT_FALSE(refused([](auto* o) { (*o)[0] = static_cast<char>(OperationKind::kUpdate); }));
+  EXPECT_TRUE(refused([](auto* o) { (*o)[0] = static_cast<char>(OperationKind::kUpdate) + 1; }));
   EXPECT_TRUE(refused([](auto* o) { (*o)[0] = 99; }));
   EXPECT_TRUE(refused([](auto* o) { (*o)[1] = 1; })) << "a reverse read";
   EXPECT_TRUE(refused([](auto* o) { (*o)[2] = 1; })) << "zero";

@@ -47,6 +47,14 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder):
         assert section["rows"] or section["notes"], name
         assert all(len(values) == len(section["columns"]) for values in section["rows"].values())
         assert all(rate > 0 for samples in section["samples"].values() for rate in samples)
+    # Like for like, and where it is not, it says so.
+    assert "two cores against one thread" in sections["multisite"]["title"]
+    assert "there is no client" in sections["many"]["notes"][-1]
+    if os.path.exists(os.path.join(ROOT, "build/release/bin/peers")):
+        bound = [note.rsplit("every thread", 1)[1] for note in sections["peers"]["notes"] if "every thread" in note]
+        assert len(bound) == 2 and len({words.rsplit("CPU", 1)[1] for words in bound}) == 1, bound
+        assert [bar["what"] for bar in sections["peers"]["bars"]] == ["read-10 / LMDB", "add-10 / LMDB"]
+        assert all(value > 0 for value in sections["peers"]["rows"]["LMDB"]), "no column without a figure"
     # What needs nothing but islands is there on every machine.
     assert all(sections["cores"]["rows"][row][1] > 0 for row in ("one worker", "2ISL", "1ISL, two workers"))
     assert all(value > 0 for value in sections["multisite"]["rows"]["100"][:1])

@@ -26,21 +26,27 @@ def test_every_engine_and_op(tmp_path):
     process = start(tmp_path, "--seconds", "0.02", "--repeat", "3", "--format", "json")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    results = json.loads(out)["results"]
-    assert [(row["op"], row["engine"]) for row in results] == [(op, engine) for op in ("read", "update")
+    report = json.loads(out)
+    results = report["results"]
+    assert [(row["op"], row["engine"]) for row in results] == [(op, engine) for op in ("read", "update", "add")
                                                                 for engine in ENGINES]
     for row in results:
         assert row["sum_check"] == "ok" and len(row["per_s"]) == 3
         assert 0 < row["min_per_s"] <= row["median_per_s"] <= row["max_per_s"]
-    assert [row["ratio_to_lmdb"] for row in results if row["engine"] == "lmdb"] == [1, 1]
+    assert [row["ratio_to_lmdb"] for row in results if row["engine"] == "lmdb"] == [1, 1, 1]
+    assert sorted(report["engines"]) == sorted(ENGINES)
+    for name, about in report["engines"].items():
+        assert about["version"] and about["isolation"] and about["keeps"]
+        assert about["rolls_back"] == (name not in ("descents", "interleaved"))
+        assert 0 <= about["huge_mib"] <= about["memory_mib"]
     assert not list(tmp_path.iterdir())
 
 
 def test_serve_answers_line_by_line(tmp_path):
     process = start(tmp_path, "--serve", "--engine", "lmdb,descents")
     ready = json.loads(process.stdout.readline())
-    assert ready["ready"] and sorted(ready["versions"]) == ["descents", "lmdb"]
-    for engine, op in [("lmdb", "update"), ("descents", "read"), ("lmdb", "read")]:
+    assert ready["ready"] and sorted(ready["engines"]) == ["descents", "lmdb"]
+    for engine, op in [("lmdb", "update"), ("lmdb", "add"), ("descents", "read"), ("lmdb", "read")]:
         print(engine, op, 0.05, file=process.stdin, flush=True)
         answer = json.loads(process.stdout.readline())
         assert (answer["engine"], answer["op"], answer["sum_check"]) == (engine, op, "ok")
@@ -59,6 +65,17 @@ def test_serve_says_what_it_did_not_understand_and_goes_on(tmp_path, line):
     _, bad, good = map(json.loads, out.splitlines())
     assert "error" in bad and good["transactions"] > 0
     assert process.returncode == 1
+
+
+def test_every_thread_is_pinned(tmp_path):
+    cpu = min(os.sched_getaffinity(0))
+    process = start(tmp_path, "--serve", "--cpu", str(cpu))
+    assert json.loads(process.stdout.readline())["ready"]
+    threads = os.listdir(f"/proc/{process.pid}/task")
+    assert len(threads) > 1, "RocksDB has threads of its own"
+    assert all(os.sched_getaffinity(int(thread)) == {cpu} for thread in threads)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,6 +5,7 @@ Invariants:
  2. What is compared is measured in turns, in rounds of alternating direction, and compared by its medians.
 """
 
+import contextlib
 import os
 import time
 
@@ -81,6 +82,11 @@ class Deployment:
         """A function that measures transactions per second."""
         return lambda: self.run(op, **more)["committed_per_s"]
 
+    def first_worker(self):
+        """Process and CPU of island 0's first worker."""
+        island = self.context.islands.call("status", self.file)["islands"][0]
+        return island["pid"], island["worker_cpus"][0]
+
     def down(self):
         self.context.islands.call("down", self.file)
 
@@ -111,11 +117,13 @@ class Context:
                                                 latching)
         return self.deployments[name]
 
-    def peers(self):
-        """The other engines over the same rows; None if they are not built."""
+    def peers(self, beside):
+        """The other engines over the same rows, on the CPU of a deployment's first worker; None if not built."""
         if self.engines is None and Peers.built(self):
             self.progress.show("loading the other engines")
             self.engines = Peers(self, self.rows_total)
+        if self.engines is not None:
+            pin(self.engines.process.pid, beside.first_worker()[1])
         return self.engines
 
     def alternate(self, measures, what=""):
@@ -140,6 +148,32 @@ class Context:
     def close(self):
         if self.engines is not None:
             self.engines.close()
+
+
+def threads_of(pid):
+    return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+
+
+def pin(pid, cpu):
+    """Every thread of a process, and those that they start later."""
+    for thread in threads_of(pid):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(thread, {cpu})
+
+
+def cpus_of(pid):
+    """Where the kernel lets a process's threads run."""
+    return sorted(set().union(*(os.sched_getaffinity(thread) for thread in threads_of(pid))))
+
+
+def memory_mib(pid):
+    """Memory of a process, and how much of it is in huge pages."""
+    kib = {}
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        for line in file.readlines()[1:]:
+            name, value = line.split()[:2]
+            kib[name] = int(value)
+    return kib["Rss:"] // 1024, (kib["AnonHugePages:"] + kib["ShmemPmdMapped:"]) // 1024
 
 
 class CpuTimes:

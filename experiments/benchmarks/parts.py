@@ -46,7 +46,7 @@ def allocations(context):
     if local_path(context, section) is None:
         return section
     transactions = 20_000 if context.quick else 500_000
-    for op in ("read", "update"):
+    for op in ("read", "add", "update"):
         context.progress.show(f"{op}-10")
         result = context.json_of("local_path_bench", "--op", op, "--transactions", str(transactions), "--json")
         section.row(f"{op}-10", result["allocations"])
@@ -76,7 +76,7 @@ def instructions(context):
         return section
     rows_total = 2_400 if context.quick else 240_000
     few, more = (100, 200) if context.quick else (1_000, 4_000)
-    for op in ("update",) if context.quick else ("read", "update"):
+    for op in ("add",) if context.quick else ("read", "add", "update"):
         context.progress.show(f"{op}-10")
         # The difference of two runs: what happens once cancels out.
         counts = [instructions_of(context, op, transactions, rows_total) for transactions in (few, more)]

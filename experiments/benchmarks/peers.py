@@ -25,7 +25,7 @@ class Peers:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         start_new_session=True)
         try:
-            self.versions = self.answer("loading the engines").get("versions", {})
+            self.engines = self.answer("loading the engines").get("engines", {})
         except BaseException:
             end(self.process)
             raise

@@ -1,11 +1,13 @@
 """Sections that measure running islands: transactions of the microbenchmark on deployments cut in different ways."""
 
-from benchmarks.context import ROWS, available_bytes
+from benchmarks.context import ROWS, available_bytes, cpus_of, memory_mib, pin
 from benchmarks.peers import Peers
 from benchmarks.section import Section, median, ratio
 
 THOUSAND = "{:.1f}"
 RATIO = "{:.2f}"
+OPS = ("read", "add", "update")
+CHANGES = ("add", "update")
 ENGINES = {"lmdb": "LMDB", "rocksdb": "RocksDB TransactionDB", "bdb": "Berkeley DB"}
 BARE = {"descents": "bare descents", "interleaved": "bare, interleaved: the limit"}
 RETRIED = ("deadlock", "lock_timeout", "vote_no")  # as instance/abort_reason.h says
@@ -35,72 +37,101 @@ def say_if_one_core(context, section):
 
 
 def peers(context):
+    """`add` counts by each engine's own best way; `update` copies a row and writes all of it back."""
     section = Section(f"Peers: {ROWS} random rows of {context.rows_total:,} x 250 bytes, one thread each, thousand "
                       "transactions/s", "engine",
-                      [("read-10", THOUSAND), ("x LMDB", RATIO), ("update-10", THOUSAND), ("x LMDB", RATIO)])
+                      [column for op in OPS for column in ((f"{op}-10", THOUSAND), ("x LMDB", RATIO))])
     one = one_worker(context)
-    engines = context.peers()
-    measures = {("islands", op): one.rate(op) for op in ("read", "update")}
+    engines = context.peers(one)
+    pin(*one.first_worker())  # its service threads as well
+    measures = {("islands", op): one.rate(op) for op in OPS}
     if engines is None:
         section.note(PEERS_MISSING)
     else:
-        measures.update({(engine, op): engines.rate(engine, op) for engine in ENGINES for op in ("read", "update")})
+        measures.update({(engine, op): engines.rate(engine, op) for engine in ENGINES for op in OPS})
         measures.update({(engine, "read"): engines.rate(engine, "read") for engine in BARE})
-        section.note(", ".join(engines.versions[engine] for engine in ENGINES if engine in engines.versions))
     found = context.alternate(measures)
     for engine, name in {"islands": "islands, one worker", **ENGINES, **BARE}.items():
         cells = []
-        for op in ("read", "update"):
+        for op in OPS:
             rate = found.get((engine, op))
             cells += [thousands(rate), ratio(rate, found.get(("lmdb", op)))]
         section.row(name, *cells)
-    for op in ("read", "update"):
+    for op in ("read", "add"):
         section.bar(f"{op}-10 / LMDB", ratio(found["islands", op], found.get(("lmdb", op))), at_least=4)
+    say_how_alike(section, one.first_worker()[0], engines)
     return section
 
 
+def say_how_alike(section, pid, engines):
+    """What the engines differ in beside speed: whoever compares has to know."""
+    memory, huge = memory_mib(pid)
+    section.note(f"islands: a commit does not outlive the process: no log; strict serializability; rolls back; {huge} "
+                 f"of {memory} MiB in huge pages; every thread on CPU {listed(cpus_of(pid))}")
+    if engines is None:
+        return
+    for engine, about in engines.engines.items():
+        if engine in ENGINES:
+            section.note(f"{about['version']}: {about['keeps']}; {about['isolation']}; "
+                         f"{'rolls back' if about['rolls_back'] else 'does not roll back'}; {about['huge_mib']} of "
+                         f"{about['memory_mib']} MiB in huge pages")
+    section.note(f"every thread of the other engines on CPU {listed(cpus_of(engines.process.pid))}")
+
+
+def listed(numbers):
+    return ", ".join(map(str, numbers))
+
+
 def cores(context):
-    section = Section("Cores: local transactions, thousand/s", "deployment", [("read-10", THOUSAND),
-                                                                               ("update-10", THOUSAND)])
+    section = Section("Cores: local transactions, thousand/s", "deployment", [(f"{op}-10", THOUSAND) for op in OPS])
     say_if_one_core(context, section)
     deployments = {
         "one worker": context.deployment("one-of-2-sites", "1ISL", cores=1, sites=2),
         "one worker, locks and latches": context.deployment("latched", "1ISL", cores=1, sites=2, latching="always"),
         "2ISL": two_islands(context),
         "1ISL, two workers": two_workers(context)}
-    ops = ["update"] if context.quick else ["read", "update"]
+    ops = ["add"] if context.quick else OPS
     found = context.alternate({(name, op): deployment.rate(op) for op in ops
                                for name, deployment in deployments.items()})
     for name in deployments:
-        section.row(name, *(thousands(found.get((name, op))) for op in ("read", "update")))
+        section.row(name, *(thousands(found.get((name, op))) for op in OPS))
     for op in ops:
         one, latched, two, shared = (found[name, op] for name in deployments)
-        section.bar(f"{op}-10: 2ISL / one worker", ratio(two, one), at_least=1.9)
-        section.bar(f"{op}-10: 1ISL with two workers / one worker with locks and latches", ratio(shared, latched),
-                    at_least=1.7)
+        if op != "update":
+            section.bar(f"{op}-10: 2ISL / one worker", ratio(two, one), at_least=1.9)
+            section.bar(f"{op}-10: 1ISL with two workers / one worker with locks and latches", ratio(shared, latched),
+                        at_least=1.7)
         section.note(f"{op}-10: one worker gains {100 * (one / latched - 1):.0f} % by doing without locks and latches "
                      "(the paper: about 40 %)")
     return section
 
 
 def multisite(context):
-    section = Section("Multisite: update-10 on 2ISL", "multisite %", [("thousand/s", THOUSAND), ("x LMDB", RATIO)])
+    """`update` is there to be seen; its bars are those of `add`."""
+    section = Section("Multisite: 2ISL, beside LMDB: two cores against one thread", "multisite %",
+                      [column for op in CHANGES
+                       for column in ((f"{op}-10, thousand/s", THOUSAND), ("2 cores x LMDB", RATIO))])
     say_if_one_core(context, section)
     two = two_islands(context)
     percentages = [0, 20, 50, 100]
-    measures = {percent: two.rate("update", multisite=percent) for percent in percentages}
-    engines = context.peers()
+    engines = context.peers(two)
     if engines is None:
         section.note(PEERS_MISSING)
-    else:
-        measures["lmdb"] = engines.rate("lmdb", "update")
-    found = context.alternate(measures, "update")
-    lmdb = found.get("lmdb")
-    for percent in percentages:
-        section.row(str(percent), thousands(found[percent]), ratio(found[percent], lmdb))
-    section.row("LMDB, one thread", thousands(lmdb), ratio(lmdb, lmdb))
-    section.bar("20 % / LMDB", ratio(found[20], lmdb), at_least=4.5)
-    section.bar("100 % / LMDB", ratio(found[100], lmdb), at_least=1.9)
+    measures = {}
+    for op in ["add"] if context.quick else CHANGES:
+        measures.update({(op, percent): two.rate(op, multisite=percent) for percent in percentages})
+        if engines is not None:
+            measures[op, "LMDB, one thread"] = engines.rate("lmdb", op)
+    found = context.alternate(measures)
+    for label in [*percentages, "LMDB, one thread"]:
+        cells = []
+        for op in CHANGES:
+            rate = found.get((op, label))
+            cells += [thousands(rate), ratio(rate, found.get((op, "LMDB, one thread")))]
+        section.row(str(label), *cells)
+    for percent, at_least in ((20, 4.5), (100, 1.9)):
+        section.bar(f"add-10, {percent} % multisite, two cores / LMDB, one thread",
+                    ratio(found["add", percent], found.get(("add", "LMDB, one thread"))), at_least=at_least)
     return section
 
 
@@ -111,24 +142,24 @@ def failed(result):
 
 def many(context):
     section = Section("Many islands: 24 on two cores, thousand transactions/s", "layout",
-                      [("read-10", THOUSAND), ("update-10", THOUSAND), ("update-10, 100 % multisite", THOUSAND)])
+                      [("read-10", THOUSAND), ("add-10", THOUSAND), ("add-10, 100 % multisite", THOUSAND)])
     deployments = {"2ISL": context.deployment("two-of-24-sites", "2ISL", cores=context.cores, sites=24),
                    "24ISL": context.deployment("many", "24ISL", cores=context.cores, sites=24)}
-    ops = ["update"] if context.quick else ["read", "update"]
+    ops = ["add"] if context.quick else ["read", "add"]
     found = context.alternate({(name, op): deployment.rate(op) for op in ops
                                for name, deployment in deployments.items()})
     outcomes = []
 
     def distributed(deployment):
         def measure():
-            outcomes.append((deployment.name, deployment.run("update", multisite=100)))
+            outcomes.append((deployment.name, deployment.run("add", multisite=100)))
             return outcomes[-1][1]["committed_per_s"]
         return measure
 
     all_multisite = context.alternate({name: distributed(deployment) for name, deployment in deployments.items()},
-                                      "update, 100 % multisite")
+                                      "add, 100 % multisite")
     for name in deployments:
-        section.row(name, *(thousands(found.get((name, op))) for op in ("read", "update")),
+        section.row(name, *(thousands(found.get((name, op))) for op in ("read", "add")),
                     thousands(all_multisite[name]))
     for op in ops:
         section.bar(f"{op}-10: 24ISL / 2ISL", ratio(found["24ISL", op], found["2ISL", op]), at_least=0.5)
@@ -136,13 +167,14 @@ def many(context):
     section.bar("24ISL at 100 %: transactions that failed or whose outcome is unknown",
                 sum(failed(result) + result["unknown"] for result in runs), at_most=0, form="{:g}")
     section.note(f"24ISL at 100 %: {sum(result['committed'] for result in runs):,} committed, latency p99 "
-                 f"{median([result['latency_us']['p99'] for result in runs]) / 1000:.1f} ms")
+                 f"{median([result['latency_us']['p99'] for result in runs]) / 1000:.1f} ms "
+                 f"{runs[0]['latency_from']}")
     return section
 
 
 def multiprogramming(context):
     section = Section("Multiprogramming: 1ISL with two workers, thousand transactions/s", "MPL per worker",
-                      [("read-10", THOUSAND), ("20 % update-10", THOUSAND)])
+                      [("read-10", THOUSAND), ("20 % update-10, 80 % read-10", THOUSAND)])
     shared = two_workers(context)
     levels = [1, 500] if context.quick else [1, 4, 16, 64, 250, 500]
     measures = {}
@@ -194,6 +226,7 @@ def size(context, rows_total):
         if Peers.built(context):
             context.progress.show(f"loading bare trees of {rows_total:,} rows")
             bare = Peers(context, rows_total, BARE)
+            pin(bare.process.pid, deployment.first_worker()[1])
             measures.update({engine: bare.rate(engine, "read") for engine in BARE})
         found = context.alternate(measures, f"{rows_total:,} rows")
     finally:

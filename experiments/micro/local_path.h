@@ -15,7 +15,7 @@
 namespace islands::experiments {
 
 struct LocalPathOptions {
-  std::string op = "read";  // or update
+  std::string op = "read";  // or update, or add
   uint32_t rows = 10;
   uint64_t range = 240'000;
   uint32_t sites = 1;

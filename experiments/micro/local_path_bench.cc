@@ -1,7 +1,7 @@
 // What a local transaction of the microbenchmark costs: one island with one worker, stepped by this thread,
 // no peers. Prints transactions per second and heap allocations per transaction after warm-up.
 //
-//   local_path_bench [--op read|update] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks]
+//   local_path_bench [--op read|update|add] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks]
 //                    [--transactions N] [--repeat N] [--json]
 //
 // For instruction counts: valgrind --tool=callgrind --toggle-collect='*Worker::RunOnce*' with a fixed number
@@ -60,7 +60,8 @@ int Main(const Options& options) {
 int main(int argc, char** argv) {
   islands::experiments::Options options;
   CLI::App app("What a local transaction of the microbenchmark costs on one worker");
-  app.add_option("--op", options.path.op, "read or update")->check(CLI::IsMember({"read", "update"}));
+  app.add_option("--op", options.path.op, "read, update or add")
+      ->check(CLI::IsMember({"read", "update", "add"}));
   app.add_option("--rows", options.path.rows, "rows per transaction")->capture_default_str();
   app.add_option("--range", options.path.range, "rows of the table")->capture_default_str();
   app.add_option("--sites", options.path.sites, "sites of the table")->capture_default_str();

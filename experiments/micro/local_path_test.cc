@@ -20,8 +20,10 @@ INSTANTIATE_TEST_SUITE_P(
     Local, LocalPathTest,
     testing::Values(LocalPathOptions{.op = "read", .range = 20'000},
                     LocalPathOptions{.op = "update", .range = 20'000},
+                    LocalPathOptions{.op = "add", .range = 20'000},
                     LocalPathOptions{.op = "read", .range = 20'000, .locks = true},
                     LocalPathOptions{.op = "update", .range = 20'000, .locks = true},
+                    LocalPathOptions{.op = "add", .range = 20'000, .locks = true},
                     LocalPathOptions{.op = "update", .range = 24'000, .sites = 24, .mpl = 500},
                     LocalPathOptions{.op = "update", .rows = 100, .range = 20'000, .mpl = 1, .zipf = 1}),
     [](const testing::TestParamInfo<LocalPathOptions>& info) {

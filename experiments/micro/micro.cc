@@ -28,12 +28,10 @@ absl::Status ParseNumber(const std::string& name, const std::string& value, doub
 
 absl::Status ParseOne(const std::string& name, const std::string& value, MicroOptions* options) {
   if (name == "op") {
-    if (value != "read" && value != "update" && value != "mix") {
-      return BadValue(name, value, "read, update or mix");
-    }
-    options->update = value == "update";
+    const std::optional<MicroOp> op = MicroOpOf(value);
+    options->op = op.value_or(MicroOp::kRead);
     options->mix = value == "mix";
-    return absl::OkStatus();
+    return op || options->mix ? absl::OkStatus() : BadValue(name, value, "read, update, add or mix");
   }
   if (name == "rows") {
     if (absl::SimpleAtoi(value, &options->rows) && options->rows >= 1 && options->rows <= kMicroMaxRows) {
@@ -115,10 +113,16 @@ runtime::Task<absl::Status> MicroWorkload::Run(instance::Transaction& transactio
   instance::Batch& batch = transaction.batch();
   for (uint64_t key : keys) {
     const partitioner::Uint64Key encoded(key);
-    if (micro.update) {
-      batch.Add(table_, encoded, 0, 1);
-    } else {
-      batch.Read(table_, encoded);
+    switch (micro.op) {
+      case MicroOp::kRead:
+        batch.Read(table_, encoded);
+        break;
+      case MicroOp::kUpdate:
+        batch.Update(table_, encoded, 0, 1);
+        break;
+      case MicroOp::kAdd:
+        batch.Add(table_, encoded, 0, 1);
+        break;
     }
   }
   absl::Status status = co_await transaction.Execute(batch);

@@ -1,14 +1,18 @@
-// The microbenchmark of "OLTP on Hardware Islands": transactions that read or update N distinct rows of one
+// The microbenchmark of "OLTP on Hardware Islands": transactions that read or change N distinct rows of one
 // table.
 //
 // Table `micro`: key [uint64], any range; a row starts with a little-endian int64 counter, the rest is
 // filler. Parameters:
 //
-//   op         read | update | mix   an update adds 1 to each row's counter
-//   update_percent   default 50      how many transactions of a mix are updates
+//   op         read | update | add | mix
+//   update_percent   default 50      how many transactions of a mix are updates, the others read
 //   rows       N, default 10         distinct rows of a transaction
 //   multisite  percent, default 0    how many transactions are multisite
 //   zipf       S >= 0, default 0     skew; 0 = uniform
+//
+// An update and an add both add 1 to each row's counter. An update copies the row, lets go of its page and
+// writes all of the row back: what applications do that compute for themselves, and what loses changes where
+// locks do not do their work. An add changes the eight bytes in place.
 //
 // A local transaction draws one site of its island (uniform) and all N rows in it: uniform, or by Zipf's law
 // within the site. A multisite transaction draws its first row uniformly from one such site and the others
@@ -21,13 +25,15 @@
 // Invariants:
 //  1. The N keys of a request are distinct and ascending; at least one lies in a site of the generator's
 //     island.
-//  2. The sum of all counters is the sum of the audit_delta of committed transactions: N for an update, 0 for
-//     a read.
+//  2. The sum of all counters is the sum of the audit_delta of committed transactions: N for an update or
+//     add, 0 for a read.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,9 +46,18 @@ inline constexpr const char* kMicroTable = "micro";
 inline constexpr uint32_t kMicroRowBytes = 250;    // where the table does not fix it
 inline constexpr uint32_t kMicroMaxRows = 10'000;  // so that a batch of the largest rows fits into one frame
 
+// What a transaction does with each of its rows.
+enum class MicroOp : uint8_t { kRead, kUpdate, kAdd };
+inline std::optional<MicroOp> MicroOpOf(std::string_view name) {
+  if (name == "read") return MicroOp::kRead;
+  if (name == "update") return MicroOp::kUpdate;
+  if (name == "add") return MicroOp::kAdd;
+  return std::nullopt;
+}
+
 struct MicroOptions {
-  bool update = false;
-  bool mix = false;            // some are updates, others reads: `update` says nothing
+  MicroOp op = MicroOp::kRead;
+  bool mix = false;            // some are updates, others reads: `op` says nothing
   double update_percent = 50;  // of a mix
   uint32_t rows = 10;
   double multisite_percent = 0;
@@ -54,7 +69,7 @@ absl::StatusOr<MicroOptions> ParseMicroOptions(const instance::Parameters& param
 
 struct MicroRequest final : instance::Request {
   std::vector<uint64_t> keys;
-  bool update = false;
+  MicroOp op = MicroOp::kRead;
   bool multisite = false;
   uint64_t home_key = 0;  // the first row drawn, always of the generator's island
 };

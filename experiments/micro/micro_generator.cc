@@ -61,8 +61,10 @@ void MicroGenerator::Next(runtime::Random& random, instance::Request& request) {
   auto& micro = static_cast<MicroRequest&>(request);
   micro.keys.clear();
   taken_.Clear();
-  micro.update = options_.mix ? random.Unit() * 100 < options_.update_percent : options_.update;
-  micro.audit_delta = micro.update ? options_.rows : 0;
+  micro.op = options_.op;
+  if (options_.mix)
+    micro.op = random.Unit() * 100 < options_.update_percent ? MicroOp::kUpdate : MicroOp::kRead;
+  micro.audit_delta = micro.op == MicroOp::kRead ? 0 : options_.rows;
   micro.multisite = random.Unit() * 100 < options_.multisite_percent;
   const Range& site = sites_[random.Below(sites_.size())];
   if (micro.multisite) Take(site.begin + random.Below(site.rows), micro);

@@ -85,7 +85,7 @@ TEST(MicroGenerator, Next_LocalStaysInOneSiteOfItsIsland) {
 }
 
 TEST(MicroGenerator, Next_MultisiteFirstRowAtHomeOthersAnywhere) {
-  Fixture fixture({.update = true, .rows = 10, .multisite_percent = 100});
+  Fixture fixture({.op = MicroOp::kUpdate, .rows = 10, .multisite_percent = 100});
   std::map<uint32_t, int> home;
   std::map<uint32_t, int> others;
   for (int i = 0; i < 12'000; ++i) {
@@ -117,9 +117,20 @@ TEST(MicroGenerator, Next_MultisiteShareIsAsAsked) {
   }
 }
 
-TEST(MicroGenerator, Next_ReadHasNothingToAudit) {
-  Fixture fixture({.rows = 3});
-  EXPECT_EQ(fixture.Next().audit_delta, 0);
+TEST(MicroGenerator, Next_AuditsWhatItsOpAdds) {
+  EXPECT_EQ(Fixture({.op = MicroOp::kRead, .rows = 3}).Next().audit_delta, 0);
+  EXPECT_EQ(Fixture({.op = MicroOp::kUpdate, .rows = 3}).Next().audit_delta, 3);
+  EXPECT_EQ(Fixture({.op = MicroOp::kAdd, .rows = 3}).Next().audit_delta, 3);
+}
+
+// What is measured of one op beside another is measured on the same rows.
+TEST(MicroGenerator, Next_DrawsTheSameRowsForEveryOp) {
+  Fixture read({.op = MicroOp::kRead}), update({.op = MicroOp::kUpdate}), add({.op = MicroOp::kAdd});
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<uint64_t> keys = read.Next().keys;
+    EXPECT_EQ(update.Next().keys, keys);
+    EXPECT_EQ(add.Next().keys, keys);
+  }
 }
 
 TEST(MicroGenerator, Next_MixHasAsManyUpdatesAsAsked) {
@@ -129,8 +140,10 @@ TEST(MicroGenerator, Next_MixHasAsManyUpdatesAsAsked) {
     int updates = 0;
     for (int i = 0; i < kDraws; ++i) {
       const MicroRequest& request = fixture.Next();
-      EXPECT_EQ(request.audit_delta, request.update ? 2 : 0);
-      updates += request.update;
+      const bool update = request.op == MicroOp::kUpdate;
+      EXPECT_TRUE(update || request.op == MicroOp::kRead);
+      EXPECT_EQ(request.audit_delta, update ? 2 : 0);
+      updates += update;
     }
     const double expected = kDraws * percent / 100;
     EXPECT_NEAR(updates, expected, 5 * std::sqrt(expected * (1 - percent / 100))) << percent << " %";

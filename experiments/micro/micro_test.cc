@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,7 @@ class MapLoader final : public instance::Loader {
   uint32_t only_site_;
 };
 
-// Carries out reads and additions on a map.
+// Carries out reads, updates and additions on a map.
 class MapTransaction final : public instance::Transaction {
  public:
   MapTransaction(const storage::Catalog& catalog, Rows* rows) : catalog_(catalog), rows_(*rows) {}
@@ -76,12 +77,15 @@ class MapTransaction final : public instance::Transaction {
     co_return absl::OkStatus();
   }
 
+  std::set<instance::OperationKind> kinds;
+
  private:
   void ExecuteOne(Batch& batch, size_t i) {
     const Batch::Operation& operation = batch.operation(i);
     auto found = rows_.find(Text(batch.View(operation.key)));
     batch.result(i).code = found == rows_.end() ? absl::StatusCode::kNotFound : absl::StatusCode::kOk;
-    if (found == rows_.end() || operation.kind != instance::OperationKind::kAdd) return;
+    kinds.insert(operation.kind);
+    if (found == rows_.end() || !instance::IsWrite(operation.kind)) return;
     int64_t value = 0;
     std::memcpy(&value, found->second.data() + operation.offset, sizeof(value));
     value += operation.delta;
@@ -97,7 +101,8 @@ class MapTransaction final : public instance::Transaction {
 
 // Loads everything, runs `count` transactions and returns (sum of the rows, sum of the audit deltas).
 std::pair<int64_t, int64_t> RunMany(const Parameters& parameters, int count, absl::Status* last,
-                                    bool lose_rows = false) {
+                                    bool lose_rows = false,
+                                    std::set<instance::OperationKind>* kinds = nullptr) {
   const storage::Catalog catalog = MakeCatalog();
   auto workload = MicroWorkload::Create(catalog, parameters);
   EXPECT_TRUE(workload.ok()) << workload.status();
@@ -119,6 +124,7 @@ std::pair<int64_t, int64_t> RunMany(const Parameters& parameters, int count, abs
     task.Start();
     *last = task.Take();
     expected += request->audit_delta;
+    if (kinds != nullptr) kinds->merge(transaction.kinds);
   }
   int64_t sum = 0;
   for (const auto& [key, row] : loader.rows) {
@@ -127,18 +133,26 @@ std::pair<int64_t, int64_t> RunMany(const Parameters& parameters, int count, abs
   return {sum, expected};
 }
 
-TEST(MicroWorkload, Run_UpdatesAddUpToTheAuditedSum) {
-  absl::Status status;
-  const auto [sum, expected] = RunMany({{"op", "update"}, {"rows", "7"}, {"multisite", "50"}}, 500, &status);
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(sum, 3500);
-  EXPECT_EQ(expected, 3500);
+TEST(MicroWorkload, Run_UpdatesAndAddsAddUpToTheAuditedSum) {
+  for (const auto& [op, kind] : {std::pair("update", instance::OperationKind::kUpdate),
+                                 std::pair("add", instance::OperationKind::kAdd)}) {
+    absl::Status status;
+    std::set<instance::OperationKind> kinds;
+    const auto [sum, expected] =
+        RunMany({{"op", op}, {"rows", "7"}, {"multisite", "50"}}, 500, &status, false, &kinds);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(sum, 3500);
+    EXPECT_EQ(expected, 3500);
+    EXPECT_EQ(kinds, std::set{kind}) << op;
+  }
 }
 
 TEST(MicroWorkload, Run_MixAddsUpToTheAuditedSum) {
   absl::Status status;
+  std::set<instance::OperationKind> kinds;
   const auto [sum, expected] =
-      RunMany({{"op", "mix"}, {"update_percent", "20"}, {"rows", "7"}}, 500, &status);
+      RunMany({{"op", "mix"}, {"update_percent", "20"}, {"rows", "7"}}, 500, &status, false, &kinds);
+  EXPECT_EQ(kinds, (std::set{instance::OperationKind::kRead, instance::OperationKind::kUpdate}));
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(sum, expected);
   EXPECT_GT(sum, 0);
@@ -174,7 +188,8 @@ TEST(MicroWorkload, Create_BadParameters) {
   const storage::Catalog catalog = MakeCatalog();
   EXPECT_EQ(ErrorOf(catalog, {{"op", "update"}, {"rows", "10000"}, {"multisite", "12.5"}, {"zipf", "1"}}),
             "");
-  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "micro: op=write: expected read, update or mix");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "micro: op=write: expected read, update, add or mix");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "add"}}), "");
   EXPECT_EQ(ErrorOf(catalog, {{"op", "mix"}, {"update_percent", "20"}}), "");
   EXPECT_EQ(ErrorOf(catalog, {{"update_percent", "101"}}),
             "micro: update_percent=101: expected a number from 0 to 100");

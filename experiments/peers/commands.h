@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,14 @@ namespace islands::experiments {
 
 struct PeersCommand {
   PeerDriverOptions driver;
-  std::vector<std::string> ops;  // "read", "update"
+  std::vector<std::string> ops;  // "read", "update", "add"
   double seconds = 2;
   uint32_t repeat = 5;
   bool json = false;
 };
+
+// What is to be known of each engine beside its speed, as peer.h says.
+nlohmann::json EnginesJson(const PeerDriver& driver);
 
 // Measures every engine and op `repeat` times, in turn, and prints the result. The exit code.
 int RunTable(const PeersCommand& command, PeerDriver& driver);

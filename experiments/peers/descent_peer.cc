@@ -10,10 +10,14 @@ namespace {
 
 class DescentPeer final : public Peer {
  public:
-  DescentPeer(const PeerOptions& options, bool interleaved) : options_(options), interleaved_(interleaved) {}
+  DescentPeer(const PeerOptions& options, bool interleaved)
+      : options_(options), interleaved_(interleaved), row_(options.row_bytes) {}
 
-  std::string Version() const override {
-    return interleaved_ ? "bare loop of B+tree descents, interleaved" : "bare loop of B+tree descents";
+  PeerFacts Facts() const override {
+    return {.version =
+                interleaved_ ? "bare loop of B+tree descents, interleaved" : "bare loop of B+tree descents",
+            .keeps = "a change does not outlive the process",
+            .isolation = "none"};
   }
 
   absl::Status Load() override {
@@ -33,6 +37,14 @@ class DescentPeer final : public Peer {
   }
 
   absl::Status Update(std::span<const uint64_t> keys) override {
+    return ForEach(keys, DescentTree::Fetch::kWholeRow, [&](size_t, std::byte* row) {
+      std::memcpy(row_.data(), row, row_.size());
+      AddToCounter(row_.data());
+      std::memcpy(row, row_.data(), row_.size());
+    });
+  }
+
+  absl::Status Add(std::span<const uint64_t> keys) override {
     return ForEach(keys, DescentTree::Fetch::kFirstLine, [](size_t, std::byte* row) { AddToCounter(row); });
   }
 
@@ -59,6 +71,7 @@ class DescentPeer final : public Peer {
 
   const PeerOptions options_;
   const bool interleaved_;
+  std::vector<std::byte> row_;
   std::unique_ptr<DescentTree> tree_;
   std::vector<std::byte*> found_;
 };

@@ -1,8 +1,11 @@
-// LMDB: integer keys, write map, no sync; one read transaction that is reset and renewed.
+// LMDB: integer keys, write map in huge pages, no sync; one read transaction that is reset and renewed.
 #include <fmt/format.h>
 #include <lmdb.h>
 
+#include <algorithm>
+
 #include "experiments/micro/micro_row.h"
+#include "experiments/peers/huge_pages.h"
 #include "experiments/peers/peer.h"
 
 namespace islands::experiments {
@@ -26,10 +29,13 @@ class LmdbPeer final : public Peer {
     if (environment_ != nullptr) mdb_env_close(environment_);
   }
 
-  std::string Version() const override {
+  PeerFacts Facts() const override {
     int major = 0, minor = 0, patch = 0;
     mdb_version(&major, &minor, &patch);
-    return fmt::format("LMDB {}.{}.{}", major, minor, patch);
+    return {.version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
+            .keeps = "a commit outlives the process, in pages of a file, but not the machine: no sync",
+            .isolation = "serializable: one writer at a time, readers see a snapshot",
+            .rolls_back = true};
   }
 
   absl::Status Load() override {
@@ -40,7 +46,9 @@ class LmdbPeer final : public Peer {
     }
     const int code = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &reader_);
     if (code == 0) mdb_txn_reset(reader_);
-    return Check(code, "begin a read transaction");
+    if (absl::Status status = Check(code, "begin a read transaction"); !status.ok()) return status;
+    if (absl::Status status = LookWhatReserveLeaves(); !status.ok()) return status;
+    return Settle();
   }
 
   // mdb_get is a little faster here than a cursor that is renewed with the transaction.
@@ -60,9 +68,33 @@ class LmdbPeer final : public Peer {
   absl::Status Update(std::span<const uint64_t> keys) override {
     return Write("update", [&](MDB_cursor* cursor) {
       int code = 0;
-      for (size_t i = 0; i < keys.size() && code == 0; ++i) code = AddTo(cursor, keys[i]);
+      for (size_t i = 0; i < keys.size() && code == 0; ++i) code = UpdateRow(cursor, keys[i]);
       return code;
     });
+  }
+
+  absl::Status Add(std::span<const uint64_t> keys) override {
+    if (!reserve_keeps_) return Update(keys);
+    return Write("add", [&](MDB_cursor* cursor) {
+      int code = 0;
+      for (size_t i = 0; i < keys.size() && code == 0; ++i) {
+        std::byte* row = nullptr;
+        code = ReserveRow(cursor, keys[i], &row);
+        if (code == 0) AddToCounter(row);
+      }
+      return code;
+    });
+  }
+
+  // The file grows by small pages.
+  absl::Status Settle() override {
+    MDB_envinfo info;
+    MDB_stat statistics;
+    int code = mdb_env_info(environment_, &info);
+    if (code == 0) code = mdb_env_stat(environment_, &statistics);
+    if (code != 0) return Check(code, "ask for the size");
+    CollapseMapping(options_.directory + "/data.mdb", (info.me_last_pgno + 1) * statistics.ms_psize);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<int64_t> SumCounters() override {
@@ -87,10 +119,11 @@ class LmdbPeer final : public Peer {
 
   absl::Status Open() {
     int code = mdb_env_create(&environment_);
-    // Address space, not memory: room for pages that updates replace.
-    if (code == 0) code = mdb_env_set_mapsize(environment_, MapBytes());
     const unsigned flags = MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD;
     if (code == 0) code = mdb_env_open(environment_, options_.directory.c_str(), flags, 0600);
+    // Maps the file anew. Address space, not memory: room for pages that updates replace.
+    MakeGapForMapping(MapBytes());
+    if (code == 0) code = mdb_env_set_mapsize(environment_, MapBytes());
     MDB_txn* transaction = nullptr;
     if (code == 0) code = mdb_txn_begin(environment_, nullptr, 0, &transaction);
     if (code == 0) code = mdb_dbi_open(transaction, nullptr, MDB_INTEGERKEY, &table_);
@@ -103,7 +136,8 @@ class LmdbPeer final : public Peer {
   }
 
   size_t MapBytes() const {
-    return (options_.range * (options_.row_bytes + 64) * 4 | 0xfffff) + (1 << 28) + 1;
+    const uint64_t bytes = options_.range * (options_.row_bytes + 64) * 4 + (1 << 28);
+    return (bytes / kHugePageBytes + 1) * kHugePageBytes;
   }
 
   absl::Status LoadRows(uint64_t begin, uint64_t end) {
@@ -136,8 +170,34 @@ class LmdbPeer final : public Peer {
     return Check(code, what);
   }
 
+  // LMDB has no operation on a part of a row. But a row that is replaced by one of the same length keeps its
+  // place in the page, which has been copied already if it had to be; MDB_RESERVE tells that place, and
+  // changes nothing.
+  int ReserveRow(MDB_cursor* cursor, uint64_t row, std::byte** place) {
+    MDB_val key = KeyOf(row);
+    MDB_val value;
+    if (const int code = mdb_cursor_get(cursor, &key, &value, MDB_SET); code != 0) return code;
+    value = {row_.size(), nullptr};
+    const int code = mdb_cursor_put(cursor, &key, &value, MDB_CURRENT | MDB_RESERVE);
+    *place = static_cast<std::byte*>(value.mv_data);
+    return code;
+  }
+
+  // The manual does not promise that the old bytes are still there, and for rows of half a page and more they
+  // are not. Looks at the first row and puts it back as it was.
+  absl::Status LookWhatReserveLeaves() {
+    FillMicroRow(0, row_);
+    return Write("look", [&](MDB_cursor* cursor) {
+      std::byte* row = nullptr;
+      if (const int code = ReserveRow(cursor, 0, &row); code != 0) return code;
+      reserve_keeps_ = std::equal(row_.begin(), row_.end(), row);
+      std::copy(row_.begin(), row_.end(), row);
+      return 0;
+    });
+  }
+
   // One search: the cursor stays at the row it has read.
-  int AddTo(MDB_cursor* cursor, uint64_t row) {
+  int UpdateRow(MDB_cursor* cursor, uint64_t row) {
     MDB_val key = KeyOf(row);
     MDB_val value;
     if (const int code = mdb_cursor_get(cursor, &key, &value, MDB_SET); code != 0) return code;
@@ -151,7 +211,8 @@ class LmdbPeer final : public Peer {
   std::vector<std::byte> row_;
   MDB_env* environment_ = nullptr;
   MDB_dbi table_ = 0;
-  MDB_txn* reader_ = nullptr;  // reset unless a read or scan is going on
+  MDB_txn* reader_ = nullptr;   // reset unless a read or scan is going on
+  bool reserve_keeps_ = false;  // MDB_RESERVE leaves the row's bytes in place
 };
 
 }  // namespace

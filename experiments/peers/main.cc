@@ -13,6 +13,7 @@
 
 #include "experiments/micro/micro.h"
 #include "experiments/peers/commands.h"
+#include "experiments/peers/huge_pages.h"
 #include "experiments/peers/scratch_directory.h"
 
 namespace islands::experiments {
@@ -23,11 +24,11 @@ constexpr int kExitUsage = 2;
 
 constexpr const char* kFooter = R"(
 --serve: prints {"ready": true, ...} when all engines are loaded; then a line
-ENGINE read|update SECONDS on stdin is answered by a line of JSON on stdout, until stdin ends.
+ENGINE read|update|add SECONDS on stdin is answered by a line of JSON on stdout, until stdin ends.
 Exit codes: 0 ok, 1 an engine failed or lost an update, 2 usage, 130 interrupted.)";
 
 struct Arguments {
-  PeersCommand command{.driver = {.engines = PeerNames()}, .ops = {"read", "update"}};
+  PeersCommand command{.driver = {.engines = PeerNames()}, .ops = {"read", "update", "add"}};
   std::string directory = DefaultScratchParent();
   std::string format = "text";
   int cpu = -1;
@@ -43,7 +44,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--op", command.ops, "what transactions do with their rows")
       ->delimiter(',')
-      ->check(CLI::IsMember({"read", "update"}))
+      ->check(CLI::IsMember({"read", "update", "add"}))
       ->capture_default_str();
   app.add_option("--rows", driver.rows, "distinct rows of a transaction")
       ->check(CLI::Range(1u, kMicroMaxRows))
@@ -135,4 +136,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace islands::experiments
 
-int main(int argc, char** argv) { return islands::experiments::Main(argc, argv); }
+int main(int argc, char** argv) {
+  islands::experiments::AskForHugePages(argv);
+  return islands::experiments::Main(argc, argv);
+}

@@ -1,15 +1,16 @@
 // An engine that runs the microbenchmark's transactions in one thread, to be measured beside islands: LMDB,
 // RocksDB, Berkeley DB, and two bare loops over a B+tree that show what any engine could reach at most.
 //
-// All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. Every engine copies the whole row to
-// its client, as islands does, and README.md says how each was set up.
+// All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. A read copies the whole row to the
+// client; an update copies it, adds 1 to its counter and writes the whole row back, as islands does; an add
+// is each engine's own best way to add 1 to the counter. README.md says how each was set up.
 //
 // Thread safety: none; a peer belongs to one thread.
 //
 // Invariants:
 //  1. A transaction that returned OK is committed; one that returned an error changed nothing (but the bare
 //     loops, which have no transactions: those stop where the row is missing).
-//  2. The sum of all counters is the number of rows that committed updates named.
+//  2. The sum of all counters is the number of rows that committed updates and adds named.
 #pragma once
 
 #include <cstddef>
@@ -32,18 +33,27 @@ struct PeerOptions {
   uint32_t row_bytes = 250;  // at least 8, at most kPeerMaxRowBytes
 };
 
+// What one has to know to compare: speed is bought with such things.
+struct PeerFacts {
+  std::string version;    // "LMDB 0.9.24"
+  std::string keeps;      // what a commit outlives, as the engine is set up here
+  std::string isolation;  // of the transactions as they are run here
+  bool rolls_back = false;
+};
+
 inline constexpr uint32_t kPeerMaxRowBytes = 4000;  // so that a row fits into a page of 4 KiB
 
 class Peer {
  public:
   virtual ~Peer() = default;
-  virtual std::string Version() const = 0;  // "LMDB 0.9.24"
+  virtual PeerFacts Facts() const = 0;
   // Opens the engine and loads the rows. To be called once, before anything else.
   virtual absl::Status Load() = 0;
   // One transaction that copies the rows of `keys` (distinct, ascending) to `rows`, one after the other.
   virtual absl::Status Read(std::span<const uint64_t> keys, std::byte* rows) = 0;
   // One transaction that adds 1 to the counter of each row.
   virtual absl::Status Update(std::span<const uint64_t> keys) = 0;
+  virtual absl::Status Add(std::span<const uint64_t> keys) = 0;
   // Housekeeping that the engine had put off: checkpoints, compaction. Between measurements, so that one
   // engine's debts do not slow the next one down.
   virtual absl::Status Settle() { return absl::OkStatus(); }

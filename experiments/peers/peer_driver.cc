@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -73,11 +74,11 @@ absl::StatusOr<std::unique_ptr<PeerDriver>> PeerDriver::Create(const PeerDriverO
   // One site: keys are drawn over the whole of the data.
   const auto partition = partitioner::RangePartition::Create(0, static_cast<int64_t>(options.range), 1);
   if (!partition.ok()) return partition.status();
-  for (const bool update : {false, true}) {
-    auto generator = MicroGenerator::Create({.update = update, .rows = options.rows, .zipf = options.zipf},
+  for (const MicroOp op : {MicroOp::kRead, MicroOp::kUpdate, MicroOp::kAdd}) {
+    auto generator = MicroGenerator::Create({.op = op, .rows = options.rows, .zipf = options.zipf},
                                             *partition, {.first = 0, .count = 1});
     if (!generator.ok()) return generator.status();
-    driver->generators_[update] = *std::move(generator);
+    driver->generators_[op] = *std::move(generator);
   }
   for (const std::string& engine : options.engines) {
     if (absl::Status status = driver->Load(engine, make); !status.ok()) return status;
@@ -94,35 +95,51 @@ absl::Status PeerDriver::Load(const std::string& engine, Maker make) {
   if (!peer.ok()) return peer.status();
   Loaded& loaded = engines_[engine];
   loaded.peer = *std::move(peer);
+  const MemoryUse before = MemoryOfProcess();
   if (absl::Status status = loaded.peer->Load(); !status.ok()) return status;
-  return CheckSum(engine, loaded);  // also fills its caches
+  const absl::Status sum = CheckSum(engine, loaded);  // also fills its caches
+  const MemoryUse after = MemoryOfProcess();
+  loaded.memory = {after.bytes - std::min(after.bytes, before.bytes),
+                   after.huge_bytes - std::min(after.huge_bytes, before.huge_bytes)};
+  return sum;
 }
 
-absl::StatusOr<PeerMeasurement> PeerDriver::Measure(const std::string& engine, bool update, double seconds,
+absl::StatusOr<PeerMeasurement> PeerDriver::Measure(const std::string& engine, MicroOp op, double seconds,
                                                     uint64_t stream) {
   const auto found = engines_.find(engine);
   if (found == engines_.end()) return absl::NotFoundError(fmt::format("engine '{}' is not loaded", engine));
   Loaded& loaded = found->second;
   runtime::Random random = runtime::Random::Stream(options_.seed, stream);
-  if (auto warmed = RunFor(loaded, update, options_.warmup_s, random); !warmed.ok()) return warmed.status();
-  auto measured = RunFor(loaded, update, seconds, random);
-  if (!measured.ok() || !update) return measured;
+  if (auto warmed = RunFor(loaded, op, options_.warmup_s, random); !warmed.ok()) return warmed.status();
+  auto measured = RunFor(loaded, op, seconds, random);
+  if (!measured.ok() || op == MicroOp::kRead) return measured;
   if (absl::Status status = CheckSum(engine, loaded); !status.ok()) return status;
   if (absl::Status status = loaded.peer->Settle(); !status.ok()) return status;
   return measured;
 }
 
-absl::StatusOr<PeerMeasurement> PeerDriver::RunFor(Loaded& loaded, bool update, double seconds,
+absl::Status PeerDriver::RunOne(Peer& peer, const MicroRequest& request) {
+  switch (request.op) {
+    case MicroOp::kRead:
+      return peer.Read(request.keys, rows_.data());
+    case MicroOp::kUpdate:
+      return peer.Update(request.keys);
+    case MicroOp::kAdd:
+      return peer.Add(request.keys);
+  }
+  return absl::InternalError("no such op");
+}
+
+absl::StatusOr<PeerMeasurement> PeerDriver::RunFor(Loaded& loaded, MicroOp op, double seconds,
                                                    runtime::Random& random) {
-  MicroGenerator& generator = *generators_[update];
+  MicroGenerator& generator = *generators_.at(op);
   const std::unique_ptr<instance::Request> request = generator.MakeRequest();
-  const auto& keys = static_cast<const MicroRequest&>(*request).keys;
   PeerMeasurement measured;
   const Clock::time_point start = Clock::now();
   while (measured.seconds < seconds) {
     for (uint32_t i = 0; i < kTransactionsPerLook; ++i) {
       generator.Next(random, *request);
-      const absl::Status status = update ? loaded.peer->Update(keys) : loaded.peer->Read(keys, rows_.data());
+      const absl::Status status = RunOne(*loaded.peer, static_cast<const MicroRequest&>(*request));
       if (!status.ok()) return status;
       loaded.committed += request->audit_delta;
     }
@@ -140,10 +157,10 @@ absl::Status PeerDriver::CheckSum(const std::string& engine, Loaded& loaded) {
                                          engine, loaded.committed, *sum));
 }
 
-std::map<std::string, std::string> PeerDriver::Versions() const {
-  std::map<std::string, std::string> versions;
-  for (const auto& [name, loaded] : engines_) versions[name] = loaded.peer->Version();
-  return versions;
+std::map<std::string, PeerDriver::Description> PeerDriver::Describe() const {
+  std::map<std::string, Description> descriptions;
+  for (const auto& [name, loaded] : engines_) descriptions[name] = {loaded.peer->Facts(), loaded.memory};
+  return descriptions;
 }
 
 }  // namespace islands::experiments

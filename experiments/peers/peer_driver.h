@@ -4,7 +4,7 @@
 //
 // Invariants:
 //  1. A measurement's transactions depend on seed, stream and parameters only: every engine gets the same.
-//  2. After every measurement of updates the counters' sum has been compared with what was committed.
+//  2. After every measurement of updates or adds the counters' sum has been compared with what was committed.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/micro/micro_generator.h"
+#include "experiments/peers/huge_pages.h"
 #include "experiments/peers/peer.h"
 
 namespace islands::experiments {
@@ -45,28 +46,33 @@ class PeerDriver {
                                                             Maker make = MakePeer);
 
   // Warms up, then counts transactions for `seconds`. Error also when the engine lost an update.
-  absl::StatusOr<PeerMeasurement> Measure(const std::string& engine, bool update, double seconds,
+  absl::StatusOr<PeerMeasurement> Measure(const std::string& engine, MicroOp op, double seconds,
                                           uint64_t stream);
 
-  // Engine -> "LMDB 0.9.24".
-  std::map<std::string, std::string> Versions() const;
+  // By engine: what it is, and what memory it takes, as loading it showed.
+  struct Description {
+    PeerFacts facts;
+    MemoryUse memory;
+  };
+  std::map<std::string, Description> Describe() const;
 
  private:
   struct Loaded {
     std::unique_ptr<Peer> peer;
-    int64_t committed = 0;  // rows updated since loading
+    int64_t committed = 0;  // rows changed since loading
+    MemoryUse memory;
   };
 
   explicit PeerDriver(const PeerDriverOptions& options);
   absl::Status Load(const std::string& engine, Maker make);
-  absl::StatusOr<PeerMeasurement> RunFor(Loaded& loaded, bool update, double seconds,
-                                         runtime::Random& random);
+  absl::StatusOr<PeerMeasurement> RunFor(Loaded& loaded, MicroOp op, double seconds, runtime::Random& random);
+  absl::Status RunOne(Peer& peer, const MicroRequest& request);
   static absl::Status CheckSum(const std::string& engine, Loaded& loaded);
 
   const PeerDriverOptions options_;
   std::map<std::string, Loaded> engines_;
-  std::unique_ptr<MicroGenerator> generators_[2];  // of reads, of updates
-  std::vector<std::byte> rows_;                    // where reads go
+  std::map<MicroOp, std::unique_ptr<MicroGenerator>> generators_;
+  std::vector<std::byte> rows_;  // where reads go
 };
 
 }  // namespace islands::experiments

@@ -9,6 +9,7 @@
 #include "experiments/micro/micro.h"
 #include "experiments/peers/peer.h"
 #include "experiments/peers/peer_driver.h"
+#include "instance/runtime/random.h"
 #include "instance/storage/catalog.h"
 #include "partitioner/key_codec.h"
 
@@ -65,8 +66,10 @@ std::map<uint64_t, std::vector<std::byte>> RowsOfMicro() {
 
 class PeersTest : public testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override {
-    auto made = MakePeer(GetParam(), {directory_.path, kRange, kRowBytes});
+  void SetUp() override { Open({directory_.path, kRange, kRowBytes}); }
+
+  void Open(const PeerOptions& options) {
+    auto made = MakePeer(GetParam(), options);
     ASSERT_TRUE(made.ok()) << made.status();
     peer_ = *std::move(made);
     const absl::Status loaded = peer_->Load();
@@ -85,10 +88,16 @@ class PeersTest : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(sum.ok()) << sum.status();
     return sum.value_or(-1);
   }
+  absl::Status Change(MicroOp op, const std::vector<uint64_t>& keys) {
+    return op == MicroOp::kAdd ? peer_->Add(keys) : peer_->Update(keys);
+  }
   void Update(const std::vector<uint64_t>& keys) {
     const absl::Status status = peer_->Update(keys);
     ASSERT_TRUE(status.ok()) << status;
   }
+  bool has_transactions() const { return NeedsOfPeer(GetParam()).files > 0; }
+  // RocksDB adds to rows that it does not look at.
+  bool NoticesMissingRows(MicroOp op) const { return op != MicroOp::kAdd || GetParam() != "rocksdb"; }
 
   TemporaryDirectory directory_;  // outlives the engine
   std::unique_ptr<Peer> peer_;
@@ -107,19 +116,74 @@ TEST_P(PeersTest, Load_SameRowsAsMicro) {
   EXPECT_EQ(Sum(), 0);
 }
 
+// Thousands of transactions, some of which find a row missing and are rolled back, against rows in a vector.
+TEST_P(PeersTest, UpdateAndAdd_AgreeWithAModel) {
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 0; key < kRange; ++key) keys.push_back(key);
+  std::vector<std::byte> model = Read(keys);
+  runtime::Random random(1);
+  for (int transaction = 0; transaction < 4000; ++transaction) {
+    const MicroOp op = random.Below(2) == 0 ? MicroOp::kUpdate : MicroOp::kAdd;
+    const bool fails = has_transactions() && NoticesMissingRows(op) && random.Below(10) == 0;
+    keys.clear();
+    // Half of them among few rows, so that these are changed again and again.
+    for (uint64_t key = random.Below(40); key < kRange && keys.size() < 10; key += 1 + random.Below(300))
+      keys.push_back(key);
+    for (const uint64_t key : fails ? std::vector<uint64_t>() : keys) AddToCounter(&model[key * kRowBytes]);
+    if (fails) keys.push_back(kRange);
+    const absl::Status status = Change(op, keys);
+    ASSERT_EQ(status.code(), fails ? absl::StatusCode::kNotFound : absl::StatusCode::kOk) << status;
+    if (transaction % 1000 == 999) {
+      ASSERT_TRUE(peer_->Settle().ok());
+    }
+    if (transaction % 100 == 0 && !fails) {
+      const std::vector<std::byte> row = Read({keys.back()});
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), &model[keys.back() * kRowBytes])) << keys.back();
+    }
+  }
+  keys.clear();
+  for (uint64_t key = 0; key < kRange; ++key) keys.push_back(key);
+  const std::vector<std::byte> rows = Read(keys);
+  for (const uint64_t key : keys) {
+    const auto row = rows.begin() + static_cast<ptrdiff_t>(key * kRowBytes);
+    ASSERT_TRUE(std::equal(row, row + kRowBytes, model.begin() + static_cast<ptrdiff_t>(key * kRowBytes)))
+        << key;
+  }
+}
+
+// Some engines keep rows of more than half a page elsewhere.
+TEST_P(PeersTest, UpdateAndAdd_LargeRows) {
+  const TemporaryDirectory directory;
+  constexpr uint32_t kLarge = 3000;
+  Open({directory.path, 50, kLarge});
+  std::vector<std::byte> before(kLarge), after(kLarge);
+  const uint64_t keys[] = {7};
+  ASSERT_TRUE(peer_->Read(keys, before.data()).ok());
+  ASSERT_TRUE(peer_->Update(keys).ok());
+  ASSERT_TRUE(peer_->Add(keys).ok());
+  ASSERT_TRUE(peer_->Add(keys).ok());
+  ASSERT_TRUE(peer_->Read(keys, after.data()).ok());
+  EXPECT_EQ(CounterOf(after.data()), 3);
+  EXPECT_TRUE(std::equal(before.begin() + sizeof(int64_t), before.end(), after.begin() + sizeof(int64_t)));
+  EXPECT_EQ(Sum(), 3);
+  peer_.reset();  // before its directory
+}
+
 TEST_P(PeersTest, Update_AddsOneAndLeavesTheRest) {
-  const std::vector<std::byte> before = Read({7, 1999});
-  ASSERT_NO_FATAL_FAILURE(Update({0, 7, 1000, 1999}));
-  ASSERT_NO_FATAL_FAILURE(Update({7}));
-  EXPECT_EQ(Counter(0), 1);
-  EXPECT_EQ(Counter(7), 2);
-  EXPECT_EQ(Counter(8), 0);
-  EXPECT_EQ(Counter(1999), 1);
-  EXPECT_EQ(Sum(), 5);
-  const std::vector<std::byte> after = Read({7, 1999});
-  for (size_t i = 0; i < after.size(); ++i) {
-    if (i % kRowBytes < sizeof(int64_t)) continue;
-    ASSERT_EQ(after[i], before[i]) << i;
+  for (const MicroOp op : {MicroOp::kUpdate, MicroOp::kAdd}) {
+    const std::vector<std::byte> before = Read({7, 1999});
+    const int64_t counted = Counter(7), sum = Sum();
+    ASSERT_TRUE(Change(op, {0, 7, 1000, 1999}).ok());
+    ASSERT_TRUE(Change(op, {7}).ok());
+    EXPECT_EQ(Counter(7), counted + 2);
+    EXPECT_EQ(Counter(8), 0);
+    EXPECT_EQ(Counter(1999), counted / 2 + 1);
+    EXPECT_EQ(Sum(), sum + 5);
+    const std::vector<std::byte> after = Read({7, 1999});
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (i % kRowBytes < sizeof(int64_t)) continue;
+      ASSERT_EQ(after[i], before[i]) << i;
+    }
   }
 }
 
@@ -140,10 +204,19 @@ TEST_P(PeersTest, Read_MissingRowIsAnError) {
 }
 
 TEST_P(PeersTest, Update_MissingRowChangesNothing) {
-  const uint64_t keys[] = {5, kRange};
-  EXPECT_EQ(peer_->Update(keys).code(), absl::StatusCode::kNotFound);
-  const bool has_transactions = NeedsOfPeer(GetParam()).files > 0;
-  EXPECT_EQ(Sum(), has_transactions ? 0 : 1);
+  int64_t sum = 0;
+  for (const MicroOp op : {MicroOp::kUpdate, MicroOp::kAdd}) {
+    if (!NoticesMissingRows(op)) continue;
+    EXPECT_EQ(Change(op, {5, kRange}).code(), absl::StatusCode::kNotFound);
+    if (!has_transactions()) ++sum;  // they stop where the row is missing
+    EXPECT_EQ(Sum(), sum);
+  }
+}
+
+TEST_P(PeersTest, Facts_SayWhatSpeedIsBoughtWith) {
+  const PeerFacts facts = peer_->Facts();
+  EXPECT_FALSE(facts.version.empty() || facts.keeps.empty() || facts.isolation.empty());
+  EXPECT_EQ(facts.rolls_back, has_transactions());
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, PeersTest, testing::ValuesIn(PeerNames()),
@@ -170,8 +243,8 @@ TEST(PeerDriver, Measure_EveryEngineAndOp) {
   for (double zipf : {0.0, 1.0}) {
     Driver test({.engines = PeerNames(), .range = kRange, .zipf = zipf, .warmup_s = 0.01});
     for (const std::string& engine : PeerNames()) {
-      for (bool update : {true, false, true}) {
-        const auto measured = test.driver->Measure(engine, update, 0.02, 1);
+      for (const MicroOp op : {MicroOp::kUpdate, MicroOp::kRead, MicroOp::kAdd, MicroOp::kUpdate}) {
+        const auto measured = test.driver->Measure(engine, op, 0.02, 1);
         ASSERT_TRUE(measured.ok()) << engine << ": " << measured.status();
         EXPECT_GT(measured->transactions, 0u);
         EXPECT_GE(measured->seconds, 0.02);
@@ -180,16 +253,17 @@ TEST(PeerDriver, Measure_EveryEngineAndOp) {
   }
 }
 
-// Forgets every hundredth update.
+// Forgets every hundredth update or add.
 class ForgetfulPeer final : public Peer {
  public:
-  std::string Version() const override { return "forgetful"; }
+  PeerFacts Facts() const override { return {.version = "forgetful"}; }
   absl::Status Load() override { return absl::OkStatus(); }
   absl::Status Read(std::span<const uint64_t>, std::byte*) override { return absl::OkStatus(); }
   absl::Status Update(std::span<const uint64_t> keys) override {
     if (++updates_ % 100 != 0) sum_ += static_cast<int64_t>(keys.size());
     return absl::OkStatus();
   }
+  absl::Status Add(std::span<const uint64_t> keys) override { return Update(keys); }
   absl::StatusOr<int64_t> SumCounters() override { return sum_; }
 
  private:
@@ -198,22 +272,25 @@ class ForgetfulPeer final : public Peer {
 };
 
 TEST(PeerDriver, Measure_LostUpdateIsAnError) {
-  const TemporaryDirectory directory;
-  const auto driver =
-      PeerDriver::Create({.engines = {"forgetful"}, .directory = directory.path, .range = kRange},
-                         [](std::string_view, const PeerOptions&) -> absl::StatusOr<std::unique_ptr<Peer>> {
-                           return std::make_unique<ForgetfulPeer>();
-                         });
-  ASSERT_TRUE(driver.ok()) << driver.status();
-  EXPECT_TRUE((*driver)->Measure("forgetful", false, 0.01, 1).ok());
-  const auto measured = (*driver)->Measure("forgetful", true, 0.01, 1);
-  ASSERT_FALSE(measured.ok());
-  EXPECT_EQ(measured.status().code(), absl::StatusCode::kDataLoss);
+  for (const MicroOp op : {MicroOp::kUpdate, MicroOp::kAdd}) {
+    const TemporaryDirectory directory;
+    const auto driver =
+        PeerDriver::Create({.engines = {"forgetful"}, .directory = directory.path, .range = kRange},
+                           [](std::string_view, const PeerOptions&) -> absl::StatusOr<std::unique_ptr<Peer>> {
+                             return std::make_unique<ForgetfulPeer>();
+                           });
+    ASSERT_TRUE(driver.ok()) << driver.status();
+    EXPECT_TRUE((*driver)->Measure("forgetful", MicroOp::kRead, 0.01, 1).ok());
+    const auto measured = (*driver)->Measure("forgetful", op, 0.01, 1);
+    ASSERT_FALSE(measured.ok());
+    EXPECT_EQ(measured.status().code(), absl::StatusCode::kDataLoss);
+  }
 }
 
 TEST(PeerDriver, Measure_EngineNotLoaded) {
   Driver test({.engines = {"descents"}, .range = kRange});
-  EXPECT_EQ(test.driver->Measure("lmdb", false, 0.01, 1).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(test.driver->Measure("lmdb", MicroOp::kRead, 0.01, 1).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(PeerDriver, Create_NotEnoughRoom) {

@@ -35,11 +35,11 @@ json ResultJson(const Rates& rates, const std::string& engine, const std::string
 
 json ReportJson(const PeersCommand& command, const PeerDriver& driver, const Rates& rates) {
   const PeerDriverOptions& options = command.driver;
-  json report = {{"range", options.range},        {"row_bytes", options.row_bytes},
-                 {"rows", options.rows},          {"zipf", options.zipf},
-                 {"seed", options.seed},          {"seconds", command.seconds},
-                 {"warmup_s", options.warmup_s},  {"repeat", command.repeat},
-                 {"versions", driver.Versions()}, {"results", json::array()}};
+  json report = {{"range", options.range},         {"row_bytes", options.row_bytes},
+                 {"rows", options.rows},           {"zipf", options.zipf},
+                 {"seed", options.seed},           {"seconds", command.seconds},
+                 {"warmup_s", options.warmup_s},   {"repeat", command.repeat},
+                 {"engines", EnginesJson(driver)}, {"results", json::array()}};
   for (const std::string& op : command.ops) {
     for (const std::string& engine : options.engines) {
       report["results"].push_back(ResultJson(rates, engine, op));
@@ -61,19 +61,32 @@ void PrintText(const PeersCommand& command, const json& report) {
                row["min_per_s"].get<double>(), row["max_per_s"].get<double>(), ratio);
   }
   fmt::print("\n");
-  for (const auto& [engine, version] : report["versions"].items()) {
-    fmt::print("{:<12} {}\n", engine, version.get<std::string>());
+  for (const auto& [engine, about] : report["engines"].items()) {
+    fmt::print("{:<12} {}; {} of {} MiB in huge pages\n", engine, about["version"].get<std::string>(),
+               about["huge_mib"].get<uint64_t>(), about["memory_mib"].get<uint64_t>());
+    fmt::print("{:<12} {}; {}\n", "", about["isolation"].get<std::string>(),
+               about["keeps"].get<std::string>());
   }
 }
 
 }  // namespace
+
+json EnginesJson(const PeerDriver& driver) {
+  json engines = json::object();
+  for (const auto& [engine, about] : driver.Describe()) {
+    engines[engine] = {{"version", about.facts.version},         {"isolation", about.facts.isolation},
+                       {"rolls_back", about.facts.rolls_back},   {"keeps", about.facts.keeps},
+                       {"memory_mib", about.memory.bytes >> 20}, {"huge_mib", about.memory.huge_bytes >> 20}};
+  }
+  return engines;
+}
 
 int RunTable(const PeersCommand& command, PeerDriver& driver) {
   Rates rates;
   for (uint32_t round = 0; round < command.repeat; ++round) {
     for (const std::string& op : command.ops) {
       for (const std::string& engine : command.driver.engines) {
-        const auto measured = driver.Measure(engine, op == "update", command.seconds, round);
+        const auto measured = driver.Measure(engine, *MicroOpOf(op), command.seconds, round);
         if (!measured.ok()) {
           fmt::print(stderr, "peers: {} {}: {}\n", engine, op, std::string(measured.status().message()));
           return 1;

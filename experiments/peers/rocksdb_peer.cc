@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/merge_operator.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/transaction.h>
 #include <rocksdb/utilities/transaction_db.h>
@@ -28,6 +29,29 @@ rocksdb::Slice SliceOf(const Uint64Key& key) {
   return {reinterpret_cast<const char*>(key.bytes), sizeof(key.bytes)};
 }
 
+int64_t CounterIn(const rocksdb::Slice& bytes) { return CounterOf(bytes.data()); }
+
+// What an add leaves in the database: eight bytes, added to the row's counter when somebody reads the row, or
+// when a compaction meets it.
+class CounterMerge final : public rocksdb::MergeOperator {
+ public:
+  const char* Name() const override { return "islands.counter"; }
+  bool FullMergeV2(const MergeOperationInput& in, MergeOperationOutput* out) const override {
+    if (in.existing_value == nullptr || in.existing_value->size() < sizeof(int64_t)) return false;
+    out->new_value.assign(in.existing_value->data(), in.existing_value->size());
+    int64_t counter = CounterIn(*in.existing_value);
+    for (const rocksdb::Slice& added : in.operand_list) counter += CounterIn(added);
+    std::memcpy(out->new_value.data(), &counter, sizeof(counter));
+    return true;
+  }
+  bool PartialMerge(const rocksdb::Slice&, const rocksdb::Slice& left, const rocksdb::Slice& right,
+                    std::string* both, rocksdb::Logger*) const override {
+    const int64_t sum = CounterIn(left) + CounterIn(right);
+    both->assign(reinterpret_cast<const char*>(&sum), sizeof(sum));
+    return true;
+  }
+};
+
 class RocksDbPeer final : public Peer {
  public:
   explicit RocksDbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {
@@ -39,8 +63,11 @@ class RocksDbPeer final : public Peer {
     if (db_ != nullptr) db_->Close().PermitUncheckedError();
   }
 
-  std::string Version() const override {
-    return fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString());
+  PeerFacts Facts() const override {
+    return {.version = fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString()),
+            .keeps = "a commit outlives the process when it has been flushed: no write-ahead log",
+            .isolation = "row locks for writers, readers see a snapshot",
+            .rolls_back = true};
   }
 
   absl::Status Load() override {
@@ -81,8 +108,20 @@ class RocksDbPeer final : public Peer {
   absl::Status Update(std::span<const uint64_t> keys) override {
     Begin();
     rocksdb::Status status;
-    for (size_t i = 0; i < keys.size() && status.ok(); ++i) status = AddTo(Uint64Key(keys[i]));
+    for (size_t i = 0; i < keys.size() && status.ok(); ++i) status = UpdateRow(Uint64Key(keys[i]));
     return End(status, "update");
+  }
+
+  // Locks the row and reads nothing: whether it is there shows later.
+  absl::Status Add(std::span<const uint64_t> keys) override {
+    static constexpr int64_t kOne = 1;
+    const rocksdb::Slice one(reinterpret_cast<const char*>(&kOne), sizeof(kOne));
+    Begin();
+    rocksdb::Status status;
+    for (size_t i = 0; i < keys.size() && status.ok(); ++i) {
+      status = transaction_->Merge(SliceOf(Uint64Key(keys[i])), one);
+    }
+    return End(status, "add");
   }
 
   // Everything in one sorted run, as after loading.
@@ -110,6 +149,7 @@ class RocksDbPeer final : public Peer {
     // Bloom filters, hash index in blocks, bloom filter of the memtable, and this block cache.
     options.OptimizeForPointLookup(2 * data_mib + 64);
     options.write_buffer_size = 128 << 20;
+    options.merge_operator = std::make_shared<CounterMerge>();
     options.compression = rocksdb::kNoCompression;
     options.max_open_files = -1;
     options.keep_log_file_num = 1;
@@ -154,7 +194,7 @@ class RocksDbPeer final : public Peer {
     return Check(status, what);
   }
 
-  rocksdb::Status AddTo(const Uint64Key& key) {
+  rocksdb::Status UpdateRow(const Uint64Key& key) {
     rocksdb::ColumnFamilyHandle* table = db_->DefaultColumnFamily();
     rocksdb::Status status = transaction_->GetForUpdate(rocksdb::ReadOptions(), table, SliceOf(key), &value_);
     if (status.ok()) {

@@ -24,24 +24,24 @@ bool ParseLine(const std::string& line, std::string* engine, std::string* op, do
   std::istringstream words(line);
   std::string more;
   if (!(words >> *engine >> *op >> *seconds) || words >> more) return false;
-  return (*op == "read" || *op == "update") && std::isfinite(*seconds) && *seconds > 0;
+  return MicroOpOf(*op).has_value() && std::isfinite(*seconds) && *seconds > 0;
 }
 
 }  // namespace
 
 int RunServe(PeerDriver& driver) {
-  Answer({{"ready", true}, {"versions", driver.Versions()}});
+  Answer({{"ready", true}, {"engines", EnginesJson(driver)}});
   int exit_code = 0;
   std::string line;
   for (uint64_t stream = 0; std::getline(std::cin, line); ++stream) {
     std::string engine, op;
     double seconds = 0;
     if (!ParseLine(line, &engine, &op, &seconds)) {
-      Answer({{"error", fmt::format("'{}': expected ENGINE read|update SECONDS", line)}});
+      Answer({{"error", fmt::format("'{}': expected ENGINE read|update|add SECONDS", line)}});
       exit_code = 1;
       continue;
     }
-    const auto measured = driver.Measure(engine, op == "update", seconds, stream);
+    const auto measured = driver.Measure(engine, *MicroOpOf(op), seconds, stream);
     if (!measured.ok()) {
       Answer({{"engine", engine}, {"op", op}, {"error", std::string(measured.status().message())}});
       exit_code = 1;

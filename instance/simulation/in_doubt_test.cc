@@ -188,6 +188,23 @@ TEST_P(InDoubtTest, Coordinator_CountsTheShareOfAParticipantThatDied) {
   EXPECT_GT(lost, 0u);
 }
 
+// An abort that was lost with its link. Who has not voted knows at once that nobody will ask it to: its locks
+// are free as soon as the link is down, not when some clock has run out.
+TEST_P(InDoubtTest, Branch_WithoutAVoteEndsWithTheLinkOfItsCoordinator) {
+  Start(2);
+  constexpr StateIndex kActive = IndexOf(Participant::State::kActive);
+  const Machine branch =
+      Find([](const Machine& m) { return m.state == kActive && m.where.island == 1 && m.where.worker == 0; });
+  cluster_->RequestStop();
+  cluster_->hub().Partition(0, 1);
+  cluster_->RunFor(100 * kNsPerMs);
+  EXPECT_EQ(StateOf(branch), std::nullopt);
+  for (const Machine& machine : Machines(*cluster_))
+    EXPECT_NE(machine.state, kActive) << machine.id.ToString();
+  cluster_->hub().HealAll();
+  ExpectMoneyIsThere();
+}
+
 // An island that stands still: the others notice within a second, begin nothing new with it, and go on.
 TEST_P(InDoubtTest, Hang_StopsNobodyElse) {
   Start(4);

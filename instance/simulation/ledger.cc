@@ -112,8 +112,14 @@ void Attempted::FillFirst(size_t i, Batch* batch) {
       batch->ReadForUpdate(table_.id, key);
       break;
     case Act::kAdd:
-      batch->Add(table_.id, key, 0, 1);
-      batch->Add(table_.id, key, sizeof(Word), item.amount);
+      // Half of them by copies of the row; the padding is a number that nobody else needs.
+      if (item.padding % 2 == 0) {
+        batch->Add(table_.id, key, 0, 1);
+        batch->Add(table_.id, key, sizeof(Word), item.amount);
+      } else {
+        batch->Update(table_.id, key, 0, 1);
+        batch->Update(table_.id, key, sizeof(Word), item.amount);
+      }
       break;
     case Act::kInsert:
       batch->Insert(table_.id, key, MakeRow(FreshWord(i), item.amount, item.padding));

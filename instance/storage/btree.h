@@ -88,8 +88,9 @@ class BTree {
   absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
   // The same, showing ghosts.
   KeyState Find(KeyView key, std::vector<std::byte>* row) const;
-  // Hands the row or ghost to `take(TornBytes)`, which may happen several times: only the last counts.
-  template <typename Take>
+  // Hands the row or ghost to `take(TornBytes)`, perhaps several times: only the last counts. kAgain:
+  // the hint stays good for a second operation on the same key.
+  template <bool kAgain = false, typename Take>
   KeyState Find(KeyView key, Lookup* hint, Take take) const;
   // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
   absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
@@ -188,7 +189,7 @@ inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const 
   lookup->next_ = root_;
 }
 
-template <typename Take>
+template <bool kAgain, typename Take>
 KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
   if (!Covers(key, hint)) return KeyState::kAbsent;
   GuardO guard;
@@ -206,7 +207,10 @@ KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
     const TornNode::Entry entry = leaf.entry(i);
     if (entry.value.size() > kMaxRowBytes) continue;  // torn
     take(entry.value);
-    if (guard.Valid()) return entry.ghost ? KeyState::kGhost : KeyState::kRow;
+    if (guard.Valid()) {
+      if (kAgain && hinted) hint->node_ = std::move(guard);
+      return entry.ghost ? KeyState::kGhost : KeyState::kRow;
+    }
   }
 }
 

@@ -20,6 +20,7 @@ std::string ApplyToRow(const Step& step, Rows* rows) {
       row->second = step.value;
       return "done";
     case Verb::kAdd:
+    case Verb::kUpdate:
       row->second += step.value;
       return fmt::format("{}", row->second);
     case Verb::kDelete:

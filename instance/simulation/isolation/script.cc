@@ -64,6 +64,7 @@ std::optional<Verb> ParseVerb(std::string_view word) {
       {"write", Verb::kWrite},   {"add", Verb::kAdd},       {"replace", Verb::kReplace},
       {"insert", Verb::kInsert}, {"delete", Verb::kDelete}, {"scan", Verb::kScan},
       {"find", Verb::kFind},     {"commit", Verb::kCommit}, {"abort", Verb::kAbort},
+      {"update", Verb::kUpdate},
   };
   for (const auto& [name, verb] : kVerbs) {
     if (name == word) return verb;
@@ -84,7 +85,8 @@ bool ParseRows(const std::string& word, Step* step) {
 }
 
 bool TakesValue(Verb verb) {
-  return verb == Verb::kWrite || verb == Verb::kAdd || verb == Verb::kReplace || verb == Verb::kInsert;
+  return verb == Verb::kWrite || verb == Verb::kAdd || verb == Verb::kUpdate || verb == Verb::kReplace ||
+         verb == Verb::kInsert;
 }
 
 bool ParseFind(const Words& words, Step* step) {

@@ -31,6 +31,7 @@ enum class Verb : uint8_t {
   kLock,  // reads for update
   kWrite,
   kAdd,      // of a range: to every row in it
+  kUpdate,   // the same by reading the row and writing it back; one row
   kReplace,  // by a longer row
   kInsert,
   kDelete,  // of a range: what has the filter's value

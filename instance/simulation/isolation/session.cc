@@ -189,6 +189,9 @@ class Sessions final : public instance::Workload {
       case Verb::kAdd:
         batch->Add(table_, key, 0, step.value);
         break;
+      case Verb::kUpdate:
+        batch->Update(table_, key, 0, step.value);
+        break;
       case Verb::kReplace:
         batch->Replace(table_, key, std::as_bytes(std::span(longer)));
         break;
@@ -244,7 +247,8 @@ class Sessions final : public instance::Workload {
       default:
         break;
     }
-    const bool returns = step.verb == Verb::kRead || step.verb == Verb::kLock || step.verb == Verb::kAdd;
+    const bool returns = step.verb == Verb::kRead || step.verb == Verb::kLock || step.verb == Verb::kAdd ||
+                         step.verb == Verb::kUpdate;
     return returns ? fmt::format("{}", ValueOf(batch.row(0))) : "done";
   }
 

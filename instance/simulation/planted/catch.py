@@ -16,6 +16,8 @@ SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
 TREE = ("planted_btree", "--gtest_fail_fast")
 COMMIT = ("planted_commit",)
+UPDATES = ("planted_executor", "--gtest_filter=*Updates*")
+MICRO = ("planted_micro",)
 
 # Which tests have to find which bug, each of them.
 BUGS = {
@@ -33,6 +35,7 @@ BUGS = {
     "skip_validation": [TREE],
     "suspend_without_locks": [SEEDS, SCRIPTS],
     "drop_probes": [PROBES],
+    "grant_every_lock": [UPDATES, MICRO],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

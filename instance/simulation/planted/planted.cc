@@ -25,6 +25,7 @@ constexpr std::string_view kNames[] = {
     "skip_validation",
     "suspend_without_locks",
     "drop_probes",
+    "grant_every_lock",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
