@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -66,6 +67,9 @@ class FaultInjector {
   SimCluster& cluster_;
   History& history_;
   Coverage coverage_;
+  // By dead island: transactions that had a branch or their coordinator there. Those begun since have not met
+  // its death, and its return means nothing to them.
+  std::map<uint32_t, std::set<coordinator::TransactionId>> bereft_;
   std::vector<std::string> events_;
   std::vector<std::string> failures_;
   std::set<std::pair<uint32_t, uint32_t>> cut_;

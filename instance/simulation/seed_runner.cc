@@ -102,7 +102,7 @@ void SeedRun::MakeCluster() {
     return cluster_->island(island).workers()[worker]->links().BootEpoch(to);
   };
   SimOptions options = plan_.cluster;
-  options.table = LedgerTable(plan_.keys);
+  options.table = LedgerTable(plan_.keys, plan_.mix.by_colour != 0);
   options.open = [this](const storage::Catalog& catalog) { return OpenLedger(catalog, ledger_); };
   options.on_boot = [this](uint32_t, uint64_t life) { ledger_->booting_life = life; };
   options.delay = [this](runtime::Random& random, Address from, Address to) {
@@ -353,12 +353,14 @@ void SeedRun::Summarize() {
   report_.trace = trace;
   for (uint32_t island = 0; island < cluster_->islands(); ++island) {
     if (!cluster_->alive(island)) continue;
+    report_.escalations += cluster_->island(island).locks().Escalations();
     for (const auto& worker : cluster_->island(island).workers()) {
       const auto aborts = [&](instance::AbortReason reason) {
         return worker->counters().aborts[static_cast<uint8_t>(reason)].Get();
       };
       report_.deadlocks += aborts(instance::AbortReason::kDeadlock);
       report_.lock_timeouts += aborts(instance::AbortReason::kLockTimeout);
+      report_.no_room += aborts(instance::AbortReason::kStorage);
       report_.distributed += worker->counters().scopes[2].committed.Get();
     }
   }

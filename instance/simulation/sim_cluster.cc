@@ -51,7 +51,7 @@ control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, u
   config.set_island(island);
   config.set_boot_epoch(boot_epoch);
   config.set_layout_generation(1);
-  config.set_pool_bytes(4u << 20);
+  config.set_pool_bytes(options.pool_bytes);
   config.set_transaction_timeout_ms(options.transaction_timeout_ms);
   config.set_site_count(options.sites);
   const auto sites = partitioner::SiteMap::Create(options.sites, options.islands);
@@ -88,6 +88,7 @@ absl::Status SimCluster::Restart(uint32_t i) {
   };
   seams.seed = options_.seed + i;
   seams.begun_in_a_row = 1;
+  if (options_.escalate_after != 0) seams.escalate_after = options_.escalate_after;
   seams.pulses = &pulses_;
   seams.proven_dead = [this](uint32_t island, uint64_t boot_epoch) {
     const Node& node = nodes_[island];

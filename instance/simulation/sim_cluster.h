@@ -48,6 +48,8 @@ struct SimOptions {
   std::function<int64_t(runtime::Random& random, messaging::Address from, messaging::Address to)> delay;
   messaging::MemoryHubOptions hub;
   uint64_t transaction_timeout_ms = 0;  // 0 = the product's default
+  uint64_t pool_bytes = 4u << 20;       // of an island
+  uint32_t escalate_after = 0;          // 0 = the product's default
   control::v1::TableSpec table;
   std::function<std::shared_ptr<const instance::Workload>(const storage::Catalog& catalog)> open;
   // Before an island loads its rows.
