@@ -195,12 +195,13 @@ std::string SeedPlan::Describe() const {
       "long, "
       "{} % failing\n"
       "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB\n"
+      "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
       "  faults planned: {}",
       cluster.islands, workers, cluster.sites, keys, mpl, cluster.transaction_timeout_ms,
       cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
       network.tail_percent, network.tail_ns / kNsPerMs, mix.local, mix.multisite, mix.hot, mix.scans,
       mix.churn, mix.longer, mix.failing, mix.by_colour, cluster.escalate_after, cluster.pool_bytes >> 10,
-      faults.size());
+      cluster.interleave_percent, faults.size());
 }
 
 SeedPlan MakePlan(uint64_t seed) {
@@ -211,6 +212,8 @@ SeedPlan MakePlan(uint64_t seed) {
   PlanMix(random, &plan);
   PlanNetwork(random, &plan);
   PlanStorage(random, &plan);
+  Random interleaving = Random::Stream(seed, 0x1e4e);
+  plan.cluster.interleave_percent = Pick<uint32_t>(interleaving, std::array<uint32_t, 3>{0, 3, 20});
   PlanAimed(seed, random, &plan);
   PlanOthers(random, &plan);
   return plan;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "instance/messaging/memory_transport.h"
 #include "instance/runtime/clock.h"
 #include "instance/runtime/random.h"
+#include "instance/simulation/interleaver.h"
 #include "instance/workload.h"
 #include "proto/control.pb.h"
 
@@ -50,6 +52,9 @@ struct SimOptions {
   uint64_t transaction_timeout_ms = 0;  // 0 = the product's default
   uint64_t pool_bytes = 4u << 20;       // of an island
   uint32_t escalate_after = 0;          // 0 = the product's default
+  // Workers of an island are interleaved inside their rounds, giving way at so many percent of the points
+  // where they can (interleaver.h); 0: whole rounds. Only in the build with planted bugs.
+  uint32_t interleave_percent = 0;
   control::v1::TableSpec table;
   std::function<std::shared_ptr<const instance::Workload>(const storage::Catalog& catalog)> open;
   // Before an island loads its rows.
@@ -111,6 +116,8 @@ class SimCluster {
     std::vector<int64_t> stalled_until_ns;  // by worker
   };
   bool LinksUp();
+  // A round of every worker in turns_, in random order. Whether anybody had anything to do.
+  bool RunWorkers();
   void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }
 
   const SimOptions options_;
@@ -120,7 +127,13 @@ class SimCluster {
   messaging::MemoryHub hub_;
   runtime::PulseBoard pulses_;
   std::vector<Node> nodes_;
-  std::vector<runtime::Runnable*> runnable_;  // scratch
+  struct Turn {
+    uint32_t island = 0;
+    runtime::Runnable* worker = nullptr;  // null: has had it
+  };
+  std::vector<Turn> turns_;  // scratch
+  std::vector<runtime::Runnable*> together_;
+  std::optional<Interleaver> interleaver_;
   uint64_t run_id_ = 0;
   uint64_t trace_ = 0xcbf29ce484222325ull;
 };

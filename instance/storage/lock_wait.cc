@@ -140,7 +140,7 @@ void LockTable::Impl::GrantWaiters(LockHead* head, std::vector<Wakeup>* wakeups)
 }
 
 bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups) {
-  const std::unique_lock<std::mutex> graph = ISLANDS_LATCH("lock.graph", LockGraph());
+  const std::unique_lock<runtime::Mutex> graph = ISLANDS_LATCH("lock.graph", LockGraph());
   LockRequest* const request = owner.waiting_.load(std::memory_order_acquire);
   if (request == nullptr) return false;
   const size_t bucket = request->bucket;
