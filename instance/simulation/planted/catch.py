@@ -30,11 +30,11 @@ BUGS = {
     "ignore_boot_epoch": [SEEDS],
     "forget_before_acks": [COMMIT],
     "presume_one_phase_commit": [COMMIT],
-    "lose_wakeup": [PROBES],
+    "lose_wakeup": [SEEDS, PROBES],
     "convert_over_holders": [SEEDS, SCRIPTS],
     "skip_validation": [TREE],
     "suspend_without_locks": [SEEDS, SCRIPTS],
-    "drop_probes": [PROBES],
+    "drop_probes": [SEEDS, PROBES],
     "grant_every_lock": [UPDATES, MICRO],
 }
 SEED_RANGE = "1:40"
