@@ -84,7 +84,7 @@ void Worker::SetStuck(ParticipantEntry& entry, bool stuck) {
 
 void Worker::FailIfBlockedByStuck(Waiter& waiter) {
   blockers_.clear();
-  shared_.locks->Blockers(waiter.branch.locks, &blockers_);
+  shared_.locks->Blockers(waiter.branch.locks, storage::BlockerSet::kHolders, &blockers_);
   for (const coordinator::TransactionId& blocker : blockers_) {
     if (!shared_.stuck.Contains(blocker)) continue;
     waiter.failure = {AbortReason::kPeerUnresponsive,

@@ -105,7 +105,6 @@ bool FaultInjector::Break(Address dialler, uint32_t to) {
                    dialler.island, to));
   cluster_.hub().Break(dialler, to);
   ++faults_;
-  ++cuts_;
   return true;
 }
 
@@ -121,7 +120,6 @@ bool FaultInjector::Cut(uint32_t a, uint32_t b) {
   cut_.insert(std::minmax(a, b));
   cluster_.hub().Partition(a, b);
   ++faults_;
-  ++cuts_;
   return true;
 }
 
@@ -135,7 +133,6 @@ bool FaultInjector::Sever(uint32_t island) {
   severed_.insert(island);
   cluster_.hub().Sever(island);
   ++faults_;
-  ++cuts_;
   return true;
 }
 

@@ -54,7 +54,6 @@ class FaultInjector {
   const std::vector<std::string>& failures() const { return failures_; }
   uint32_t faults() const { return faults_; }
   uint32_t crashes() const { return crashes_; }
-  uint32_t cuts() const { return cuts_; }
   uint32_t dead() const;
   // All stalls together.
   int64_t stalled_ns() const { return stalled_ns_; }
@@ -76,7 +75,6 @@ class FaultInjector {
   std::set<uint32_t> severed_;
   uint32_t faults_ = 0;
   uint32_t crashes_ = 0;
-  uint32_t cuts_ = 0;
   int64_t stalled_ns_ = 0;
 };
 

@@ -153,7 +153,7 @@ bool SimCluster::RunWorkers() {
   bool worked = false;
   const auto note = [&](bool busy) {
     worked |= busy;
-    clock_.AdvanceNs(static_cast<int64_t>(1 + random_.Below(busy ? 20 * kNsPerUs : 100)));
+    clock_.AdvanceNs(static_cast<int64_t>(1 + random_.Below(busy ? kLongestTurnNs : 100)));
     Mix(busy ? 2 : 1);
   };
   for (size_t n = 0; n < turns_.size(); ++n) {
@@ -174,7 +174,7 @@ bool SimCluster::RunWorkers() {
 
 // Everybody gets a turn, in random order; if nobody had anything to do, time jumps to the next thing that
 // happens.
-void SimCluster::Step() {
+void SimCluster::StepWorkers() {
   const int64_t now_ns = clock_.NowNs();
   int64_t next_ns = now_ns + kLongestJumpNs;
   turns_.clear();
@@ -201,6 +201,11 @@ void SimCluster::Step() {
   }
   clock_.AdvanceNs(std::max<int64_t>(kNsPerUs, next_ns - clock_.NowNs()));
   Mix(static_cast<uint64_t>(clock_.NowNs()));
+}
+
+void SimCluster::Step() {
+  StepWorkers();
+  if (options_.on_step) options_.on_step();
 }
 
 void SimCluster::RunFor(int64_t ns) {

@@ -57,6 +57,8 @@ struct SimOptions {
   uint32_t interleave_percent = 0;
   control::v1::TableSpec table;
   std::function<std::shared_ptr<const instance::Workload>(const storage::Catalog& catalog)> open;
+  // After every step.
+  std::function<void()> on_step;
   // Before an island loads its rows.
   std::function<void(uint32_t island, uint64_t boot_epoch)> on_boot;
 };
@@ -66,6 +68,8 @@ control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, u
 
 class SimCluster {
  public:
+  static constexpr int64_t kLongestTurnNs = 20 * runtime::kNsPerUs;  // of a worker, in a step
+
   explicit SimCluster(SimOptions options);
   ~SimCluster();
 
@@ -93,6 +97,9 @@ class SimCluster {
   uint32_t islands() const { return options_.islands; }
   uint32_t workers_of(uint32_t island) const;
   uint64_t boot_epoch(uint32_t island) const { return nodes_[island].boot_epoch; }
+  int64_t StalledUntilNs(uint32_t island, uint32_t worker) const {
+    return nodes_[island].stalled_until_ns[worker];
+  }
   bool alive(uint32_t island) const { return nodes_[island].island != nullptr; }
   instance::Island& island(uint32_t i) { return *nodes_[i].island; }
   messaging::MemoryHub& hub() { return hub_; }
@@ -116,6 +123,7 @@ class SimCluster {
     std::vector<int64_t> stalled_until_ns;  // by worker
   };
   bool LinksUp();
+  void StepWorkers();
   // A round of every worker in turns_, in random order. Whether anybody had anything to do.
   bool RunWorkers();
   void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }

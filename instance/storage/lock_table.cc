@@ -229,8 +229,9 @@ bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode m
   return impl_->TryAcquireKey(owner, name, mode);
 }
 
-void LockTable::Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) const {
-  impl_->Blockers(owner, blockers);
+void LockTable::Blockers(const LockOwner& owner, BlockerSet which,
+                         std::vector<coordinator::TransactionId>* blockers) const {
+  impl_->Blockers(owner, which, blockers);
 }
 
 bool LockTable::Holds(const LockOwner& owner, const LockName& name, LockMode mode) const {

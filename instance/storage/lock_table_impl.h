@@ -128,7 +128,7 @@ struct LockTable::Impl {
                     LockMode wanted, const LockRequest* request);
   bool PushOwner(const Candidate& candidate, const LockOwner& blocker);
   bool StillWaits(const Visit& visit) const;
-  void Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers);
+  void Blockers(const LockOwner& owner, BlockerSet which, std::vector<coordinator::TransactionId>* blockers);
 
   // Null: there is no inheritance for the owner's worker.
   InheritedLocks* InheritedBy(const LockOwner& owner) {

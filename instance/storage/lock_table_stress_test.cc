@@ -137,7 +137,8 @@ class Worker {
   // Looks at the owners of other workers.
   void AskBlockers(const Slot& slot) {
     std::vector<coordinator::TransactionId> blockers;
-    shared_.table.Blockers(*slot.owner, &blockers);
+    shared_.table.Blockers(*slot.owner, random_() % 2 == 0 ? BlockerSet::kAll : BlockerSet::kHolders,
+                           &blockers);
     for (const coordinator::TransactionId& id : blockers) {
       const bool sane = id.worker < kWorkers && id.sequence != 0 && id != slot.owner->transaction;
       if (!sane) ADD_FAILURE() << id.ToString() << " cannot be in the way";
@@ -393,7 +394,7 @@ class LeavingMeetsWaiting {
     std::vector<coordinator::TransactionId> blockers;
     while (!table_.WaitOver(owner) && !failed_) {
       blockers.clear();
-      table_.Blockers(owner, &blockers);
+      table_.Blockers(owner, BlockerSet::kAll, &blockers);
       for (const auto& id : blockers) EXPECT_NE(id, owner.transaction);
       if (std::chrono::steady_clock::now() > deadline) {
         failed_ = true;
