@@ -7,7 +7,7 @@ SEEDS ?= 10000
 FIRST_SEED ?= 1000001
 SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
-BINARIES := islands islandd micro payment tatp counters ipc
+BINARIES := islands islandd micro append append_judge payment tatp counters ipc
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export CTEST_OUTPUT_ON_FAILURE := 1
 export UBSAN_OPTIONS ?= print_stacktrace=1

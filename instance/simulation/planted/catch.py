@@ -18,6 +18,7 @@ TREE = ("planted_btree", "--gtest_fail_fast")
 COMMIT = ("planted_commit",)
 UPDATES = ("planted_executor", "--gtest_filter=*Updates*")
 MICRO = ("planted_micro",)
+APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
 BUGS = {
@@ -35,7 +36,7 @@ BUGS = {
     "skip_validation": [TREE],
     "suspend_without_locks": [SEEDS, SCRIPTS],
     "drop_probes": [PROBES],
-    "grant_every_lock": [UPDATES, MICRO],
+    "grant_every_lock": [UPDATES, MICRO, APPEND],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.
