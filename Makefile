@@ -63,7 +63,7 @@ soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUN
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/simulation_seeds_test'
 
 CHAOS_MINUTES ?= 10
-chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed at random
+chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories
 	$(PYTHON) deploy/e2e/chaos.py --minutes $(CHAOS_MINUTES)
 
 FUZZ_SECONDS ?= 30
