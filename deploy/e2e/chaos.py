@@ -1,6 +1,6 @@
 """Hurts islands at random in the middle of a run of a real cluster, and checks what must hold all the same.
 
-`make chaos` runs this file for minutes, test_chaos.py the same for seconds. The workload `append`, with 50 % multisite
+`make chaos` runs this file for minutes, test_chaos.py the same for seconds. The workload `append`, with 80 % multisite
 transactions at Zipf 0.9, writes down what its transactions see, while every few seconds a random island
 
     kills   gets SIGKILL, at times two at once; the supervisor starts it again, and it gets its part of the run again
@@ -202,7 +202,7 @@ class Chaos:
             self.findings.append(finding)
 
     def options(self):
-        parameters = {"history": self.history, "rows": 4, "multisite": 50, "zipf": self.zipf}
+        parameters = {"history": self.history, "rows": 4, "multisite": 80, "zipf": self.zipf}
         return ["append", *(word for item in parameters.items() for word in ("--set", "%s=%s" % item)), "--results",
                 os.path.join(self.cluster.folder, "results")]
 
@@ -381,7 +381,7 @@ class Chaos:
 
     def summary(self):
         head = (f"{self.mode} on {self.shape.islands} islands x {self.shape.workers} workers, {self.seconds:.0f} s, "
-                f"seed {self.seed}: append to 4 rows, 50 % multisite, zipf {self.zipf:g}, mpl 4")
+                f"seed {self.seed}: append to 4 rows, 80 % multisite, zipf {self.zipf:g}, mpl 4")
         verdict = [f"  BROKEN: {finding}" for finding in self.findings] or ["  every promise was kept"]
         return "\n".join([head, *self.lines, *verdict])
 

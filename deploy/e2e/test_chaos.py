@@ -13,7 +13,7 @@ from cluster import cluster  # noqa: F401
 
 
 @pytest.mark.parametrize("mode, shape, seconds, pause", [
-    ("kills", "4x1", 9, (1, 2.5)), ("hangs", "4x1", 6, (0.3, 1)), ("cuts", "2x2", 5, (0.3, 1))])
+    ("kills", "4x1", 7, (0.7, 2)), ("hangs", "4x1", 5, (0.3, 1)), ("cuts", "2x2", 3, (0.3, 0.8))])
 def test_random(cluster, mode, shape, seconds, pause):
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1, 2**31))
     chaos = Chaos(cluster, SHAPES[shape], mode, seconds, pause, seed).run()

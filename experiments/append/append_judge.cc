@@ -7,9 +7,10 @@
 #include <optional>
 #include <set>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "instance/simulation/serializability.h"
 
 namespace islands::experiments {
@@ -46,6 +47,8 @@ struct Variant {
   bool seen = false;
   bool committed = false;  // by an attempt that is known to have
 };
+
+using Variants = absl::InlinedVector<Variant, 1>;
 
 // An attempt, or a branch of one that is cut.
 struct Part {
@@ -103,7 +106,7 @@ class Judge {
   std::set<Life> dead_;
   std::map<uint32_t, std::set<uint64_t>> lives_;  // of rows, by first site, in order of time
   std::map<uint32_t, uint32_t> islands_;          // by first site
-  std::unordered_map<Place, std::vector<Variant>, Place::Hash> variants_;
+  absl::flat_hash_map<Place, Variants, Place::Hash> variants_;
   std::vector<Part> parts_;
   std::vector<std::string> complaints_;
   Judgement judgement_;
@@ -133,7 +136,7 @@ void Judge::FindLives() {
 }
 
 Variant& Judge::VariantOf(const Place& place, const Element& last) {
-  std::vector<Variant>& there = variants_[place];
+  Variants& there = variants_[place];
   for (Variant& variant : there) {
     if (variant.last == last) return variant;
   }
@@ -165,7 +168,7 @@ bool Judge::Seen(const RecordedAttempt& attempt, std::optional<uint32_t> site) c
   return std::any_of(attempt.looks.begin(), attempt.looks.end(), [&](const RecordedLook& look) {
     const AppendRow& row = look.before;
     if (look.torn || !look.appends || (site && *site != SiteOfLife(row.life))) return false;
-    const std::vector<Variant>& there = variants_.at({look.key, row.life, row.count + 1});
+    const Variants& there = variants_.at({look.key, row.life, row.count + 1});
     return std::any_of(there.begin(), there.end(),
                        [&](const Variant& variant) { return variant.last == attempt.id && variant.seen; });
   });
@@ -249,7 +252,7 @@ void Judge::SetPositions() {
 }
 
 Word Judge::WordOf(const Place& place, const Element& last) const {
-  const std::vector<Variant>& there = variants_.at(place);
+  const Variants& there = variants_.at(place);
   uint64_t variant = 0;
   while (there[variant].last != last) ++variant;
   variant = std::min(variant, kMostVariants - 1);
