@@ -7,7 +7,7 @@ SEEDS ?= 10000
 FIRST_SEED ?= 1000001
 SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
-BINARIES := islands islandd micro payment tatp counters ipc
+BINARIES := islands islandd micro append append_judge payment tatp counters ipc
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export CTEST_OUTPUT_ON_FAILURE := 1
 export UBSAN_OPTIONS ?= print_stacktrace=1
@@ -63,7 +63,7 @@ soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUN
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/simulation_seeds_test'
 
 CHAOS_MINUTES ?= 10
-chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed at random
+chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories
 	$(PYTHON) deploy/e2e/chaos.py --minutes $(CHAOS_MINUTES)
 
 FUZZ_SECONDS ?= 30

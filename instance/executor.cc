@@ -323,6 +323,7 @@ absl::StatusCode Executor::Update(const Target& target) {
     return absl::StatusCode::kInvalidArgument;
   std::memcpy(&counter, row_.data() + operation.offset, sizeof(counter));
   counter = Sum(counter, operation.delta);
+  coordinator::Linger();  // only the row's lock keeps others out here
   code = store_.Modify(
       operation.table, target.site, key, {operation.offset, sizeof(counter)},
       [&](std::span<std::byte> row) {

@@ -1,19 +1,28 @@
-"""Kills islands at random in the middle of a run of a real cluster, and checks what must hold all the same.
+"""Hurts islands at random in the middle of a run of a real cluster, and checks what must hold all the same.
 
-`make chaos` runs this file for minutes, test_chaos.py the same for seconds. The microbenchmark updates rows with
-50 % multisite transactions at Zipf 0.9 while SIGKILL hits a random island, at times two at once, every few seconds; the
-supervisor starts them again and `islands run` gives them their part of the run again. What must hold:
+`make chaos` runs this file for minutes, test_chaos.py the same for seconds. The workload `append`, with 80 % multisite
+transactions at Zipf 0.9, writes down what its transactions see, while every few seconds a random island
+
+    kills   gets SIGKILL, at times two at once; the supervisor starts it again, and it gets its part of the run again
+    hangs   stands still (SIGSTOP), for longer than a deadline at times, and goes on (SIGCONT)
+    cuts    loses all connections that others have dialled to one of its workers
+
+What must hold:
 
  1. The run ends by itself, in time.
- 2. No transaction waits longer for its answer than its deadline and SLACK_S. Islands tell the longest wait of any of
-    their transactions, answered or not; they are asked twice a second, and right before they are killed.
+ 2. No transaction waits longer for its answer than its deadline and SLACK_S, and as long as its own island stood still.
+    Islands tell the longest wait of any of their transactions, answered or not; they are asked twice a second, and
+    right before they are killed.
  3. Soon after the run every transaction has been answered (no slot is in flight), and no lock and no branch is left.
  4. Islands die of our kills only, each comes back, the supervisor is the one of the beginning.
  5. There is never a standstill of the whole cluster for longer than a deadline.
  6. A short run afterwards finds the sum over all rows right, `down` works, no process is left.
+ 7. All that transactions of both runs saw is strictly serializable (experiments/append/append_judge.h says what holds
+    for those whose island died); where nobody was killed, every one of them has an end.
 
-The clients of an island are its own slots: what was open on a killed island has nobody left to be answered. Kills and
-victims follow from the seed, the interleaving does not.
+The clients of an island are its own slots: what was open on a killed island has nobody left to be answered. Victims and
+pauses follow from the seed, the interleaving does not. Minutes are spent in rounds of at most ROUND_S, each on a
+cluster of its own: a history has to fit into the judge's memory.
 """
 
 import argparse
@@ -35,6 +44,7 @@ import time
 
 from cluster import Cluster, wait_until
 from conftest import BINARIES, Islands
+from links import cut_links_to
 from test_metrics import scrape
 
 DEADLINE_S = 2.0  # timeouts.transaction_ms
@@ -42,6 +52,15 @@ SLACK_S = 1.0     # workers share cores with each other and with us
 STOP_S = 15.0     # from the end of the run's time to the end of `islands run`
 QUIET_S = 15.0    # from there until all islands are back and hold nothing
 LOOK_S = 0.5
+ROUND_S = 20.0
+HANG_S = (0.2, 1.5 * DEADLINE_S)
+
+MODES = ("kills", "hangs", "cuts")
+TABLES = """data:
+  tables:
+    - {name: micro, key: [uint64], range: [0, 240000], row_bytes: 250}
+    - {name: append, key: [uint64], range: [0, 24000], row_bytes: 120}
+"""
 
 Shape = collections.namedtuple("Shape", "islands workers")  # workers of each island
 SHAPES = {"2x1": Shape(2, 1), "4x1": Shape(4, 1), "2x2": Shape(2, 2)}
@@ -63,7 +82,7 @@ class Meter:
         self.name = f"chaos-{random.SystemRandom().getrandbits(48):x}"
         machine = f"pack:{shape.islands} [numa(memory=1GB)] core:{shape.workers} pu:1"
         cluster.write(f"{shape.islands}ISL", name=self.name,
-                      more=f"machine: '{machine}'\ntimeouts: {{transaction_ms: {DEADLINE_S * 1000:.0f}}}\n")
+                      more=f"machine: '{machine}'\ntimeouts: {{transaction_ms: {DEADLINE_S * 1000:.0f}}}\n" + TABLES)
         with open(cluster.file, encoding="utf-8") as file:
             text = file.read().replace("base_port: 0", f"base_port: {self.base}")
         with open(cluster.file, "w", encoding="utf-8") as file:
@@ -143,22 +162,26 @@ def outcomes_text(result):
 
 
 class Chaos:
-    """One run under kills. `findings` are the promises that were broken, `lines` the summary."""
+    """One run that is hurt. `findings` are the promises that were broken, `lines` the summary."""
 
-    def __init__(self, cluster, shape, seconds, pause, seed, zipf=0.9, progress=None):
-        self.cluster, self.shape, self.seconds, self.pause = cluster, shape, seconds, pause
+    def __init__(self, cluster, shape, mode, seconds, pause, seed, zipf=0.9):
+        self.cluster, self.shape, self.mode, self.seconds, self.pause = cluster, shape, mode, seconds, pause
         self.seed, self.zipf, self.random = seed, zipf, random.Random(seed)
-        self.progress = progress or (lambda text: None)
+        self.history = os.path.join(cluster.folder, "history")
         self.findings, self.lines = [], []
-        self.killed = []  # (island, state, how many at once)
-        self.pids = set()
-        self.longest_wait = self.most_locks = 0.0
+        self.hurts = []  # (island, how, how many at once)
+        self.pids = set()  # that were killed
+        self.stopped = None  # (island, pid, until when)
+        self.hung_s = dict.fromkeys(range(shape.islands), 0.0)  # the longest of each
+        self.longest_wait = dict(self.hung_s)
+        self.most_locks = 0.0
         self.looks = 0  # that were answered
 
     def run(self):
         self.meter = Meter(self.cluster, self.shape)
         self.cluster.up("--restarts", 1000)
         supervisor = self.cluster.status()["supervisor_pid"]
+        os.mkdir(self.history)
         result = self.attack()
         if result:
             self.check_result(result)
@@ -168,6 +191,7 @@ class Chaos:
         if result:
             self.check_sum()
         self.check_down()
+        self.check_history()
         return self
 
     def say(self, name, text):
@@ -177,16 +201,21 @@ class Chaos:
         if not holds:
             self.findings.append(finding)
 
+    def options(self):
+        parameters = {"history": self.history, "rows": 4, "multisite": 80, "zipf": self.zipf}
+        return ["append", *(word for item in parameters.items() for word in ("--set", "%s=%s" % item)), "--results",
+                os.path.join(self.cluster.folder, "results")]
+
     def attack(self):
-        options = ["--op", "update", "--multisite", 50, "--zipf", self.zipf, "--mpl", 4, "--duration", self.seconds,
-                   "--warmup", 0, "--seed", self.seed, "--results", os.path.join(self.cluster.folder, "results")]
+        options = [*self.options(), "--mpl", 4, "--duration", self.seconds, "--warmup", 0, "--seed", self.seed]
         out, err = (os.path.join(self.cluster.folder, name) for name in ("run.out", "run.err"))
         with open(out, "w", encoding="utf-8") as out_file, open(err, "w", encoding="utf-8") as err_file:
-            process = subprocess.Popen([self.cluster.islands, "run", self.cluster.file, "micro", "--format", "json",
-                                        *map(str, options)], stdout=out_file, stderr=err_file)
+            process = subprocess.Popen([self.cluster.islands, "run", self.cluster.file, *map(str, options), "--format",
+                                        "json"], stdout=out_file, stderr=err_file)
         try:
-            ended = self.kill_until_it_ends(process)
+            ended = self.hurt_until_it_ends(process)
         finally:
+            self.go_on()
             if process.poll() is None:
                 process.kill()
                 process.wait()
@@ -196,37 +225,39 @@ class Chaos:
         with open(out, encoding="utf-8") as out_file, open(err, encoding="utf-8") as err_file:
             self.demand(process.returncode == 0,
                         f"`islands run` failed with {process.returncode}: {err_file.read()[-2000:]}")
-            return json.loads(out_file.read()) if process.returncode == 0 else None
+            text = out_file.read()
+            return json.loads(text) if text else None  # also where its sum check failed
 
-    def kill_until_it_ends(self, process):
+    def hurt_until_it_ends(self, process):
         """False when it had to be ended."""
         wait_until(lambda: process.poll() is not None or any(
             island["running"] for island in self.cluster.status()["islands"]), seconds=60, what="the run")
         begin = time.monotonic()
         end = begin + self.seconds
-        next_kill = begin + self.random.uniform(*self.pause)
-        next_word = begin + 60
+        next_hurt = begin + self.random.uniform(*self.pause)
         while process.poll() is None:
             now = time.monotonic()
             if now > end + STOP_S:
                 return False
-            if next_kill <= now < end:
-                self.kill()
-                next_kill = time.monotonic() + self.random.uniform(*self.pause)
+            if self.stopped and now >= min(self.stopped[2], end):
+                self.go_on()
+            if next_hurt <= now < end and not self.stopped:
+                {"kills": self.kill, "hangs": self.hang, "cuts": self.cut}[self.mode]()
+                next_hurt = time.monotonic() + self.random.uniform(*self.pause)
             self.look(range(self.shape.islands))
-            if now >= next_word:
-                next_word += 60
-                self.progress(f"{now - begin:.0f} s: {len(self.killed)} kills, longest wait {self.longest_wait:.2f} s")
-            time.sleep(max(0, min(now + LOOK_S, max(next_kill, now)) - time.monotonic()))
+            wake = min(now + LOOK_S, self.stopped[2] if self.stopped else max(next_hurt, now))
+            time.sleep(max(0, wake - time.monotonic()))
         self.say("run ended", f"{max(0.0, time.monotonic() - end):.1f} s after its time")
         return True
 
     def look(self, islands):
         for island in islands:
+            if self.stopped and self.stopped[0] == island:
+                continue
             found = self.meter.one(island)
             if found:
                 self.looks += 1
-                self.longest_wait = max(self.longest_wait, found["longest wait"])
+                self.longest_wait[island] = max(self.longest_wait[island], found["longest wait"])
                 self.most_locks = max(self.most_locks, found["locks held"])
 
     def kill(self):
@@ -240,7 +271,27 @@ class Chaos:
             self.look([victim["id"]])
             os.kill(victim["pid"], signal.SIGKILL)
             self.pids.add(victim["pid"])
-            self.killed.append((victim["id"], victim["state"], len(victims)))
+            self.hurts.append((victim["id"], victim["state"], len(victims)))
+
+    def hang(self):
+        victim, seconds = self.random.randrange(self.shape.islands), self.random.uniform(*HANG_S)
+        pid = self.cluster.island(victim)["pid"]
+        self.stopped = (victim, pid, time.monotonic() + seconds)
+        os.kill(pid, signal.SIGSTOP)
+        self.hurts.append((victim, f"{seconds:.1f} s", 1))
+
+    def go_on(self):
+        if self.stopped:
+            island, pid, until = self.stopped
+            os.kill(pid, signal.SIGCONT)
+            late_s = max(0.0, time.monotonic() - until)
+            self.hung_s[island] = max(self.hung_s[island], float(self.hurts[-1][1].split()[0]) + late_s)
+            self.stopped = None
+
+    def cut(self):
+        victim, worker = self.random.randrange(self.shape.islands), self.random.randrange(self.shape.workers)
+        connections = cut_links_to(self.cluster.island(victim)["pid"], victim, worker)
+        self.hurts.append((victim, f"{connections} connections", 1))
 
     def check_result(self, result):
         standstill = longest_standstill(result)
@@ -265,10 +316,13 @@ class Chaos:
         else:
             self.findings.append(f"{QUIET_S:.0f} s after the run: {', '.join(states)}; {held_text(found)}")
         self.look(range(self.shape.islands))
-        self.demand(self.longest_wait <= DEADLINE_S + SLACK_S,
-                    f"a transaction waited {self.longest_wait:.2f} s for its answer; its deadline is {DEADLINE_S:g} s")
-        self.demand(self.longest_wait > 0 and self.most_locks > 0, "islands tell no waits and no locks")
-        self.say("longest wait", f"{self.longest_wait:.2f} s for an answer; allowed {DEADLINE_S:g} + {SLACK_S:g} s; "
+        for island, longest_s in self.longest_wait.items():
+            self.demand(longest_s <= DEADLINE_S + SLACK_S + self.hung_s[island],
+                        f"a transaction of island {island} waited {longest_s:.2f} s for its answer; its deadline is "
+                        f"{DEADLINE_S:g} s, and the island stood still for at most {self.hung_s[island]:.2f} s")
+        longest_s = max(self.longest_wait.values())
+        self.demand(longest_s > 0 and self.most_locks > 0, "islands tell no waits and no locks")
+        self.say("longest wait", f"{longest_s:.2f} s for an answer; allowed {DEADLINE_S:g} + {SLACK_S:g} s; "
                                  f"{self.looks} looks")
         self.say("locks held", f"at most {self.most_locks:.0f} on an island when looked at")
         self.say("at the end", f"{held_text(found)}; after {time.monotonic() - begin:.1f} s")
@@ -276,20 +330,48 @@ class Chaos:
     def check_lives(self, supervisor):
         status = self.cluster.status()
         restarts = sum(island["restarts"] for island in status["islands"])
-        by_island = [sum(island == killed[0] for killed in self.killed) for island in range(self.shape.islands)]
-        self.demand(self.killed, "nothing was killed")
-        self.demand(restarts == len(self.killed), f"{len(self.killed)} kills and {restarts} restarts: islands died by "
-                                                  "themselves, or did not come back")
+        by_island = [sum(island == hurt[0] for hurt in self.hurts) for island in range(self.shape.islands)]
+        kills = len(self.hurts) if self.mode == "kills" else 0
+        self.demand(self.hurts, "nothing was hurt")
+        self.demand(restarts == kills, f"{kills} kills and {restarts} restarts: islands died by themselves, or did not "
+                                       "come back")
         self.demand(status["supervisor_pid"] == supervisor, "the supervisor is another one")
-        pairs = sum(many > 1 for _, _, many in self.killed) // 2
-        early = sum(state != "ready" for _, state, _ in self.killed)
-        self.say("kills", f"{len(self.killed)}, by island {', '.join(map(str, by_island))}; {pairs} times two at once, "
-                          f"{early} hit an island that was not ready yet; {restarts} restarts")
+        text = f"{len(self.hurts)}, by island {', '.join(map(str, by_island))}"
+        if self.mode == "kills":
+            early = sum(state != "ready" for _, state, _ in self.hurts)
+            text += (f"; {sum(many > 1 for _, _, many in self.hurts) // 2} times two at once, {early} hit an island "
+                     f"that was not ready yet; {restarts} restarts")
+        else:
+            text += "; " + ", ".join(how for _, how, _ in self.hurts)
+        self.say(self.mode, text)
 
     def check_sum(self):
-        after = self.cluster.run("--op", "update", "--multisite", 50, "--zipf", self.zipf, duration=1)
+        """Every island takes part: afterwards the history knows the last life of each."""
+        done = self.cluster.islands.run("run", self.cluster.file, *self.options(), "--duration", 1, "--warmup", 0,
+                                        "--format", "json")
+        self.demand(done.out, f"the run afterwards failed: {done.err}")
+        if not done.out:
+            return
+        after = json.loads(done.out)
         self.demand(after["sum_check"] == "ok", f"the run afterwards: {after['sum_check_detail']}")
         self.say("afterwards", f"sum check {after['sum_check']}, {outcomes_text(after)}")
+
+    def check_history(self):
+        binaries = os.path.dirname(BINARIES) if os.path.isfile(BINARIES) else BINARIES
+        judge = os.path.join(binaries, "..", "tests", "append_judge")
+        done = subprocess.run([judge, self.history], capture_output=True, text=True, timeout=600)
+        if done.returncode not in (0, 1):
+            self.findings.append(f"the judge does not understand the history: {done.stderr}")
+            return
+        found = json.loads(done.stdout)
+        for violation in found["violations"]:
+            self.findings.append(f"not strictly serializable: {violation}")
+        self.demand(found["distributed"] > 0, "no distributed transaction committed")
+        if self.mode != "kills":
+            self.demand(found["deaths"] == found["open"] == 0, f"transactions without an end, or islands that died: "
+                                                               f"{found['open']}, {found['deaths']}")
+        self.say("history", ", ".join(f"{found[name]} {name}" for name in (
+            "committed", "distributed", "aborted", "unknown", "open", "cut", "deaths", "edges")))
 
     def check_down(self):
         done = self.cluster.islands.run("down", self.cluster.file)
@@ -298,38 +380,49 @@ class Chaos:
         self.demand(not left, f"processes were left behind: {left}")
 
     def summary(self):
-        head = (f"chaos on {self.shape.islands} islands x {self.shape.workers} workers, {self.seconds:.0f} s, seed "
-                f"{self.seed}: update 10 rows, 50 % multisite, zipf {self.zipf:g}, mpl 4")
+        head = (f"{self.mode} on {self.shape.islands} islands x {self.shape.workers} workers, {self.seconds:.0f} s, "
+                f"seed {self.seed}: append to 4 rows, 80 % multisite, zipf {self.zipf:g}, mpl 4")
         verdict = [f"  BROKEN: {finding}" for finding in self.findings] or ["  every promise was kept"]
         return "\n".join([head, *self.lines, *verdict])
 
 
-def soak(shape_name, arguments):
+def one_round(shape_name, mode, seconds, seed, arguments):
+    """Whether every promise was kept."""
     folder = tempfile.mkdtemp(prefix="islands-")
     path = BINARIES if os.path.isfile(BINARIES) else os.path.join(BINARIES, "islands")
     cluster = Cluster(Islands(path), folder)
-    chaos = Chaos(cluster, SHAPES[shape_name], arguments.minutes * 60, arguments.pause, arguments.seed, arguments.zipf,
-                  lambda text: print(f"{shape_name} {text}", flush=True))
-    print(f"{shape_name} repeat with: {sys.argv[0]} --shape {shape_name} --minutes {arguments.minutes:g} --seed "
-          f"{arguments.seed} --zipf {arguments.zipf:g}", flush=True)
+    print(f"repeat with: {sys.argv[0]} --shape {shape_name} --mode {mode} --minutes {seconds / 60:g} --seed {seed} "
+          f"--zipf {arguments.zipf:g}", flush=True)
     try:
-        chaos.run()
+        pause = arguments.pause or ((1, 5) if mode == "kills" else (0.5, 2))
+        chaos = Chaos(cluster, SHAPES[shape_name], mode, seconds, pause, seed, arguments.zipf).run()
     finally:
         cluster.clean()
     print(chaos.summary(), flush=True)
     if chaos.findings:
-        print(f"  logs are kept in {folder}", flush=True)
+        print(f"  logs and histories are kept in {folder}", flush=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return not chaos.findings
 
 
+def soak(shape_name, arguments):
+    """In rounds, the modes in turns; the time of a round without what starting and judging take."""
+    kept, left_s, number = True, arguments.minutes * 60, 0
+    while left_s > 0:
+        modes = arguments.mode or MODES
+        kept &= one_round(shape_name, modes[number % len(modes)], min(left_s, ROUND_S), arguments.seed + number,
+                          arguments)
+        left_s, number = left_s - ROUND_S, number + 1
+    return kept
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Kill islands during a run, and check what must hold all the same.")
+    parser = argparse.ArgumentParser(description="Hurt islands during a run, and check what must hold all the same.")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--shape", choices=sorted(SHAPES), action="append", help="islands x workers; 4x1 and 2x2")
-    parser.add_argument("--pause", type=float, nargs=2, default=(3, 15), metavar=("MIN", "MAX"),
-                        help="seconds from one kill to the next")
+    parser.add_argument("--mode", choices=MODES, action="append", help="all of them")
+    parser.add_argument("--pause", type=float, nargs=2, metavar=("MIN", "MAX"), help="seconds between two of them")
     parser.add_argument("--zipf", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
     arguments = parser.parse_args()

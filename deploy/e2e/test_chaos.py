@@ -1,5 +1,5 @@
-"""The promises under concurrency on real clusters: kills in the middle of a run (shortly; `make chaos` does it for
-minutes), few aborts without contention, no livelock with much of it."""
+"""The promises under concurrency on real clusters: kills, hangs and cuts in the middle of a run (shortly; `make chaos`
+does it for minutes), few aborts without contention, no livelock with much of it."""
 
 import os
 import random
@@ -12,9 +12,11 @@ from chaos import (DEADLINE_S, SHAPES, SLACK_S, Chaos, Meter, abort_share, held_
 from cluster import cluster  # noqa: F401
 
 
-def test_random_kills(cluster):
+@pytest.mark.parametrize("mode, shape, seconds, pause", [
+    ("kills", "4x1", 7, (0.7, 2)), ("hangs", "4x1", 5, (0.3, 1)), ("cuts", "2x2", 3, (0.3, 0.8))])
+def test_random(cluster, mode, shape, seconds, pause):
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1, 2**31))
-    chaos = Chaos(cluster, SHAPES["4x1"], seconds=15, pause=(1.5, 4), seed=seed).run()
+    chaos = Chaos(cluster, SHAPES[shape], mode, seconds, pause, seed).run()
     print(chaos.summary(), f"again with CHAOS_SEED={seed}", sep="\n")
     assert not chaos.findings
 

@@ -38,9 +38,9 @@ def test_table_and_no_process_left(tmp_path):
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, out + err
     assert "thousand transactions per second" in out
-    assert "16 of 16 runs: the sum over all rows equals the committed row updates" in out
+    assert "18 of 18 runs: the sum over all rows equals the committed row updates" in out
     runs = json.loads((directory / "demo.json").read_text())["runs"]
-    assert [run["sum_check"] for run in runs] == ["ok"] * 16
+    assert [run["sum_check"] for run in runs] == ["ok"] * 18
     assert all(run["committed"] > 0 for run in runs)
     # Ten rows over all data at 100 % multisite: hardly ever one island's alone, unless there is only one.
     distributed = {run["layout"]: run["per_scope"]["distributed"]["committed"] / run["committed"]
@@ -80,7 +80,7 @@ def test_nothing_built_says_so(tmp_path):
 
 
 def test_table_has_a_row_per_layout():
-    results = [{"layout": layout, "op": op, "multisite_percent": percent, "committed_per_s": 1500.0}
+    results = [{"layout": layout, "op": op, "multisite_percent": percent, "zipf": 0, "committed_per_s": 1500.0}
                for layout in ("1ISL", "2ISL") for op in demo.OPERATIONS for percent in demo.MULTISITE]
     text = demo.table(results, ["1ISL", "2ISL"])
     assert text.count("1ISL" + " " * 10) == 2

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <map>
+#include <unordered_map>
 
 namespace islands::simulation {
 
@@ -80,9 +80,9 @@ std::vector<uint32_t> Graph::Components(bool with_real_time) const {
 
 // Breadth first, helpers at no cost, within one component.
 std::vector<Graph::Step> Graph::ShortestThrough(uint32_t start, const std::vector<uint32_t>& component,
-                                                bool with_real_time) const {
-  std::map<uint32_t, std::pair<uint32_t, Edge>> came_from;
-  std::map<uint32_t, uint32_t> distance;
+                                                bool with_real_time, size_t limit) const {
+  std::unordered_map<uint32_t, std::pair<uint32_t, Edge>> came_from;
+  std::unordered_map<uint32_t, uint32_t> distance;
   std::deque<std::pair<uint32_t, uint32_t>> queue{{start, 0}};
   while (!queue.empty() && !came_from.contains(start)) {
     const auto [node, far] = queue.front();
@@ -92,6 +92,7 @@ std::vector<Graph::Step> Graph::ShortestThrough(uint32_t start, const std::vecto
       if (edge.kind == EdgeKind::kRealTime && !with_real_time) continue;
       if (component[edge.to] != component[start]) continue;
       const uint32_t cost = far + (helper_[edge.to] ? 0 : 1);
+      if (cost >= limit) continue;
       const auto [known, fresh] = distance.try_emplace(edge.to, cost);
       if (!fresh && known->second <= cost) continue;
       known->second = cost;
@@ -117,15 +118,17 @@ std::vector<Graph::Step> Graph::ShortestThrough(uint32_t start, const std::vecto
 
 std::vector<Graph::Step> Graph::SmallestCycle(bool with_real_time) const {
   const std::vector<uint32_t> component = Components(with_real_time);
-  std::map<uint32_t, size_t> members;
+  const size_t n = out_.size();
+  std::vector<size_t> members(n, 0);
   for (const uint32_t c : component) ++members[c];
   std::vector<Step> smallest;
   size_t starts = 0;
-  for (uint32_t node = 0; node < out_.size() && starts < kStarts; ++node) {
+  for (uint32_t node = 0; node < n && starts < kStarts; ++node) {
     if (helper_[node] || members[component[node]] < 2) continue;
     ++starts;
-    std::vector<Step> cycle = ShortestThrough(node, component, with_real_time);
-    if (smallest.empty() || cycle.size() < smallest.size()) smallest = std::move(cycle);
+    const size_t limit = smallest.empty() ? n + 1 : smallest.size();
+    std::vector<Step> cycle = ShortestThrough(node, component, with_real_time, limit);
+    if (!cycle.empty()) smallest = std::move(cycle);
     if (smallest.size() == 2) break;
   }
   return smallest;

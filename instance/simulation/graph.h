@@ -44,8 +44,9 @@ class Graph {
   static constexpr size_t kStarts = 200;
 
   std::vector<uint32_t> Components(bool with_real_time) const;
+  // Empty: there is none of fewer than `limit` transactions.
   std::vector<Step> ShortestThrough(uint32_t start, const std::vector<uint32_t>& component,
-                                    bool with_real_time) const;
+                                    bool with_real_time, size_t limit) const;
 
   std::vector<std::vector<Edge>> out_;
   std::vector<bool> helper_;

@@ -57,4 +57,10 @@ Attempt* History::Find(const coordinator::TransactionId& id) {
   return found == by_id_.end() ? nullptr : &attempts_[found->second];
 }
 
+void History::Add(Attempt attempt) {
+  ended_ += attempt.fate != Attempt::kOpen ? 1 : 0;
+  committed_ += attempt.fate == Attempt::kCommitted ? 1 : 0;
+  attempts_.push_back(std::move(attempt));
+}
+
 }  // namespace islands::simulation

@@ -9,6 +9,9 @@
 // A restarted island has lost its rows and holds freshly loaded ones (durability none). A row is therefore
 // named by key and by life, the boot epoch of its island: rows of an earlier life are other rows.
 //
+// Real threads and processes tell their history afterwards (Add); there the names of versions alone say what
+// was seen, and `learned` decides nothing.
+//
 // Thread safety: none; a simulated cluster runs in one thread.
 //
 // Invariants:
@@ -28,17 +31,17 @@
 
 namespace islands::simulation {
 
-// incarnation << 16 | version; never 0 for a row that exists.
+// incarnation << 32 | version; never 0 for a row that exists.
 using Word = uint64_t;
 inline constexpr Word kAbsent = 0;
-inline constexpr uint32_t kVersionBits = 16;
+inline constexpr uint32_t kVersionBits = 32;
 constexpr Word MakeWord(uint64_t incarnation, uint64_t version) {
   return incarnation << kVersionBits | version;
 }
 constexpr uint64_t IncarnationOf(Word word) { return word >> kVersionBits; }
 constexpr uint64_t VersionOf(Word word) { return word & ((uint64_t{1} << kVersionBits) - 1); }
-// Of the rows that an island loads when it boots.
-constexpr Word LoadedWord(uint64_t life) { return MakeWord((uint64_t{1} << 40) + life, 1); }
+// Of the rows that an island loads when it boots. Incarnations of inserted rows are below 2^30.
+constexpr Word LoadedWord(uint64_t life) { return MakeWord((uint64_t{1} << 30) + life, 1); }
 
 inline constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 
@@ -92,6 +95,9 @@ class History {
   void Finish(size_t attempt) { attempts_[attempt].finished = true; }
   void End(const coordinator::TransactionId& id, coordinator::Outcome outcome, int64_t now_ns);
   Attempt* Find(const coordinator::TransactionId& id);
+  // One that is known as a whole, from a record of real processes: with its fate and its positions, for whose
+  // order (invariant 1) the caller answers. Find does not find it.
+  void Add(Attempt attempt);
   // Something a procedure saw that is wrong by itself: a scan out of order, for example.
   void Complain(std::string complaint) { complaints_.push_back(std::move(complaint)); }
 

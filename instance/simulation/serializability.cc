@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "instance/simulation/graph.h"
@@ -42,6 +43,7 @@ struct Version {
 struct RowLog {
   std::vector<Look> looks;  // everybody's, in the order of `learned`
   std::vector<Version> versions;
+  std::unordered_map<Word, std::vector<uint32_t>> by_word;  // numbers of versions
 };
 
 class Checker {
@@ -283,6 +285,7 @@ void Checker::OrderVersions(const RowName& row, RowLog* log) {
     const Access& access = *look.access;
     log->versions.push_back({access.after, look.who, access.learned, access.has_amount, access.amount});
   }
+  for (uint32_t i = 0; i < log->versions.size(); ++i) log->by_word[log->versions[i].word].push_back(i);
 }
 
 void Checker::Connect(const RowName& row, const RowLog& log) {
@@ -307,9 +310,11 @@ void Checker::Connect(const RowName& row, const RowLog& log) {
 
 // The version that an access saw: by its name, an absence by its time. Null: nobody left it there.
 const Version* Checker::FindVersion(const RowLog& log, const Access& access) const {
+  const auto named = log.by_word.find(access.before);
+  if (named == log.by_word.end()) return nullptr;
   const Version* found = nullptr;
-  for (const Version& version : log.versions) {
-    if (version.word != access.before) continue;
+  for (const uint32_t i : named->second) {
+    const Version& version = log.versions[i];
     if (found == nullptr || version.learned < access.learned) found = &version;
   }
   return found;
@@ -333,6 +338,7 @@ void Checker::ConnectLook(const RowName& row, const RowLog& log, const Look& loo
 }
 
 void Checker::ReportUnexplained(const RowName& row, const RowLog& log, const Look& look) {
+  if (violations_.size() == kMostViolations) return;  // a broken history may have very many
   for (const Look& other : log.looks) {
     const bool wrote_it = other.access->writes() && other.access->after == look.access->before;
     if (!wrote_it || participants_[other.who].committed || other.who == look.who) continue;

@@ -1,88 +1,29 @@
-// The same islands and the same bank on real threads: what the data-race detector looks at.
+// The same islands and the same bank on real threads: what the data-race detector looks at. Histories of such
+// threads are judged in experiments/append/.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
-#include "instance/messaging/memory_transport.h"
 #include "instance/simulation/bank.h"
-#include "instance/simulation/sim_cluster.h"
+#include "instance/simulation/threaded_cluster_testing.h"
 
 namespace islands::simulation {
 namespace {
 
-struct Node {
-  std::unique_ptr<runtime::Scheduler> scheduler;
-  std::unique_ptr<instance::Island> island;
-};
-
 using OpenWorkload = std::shared_ptr<const instance::Workload> (*)(const storage::Catalog&);
+using Node = ThreadedCluster::Node;
 
-class ThreadedCluster {
- public:
-  ThreadedCluster(uint32_t islands, uint32_t workers, OpenWorkload open = OpenBank,
-                  uint64_t transaction_timeout_ms = 0)
-      : nodes_(islands) {
-    SimOptions options;
-    options.islands = islands;
-    options.workers = workers;
-    options.transaction_timeout_ms = transaction_timeout_ms;
-    options.table = BankTable();
-    for (uint32_t i = 0; i < islands; ++i) {
-      nodes_[i].scheduler = runtime::MakeThreadScheduler(clock_, {});
-      instance::Seams seams;
-      seams.clock = &clock_;
-      seams.files = files_.get();
-      seams.scheduler = nodes_[i].scheduler.get();
-      seams.make_transport =
-          [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
-        return hub_.MakeTransport(self);
-      };
-      seams.open_workload = [open](const std::string&, const storage::Catalog& catalog,
-                                   const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
-        return open(catalog);
-      };
-      auto island = instance::Island::Create(ConfigOf(options, i, /*boot_epoch=*/1), seams);
-      EXPECT_TRUE(island.ok()) << island.status();
-      nodes_[i].island = *std::move(island);
-      EXPECT_TRUE(nodes_[i].island->Start().ok());
-    }
-  }
-  ~ThreadedCluster() {
-    for (Node& node : nodes_) node.island->Stop();
-  }
-
-  void Run(uint32_t mpl, int milliseconds) {
-    control::v1::StartRun request;
-    request.set_mpl(mpl);
-    request.set_seed(7);
-    for (Node& node : nodes_) ASSERT_TRUE(node.island->StartRun(request).ok());
-    for (int ms = 0; ms < milliseconds; ms += 10) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      for (Node& node : nodes_) {  // as control and metrics threads do all the time
-        (void)node.island->TakeSnapshot();
-        (void)node.island->Status();
-      }
-    }
-    for (Node& node : nodes_) node.island->RequestStop();
-    for (Node& node : nodes_) ASSERT_TRUE(node.island->StopRun(0, 30 * runtime::kNsPerSecond).ok());
-  }
-
-  bool Quiet() {
-    for (Node& node : nodes_) {
-      const control::v1::Snapshot snapshot = node.island->TakeSnapshot();
-      if (snapshot.locks_held() != 0 || snapshot.branches_open() != 0) return false;
-    }
-    return true;
-  }
-  std::vector<Node>& nodes() { return nodes_; }
-
- private:
-  const runtime::MonotonicClock clock_;
-  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
-  messaging::MemoryHub hub_;
-  std::vector<Node> nodes_;
-};
+SimOptions Options(uint32_t islands, uint32_t workers, OpenWorkload open = OpenBank,
+                   uint64_t transaction_timeout_ms = 0) {
+  SimOptions options;
+  options.islands = islands;
+  options.workers = workers;
+  options.transaction_timeout_ms = transaction_timeout_ms;
+  options.table = BankTable();
+  options.open = open;
+  return options;
+}
 
 // Every transaction of island 0 reads its own rows for ever, and never waits for anything; those of the
 // others read one row of island 0.
@@ -128,8 +69,9 @@ TEST(Threads, EndlessTransactions_EndByTheirDeadlineAndLetOthersThrough) {
   const auto open = [](const storage::Catalog&) -> std::shared_ptr<const instance::Workload> {
     return std::make_shared<Endless>();
   };
-  ThreadedCluster cluster(2, 1, open, /*transaction_timeout_ms=*/100);
-  cluster.Run(2, 500);
+  ThreadedCluster cluster(Options(2, 1, open, /*transaction_timeout_ms=*/100));
+  ASSERT_TRUE(cluster.Start().ok());
+  ASSERT_TRUE(cluster.Run(2, 500).ok());
   const auto committed = [&](uint32_t island, int scope) {
     return cluster.nodes()[island].island->TakeSnapshot().workers(0).scopes(scope).committed();
   };
@@ -140,12 +82,10 @@ TEST(Threads, EndlessTransactions_EndByTheirDeadlineAndLetOthersThrough) {
 }
 
 TEST(Threads, Transfers_ConserveMoneyAndLeaveNothing) {
-  ThreadedCluster cluster(2, 2);
-  for (int round = 0; round < 2; ++round) cluster.Run(4, 500);
-  for (int wait = 0; wait < 1000 && !cluster.Quiet(); ++wait) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_TRUE(cluster.Quiet());
+  ThreadedCluster cluster(Options(2, 2));
+  ASSERT_TRUE(cluster.Start().ok());
+  for (int round = 0; round < 2; ++round) ASSERT_TRUE(cluster.Run(4, 500).ok());
+  EXPECT_TRUE(cluster.BecomesQuiet());
   int64_t sum = 0;
   int64_t deposited = 0;
   uint64_t committed = 0;
@@ -160,8 +100,9 @@ TEST(Threads, Transfers_ConserveMoneyAndLeaveNothing) {
 }
 
 TEST(Threads, Load_WaitsForNobodyAndResetsTheRows) {
-  ThreadedCluster cluster(2, 2);
-  cluster.Run(2, 100);
+  ThreadedCluster cluster(Options(2, 2));
+  ASSERT_TRUE(cluster.Start().ok());
+  ASSERT_TRUE(cluster.Run(2, 100).ok());
   control::v1::LoadSpec load;
   load.set_workload("simulated");
   int64_t sum = 0;
@@ -176,7 +117,7 @@ TEST(Threads, Load_WaitsForNobodyAndResetsTheRows) {
     sum += node.island->Audit({})->value();
   }
   EXPECT_EQ(sum, kAccounts * kOpeningBalance);
-  cluster.Run(2, 100);
+  EXPECT_TRUE(cluster.Run(2, 100).ok());
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ CROWD = executor("ExecutorStress.RowsThatCrowd_AreSeenByScansOrNot")
 STAYING = executor("ExecutorStress.RowsThatStay_AreFound")
 INDEXED = executor("Indexed.IndexScan_KeepsItsEntriesAndRows")
 ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
+APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
 BUGS = {
@@ -58,7 +59,7 @@ BUGS = {
     "skip_validation": [TREE],
     "suspend_without_locks": [SEEDS, SCRIPTS],
     "drop_probes": [SEEDS, PROBES],
-    "grant_every_lock": [UPDATES, MICRO],
+    "grant_every_lock": [UPDATES, MICRO, APPEND],
     "scan_passes_ghosts": [SCRIPTS],
     "remove_undone_insert": [executor("Gaps.Rollback_OfAnInsertLeavesAGhostToItsScanners")],
     "remove_refused_insert": [executor("OneSite.InsertRefusedAtAnIndex_LeavesAGhostToItsScanners")],

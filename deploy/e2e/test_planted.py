@@ -1,0 +1,65 @@
+"""Would the checks that users run notice? The islands of instance/simulation/planted have a bug that can be switched
+on, every lock is granted at once: demo, benchmark and chaos have to fail with it, and without it to pass."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from chaos import SHAPES, Chaos
+from cluster import Cluster, processes
+from conftest import ROOT
+
+EXPERIMENTS = os.path.join(ROOT, "experiments")
+BUGS = {"none": False, "grant_every_lock": True}  # to be found?
+
+
+@pytest.fixture(params=BUGS)
+def planted(request, islands, folder, monkeypatch):
+    """A folder of binaries whose islandd is the planted one, and whether its bug is to be found."""
+    build = os.path.dirname(os.path.dirname(islands))
+    program = os.path.join(build, "tests", "planted", "islandd")
+    if not os.access(program, os.X_OK):
+        pytest.skip(f"{program} is not built")
+    binaries = os.path.join(folder, "build", "bin")
+    os.makedirs(binaries)
+    shutil.copy(islands, binaries)  # it looks for the others beside itself
+    os.symlink(program, os.path.join(binaries, "islandd"))
+    os.symlink(os.path.join(build, "lib"), os.path.join(folder, "build", "lib"))
+    monkeypatch.setenv("ISLANDS_PLANTED_BUG", request.param)
+    yield binaries, BUGS[request.param]
+    assert processes(folder) == {}
+
+
+def start(program, binaries, folder, *arguments):
+    return subprocess.Popen([sys.executable, os.path.join(EXPERIMENTS, program), "--quick", "--bin", binaries,
+                             "--directory", os.path.join(folder, program.removesuffix(".py")), *arguments],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_checks(planted, islands, folder):
+    """All three at once, since they mostly wait."""
+    binaries, found = planted
+    programs = [start("demo.py", binaries, folder, "--seconds", "0.2", "--warmup", "0"),
+                start("bench.py", binaries, folder, "--only", "cores")]
+    os.mkdir(os.path.join(folder, "chaos"))
+    cluster = Cluster(type(islands)(os.path.join(binaries, "islands")), os.path.join(folder, "chaos"))
+    try:
+        chaos = Chaos(cluster, SHAPES["2x1"], "cuts", seconds=2, pause=(0.3, 0.8), seed=1).run()
+        print(chaos.summary())
+        ended = [(*program.communicate(timeout=120), program.returncode) for program in programs]
+    finally:
+        cluster.clean()
+        for program in programs:
+            if program.poll() is None:
+                program.send_signal(signal.SIGINT)  # takes its islands along
+                program.communicate(timeout=60)
+    assert any("not strictly serializable" in finding for finding in chaos.findings) == found
+    assert bool(chaos.findings) == found
+    for out, err, code in ended:
+        print(out[-500:], err[-500:])
+        assert (code != 0) == found
+        assert ("the sum check failed" in err) == found

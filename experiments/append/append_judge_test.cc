@@ -1,0 +1,161 @@
+// Histories made by hand: what is fine passes, and every way in which it could go wrong is found.
+#include "experiments/append/append_judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace islands::experiments {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kHere = MakeLife(0, 5'000'000);   // rows of island 0
+constexpr uint64_t kThere = MakeLife(2, 6'000'000);  // of island 1
+constexpr uint64_t kX = 1, kY = 2, kFar = 100;
+
+Element Id(uint64_t sequence, uint32_t island = 0, uint64_t epoch = 1) {
+  return Element::Of({.island = island, .worker = 0, .boot_epoch = epoch, .sequence = sequence});
+}
+
+RecordedLook Saw(uint64_t key, uint64_t count, const Element& last, uint64_t life = kHere) {
+  return {.key = key, .before = {.count = count, .life = life, .last = last}};
+}
+RecordedLook Appended(uint64_t key, uint64_t count, const Element& last, uint64_t life = kHere) {
+  RecordedLook look = Saw(key, count, last, life);
+  look.appends = true;
+  return look;
+}
+const Element kNone;
+
+// One file per island that has attempts.
+std::vector<RecordedHistory> Files(const std::vector<RecordedAttempt>& attempts) {
+  std::vector<RecordedHistory> files = {{.island = 0, .first_site = 0}, {.island = 1, .first_site = 2}};
+  for (const RecordedAttempt& attempt : attempts) files[attempt.id.id().island].attempts.push_back(attempt);
+  return files;
+}
+
+RecordedAttempt Make(const Element& id, RecordedAttempt::Fate fate, int64_t begun, int64_t ended,
+                     std::vector<RecordedLook> looks) {
+  return {.id = id, .fate = fate, .begun_ns = begun, .ended_ns = ended, .looks = std::move(looks)};
+}
+
+constexpr auto kCommitted = RecordedAttempt::kCommitted;
+constexpr auto kAborted = RecordedAttempt::kAborted;
+constexpr auto kUnknown = RecordedAttempt::kUnknown;
+constexpr auto kOpen = RecordedAttempt::kOpen;
+
+TEST(AppendJudge, OneAfterTheOther_IsFine) {
+  const Judgement found = JudgeAppends(Files({
+      Make(Id(1), kCommitted, 1, 5, {Appended(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)}),
+      Make(Id(1, 1), kCommitted, 6, 9, {Appended(kX, 1, Id(1)), Saw(kFar, 1, Id(1), kThere)}),
+      Make(Id(2), kAborted, 6, 9, {Appended(kX, 2, Id(1, 1))}),
+      Make(Id(3), kCommitted, 10, 12, {Saw(kX, 2, Id(1, 1))}),
+  }));
+  EXPECT_THAT(found.violations, IsEmpty());
+  EXPECT_EQ(found.committed, 3u);
+  EXPECT_EQ(found.distributed, 2u);
+  EXPECT_EQ(found.aborted, 1u);
+  EXPECT_EQ(found.deaths, 0u);
+  EXPECT_EQ(found.looks, 6u);
+}
+
+TEST(AppendJudge, SameListMadeLongerTwice_IsALostUpdate) {
+  const Judgement found = JudgeAppends(Files({
+      Make(Id(1), kCommitted, 1, 5, {Appended(kX, 0, kNone)}),
+      Make(Id(2), kCommitted, 1, 5, {Appended(kX, 0, kNone)}),
+  }));
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("P4, lost update")));
+}
+
+TEST(AppendJudge, ElementOfAnAbortedOne_IsADirtyRead) {
+  const Judgement found = JudgeAppends(Files({
+      Make(Id(1), kAborted, 1, 5, {Appended(kX, 0, kNone)}),
+      Make(Id(2), kCommitted, 2, 6, {Saw(kX, 1, Id(1))}),
+  }));
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("G1a")));
+}
+
+TEST(AppendJudge, CrossedReads_AreAWriteSkew) {
+  const Judgement found = JudgeAppends(Files({
+      Make(Id(1), kCommitted, 1, 5, {Appended(kX, 0, kNone), Saw(kY, 0, kNone)}),
+      Make(Id(2), kCommitted, 1, 5, {Saw(kX, 0, kNone), Appended(kY, 0, kNone)}),
+  }));
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("write skew")));
+}
+
+TEST(AppendJudge, OldStateAfterTheAnswer_IsARealTimeViolation) {
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kCommitted, 1, 5, {Appended(kX, 0, kNone)}),
+      Make(Id(2), kCommitted, 6, 8, {Saw(kX, 0, kNone)}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, ElementsAre(HasSubstr("real-time violation")));
+  attempts[1].begun_ns = 5;  // at the same time: nobody knows which was first
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+}
+
+TEST(AppendJudge, TornRow_IsToldByName) {
+  RecordedLook torn{.key = kX};
+  torn.torn = true;
+  const Judgement found = JudgeAppends(Files({Make(Id(1), kAborted, 1, 5, {torn})}));
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("torn row: 0.0.1.1")));
+}
+
+TEST(AppendJudge, UnknownOutcome_IsDecidedByWhoSawIt) {
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kUnknown, 1, 5, {Appended(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)}),
+      Make(Id(2), kCommitted, 6, 8, {Saw(kX, 1, Id(1))}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+  attempts.push_back(Make(Id(3), kCommitted, 6, 8, {Appended(kFar, 0, kNone, kThere)}));
+  const Judgement half = JudgeAppends(Files(attempts));
+  EXPECT_THAT(half.violations, testing::Contains(HasSubstr("half a commit: of 0.0.1.1 key 1")));
+  // Nobody saw any of it: it may never have happened.
+  attempts[1].looks = {Saw(kX, 0, kNone)};
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+}
+
+// Island 1 dies after its answer and before island 0 has heard of the commit, and comes back.
+TEST(AppendJudge, DeadCoordinator_BindsOnlyItsOwnRows) {
+  const uint64_t later = MakeLife(2, 9'000'000);
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1, 1), kCommitted, 1, 5, {Appended(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)}),
+      Make(Id(2, 1), kCommitted, 6, 7, {Appended(kFar, 1, Id(1, 1), kThere)}),
+      Make(Id(1), kCommitted, 8, 9, {Appended(kX, 0, kNone)}),
+      Make(Id(1, 1, 2), kCommitted, 20, 21, {Saw(kX, 1, Id(1)), Saw(kFar, 0, kNone, later)}),
+  };
+  const Judgement found = JudgeAppends(Files(attempts));
+  EXPECT_THAT(found.violations, IsEmpty());
+  EXPECT_EQ(found.deaths, 1u);
+  EXPECT_EQ(found.cut, 1u);
+  // But a life that ended is judged as well: this one lost an update of its own.
+  attempts.push_back(Make(Id(3, 1), kCommitted, 6, 7, {Appended(kFar, 1, Id(1, 1), kThere)}));
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, ElementsAre(HasSubstr("P4, lost update")));
+}
+
+// What a dead coordinator left is the same on all islands that live.
+TEST(AppendJudge, OrphansThatDisagree_AreHalfACommit) {
+  std::vector<RecordedHistory> files = Files({
+      Make(Id(1), kCommitted, 8, 9, {Saw(kX, 1, Id(1, 2))}),
+      Make(Id(1, 1), kCommitted, 8, 9, {Appended(kFar, 0, kNone, kThere)}),
+  });
+  files.push_back({.island = 2, .first_site = 4});
+  files.back().attempts = {
+      Make(Id(1, 2), kOpen, 1, 0, {Appended(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)})};
+  const Judgement found = JudgeAppends(files);
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("half a commit")));
+  EXPECT_EQ(found.open, 1u);
+  EXPECT_EQ(found.deaths, 1u);
+}
+
+TEST(AppendJudge, TwoLivesOfAnIsland_AreNotSeenByOne) {
+  const uint64_t later = MakeLife(2, 9'000'000);
+  const Judgement found = JudgeAppends(Files({
+      Make(Id(1), kCommitted, 1, 9, {Saw(kFar, 0, kNone, kThere), Saw(kFar + 1, 0, kNone, later)}),
+  }));
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("two lives")));
+}
+
+}  // namespace
+}  // namespace islands::experiments
