@@ -28,6 +28,13 @@ struct Interleaver::Fiber {
   runtime::ReadyQueue* queue = nullptr;
   int undo_scopes = 0;
 
+  void SetUp() {
+    ISLANDS_CHECK(getcontext(&itself) == 0);
+    itself.uc_stack.ss_sp = stack.get();
+    itself.uc_stack.ss_size = kStackBytes;
+    itself.uc_link = nullptr;
+    makecontext(&itself, &Interleaver::Enter, 0);
+  }
   // Puts what is thread-local in or out.
   void SwapLocals() {
     queue = runtime::ReadyQueue::Swap(queue);
@@ -66,12 +73,8 @@ void Interleaver::Resume(Fiber& fiber) {
 
 std::vector<bool> Interleaver::Run(std::span<runtime::Runnable* const> workers) {
   while (fibers_.size() < workers.size()) {
-    Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
-    ISLANDS_CHECK(getcontext(&fiber.itself) == 0);
-    fiber.itself.uc_stack.ss_sp = fiber.stack.get();
-    fiber.itself.uc_stack.ss_size = kStackBytes;
-    fiber.itself.uc_link = nullptr;
-    makecontext(&fiber.itself, &Interleaver::Enter, 0);
+    fibers_.push_back(std::make_unique<Fiber>());
+    fibers_.back()->SetUp();
   }
   for (size_t i = 0; i < workers.size(); ++i) fibers_[i]->worker = workers[i];
 #ifdef ISLANDS_PLANTED_BUGS
