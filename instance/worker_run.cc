@@ -81,8 +81,9 @@ runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
   const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
   int64_t backoff_ns = kFirstBackoffNs;
   while (true) {
-    const bool keeps_id = Planted(PlantedBug::kRetryKeepsId) && backoff_ns != kFirstBackoffNs;
-    transaction.Begin(keeps_id ? transaction.id() : NextId(), deadline_ns);
+    transaction.Begin(
+        Planted(PlantedBug::kRetryKeepsId) && backoff_ns != kFirstBackoffNs ? transaction.id() : NextId(),
+        deadline_ns);
     runtime::Task<absl::Status> procedure = workload_->Run(transaction, *slot.request);
     absl::Status status = co_await procedure;
     Outcome outcome = Outcome::kAborted;
