@@ -138,6 +138,7 @@ void Participant::StepPrepared(const Event& event, Actions* actions) {
       actions->push_back({.kind = Action::kSendInquiry});
       return;
     case Event::kCoordinatorGone:
+      if (Planted(PlantedBug::kOrphanAsksNobody)) return Abort(actions);
       state_ = State::kOrphaned;
       AskFellows(actions);
       return AbortIfNobodyKnows(actions);
@@ -187,7 +188,8 @@ void Participant::TakeReply(const Event& event, Actions* actions) {
       fellow->nothing = true;
       break;
     case Outcome::kPending:
-      fellow->in_doubt = std::all_of(fellows_.begin(), fellows_.end(), known_there);
+      fellow->in_doubt =
+          Planted(PlantedBug::kBelieveAnyDoubt) || std::all_of(fellows_.begin(), fellows_.end(), known_there);
       break;
     case Outcome::kUnknown:
       return;
@@ -303,7 +305,9 @@ void AnswerWithoutMachine(const Event& event, Trace trace, std::vector<Action>* 
       return;
     case Event::kDecision:
       if (!event.commit) return;
-      actions->push_back({.kind = trace == Trace::kCommitted ? Action::kSendAcknowledge : Action::kSendGone});
+      actions->push_back({.kind = trace == Trace::kCommitted || Planted(PlantedBug::kAcknowledgeUnapplied)
+                                      ? Action::kSendAcknowledge
+                                      : Action::kSendGone});
       return;
     case Event::kDecisionRequest:
       if (!this_life) return;

@@ -31,17 +31,42 @@ enum class PlantedBug : uint8_t {
   kSuspendWithoutLocks,    // a transaction that ran without locks suspends without taking them
   kDropProbes,             // deadlock probes are not forwarded
   kGrantEveryLock,         // every lock is granted at once, whoever holds it
+  kScanPassesGhosts,       // a scan passes over ghosts without locking them
+  kRemoveUndoneInsert,     // an insert that is rolled back takes its key with it, instead of leaving a ghost
+  kRemoveRefusedInsert,    // an insert that an index refuses takes its key with it
+  kBuryLockedGhost,        // a ghost is removed although somebody has locked its gap
+  kIgnoreKeyChanges,       // an insert does not look whether its gap was parted while it locked it
+  kTrustFirstPass,         // a scan does not look whether all that it met was locked before
+  kForgetQuietScan,        // a scan of very many keys without locks remembers none of them
+  kTrustStaleHint,         // a read takes the row where it was found ahead, though its leaf has changed
+  kLookAheadBlindly,       // a lookup ahead does not look whether the parent changed under it
+  kSkipIndexEntryLock,     // a write does not lock the index entries that it adds and removes
+  kSkipFoundRows,          // an index scan does not lock the rows that it finds
+  kLeavePastWaiter,        // a lock is left to its worker although another waits for it
+  kReclaimAnyMode,         // a worker's next transaction takes an inherited lock for a stronger one
+  kEscalateOverHolders,    // key locks become one on the site although others are in the way
+  kEscalatedSCoversAll,    // after an escalation of reads, writes need no locks any more
+  kUndoOldestFirst,        // writes are undone in the order in which they were made
+  kForgetRevivedBytes,     // undo makes a revived ghost a ghost again, but not its bytes
+  kRetryKeepsId,           // the second attempt of a transaction has the id of the first
+  kIgnoreLaterEpochs,      // as ignore_boot_epoch, but only between islands that have both restarted before
+  kGiveUpByClock,          // a branch in doubt ends by itself after 10 s, though its coordinator lives
+  kAcknowledgeUnapplied,   // a commit is acknowledged by a life that does not have the branch
+  kOrphanAsksNobody,       // a branch whose coordinator died aborts without asking its fellows
+  kBelieveAnyDoubt,        // a fellow's doubt counts though it may still hear from one of the dead
 };
-inline constexpr uint32_t kPlantedBugs = 15;
+inline constexpr uint32_t kPlantedBugs = 38;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;
 inline bool Planted(PlantedBug bug) { return planted_bug == bug; }
-// Lets another thread in where a bug would show: tests that rely on luck find it only on most days.
-inline void Linger() { std::this_thread::yield(); }
+// Lets other threads in where a bug would show: tests that rely on luck find it only on most days.
+inline void Linger(int turns = 1) {
+  for (; turns > 0 && planted_bug != PlantedBug::kNone; --turns) std::this_thread::yield();
+}
 #else
 constexpr bool Planted(PlantedBug) { return false; }
-constexpr void Linger() {}
+constexpr void Linger(int = 1) {}
 #endif
 
 }  // namespace islands::coordinator

@@ -84,27 +84,37 @@ struct Coverage {
 
 class Model {
  public:
-  Model(uint64_t seed, bool trace, Coverage* coverage)
-      : random_(seed), mode_(static_cast<Mode>(seed % 4)), trace_(trace), coverage_(coverage) {
-    branches_.resize(1 + Below(3));
-    if (Below(8) == 0) branches_.clear();
+  // `orphans`: aimed at three branches that wrote and whose coordinator dies while it tells them.
+  Model(uint64_t seed, bool trace, Coverage* coverage, bool orphans = false)
+      : random_(seed),
+        mode_(orphans ? Mode::kForgetfulRestarts : static_cast<Mode>(seed % 4)),
+        orphans_(orphans),
+        trace_(trace),
+        coverage_(coverage) {
+    branches_.resize(orphans ? 3 : 1 + Below(3));
+    if (!orphans && Below(8) == 0) branches_.clear();
     for (Branch& branch : branches_) {
       branch.batches = 1 + static_cast<int>(Below(2));
       branch.writes = Below(3) != 0;
     }
     local_wrote_ = Below(2) == 0;
     wants_commit_ = Below(6) != 0;
+    if (orphans) {
+      wants_commit_ = true;
+      for (Branch& branch : branches_) branch.batches = 1, branch.writes = true;
+    }
     if (Below(2) == 0 && branches_.size() > 1) slow_ = Below(branches_.size());
     for (size_t i = 0; i < branches_.size(); ++i) Reconnect(i);
   }
 
   // Empty, or what went wrong.
   std::string Run() {
-    const uint64_t fair = Below(80), steps = fair + 20 + Below(120);
-    const uint64_t storm_percent = 5 + Below(6) * 15;
+    const uint64_t fair = Below(80), steps = orphans_ ? 600 : fair + 20 + Below(120);
+    const uint64_t storm_percent = orphans_ ? 0 : 5 + Below(6) * 15;
     for (uint64_t i = 0; i < steps && error_.empty(); ++i) {
       storm_percent_ = i < fair ? 0 : storm_percent;  // late storms find transactions that have come far
       RandomStep();
+      if (orphans_ && Quiet()) break;
     }
     Log("-- calm --");
     for (int round = 0; round < 60 && error_.empty() && !Quiet(); ++round) CalmRound();
@@ -162,8 +172,8 @@ class Model {
     Branch& branch = branches_[i];
     if (dice < 50) return i == slow_ && Chance(85) ? void() : Deliver(i, Below(2) == 0);
     if (dice < 54) return words_.empty() && forgetful() ? KillWhileItDecides() : CarryWord();
-    if (dice < 55) return ProveDeaths(i);
-    if (dice < 60) return CompleteForces(Below(4));
+    if (dice < (orphans_ ? 65 : 55)) return ProveDeaths(i);
+    if (dice < (orphans_ ? 70 : 60)) return CompleteForces(Below(4));
     if (!faults() || !Chance(storm_percent_)) return Deliver(i, Below(2) == 0);
     if (dice < 66) return Duplicate(Below(2) == 0 ? &branch.to_participant : &branch.to_coordinator);
     if (dice < 72) return Overtake(Below(2) == 0 ? &branch.to_participant : &branch.to_coordinator);
@@ -334,7 +344,7 @@ class Model {
     };
     const bool some_know = std::any_of(branches_.begin(), branches_.end(), knows);
     const bool some_doubt = std::any_of(branches_.begin(), branches_.end(), in_doubt);
-    if (restart_budget_ > 0 && some_doubt && Chance(some_know ? 80 : 10)) RestartCoordinator();
+    if (restart_budget_ > 0 && some_doubt && Chance(some_know ? 80 : orphans_ ? 0 : 10)) RestartCoordinator();
   }
 
   void RecoverCoordinator() {
@@ -640,6 +650,10 @@ class Model {
     if (words_.empty()) return;
     const size_t n = Below(words_.size());
     const Word word = words_[n];
+    // Where nothing is kept: it dies, and what it has said is still under way.
+    const bool tells = !word.question && word.outcome == Outcome::kCommitted;
+    if (tells && forgetful() && restart_budget_ > 0 && Chance(40)) return RestartParticipant(word.from);
+    if (tells && branches_[word.from].restarted() && Chance(80)) return;
     words_.erase(words_.begin() + static_cast<long>(n));
     if (!calm_ && Chance(20)) return;  // its link broke
     Branch& to = branches_[word.to];
@@ -801,6 +815,7 @@ class Model {
 
   std::mt19937_64 random_;
   const Mode mode_;
+  const bool orphans_;
   const bool trace_;
   Coverage* const coverage_;
   std::string error_;
@@ -850,6 +865,25 @@ TEST(TwoPhaseCommitModel, RandomRuns) {
   EXPECT_GT(coverage.told_by_fellows, 15);
   EXPECT_GT(coverage.fellows_gone, 100);
   EXPECT_GT(coverage.shares_lost, 200);
+}
+
+// The coordinator, and then fellows, die while the word is out to some of three: the others must agree.
+TEST(TwoPhaseCommitModel, Orphans) {
+  const char* const only = std::getenv("ISLANDS_SEED");
+  const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 1;
+  const uint64_t last = only != nullptr ? first : 40000;
+  Coverage coverage;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    const std::string error = Model(seed, only != nullptr, &coverage, /*orphans=*/true).Run();
+    ASSERT_EQ(error, "") << "repeat with: ISLANDS_SEED=" << seed
+                         << " two_phase_commit_model_test --gtest_filter=*Orphans";
+  }
+  std::cout << coverage.orphaned << " orphaned, " << coverage.told_by_fellows << " told by fellows, "
+            << coverage.fellows_gone << " fellows gone\n";
+  if (only != nullptr) return;
+  EXPECT_GT(coverage.orphaned, 3000);
+  EXPECT_GT(coverage.told_by_fellows, 5000);
+  EXPECT_GT(coverage.fellows_gone, 100);
 }
 
 }  // namespace

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "coordinator/planted_bug.h"
 #include "instance/runtime/check.h"
 #include "instance/storage/buffer_pool.h"
 
 namespace islands::instance {
+
+using coordinator::Planted;
+using coordinator::PlantedBug;
 
 void UndoLog::RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
   Record(Kind::kWrite, table, site, key, offset, before);
@@ -53,6 +57,10 @@ void UndoLog::Clear() {
 
 void UndoLog::Rollback(storage::Store& store) {
   const storage::UndoScope scope;
+  // Of writes only: nothing else can be undone in another order.
+  const auto is_write = [](const Entry& entry) { return entry.kind == Kind::kWrite; };
+  if (Planted(PlantedBug::kUndoOldestFirst) && std::all_of(entries_.begin(), entries_.end(), is_write))
+    std::reverse(entries_.begin(), entries_.end());
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) Undo(*entry, store);
 }
 
@@ -80,12 +88,14 @@ void UndoLog::Undo(const Entry& entry, storage::Store& store) {
       break;
     case Kind::kInsert:
       // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).
-      code = store.MarkGhost(entry.table, entry.site, key);
+      code = Planted(PlantedBug::kRemoveUndoneInsert) ? store.Remove(entry.table, entry.site, key)
+                                                      : store.MarkGhost(entry.table, entry.site, key);
       break;
     case Kind::kGhost:  // has changed no row
       break;
     case Kind::kRevive:
-      code = store.Replace(entry.table, entry.site, key, before);
+      if (!Planted(PlantedBug::kForgetRevivedBytes))
+        code = store.Replace(entry.table, entry.site, key, before);
       if (code == absl::StatusCode::kOk) code = store.MarkGhost(entry.table, entry.site, key);
       break;
     case Kind::kReplace:

@@ -231,7 +231,7 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<storage::W
   // Taking gaps would wait behind a wait of the branch's own, which is over anyway.
   if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
   branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {
-    const bool free = (options_.alone && open_ == 1) ||
+    const bool free = (options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
                       locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
     if (free) {
       store_.RemoveGhost(table, site, key);
@@ -260,6 +260,7 @@ void Executor::RemoveGhosts(std::vector<storage::Wakeup>* wakeups) {
 
 // For a write to a table with indexes, unless it leaves their entries as they are.
 LockResult Executor::TakeIndexEntries(const Target& target) {
+  if (Planted(PlantedBug::kSkipIndexEntryLock)) return LockResult::kGranted;
   const Batch::Operation& operation = target.batch.operation(target.number);
   const storage::TableDefinition& table = catalog_.table(operation.table);
   switch (operation.kind) {
@@ -390,7 +391,12 @@ Executor::Step Executor::Insert(const Target& target) {
     if (lock == LockResult::kGranted && target.branch.scanned)
       lock = Take(target.branch, GapBelow(operation.table, target.site, key), LockMode::kS);
     if (lock != LockResult::kGranted) return {lock};
-    const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row, key_changes);
+    std::optional<uint64_t> expected = key_changes;
+    if (Planted(PlantedBug::kIgnoreKeyChanges)) {
+      expected.reset();
+      coordinator::Linger(20);
+    }
+    const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row, expected);
     if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
     if (code == absl::StatusCode::kOk) {
       target.branch.undo.RecordInsert(operation.table, target.site, key);

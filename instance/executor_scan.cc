@@ -51,6 +51,7 @@ void Executor::RunPass(const Target& target, uint32_t site, KeyView first, KeyVi
     pass->stable = false;
     locked_.resize(n);
     locked_.push_back(seen);
+    if (Planted(PlantedBug::kTrustFirstPass)) coordinator::Linger();
     pass->step.lock = TakeEntry(target, site, key, boundary);
     return pass->step.lock == LockResult::kGranted;
   };
@@ -67,6 +68,7 @@ void Executor::RunPass(const Target& target, uint32_t site, KeyView first, KeyVi
     if (pass->step.lock != LockResult::kGranted) return;
   }
   rows.ScanAll(first, reverse ? end : KeyView(), reverse, [&](KeyView key, RowView row, bool ghost) {
+    if (ghost && Planted(PlantedBug::kScanPassesGhosts)) return true;
     beyond = !reverse && !end.empty() && storage::CompareKeys(key, end) >= 0;
     if (!meet(key, beyond) || beyond) return false;
     if (ghost) return true;
@@ -98,6 +100,7 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
     ScanPass pass{.stable = true};
     RunPass(target, site, first, end, &pass);
     if (pass.step.code != absl::StatusCode::kOk) return pass.step;
+    if (Planted(PlantedBug::kTrustFirstPass)) pass.stable = true;
     if (pass.step.lock == LockResult::kGranted && (pass.stable || options_.alone)) break;
     batch.Rewind(mark);
     batch.result(target.number).scanned = scanned;
@@ -106,7 +109,7 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
   }
   if (branch.quiet && branch.touched.size() - touched > kKeysRemembered) {
     branch.touched.resize(touched);
-    branch.touched.push_back({NameOf(table, site), LockMode::kS});
+    if (!Planted(PlantedBug::kForgetQuietScan)) branch.touched.push_back({NameOf(table, site), LockMode::kS});
   }
   return {};
 }
@@ -180,6 +183,7 @@ Executor::Step Executor::IndexScan(const Target& target) {
 
 // The rows that an index scan has found, `keys_`.
 LockResult Executor::TakeFound(const Target& target, uint32_t found) {
+  if (Planted(PlantedBug::kSkipFoundRows)) return LockResult::kGranted;
   const Batch::Operation& operation = target.batch.operation(target.number);
   if (target.branch.quiet && found > kKeysRemembered) {
     return Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);

@@ -1,6 +1,6 @@
 // Workers of one island on one table: rows that move, and scans that must never see one twice or not at all;
 // the same by an index, in which rows move as well; counters that are changed by copies of their rows, and
-// must add up.
+// must add up; rows that stay, and must be found among those that come and go.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +23,7 @@ constexpr uint64_t kKeys = 240;
 constexpr uint64_t kRows = 60;
 constexpr size_t kLeastBytes = 16;  // of a row: the indexed field and one that is not
 constexpr uint64_t kHotRows = 4;
+constexpr uint64_t kStaying = 8;  // every so many keys
 constexpr uint32_t kCounterAt = 8;
 
 struct Shared {
@@ -53,7 +54,8 @@ struct Shared {
   std::unique_ptr<storage::Catalog> catalog;
   std::unique_ptr<storage::Store> store;
   storage::LockTable locks;
-  std::atomic<uint64_t> moved = 0, changed = 0, scanned = 0, deadlocks = 0, phantoms = 0, counted = 0;
+  std::atomic<uint64_t> moved = 0, changed = 0, scanned = 0, deadlocks = 0, phantoms = 0, counted = 0,
+                        missed = 0;
 };
 
 // Plays a worker: what would suspend a coroutine, spins.
@@ -82,6 +84,52 @@ class Player {
     // What an abort left behind must go before the next look at the whole.
     if (random_.Below(8) == 0) executor_.RemoveGhosts(&wakeups_);
   }
+
+  // Many at once, so that they are looked for ahead. Each has its key as its first bytes.
+  void LookUpStaying() {
+    branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
+    batch_.Clear();
+    std::vector<uint64_t> keys;
+    for (int n = 0; n < 16; ++n) {
+      keys.push_back(random_.Below(kKeys / kStaying) * kStaying);
+      batch_.Read(0, Uint64Key(keys.back()));
+    }
+    EXPECT_TRUE(Run());
+    for (uint32_t n = 0; n < keys.size(); ++n) {
+      const bool right = batch_.code(n) == absl::StatusCode::kOk &&
+                         std::memcmp(batch_.row(n).data(), &keys[n], sizeof(keys[n])) == 0;
+      if (!right) ++shared_.missed;
+    }
+    executor_.Commit(branch_, &wakeups_);
+    wakeups_.clear();
+  }
+
+  // The row of this key, which nobody counts, comes or goes.
+  void ComeOrGo(uint64_t key, size_t most_bytes) {
+    branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
+    batch_.Clear();
+    batch_.Delete(0, Uint64Key(key));
+    bool done = Run();
+    if (done && batch_.code(0) != absl::StatusCode::kOk) {
+      const std::vector<std::byte> row(kLeastBytes + random_.Below(most_bytes));
+      batch_.Clear();
+      batch_.Insert(0, Uint64Key(key), row);
+      done = Run();
+    }
+    done ? executor_.Commit(branch_, &wakeups_) : executor_.Rollback(branch_, &wakeups_);
+    wakeups_.clear();
+    executor_.RemoveGhosts(&wakeups_);
+  }
+
+  // Scans [first, end) twice: what was seen once is seen again.
+  void LookTwiceAt(uint64_t first, uint64_t end) {
+    branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
+    const bool done = LookTwice(first, end);
+    done ? executor_.Commit(branch_, &wakeups_) : executor_.Rollback(branch_, &wakeups_);
+    wakeups_.clear();
+  }
+
+  uint64_t Draw(uint64_t bound) { return random_.Below(bound); }
 
   // Adds 1 to some of the hot rows' counters; now and then it is rolled back.
   void CountOne() {
@@ -164,6 +212,16 @@ class Player {
     return keys;
   }
 
+  bool LookTwice(uint64_t first, uint64_t end) {
+    const std::vector<int64_t> before = Scan(first, end, random_.Below(2) == 0);
+    if (failure_.set()) return false;
+    std::this_thread::yield();
+    const std::vector<int64_t> after = Scan(first, end, random_.Below(2) == 0);
+    if (failure_.set()) return false;
+    if (before != after) ++shared_.phantoms;
+    return true;
+  }
+
   // All rows are there; or: what was seen once is seen again.
   bool Look() {
     by_index_ = shared_.indexed && random_.Below(2) == 0;
@@ -172,13 +230,8 @@ class Player {
       if (failure_.set()) return false;
       if (all.size() != kRows) ++shared_.phantoms;
     } else {
-      const uint64_t first = random_.Below(kKeys), end = first + random_.Below(30);
-      const std::vector<int64_t> before = Scan(first, end, random_.Below(2) == 0);
-      if (failure_.set()) return false;
-      std::this_thread::yield();
-      const std::vector<int64_t> after = Scan(first, end, random_.Below(2) == 0);
-      if (failure_.set()) return false;
-      if (before != after) ++shared_.phantoms;
+      const uint64_t first = random_.Below(kKeys);
+      if (!LookTwice(first, first + random_.Below(30))) return false;
     }
     ++shared_.scanned;
     return true;
@@ -248,6 +301,61 @@ TEST(ExecutorStress, Updates_AddUp) {
   }
   EXPECT_EQ(sum, shared.counted.load());
   EXPECT_EQ(shared.locks.LocksHeld(), 0u);
+}
+
+TEST(ExecutorStress, RowsThatStay_AreFound) {
+#ifdef ISLANDS_TSAN
+  constexpr int kTransactions = 2'000;
+#else
+  constexpr int kTransactions = 10'000;
+#endif
+  Shared shared(/*inherit=*/true, /*indexed=*/false);
+  for (uint64_t key = 0; key < kKeys; key += kStaying) {
+    std::vector<std::byte> row(400);
+    std::memcpy(row.data(), &key, sizeof(key));
+    ASSERT_EQ(shared.store->Replace(0, 0, Uint64Key(key), row), absl::StatusCode::kOk);
+  }
+  std::vector<std::thread> threads;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    threads.emplace_back([&shared, worker] {
+      Player player(shared, worker);
+      for (int n = 0; n < kTransactions; ++n) {
+        const uint64_t staying = player.Draw(kKeys / kStaying) * kStaying;
+        worker % 2 == 0 ? player.LookUpStaying()
+                        : player.ComeOrGo(staying + 1 + player.Draw(kStaying - 1), /*most_bytes=*/800);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shared.missed, 0u);
+  EXPECT_EQ(shared.locks.LocksHeld(), 0u);
+  EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
+}
+
+// Inserts part one another's gaps between choosing and locking them.
+TEST(ExecutorStress, RowsThatCrowd_AreSeenByScansOrNot) {
+#ifdef ISLANDS_TSAN
+  constexpr int kTransactions = 2'000;
+#else
+  constexpr int kTransactions = 10'000;
+#endif
+  constexpr uint64_t kCrowd = 12;  // keys
+  Shared shared(/*inherit=*/true, /*indexed=*/false);
+  std::vector<std::thread> threads;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    threads.emplace_back([&shared, worker] {
+      Player player(shared, worker);
+      for (int n = 0; n < kTransactions; ++n) {
+        const uint64_t key = player.Draw(kCrowd);
+        worker % 2 == 0 ? player.LookTwiceAt(key, key + 1 + player.Draw(3))
+                        : player.ComeOrGo(key, /*most_bytes=*/1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shared.phantoms, 0u);
+  EXPECT_EQ(shared.locks.LocksHeld(), 0u);
+  EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
 }
 
 TEST(ExecutorStress, MovingRows_AreSeenExactlyOnce) { Play(/*inherit=*/true); }

@@ -552,6 +552,26 @@ TEST_F(Indexed, IndexScan_OfItsOwnChanges) {
   Commit(branch);
 }
 
+// What it holds of the site then covers what it reads, and nothing that it writes.
+TEST_F(Gaps, Scan_ThatEscalatedStillLocksWhatItWrites) {
+  Branch scanner, reader;
+  for (uint64_t key = 1000; key < 1600; ++key) ASSERT_EQ(Insert(scanner, key), Progress::kDone);
+  Commit(scanner);
+  const uint64_t before = locks_.Escalations();
+  ASSERT_EQ(Scan(scanner, 1000, 1600), Progress::kDone);
+  ASSERT_GT(locks_.Escalations(), before);
+  EXPECT_EQ(Scan(reader, 1100, 1110), Progress::kDone);
+  Commit(reader);
+  ASSERT_EQ(Delete(scanner, 1105), Progress::kDone);
+  ASSERT_EQ(Insert(scanner, 2000), Progress::kDone);
+  EXPECT_TRUE(Blocked(reader, Scan(reader, 1100, 1110)));
+  EXPECT_TRUE(Blocked(reader, Scan(reader, 1900, 2100)));
+  Rollback(scanner);
+  Rollback(reader);
+  executor_->RemoveGhosts(&wakeups_);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
 TEST_F(Gaps, Insert_BlocksScansOfItsGapOnly) {
   Branch inserter, other_inserter, scanner;
   ASSERT_EQ(Insert(inserter, 45), Progress::kDone);
@@ -644,6 +664,25 @@ TEST_F(Gaps, DeleteInsertDelete_RollsBackToTheFirstRow) {
   ASSERT_EQ(store_->Read(0, 0, Uint64Key(40), &row), absl::StatusCode::kOk);
   EXPECT_EQ(std::memcmp(row.data(), "last", 4), 0);
   EXPECT_TRUE(store_->Check().ok()) << store_->Check();
+}
+
+// Its rows are looked for together, before the first of them changes (Executor::LookAhead).
+TEST_F(Gaps, Batch_SeesItsOwnChanges) {
+  Branch branch;
+  Batch batch;
+  batch.Insert(0, Uint64Key(5), Bytes("first"));
+  batch.Read(0, Uint64Key(10));
+  batch.Read(0, Uint64Key(90));
+  batch.Delete(0, Uint64Key(10));
+  batch.Read(0, Uint64Key(10));
+  ASSERT_EQ(Run(branch, batch), Progress::kDone);
+  for (const uint32_t read : {1u, 2u}) {
+    ASSERT_EQ(batch.code(read), absl::StatusCode::kOk);
+    EXPECT_EQ(batch.row(read).size(), 4u);
+    EXPECT_EQ(std::memcmp(batch.row(read).data(), "row.", 4), 0);
+  }
+  EXPECT_EQ(batch.code(4), absl::StatusCode::kNotFound);
+  Commit(branch);
 }
 
 class Alone : public Gaps {

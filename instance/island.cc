@@ -161,7 +161,7 @@ void Island::BindPool(void* address, size_t bytes) {
 }
 
 absl::Status Island::CreateWorkers() {
-  storage::LockTableOptions locks{.latched = !WorksAlone(config_)};
+  storage::LockTableOptions locks{.latched = !WorksAlone(config_), .escalate_after = seams_.escalate_after};
   if (!locks.latched) locks.buckets = kBucketsOfOneWorker;
   shared_locks_ = std::make_unique<storage::LockTable>(locks);
   shared_.clock = seams_.clock;

@@ -49,6 +49,7 @@ struct Seams {
   uint64_t seed = 1;
   int64_t uid = -1;                                          // peers must have it; -1 = not checked
   uint32_t begun_in_a_row = WorkerOptions().begun_in_a_row;  // simulations take 1: more that interleaves
+  uint32_t escalate_after = storage::LockTableOptions().escalate_after;  // few locks there, few keys
   // Called by every worker.
   ProofOfDeath proven_dead;               // empty: nobody is ever proven dead
   runtime::PulseBoard* pulses = nullptr;  // of the whole deployment; null: everybody is taken to move

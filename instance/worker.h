@@ -121,6 +121,7 @@ struct Probe {
   uint32_t from_island = 0;
   uint32_t hops = 0;
   bool at_participant = false;
+  uint32_t chase = 0;  // which one of the initiator's wait: 1, 2, ...
 };
 
 // A branch of a transaction that another island coordinates.
@@ -190,6 +191,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   // run, and a simulation must not.
   std::vector<CoordinatorEntry*> Coordinated() const;
   std::vector<ParticipantEntry*> Participants() const;
+  // Branches here that wait for a lock, by wake token: in its order.
+  std::vector<std::pair<uint64_t, Waiter*>> LockWaiters() const;
+  // Whether a transaction begun here carries out a batch, and nothing has ended it yet.
+  bool Executes(const coordinator::TransactionId& id) { return FindExecuting(id) != nullptr; }
 
  private:
   friend class RunningTransaction;
@@ -301,9 +306,9 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
 
   // Deadlocks over several islands: worker_probes.cc.
   void ChaseWaits();
-  bool ChaseDue(const Waiter& waiter, int64_t last_chase_ns) const;
   void TakeProbe(const Probe& probe);
   void DrainProbes();
+  bool IsNew(const Probe& probe);
   void FollowProbe(const Probe& probe);
   void FollowAtCoordinator(const Probe& probe);
   void FollowAtParticipant(const Probe& probe);
@@ -386,9 +391,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   uint64_t ended_below_ = 1;  // as of the last sweep: OldestOpen()
 
   // Deadlock probes.
-  using ProbeKey = std::tuple<coordinator::TransactionId, coordinator::TransactionId, bool>;
-  // (initiator, blocked_on, at_participant) of those followed since the last round of chases.
-  absl::flat_hash_set<ProbeKey> probes_followed_;
+  // (initiator, blocked_on, at_participant, chase) of those followed or sent lately.
+  using ProbeKey = std::tuple<coordinator::TransactionId, coordinator::TransactionId, bool, uint32_t>;
+  absl::flat_hash_set<ProbeKey> probes_seen_;
+  int64_t probes_forgotten_ns_ = 0;
   std::vector<Probe> probes_here_;                    // to be followed on this worker
   std::vector<coordinator::TransactionId> blockers_;  // scratch
   uint32_t probes_left_ = 0;                          // that may be sent before the next round

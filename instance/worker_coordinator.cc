@@ -87,7 +87,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     const uint64_t boot_epoch = links_.BootEpoch(share.island);
     CoordinatorEntry::Peer* peer = entry.FindPeer(share.island);
     if (peer == nullptr) peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{share.island, boot_epoch});
-    if (peer->boot_epoch != boot_epoch && !Planted(PlantedBug::kIgnoreBootEpoch)) {
+    if (peer->boot_epoch != boot_epoch && !OverlooksEpochs(options_.boot_epoch, peer->boot_epoch)) {
       transaction.Fail(
           AbortReason::kPeerRestarted,
           absl::AbortedError(fmt::format("island {} restarted in mid-transaction", share.island)));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "coordinator/planted_bug.h"
 #include "instance/worker.h"
 
 namespace islands::instance {
@@ -77,5 +78,12 @@ inline constexpr int64_t kInquiryIntervalNs = 200 * runtime::kNsPerMs;
 inline constexpr int64_t kFellowIntervalNs = 20 * runtime::kNsPerMs;
 // With so many bytes waiting for a peer nothing new is begun with it. Phase two always queues.
 inline constexpr size_t kCongestionBytes = 1u << 20;
+
+// Planted: nobody looks at boot epochs, or nobody does when both islands have restarted before.
+inline bool OverlooksEpochs(uint64_t a, uint64_t b) {
+  using coordinator::Planted;
+  using coordinator::PlantedBug;
+  return Planted(PlantedBug::kIgnoreBootEpoch) || (Planted(PlantedBug::kIgnoreLaterEpochs) && a > 1 && b > 1);
+}
 
 }  // namespace islands::instance

@@ -267,7 +267,8 @@ void Worker::OnPeerUp(uint32_t island, uint64_t boot_epoch) {
     const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
     if (peer == nullptr) continue;
     // Durability `none`: an earlier life kept nothing.
-    const bool gone = peer->boot_epoch != boot_epoch && !Planted(PlantedBug::kIgnoreBootEpoch);
+    const bool gone =
+        peer->boot_epoch != boot_epoch && !OverlooksEpochs(options_.boot_epoch, peer->boot_epoch);
     StepCoordinator(
         *entry, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kPeerUp, .island = island});
   }
@@ -282,7 +283,7 @@ void Worker::OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status
     // affair.
     RunningTransaction* transaction = entry->transaction;
     if (transaction != nullptr && entry->machine.state() == coordinator::Coordinator::State::kExecuting) {
-      if (Planted(PlantedBug::kIgnoreBootEpoch)) continue;
+      if (OverlooksEpochs(options_.boot_epoch, boot_epoch)) continue;
       transaction->Fail(AbortReason::kPeerLost, why);
       Resume(*transaction);
     }

@@ -71,7 +71,7 @@ ParticipantEntry* Worker::FindParticipant(const coordinator::TransactionId& id) 
 }
 
 bool Worker::KnowsThisLife(uint64_t participant_epoch) const {
-  return participant_epoch == options_.boot_epoch || Planted(PlantedBug::kIgnoreBootEpoch);
+  return participant_epoch == options_.boot_epoch || OverlooksEpochs(options_.boot_epoch, participant_epoch);
 }
 
 void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& request, AbortReason reason,
@@ -97,7 +97,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
   }
   ParticipantEntry* entry = FindParticipant(id);
   if (entry == nullptr) {
-    if (request.step() != 1 && !Planted(PlantedBug::kIgnoreBootEpoch)) {
+    if (request.step() != 1 && !OverlooksEpochs(options_.boot_epoch, id.boot_epoch)) {
       return Refuse(origin, request, AbortReason::kRefused,
                     absl::AbortedError("transaction was aborted here before"));
     }
@@ -109,7 +109,7 @@ void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteReque
       spare_participants_.pop_back();
     }
     fresh->id = id;
-    if (Planted(PlantedBug::kIgnoreBootEpoch)) fresh->step = request.step() - 1;
+    if (OverlooksEpochs(options_.boot_epoch, id.boot_epoch)) fresh->step = request.step() - 1;
     fresh->branch.locks.transaction = id;
     fresh->branch.locks.worker = options_.index;
     fresh->branch.locks.wake_token = next_token_++;

@@ -14,11 +14,18 @@
 // for another reason meanwhile: everybody else a probe has passed still waits, and strict two-phase locking
 // keeps what they hold.
 //
+// A wait for a lock is one for its holders and for those who wait ahead. Most chases follow the holders
+// only (storage::BlockerSet): where all wait for one row that is one probe each instead of one per pair,
+// and of all who are in the same trouble one falls. But a cycle through a queue then stays hidden for as
+// long as a holder outside of it may move, and whoever is next holds the lock after him. So one chase in
+// kQueuesEvery goes through the queues as well. It takes every way on which its initiator outranks all
+// others, so every cycle that stands is found by such a chase of its highest transaction.
+//
 // Cycles within one island never get here: the lock table finds them at once. Probes may be lost (budgets, a
 // link that is down); waits that last are chased again and again, and the lock timeout is the backstop.
 //
-// Work is bounded: between two rounds of chases a worker follows each (initiator, blocked_on) once, follows
-// no more than kProbesFollowedPerRound, and sends no more than kProbesSentPerRound.
+// Work is bounded: of one chase a worker sends one probe to a transaction and follows one, of all chases no
+// more than kProbesSeen in kForgetNs, and it sends no more than kProbesSentPerRound between two rounds.
 #include <utility>
 
 #include "coordinator/planted_bug.h"
@@ -33,9 +40,11 @@ using coordinator::TransactionId;
 namespace {
 
 constexpr int64_t kRoundNs = 2 * runtime::kNsPerMs;
-// Per round of a worker:
-constexpr uint32_t kProbesSentPerRound = 1024;
-constexpr size_t kProbesFollowedPerRound = 4096;
+constexpr uint32_t kProbesSentPerRound = 1024;  // by a worker
+// For how long it remembers what it has followed and sent: about as long as until a wait is chased again. The
+// ways through a queue meet again and again; without this they would be gone again from there.
+constexpr int64_t kForgetNs = 8 * runtime::kNsPerMs;
+constexpr size_t kProbesSeen = 16384;
 // Each transaction of a chain takes two at most, at its coordinator and at a participant. Ends probes that
 // have got into a cycle without their initiator; longer cycles than this are left to the lock timeout.
 constexpr uint32_t kMaxHops = 64;
@@ -46,6 +55,9 @@ int64_t ChasesUntil(int64_t age_ns) {
   if (rounds < 4) return rounds < 1 ? 0 : rounds < 2 ? 1 : 2;
   return 2 + rounds / 4;
 }
+
+// One in so many of these goes through the queues of locks: after 16 ms, then every 32 ms.
+constexpr uint32_t kQueuesEvery = 4;
 
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -69,11 +81,13 @@ bool Outranks(const TransactionId& a, const TransactionId& b) {
 void Worker::ChaseWaits() {
   const int64_t last_chase_ns = std::exchange(last_chase_ns_, now_ns_);
   next_chase_ns_ = now_ns_ + kRoundNs;
-  probes_followed_.clear();
+  if (now_ns_ - probes_forgotten_ns_ >= kForgetNs) {
+    probes_forgotten_ns_ = now_ns_;
+    probes_seen_.clear();
+  }
   probes_left_ = kProbesSentPerRound;
   if (shared_.sites->islands() == 1 || lock_waiters_.empty()) return;
-  std::vector<std::pair<uint64_t, Waiter*>> waiting(lock_waiters_.begin(), lock_waiters_.end());
-  std::sort(waiting.begin(), waiting.end());
+  const std::vector<std::pair<uint64_t, Waiter*>> waiting = LockWaiters();
   // In turns, should there be more waits than one round may chase.
   const auto after = [](uint64_t token, const auto& entry) { return token < entry.first; };
   const auto first = std::upper_bound(waiting.begin(), waiting.end(), last_chased_token_, after);
@@ -81,16 +95,15 @@ void Worker::ChaseWaits() {
   for (size_t n = 0; n < waiting.size(); ++n, ++next) {
     if (probes_left_ < kProbesSentPerRound / 2) break;  // the rest is for probes of others
     const auto& [token, waiter] = waiting[next % waiting.size()];
-    if (waiter->failure.set() || !ChaseDue(*waiter, last_chase_ns)) continue;
+    const int64_t before = ChasesUntil(last_chase_ns - waiter->lock_wait_since_ns);
+    const int64_t chases = ChasesUntil(now_ns_ - waiter->lock_wait_since_ns);
+    if (waiter->failure.set() || chases <= before) continue;
     last_chased_token_ = token;
-    ProbeBlockers(*waiter, {.initiator = waiter->branch.locks.transaction, .from_island = options_.island});
+    ProbeBlockers(*waiter, {.initiator = waiter->branch.locks.transaction,
+                            .from_island = options_.island,
+                            .chase = static_cast<uint32_t>(chases)});
   }
   DrainProbes();
-}
-
-bool Worker::ChaseDue(const Waiter& waiter, int64_t last_chase_ns) const {
-  return ChasesUntil(now_ns_ - waiter.lock_wait_since_ns) >
-         ChasesUntil(last_chase_ns - waiter.lock_wait_since_ns);
 }
 
 void Worker::TakeProbe(const Probe& probe) {
@@ -112,8 +125,7 @@ void Worker::FollowProbe(const Probe& probe) {
     if (RunningTransaction* victim = FindExecuting(probe.initiator)) FailVictim(*victim, probe.from_island);
     return;
   }
-  if (probe.hops >= kMaxHops || probes_followed_.size() >= kProbesFollowedPerRound) return;
-  if (!probes_followed_.emplace(probe.initiator, probe.blocked_on, probe.at_participant).second) return;
+  if (probe.hops >= kMaxHops || !IsNew(probe)) return;
   if (probe.at_participant) {
     FollowAtParticipant(probe);
   } else {
@@ -148,7 +160,10 @@ void Worker::ProbeBlockers(const Waiter& waiter, Probe probe) {
   if (!waiter.branch.locks.waiting()) return;
   probe.at_participant = false;
   blockers_.clear();
-  shared_.locks->Blockers(waiter.branch.locks, &blockers_);
+  const bool through_queues = probe.chase % kQueuesEvery == 0;
+  shared_.locks->Blockers(waiter.branch.locks,
+                          through_queues ? storage::BlockerSet::kAll : storage::BlockerSet::kHolders,
+                          &blockers_);
   for (const TransactionId& blocker : blockers_) {
     probe.blocked_on = blocker;
     if (blocker.valid() && (blocker == probe.initiator || Outranks(probe.initiator, blocker)))
@@ -158,13 +173,19 @@ void Worker::ProbeBlockers(const Waiter& waiter, Probe probe) {
 
 void Worker::SendProbe(const Probe& probe) {
   const TransactionId& to = probe.blocked_on;
+  if (to.island == options_.island && to.worker == options_.index) return probes_here_.push_back(probe);
+  if (!IsNew(probe)) return;
   if (to.island != options_.island) return SendProbeMessage(to.island, probe);
-  if (to.worker == options_.index) return probes_here_.push_back(probe);
   if (probes_left_ == 0) return;
   --probes_left_;
   counters_.probes_sent.Add(1);
   Worker* owner = shared_.workers[to.worker];
   owner->Post([owner, probe] { owner->TakeProbe(probe); });
+}
+
+bool Worker::IsNew(const Probe& probe) {
+  if (probes_seen_.size() >= kProbesSeen) return false;
+  return probes_seen_.emplace(probe.initiator, probe.blocked_on, probe.at_participant, probe.chase).second;
 }
 
 void Worker::SendProbeMessage(uint32_t island, const Probe& probe) {
@@ -177,6 +198,7 @@ void Worker::SendProbeMessage(uint32_t island, const Probe& probe) {
   message.set_hops(probe.hops);
   message.set_at_participant(probe.at_participant);
   message.set_from_island(probe.from_island);
+  message.set_chase(probe.chase);
   if (links_.Send(island, messaging::FrameType::kProbe, message)) counters_.probes_sent.Add(1);
 }
 
@@ -185,7 +207,8 @@ bool Worker::HandleProbe(const data::v1::Probe& message) {
                     .blocked_on = DecodeId(message.blocked_on()),
                     .from_island = message.from_island(),
                     .hops = message.hops(),
-                    .at_participant = message.at_participant()};
+                    .at_participant = message.at_participant(),
+                    .chase = message.chase()};
   const uint32_t islands = shared_.sites->islands();
   if (!probe.initiator.valid() || !probe.blocked_on.valid()) return false;
   if (probe.initiator.island >= islands || probe.from_island >= islands) return false;
@@ -201,6 +224,12 @@ bool Worker::HandleProbe(const data::v1::Probe& message) {
   }
   TakeProbe(probe);
   return true;
+}
+
+std::vector<std::pair<uint64_t, Waiter*>> Worker::LockWaiters() const {
+  std::vector<std::pair<uint64_t, Waiter*>> waiting(lock_waiters_.begin(), lock_waiters_.end());
+  std::sort(waiting.begin(), waiting.end());
+  return waiting;
 }
 
 RunningTransaction* Worker::FindExecuting(const TransactionId& id) {

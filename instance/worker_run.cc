@@ -1,6 +1,7 @@
 // The clients' side of a worker: slots that run one transaction after the other, from a workload's generator.
 #include <utility>
 
+#include "coordinator/planted_bug.h"
 #include "instance/runtime/check.h"
 #include "instance/runtime/latch_site.h"
 #include "instance/worker_internal.h"
@@ -8,12 +9,15 @@
 namespace islands::instance {
 
 using coordinator::Outcome;
+using coordinator::Planted;
+using coordinator::PlantedBug;
 
 namespace {
 
 // After an abort that trying again at once would only repeat (a peer is gone): do not spin. But not for long:
 // the next transaction may be a local one.
 constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
+constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
 
 }  // namespace
@@ -75,9 +79,10 @@ runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
   slot.begun_ns = last_begun_ns_ = clock_.NowNs();
   ++begun_in_round_;
   const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
-  int64_t backoff_ns = 100 * runtime::kNsPerUs;
+  int64_t backoff_ns = kFirstBackoffNs;
   while (true) {
-    transaction.Begin(NextId(), deadline_ns);
+    const bool keeps_id = Planted(PlantedBug::kRetryKeepsId) && backoff_ns != kFirstBackoffNs;
+    transaction.Begin(keeps_id ? transaction.id() : NextId(), deadline_ns);
     runtime::Task<absl::Status> procedure = workload_->Run(transaction, *slot.request);
     absl::Status status = co_await procedure;
     Outcome outcome = Outcome::kAborted;

@@ -618,7 +618,7 @@ def brittle(islands, folder):
     command = shutil.copy(islands, os.path.join(folder, "bin", "islands"))
     with open(os.path.join(folder, "bin", "islandd"), "w", encoding="utf-8") as script:
         script.write(f"""#!/bin/sh
-case "$*" in *island-1.*) test -e {folder}/broken && {{ echo out of luck >&2; exit 1; }};; esac
+case "$*" in */island-1) test -e {folder}/broken && {{ echo out of luck >&2; exit 1; }};; esac
 exec {os.path.realpath(os.path.dirname(islands))}/islandd "$@"
 """)
     os.chmod(os.path.join(folder, "bin", "islandd"), 0o755)

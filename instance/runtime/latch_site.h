@@ -3,21 +3,40 @@
 // ISLANDS_LATCH("btree.modify", expression) evaluates the expression that takes the latch and names its call
 // site. It costs nothing today; the profiler will count and time each site here.
 //
+// In the build with planted bugs (ISLANDS_PLANTED_BUGS) these sites are scheduling points as well: a
+// simulation runs the workers of an island on one thread, and changes from one to another there
+// (simulation/interleaver.h).
+//
 // Thread safety: a Backoff belongs to one thread.
 #pragma once
 
 #include <sched.h>
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 
-#define ISLANDS_LATCH(site, ...) (static_cast<void>(site), __VA_ARGS__)
+#define ISLANDS_LATCH(site, ...) (static_cast<void>(site), ::islands::runtime::SchedulingPoint(), __VA_ARGS__)
 
 namespace islands::runtime {
+
+#ifdef ISLANDS_PLANTED_BUGS
+// Lets another worker go on, perhaps; `blocked`: surely. Null: there are threads.
+inline void (*interleave)(bool blocked) = nullptr;
+inline void SchedulingPoint() {
+  if (interleave != nullptr) interleave(/*blocked=*/false);
+}
+#else
+constexpr void SchedulingPoint() {}
+#endif
 
 // Latches are held for well under a microsecond: spin first, then let the holder have the core.
 class Backoff {
  public:
   void Wait() {
+#ifdef ISLANDS_PLANTED_BUGS
+    if (interleave != nullptr) return interleave(/*blocked=*/true);
+#endif
     if (++rounds_ > kSpins) {
       sched_yield();
       return;
@@ -34,5 +53,21 @@ class Backoff {
   }
   uint32_t rounds_ = 0;
 };
+
+// Of sections with scheduling points in them.
+#ifdef ISLANDS_PLANTED_BUGS
+class Mutex {
+ public:
+  void lock() {
+    for (Backoff backoff; held_.exchange(true, std::memory_order_acquire);) backoff.Wait();
+  }
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_ = false;
+};
+#else
+using Mutex = std::mutex;
+#endif
 
 }  // namespace islands::runtime

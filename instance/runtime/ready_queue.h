@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <coroutine>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "instance/runtime/check.h"
@@ -32,6 +33,9 @@ class ReadyQueue {
   }
 
   static ReadyQueue& Current() { return *current_; }
+
+  // The current one from now on; returns what was. For who runs several workers' scopes on one thread.
+  static ReadyQueue* Swap(ReadyQueue* queue) { return std::exchange(current_, queue); }
 
   // Makes `queue` the current one for a scope.
   class Scope {

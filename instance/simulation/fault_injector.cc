@@ -53,7 +53,7 @@ void FaultInjector::Lose(uint32_t island) {
     const bool here = machine.where.island == island;
     const bool peer = !here && machine.HasPeer(island);
     if (here) coverage_.Add(machine.state, Fault::kCrashSelf);
-    if (peer) coverage_.Add(machine.state, Fault::kCrashPeer);
+    if (peer) coverage_.Add(machine.state, Fault::kCrashPeer), bereft_[island].insert(machine.id);
     Attempt* attempt = machine.state < kCoordinatorStates ? history_.Find(machine.id) : nullptr;
     if (attempt == nullptr) continue;
     if (here && machine.state == IndexOf(Coordinator::State::kCommitting)) attempt->torn = true;
@@ -74,8 +74,10 @@ bool FaultInjector::Crash(uint32_t island) {
 bool FaultInjector::Restart(uint32_t island) {
   if (cluster_.alive(island)) return false;
   for (const Machine& machine : Machines(cluster_)) {
-    if (machine.HasPeer(island)) coverage_.Add(machine.state, Fault::kRestartPeer);
+    const bool bereft = machine.HasPeer(island) && bereft_[island].contains(machine.id);
+    if (bereft) coverage_.Add(machine.state, Fault::kRestartPeer);
   }
+  bereft_[island].clear();
   Note(fmt::format("restart of island {}", island));
   const absl::Status status = cluster_.Restart(island);
   if (!status.ok()) {
@@ -103,7 +105,6 @@ bool FaultInjector::Break(Address dialler, uint32_t to) {
                    dialler.island, to));
   cluster_.hub().Break(dialler, to);
   ++faults_;
-  ++cuts_;
   return true;
 }
 
@@ -119,7 +120,6 @@ bool FaultInjector::Cut(uint32_t a, uint32_t b) {
   cut_.insert(std::minmax(a, b));
   cluster_.hub().Partition(a, b);
   ++faults_;
-  ++cuts_;
   return true;
 }
 
@@ -133,7 +133,6 @@ bool FaultInjector::Sever(uint32_t island) {
   severed_.insert(island);
   cluster_.hub().Sever(island);
   ++faults_;
-  ++cuts_;
   return true;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -53,7 +54,6 @@ class FaultInjector {
   const std::vector<std::string>& failures() const { return failures_; }
   uint32_t faults() const { return faults_; }
   uint32_t crashes() const { return crashes_; }
-  uint32_t cuts() const { return cuts_; }
   uint32_t dead() const;
   // All stalls together.
   int64_t stalled_ns() const { return stalled_ns_; }
@@ -66,13 +66,15 @@ class FaultInjector {
   SimCluster& cluster_;
   History& history_;
   Coverage coverage_;
+  // By dead island: transactions that had a branch or their coordinator there. Those begun since have not met
+  // its death, and its return means nothing to them.
+  std::map<uint32_t, std::set<coordinator::TransactionId>> bereft_;
   std::vector<std::string> events_;
   std::vector<std::string> failures_;
   std::set<std::pair<uint32_t, uint32_t>> cut_;
   std::set<uint32_t> severed_;
   uint32_t faults_ = 0;
   uint32_t crashes_ = 0;
-  uint32_t cuts_ = 0;
   int64_t stalled_ns_ = 0;
 };
 

@@ -22,7 +22,7 @@ std::string_view FateName(Attempt::Fate fate) {
 
 size_t History::Begin(const coordinator::TransactionId& id, int64_t asked_ns) {
   const size_t attempt = attempts_.size();
-  ISLANDS_CHECK(by_id_.emplace(id, attempt).second);
+  if (!by_id_.insert_or_assign(id, attempt).second) Complain(id.ToString() + " is used twice");
   attempts_.push_back({.id = id, .begun = ++position_, .asked_ns = asked_ns});
   return attempt;
 }

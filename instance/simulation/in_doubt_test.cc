@@ -19,21 +19,22 @@ using runtime::kNsPerMs;
 using runtime::kNsPerSecond;
 
 constexpr int64_t kOpeningSum = kAccounts * kOpeningBalance;
+constexpr uint32_t kMany = 16;  // transactions in flight per worker: some of them are what is looked for
+constexpr StateIndex kExecuting = IndexOf(Coordinator::State::kExecuting);
 constexpr StateIndex kPrepared = IndexOf(Participant::State::kPrepared);
 constexpr StateIndex kCommitting = IndexOf(Coordinator::State::kCommitting);
 
 class InDoubtTest : public testing::TestWithParam<uint64_t> {
  protected:
-  void Start(uint32_t islands, uint32_t workers = 1) {
+  void Start(uint32_t islands, uint32_t mpl = 4) {
     SimOptions options;
     options.seed = GetParam();
     options.islands = islands;
-    options.workers = workers;
     options.table = BankTable();
     options.open = OpenBank;
     cluster_.emplace(options);
     ASSERT_TRUE(cluster_->Start().ok());
-    ASSERT_TRUE(cluster_->StartRun(4).ok());
+    ASSERT_TRUE(cluster_->StartRun(mpl).ok());
     cluster_->RunFor(5 * kNsPerMs);
   }
 
@@ -72,6 +73,33 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
   }
   void Hang(uint32_t island, int64_t ns) {
     for (uint32_t w = 0; w < cluster_->workers_of(island); ++w) cluster_->Stall(island, w, ns);
+  }
+  // Of island 0: one that executes, for which island 1 has done its part and island 2 has not.
+  std::optional<Machine> HalfAnswered() {
+    for (instance::CoordinatorEntry* entry : cluster_->island(0).workers()[0]->Coordinated()) {
+      const auto *one = entry->FindPeer(1), *two = entry->FindPeer(2);
+      if (IndexOf(entry->machine.state()) != kExecuting || one == nullptr || two == nullptr) continue;
+      if (!one->answer_due && two->answer_due) return Machine{kExecuting, {0, 0}, entry->id, {}};
+    }
+    return std::nullopt;
+  }
+  // Island 1 dies and is there again before such a transaction goes on: what it has done for it is lost.
+  void ExpectNoVoteForALostShare() {
+    std::optional<Machine> executing;
+    for (int tries = 0; tries < 20 && !executing; ++tries) {
+      cluster_->RunFor(200 * kNsPerMs);
+      Hang(2, 100 * kNsPerMs);
+      cluster_->RunFor(2 * kNsPerMs);  // its answers that are under way
+      executing = HalfAnswered();
+    }
+    ASSERT_TRUE(executing);
+    cluster_->Crash(1);
+    ASSERT_TRUE(cluster_->Restart(1).ok());
+    for (int step = 0; step < 200'000 && StateOf(*executing); ++step) {
+      ASSERT_EQ(StateOf(*executing), kExecuting) << executing->id.ToString();
+      cluster_->Step();
+    }
+    EXPECT_EQ(StateOf(*executing), std::nullopt);
   }
   void ExpectMoneyIsThere() {
     ASSERT_TRUE(cluster_->Drain(10 * kNsPerSecond));
@@ -163,6 +191,8 @@ TEST_P(InDoubtTest, Orphans_AgreeWithThoseWhoHaveHeard) {
   const auto acknowledged = [&] {
     return worker->counters().two_phase[static_cast<uint8_t>(instance::TwoPhaseStep::kAcknowledged)].Get();
   };
+  cluster_->RequestStop();
+  cluster_->RunFor(100 * kNsPerMs);
   const uint64_t before = acknowledged();
   cluster_->Crash(decided.where.island);
   cluster_->RunFor(300 * kNsPerMs);
@@ -186,6 +216,22 @@ TEST_P(InDoubtTest, Coordinator_CountsTheShareOfAParticipantThatDied) {
   uint64_t lost = 0;
   for (const auto& worker : cluster_->island(0).workers()) lost += worker->counters().shares_lost.Get();
   EXPECT_GT(lost, 0u);
+}
+
+TEST_P(InDoubtTest, Transaction_EndsWithTheLifeThatItKnew) {
+  Start(3, kMany);
+  ExpectNoVoteForALostShare();
+}
+
+TEST_P(InDoubtTest, Transaction_EndsWithALaterLifeThatItKnew) {
+  Start(3, kMany);
+  for (const uint32_t island : {0u, 1u}) {
+    cluster_->Crash(island);
+    ASSERT_TRUE(cluster_->Restart(island).ok());
+    cluster_->RunFor(kNsPerSecond);
+  }
+  ASSERT_TRUE(cluster_->StartRun(kMany).ok());
+  ExpectNoVoteForALostShare();
 }
 
 // An abort that was lost with its link. Who has not voted knows at once that nobody will ask it to: its locks

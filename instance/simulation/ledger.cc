@@ -15,13 +15,22 @@ using instance::RowView;
 using instance::TableId;
 using partitioner::Uint64Key;
 
-constexpr size_t kRowBytes = 16;  // without padding
+constexpr size_t kRowBytes = 20;  // without padding
+constexpr instance::IndexId kByColour = 0;
 
-std::vector<std::byte> MakeRow(Word word, int64_t amount, uint32_t padding) {
+std::vector<std::byte> MakeRow(uint64_t key, Word word, int64_t amount, uint32_t padding) {
   std::vector<std::byte> row(kRowBytes + padding);
   std::memcpy(row.data(), &word, sizeof(word));
   std::memcpy(row.data() + sizeof(word), &amount, sizeof(amount));
+  const uint32_t colour = ColourOf(key);
+  std::memcpy(row.data() + sizeof(word) + sizeof(amount), &colour, sizeof(colour));
   return row;
+}
+
+std::string ColourKey(uint64_t colour) {
+  std::string key;
+  partitioner::AppendUnsigned(partitioner::KeyType::kUint32, colour, &key);
+  return key;
 }
 
 uint64_t KeyOf(KeyView key) {
@@ -66,6 +75,8 @@ class Attempted {
   // What a read of the key found.
   LedgerRow LearnRead(const Batch& batch, uint64_t key, size_t operation);
   void LearnScan(const Batch& batch, const Item& item, size_t operation);
+  void LearnColourScan(const Batch& batch, const Item& item, size_t operation);
+  void LearnLook(uint64_t key, const LedgerRow& row);
   void LearnWrite(Access::Kind kind, uint64_t key, Word before, Word after, int64_t amount, int64_t delta);
   void Record(Access access);
   // Rows that are inserted anew have a name that was never used before.
@@ -122,7 +133,7 @@ void Attempted::FillFirst(size_t i, Batch* batch) {
       }
       break;
     case Act::kInsert:
-      batch->Insert(table_.id, key, MakeRow(FreshWord(i), item.amount, item.padding));
+      batch->Insert(table_.id, key, MakeRow(item.key, FreshWord(i), item.amount, item.padding));
       batch->Read(table_.id, key);
       break;
     case Act::kDelete:
@@ -133,6 +144,12 @@ void Attempted::FillFirst(size_t i, Batch* batch) {
     case Act::kRescan:
       batch->Scan(table_.id, key, end_key, item.limit, item.reverse);
       break;
+    case Act::kColourScan: {
+      const std::string first = ColourKey(item.key), end = ColourKey(item.end_key);
+      batch->IndexScan(table_.id, kByColour, Uint64Key(item.site_key), std::as_bytes(std::span(first)),
+                       std::as_bytes(std::span(end)), item.limit, item.reverse);
+      break;
+    }
   }
 }
 
@@ -144,11 +161,12 @@ void Attempted::FillSecond(size_t i, Batch* batch) {
   if (!present && (item.act == Act::kWrite || item.act == Act::kReplace || item.act == Act::kDeleteLater))
     return;
   issued_.push_back({i, true, batch->size()});
-  const std::vector<std::byte> changed = MakeRow(seen.word + 1, seen.amount + item.amount, item.padding);
+  const std::vector<std::byte> changed =
+      MakeRow(item.key, seen.word + 1, seen.amount + item.amount, item.padding);
   switch (item.act) {
     case Act::kUpsert:
       if (!present) {
-        batch->Insert(table_.id, key, MakeRow(FreshWord(i), item.amount, item.padding));
+        batch->Insert(table_.id, key, MakeRow(item.key, FreshWord(i), item.amount, item.padding));
         break;
       }
       [[fallthrough]];
@@ -206,6 +224,9 @@ void Attempted::LearnFirst(const Batch& batch, const Issued& issued) {
     case Act::kScan:
     case Act::kRescan:
       LearnScan(batch, item, operation);
+      break;
+    case Act::kColourScan:
+      LearnColourScan(batch, item, operation);
       break;
     default:
       seen_[issued.item] = LearnRead(batch, item.key, operation);
@@ -281,12 +302,47 @@ void Attempted::LearnScan(const Batch& batch, const Item& item, size_t operation
     (item.reverse ? begin : end) = item.reverse ? before : before + 1;
   for (uint64_t key = begin; key < end; ++key) {
     const auto found = rows.find(key);
-    const LedgerRow row = found == rows.end() ? LedgerRow() : found->second;
-    Access access{.kind = Access::kPredicateRead, .key = key, .before = row.word, .after = row.word};
-    access.has_amount = row.word != kAbsent;
-    access.amount = row.amount;
-    Record(access);
+    LearnLook(key, found == rows.end() ? LedgerRow() : found->second);
   }
+}
+
+// A scan of the index has read every key of its colours in its site, up to where its limit stopped it.
+void Attempted::LearnColourScan(const Batch& batch, const Item& item, size_t operation) {
+  using Entry = std::pair<uint32_t, uint64_t>;  // colour, key
+  const uint32_t site = *table_.partition->SiteOf(static_cast<int64_t>(item.site_key));
+  const auto begin = static_cast<uint64_t>(table_.partition->SiteBegin(site));
+  const auto end = static_cast<uint64_t>(table_.partition->SiteBegin(site + 1));
+  std::map<Entry, LedgerRow> rows;
+  std::optional<Entry> last;
+  const size_t count = batch.scanned_rows(operation);
+  for (size_t n = 0; n < count; ++n) {
+    const uint64_t key = KeyOf(batch.scanned_key(operation, n));
+    const Entry entry(ColourOf(key), key);
+    const bool in_order = !last || (item.reverse ? entry < *last : entry > *last);
+    const bool in_range = key >= begin && key < end && entry.first >= item.key && entry.first < item.end_key;
+    if (!in_order || !in_range) {
+      context_.history->Complain(fmt::format("{}: a scan of colours [{}, {}) of site {}{} has key {} at {}",
+                                             id_.ToString(), item.key, item.end_key, site,
+                                             item.reverse ? " in reverse" : "", key, n));
+    }
+    last = entry;
+    rows[entry] = ParseLedgerRow(batch.scanned_row(operation, n));
+  }
+  const bool limited = item.limit != 0 && count >= item.limit;
+  for (uint64_t key = begin; key < end; ++key) {
+    const Entry entry(ColourOf(key), key);
+    if (entry.first < item.key || entry.first >= item.end_key) continue;
+    if (limited && (item.reverse ? entry < *last : entry > *last)) continue;
+    const auto found = rows.find(entry);
+    LearnLook(key, found == rows.end() ? LedgerRow() : found->second);
+  }
+}
+
+void Attempted::LearnLook(uint64_t key, const LedgerRow& row) {
+  Access access{.kind = Access::kPredicateRead, .key = key, .before = row.word, .after = row.word};
+  access.has_amount = row.word != kAbsent;
+  access.amount = row.amount;
+  Record(access);
 }
 
 class Ledger final : public instance::Workload {
@@ -301,7 +357,8 @@ class Ledger final : public instance::Workload {
       if (!IsLoadedKey(number)) continue;
       const Uint64Key key(number);
       const auto padding = static_cast<uint32_t>(number * 37 % kMostPadding);
-      const std::vector<std::byte> row = MakeRow(LoadedWord(context_->booting_life), kLoadedAmount, padding);
+      const std::vector<std::byte> row =
+          MakeRow(number, LoadedWord(context_->booting_life), kLoadedAmount, padding);
       if (absl::Status status = loader.Insert(table_.id, key, row); !status.ok()) return status;
     }
     return absl::OkStatus();
@@ -338,12 +395,17 @@ class Ledger final : public instance::Workload {
 
 }  // namespace
 
-control::v1::TableSpec LedgerTable(uint64_t keys) {
+control::v1::TableSpec LedgerTable(uint64_t keys, bool indexed) {
   control::v1::TableSpec table;
   table.set_name("ledger");
   table.add_key("uint64");
   table.set_range_begin(0);
   table.set_range_end(static_cast<int64_t>(keys));
+  if (indexed) {
+    control::v1::IndexSpec* index = table.add_indexes();
+    index->set_name("by_colour");
+    index->add_key("row:16:uint32");
+  }
   return table;
 }
 

@@ -1,6 +1,9 @@
 // The simulation's second workload: every kind of operation over a sparse table, with every access recorded.
 //
-//   row   | word, 8 bytes: history.h | amount, 8 bytes | 0 to kMostPadding bytes of padding |
+//   row   | word, 8 bytes: history.h | amount, 8 bytes | colour, 4 bytes | up to kMostPadding bytes more |
+//
+// A key's colour never changes, and an index by colour may lead to its row: so a scan of the index has seen,
+// of every key of its colours in its site, whether it is there.
 //
 // A request is a list of items, each with the batch it starts in: point reads, changes in two steps (read,
 // then write, replace or upsert), blind additions, insertions, deletions, scans forwards and backwards over
@@ -22,6 +25,7 @@ namespace islands::simulation {
 
 inline constexpr uint64_t kLoadedAmount = 100;
 inline constexpr uint32_t kMostPadding = 400;
+inline constexpr uint32_t kMostRowBytes = 20 + kMostPadding;
 
 // In percent, unless said otherwise.
 struct LedgerMix {
@@ -30,6 +34,7 @@ struct LedgerMix {
   uint32_t local = 30;        // transactions on one site
   uint32_t multisite = 20;    // on several sites of their island; the rest is distributed
   uint32_t scans = 25;        // items
+  uint32_t by_colour = 0;     // scans that use the index; 0: there is none
   uint32_t churn = 20;        // items that insert or delete
   uint32_t blind = 15;        // items that add blindly
   uint32_t reads = 20;        // items that only read; the rest changes in two steps
@@ -52,7 +57,10 @@ struct LedgerContext {
 // Every third key is loaded.
 inline bool IsLoadedKey(uint64_t key) { return key % 3 == 0; }
 
-control::v1::TableSpec LedgerTable(uint64_t keys);
+inline constexpr uint32_t kColours = 4;
+inline uint32_t ColourOf(uint64_t key) { return static_cast<uint32_t>(key % kColours); }
+
+control::v1::TableSpec LedgerTable(uint64_t keys, bool indexed);
 std::shared_ptr<const instance::Workload> OpenLedger(const storage::Catalog& catalog,
                                                      const std::shared_ptr<LedgerContext>& context);
 

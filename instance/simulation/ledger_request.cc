@@ -27,6 +27,7 @@ class LedgerGenerator final : public instance::Generator {
   uint64_t First(uint32_t site) const { return static_cast<uint64_t>(range_.SiteBegin(site)); }
   Act PickPointAct(runtime::Random& random) const;
   void MakeScan(runtime::Random& random, Item* item) const;
+  void MakeColourScan(runtime::Random& random, Item* item) const;
   void MakePoint(runtime::Random& random, const LedgerRequest& request, Item* item) const;
 
   const std::shared_ptr<LedgerContext> context_;
@@ -69,7 +70,18 @@ Act LedgerGenerator::PickPointAct(runtime::Random& random) const {
   return kChange[random.Below(4)];
 }
 
+void LedgerGenerator::MakeColourScan(runtime::Random& random, Item* item) const {
+  item->act = Act::kColourScan;
+  item->reverse = random.Below(2) == 0;
+  if (random.Below(3) == 0) item->limit = 1 + static_cast<uint32_t>(random.Below(4));
+  item->site_key = PickKey(random);
+  item->key = random.Below(kColours);
+  item->end_key = item->key + 1 + random.Below(2);
+}
+
 void LedgerGenerator::MakeScan(runtime::Random& random, Item* item) const {
+  if (context_->mix.by_colour != 0 && Chance(random, context_->mix.by_colour))
+    return MakeColourScan(random, item);
   item->act = Chance(random, 30) ? Act::kRescan : Act::kScan;
   item->reverse = random.Below(2) == 0;
   if (random.Below(3) == 0) item->limit = 1 + static_cast<uint32_t>(random.Below(6));

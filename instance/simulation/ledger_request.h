@@ -20,7 +20,8 @@ enum class Act : uint8_t {
   kDelete,       // read for update and delete in one batch
   kDeleteLater,  // read; delete in the next batch
   kScan,
-  kRescan,  // again in the last batch
+  kRescan,      // again in the last batch
+  kColourScan,  // of the index: colours [key, end_key) of the site of `site_key`
 };
 
 struct Item {
@@ -28,6 +29,7 @@ struct Item {
   uint32_t batch = 0;
   uint64_t key = 0;
   uint64_t end_key = 0;  // scans
+  uint64_t site_key = 0;
   uint32_t limit = 0;
   bool reverse = false;
   int64_t amount = 0;

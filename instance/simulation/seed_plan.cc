@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "instance/storage/page.h"
+
 namespace islands::simulation {
 
 using messaging::Address;
@@ -67,6 +69,19 @@ void PlanNetwork(Random& random, SeedPlan* plan) {
   network.jitter_ns = Pick<int64_t>(random, std::array<int64_t, 3>{10, 100, 1000}) * kNsPerUs;
   network.tail_percent = Pick<uint32_t>(random, std::array<uint32_t, 4>{0, 0, 1, 5});
   network.tail_ns = Between(random, 1, 25) * kNsPerMs;
+}
+
+// Where storage has its own ways: entries of indexes, locks on whole sites instead of many keys, no room.
+void PlanStorage(Random& random, SeedPlan* plan) {
+  SimOptions& cluster = plan->cluster;
+  if (random.Below(2) == 0) plan->mix.by_colour = Percent(random, 20, 60);
+  cluster.escalate_after = Pick<uint32_t>(random, std::array<uint32_t, 4>{0, 0, 3, 8});
+  if (random.Below(3) != 0) return;
+  const uint64_t sites = (cluster.sites + cluster.islands - 1) / cluster.islands;
+  // A third of the keys is loaded, with rows of half the greatest length: leaves, their root, the index.
+  const uint64_t leaves = 1 + plan->keys / cluster.sites * kMostRowBytes / 6 / (storage::kPageBytes / 2);
+  const uint64_t pages = leaves + (leaves > 1 ? 1 : 0) + 1;
+  cluster.pool_bytes = (sites * pages + 4 + random.Below(2 * sites)) * storage::kPageBytes;
 }
 
 PlannedFault::Kind KindOf(Fault fault) {
@@ -144,7 +159,7 @@ void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
 
 void PlanOthers(Random& random, SeedPlan* plan) {
   const bool may_crash = IsCrash(plan->faults.back().aim) || random.Below(5) == 0;
-  // Without anything but short stalls no wait for a lock may time out.
+  // Deadlocks are judged while nothing is disturbed: in some seeds that is most of the time.
   const bool calm = plan->faults.back().kind == PlannedFault::kStall && random.Below(2) == 0;
   for (uint64_t n = random.Below(4); n > 0; --n) {
     PlannedFault fault;
@@ -179,11 +194,14 @@ std::string SeedPlan::Describe() const {
       "  load: {} % local, {} % multisite, {} % hot keys, {} % scans, {} % insertions and deletions, {} % "
       "long, "
       "{} % failing\n"
+      "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB\n"
+      "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
       "  faults planned: {}",
       cluster.islands, workers, cluster.sites, keys, mpl, cluster.transaction_timeout_ms,
       cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
       network.tail_percent, network.tail_ns / kNsPerMs, mix.local, mix.multisite, mix.hot, mix.scans,
-      mix.churn, mix.longer, mix.failing, faults.size());
+      mix.churn, mix.longer, mix.failing, mix.by_colour, cluster.escalate_after, cluster.pool_bytes >> 10,
+      cluster.interleave_percent, faults.size());
 }
 
 SeedPlan MakePlan(uint64_t seed) {
@@ -193,6 +211,9 @@ SeedPlan MakePlan(uint64_t seed) {
   PlanCluster(random, &plan);
   PlanMix(random, &plan);
   PlanNetwork(random, &plan);
+  PlanStorage(random, &plan);
+  Random interleaving = Random::Stream(seed, 0x1e4e);
+  plan.cluster.interleave_percent = Pick<uint32_t>(interleaving, std::array<uint32_t, 3>{0, 3, 20});
   PlanAimed(seed, random, &plan);
   PlanOthers(random, &plan);
   return plan;

@@ -40,6 +40,8 @@ struct NetworkPlan {
   int64_t tail_ns = 0;
 
   int64_t Delay(runtime::Random& random, messaging::Address from, messaging::Address to) const;
+  // No packet takes longer.
+  int64_t SlowestNs() const { return base_ns + jitter_ns + (tail_percent != 0 ? tail_ns : 0); }
 };
 
 struct SeedPlan {

@@ -24,8 +24,9 @@ struct SeedReport {
   Coverage coverage;
   uint64_t trace = 0;  // equal in every run of the same seed
   uint64_t attempts = 0, ended = 0, committed = 0, unknown = 0, torn = 0;
-  uint64_t distributed = 0;                   // committed, on islands that lived to the end
-  uint64_t deadlocks = 0, lock_timeouts = 0;  // aborts, likewise
+  uint64_t distributed = 0;                                 // committed, on islands that lived to the end
+  uint64_t deadlocks = 0, lock_timeouts = 0, no_room = 0;   // aborts, likewise
+  uint64_t probes = 0, probe_victims = 0, escalations = 0;  // likewise
   uint32_t faults = 0, crashes = 0;
   int64_t simulated_ns = 0;
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "instance/messaging/memory_transport.h"
 #include "instance/runtime/clock.h"
 #include "instance/runtime/random.h"
+#include "instance/simulation/interleaver.h"
 #include "instance/workload.h"
 #include "proto/control.pb.h"
 
@@ -48,8 +50,15 @@ struct SimOptions {
   std::function<int64_t(runtime::Random& random, messaging::Address from, messaging::Address to)> delay;
   messaging::MemoryHubOptions hub;
   uint64_t transaction_timeout_ms = 0;  // 0 = the product's default
+  uint64_t pool_bytes = 4u << 20;       // of an island
+  uint32_t escalate_after = 0;          // 0 = the product's default
+  // Workers of an island are interleaved inside their rounds, giving way at so many percent of the points
+  // where they can (interleaver.h); 0: whole rounds. Only in the build with planted bugs.
+  uint32_t interleave_percent = 0;
   control::v1::TableSpec table;
   std::function<std::shared_ptr<const instance::Workload>(const storage::Catalog& catalog)> open;
+  // After every step.
+  std::function<void()> on_step;
   // Before an island loads its rows.
   std::function<void(uint32_t island, uint64_t boot_epoch)> on_boot;
 };
@@ -59,6 +68,8 @@ control::v1::IslandConfig ConfigOf(const SimOptions& options, uint32_t island, u
 
 class SimCluster {
  public:
+  static constexpr int64_t kLongestTurnNs = 20 * runtime::kNsPerUs;  // of a worker, in a step
+
   explicit SimCluster(SimOptions options);
   ~SimCluster();
 
@@ -86,6 +97,9 @@ class SimCluster {
   uint32_t islands() const { return options_.islands; }
   uint32_t workers_of(uint32_t island) const;
   uint64_t boot_epoch(uint32_t island) const { return nodes_[island].boot_epoch; }
+  int64_t StalledUntilNs(uint32_t island, uint32_t worker) const {
+    return nodes_[island].stalled_until_ns[worker];
+  }
   bool alive(uint32_t island) const { return nodes_[island].island != nullptr; }
   instance::Island& island(uint32_t i) { return *nodes_[i].island; }
   messaging::MemoryHub& hub() { return hub_; }
@@ -109,6 +123,9 @@ class SimCluster {
     std::vector<int64_t> stalled_until_ns;  // by worker
   };
   bool LinksUp();
+  void StepWorkers();
+  // A round of every worker in turns_, in random order. Whether anybody had anything to do.
+  bool RunWorkers();
   void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }
 
   const SimOptions options_;
@@ -118,7 +135,13 @@ class SimCluster {
   messaging::MemoryHub hub_;
   runtime::PulseBoard pulses_;
   std::vector<Node> nodes_;
-  std::vector<runtime::Runnable*> runnable_;  // scratch
+  struct Turn {
+    uint32_t island = 0;
+    runtime::Runnable* worker = nullptr;  // null: has had it
+  };
+  std::vector<Turn> turns_;  // scratch
+  std::vector<runtime::Runnable*> together_;
+  std::optional<Interleaver> interleaver_;
   uint64_t run_id_ = 0;
   uint64_t trace_ = 0xcbf29ce484222325ull;
 };

@@ -78,7 +78,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   const Range range = SeedsToRun();
   Coverage coverage;
   uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
-           timeouts = 0;
+           timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
@@ -90,6 +90,8 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
         torn += report.torn;
     crashes += report.crashes, faults += report.faults;
     deadlocks += report.deadlocks, timeouts += report.lock_timeouts;
+    no_room += report.no_room, escalations += report.escalations;
+    probes += report.probes, probe_victims += report.probe_victims;
     const uint64_t done = seed - range.first + 1;
     if (done % 100 == 0) {
       fmt::print("{} of {} seeds\n", done, range.count);
@@ -97,12 +99,14 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
     }
   }
   fmt::print(
-      "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} lock "
-      "timeouts, "
+      "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} of "
+      "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
       "{} faults, {} of them crashes\n{}",
-      range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks, timeouts,
-      faults, crashes, coverage.Table());
+      range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks,
+      probe_victims, probes, timeouts, no_room, escalations, faults, crashes, coverage.Table());
   if (range.count < kEnoughForCoverage) return;
+  EXPECT_GT(no_room, 0u);
+  EXPECT_GT(escalations, 0u);
   for (const std::string& pair : coverage.Unreached()) ADD_FAILURE() << "no seed met " << pair;
 }
 

@@ -1,9 +1,13 @@
 // Several lookups at once, ahead of the operations that need them.
 #include <utility>
 
+#include "coordinator/planted_bug.h"
 #include "instance/storage/btree.h"
 
 namespace islands::storage {
+
+using coordinator::Planted;
+using coordinator::PlantedBug;
 
 // Level by level for all of them: while one waits for its next node, the others search theirs.
 void BTree::FinishLookups(std::span<Lookup> lookups) {
@@ -55,8 +59,9 @@ bool BTree::Advance(Lookup* lookup) {
   // Before: the child may be nonsense, and must not be touched. Afterwards: it may have been split since.
   bool valid = first || lookup->node_.Valid();
   if (valid) {
+    if (Planted(PlantedBug::kLookAheadBlindly)) coordinator::Linger();
     GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
-    valid = first || lookup->node_.Valid();
+    valid = first || lookup->node_.Valid() || Planted(PlantedBug::kLookAheadBlindly);
     lookup->node_ = std::move(node);
   }
   if (!valid) {

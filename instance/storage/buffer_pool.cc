@@ -98,6 +98,7 @@ thread_local int undo_scopes = 0;
 
 UndoScope::UndoScope() { ++undo_scopes; }
 UndoScope::~UndoScope() { --undo_scopes; }
+int UndoScope::Swap(int scopes) { return std::exchange(undo_scopes, scopes); }
 
 bool BufferPool::ClaimPage() {
   uint64_t resident = resident_pages_.load(std::memory_order_relaxed);

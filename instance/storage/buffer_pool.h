@@ -94,6 +94,8 @@ class UndoScope {
   ~UndoScope();
   UndoScope(const UndoScope&) = delete;
   UndoScope& operator=(const UndoScope&) = delete;
+  // How many live on this thread from now on; returns how many did. For who runs several workers on it.
+  static int Swap(int scopes);
 };
 
 class BufferPool {

@@ -218,7 +218,7 @@ TEST_F(LockInheritanceTest, Evict_ByOneThatWaitsForAnother) {
   EXPECT_EQ(table_.Acquire(holder, kSite, kIS), kGranted);
   EXPECT_EQ(table_.Acquire(writer, kSite, kX), kWaiting);
   std::vector<coordinator::TransactionId> blockers;
-  table_.Blockers(writer, &blockers);
+  table_.Blockers(writer, BlockerSet::kAll, &blockers);
   ASSERT_EQ(blockers.size(), 1u);
   EXPECT_EQ(blockers[0].sequence, 1u);
   EXPECT_EQ(table_.Acquire(next, kSite, kIX), kWaiting);  // does not reclaim past the writer

@@ -101,6 +101,7 @@ LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, L
   if (intention != LockResult::kGranted) return intention;
   LockRequest* const coarse = FindCoarse(owner, site);
   if (Covers(coarse->granted, exclusive ? kX : kS)) return LockResult::kGranted;
+  if (Planted(PlantedBug::kEscalatedSCoversAll) && Covers(coarse->granted, kS)) return LockResult::kGranted;
   const size_t held = owner.held_count_;
   const LockResult result = Acquire(owner, name, mode);
   coarse->keys_exclusive |= exclusive;
@@ -114,7 +115,10 @@ LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, L
 void LockTable::Impl::Escalate(LockOwner& owner, LockRequest* coarse) {
   coarse->escalate_at = coarse->keys + options.escalate_after;
   const LatchGuard guard = ISLANDS_LATCH("lock.escalate", LatchGuard(buckets[coarse->bucket].latch, latched));
-  if (!TryGrant(owner, coarse->bucket, coarse->name, coarse->keys_exclusive ? kX : kS)) return;
+  const LockMode wanted = coarse->keys_exclusive ? kX : kS;
+  if (Planted(PlantedBug::kEscalateOverHolders))
+    coarse->head->Strengthen(coarse, Supremum(coarse->granted, wanted));
+  if (!TryGrant(owner, coarse->bucket, coarse->name, wanted)) return;
   escalations.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -195,7 +199,7 @@ bool LockTable::Impl::Leave(const LockOwner& owner, LockRequest* request) {
   InheritedLocks* const mine = InheritedBy(owner);
   if (mine == nullptr || !mine->Takes(*request)) return false;
   request->holder.Leave();
-  if (request->head->waiters.load() != 0) return false;
+  if (request->head->waiters.load() != 0 && !Planted(PlantedBug::kLeavePastWaiter)) return false;
   mine->Add(request);
   return true;
 }
@@ -225,8 +229,9 @@ bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode m
   return impl_->TryAcquireKey(owner, name, mode);
 }
 
-void LockTable::Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) const {
-  impl_->Blockers(owner, blockers);
+void LockTable::Blockers(const LockOwner& owner, BlockerSet which,
+                         std::vector<coordinator::TransactionId>* blockers) const {
+  impl_->Blockers(owner, which, blockers);
 }
 
 bool LockTable::Holds(const LockOwner& owner, const LockName& name, LockMode mode) const {

@@ -79,6 +79,13 @@ inline uint64_t GapHash(const void* key, size_t bytes);
 
 enum class LockResult : uint8_t { kGranted, kWaiting, kDeadlock };
 
+// A waiting owner waits for all who hold an incompatible lock and, unless it strengthens its own, for all who
+// wait ahead of it for one.
+enum class BlockerSet : uint8_t {
+  kHolders,  // the holders; where there are none, the first who waits ahead. lock_wait.cc says what for
+  kAll,
+};
+
 struct LockRequest;  // pooled; lock_queue.h
 
 // What one transaction holds and waits for on one island. Requests point to it: it stays where it is, and
@@ -150,10 +157,9 @@ class LockTable {
   bool WaitOver(const LockOwner& owner) const;
   void ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups);
 
-  // Transactions a waiting owner waits for: the holders of incompatible locks; where there are none, the
-  // first who waits ahead of it for an incompatible one. Of every deadlock that has come to rest, these edges
-  // and those of other islands close a cycle. Empty when it does not wait. Called by the owner's worker.
-  void Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) const;
+  // Transactions that a waiting owner waits for; none when it does not wait. Called by the owner's worker.
+  void Blockers(const LockOwner& owner, BlockerSet which,
+                std::vector<coordinator::TransactionId>* blockers) const;
 
   // Exact when quiet, otherwise approximate.
   uint64_t LocksHeld() const;

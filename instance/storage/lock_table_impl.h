@@ -49,7 +49,7 @@ struct LockTable::Impl {
 
    private:
     Impl& impl_;
-    const std::unique_lock<std::mutex> lock_;
+    const std::unique_lock<runtime::Mutex> lock_;
   };
 
   explicit Impl(const LockTableOptions& o)
@@ -128,7 +128,7 @@ struct LockTable::Impl {
                     LockMode wanted, const LockRequest* request);
   bool PushOwner(const Candidate& candidate, const LockOwner& blocker);
   bool StillWaits(const Visit& visit) const;
-  void Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers);
+  void Blockers(const LockOwner& owner, BlockerSet which, std::vector<coordinator::TransactionId>* blockers);
 
   // Null: there is no inheritance for the owner's worker.
   InheritedLocks* InheritedBy(const LockOwner& owner) {
@@ -137,7 +137,7 @@ struct LockTable::Impl {
   LockRequest* NewRequest(LockOwner& owner, size_t bucket, LockHead* head);
   LockHead* NewHead(LockOwner& owner, size_t bucket, const LockName& name);
 
-  std::unique_lock<std::mutex> LockGraph() {
+  std::unique_lock<runtime::Mutex> LockGraph() {
     return latched ? std::unique_lock(graph_mutex) : std::unique_lock(graph_mutex, std::defer_lock);
   }
 
@@ -154,7 +154,7 @@ struct LockTable::Impl {
   std::atomic<uint32_t> grants_seen = 0;  // by a planted bug
 
   // Taken by everyone who begins or cancels a wait, before any latch. Grants end waits without it.
-  alignas(64) std::mutex graph_mutex;
+  alignas(64) runtime::Mutex graph_mutex;
   uint64_t search = 0;          // guarded by graph_mutex
   std::vector<Visit> to_visit;  // guarded by graph_mutex
   // Written under graph_mutex; lock_inheritance.h says who reads it.

@@ -245,12 +245,16 @@ class LockTableModelTest : public testing::TestWithParam<Setup> {
   }
 
   void CompareBlockers(size_t owner) {
+    ASSERT_EQ(AskTable(owner, BlockerSet::kHolders), model_.ProbedBlockers(owner));
+    ASSERT_EQ(AskTable(owner, BlockerSet::kAll), model_.Blockers(owner));
+  }
+
+  std::set<uint64_t> AskTable(size_t owner, BlockerSet which) {
     std::vector<coordinator::TransactionId> blockers;
-    table_.Blockers(owners_[owner], &blockers);
-    std::multiset<uint64_t> sequences;
+    table_.Blockers(owners_[owner], which, &blockers);
+    std::set<uint64_t> sequences;
     for (const coordinator::TransactionId& id : blockers) sequences.insert(id.sequence);
-    const std::set<uint64_t> expected = model_.ProbedBlockers(owner);
-    ASSERT_EQ(sequences, std::multiset<uint64_t>(expected.begin(), expected.end()));
+    return sequences;
   }
 
   LockTable table_;

@@ -45,9 +45,9 @@ class LockTableTest : public testing::TestWithParam<bool> {
     return table_.AcquireKey(owners_[owner], name, mode);
   }
   // The transactions waited for.
-  std::vector<uint64_t> Blockers(size_t owner) {
+  std::vector<uint64_t> Blockers(size_t owner, BlockerSet which = BlockerSet::kHolders) {
     std::vector<coordinator::TransactionId> blockers;
-    table_.Blockers(owners_[owner], &blockers);
+    table_.Blockers(owners_[owner], which, &blockers);
     std::vector<uint64_t> sequences;
     for (const coordinator::TransactionId& id : blockers) sequences.push_back(id.sequence);
     return sequences;
@@ -551,6 +551,23 @@ TEST_P(LockTableTest, Blockers_HoldersOrElseTheFirstAhead) {
   Release(1);
   EXPECT_THAT(Blockers(0), IsEmpty());
   EXPECT_THAT(Blockers(2), ElementsAre(0));
+}
+
+TEST_P(LockTableTest, Blockers_All) {
+  const auto all = [this](size_t owner) { return Blockers(owner, BlockerSet::kAll); };
+  Acquire(0, kRow, kS);
+  Acquire(1, kRow, kS);
+  EXPECT_THAT(all(0), IsEmpty());
+  EXPECT_EQ(Acquire(2, kRow, kX), kWaiting);
+  EXPECT_EQ(Acquire(3, kRow, kS), kWaiting);
+  EXPECT_EQ(Acquire(4, kRow, kX), kWaiting);
+  EXPECT_THAT(all(2), UnorderedElementsAre(0, 1));
+  EXPECT_THAT(all(3), ElementsAre(2));
+  EXPECT_THAT(all(4), UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(Acquire(0, kRow, kX), kWaiting);  // converts: waits for nobody in the queue, and all of it for it
+  EXPECT_THAT(all(0), ElementsAre(1));
+  EXPECT_THAT(all(3), UnorderedElementsAre(0, 2));
+  EXPECT_THAT(all(4), UnorderedElementsAre(0, 0, 1, 2, 3));  // for what it holds and for what it will
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ void LockTable::Impl::GrantWaiters(LockHead* head, std::vector<Wakeup>* wakeups)
 }
 
 bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups) {
-  const std::unique_lock<std::mutex> graph = ISLANDS_LATCH("lock.graph", LockGraph());
+  const std::unique_lock<runtime::Mutex> graph = ISLANDS_LATCH("lock.graph", LockGraph());
   LockRequest* const request = owner.waiting_.load(std::memory_order_acquire);
   if (request == nullptr) return false;
   const size_t bucket = request->bucket;
@@ -162,29 +162,31 @@ bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups)
   return true;
 }
 
-// Edges enough to find every deadlock, not all of them: on a hot lock all pairs of those who wait would be
-// edges, and probes would go along each. Once nobody in a deadlock can move any more, a holder that is in the
-// way is stuck itself, and so is, where no holder is, whoever waits ahead. So from everyone stuck an edge
-// leads to another who is, and these edges close a cycle.
-void LockTable::Impl::Blockers(const LockOwner& owner, std::vector<coordinator::TransactionId>* blockers) {
+// On a hot lock kAll has an edge for every two of those who wait. kHolders is enough for a deadlock that
+// has come to rest: once nobody near it can move any more, a holder that is in the way is stuck itself,
+// and so is, where no holder is, whoever waits ahead. So from everyone stuck an edge leads to another who
+// is, and these edges close a cycle. But a cycle through the queue of a lock stays hidden for as long as a
+// holder who is no part of it may still move.
+void LockTable::Impl::Blockers(const LockOwner& owner, BlockerSet which,
+                               std::vector<coordinator::TransactionId>* blockers) {
   const Search searching_now = ISLANDS_LATCH("lock.graph", Search(*this));
   const LockRequest* const waiting = owner.waiting_.load(std::memory_order_acquire);
   if (waiting == nullptr) return;
   const LatchGuard guard = ISLANDS_LATCH("lock.search", LatchGuard(buckets[waiting->bucket].latch, latched));
   if (!owner.waiting()) return;  // granted before the latch was ours
   const LockHead& head = *waiting->head;
-  bool held = false;
+  bool enough = false;
   for (const LockRequest* r = head.granted; r != nullptr; r = r->next) {
     const LockOwner* const holder = r->holder.owner();
     if (holder == nullptr || holder == &owner || Compatible(r->granted, waiting->wanted)) continue;
     blockers->push_back(holder->transaction);
-    held = true;
+    enough = which == BlockerSet::kHolders;
   }
-  if (held || waiting->converting) return;
-  for (const LockRequest* r = head.first_waiting; r != waiting; r = r->next_waiting) {
+  if (waiting->converting) return;
+  for (const LockRequest* r = head.first_waiting; r != waiting && !enough; r = r->next_waiting) {
     if (Compatible(r->wanted, waiting->wanted)) continue;
     blockers->push_back(r->holder.owner()->transaction);
-    return;
+    enough = which == BlockerSet::kHolders;
   }
 }
 

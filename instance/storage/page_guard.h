@@ -89,6 +89,7 @@ class GuardO {
   // Whether everything read from the page so far is one consistent state of it. The only place that
   // validates.
   [[nodiscard]] bool Valid() const {
+    runtime::SchedulingPoint();
     EndTornReads();
     const PageState now = page_.state_->LoadRelaxed();
     return now.version() == seen_.version() && !now.exclusive();

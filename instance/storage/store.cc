@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "coordinator/planted_bug.h"
 #include "fmt/format.h"
 #include "instance/storage/btree.h"
 #include "instance/storage/buffer_pool.h"
@@ -12,6 +13,8 @@ namespace islands::storage {
 namespace {
 
 using absl::StatusCode;
+using coordinator::Planted;
+using coordinator::PlantedBug;
 
 KeyView AsKey(const std::string& bytes) { return std::as_bytes(std::span(bytes.data(), bytes.size())); }
 
@@ -268,7 +271,8 @@ StatusCode Store::Insert(TableId table, uint32_t site, KeyView key, RowView row,
   if (code == StatusCode::kOk) return code;
   if (!ghost) {
     // Not removed: a scan may have met the key since, and locked the gap below it.
-    ISLANDS_CHECK(tree->SetGhost(key, true) == StatusCode::kOk);
+    const bool removed = Planted(PlantedBug::kRemoveRefusedInsert);
+    ISLANDS_CHECK((removed ? tree->Remove(key) : tree->SetGhost(key, true)) == StatusCode::kOk);
     return code;
   }
   const UndoScope scope;
