@@ -52,7 +52,7 @@ SLACK_S = 1.0     # workers share cores with each other and with us
 STOP_S = 15.0     # from the end of the run's time to the end of `islands run`
 QUIET_S = 15.0    # from there until all islands are back and hold nothing
 LOOK_S = 0.5
-ROUND_S = 20.0
+ROUND_S = 12.0
 HANG_S = (0.2, 1.5 * DEADLINE_S)
 
 MODES = ("kills", "hangs", "cuts")
