@@ -106,7 +106,7 @@ def test_roots_commands_leave_another_users_processes_alone(cluster):
     os.mkdir(path(cluster), 0o700)
     os.chown(path(cluster), NOBODY, NOBODY)
     victim = subprocess.Popen(["sleep", "60"])
-    holder = subprocess.Popen(["flock", path(cluster, "supervisor.lock"), "-c",
+    holder = subprocess.Popen(["flock", "--no-fork", path(cluster, "supervisor.lock"), "sh", "-c",
                                f"echo {victim.pid} > {path(cluster, 'supervisor.lock')}; echo held; exec sleep 60"],
                               stdout=subprocess.PIPE, text=True)
     try:
