@@ -46,6 +46,11 @@ absl::Status CheckAllReady(const control::v1::ClusterStatus& status) {
     return absl::UnavailableError("the supervisor is still starting; wait for `islands up`");
   }
   for (const control::v1::IslandStatus& island : status.islands()) {
+    if (island.state() == control::v1::READY && island.hung_ms() != 0) {
+      return absl::FailedPreconditionError(
+          fmt::format("island {} has not moved for {} s; see `islands status`", island.island(),
+                      island.hung_ms() / 1000));
+    }
     if (island.state() == control::v1::READY) continue;
     return absl::FailedPreconditionError(
         fmt::format("island {} is {}; see `islands status`", island.island(), StateName(island.state())));

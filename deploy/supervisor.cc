@@ -302,10 +302,13 @@ void Supervisor::LookForHung() {
   const uint64_t most_ms = resolved_.deployment.hung_ms.value_or(0);
   for (Island& island : islands_) {
     const uint32_t number = island.config.island();
-    const int64_t hung_ms = island.state == control::v1::READY ? hang_watch_->HungMs(number) : 0;
+    // Who is starting does not move, and that is right.
+    if (island.state != control::v1::READY) hang_watch_->Forget(number);
+    const int64_t hung_ms = hang_watch_->HungMs(number);
     const bool news = (hung_ms == 0) != (island.hung_ms == 0);
     if (news && hung_ms != 0) spdlog::warn("island {}: process {} does not move", number, island.pid);
-    if (news && hung_ms == 0) spdlog::info("island {}: moves again", number);
+    if (news && hung_ms == 0 && island.state == control::v1::READY)
+      spdlog::info("island {}: moves again", number);
     {
       std::lock_guard lock(mutex_);
       island.hung_ms = hung_ms;
@@ -315,6 +318,8 @@ void Supervisor::LookForHung() {
                   island.pid, most_ms);
     kill(island.pid, SIGKILL);
     hang_watch_->Forget(number);
+    std::lock_guard lock(mutex_);
+    island.hung_ms = 0;
   }
 }
 

@@ -88,11 +88,17 @@ Executor::~Executor() = default;
     row.CopyTo(batch.StoreReserved(row.size(), &result.row));
   };
   const KeyView key = batch.View(operation.key);
+  absl::StatusCode code = absl::StatusCode::kNotFound;
   if (const storage::BTree* const tree = target.lookup->tree()) {
-    return tree->Find(key, target.lookup, take) == KeyState::kRow ? absl::StatusCode::kOk
-                                                                  : absl::StatusCode::kNotFound;
+    if (tree->Find(key, target.lookup, take) == KeyState::kRow) code = absl::StatusCode::kOk;
+  } else {
+    code = store_.Read(operation.table, target.site, key, target.lookup, take);
   }
-  return store_.Read(operation.table, target.site, key, target.lookup, take);
+  if (code != absl::StatusCode::kOk) [[unlikely]] {  // a ghost's bytes are nobody's business
+    batch.Rewind(mark);
+    result.row = {};
+  }
+  return code;
 }
 
 [[gnu::always_inline]] inline Executor::Step Executor::Apply(const Target& target) {

@@ -635,6 +635,21 @@ TEST_F(Gaps, Ghost_StaysWhileItsGapIsLocked) {
   EXPECT_TRUE(store_->Check().ok()) << store_->Check();
 }
 
+TEST_F(Gaps, Read_OfAGhostShowsNothingOfIt) {
+  Branch scanner, deleter, reader;
+  ASSERT_EQ(Scan(scanner, 35, 38), Progress::kDone);
+  ASSERT_EQ(Delete(deleter, 40), Progress::kDone);
+  Commit(deleter);
+  ASSERT_EQ(State(40), storage::KeyState::kGhost);
+  Batch batch;
+  batch.Read(0, Uint64Key(40));
+  ASSERT_EQ(Run(reader, batch), Progress::kDone);
+  EXPECT_EQ(batch.code(0), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(batch.row(0).empty()) << "bytes of a row that was deleted";
+  Commit(reader);
+  Commit(scanner);
+}
+
 TEST_F(Gaps, Rollback_OfAnInsertLeavesAGhostToItsScanners) {
   Branch inserter, scanner, other;
   ASSERT_EQ(Insert(inserter, 45), Progress::kDone);

@@ -253,6 +253,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   bool ProvenDead(uint32_t island, uint64_t boot_epoch);
   // Whether messages that will be said again anyhow should be said now: not to one who does not take them.
   bool WorthSaying(uint32_t island);
+  void LoseSilentCoordinator(messaging::Address peer);
   void LookWhetherStuck(ParticipantEntry& entry);
   void SetStuck(ParticipantEntry& entry, bool stuck);
   // Ends a wait for a lock that one of those has.
@@ -295,6 +296,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void Perform(ParticipantEntry& entry, const coordinator::ParticipantAction& action);
   ParticipantEntry* FindParticipant(const coordinator::TransactionId& id);
   void SendToCoordinator(const coordinator::TransactionId& id, const coordinator::ParticipantAction& action);
+  bool FellowsMakeSense(const data::v1::PrepareRequest& request) const;
   void OnPrepare(const data::v1::PrepareRequest& request);
   void OnCommitOnePhase(const data::v1::CommitOnePhase& request);
   void OnDecision(const data::v1::Decision& decision);

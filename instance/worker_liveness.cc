@@ -22,9 +22,10 @@ constexpr int64_t kProofIntervalNs = 50 * runtime::kNsPerMs;
 }  // namespace
 
 void Worker::LookAtPeers() {
-  // Who is not there is not silent.
+  // Who is not there is not silent. But its own link to us may be up when ours to it is not.
   watch_.Look(now_ns_, [this](Address peer) {
     if (links_.IsUp(peer.island)) OnPeerSilent(peer);
+    LoseSilentCoordinator(peer);
   });
   for (uint32_t island = 0; island < shared_.sites->islands(); ++island)
     peer_silent_[island].Set(links_.IsUp(island) && watch_.IslandSilent(island) ? 1 : 0);
@@ -46,6 +47,9 @@ void Worker::OnPeerSilent(Address peer) {
       StepCoordinator(*entry, {.kind = CoordinatorEvent::kPeerSilent, .island = peer.island});
     }
   }
+}
+
+void Worker::LoseSilentCoordinator(Address peer) {
   for (ParticipantEntry* entry : Participants()) {
     if (entry->coordinator().peer == peer)
       StepParticipant(*entry, {.kind = ParticipantEvent::kCoordinatorLost});

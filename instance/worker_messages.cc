@@ -67,7 +67,8 @@ void Worker::OnMessage(const Origin& origin, FrameType type, std::span<const std
       if (understood) OnExecuteRequest(origin, in.execute_in);
       break;
     case FrameType::kPrepareRequest:
-      understood = Parse(payload, &in.prepare_in) && SpeaksForItself(origin, in.prepare_in);
+      understood = Parse(payload, &in.prepare_in) && SpeaksForItself(origin, in.prepare_in) &&
+                   FellowsMakeSense(in.prepare_in);
       if (understood) OnPrepare(in.prepare_in);
       break;
     case FrameType::kDecision:

@@ -180,6 +180,18 @@ void Worker::SendExecuteReply(ParticipantEntry& entry) {
   links_.SendBack(entry.coordinator(), FrameType::kExecuteReply, reply);
 }
 
+// Each once, and others than the two who are there anyhow.
+bool Worker::FellowsMakeSense(const data::v1::PrepareRequest& request) const {
+  const auto& fellows = request.fellows();
+  if (request.fellow_epochs_size() != fellows.size()) return false;
+  for (auto fellow = fellows.begin(); fellow != fellows.end(); ++fellow) {
+    if (*fellow >= shared_.sites->islands() || *fellow == options_.island) return false;
+    if (*fellow == DecodeId(request).island || std::find(fellows.begin(), fellow, *fellow) != fellow)
+      return false;
+  }
+  return true;
+}
+
 void Worker::OnPrepare(const data::v1::PrepareRequest& request) {
   const coordinator::TransactionId id = DecodeId(request);
   ParticipantEntry* entry = FindParticipant(id);
@@ -191,7 +203,7 @@ void Worker::OnPrepare(const data::v1::PrepareRequest& request) {
     return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, request.participant_epoch());
   }
   entry->last_heard_ns = now_ns_;
-  const int fellows = std::min(request.fellows_size(), request.fellow_epochs_size());
+  const int fellows = request.fellows_size();
   if (entry->fellows.empty()) {
     for (int i = 0; i < fellows; ++i)
       entry->fellows.push_back({request.fellows(i), request.fellow_epochs(i)});
@@ -282,6 +294,7 @@ void Worker::Perform(ParticipantEntry& entry, const ParticipantAction& action) {
       entry.ended = true;
       break;
     case ParticipantAction::kAskFellow: {
+      if (!WorthSaying(action.island)) break;  // asked again soon
       const auto asked = std::find_if(entry.fellows.begin(), entry.fellows.end(),
                                       [&](const auto& fellow) { return fellow.island == action.island; });
       data::v1::DecisionRequest& request = messages_->decision_request_out;

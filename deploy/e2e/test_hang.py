@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 
 from chaos import Meter, SHAPES, Shape
-from cluster import cluster, wait_until  # noqa: F401
+from cluster import Cluster, cluster, wait_until  # noqa: F401
+from conftest import Islands
 from links import cut_links_to
 from test_metrics import scrape, total
 
@@ -132,3 +134,35 @@ def test_hung_island_is_killed_if_the_file_says_so(cluster):
     assert 1.0 < time.monotonic() - begin
     assert cluster.island(1)["restarts"] == 1
     assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+
+
+def test_run_on_a_hung_island_is_refused(cluster):
+    meter = Meter(cluster, Shape(2, 1))
+    cluster.up()
+    assert meter.base
+    pid = cluster.island(1)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: cluster.island(1)["hung_ms"], what="the hang to be noticed")
+        done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, timeout=20)
+        assert done.code == 1 and "island 1 has not moved for" in done.err, done
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_starting_slowly_is_not_hanging(islands, folder):
+    """An islandd that needs longer to start than a worker may stand still."""
+    binaries = os.path.join(folder, "bin")
+    os.mkdir(binaries)
+    os.symlink(os.path.realpath(os.path.join(os.path.dirname(islands), "..", "lib")), os.path.join(folder, "lib"))
+    command = shutil.copy(islands, os.path.join(binaries, "islands"))
+    with open(os.path.join(binaries, "islandd"), "w", encoding="utf-8") as script:
+        script.write(f"#!/bin/sh\nsleep 2.5\nexec {os.path.realpath(os.path.dirname(islands))}/islandd \"$@\"\n")
+    os.chmod(script.name, 0o755)
+    slow = Cluster(Islands(command), folder).write(more="timeouts: {hung_ms: 1000}\n")
+    try:
+        slow.up()
+        time.sleep(1.5)
+        assert [island["restarts"] for island in slow.status()["islands"]] == [0, 0]
+    finally:
+        slow.down()

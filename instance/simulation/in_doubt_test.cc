@@ -251,6 +251,21 @@ TEST_P(InDoubtTest, Branch_WithoutAVoteEndsWithTheLinkOfItsCoordinator) {
   ExpectMoneyIsThere();
 }
 
+// The same when it stands still, and only what this island has dialled is down: its requests came over its
+// own.
+TEST_P(InDoubtTest, Branch_WithoutAVoteEndsWhenItsCoordinatorHangs) {
+  Start(2);
+  constexpr StateIndex kActive = IndexOf(Participant::State::kActive);
+  const Machine branch =
+      Find([](const Machine& m) { return m.state == kActive && m.where.island == 1 && m.where.worker == 0; });
+  cluster_->RequestStop();
+  Hang(0, 3 * kNsPerSecond);
+  cluster_->hub().Break({1, 0}, 0);
+  cluster_->RunFor(1500 * kNsPerMs);
+  EXPECT_NE(StateOf(branch), kActive);  // gone; or it was asked to vote at the last moment, and waits
+  ExpectMoneyIsThere();
+}
+
 // An island that stands still: the others notice within a second, begin nothing new with it, and go on.
 TEST_P(InDoubtTest, Hang_StopsNobodyElse) {
   Start(4);
