@@ -4,7 +4,8 @@
 //
 // Every coordinating worker tells with its requests below which of its transactions all have ended
 // (ExecuteRequest.ended_below): those need no memory. So a coordinator's share is what it has under way at
-// a time. A coordinator that died tells nothing more, and its share is kept.
+// a time; while another participant of one of them stands still, all since then, 8 bytes each. A coordinator
+// that died tells nothing more, and its share is kept.
 //
 // Thread safety: owned by a worker.
 //
