@@ -41,12 +41,15 @@ int64_t UnixMicroseconds() {
       .count();
 }
 
+// A machine that is very busy, or emulated, may stop a worker for a second or two.
+constexpr int64_t kHungForGoodMs = 5'000;
+
 absl::Status CheckAllReady(const control::v1::ClusterStatus& status) {
   if (status.configs().empty() || status.configs_size() != status.islands_size()) {
     return absl::UnavailableError("the supervisor is still starting; wait for `islands up`");
   }
   for (const control::v1::IslandStatus& island : status.islands()) {
-    if (island.state() == control::v1::READY && island.hung_ms() != 0) {
+    if (island.state() == control::v1::READY && island.hung_ms() >= kHungForGoodMs) {
       return absl::FailedPreconditionError(
           fmt::format("island {} has not moved for {} s; see `islands status`", island.island(),
                       island.hung_ms() / 1000));

@@ -100,7 +100,8 @@ def test_hung_island_does_not_hold_up_the_run(cluster):
     assert result["sum_check"] == "skipped: island lost"
     assert kept_serving(rates(result)[0])
     os.kill(hung, signal.SIGCONT)
-    wait_until(lambda: not cluster.island(2)["running"], what="the island to stop its part of the run")
+    wait_until(lambda: not cluster.island(2)["running"] and not cluster.island(2)["hung_ms"],
+               what="the island to stop its part of the run")
     assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
 
 
