@@ -13,13 +13,14 @@ bool CommitMemory::Knows(const TransactionId& id) const {
   return std::find(committed.begin(), committed.end(), id.sequence) != committed.end();
 }
 
-void CommitMemory::EndedBelow(const TransactionId& id, uint64_t sequence) {
+void CommitMemory::EndedBelow(const TransactionId& id, uint64_t sequence, std::span<const uint64_t> open) {
   const auto found = of_.find(KeyOf(id));
   if (found == of_.end()) return;
   Share& share = found->second;
-  share.ended_below = std::max(share.ended_below, sequence);
   if (share.committed.size() < share.clean_at) return;
-  std::erase_if(share.committed, [&](uint64_t committed) { return committed < share.ended_below; });
+  std::erase_if(share.committed, [&](uint64_t committed) {
+    return committed < sequence && std::find(open.begin(), open.end(), committed) == open.end();
+  });
   share.clean_at = std::max(kLeast, kGrowth * share.committed.size());
 }
 

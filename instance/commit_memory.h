@@ -2,9 +2,9 @@
 // coordinator, which repeats its decision until it is acknowledged, and other participants, should it die
 // (coordinator/participant.h, "orphaned").
 //
-// Every coordinating worker tells with its requests below which of its transactions all have ended
-// (ExecuteRequest.ended_below): those need no memory. So a coordinator's share is what it has under way at
-// a time; while another participant of one of them stands still, all since then, 8 bytes each. A coordinator
+// Every coordinating worker tells with its requests below which of its transactions all have ended, but for
+// few that it names (ExecuteRequest.ended_below, still_open): those need no memory. So a coordinator's share
+// is what it has under way at a time, even while a participant of one of them stands still. A coordinator
 // that died tells nothing more, and its share is kept.
 //
 // Thread safety: owned by a worker.
@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,8 +26,8 @@ class CommitMemory {
  public:
   void Remember(const coordinator::TransactionId& id) { of_[KeyOf(id)].committed.push_back(id.sequence); }
   bool Knows(const coordinator::TransactionId& id) const;
-  // `id`'s coordinator has ended all of its transactions below `sequence`.
-  void EndedBelow(const coordinator::TransactionId& id, uint64_t sequence);
+  // `id`'s coordinator has ended all of its transactions below `sequence` but `open`.
+  void EndedBelow(const coordinator::TransactionId& id, uint64_t sequence, std::span<const uint64_t> open);
   // Kept at the moment, by all coordinators.
   size_t size() const;
 
@@ -36,7 +37,6 @@ class CommitMemory {
   static constexpr size_t kLeast = 64;
 
   struct Share {
-    uint64_t ended_below = 0;
     size_t clean_at = kLeast;
     std::vector<uint64_t> committed;  // in no order
   };

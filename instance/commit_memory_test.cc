@@ -16,7 +16,7 @@ TEST(CommitMemory, Knows_WhatWasCommittedUntilItHasEnded) {
   EXPECT_FALSE(memory.Knows({1, 2, 3, 101}));
   EXPECT_FALSE(memory.Knows({1, 2, 4, 100})) << "another life of the coordinator";
   EXPECT_FALSE(memory.Knows({1, 0, 3, 100})) << "another worker";
-  memory.EndedBelow({1, 2, 3, 7}, 100);
+  memory.EndedBelow({1, 2, 3, 7}, 100, {});
   EXPECT_TRUE(memory.Knows(id)) << "those below have ended";
 }
 
@@ -28,14 +28,26 @@ TEST(CommitMemory, Size_IsThatOfTheWindow) {
     memory.Remember({0, 0, 1, sequence});
     memory.Remember({1, 0, 1, sequence});
     const uint64_t ended = sequence > kWindow ? sequence - kWindow : 0;
-    memory.EndedBelow({0, 0, 1, 0}, ended);
-    memory.EndedBelow({1, 0, 1, 0}, ended);
+    memory.EndedBelow({0, 0, 1, 0}, ended, {});
+    memory.EndedBelow({1, 0, 1, 0}, ended, {});
     if (sequence % 1000 != 0) continue;
     for (uint64_t recent = ended; recent <= sequence; recent += 50) {
       ASSERT_TRUE(recent == 0 || memory.Knows({1, 0, 1, recent})) << recent;
     }
   }
   EXPECT_LE(memory.size(), 2 * 4 * (kWindow + 1));
+}
+
+// One that does not end, because a participant stands still, is kept; all others are not kept for its sake.
+TEST(CommitMemory, Size_OneThatStaysOpenKeepsItselfOnly) {
+  CommitMemory memory;
+  for (uint64_t sequence = 1; sequence <= 100'000; ++sequence) {
+    memory.Remember({0, 0, 1, sequence});
+    memory.EndedBelow({0, 0, 1, 0}, sequence, std::vector<uint64_t>{7, 11});
+  }
+  EXPECT_TRUE(memory.Knows({0, 0, 1, 7}));
+  EXPECT_TRUE(memory.Knows({0, 0, 1, 11}));
+  EXPECT_LE(memory.size(), 100u);
 }
 
 }  // namespace

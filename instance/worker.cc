@@ -205,6 +205,7 @@ runtime::Task<void> Worker::AwaitLock(Waiter& waiter) {
   ISLANDS_CHECK(!waiter.branch.quiet);
   const uint64_t token = waiter.branch.locks.wake_token;
   waiter.lock_wait_since_ns = clock_.NowNs();
+  waiter.chases = 0;
   counters_.lock_waits.Add(1);
   lock_waiters_[token] = &waiter;
   while (!waiter.failure.set() && !shared_.locks->WaitOver(waiter.branch.locks)) {
@@ -252,7 +253,7 @@ void Worker::Sweep() {
   }
   SweepCoordinators();
   SweepParticipants();
-  ended_below_ = OldestOpen();
+  NoteEnded();
   if (executor_->ghosts() != 0) {
     executor_->RemoveGhosts(&wakeups_);
     Deliver(&wakeups_);

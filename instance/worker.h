@@ -104,6 +104,7 @@ struct CoordinatorEntry {
   coordinator::Coordinator machine;
   RunningTransaction* transaction = nullptr;  // until its outcome was taken
   int64_t deadline_ns = 0;
+  bool overdue = false;  // its deadline has passed, and its client has an answer
   std::vector<Peer> peers;
 
   Peer* FindPeer(uint32_t island) {
@@ -191,6 +192,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   // run, and a simulation must not.
   std::vector<CoordinatorEntry*> Coordinated() const;
   std::vector<ParticipantEntry*> Participants() const;
+  size_t commits_remembered() const { return committed_.size(); }
   // Branches here that wait for a lock, by wake token: in its order.
   std::vector<std::pair<uint64_t, Waiter*>> LockWaiters() const;
   // Whether a transaction begun here carries out a batch, and nothing has ended it yet.
@@ -281,7 +283,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void SweepCoordinators();
   void ForgetCoordinator(CoordinatorEntry& entry);
   // The smallest sequence of a transaction that has not ended.
-  uint64_t OldestOpen() const;
+  void NoteEnded();
 
   // Participant side: worker_participant.cc.
   void OnExecuteRequest(const messaging::Origin& origin, const data::v1::ExecuteRequest& request);
@@ -390,7 +392,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<std::unique_ptr<ParticipantEntry>> spare_participants_;
   std::vector<coordinator::ParticipantAction> participant_actions_;  // scratch
   CommitMemory committed_;
-  uint64_t ended_below_ = 1;  // as of the last sweep: OldestOpen()
+  uint64_t ended_below_ = 1;          // as of the last sweep, as in ExecuteRequest
+  std::vector<uint64_t> still_open_;  // likewise
 
   // Deadlock probes.
   // (initiator, blocked_on, at_participant, chase) of those followed or sent lately.
@@ -401,7 +404,6 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<coordinator::TransactionId> blockers_;  // scratch
   uint32_t probes_left_ = 0;                          // that may be sent before the next round
   uint64_t last_chased_token_ = 0;
-  int64_t last_chase_ns_ = 0;
   int64_t next_chase_ns_ = 0;
 
   // Messages are parsed into and built in the same objects again and again.

@@ -20,6 +20,9 @@ using messaging::FrameType;
 
 namespace {
 
+// Of transactions that stay open, in every request.
+constexpr size_t kMostNamed = 64;
+
 // Why a commit that was asked for ended as an abort.
 Failure FailureOf(const CoordinatorEvent& event) {
   switch (event.kind) {
@@ -55,6 +58,7 @@ CoordinatorEntry& Worker::EntryFor(RunningTransaction& transaction) {
   entry->machine.Reset();
   entry->transaction = &transaction;
   entry->deadline_ns = transaction.deadline_ns_;
+  entry->overdue = false;
   entry->peers.clear();
   transaction.entry_ = entry.get();
   CoordinatorEntry& added = *(coordinators_[transaction.id_.sequence] = std::move(entry));
@@ -102,6 +106,7 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     request.set_deadline_us((transaction.deadline_ns_ - now_ns_) / runtime::kNsPerUs);
     request.set_layout_generation(shared_.layout_generation);
     request.set_ended_below(ended_below_);
+    for (const uint64_t sequence : still_open_) request.add_still_open(sequence);
     EncodeOperations(batch, share.operations, &request);
     if (!links_.Send(share.island, FrameType::kExecuteRequest, request)) {
       transaction.Fail(AbortReason::kProcedure,
@@ -277,14 +282,25 @@ std::vector<CoordinatorEntry*> Worker::Coordinated() const {
   return entries;
 }
 
-// A transaction that has begun may yet ship its first operation.
-uint64_t Worker::OldestOpen() const {
-  uint64_t oldest = next_sequence_;
-  for (const auto& [sequence, entry] : coordinators_) oldest = std::min(oldest, sequence);
-  for (const std::unique_ptr<Slot>& slot : slots_) {
-    if (slot->begun_ns != 0) oldest = std::min(oldest, slot->transaction.id_.sequence);
+// Those that do not end for long, because a participant does not answer, are named; they are few, since
+// nothing new is begun with it. A transaction that has begun may yet ship its first operation.
+void Worker::NoteEnded() {
+  ended_below_ = next_sequence_;
+  still_open_.clear();
+  for (const auto& [sequence, entry] : coordinators_) {
+    if (entry->overdue) {
+      still_open_.push_back(sequence);
+    } else {
+      ended_below_ = std::min(ended_below_, sequence);
+    }
   }
-  return oldest;
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (slot->begun_ns != 0) ended_below_ = std::min(ended_below_, slot->transaction.id_.sequence);
+  }
+  std::sort(still_open_.begin(), still_open_.end());
+  if (still_open_.size() <= kMostNamed) return;
+  ended_below_ = std::min(ended_below_, still_open_[kMostNamed]);
+  still_open_.resize(kMostNamed);
 }
 
 void Worker::SweepCoordinators() {
@@ -297,8 +313,8 @@ void Worker::SweepCoordinators() {
       // Its procedure is told, and aborts it.
       transaction->Fail(AbortReason::kDeadline, absl::DeadlineExceededError("no answer within the deadline"));
       Resume(*transaction);
-    } else {
-      StepCoordinator(*entry, {.kind = CoordinatorEvent::kTimeout});
+    } else if (!StepCoordinator(*entry, {.kind = CoordinatorEvent::kTimeout})) {
+      entry->overdue = entry->transaction == nullptr;
     }
   }
 }

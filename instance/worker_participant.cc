@@ -86,7 +86,8 @@ void Worker::Refuse(const Origin& origin, const data::v1::ExecuteRequest& reques
 
 void Worker::OnExecuteRequest(const Origin& origin, const data::v1::ExecuteRequest& request) {
   const coordinator::TransactionId id = DecodeId(request);
-  committed_.EndedBelow(id, request.ended_below());
+  committed_.EndedBelow(id, request.ended_below(),
+                        {request.still_open().data(), static_cast<size_t>(request.still_open_size())});
   if (!KnowsThisLife(request.participant_epoch())) {
     return Refuse(origin, request, AbortReason::kPeerRestarted,
                   absl::AbortedError("restarted in mid-transaction"));

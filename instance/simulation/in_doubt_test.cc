@@ -266,6 +266,48 @@ TEST_P(InDoubtTest, Branch_WithoutAVoteEndsWhenItsCoordinatorHangs) {
   ExpectMoneyIsThere();
 }
 
+// Its fellow stands still: it is asked when it goes on, not fifty times a second until then.
+TEST_P(InDoubtTest, Orphan_DoesNotAskAFellowThatHangs) {
+  Start(3, kMany);
+  Machine voter;
+  Find([&](const Machine& m) {
+    if (m.state != kPrepared || m.where.island != 1 || m.id.island != 0) return false;
+    voter = m;
+    return StateOf({kPrepared, {2, 0}, m.id, {}}) == kPrepared;
+  });
+  cluster_->RequestStop();
+  Hang(2, 7 * kNsPerSecond);
+  cluster_->Crash(0);
+  cluster_->RunFor(1 * kNsPerSecond);
+  const instance::Counter& asked = cluster_->island(1)
+                                       .workers()[0]
+                                       ->counters()
+                                       .two_phase[static_cast<uint8_t>(instance::TwoPhaseStep::kFellowAsked)];
+  const uint64_t before = asked.Get();
+  EXPECT_GT(before, 0u);
+  cluster_->RunFor(5 * kNsPerSecond);
+  EXPECT_EQ(asked.Get(), before);
+  EXPECT_EQ(StateOf(voter), IndexOf(Participant::State::kOrphaned));
+  cluster_->RunFor(3 * kNsPerSecond);
+  EXPECT_EQ(StateOf(voter), std::nullopt);
+}
+
+// Others remember what they have committed until all have ended it; one that cannot end does not keep the
+// rest.
+TEST_P(InDoubtTest, Hang_DoesNotKeepOthersCommitsRemembered) {
+  Start(3);
+  Find([](const Machine& m) {
+    return m.state == kCommitting && m.where.island == 0 && m.HasPeer(2) && !m.HasPeer(1);
+  });
+  Hang(2, 12 * kNsPerSecond);
+  cluster_->RunFor(10 * kNsPerSecond);
+  EXPECT_GT(Committed(0, instance::Scope::kDistributed), 3000u);
+  for (const uint32_t island : {0u, 1u})
+    EXPECT_LT(cluster_->island(island).workers()[0]->commits_remembered(), 1500u);
+  cluster_->RunFor(3 * kNsPerSecond);
+  ExpectMoneyIsThere();
+}
+
 // An island that stands still: the others notice within a second, begin nothing new with it, and go on.
 TEST_P(InDoubtTest, Hang_StopsNobodyElse) {
   Start(4);

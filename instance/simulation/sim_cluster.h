@@ -103,6 +103,8 @@ class SimCluster {
   bool alive(uint32_t island) const { return nodes_[island].island != nullptr; }
   instance::Island& island(uint32_t i) { return *nodes_[i].island; }
   messaging::MemoryHub& hub() { return hub_; }
+  const runtime::Clock& clock() const { return clock_; }
+  runtime::PulseBoard& pulses() { return pulses_; }
   runtime::Random& random() { return random_; }
   int64_t NowNs() const { return clock_.NowNs(); }
 
