@@ -34,6 +34,7 @@ struct Waiter {
   Branch branch;
   Failure failure;  // set by whoever ends the wait with bad news
   int64_t lock_wait_since_ns = 0;
+  uint32_t chases = 0;  // of that wait: worker_probes.cc
 
   struct Suspension {
     Waiter& waiter;

@@ -79,7 +79,6 @@ bool Outranks(const TransactionId& a, const TransactionId& b) {
 
 // A round: every kRoundNs, more often than Sweep, because nothing else happens in a deadlock.
 void Worker::ChaseWaits() {
-  const int64_t last_chase_ns = std::exchange(last_chase_ns_, now_ns_);
   next_chase_ns_ = now_ns_ + kRoundNs;
   if (now_ns_ - probes_forgotten_ns_ >= kForgetNs) {
     probes_forgotten_ns_ = now_ns_;
@@ -95,13 +94,14 @@ void Worker::ChaseWaits() {
   for (size_t n = 0; n < waiting.size(); ++n, ++next) {
     if (probes_left_ < kProbesSentPerRound / 2) break;  // the rest is for probes of others
     const auto& [token, waiter] = waiting[next % waiting.size()];
-    const int64_t before = ChasesUntil(last_chase_ns - waiter->lock_wait_since_ns);
-    const int64_t chases = ChasesUntil(now_ns_ - waiter->lock_wait_since_ns);
-    if (waiter->failure.set() || chases <= before) continue;
+    const int64_t late = ChasesUntil(now_ns_ - waiter->lock_wait_since_ns) - waiter->chases;
+    if (waiter->failure.set() || late <= 0) continue;
     last_chased_token_ = token;
+    // Of those that fell out, for want of budget or time, none through the queues may be lost for another.
+    waiter->chases += 1 + static_cast<uint32_t>(late - 1) / kQueuesEvery * kQueuesEvery;
     ProbeBlockers(*waiter, {.initiator = waiter->branch.locks.transaction,
                             .from_island = options_.island,
-                            .chase = static_cast<uint32_t>(chases)});
+                            .chase = waiter->chases});
   }
   DrainProbes();
 }
