@@ -33,8 +33,8 @@ class UndoLog {
   void RecordReplace(TableId table, uint32_t site, KeyView key, RowView before);
   void RecordDelete(TableId table, uint32_t site, KeyView key);
   bool empty() const { return entries_.empty(); }
-  // Of keys and rows. Positions are 32 bits: whoever records keeps it far below that (ExecutorOptions).
-  size_t bytes() const { return bytes_.size(); }
+  // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
+  size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
   void Clear();
   // Newest first. The entries stay, for VisitGhosts, until Clear.
   void Rollback(storage::Store& store);

@@ -48,8 +48,8 @@ enum class Progress : uint8_t { kDone, kWaiting, kFailed };
 
 struct ExecutorOptions {
   uint32_t worker = 0;
-  bool alone = false;                // the island has one worker
-  size_t most_undo_bytes = 1 << 30;  // of a branch; one that would change more rows fails
+  bool alone = false;                  // the island has one worker
+  size_t most_undo_bytes = 256 << 20;  // of a branch; one that would change more rows fails
 };
 
 class Executor {
