@@ -14,8 +14,8 @@ using coordinator::PlantedBug;
 
 namespace {
 
-// After an abort that trying again at once would only repeat (a peer is gone): do not spin. But not for long:
-// the next transaction may be a local one.
+// After a second abort in a row that trying again at once would only repeat (a peer is gone): do not spin.
+// But not for long, and not after the first: the next transaction may be a local one.
 constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
@@ -51,18 +51,22 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
   Yield yield{*this};
   co_await yield;
   uint32_t in_a_row = 0;
+  bool failed_before = false;
   while (!run_ending_) {
     generator_->Next(random_, *slot.request);
     runtime::Task<bool> transaction = RunOneTransaction(slot);
     const bool ended_well = co_await transaction;
     slot.begun_ns = 0;
+    const bool failed_again = std::exchange(failed_before, !ended_well) && failed_before;
     if (ended_well) {
       if (++in_a_row < options_.begun_in_a_row && MayBegin()) continue;
       in_a_row = 0;
       co_await yield;
-    } else {
+    } else if (failed_again) {
       Pause pause{*this, now_ns_ + kFailurePauseNs};
       co_await pause;
+    } else {
+      co_await yield;
     }
   }
   counters_.in_flight.Set(--active_slots_);

@@ -108,7 +108,7 @@ def test_hung_island_holds_up_nobody(cluster):
     print(f"noticed after {noticed:.2f} s; local transactions of the others {usual:.0f}/s, then {meanwhile:.0f}/s = "
           f"{meanwhile / usual:.2f}; {refused:.0f} refused; {queued:.0f} bytes queued")
     assert noticed < 2.0  # promised is one second, on cores that are not shared with a test
-    assert meanwhile > 0.5 * usual  # promised is 0.9; it was 0.0004
+    assert meanwhile > 0.9 * usual  # it was 0.0004
     assert refused > 0 and queued < 4 << 20
     assert status[0]["hung_ms"] >= 1000 and all(island["unresponsive_peers"] == [0] for island in status[1:])
     assert "hung" in text
@@ -142,12 +142,15 @@ def test_run_on_a_hung_island_is_refused(cluster):
     assert meter.base
     pid = cluster.island(1)["pid"]
     os.kill(pid, signal.SIGSTOP)
-    try:
-        wait_until(lambda: cluster.island(1)["hung_ms"] >= 5000, what="the hang to be noticed")
-        done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, timeout=20)
-        assert done.code == 1 and "island 1 has not moved for" in done.err, done
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: cluster.island(1)["hung_ms"] >= 5000, what="the hang to be noticed")
+    done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, timeout=20)
+    assert done.code == 1 and "island 1 has not moved for" in done.err, done
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: cluster.island(1)["pid"] not in (0, pid) and cluster.island(1)["state"] == "ready",
+               what="a new life")
+    with open(os.path.join(cluster.folder, "run", "supervisor.log"), encoding="utf-8") as log:
+        text = log.read()
+    assert "does not move" in text and "moves again" not in text, "it was killed"
 
 
 def test_starting_slowly_is_not_hanging(islands, folder):
