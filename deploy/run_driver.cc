@@ -90,7 +90,14 @@ absl::Status RunDriver::Load() {
   // The supervisor first: an island that restarts from now on has it, whether or not we reach it below.
   ClusterClient::Reply remembered = client_.CallSupervisor(request, kCallTimeoutMs);
   if (!remembered.ok()) return remembered.status();
-  return FirstError(CallAll(request, kLoadTimeoutMs));
+  absl::Status loaded = FirstError(CallAll(request, kLoadTimeoutMs));
+  if (!loaded.ok()) {
+    // An island that restarted with it would be refused in the same way, again and again. The load before is
+    // gone, too: its tables may be empty by now. The next run loads what it needs.
+    request.mutable_load()->set_refused(true);
+    if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;
+  }
+  return loaded;
 }
 
 absl::StatusOr<RunDriver::AuditSum> RunDriver::Audit() const {

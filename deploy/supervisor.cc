@@ -88,7 +88,7 @@ class Supervisor {
 
   Reply Handle(const Request& request);
   Reply Status();
-  Reply Remember(const control::v1::LoadSpec& load);
+  Reply Remember(const control::v1::LoadRequest& request);
 
   const ResolvedDeployment& resolved_;
   const SupervisorOptions options_;
@@ -407,7 +407,7 @@ Reply Supervisor::Handle(const Request& request) {
     case Request::kStatus:
       return Status();
     case Request::kLoad:
-      return Remember(request.load().load());
+      return Remember(request.load());
     case Request::kShutdown:
       kill(getpid(), SIGTERM);  // blocked in every thread: the main loop picks it up
       return Reply();
@@ -452,12 +452,19 @@ Reply Supervisor::Status() {
   return reply;
 }
 
-Reply Supervisor::Remember(const control::v1::LoadSpec& load) {
+Reply Supervisor::Remember(const control::v1::LoadRequest& request) {
+  const control::v1::LoadSpec& load = request.load();
   if (load.workload().empty()) {
     return messaging::ErrorReply(absl::InvalidArgumentError("a load needs the name of its workload"));
   }
   std::lock_guard lock(mutex_);
-  for (Island& island : islands_) RememberLoad(load, &island.config);
+  for (Island& island : islands_) {
+    if (request.refused()) {
+      ForgetLoad(load.workload(), &island.config);
+    } else {
+      RememberLoad(load, &island.config);
+    }
+  }
   return Reply();
 }
 

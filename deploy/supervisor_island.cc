@@ -69,12 +69,16 @@ absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const Cont
   return StartedIsland{.pid = *pid, .log_begin = error ? 0 : log_bytes};
 }
 
-void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+void ForgetLoad(const std::string& workload, control::v1::IslandConfig* config) {
   auto* loads = config->mutable_loads();
   for (int i = loads->size() - 1; i >= 0; --i) {
-    if (loads->Get(i).workload() == load.workload()) loads->DeleteSubrange(i, 1);
+    if (loads->Get(i).workload() == workload) loads->DeleteSubrange(i, 1);
   }
-  *loads->Add() = load;
+}
+
+void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+  ForgetLoad(load.workload(), config);
+  *config->add_loads() = load;
 }
 
 void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status) {

@@ -28,6 +28,7 @@ absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const Cont
 
 // The newest load of a workload replaces its older one: its tables were emptied by it.
 void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config);
+void ForgetLoad(const std::string& workload, control::v1::IslandConfig* config);
 
 // Completes every entry that has a process with what the island says of itself: placement, links, whether it
 // runs.

@@ -114,3 +114,17 @@ def test_cluster_taken_down_during_a_run(cluster):
     err = process.communicate(timeout=30)[1]
     assert process.returncode == 1 and "taken down" in err
     assert os.listdir(os.path.join(cluster.folder, "results")) == []
+
+
+def test_refused_load_does_not_keep_islands_from_coming_back(cluster):
+    """A workload without its tables, and more rows than fit: no island that dies later may be started with either."""
+    cluster.write("2ISL").up()
+    assert cluster.run("--op", "update", *SMALL)["sum_check"] == "ok"
+    for refused in (["tatp"], ["micro", "--rows-total", "40000000"]):
+        done = cluster.islands.run("run", cluster.file, *refused, "--duration", "0.2")
+        assert done.code in (1, 2), done
+        pid = cluster.island(1)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: cluster.island(1)["pid"] not in (0, pid) and cluster.island(1)["state"] == "ready",
+                   what="a new life")
+        assert cluster.run("--op", "update", *SMALL)["sum_check"] == "ok"
