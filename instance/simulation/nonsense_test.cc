@@ -1,6 +1,6 @@
-// A peer that talks nonsense: an island whose messages are all of a known type, with fields that are plausible
-// one by one and mean nothing together. Whatever it says, the others go on, and when its process has died
-// nothing of it is left with them.
+// A peer that talks nonsense: an island whose messages are of known types, with fields that are plausible one
+// by one and mean nothing together. Whatever it says, the others go on, and when its process has died nothing
+// of it is left with them.
 //
 // What is not promised is what such a peer does to the rows: whoever has the links may write to them.
 #include <gtest/gtest.h>
