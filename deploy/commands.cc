@@ -24,6 +24,10 @@ void AddDryRun(CLI::App* command, CommandContext& context) {
   command->add_flag("--dry-run", context.dry_run, "Say what would be done, change nothing");
 }
 
+std::string NotNegative(const std::string& text) {
+  return text.starts_with('-') ? "found " + text + ", expected 0 or more" : "";
+}
+
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:

@@ -22,8 +22,7 @@ namespace islands::deploy {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;     // bad command line or invalid file
-inline constexpr int kExitFindings = 3;  // it ran, and found something wrong
+inline constexpr int kExitUsage = 2;  // bad command line or invalid file
 inline constexpr int kExitTimeout = 124;
 inline constexpr int kExitInterrupted = 130;
 
@@ -45,6 +44,8 @@ void OnCommand(CLI::App* command, CommandContext& context, std::function<int()> 
 // A subcommand's required first argument FILE, stored in `*path`.
 void AddDeploymentFile(CLI::App* command, std::string* path);
 void AddDryRun(CLI::App* command, CommandContext& context);
+// A check of an option that counts: CLI11 takes -5 for 64 bits of something large.
+std::string NotNegative(const std::string& text);
 
 // 0, 2 for INVALID_ARGUMENT, 124 for DEADLINE_EXCEEDED, 130 for CANCELLED, 1 for the rest.
 int ExitCode(const absl::Status& status);

@@ -87,7 +87,8 @@ void AddRun(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
   auto options = std::make_shared<RunOptions>();
   AddDeploymentFile(command, &options->file);
-  command->add_option("WORKLOAD", options->workload, "micro, payment, tatp, or one of your own")->required();
+  command->add_option("WORKLOAD", options->workload, "micro, payment, tatp, append, or one of your own")
+      ->required();
   auto set = std::make_shared<std::vector<std::string>>();
   command
       ->add_option("--set", *set, "NAME=VALUE: a parameter of a workload other than micro; may be repeated")
@@ -114,7 +115,9 @@ void AddRun(CLI::App& app, CommandContext& context) {
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
   command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the generators' random numbers")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the generators' random numbers")
+      ->check(NotNegative)
+      ->capture_default_str();
   command->add_option("--rows-total", options->rows_total,
                       "micro: rows of the table; the deployment file's range if not given");
   command->add_option("--results", options->results, "Where the run directory is made")

@@ -161,6 +161,12 @@ json ObservationDocument(const control::v1::Observation& observation) {
   return document;
 }
 
+// An island that does not answer has none to tell of.
+std::string Links(const IslandStatus& island) {
+  if (island.peers_total() == 0) return "-";
+  return fmt::format("{}/{}", island.peers_connected(), island.peers_total());
+}
+
 std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(text); }
 
 }  // namespace
@@ -236,12 +242,12 @@ std::string StatusText(const ClusterStatus& status) {
   for (int i = 0; i < std::min(status.islands_size(), status.configs_size()); ++i) {
     const IslandStatus& island = status.islands(i);
     const IslandConfig& config = status.configs(i);
-    table.AddRow(
-        {fmt::format("{}", island.island()), std::string(StateName(island)),
-         island.pid() > 0 ? fmt::format("{}", island.pid()) : "-", fmt::format("{}", island.restarts()),
-         OrDash(PlannedCpus(config)), OrDash(ActualCpus(island)), OrDash(Nodes(config)), PagesPerNode(island),
-         OrDash(island.placement().memory_policy()), FormatBytes(config.pool_bytes()), OrDash(Sites(config)),
-         fmt::format("{}/{}", island.peers_connected(), island.peers_total())});
+    table.AddRow({fmt::format("{}", island.island()), std::string(StateName(island)),
+                  island.pid() > 0 ? fmt::format("{}", island.pid()) : "-",
+                  fmt::format("{}", island.restarts()), OrDash(PlannedCpus(config)),
+                  OrDash(ActualCpus(island)), OrDash(Nodes(config)), PagesPerNode(island),
+                  OrDash(island.placement().memory_policy()), FormatBytes(config.pool_bytes()),
+                  OrDash(Sites(config)), Links(island)});
   }
   return fmt::format("{}: {} on {}, supervisor {}{}\n\n{}{}", status.deployment(), status.layout(),
                      status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",

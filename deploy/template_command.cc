@@ -78,6 +78,7 @@ void AddTemplateCommand(CLI::App& app, CommandContext& context) {
   command->add_option("NISL", arguments->options.layout, "The layout: 1ISL, 2ISL, ... or auto")->required();
   command->add_option("--name", arguments->name, "The deployment's name; default: the layout");
   command->add_option("--rows-total", arguments->options.rows_total, "Rows of the microbenchmark's table")
+      ->check(NotNegative)
       ->capture_default_str();
   command->add_option("--transport", arguments->transport, "Between islands")
       ->check(CLI::IsMember({"uds", "zmq"}))

@@ -160,7 +160,8 @@ def show(arguments, machine, directory, cases, verdict, noise, runs, seconds):
                           "validation": verdict}, indent=1))
         return
     print(f"{arguments.workload} {load}, MPL {arguments.mpl}, on {machine.report['summary']}")
-    print(f"from {runs} runs of {arguments.seconds:g} s; a prediction may be off by {noise:.0%} for noise alone\n")
+    print(f"from {runs} runs of {arguments.seconds:g} s; a prediction may be off by {noise:.0%} for noise alone" +
+          (" (assumed: --repeat 2 or more measures it)" if arguments.repeat == 1 else "") + "\n")
     for case in cases:
         print(advice.case_text(case, arguments.workload == "micro") + "\n")
     if verdict:

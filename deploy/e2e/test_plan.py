@@ -180,9 +180,10 @@ def test_template_dry_run_writes_nothing(islands, folder):
 
 
 @pytest.mark.parametrize("arguments", [["4isl"], ["0ISL"], ["1ISL", "--transport", "tcp"], ["1ISL", "--name", "No!"],
-                                       ["1ISL", "--rows-total", "0"], []])
+                                       ["1ISL", "--rows-total", "0"], ["1ISL", "--rows-total", "-5"], []])
 def test_template_refuses(islands, arguments):
-    assert islands.run("template", *arguments).code == 2
+    done = islands.run("template", *arguments)
+    assert done.code == 2 and "18446744073709551611" not in done.err
 
 
 # ---- machine

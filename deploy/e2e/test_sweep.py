@@ -152,6 +152,7 @@ def again(finished, sweeps):
 # Files that cannot be.
 
 MICRO = "version: 1\nworkload: micro\n"
+TATP = "version: 1\nworkload: tatp\n"
 AXES = MICRO + "axes: {layout: [1ISL], op: [read]}\n"
 BAD = {
     "unknown key": (MICRO + "axis: {op: [read]}\n", ["3:1: found unknown key 'axis', expected 'axes'?"]),
@@ -177,7 +178,11 @@ BAD = {
                                                                  "4:24: found '2isl', expected 1ISL to 999ISL"]),
     "cut": (MICRO + "axes: {cut: [SE, XX]}\n", ["3:18: found 'XX', expected SE, CG or FG"]),
     "machine where none": (MICRO + "axes: {zipf: machine}\n", ["3:14: found 'machine', expected a list of values: "]),
-    "axis name": (MICRO + "axes: {Rows: [1]}\n", ["3:8: found axis 'Rows', expected lower-case letters"]),
+    "axis name": (TATP + "axes: {Rows: [1]}\n", ["3:8: found axis 'Rows', expected lower-case letters"]),
+    "axis of another workload": (MICRO + "axes: {mix: [read], multisit: [0]}\n",
+                                 ["3:8: found unknown key 'mix', expected ", "3:21: found unknown key 'multisit', "
+                                  "expected 'multisite'?"]),
+    "no parameter of micro": (MICRO + "parameters: {opp: read}\n", ["3:14: found unknown key 'opp', expected 'op'?"]),
     "parameter": (MICRO + "parameters: {rows: [1]}\n", ["3:20: found a list, expected a single value"]),
     "measure": (MICRO + "measure: {seconds: 0, warmup: -1, repeat: 2.5, times: 1}\n",
                 ["3:20: found '0', expected a number from 0.1 to 86,400",

@@ -13,8 +13,6 @@ from sweeping.tree import BadFile, Reader
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
 RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
-MICRO_OPTIONS = {"op": "--op", "update_percent": "--update-percent", "rows": "--rows", "multisite": "--multisite",
-                 "zipf": "--zipf"}
 PLACES = {"transport": ("messaging", "transport"), "latching": ("storage", "latching"), "sites": ("data", "sites")}
 
 
@@ -185,7 +183,7 @@ class Cluster:
             if name == "mpl":
                 words += ["--mpl", str(value)]
             elif experiment.workload == "micro":
-                words += [MICRO_OPTIONS.get(name, "--" + name.replace("_", "-")), word(value)]
+                words += ["--" + name.replace("_", "-"), word(value)]
             else:
                 words += ["--set", f"{name}={word(value)}"]
         # Exit code 1 with a result: its check failed. Without one there is an error.

@@ -18,6 +18,7 @@ from sweeping.tree import BadFile, Reader
 
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "rows_total")
 RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
+MICRO_PARAMETERS = ("op", "update_percent", "rows", "multisite", "zipf")
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share", "imbalance")
 PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind")
@@ -71,6 +72,12 @@ def scalars(reader, node, what):
             reader.complain(child.mark, child.kind(), "a single value")
         found[name] = child.value
     return found
+
+
+def read_parameters(reader, node, experiment):
+    if experiment.workload == "micro":
+        reader.only(node, RUN_OPTIONS + MICRO_PARAMETERS)
+    return scalars(reader, node, "parameter")
 
 
 def read_axes(reader, node, experiment):
@@ -185,9 +192,11 @@ def read_experiment(file, changes=None):
     read_deployment(reader, node, experiment)
     parameters = reader.get(node, "parameters", (dict,), "a mapping")
     if parameters is not None:
-        experiment.parameters = scalars(reader, parameters, "parameter")
+        experiment.parameters = read_parameters(reader, parameters, experiment)
     axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
     if axes is not None:
+        if experiment.workload == "micro":
+            reader.only(axes, DEPLOYMENT_AXES + RUN_OPTIONS + MICRO_PARAMETERS)
         experiment.axes = read_axes(reader, axes, experiment)
     experiment.measure = read_measure(reader, node, experiment.measure)
     experiment.seed = reader.number(node, "seed", 0, 2**32, 1, whole=True)
@@ -218,7 +227,7 @@ def change(reader, node, experiment):
         experiment.axes.update(read_axes(reader, axes, experiment))
     parameters = reader.get(node, "parameters", (dict,), "a mapping")
     if parameters is not None:
-        experiment.parameters.update(scalars(reader, parameters, "parameter"))
+        experiment.parameters.update(read_parameters(reader, parameters, experiment))
     experiment.measure = read_measure(reader, node, experiment.measure)
 
 
