@@ -60,7 +60,7 @@ absl::StatusOr<ControlFiles> ControlFilesOf(const Deployment& deployment) {
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   const absl::Status checked = runtime::CheckPrivateDirectory(text);
   if (!checked.ok() && !absl::IsNotFound(checked)) return checked;
-  return ControlFiles{text};
+  return ControlFiles{text, deployment.name};
 }
 
 int64_t MonotonicMs() {
@@ -77,6 +77,13 @@ absl::StatusOr<control::v1::ClusterStatus> ClusterClient::Status(int64_t timeout
   if (!reply->has_cluster_status()) {
     return absl::InternalError(
         fmt::format("{} answered without a status; is it another version?", files_.SupervisorSocket()));
+  }
+  const std::string& found = reply->cluster_status().deployment();
+  if (!files_.deployment.empty() && !found.empty() && found != files_.deployment) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is where the deployment '{}' runs, not '{}'; give one of them another "
+                    "control.directory, or end that one with its own file",
+                    files_.directory, found, files_.deployment));
   }
   return std::move(*reply->mutable_cluster_status());
 }

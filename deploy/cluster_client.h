@@ -21,7 +21,8 @@ namespace islands::deploy {
 
 // The files of a deployment's control directory that the supervisor and commands use (islandd adds its own).
 struct ControlFiles {
-  std::string directory;  // absolute
+  std::string directory;   // absolute
+  std::string deployment;  // whose they are, by its file; empty: anybody's
 
   std::string SupervisorSocket() const { return directory + "/supervisor.sock"; }
   std::string SupervisorLock() const { return directory + "/supervisor.lock"; }
@@ -53,7 +54,7 @@ class ClusterClient {
   explicit ClusterClient(ControlFiles files) : files_(std::move(files)) {}
 
   const ControlFiles& files() const { return files_; }
-  // UNAVAILABLE with a user's words when it is not up.
+  // UNAVAILABLE with a user's words when it is not up, FAILED_PRECONDITION when another deployment is.
   absl::StatusOr<control::v1::ClusterStatus> Status(int64_t timeout_ms) const;
   Reply CallSupervisor(const control::v1::Request& request, int64_t timeout_ms) const;
   Reply CallIsland(uint32_t island, const control::v1::Request& request, int64_t timeout_ms) const;

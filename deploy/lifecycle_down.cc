@@ -131,6 +131,9 @@ int Down(const CommandContext& context, const DownOptions& options) {
   const absl::StatusOr<Remaining> before = Look(*files, 0);
   if (!before.ok()) return Fail(context, before.status());
   const bool up = !before->none();
+  // Only what answers can say that it is another; what does not answer is ended as it ever was.
+  const absl::Status ours = up ? ClusterClient(*files).Status(kCallTimeoutMs).status() : absl::OkStatus();
+  if (absl::IsFailedPrecondition(ours)) return Fail(context, ours);
   if (context.dry_run || !up) {
     if (!up && !context.dry_run) RemoveTargets(files->directory);  // after a crash
     const std::string what = up ? fmt::format("would stop {}", Describe(*before)) : "nothing is running";

@@ -73,7 +73,8 @@ json ConfiguredIsland(const IslandConfig& config) {
 }
 
 json IslandJson(const IslandStatus& island, json entry) {
-  entry.update({{"pid", island.pid()},
+  // Not 0: who hands that to kill(1) kills himself.
+  entry.update({{"pid", island.pid() > 0 ? json(island.pid()) : json()},
                 {"state", StateName(island)},
                 {"hung_ms", island.hung_ms()},
                 {"unresponsive_peers", json::array()},

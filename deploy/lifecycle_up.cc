@@ -34,8 +34,9 @@ constexpr int kLastWords = 15;
 // A supervisor that is being started: our child until we exit.
 struct Starting {
   pid_t pid = 0;
-  int report = -1;         // reading end
-  uint64_t log_begin = 0;  // where its lines begin in supervisor.log
+  int report = -1;                          // reading end
+  uint64_t log_begin = 0;                   // where its lines begin in supervisor.log
+  std::vector<uint64_t> island_log_begins;  // likewise, by island, of those that there were before
 };
 
 absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const UpOptions& options,
@@ -49,6 +50,11 @@ absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const Up
   std::error_code error;
   const uintmax_t log_bytes = std::filesystem::file_size(files.SupervisorLog(), error);
   starting.log_begin = error ? 0 : log_bytes;
+  for (uint32_t island = 0;; ++island) {
+    const uintmax_t bytes = std::filesystem::file_size(files.IslandLog(island), error);
+    if (error) break;
+    starting.island_log_begins.push_back(bytes);
+  }
   SpawnRequest request;
   request.arguments = {context.binary_directory + "/islands",
                        "supervise",
@@ -102,7 +108,7 @@ std::string ReadReport(int report) {
 }
 
 // Who is to blame for a start that takes too long.
-std::string NotReady(const ClusterClient& client) {
+std::string NotReady(const Starting& starting, const ClusterClient& client) {
   absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
   if (!status.ok()) return "";
   std::string text;
@@ -110,7 +116,9 @@ std::string NotReady(const ClusterClient& client) {
     if (island.state() == control::v1::READY) continue;
     text += fmt::format("\nisland {} (process {}) is {}", island.island(), island.pid(),
                         StateName(island.state()));
-    const std::string lines = LastLines(client.files().IslandLog(island.island()), 5, "  ");
+    const auto& begins = starting.island_log_begins;
+    const std::string lines = LastLines(client.files().IslandLog(island.island()), 5, "  ",
+                                        island.island() < begins.size() ? begins[island.island()] : 0);
     if (!lines.empty())
       text += fmt::format("; {} ends with:\n{}", client.files().IslandLog(island.island()), lines);
   }
@@ -132,7 +140,7 @@ absl::Status WaitUntilReady(const Starting& starting, const ClusterClient& clien
   const Interrupts::Wake wake = interrupts.Sleep(static_cast<int64_t>(timeout_s * 1000), starting.report);
   if (wake == Interrupts::Wake::kReadable)
     return Interpret(ReadReport(starting.report), starting, client.files());
-  const std::string blame = wake == Interrupts::Wake::kTimeout ? NotReady(client) : "";
+  const std::string blame = wake == Interrupts::Wake::kTimeout ? NotReady(starting, client) : "";
   kill(starting.pid, SIGTERM);
   EndSupervisor(starting, kStopTimeoutMs);
   if (wake == Interrupts::Wake::kInterrupted) {
@@ -206,6 +214,10 @@ int Up(const CommandContext& context, const UpOptions& options) {
   if (!files.ok()) return Fail(context, files.status());
   absl::Status may_start = CheckObservable(*resolved, options);
   if (may_start.ok()) may_start = CheckNotUp(*files);
+  if (!may_start.ok()) {
+    const absl::Status ours = ClusterClient(*files).Status(kStatusTimeoutMs).status();
+    if (absl::IsFailedPrecondition(ours)) may_start = ours;
+  }
   if (may_start.ok()) may_start = CheckIslandProgram(context.binary_directory + "/islandd");
   if (!may_start.ok()) return Fail(context, may_start);
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);

@@ -73,7 +73,7 @@ class ProgressLine {
     if (!shown_) return;
     const std::string when =
         elapsed_s < 0 ? std::string("warm-up") : fmt::format("{:.0f}/{:g} s", elapsed_s, duration_s_);
-    const std::string missing = lost > 0 ? fmt::format(", {} islands do not answer", lost) : "";
+    const std::string missing = lost > 0 ? fmt::format(", without an answer: {} of the islands", lost) : "";
     fmt::print(stderr, "{}{:>10}  {:>12} committed/s  {:>10} aborted/s{}{}", terminal_ ? "\r" : "", when,
                Grouped(static_cast<uint64_t>(std::llround(committed_per_s))),
                Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing,
@@ -110,6 +110,11 @@ int Finish(const CommandContext& context, const RunResult& result) {
     fmt::print("{}\n", ResultJson(result).dump(2));
   } else {
     fmt::print("{}", ResultText(result));
+  }
+  for (const IslandResult& island : result.islands) {
+    if (!island.lost && !island.silent) continue;
+    fmt::print(stderr, "islands: island {} {}: the figures are not of a whole cluster\n", island.island,
+               island.lost ? "was lost during the run" : "did not answer during a part of the run");
   }
   if (result.sum.Verdict() != kSumFailed) return kExitOk;
   fmt::print(stderr, "islands: the sum check failed: {}\n", result.sum.Explain());

@@ -167,13 +167,14 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   for (int64_t next_ms = window_begin_ms_; next_ms < end_ms;) {
     next_ms = std::min(next_ms + kSampleIntervalMs, end_ms);
     if (interrupts.Sleep(next_ms - MonotonicMs()) != Interrupts::Wake::kTimeout) return cancelled();
-    Sample(Phase::kMeasure, static_cast<double>(MonotonicMs() - window_begin_ms_) / 1000);
+    // To where the answers speak of, not to where the last of them was waited for.
+    result_.measured_s = static_cast<double>(MonotonicMs() - window_begin_ms_) / 1000;
+    Sample(Phase::kMeasure, result_.measured_s);
     absl::Status up = CheckStillUp();
     if (!up.ok()) return up;
-    // After a slow sample the ones that were missed are skipped, not made up for.
-    while (next_ms + kSampleIntervalMs <= MonotonicMs()) next_ms += kSampleIntervalMs;
+    // After a slow sample the ones that were missed are skipped, not made up for: all but the last.
+    while (next_ms + kSampleIntervalMs <= std::min(MonotonicMs(), end_ms - 1)) next_ms += kSampleIntervalMs;
   }
-  result_.measured_s = static_cast<double>(MonotonicMs() - window_begin_ms_) / 1000;
   return absl::OkStatus();
 }
 
@@ -186,6 +187,7 @@ void RunDriver::Sample(Phase phase, double elapsed_s) {
     SeriesRow row{.elapsed_s = elapsed_s, .island = i};
     unreached_[i] = !replies[i].ok();
     if (absl::IsUnavailable(replies[i].status())) island.lost = true;  // a slow answer alone is no loss
+    if (unreached_[i] && phase != Phase::kWarmup) island.silent = true;
     if (replies[i].ok()) {
       const Snapshot& snapshot = replies[i]->snapshot();
       IslandMeter::Step step = island.meter.Observe(snapshot);
@@ -303,11 +305,12 @@ void RunDriver::Collect() {
   for (uint32_t i : all_) {
     Island& island = islands_[i];
     // An island that was away has no clock of its own for the whole window.
-    const double seconds = island.lost ? result_.measured_s : island.seconds;
+    const double seconds = island.lost || island.silent ? result_.measured_s : island.seconds;
     result_.islands.push_back(
         {.island = i,
          .workers = static_cast<uint32_t>(status_.configs(static_cast<int>(i)).workers_size()),
          .lost = island.lost,
+         .silent = island.silent && !island.lost,
          .seconds = seconds,
          .sums = std::move(island.sums)});
   }

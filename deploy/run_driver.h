@@ -10,7 +10,8 @@
 // Invariants:
 //  1. Once StartRun has been sent to any island, StopRun is sent to all before Run returns, whatever
 //     happened.
-//  2. Measuring takes warmup + duration, and no more than one call timeout longer, even if islands hang.
+//  2. Measuring takes warmup + duration, and no more than two call timeouts longer, even if islands hang; the
+//     last sample is taken at its end.
 #pragma once
 
 #include <functional>
@@ -45,8 +46,9 @@ class RunDriver {
 
  private:
   struct Island {
-    uint64_t epoch = 0;  // at the beginning
-    bool lost = false;   // unreachable or restarted at any time
+    uint64_t epoch = 0;   // at the beginning
+    bool lost = false;    // unreachable or restarted at any time
+    bool silent = false;  // did not answer a sample of the measured window in time
     IslandMeter meter;
     Sums sums;  // of the measured window
     double seconds = 0;

@@ -51,6 +51,7 @@ json IslandJson(const IslandResult& island) {
   return {{"id", island.island},
           {"workers", island.workers},
           {"lost", island.lost},
+          {"unresponsive", island.silent},
           {"committed", island.sums.committed()},
           {"committed_per_s", Rate(island.PerSecond(island.sums.committed()))},
           {"local_per_s", Rate(island.PerSecond(island.sums.scopes[0].committed))},
@@ -114,7 +115,9 @@ std::string IslandsText(const RunResult& result) {
                   PerSecond(island.PerSecond(island.sums.scopes[1].committed)),
                   PerSecond(island.PerSecond(island.sums.scopes[2].committed)),
                   Grouped(island.sums.aborted()), fmt::format("{:.0f}%", island.sums.busy_fraction() * 100),
-                  island.lost ? "lost meanwhile" : ""});
+                  island.lost     ? "lost meanwhile"
+                  : island.silent ? "did not answer for a while"
+                                  : ""});
   }
   return table.Render();
 }

@@ -40,8 +40,9 @@ struct SumCheck {
 struct IslandResult {
   uint32_t island = 0;
   uint32_t workers = 0;
-  bool lost = false;
-  double seconds = 0;  // of the measured window
+  bool lost = false;    // it died, or could not be reached
+  bool silent = false;  // it lives, but did not answer for a while: what it did last may be missing
+  double seconds = 0;   // of the measured window
   Sums sums;
 
   double PerSecond(uint64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }

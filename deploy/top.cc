@@ -20,7 +20,7 @@ namespace {
 
 // Of each call: whoever waits longer is not answering, and keys wait as long.
 constexpr int64_t kLiveTimeoutMs = 900;
-constexpr int64_t kOnceTimeoutMs = 5'000;
+constexpr int64_t kOnceTimeoutMs = 5'000;  // of the supervisor, which asks islands itself
 // After the first look, which only knows where counters stand: nobody wants to wait for numbers.
 constexpr int64_t kFirstWaitMs = 250;
 
@@ -32,15 +32,15 @@ std::string Clock() {
 }
 
 // Asks all islands. OK: the supervisor answered; islands that did not are rows without numbers.
-absl::Status Look(const ClusterClient& client, int64_t timeout_ms, TopSampler* sampler) {
-  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(timeout_ms);
+absl::Status Look(const ClusterClient& client, int64_t supervisor_timeout_ms, TopSampler* sampler) {
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(supervisor_timeout_ms);
   const size_t islands =
       status.ok() ? static_cast<size_t>(status->islands_size()) : sampler->sample().rows.size();
   std::vector<uint32_t> all(islands);
   std::iota(all.begin(), all.end(), 0u);
   control::v1::Request request;
   request.mutable_snapshot();
-  sampler->Add(status.ok() ? &*status : nullptr, client.CallIslands(all, request, timeout_ms));
+  sampler->Add(status.ok() ? &*status : nullptr, client.CallIslands(all, request, kLiveTimeoutMs));
   return status.status();
 }
 

@@ -266,7 +266,7 @@ class Chaos:
         victims = self.random.sample(range(self.shape.islands), count)
         islands = self.cluster.status()["islands"]
         victims = [islands[victim] for victim in victims
-                   if islands[victim]["pid"] > 0 and islands[victim]["pid"] not in self.pids]
+                   if islands[victim]["pid"] and islands[victim]["pid"] not in self.pids]
         for victim in victims:
             self.look([victim["id"]])
             os.kill(victim["pid"], signal.SIGKILL)

@@ -125,6 +125,6 @@ def test_refused_load_does_not_keep_islands_from_coming_back(cluster):
         assert done.code in (1, 2), done
         pid = cluster.island(1)["pid"]
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: cluster.island(1)["pid"] not in (0, pid) and cluster.island(1)["state"] == "ready",
+        wait_until(lambda: cluster.island(1)["pid"] not in (None, pid) and cluster.island(1)["state"] == "ready",
                    what="a new life")
         assert cluster.run("--op", "update", *SMALL)["sum_check"] == "ok"

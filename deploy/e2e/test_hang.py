@@ -129,7 +129,7 @@ def test_hung_island_is_killed_if_the_file_says_so(cluster):
     pid = cluster.island(1)["pid"]
     os.kill(pid, signal.SIGSTOP)
     begin = time.monotonic()
-    wait_until(lambda: cluster.island(1)["pid"] not in (0, pid) and cluster.island(1)["state"] == "ready",
+    wait_until(lambda: cluster.island(1)["pid"] not in (None, pid) and cluster.island(1)["state"] == "ready",
                what="a new life")
     assert 1.0 < time.monotonic() - begin
     assert cluster.island(1)["restarts"] == 1
@@ -146,11 +146,31 @@ def test_run_on_a_hung_island_is_refused(cluster):
     done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, timeout=20)
     assert done.code == 1 and "island 1 has not moved for" in done.err, done
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: cluster.island(1)["pid"] not in (0, pid) and cluster.island(1)["state"] == "ready",
+    wait_until(lambda: cluster.island(1)["pid"] not in (None, pid) and cluster.island(1)["state"] == "ready",
                what="a new life")
     with open(os.path.join(cluster.folder, "run", "supervisor.log"), encoding="utf-8") as log:
         text = log.read()
     assert "does not move" in text and "moves again" not in text, "it was killed"
+
+
+def test_run_with_a_hang_to_its_end_says_so(cluster):
+    """It was reported as a good run, with the rates of the second before."""
+    cluster.write().up()
+    process = cluster.start("run", cluster.file, "micro", *LOAD, "--duration", 2, "--multisite", 20, "--results",
+                            os.path.join(cluster.folder, "results"))
+    wait_until(lambda: all(island["running"] for island in cluster.status()["islands"]), what="the run")
+    time.sleep(0.5)
+    pid = cluster.island(1)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(6)
+    os.kill(pid, signal.SIGCONT)
+    out, err = process.communicate(timeout=60)
+    result = json.loads(out)
+    assert process.returncode == 0 and "island 1 did not answer during a part of the run" in err, err
+    assert [island["unresponsive"] for island in result["per_island"]] == [False, True]
+    assert result["measured_s"] >= 2
+    assert result["committed_per_s"] < 1.3 * result["committed"] / result["measured_s"], result
+    assert result["sum_check"] == "ok", result["sum_check_detail"]
 
 
 def test_starting_slowly_is_not_hanging(islands, folder):

@@ -22,6 +22,19 @@ def pid_gone(pid):
 
 # ---- up, status, down
 
+def test_commands_know_whose_directory_it_is(cluster):
+    """Two files in one folder share `run`: what one of them started is not the other's to measure, show or end."""
+    other = os.path.join(cluster.folder, "other.yaml")
+    cluster.write()
+    with open(cluster.file, encoding="utf-8") as file, open(other, "w", encoding="utf-8") as copy:
+        copy.write(file.read().replace("name: test", "name: other").replace("2ISL", "1ISL"))
+    cluster.up()
+    for words in (["status", other], ["top", other, "--once"], ["run", other, "micro"], ["down", other], ["up", other]):
+        done = cluster.islands.run(*words)
+        assert done.code == 1 and "the deployment 'test' runs, not 'other'" in done.err, done
+    assert len(cluster.alive()) == 3
+
+
 def test_up_status_down(cluster):
     up = cluster.write("2ISL").up()
     plan = cluster.islands.json("plan", cluster.file)
@@ -195,7 +208,7 @@ def test_island_killed_too_often_is_given_up(cluster):
         wait_until(lambda: cluster.island(0)["restarts"] == restarts and cluster.island(0)["state"] == "ready")
     os.kill(cluster.island(0)["pid"], signal.SIGKILL)
     lost = wait_until(lambda: (island := cluster.island(0))["state"] == "given_up" and island)
-    assert lost["pid"] == 0 and "2 restarts" in lost["detail"] and "signal 9" in lost["detail"]
+    assert lost["pid"] is None and "2 restarts" in lost["detail"] and "signal 9" in lost["detail"]
     time.sleep(0.5)
     assert cluster.island(0)["state"] == "given_up" and cluster.island(1)["state"] == "ready"
     done = cluster.islands.run("status", cluster.file)

@@ -191,6 +191,10 @@ class Cluster:
                        timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
         if "error" in report:
             raise Failed(report["error"]["message"])
+        for island in report["per_island"]:
+            if island["lost"] or island["unresponsive"]:
+                raise Failed(f"island {island['id']} " + ("was lost" if island["lost"] else "did not answer") +
+                             " meanwhile: no measurement of this layout")
         return report
 
 
