@@ -90,21 +90,5 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   EXPECT_THAT(text, HasSubstr("share cores"));
 }
 
-TEST(RememberLoad, NewerLoadOfAWorkload_ReplacesTheOlder) {
-  control::v1::IslandConfig config;
-  control::v1::LoadSpec load;
-  load.set_workload("micro");
-  load.set_object("old.so");
-  RememberLoad(load, &config);
-  load.set_workload("other");
-  RememberLoad(load, &config);
-  load.set_workload("micro");
-  load.set_object("new.so");
-  RememberLoad(load, &config);
-  ASSERT_EQ(config.loads_size(), 2);
-  EXPECT_EQ(config.loads(0).workload(), "other");
-  EXPECT_EQ(config.loads(1).object(), "new.so");
-}
-
 }  // namespace
 }  // namespace islands::deploy

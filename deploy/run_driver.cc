@@ -71,15 +71,14 @@ absl::Status RunDriver::StopStale(uint64_t run_id) {
                   std::string(stopped.message())));
 }
 
-// A remembered load can be incomplete (the command that asked for it was killed), so the rows are counted as
-// well.
+// An island that died in the middle of it came back without rows.
 bool RunDriver::LoadInPlace() const {
   for (const control::v1::IslandConfig& config : status_.configs()) {
     const auto& loads = config.loads();
     if (loads.empty() || !SameLoad(loads.Get(loads.size() - 1), result_.plan.load)) return false;
   }
   const absl::StatusOr<AuditSum> found = Audit();
-  if (!found.ok() || found->rows == 0) return false;
+  if (!found.ok() || found->empty_islands > 0) return false;
   return !result_.plan.rows_total || found->rows == static_cast<uint64_t>(*result_.plan.rows_total);
 }
 
@@ -87,17 +86,12 @@ absl::Status RunDriver::Load() {
   if (LoadInPlace()) return absl::OkStatus();
   Request request;
   *request.mutable_load()->mutable_load() = result_.plan.load;
-  // The supervisor first: an island that restarts from now on has it, whether or not we reach it below.
-  ClusterClient::Reply remembered = client_.CallSupervisor(request, kCallTimeoutMs);
-  if (!remembered.ok()) return remembered.status();
-  absl::Status loaded = FirstError(CallAll(request, kLoadTimeoutMs));
-  if (!loaded.ok()) {
-    // An island that restarted with it would be refused in the same way, again and again. The load before is
-    // gone, too: its tables may be empty by now. The next run loads what it needs.
-    request.mutable_load()->set_refused(true);
-    if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;
-  }
-  return loaded;
+  // An island that restarted with a load that does not fit would never come back: the supervisor keeps one only
+  // when all have taken it, whatever becomes of this command meanwhile.
+  if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;
+  if (absl::Status loaded = FirstError(CallAll(request, kLoadTimeoutMs)); !loaded.ok()) return loaded;
+  request.mutable_load()->set_in_place(true);
+  return client_.CallSupervisor(request, kCallTimeoutMs).status();
 }
 
 absl::StatusOr<RunDriver::AuditSum> RunDriver::Audit() const {
@@ -106,6 +100,7 @@ absl::StatusOr<RunDriver::AuditSum> RunDriver::Audit() const {
     if (!reply.ok()) return reply.status();
     sum.value += reply->audit().value();
     sum.rows += reply->audit().rows();
+    if (reply->audit().rows() == 0) ++sum.empty_islands;
   }
   return sum;
 }

@@ -58,6 +58,7 @@ class RunDriver {
   struct AuditSum {
     int64_t value = 0;
     uint64_t rows = 0;
+    size_t empty_islands = 0;
   };
   enum class Phase { kBase, kWarmup, kMeasure };
 

@@ -459,11 +459,9 @@ Reply Supervisor::Remember(const control::v1::LoadRequest& request) {
   }
   std::lock_guard lock(mutex_);
   for (Island& island : islands_) {
-    if (request.refused()) {
-      ForgetLoad(load.workload(), &island.config);
-    } else {
-      RememberLoad(load, &island.config);
-    }
+    // Whatever was loaded before, its tables may be empty by now.
+    island.config.clear_loads();
+    if (request.in_place()) *island.config.add_loads() = load;
   }
   return Reply();
 }

@@ -69,18 +69,6 @@ absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const Cont
   return StartedIsland{.pid = *pid, .log_begin = error ? 0 : log_bytes};
 }
 
-void ForgetLoad(const std::string& workload, control::v1::IslandConfig* config) {
-  auto* loads = config->mutable_loads();
-  for (int i = loads->size() - 1; i >= 0; --i) {
-    if (loads->Get(i).workload() == workload) loads->DeleteSubrange(i, 1);
-  }
-}
-
-void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
-  ForgetLoad(load.workload(), config);
-  *config->add_loads() = load;
-}
-
 void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status) {
   std::vector<uint32_t> alive;
   for (const control::v1::IslandStatus& island : status->islands()) {

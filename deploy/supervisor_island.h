@@ -26,10 +26,6 @@ struct StartedIsland {
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
                                           const control::v1::IslandConfig& config, int pulse_fd);
 
-// The newest load of a workload replaces its older one: its tables were emptied by it.
-void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config);
-void ForgetLoad(const std::string& workload, control::v1::IslandConfig* config);
-
 // Completes every entry that has a process with what the island says of itself: placement, links, whether it
 // runs.
 void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status);
