@@ -54,8 +54,9 @@ enum class PlantedBug : uint8_t {
   kAcknowledgeUnapplied,   // a commit is acknowledged by a life that does not have the branch
   kOrphanAsksNobody,       // a branch whose coordinator died aborts without asking its fellows
   kBelieveAnyDoubt,        // a fellow's doubt counts though it may still hear from one of the dead
+  kForgetOpenCommits,      // a coordinator tells that commits have ended that a participant has not heard of
 };
-inline constexpr uint32_t kPlantedBugs = 38;
+inline constexpr uint32_t kPlantedBugs = 39;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -22,7 +22,7 @@ namespace islands::instance {
 
 class UndoLog {
  public:
-  static constexpr size_t kMostBytes = 2u << 30;
+  static constexpr size_t kMostBytes = 2u << 30;  // far above what ExecutorOptions let in
 
   void RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
   void RecordInsert(TableId table, uint32_t site, KeyView key);

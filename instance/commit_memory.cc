@@ -1,10 +1,20 @@
 #include "instance/commit_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace islands::instance {
 
 using coordinator::TransactionId;
+
+Ended WhatEnded(uint64_t below, std::vector<uint64_t> overdue) {
+  std::sort(overdue.begin(), overdue.end());
+  if (overdue.size() > Ended::kMostNamed) {
+    below = std::min(below, overdue[Ended::kMostNamed]);
+    overdue.resize(Ended::kMostNamed);
+  }
+  return {below, std::move(overdue)};
+}
 
 bool CommitMemory::Knows(const TransactionId& id) const {
   const auto found = of_.find(KeyOf(id));

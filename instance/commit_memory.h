@@ -4,8 +4,9 @@
 //
 // Every coordinating worker tells with its requests below which of its transactions all have ended, but for
 // few that it names (ExecuteRequest.ended_below, still_open): those need no memory. So a coordinator's share
-// is what it has under way at a time, even while a participant of one of them stands still. A coordinator
-// that died tells nothing more, and its share is kept.
+// is what it has under way at a time, even while a participant of some of them stands still - unless those are
+// more than can be named: then it grows by 8 bytes per commit until that one goes on. A coordinator that died
+// tells nothing more, and its share is kept.
 //
 // Thread safety: owned by a worker.
 //
@@ -22,6 +23,17 @@
 
 namespace islands::instance {
 
+// Of a coordinating worker: all below have ended but `open`, in ascending order.
+struct Ended {
+  // Of those that stay open for long; what is not named is not below either.
+  static constexpr size_t kMostNamed = 64;
+
+  uint64_t below = 1;
+  std::vector<uint64_t> open;
+};
+// Every transaction below `below` has ended but the `overdue`.
+Ended WhatEnded(uint64_t below, std::vector<uint64_t> overdue);
+
 class CommitMemory {
  public:
   void Remember(const coordinator::TransactionId& id) { of_[KeyOf(id)].committed.push_back(id.sequence); }
@@ -33,8 +45,8 @@ class CommitMemory {
 
  private:
   // A list is cleaned when it has grown to so many times what the last cleaning left.
-  static constexpr size_t kGrowth = 4;
-  static constexpr size_t kLeast = 64;
+  static constexpr size_t kGrowth = 2;
+  static constexpr size_t kLeast = 8;
 
   struct Share {
     size_t clean_at = kLeast;

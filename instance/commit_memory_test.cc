@@ -35,7 +35,7 @@ TEST(CommitMemory, Size_IsThatOfTheWindow) {
       ASSERT_TRUE(recent == 0 || memory.Knows({1, 0, 1, recent})) << recent;
     }
   }
-  EXPECT_LE(memory.size(), 2 * 4 * (kWindow + 1));
+  EXPECT_LE(memory.size(), 2 * 2 * (kWindow + 1));
 }
 
 // One that does not end, because a participant stands still, is kept; all others are not kept for its sake.
@@ -48,6 +48,19 @@ TEST(CommitMemory, Size_OneThatStaysOpenKeepsItselfOnly) {
   EXPECT_TRUE(memory.Knows({0, 0, 1, 7}));
   EXPECT_TRUE(memory.Knows({0, 0, 1, 11}));
   EXPECT_LE(memory.size(), 100u);
+}
+
+TEST(WhatEnded, NamesTheOldestAndNothingBelowTheRest) {
+  std::vector<uint64_t> overdue;
+  for (uint64_t sequence = 300; sequence > 100; --sequence) overdue.push_back(sequence);
+  const Ended few = WhatEnded(250, {overdue.end() - 10, overdue.end()});
+  EXPECT_EQ(few.below, 250u);
+  EXPECT_EQ(few.open.size(), 10u);
+  const Ended many = WhatEnded(250, overdue);
+  EXPECT_EQ(many.open.size(), Ended::kMostNamed);
+  EXPECT_EQ(many.open.front(), 101u);
+  EXPECT_EQ(many.below, 101 + Ended::kMostNamed) << "one that is open would be taken for ended";
+  EXPECT_EQ(WhatEnded(50, overdue).below, 50u);
 }
 
 }  // namespace

@@ -282,7 +282,6 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void OnExecuteReply(uint32_t island, const data::v1::ExecuteReply& reply);
   void SweepCoordinators();
   void ForgetCoordinator(CoordinatorEntry& entry);
-  // The smallest sequence of a transaction that has not ended.
   void NoteEnded();
 
   // Participant side: worker_participant.cc.
@@ -392,8 +391,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   std::vector<std::unique_ptr<ParticipantEntry>> spare_participants_;
   std::vector<coordinator::ParticipantAction> participant_actions_;  // scratch
   CommitMemory committed_;
-  uint64_t ended_below_ = 1;          // as of the last sweep, as in ExecuteRequest
-  std::vector<uint64_t> still_open_;  // likewise
+  Ended ended_;  // as of the last sweep
 
   // Deadlock probes.
   // (initiator, blocked_on, at_participant, chase) of those followed or sent lately.

@@ -20,9 +20,6 @@ using messaging::FrameType;
 
 namespace {
 
-// Of transactions that stay open, in every request.
-constexpr size_t kMostNamed = 64;
-
 // Why a commit that was asked for ended as an abort.
 Failure FailureOf(const CoordinatorEvent& event) {
   switch (event.kind) {
@@ -105,8 +102,8 @@ void Worker::Ship(RunningTransaction& transaction, const Batch& batch) {
     request.set_step(++peer->step);
     request.set_deadline_us((transaction.deadline_ns_ - now_ns_) / runtime::kNsPerUs);
     request.set_layout_generation(shared_.layout_generation);
-    request.set_ended_below(ended_below_);
-    for (const uint64_t sequence : still_open_) request.add_still_open(sequence);
+    request.set_ended_below(ended_.below);
+    for (const uint64_t sequence : ended_.open) request.add_still_open(sequence);
     EncodeOperations(batch, share.operations, &request);
     if (!links_.Send(share.island, FrameType::kExecuteRequest, request)) {
       transaction.Fail(AbortReason::kProcedure,
@@ -285,22 +282,20 @@ std::vector<CoordinatorEntry*> Worker::Coordinated() const {
 // Those that do not end for long, because a participant does not answer, are named; they are few, since
 // nothing new is begun with it. A transaction that has begun may yet ship its first operation.
 void Worker::NoteEnded() {
-  ended_below_ = next_sequence_;
-  still_open_.clear();
+  uint64_t below = next_sequence_;
+  std::vector<uint64_t> overdue;
   for (const auto& [sequence, entry] : coordinators_) {
+    if (Planted(PlantedBug::kForgetOpenCommits) && entry->transaction == nullptr) continue;
     if (entry->overdue) {
-      still_open_.push_back(sequence);
+      overdue.push_back(sequence);
     } else {
-      ended_below_ = std::min(ended_below_, sequence);
+      below = std::min(below, sequence);
     }
   }
   for (const std::unique_ptr<Slot>& slot : slots_) {
-    if (slot->begun_ns != 0) ended_below_ = std::min(ended_below_, slot->transaction.id_.sequence);
+    if (slot->begun_ns != 0) below = std::min(below, slot->transaction.id_.sequence);
   }
-  std::sort(still_open_.begin(), still_open_.end());
-  if (still_open_.size() <= kMostNamed) return;
-  ended_below_ = std::min(ended_below_, still_open_[kMostNamed]);
-  still_open_.resize(kMostNamed);
+  ended_ = WhatEnded(below, std::move(overdue));
 }
 
 void Worker::SweepCoordinators() {

@@ -14,8 +14,9 @@ using coordinator::PlantedBug;
 
 namespace {
 
-// After a second abort in a row that trying again at once would only repeat (a peer is gone): do not spin.
-// But not for long, and not after the first: the next transaction may be a local one.
+// After so many aborts in a row that trying again at once would only repeat (a peer is gone): do not spin. But
+// not for long, and not after the first: the next transaction may be a local one.
+constexpr uint32_t kFailuresInARow = 4;
 constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
@@ -51,18 +52,18 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
   Yield yield{*this};
   co_await yield;
   uint32_t in_a_row = 0;
-  bool failed_before = false;
+  uint32_t failed_in_a_row = 0;
   while (!run_ending_) {
     generator_->Next(random_, *slot.request);
     runtime::Task<bool> transaction = RunOneTransaction(slot);
     const bool ended_well = co_await transaction;
     slot.begun_ns = 0;
-    const bool failed_again = std::exchange(failed_before, !ended_well) && failed_before;
+    failed_in_a_row = ended_well ? 0 : failed_in_a_row + 1;
     if (ended_well) {
       if (++in_a_row < options_.begun_in_a_row && MayBegin()) continue;
       in_a_row = 0;
       co_await yield;
-    } else if (failed_again) {
+    } else if (failed_in_a_row % kFailuresInARow == 0) {
       Pause pause{*this, now_ns_ + kFailurePauseNs};
       co_await pause;
     } else {

@@ -266,6 +266,40 @@ TEST_P(InDoubtTest, Branch_WithoutAVoteEndsWhenItsCoordinatorHangs) {
   ExpectMoneyIsThere();
 }
 
+// One has heard of the commit and the other has not, for longer than everything that came after took: it is
+// remembered all the while.
+TEST_P(InDoubtTest, Orphan_IsToldOfACommitLongAgo) {
+  Start(3);
+  const auto voter_of = [&](uint32_t island, const Machine& m) {
+    return StateOf({kPrepared, {island, 0}, m.id, {}});
+  };
+  const Machine decided = Find([&](const Machine& m) {
+    return m.state == kCommitting && m.where.island == 0 && voter_of(1, m) == kPrepared &&
+           voter_of(2, m) == kPrepared;
+  });
+  cluster_->hub().Partition(0, 2);
+  for (int step = 0; step < 100'000 && voter_of(1, decided); ++step) cluster_->Step();
+  ASSERT_EQ(voter_of(1, decided), std::nullopt);
+  ASSERT_EQ(voter_of(2, decided), kPrepared);
+  const uint64_t before = Committed(0, instance::Scope::kDistributed);
+  cluster_->RunFor(6 * kNsPerSecond);
+  ASSERT_GT(Committed(0, instance::Scope::kDistributed), before + 500);
+  cluster_->RequestStop();
+  cluster_->RunFor(100 * kNsPerMs);
+  const auto acknowledged = [&] {
+    return cluster_->island(2)
+        .workers()[0]
+        ->counters()
+        .two_phase[static_cast<uint8_t>(instance::TwoPhaseStep::kAcknowledged)]
+        .Get();
+  };
+  const uint64_t acknowledged_before = acknowledged();
+  cluster_->Crash(0);
+  cluster_->RunFor(300 * kNsPerMs);
+  EXPECT_EQ(voter_of(2, decided), std::nullopt);
+  EXPECT_GT(acknowledged(), acknowledged_before) << "it did not commit what the other has committed";
+}
+
 // Its fellow stands still: it is asked when it goes on, not fifty times a second until then.
 TEST_P(InDoubtTest, Orphan_DoesNotAskAFellowThatHangs) {
   Start(3, kMany);

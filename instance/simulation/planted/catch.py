@@ -84,6 +84,7 @@ BUGS = {
     "acknowledge_unapplied": [COMMIT],
     "orphan_asks_nobody": [COMMIT, in_doubt("Orphans_AgreeWithThoseWhoHaveHeard")],
     "believe_any_doubt": [only("planted_commit", "TwoPhaseCommitModel.Orphans")],
+    "forget_open_commits": [in_doubt("Orphan_IsToldOfACommitLongAgo")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -49,6 +49,7 @@ constexpr std::string_view kNames[] = {
     "acknowledge_unapplied",
     "orphan_asks_nobody",
     "believe_any_doubt",
+    "forget_open_commits",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
