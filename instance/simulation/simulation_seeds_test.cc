@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -23,8 +24,8 @@ constexpr uint64_t kShare = 1;
 #endif
 // Fewer cannot be expected to hit every pair of state and fault.
 constexpr uint64_t kEnoughForCoverage = 400;
-constexpr uint64_t kTwice = 50;            // every so many seeds one runs again
-constexpr unsigned kSecondsPerSeed = 120;  // of real time; what hangs is ended
+constexpr uint64_t kTwice = 50;         // every so many seeds one runs again
+constexpr time_t kSecondsPerSeed = 60;  // of CPU: what loops is ended, not what a busy machine keeps waiting
 
 char last_words[256];  // written before a seed runs, because a signal handler can format nothing
 
@@ -38,14 +39,19 @@ void OnDeath(int signal) {
   (void)raise(signal);
 }
 
+void EndAfter(time_t cpu_s) {
+  const itimerval timer{.it_interval = {}, .it_value = {cpu_s, 0}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
 SeedReport Watched(uint64_t seed) {
   const std::string words =
       fmt::format("\nthe process ends within seed {0}; to repeat it: {1}\n", seed, CommandFor(seed));
   std::snprintf(last_words, sizeof(last_words), "%s", words.c_str());
-  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) std::signal(signal, OnDeath);
-  alarm(kSecondsPerSeed);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF}) std::signal(signal, OnDeath);
+  EndAfter(kSecondsPerSeed);
   SeedReport report = RunSeed(seed);
-  alarm(0);
+  EndAfter(0);
   return report;
 }
 
