@@ -55,8 +55,10 @@ enum class PlantedBug : uint8_t {
   kOrphanAsksNobody,       // a branch whose coordinator died aborts without asking its fellows
   kBelieveAnyDoubt,        // a fellow's doubt counts though it may still hear from one of the dead
   kForgetOpenCommits,      // a coordinator tells that commits have ended that a participant has not heard of
+  kIgnoreLastWords,        // who is proven dead counts as gone before what it has said is read
+  kAnswerForEarlierLife,   // a later life answers for one that has died: there is nothing here
 };
-inline constexpr uint32_t kPlantedBugs = 39;
+inline constexpr uint32_t kPlantedBugs = 41;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

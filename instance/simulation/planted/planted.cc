@@ -50,6 +50,8 @@ constexpr std::string_view kNames[] = {
     "orphan_asks_nobody",
     "believe_any_doubt",
     "forget_open_commits",
+    "ignore_last_words",
+    "answer_for_earlier_life",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
