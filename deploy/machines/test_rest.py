@@ -165,7 +165,8 @@ def test_a_pool_that_does_not_fit_its_node_is_refused(on: On) -> None:
     assert "NUMA node 1 has " in done.err and "but island 1 needs 200 MiB of it" in done.err
 
 
-FILLS_THE_NODE: dict[str, Any] = {"pool": "308MiB", "rows": 1150000}  # all but what the kernel and the processes take themselves
+# All but what the kernel and the processes take themselves.
+FILLS_THE_NODE: dict[str, Any] = {"pool": "308MiB", "rows": 1150000}
 
 
 def test_preferred_memory_of_a_full_node_comes_from_the_other_one_and_is_reported(on: On) -> None:
