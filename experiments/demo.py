@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from islands_command import ROOT, Islands, MachineReport, RunReport, StatusLine, guarded, processes_of  # noqa: F401
+from islands_command import ROOT, Islands, MachineReport, RunReport, StatusLine, guarded
 
 OPERATIONS = ["read", "update"]
 MULTISITE = [0, 20, 50, 100]

@@ -32,7 +32,10 @@ class MachineReport(TypedDict):
 
 
 class IslandReport(TypedDict):
+    id: int
     workers: int
+    lost: bool
+    unresponsive: bool
     committed_per_s: float
 
 
