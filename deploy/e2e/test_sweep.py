@@ -558,6 +558,16 @@ def test_fresh_begins_anew(again: Sweeps) -> None:
     assert again.left() == ({}, [])
 
 
+def test_results_that_are_no_object_are_another_sweeps(sweeps: Sweeps) -> None:
+    """It ended with a trace."""
+    directory = os.path.join(sweeps.folder, "results", "mine")
+    os.makedirs(directory)
+    with open(os.path.join(directory, "sweep.json"), "w", encoding="utf-8") as file:
+        file.write("[]\n")
+    done = sweeps.run("small.yaml", "--results", directory, code=1)
+    assert f"{directory} holds results of another sweep" in done.err
+
+
 def test_changed_file_is_another_sweep(again: Sweeps) -> None:
     directory, = again.results()
     again.keep_lines(3)
