@@ -86,9 +86,9 @@ class Deployment:
                                  f"{result['sum_check']}: {result['sum_check_detail']}")
         return result
 
-    def rate(self, op: str, **more: Any) -> Measure:
+    def rate(self, op: str, multisite: float = 0, mpl: int = 4, more: Sequence[str] = ()) -> Measure:
         """A function that measures transactions per second."""
-        return lambda: self.run(op, **more)["committed_per_s"]
+        return lambda: self.run(op, multisite, mpl, more=more)["committed_per_s"]
 
     def first_worker(self) -> tuple[int, int]:
         """Process and CPU of island 0's first worker."""
