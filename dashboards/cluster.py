@@ -1,10 +1,12 @@
 """Dashboard "Islands: cluster": all islands of a deployment side by side, and what they send each other."""
 
-from panels import (BUSY, COMMITTED, ENDED, HALF, LATENCY, QUARTER, RESTARTS, RUNS, THIRD, WORKED, board, graph, labels,
-                    matrix, number, quantile, query, rate, ratio, row, select, share, spread, states, total)
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from panels import (BUSY, COMMITTED, ENDED, HALF, LATENCY, QUARTER, RESTARTS, RUNS, THIRD, WORKED, Board, board, graph,
+                    labels, matrix, number, quantile, query, rate, ratio, row, select, share, spread, states, total)
 
 
-def figures(made):
+def figures(made: Dashboard) -> None:
     made.with_panel(number("Committed", "Transactions committed per second, all islands.", "ops", total(COMMITTED)))
     made.with_panel(number(
         "Distributed", "Part of the committed transactions that touched several islands.", "percentunit",
@@ -22,7 +24,7 @@ def figures(made):
                            total(select("up"))))
 
 
-def throughput(made):
+def throughput(made: Dashboard) -> None:
     made.with_row(row("Throughput"))
     made.with_panel(graph("Committed, by scope", "Local: one site. Multisite: several sites of one island. "
                           "Distributed: several islands.", "ops", query(total(COMMITTED, "scope"), "{{scope}}"),
@@ -49,7 +51,7 @@ def throughput(made):
               "{{outcome}} {{scope}}")))
 
 
-def messages(made):
+def messages(made: Dashboard) -> None:
     sent = 'direction="sent"'
     made.with_row(row("Messages between islands"))
     made.with_panel(matrix("Messages per second, from (down) to (across)", "Sent by one island to another, now.", "cps",
@@ -68,7 +70,7 @@ def messages(made):
                           width=THIRD))
 
 
-def trouble(made):
+def trouble(made: Dashboard) -> None:
     made.with_row(row("Aborts and states"))
     made.with_panel(graph("Aborts by reason", "Attempts, also those that were repeated and then committed.", "ops",
                           query(total(rate("islands_aborts_total"), "reason"), "{{reason}}"), stacked=True))
@@ -100,7 +102,7 @@ def trouble(made):
                            width=QUARTER))
 
 
-def cluster():
+def cluster() -> Board:
     made = board("islands-cluster", "Islands: cluster", "Every island of a deployment side by side: what it commits, "
                  "how busy and how balanced it is, what it sends to whom.")
     for part in (figures, throughput, messages, trouble):

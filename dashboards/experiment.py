@@ -1,7 +1,7 @@
 """Dashboard "Islands: experiment": the run being measured, and the runs of a sweep beside each other."""
 
-from panels import (BUSY, COMMITTED, ENDED, FULL, HALF, LATENCY, RUNS, THIRD, WORKED, board, graph, labels, number,
-                    query, rate, row, select, spread, total, variable)
+from panels import (BUSY, COMMITTED, ENDED, FULL, HALF, LATENCY, RUNS, THIRD, WORKED, Board, board, graph, labels,
+                    number, query, rate, row, select, spread, total, variable)
 
 CHOSEN = select("islands_experiment_info", 'multisite=~"$multisite"', 'zipf=~"$zipf"')
 # The layout is the island's, the other parameters are the run's.
@@ -11,21 +11,21 @@ BY = ("job", "layout", "multisite", "zipf", "run_id")
 LEGEND = "{{layout}}, multisite {{multisite}} %, Zipf {{zipf}}"
 
 
-def of_run(expression, *by):
+def of_run(expression: str, *by: str) -> str:
     """The expression while a chosen run is going on, with the run's labels; `by` are labels kept besides."""
     return (f"{total(expression, 'job', 'island', *by)}"
             f" * on (job, island) group_left (run_id, layout, multisite, zipf) {RUN}")
 
 
-def per_run(expression, *by):
+def per_run(expression: str, *by: str) -> str:
     return total(of_run(expression, *by), *BY, *by)
 
 
-def per_run_ratio(part, whole):
+def per_run_ratio(part: str, whole: str) -> str:
     return f"{per_run(part)} / ({per_run(whole)} > 0)"
 
 
-def experiment():
+def experiment() -> Board:
     source = 'islands_experiment_info{job=~"$job"}'
     # Runs of workloads that have no such parameter lack the label: "All" has to match that too.
     variables = [variable("layout", "Layout", 'label_values(islands_island_info{job=~"$job"}, layout)',

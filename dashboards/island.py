@@ -1,12 +1,14 @@
 """Dashboard "Islands: island": what one island, or a few, do with their cores, locks, memory and messages."""
 
-from panels import (BUSY, COMMITTED, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, board, buckets, cells,
-                    graph, number, quantile, query, rate, ratio, row, select, share, total, variable)
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from panels import (BUSY, COMMITTED, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, Board, board, buckets,
+                    cells, graph, number, quantile, query, rate, ratio, row, select, share, total, variable)
 
 SCOPE = 'scope=~"$scope"'
 
 
-def figures(made):
+def figures(made: Dashboard) -> None:
     made.with_panel(number("Committed", "Transactions that began here and committed, per second.", "ops",
                            total(COMMITTED)))
     made.with_panel(number("Busy", "Part of the workers' time spent executing or messaging.", "percentunit",
@@ -24,7 +26,7 @@ def figures(made):
                            steps=[(0.01, "orange"), (0.1, "red")], width=SIXTH))
 
 
-def transactions(made):
+def transactions(made: Dashboard) -> None:
     made.with_row(row("Transactions"))
     made.with_panel(buckets(
         "Latency", "How many transactions ended how fast, of the chosen scopes.",
@@ -43,7 +45,7 @@ def transactions(made):
                           width=THIRD, stacked=True))
 
 
-def cores(made):
+def cores(made: Dashboard) -> None:
     # cpus, where the kernel lets a worker run, comes from another metric: one series for each worker.
     busy = f"({ratio(BUSY, WORKED, 'job', 'island', 'worker')})"
     placed = f"max by (job, island, worker, cpus) ({select('islands_worker_placement_info')})"
@@ -68,7 +70,7 @@ def cores(made):
                                  "island {{island}} worker {{worker}}"), width=THIRD))
 
 
-def locks(made):
+def locks(made: Dashboard) -> None:
     made.with_row(row("Locks"))
     made.with_panel(graph("Lock waits", "Lock requests that had to wait.", "cps",
                           query(total(rate("islands_lock_waits_total"), "job", "island"), "island {{island}}"),
@@ -90,7 +92,7 @@ def locks(made):
         width=QUARTER))
 
 
-def two_phase(made):
+def two_phase(made: Dashboard) -> None:
     made.with_row(row("Two-phase commit"))
     made.with_panel(graph(
         "Phases", "Messages of two-phase commit that were sent from here, as coordinator and as participant.", "cps",
@@ -107,7 +109,7 @@ def two_phase(made):
                      "island {{island}}"), width=QUARTER))
 
 
-def memory(made):
+def memory(made: Dashboard) -> None:
     made.with_row(row("Memory"))
     made.with_panel(graph("Buffer pool", "Memory that holds pages, and memory that may.", "bytes",
                           query(select("islands_buffer_pool_resident_bytes"), "island {{island}} resident"),
@@ -123,7 +125,7 @@ def memory(made):
                                 "island {{island}} node {{node}}"), width=THIRD, stacked=True))
 
 
-def messages(made):
+def messages(made: Dashboard) -> None:
     made.with_row(row("Messages"))
     made.with_panel(graph("Messages, by peer", "Sent and received.", "cps",
                           query(total(rate("islands_messages_total"), "island", "peer", "direction"),
@@ -135,7 +137,7 @@ def messages(made):
                           query(select("islands_peer_queue_bytes"), "{{island}} to {{peer}}"), width=THIRD))
 
 
-def island():
+def island() -> Board:
     scopes = variable("scope", "Scope", 'label_values(islands_transactions_total{job=~"$job"}, scope)',
                       "What transactions touched: one site, several sites of one island, several islands")
     made = board("islands-island", "Islands: island", "One island, or a few: its latencies, cores, locks, two-phase "

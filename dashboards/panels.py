@@ -4,55 +4,62 @@ Every selection carries the variables job and island, every rate runs over $__ra
 numerator and its denominator apart, so that islands weigh by what they did and not one each.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, Self, TypeVar
+
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard, heatmap, prometheus, stat, statetimeline, statushistory, table
 from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import heatmap as heatmap_models
-from grafana_foundation_sdk.models import prometheus as prometheus_models
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat as Format
 
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+Annotation = tuple[dashboard.AnnotationQuery, dict[str, str | bool]]
+Board = tuple[dashboard.Dashboard, list[Annotation]]  # a dashboard, and what is marked on it
 FULL, HALF, THIRD, QUARTER, SIXTH = 24, 12, 8, 6, 4
 
 # ---- PromQL ----------------------------------------------------------------------------------------------------------
 
 
-def select(metric, *matchers):
+def select(metric: str, *matchers: str) -> str:
     """The series of a metric that the dashboard's variables choose, and further matchers such as 'scope="local"'."""
     return f'{metric}{{{", ".join(["job=~" + quoted("$job"), "island=~" + quoted("$island"), *matchers])}}}'
 
 
-def quoted(text):
+def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def rate(metric, *matchers):
+def rate(metric: str, *matchers: str) -> str:
     return f"rate({select(metric, *matchers)}[$__rate_interval])"
 
 
-def total(expression, *by):
+def total(expression: str, *by: str) -> str:
     return f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})"
 
 
-def ratio(part, whole, *by):
+def ratio(part: str, whole: str, *by: str) -> str:
     """Nothing, rather than 0/0, where the denominator is 0."""
     return f"{total(part, *by)} / ({total(whole, *by)} > 0)"
 
 
-def share(part, whole, *by):
+def share(part: str, whole: str, *by: str) -> str:
     """Part of a whole that has the labels of `part` but the first of `by`, which tells the parts from each other."""
     rest = by[1:]
     return f"{total(part, *by)} / on ({', '.join(rest)}) group_left () ({total(whole, *rest)} > 0)"
 
 
-def spread(expression):
+def spread(expression: str) -> str:
     """Imbalance of islands: (max - min) / avg of what each did."""
     each = total(expression, "job", "island")
     return (f"(max by (job) ({each}) - min by (job) ({each})) / (avg by (job) ({each}) > 0)")
 
 
-def quantile(number, metric, *by):
+def quantile(number: float, metric: str, *by: str) -> str:
     return f"histogram_quantile({number}, {total(rate(metric + '_bucket'), *by, 'le')})"
 
 
@@ -65,13 +72,29 @@ LATENCY = "islands_transaction_latency_seconds"
 # ---- Panels ----------------------------------------------------------------------------------------------------------
 
 
-def query(expression, legend="", instant=False, form=prometheus_models.PromQueryFormat.TIME_SERIES):
+def query(expression: str, legend: str = "", instant: bool = False,
+          form: Format = Format.TIME_SERIES) -> prometheus.Dataquery:
     made = prometheus.Dataquery().expr(expression).datasource(SOURCE).format(form)
     made.legend_format(legend or "__auto")
     return made.instant() if instant else made.range()
 
 
-def describe(panel, title, description, unit, width, height, queries):
+class Panel(Protocol):
+    """What the SDK's panels have in common; their only base class is a builder of anything."""
+    def title(self, title: str) -> Self: ...
+    def description(self, description: str) -> Self: ...
+    def unit(self, unit: str) -> Self: ...
+    def datasource(self, datasource: models.DataSourceRef) -> Self: ...
+    def span(self, w: int) -> Self: ...
+    def height(self, h: int) -> Self: ...
+    def with_target(self, target: Builder[Dataquery]) -> Self: ...
+
+
+P = TypeVar("P", bound=Panel)
+
+
+def describe(panel: P, title: str, description: str, unit: str, width: int, height: int,
+             queries: Iterable[prometheus.Dataquery]) -> P:
     """What every panel has. Queries get the letters A, B, ... as their names."""
     panel.title(title).description(description).unit(unit).datasource(SOURCE).span(width).height(height)
     for number, made in enumerate(queries):
@@ -79,7 +102,8 @@ def describe(panel, title, description, unit, width, height, queries):
     return panel
 
 
-def graph(title, description, unit, *queries, width=HALF, height=8, stacked=False, top=None):
+def graph(title: str, description: str, unit: str, *queries: prometheus.Dataquery, width: int = HALF, height: int = 8,
+          stacked: bool = False, top: float | None = None) -> timeseries.Panel:
     panel = describe(timeseries.Panel(), title, description, unit, width, height, queries)
     panel.min(0).line_width(1).fill_opacity(30 if stacked else 8).show_points(common.VisibilityMode.NEVER)
     panel.legend(common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
@@ -93,7 +117,8 @@ def graph(title, description, unit, *queries, width=HALF, height=8, stacked=Fals
     return panel
 
 
-def number(title, description, unit, expression, legend="", width=SIXTH, steps=(), decimals=None):
+def number(title: str, description: str, unit: str, expression: str, legend: str = "", width: int = SIXTH,
+           steps: Sequence[tuple[float, str]] = (), decimals: float | None = None) -> stat.Panel:
     """One figure; steps are (value, colour) from which on it has that colour."""
     panel = describe(stat.Panel(), title, description, unit, width, 4, [query(expression, legend)])
     if decimals is not None:
@@ -102,15 +127,15 @@ def number(title, description, unit, expression, legend="", width=SIXTH, steps=(
     return panel.thresholds(thresholds(*steps))
 
 
-def thresholds(*steps):
+def thresholds(*steps: tuple[float, str]) -> dashboard.ThresholdsConfig:
     first = models.Threshold(value=None, color="green")
     return (dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE)
             .steps([first] + [models.Threshold(value=value, color=color) for value, color in steps]))
 
 
-def buckets(title, description, expression, width=HALF, height=9):
+def buckets(title: str, description: str, expression: str, width: int = HALF, height: int = 9) -> heatmap.Panel:
     """Latencies over time: a row per bucket, the darker the more transactions."""
-    made = query(expression, "{{le}}", form=prometheus_models.PromQueryFormat.HEATMAP)
+    made = query(expression, "{{le}}", form=Format.HEATMAP)
     panel = describe(heatmap.Panel(), title, description, "short", width, height, [made])
     panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s"))
     panel.cell_values(heatmap.CellValues().unit("short"))
@@ -118,14 +143,16 @@ def buckets(title, description, expression, width=HALF, height=9):
                        .scheme("Spectral").steps(64).exponent(0.5).fill("dark-orange").reverse(True))
 
 
-def cells(title, description, unit, *queries, width=HALF, height=9):
+def cells(title: str, description: str, unit: str, *queries: prometheus.Dataquery, width: int = HALF,
+          height: int = 9) -> statushistory.Panel:
     """Shares over time: a row per series, coloured from green (0) over yellow to red (1)."""
     panel = describe(statushistory.Panel(), title, description, unit, width, height, queries)
     panel.min(0).max(1).decimals(0).max_data_points(120).show_value(common.VisibilityMode.NEVER)
     return panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.CONTINUOUS_GR_YL_RD))
 
 
-def states(title, description, expression, legend, names, width=HALF, height=8):
+def states(title: str, description: str, expression: str, legend: str, names: Mapping[int, tuple[str, str]],
+           width: int = HALF, height: int = 8) -> statetimeline.Panel:
     """names: {value: (text, colour)}."""
     panel = describe(statetimeline.Panel(), title, description, "none", width, height, [query(expression, legend)])
     texts = {str(value): models.ValueMappingResult(text=text, color=color, index=index)
@@ -133,9 +160,10 @@ def states(title, description, expression, legend, names, width=HALF, height=8):
     return panel.mappings([models.ValueMap(options=texts)]).fill_opacity(80)
 
 
-def matrix(title, description, unit, expression, row, column, width=HALF, height=9):
+def matrix(title: str, description: str, unit: str, expression: str, row: str, column: str, width: int = HALF,
+           height: int = 9) -> table.Panel:
     """A table of the last value, `row` downwards and `column` across, coloured by size."""
-    made = query(expression, instant=True, form=prometheus_models.PromQueryFormat.TABLE)
+    made = query(expression, instant=True, form=Format.TABLE)
     panel = describe(table.Panel(), title, description, unit, width, height, [made]).decimals(0)
     panel.with_transformation(models.DataTransformerConfig(
         id_val="groupingToMatrix",
@@ -144,9 +172,10 @@ def matrix(title, description, unit, expression, row, column, width=HALF, height
     return panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.CONTINUOUS_BLUES))
 
 
-def labels(title, description, expression, columns, width=FULL, height=7):
+def labels(title: str, description: str, expression: str, columns: Sequence[str], width: int = FULL,
+           height: int = 7) -> table.Panel:
     """A table of labels, in this order; the value, a constant 1, is left out."""
-    made = query(expression, instant=True, form=prometheus_models.PromQueryFormat.TABLE)
+    made = query(expression, instant=True, form=Format.TABLE)
     panel = describe(table.Panel(), title, description, "none", width, height, [made])
     return panel.with_transformation(models.DataTransformerConfig(
         id_val="organize",
@@ -154,14 +183,14 @@ def labels(title, description, expression, columns, width=FULL, height=7):
                  "indexByName": {name: index for index, name in enumerate(columns)}}))
 
 
-def row(title):
+def row(title: str) -> dashboard.Row:
     return dashboard.Row(title)
 
 
 # ---- Dashboards ------------------------------------------------------------------------------------------------------
 
 
-def variable(name, label, values, description, all_value=".+"):
+def variable(name: str, label: str, values: str, description: str, all_value: str = ".+") -> dashboard.QueryVariable:
     """A choice of one or several values of a label; `values` is the query that lists them. "All" is `all_value`."""
     return (dashboard.QueryVariable(name).label(label).description(description).query(values).datasource(SOURCE)
             .multi(True).include_all(True).all_value(all_value).refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
@@ -169,7 +198,8 @@ def variable(name, label, values, description, all_value=".+"):
             .current(models.VariableOption(text=["All"], value=["$__all"], selected=True)))
 
 
-def board(uid, title, description, further=()):
+def board(uid: str, title: str, description: str,
+          further: Iterable[dashboard.QueryVariable] = ()) -> dashboard.Dashboard:
     """An empty dashboard with the variables and links that all have, and `further` variables."""
     made = (dashboard.Dashboard(title).uid(uid).description(description).tags(["islands"]).readonly()
             .time("now-15m", "now").refresh("5s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR))
@@ -185,7 +215,7 @@ def board(uid, title, description, further=()):
                      .include_vars(True).keep_time(True).as_dropdown(False))
 
 
-def annotation(name, color, expression, title, text):
+def annotation(name: str, color: str, expression: str, title: str, text: str) -> Annotation:
     """A mark, or a region while `expression` is not 0. The SDK does not know how Prometheus words them, so a pair of
     the builder and those fields; generate.py puts them together."""
     made = (dashboard.AnnotationQuery().name(name).datasource(SOURCE).enable(True).icon_color(color).expr(expression))

@@ -12,13 +12,18 @@ import re
 import sys
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("svg")
 matplotlib.rcParams.update({"svg.hashsalt": "islands", "font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7})
 from matplotlib import colors, pyplot  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
 
+Labels = dict[str, str]
+Row = Sequence[tuple[float, float]]  # (time, value)
 HERE = os.path.dirname(os.path.abspath(__file__))
 PICTURES = {
     "cluster.svg": ("cluster", ["Committed, by scope", "Committed, by island", "Busy, by island",
@@ -30,7 +35,7 @@ UNITS = {"ops": "per second", "cps": "per second", "Bps": "bytes per second", "s
          "bytes": "bytes"}
 
 
-def ask(url, expression, start, end):
+def ask(url: str, expression: str, start: float, end: float) -> list[tuple[Labels, Row]]:
     for name, value in {"$__rate_interval": "4s"}.items():
         expression = expression.replace(name, value)
     expression = re.sub(r"\$\w+", ".*", expression)
@@ -40,12 +45,12 @@ def ask(url, expression, start, end):
     return [(each["metric"], [(float(at) - start, float(value)) for at, value in each["values"]]) for each in result]
 
 
-def legend(form, labels):
+def legend(form: str, labels: Labels) -> str:
     return re.sub(r"{{(\w+)}}", lambda match: labels.get(match[1], ""), form)
 
 
-def grid(axes, rows, names, palette="YlOrRd", **scale):
-    """Cells coloured by value: rows of [(time, value)]."""
+def grid(axes: Axes, rows: Sequence[Row], names: Sequence[str], palette: str = "YlOrRd", **scale: Any) -> None:
+    """Cells coloured by value."""
     times = sorted({at for row in rows for at, _ in row})
     values = [[dict(row).get(at, float("nan")) for at in times] for row in rows]
     axes.imshow(values, aspect="auto", origin="lower", cmap=palette, interpolation="nearest",
@@ -54,10 +59,11 @@ def grid(axes, rows, names, palette="YlOrRd", **scale):
     axes.set_yticks(range(0, len(names), every), names[::every])
 
 
-def draw_latency(axes, series):
+def draw_latency(axes: Axes, series: Sequence[tuple[Labels, Row]]) -> None:
     """A row per bucket; Prometheus' buckets are cumulative, Grafana's and ours are not."""
     series = sorted(series, key=lambda each: float(each[0]["le"]))
-    rows, below = [], {}
+    rows: list[Row] = []
+    below: dict[float, float] = {}
     for _, values in series:
         rows.append([(at, value - below.get(at, 0)) for at, value in values])
         below = dict(values)
@@ -67,7 +73,7 @@ def draw_latency(axes, series):
          norm=colors.PowerNorm(0.3))
 
 
-def draw(axes, panel, url, start, end):
+def draw(axes: Axes, panel: Mapping[str, Any], url: str, start: float, end: float) -> None:
     unit = panel["fieldConfig"]["defaults"]["unit"]
     axes.set_title(panel["title"], loc="left")
     found = [(legend(target["legendFormat"], labels), labels, values) for target in panel["targets"]
@@ -80,7 +86,7 @@ def draw(axes, panel, url, start, end):
              "RdYlGn" if panel["type"] == "state-timeline" else "RdYlGn_r", vmin=0, vmax=1)
     else:
         stacked = panel["fieldConfig"]["defaults"]["custom"].get("stacking", {}).get("mode") == "normal"
-        below = {}
+        below: dict[float, float] = {}
         for name, _, values in found:
             if not any(value > 0 for _, value in values):
                 continue
@@ -96,7 +102,7 @@ def draw(axes, panel, url, start, end):
     axes.set_xlim(0, end - start)
 
 
-def main(url, start, end, folder=HERE):
+def main(url: str, start: str, end: str, folder: str = HERE) -> None:
     for name, (dashboard, titles) in PICTURES.items():
         with open(os.path.join(HERE, dashboard + ".json"), encoding="utf-8") as file:
             panels = {panel["title"]: panel for panel in json.load(file)["panels"] if panel["type"] != "row"}

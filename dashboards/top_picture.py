@@ -5,14 +5,18 @@ picture stays there.
 """
 
 from xml.sax.saxutils import escape
+from collections.abc import Iterator, Sequence
 
+Attributes = frozenset[int]  # numbers of the codes that are on
+Cell = tuple[str, Attributes]
+Line = Sequence[Cell]
 WIDTH, HEIGHT, MARGIN = 8, 18, 14   # of a character; round the screen
 BACKGROUND, TEXT, TROUBLE = "#1e2430", "#d8dee9", "#ff8a80"   # a dark screen, on light and dark pages alike
 BLOCKS = "▁▂▃▄▅▆▇█"
 BLOCK = "#88c0d0"
 
 
-def runs(line):
+def runs(line: Line) -> Iterator[tuple[int, str, Attributes]]:
     """(column, text, attributes) of words between blanks: each is put where it belongs, whatever the font's widths."""
     start = 0
     for at in range(1, len(line) + 1):
@@ -22,16 +26,16 @@ def runs(line):
             start = at
 
 
-def kind(cell):
+def kind(cell: Cell) -> tuple[str, Attributes]:
     character, attributes = cell
     return ("blank" if character == " " else "block" if character in BLOCKS else "text"), attributes
 
 
-def box(x, y, width, height, color):
+def box(x: float, y: float, width: float, height: float, color: str) -> str:
     return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{color}"/>'
 
 
-def draw_line(line, top):
+def draw_line(line: Line, top: int) -> Iterator[str]:
     for column, (character, attributes) in enumerate(line):
         if 7 in attributes:
             yield box(MARGIN + column * WIDTH, top, WIDTH + 0.2, HEIGHT, TEXT)
@@ -46,7 +50,7 @@ def draw_line(line, top):
                f'lengthAdjust="spacingAndGlyphs" fill="{color}"{weight}>{escape(text)}</text>')
 
 
-def draw(lines, path):
+def draw(lines: Sequence[Line], path: str) -> None:
     """`lines` of (character, attributes), as deploy/e2e/terminal.py has them; blank ones at the end are left out."""
     used = max(index for index, line in enumerate(lines, 1) if any(character != " " for character, _ in line))
     width, height = 2 * MARGIN + len(lines[0]) * WIDTH, 2 * MARGIN + used * HEIGHT

@@ -19,6 +19,7 @@ build=(
 )
 test=(
   python3-pytest clang-format-16 procps spin
+  mypy python3-typeshed  # types of the Python here, and of PyYAML
   python3-venv  # for what generates the dashboards
   liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
 )

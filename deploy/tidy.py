@@ -13,12 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 
 # Arrows go downwards only: a folder may include itself and those after it.
 FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "partitioner", "topology", "proto"]
 INSTANCE_FOLDERS = ["simulation", "gateway", "server", "storage", "messaging", "runtime"]
 # Headers directly in instance/ are the vocabulary of its lower folders, which may include them; but these lie on top.
 INSTANCE_TOP = ["simulation", "gateway", "server"]
+
+Findings = Iterator[tuple[int, str]]  # line, and what is wrong there
 
 MAX_COLUMNS = {".cc": 110, ".h": 110, ".py": 120, ".proto": 120}
 MAX_LINES = 1000
@@ -32,15 +35,15 @@ LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.}>)])/(?:work|root|farm|home/\w+)/")
 
 
-def anywhere(path):
+def anywhere(path: str) -> bool:
     return False
 
 
-def starts(*prefixes):
+def starts(*prefixes: str) -> Callable[[str], bool]:
     return lambda path: path.startswith(prefixes)
 
 
-def is_test(path):
+def is_test(path: str) -> bool:
     return bool(re.search(r"_(test|fuzz|bench)\.cc$|_(test_util|testing)\.(h|cc)$|_conformance\.(h|cc)$", path))
 
 
@@ -53,7 +56,7 @@ REAL_TIME = {
 }
 
 
-def outside_islands(path):
+def outside_islands(path: str) -> bool:
     """Programs and tests may use the real clock and wait; what runs inside an island may not."""
     return path.startswith(("deploy/", "experiments/", "cmake/")) or is_test(path) or path in REAL_TIME
 
@@ -62,7 +65,7 @@ def outside_islands(path):
 TORN, GUARDS = "instance/storage/torn.h", "instance/storage/page_guard.h"
 
 # (pattern, what to use instead, where it is allowed)
-BANNED = [
+BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed in (
     (r"\babsl::Mutex", "std::mutex: ThreadSanitizer cannot see into Debian's Abseil", anywhere),
     (r"\batomic_(thread|signal)_fence\b", "a memory order on the atomic: sanitizers cannot see fences",
      lambda path: path == TORN),  # the one fence, of optimistic page reads
@@ -87,8 +90,7 @@ BANNED = [
      lambda path: path.startswith("deploy/") or is_test(path)),
     (r"\busing\s+namespace\s+std\b", "std::", anywhere),
     (r"(?<![\w:.>])assert\s*\(\s*false\b", "an error that says what happened, or ISLANDS_CHECK", anywhere),
-]
-BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed in BANNED]
+)]
 
 # A command line of ours: quoted, also over the end of a line, or an example with a line of its own.
 COMMAND_LINE = re.compile(r"""[`']islands(?:[\s"#]|//)+([a-z][a-z-]*)"""
@@ -100,16 +102,16 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"|^\s*import\s+"([^"]+)"')
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 
 
-def blank_comments_and_strings(text):
+def blank_comments_and_strings(text: str) -> str:
     """The code alone, every line still where it was."""
     return COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
-def suffix(path):
+def suffix(path: str) -> str:
     return os.path.splitext(path)[1]
 
 
-def check_lines(path, text):
+def check_lines(path: str, text: str) -> Findings:
     lines = text.split("\n")
     if len(lines) - 1 > MAX_LINES:
         yield len(lines) - 1, f"{len(lines) - 1} lines; cut the file into parts of at most {MAX_LINES}"
@@ -127,7 +129,7 @@ def check_lines(path, text):
             yield number, "path of one machine; make it relative or configurable"
 
 
-def check_banned(path, text):
+def check_banned(path: str, text: str) -> Findings:
     if suffix(path) not in (".h", ".cc"):
         return
     code = blank_comments_and_strings(text)
@@ -142,7 +144,7 @@ def check_banned(path, text):
             yield number, f"'{match.group().strip()}'; use {instead}"
 
 
-def direction_fault(path, included):
+def direction_fault(path: str, included: str) -> str | None:
     """Why `path` may not include `included`; None if it may."""
     own, other = path.split("/"), included.split("/")
     if own[0] not in FOLDERS or other[0] not in FOLDERS:
@@ -160,7 +162,7 @@ def direction_fault(path, included):
     return None
 
 
-def check_includes(path, text):
+def check_includes(path: str, text: str) -> Findings:
     if suffix(path) not in (".h", ".cc", ".proto"):
         return
     for number, line in enumerate(text.split("\n"), 1):
@@ -175,7 +177,7 @@ def check_includes(path, text):
             yield number, f'includes "{included}"; start at the top folder'
 
 
-def check_header(path, text):
+def check_header(path: str, text: str) -> Findings:
     if suffix(path) != ".h":
         return
     if "#pragma once" not in text:
@@ -190,7 +192,7 @@ TORN_USE = re.compile(r"\b(LoadOnce|CopyTorn(<T>)?|Torn\w+(<T>)?|__builtin_prefe
 TORN_MISUSE = re.compile(r"\*begin_\b|\bbegin_\s*(\[|->)")
 
 
-def check_torn(path, text):
+def check_torn(path: str, text: str) -> Findings:
     """The bytes of a page that may be changing are loaded once or copied out, and nothing else."""
     lines = enumerate(blank_comments_and_strings(text).split("\n"), 1)
     if path == TORN:
@@ -206,7 +208,7 @@ def check_torn(path, text):
 
 
 @functools.cache
-def commands():
+def commands() -> set[str]:
     """Those that `islands` has, from the code that registers them."""
     folder = os.path.dirname(os.path.abspath(__file__))
     found = set()
@@ -217,23 +219,24 @@ def commands():
     return found
 
 
-def check_commands(path, text):
+def check_commands(path: str, text: str) -> Findings:
     for match in COMMAND_LINE.finditer(text):
-        word = match.group(match.lastindex)
+        group = match.lastindex or 0
+        word = match.group(group)
         if word not in commands():
-            number = text.count("\n", 0, match.start(match.lastindex)) + 1
+            number = text.count("\n", 0, match.start(group)) + 1
             yield number, f"names the command 'islands {word}', which does not exist; say what exists"
 
 
 CHECKS = [check_lines, check_banned, check_includes, check_header, check_torn, check_commands]
 
 
-def check_file(path, text):
+def check_file(path: str, text: str) -> list[str]:
     """Findings in one file, `path` relative to the top folder."""
     return [f"{path}:{number}: {what}" for check in CHECKS for number, what in check(path, text)]
 
 
-def list_files(root):
+def list_files(root: str) -> list[str]:
     """Every text of ours: what git tracks or would track, and all files where there is no git."""
     try:
         out = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root, check=True,
@@ -247,7 +250,7 @@ def list_files(root):
                   if (path.endswith(TEXTS) or path in TEXT_NAMES) and os.path.isfile(os.path.join(root, path)))
 
 
-def check_format(root, paths):
+def check_format(root: str, paths: Sequence[str]) -> list[str]:
     """What clang-format-16 would change; nothing where it is not installed."""
     tool = shutil.which("clang-format-16")
     sources = [path for path in paths if suffix(path) in (".h", ".cc")]
@@ -258,14 +261,14 @@ def check_format(root, paths):
     return [f"{path}:1: not formatted; run make format" for path in files]
 
 
-def check_folders(root, paths):
+def check_folders(root: str, paths: Sequence[str]) -> list[str]:
     folders = sorted({path.split("/")[0] for path in paths if "/" in path})
     return [f"{folder}/README.md:1: missing; every top-level folder says what it is"
             for folder in folders
             if not folder.startswith(".") and f"{folder}/README.md" not in paths]
 
 
-def check_tree(root):
+def check_tree(root: str) -> list[str]:
     paths = list_files(root)
     findings = check_folders(root, paths) + check_format(root, paths)
     for path in paths:
@@ -274,7 +277,7 @@ def check_tree(root):
     return findings
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     default = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     findings = check_tree(arguments[0] if arguments else default)
     for finding in findings:

@@ -8,13 +8,17 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 
 from advising import advice, trials
-from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model
+from advising.advice import Case, Verdict
+from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
 from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, json_of
 from sweeping import results as result_files
 from sweeping.machine import Machine
-from sweeping.tree import BadFile
+from sweeping.sweep_file import Measure
+from sweeping.table import PointMedians
+from sweeping.tree import BadFile, Reader
 
 EPILOG = """The short runs are those of the microbenchmark at 0, 5, 20 and 100 % multisite and zipf 0, 0.5, 0.75 and 1,
 on every layout, as far as what is asked needs them: once made (--results DIR) they answer for any percentage and skew.
@@ -28,7 +32,7 @@ examples:
 exit codes: 0 ok, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="islands advise", epilog=EPILOG,
                                      description="Predicts every layout's throughput under a load; recommends one.",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -78,7 +82,7 @@ def parse_arguments():
     return arguments
 
 
-def anchors(arguments):
+def anchors(arguments: argparse.Namespace) -> dict[str, list[float]]:
     """Axes of the calibration: no more of them than what is asked needs."""
     if arguments.workload != "micro":
         return {}
@@ -87,35 +91,40 @@ def anchors(arguments):
             "zipf": list(ZIPF_ANCHORS if any(skews) else ZIPF_ANCHORS[:1])}
 
 
-def islands_of(layout):
+def islands_of(layout: str) -> int:
     return int(layout.removesuffix("ISL"))
 
 
-def load_of(islands, arguments, machine):
+def load_of(islands: Islands, arguments: argparse.Namespace, machine: Machine) -> Load:
     """Rows and sites of the microbenchmark's table, as the deployment file says."""
     plan = islands.call("plan", arguments.file)
-    tables = trials.Reader(arguments.file).tree().plain().get("data", {}).get("tables", [])
+    tables = Reader(arguments.file).tree().plain_mapping().get("data", {}).get("tables", [])
     begin, end = next((table["range"] for table in tables if table.get("name") == "micro"), (0, 240_000))
     return Load(arguments.rows, end - begin, plan["sites"], arguments.op != "read")
 
 
-def models_of(points, arguments, load):
-    rates = {}
+def place_of(point: PointMedians) -> tuple[str, float, float]:
+    """Layout, multisite percentage and skew."""
+    axes = point["axes"]
+    return str(axes["layout"]), float(axes.get("multisite") or 0), float(axes.get("zipf") or 0)
+
+
+def models_of(points: list[PointMedians], load: Load | None) -> Mapping[str, Predictor]:
+    rates: dict[str, dict[tuple[float, float], float]] = {}
     for point in points:
-        axes = point["axes"]
-        rates.setdefault(axes["layout"], {})[axes.get("multisite", 0), axes.get("zipf", 0)] = (
-            point["metrics"]["committed_per_s"]["median"])
+        layout, multisite, zipf = place_of(point)
+        rates.setdefault(layout, {})[multisite, zipf] = point["metrics"]["committed_per_s"]["median"]
     stuck = [layout for layout, anchor in rates.items() if not all(anchor.values())]
     if stuck:
         raise Failed(f"nothing was committed in a run on {', '.join(stuck)}; give --seconds more")
-    if arguments.workload != "micro":
+    if load is None:
         return {layout: Measured(islands_of(layout), anchor[0, 0]) for layout, anchor in rates.items()}
     return {layout: Model(islands_of(layout), load, anchor) for layout, anchor in rates.items()}
 
 
-def run(arguments, islands):
+def run(arguments: argparse.Namespace, islands: Islands) -> int:
     begin = time.monotonic()
-    trials.Reader(arguments.file)  # says what is wrong with its name
+    Reader(arguments.file)  # says what is wrong with its name
     checked = json_of([islands.binary, "check", arguments.file, "--format", "json"], codes=(0, 2))
     if checked.get("complaints"):
         raise BadFile("\n".join(checked["complaints"]))
@@ -126,13 +135,13 @@ def run(arguments, islands):
     identity = result_files.identify(islands, machine)
     directory = arguments.results or result_files.new_directory("results", "advise")
     command = shlex.join(["islands", "advise", *sys.argv[1:]])
-    measure = {"seconds": arguments.seconds, "warmup": arguments.warmup, "repeat": arguments.repeat}
+    measure: Measure = {"seconds": arguments.seconds, "warmup": arguments.warmup, "repeat": arguments.repeat}
     calibration = trials.experiment_of(arguments, "calibration", anchors(arguments), measure)
     points, made = trials.carry_out(islands, machine, calibration, os.path.join(directory, "calibration"), identity,
                                     command)
     load = load_of(islands, arguments, machine) if arguments.workload == "micro" else None
-    models, noise = models_of(points, arguments, load), advice.noise_of(points)
-    cases = []
+    models, noise = models_of(points, load), advice.noise_of(points)
+    cases: list[Case] = []
     for multisite in arguments.multisite:
         for zipf in arguments.zipf:
             ranking = advice.rank(models, multisite, zipf, noise)
@@ -144,14 +153,14 @@ def run(arguments, islands):
         handle_signals(interrupt)
         checked, _ = trials.carry_out(islands, machine, trials.experiment_of(arguments, "validation", axes, measure),
                                       os.path.join(directory, "validation"), identity, command)
-        verdict = advice.judge(cases, {(point["axes"]["layout"], point["axes"].get("multisite", 0),
-                                        point["axes"].get("zipf", 0)): point["metrics"]["committed_per_s"]["median"]
+        verdict = advice.judge(cases, {place_of(point): point["metrics"]["committed_per_s"]["median"]
                                        for point in checked})
     show(arguments, machine, directory, cases, verdict, noise, len(made.runs), time.monotonic() - begin)
     return 0
 
 
-def show(arguments, machine, directory, cases, verdict, noise, runs, seconds):
+def show(arguments: argparse.Namespace, machine: Machine, directory: str, cases: list[Case], verdict: Verdict | None,
+         noise: float, runs: int, seconds: float) -> None:
     load = " ".join(f"{name} {value}" for name, value in arguments.parameters.items())
     if arguments.format == "json":
         print(json.dumps({"workload": arguments.workload, "parameters": arguments.parameters, "mpl": arguments.mpl,
@@ -172,7 +181,7 @@ def show(arguments, machine, directory, cases, verdict, noise, runs, seconds):
     print(f"took {seconds:.0f} s; runs kept in {os.path.relpath(directory)} (--results uses them again)")
 
 
-def main():
+def main() -> int:
     arguments = parse_arguments()
     islands = Islands(os.path.dirname(os.environ.get("ISLANDS_BIN", os.path.join(ROOT, "build/release/bin/islands"))))
     if not islands.built():

@@ -14,10 +14,11 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks import parts, throughput
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
-from islands_command import ROOT, Islands, guarded
+from islands_command import ROOT, Document, Islands, guarded
 
 NOISE_PERCENT = 3  # of the CPU time: less is everywhere
 
@@ -35,7 +36,7 @@ SECTIONS = {
 }
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measures islands, beside other engines where that says something.")
     parser.add_argument("--only", action="append", choices=SECTIONS, metavar="SECTION",
                         help=f"this section; may be repeated: {', '.join(SECTIONS)}")
@@ -57,14 +58,14 @@ def parse_arguments():
     return arguments
 
 
-def estimates(arguments):
+def estimates(arguments: argparse.Namespace) -> dict[str, float]:
     """Seconds that each section will take, about."""
     each_s = (arguments.seconds + arguments.warmup + RUN_OVERHEAD_S) * arguments.repeat
     return {name: measurements * each_s + (other_s / 10 if arguments.quick else other_s)
             for name, (_, measurements, other_s) in SECTIONS.items() if name in (arguments.only or SECTIONS)}
 
 
-def measure(context):
+def measure(context: Context) -> dict[str, Document]:
     """Runs the sections and prints each as soon as it is there."""
     sections = {}
     try:
@@ -83,14 +84,14 @@ def measure(context):
     return sections
 
 
-def others_busy_percent(arguments):
+def others_busy_percent(arguments: argparse.Namespace) -> float:
     """What other programs leave busy of this machine before anything is measured."""
     begin = CpuTimes()
     time.sleep(0.1 if arguments.quick else 2)
     return CpuTimes().percent_since(begin, "busy")
 
 
-def disturbances(others_percent, begin):
+def disturbances(others_percent: float, begin: CpuTimes) -> Iterator[str]:
     """Notes on what makes the numbers doubtful."""
     stolen_percent = CpuTimes().percent_since(begin, "stolen")
     if others_percent > NOISE_PERCENT:
@@ -99,7 +100,8 @@ def disturbances(others_percent, begin):
         yield f"the hypervisor took {stolen_percent:.0f} % of the CPU time during the measurements"
 
 
-def summarize(arguments, context, sections, seconds, notes):
+def summarize(arguments: argparse.Namespace, context: Context, sections: Mapping[str, Document], seconds: float,
+              notes: Sequence[str]) -> int:
     bars = [bar for section in sections.values() for bar in section["bars"]]
     met, missed = (sum(bar["met"] is verdict for bar in bars) for verdict in (True, False))
     for note in notes:
@@ -118,13 +120,13 @@ def summarize(arguments, context, sections, seconds, notes):
     return 1 if context.wrong else 0
 
 
-def main():
+def main() -> int:
     arguments = parse_arguments()
     arguments.directory = os.path.abspath(arguments.directory)
     islands = Islands(arguments.bin)
     if not islands.built():
         return 2
-    def work():
+    def work() -> int:
         begin, cpu_begin, others_percent = time.monotonic(), CpuTimes(), others_busy_percent(arguments)
         context = Context(islands, arguments, Progress(estimates(arguments)))
         sections = measure(context)

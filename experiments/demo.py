@@ -14,8 +14,9 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 
-from islands_command import ROOT, Islands, StatusLine, guarded, processes_of  # noqa: F401
+from islands_command import ROOT, Islands, MachineReport, RunReport, StatusLine, guarded
 
 OPERATIONS = ["read", "update"]
 MULTISITE = [0, 20, 50, 100]
@@ -23,7 +24,7 @@ ROWS = 10
 MEETING = {"multisite": 50, "zipf": 1}  # every second transaction wants the hottest row
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs the microbenchmark on 1ISL and on one island per core.")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"), help="where islands and islandd lie")
     parser.add_argument("--directory", default=os.path.join(ROOT, "build/demo"),
@@ -40,15 +41,15 @@ def parse_arguments():
 
 
 class Progress(StatusLine):
-    def __init__(self, steps):
+    def __init__(self, steps: int) -> None:
         super().__init__()
         self.steps, self.done = steps, 0
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         self.print(f"[{self.done:2}/{self.steps}] {text}")
 
 
-def prepare(islands, directory, layout):
+def prepare(islands: Islands, directory: str, layout: str) -> str:
     folder = os.path.join(directory, layout.lower())
     os.makedirs(folder)
     file = os.path.join(folder, "islands.yaml")
@@ -56,7 +57,7 @@ def prepare(islands, directory, layout):
     return file
 
 
-def run_layout(islands, arguments, layout, progress):
+def run_layout(islands: Islands, arguments: argparse.Namespace, layout: str, progress: Progress) -> list[RunReport]:
     file = prepare(islands, arguments.directory, layout)
     progress.show(f"{layout}: starting")
     islands.call("up", file)
@@ -77,7 +78,7 @@ def run_layout(islands, arguments, layout, progress):
     return results
 
 
-def run_all(islands, arguments, layouts):
+def run_all(islands: Islands, arguments: argparse.Namespace, layouts: Sequence[str]) -> list[RunReport]:
     progress = Progress(len(layouts) * (len(OPERATIONS) * len(MULTISITE) + 1))
     try:
         return [result for layout in layouts for result in run_layout(islands, arguments, layout, progress)]
@@ -85,12 +86,12 @@ def run_all(islands, arguments, layouts):
         progress.clear()
 
 
-def choose_layouts(machine):
+def choose_layouts(machine: MachineReport) -> list[str]:
     """1ISL and one island per core; on a single core two islands share it, so that there is something distributed."""
     return ["1ISL", f"{max(2, len(machine['cores']))}ISL"]
 
 
-def table(results, layouts):
+def table(results: Sequence[RunReport], layouts: Sequence[str]) -> str:
     found = {(result["layout"], result["op"], int(result["multisite_percent"])): result for result in results
              if not result["zipf"]}
     lines = ["Throughput in thousand transactions per second"]
@@ -104,7 +105,8 @@ def table(results, layouts):
     return "\n".join(lines)
 
 
-def summarize(arguments, machine, layouts, results, seconds):
+def summarize(arguments: argparse.Namespace, machine: MachineReport, layouts: Sequence[str],
+              results: Sequence[RunReport], seconds: float) -> int:
     wrong = [result for result in results if result["sum_check"] != "ok"]
     file = os.path.join(arguments.directory, "demo.json")
     with open(file, "w", encoding="utf-8") as out:
@@ -121,7 +123,7 @@ def summarize(arguments, machine, layouts, results, seconds):
     return 1 if wrong else 0
 
 
-def main():
+def main() -> int:
     arguments = parse_arguments()
     arguments.directory = os.path.abspath(arguments.directory)
     islands = Islands(arguments.bin)
@@ -129,7 +131,7 @@ def main():
         return 2
     begin = time.monotonic()
 
-    def work():
+    def work() -> int:
         machine = islands.call("machine")
         layouts = choose_layouts(machine)
         results = run_all(islands, arguments, layouts)

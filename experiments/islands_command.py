@@ -9,10 +9,61 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NotRequired, TypedDict
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMMAND_TIMEOUT_S = 120
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Document = dict[str, Any]  # an object of JSON
+
+
+class Core(TypedDict):
+    package: int
+    pus: list[int]
+
+
+class MachineReport(TypedDict):
+    """Of what `islands machine` says, the part that is used here."""
+    summary: str
+    cores: list[Core]
+
+
+class IslandReport(TypedDict):
+    id: int
+    workers: int
+    lost: bool
+    unresponsive: bool
+    committed_per_s: float
+
+
+class ScopeReport(TypedDict):
+    committed: int
+
+
+class RunReport(TypedDict):
+    """Of what `islands run` says, the part that is used here; the last three are micro's."""
+    run_directory: str
+    layout: str
+    islands: int
+    measured_s: float
+    committed: int
+    committed_per_s: float
+    aborted: int
+    unknown: int
+    messages_per_transaction: float
+    aborts_by_reason: dict[str, int]
+    latency_us: dict[str, float]
+    latency_from: str
+    per_island: list[IslandReport]
+    per_scope: dict[str, ScopeReport]
+    sum_check: str
+    sum_check_detail: str
+    op: NotRequired[str]
+    multisite_percent: NotRequired[float]
+    zipf: NotRequired[float]
 
 
 class Failed(Exception):
@@ -23,30 +74,30 @@ class Interrupted(Exception):
     """SIGINT, SIGTERM or SIGHUP."""
 
 
-def complain(text):
+def complain(text: object) -> None:
     print(f"{os.path.basename(sys.argv[0]).removesuffix('.py')}: {text}", file=sys.stderr)
 
 
 class StatusLine:
     """On stderr: one line on a terminal, rewritten; elsewhere one line per step."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.width = 0
 
-    def print(self, line):
+    def print(self, line: str) -> None:
         if sys.stderr.isatty():
             print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
             self.width = len(line)
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def clear(self):
+    def clear(self) -> None:
         if sys.stderr.isatty() and self.width:
             print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
             self.width = 0
 
 
-def end(process):
+def end(process: subprocess.Popen[str]) -> None:
     """Interrupts a program that still runs, so that it takes back what it has started, and kills it at last."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
@@ -57,7 +108,8 @@ def end(process):
             process.communicate()
 
 
-def run_program(command, directory=None, timeout_s=COMMAND_TIMEOUT_S, codes=(0,)):
+def run_program(command: Sequence[str], directory: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S,
+                codes: Sequence[int] = (0,)) -> tuple[str, str]:
     """What a program prints, on stdout and on stderr, if it ends with one of `codes`. It runs in a session of its own,
     so that Ctrl-C reaches it only through us. With a `directory` it has its temporary files there, and its children
     end with it."""
@@ -81,7 +133,8 @@ def run_program(command, directory=None, timeout_s=COMMAND_TIMEOUT_S, codes=(0,)
     return out, err
 
 
-def json_of(command, directory=None, timeout_s=COMMAND_TIMEOUT_S, codes=(0,)):
+def json_of(command: Sequence[str], directory: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S,
+            codes: Sequence[int] = (0,)) -> Any:
     """The JSON document that a program prints."""
     out, _ = run_program(command, directory, timeout_s, codes)
     try:
@@ -93,20 +146,20 @@ def json_of(command, directory=None, timeout_s=COMMAND_TIMEOUT_S, codes=(0,)):
 class Islands:
     """The `islands` command of a folder of binaries."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self.binary = os.path.join(folder, "islands")
 
-    def built(self):
+    def built(self) -> bool:
         if os.path.exists(self.binary):
             return True
         complain(f"{self.binary} is not there; run `make build` first")
         return False
 
-    def call(self, *arguments, timeout_s=COMMAND_TIMEOUT_S):
+    def call(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> Any:
         return json_of([self.binary, *arguments, "--format", "json"], timeout_s=timeout_s)
 
 
-def processes_of(directory):
+def processes_of(directory: str) -> list[int]:
     """Processes whose command line names a file in `directory`, ourselves excepted."""
     needle = os.path.join(os.path.abspath(directory), "").encode()
     found = []
@@ -120,7 +173,7 @@ def processes_of(directory):
     return found
 
 
-def stop_everything(islands, directory):
+def stop_everything(islands: Islands, directory: str) -> bool:
     """Stops what runs in `directory`, a folder with islands.yaml for each deployment; returns whether it went
     without force."""
     gentle = True
@@ -143,17 +196,17 @@ def stop_everything(islands, directory):
     return gentle
 
 
-def handle_signals(handler):
+def handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     for number in SIGNALS:
         signal.signal(number, handler)
 
 
-def interrupt(number, frame):
+def interrupt(number: int, frame: FrameType | None) -> None:
     handle_signals(signal.SIG_IGN)  # cleaning up is not to be interrupted
     raise Interrupted(signal.Signals(number).name)
 
 
-def guarded(islands, directory, work):
+def guarded(islands: Islands, directory: str, work: Callable[[], int]) -> int:
     """Runs `work` in an emptied `directory` and returns its exit code, or that of what ended it."""
     handle_signals(interrupt)
     code = 1

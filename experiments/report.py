@@ -6,8 +6,12 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
+from islands_command import Document
 from reporting import results
+from reporting.evidence import Claim
 
 EPILOG = """Writes index.html (one file, nothing from elsewhere), each plot as SVG and CSV, and claims.json.
 With --against, it compares instead, and writes against.html.
@@ -23,11 +27,11 @@ exit codes: 0 ok, 1 failed, 2 usage or not a result directory"""
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
-def parse_arguments(arguments=None):
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = Parser(prog="islands report", description="Makes a page of a sweep's results.", epilog=EPILOG,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", metavar="DIR",
@@ -38,12 +42,12 @@ def parse_arguments(arguments=None):
     return parser.parse_args(arguments)
 
 
-def write(folder, name, content):
+def write(folder: str, name: str, content: str) -> None:
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
         file.write(content)
 
 
-def report(sweep, output, command):
+def report(sweep: results.Sweep, output: str, command: str) -> list[Claim]:
     """Writes the page and what belongs beside it; returns its claims."""
     from reporting import claims, drawing, page, plots  # matplotlib is looked for only where plots are made
 
@@ -62,18 +66,18 @@ def report(sweep, output, command):
     return found
 
 
-def counts(claims):
+def counts(claims: list[Claim]) -> dict[str, int]:
     verdicts = [claim.verdict for claim in claims]
     return {"agree": verdicts.count("agrees"), "disagree": verdicts.count("disagrees"),
             "cannot_be_told": verdicts.count("cannot be told")}
 
 
-def claims_document(sweep, claims):
+def claims_document(sweep: results.Sweep, claims: list[Claim]) -> Document:
     return {"format": 1, "sweep": sweep.name, "machine": sweep.machine_summary, **counts(claims),
             "claims": [claim.json() for claim in claims]}
 
 
-def print_report(sweep, claims, path, form):
+def print_report(sweep: results.Sweep, claims: list[Claim], path: str, form: str) -> None:
     if form == "json":
         print(json.dumps({"page": path, "notes": list(sweep.all_notes()), **claims_document(sweep, claims)}, indent=1,
                          ensure_ascii=False))
@@ -89,7 +93,7 @@ def print_report(sweep, claims, path, form):
     print(f"report: {path}")
 
 
-def print_comparison(sweep, other, output, command, form):
+def print_comparison(sweep: results.Sweep, other: results.Sweep, output: str, command: str, form: str) -> None:
     from reporting import against
 
     comparison = against.Comparison(sweep, other)
@@ -102,7 +106,7 @@ def print_comparison(sweep, other, output, command, form):
         print(f"report: {path}")
 
 
-def fail(arguments, code, message):
+def fail(arguments: argparse.Namespace, code: int, message: object) -> int:
     """One line for people; with --format json, stdout too is to be one document."""
     print(f"islands report: {message}", file=sys.stderr)
     if arguments.format == "json":
@@ -110,7 +114,7 @@ def fail(arguments, code, message):
     return code
 
 
-def main():
+def main() -> int:
     arguments = parse_arguments()
     command = shlex.join(["islands", "report", *sys.argv[1:]])
     try:

@@ -12,15 +12,21 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from typing import NoReturn
 
-from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, stop_everything
+from islands_command import (ROOT, Document, Failed, Interrupted, Islands, complain, handle_signals, interrupt,
+                             stop_everything)
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import sweep_file, table
 from sweeping.cluster import check_all
 from sweeping.machine import Machine
-from sweeping.observing import observing
+from sweeping.observing import Observer, observing
+from sweeping.plan import Plan
+from sweeping.results import Results
 from sweeping.runner import Runner, estimate
+from sweeping.sweep_file import Experiment, SweepFile
 from sweeping.tree import BadFile
 
 EPILOG = """A sweep that was interrupted goes on where it was: give the same command again. Runs that failed are tried
@@ -34,7 +40,7 @@ examples:
 exit codes: 0 every run's checks held, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
 
-def print_error(message, code):
+def print_error(message: object, code: int) -> None:
     """With --format json, stdout is one document whatever happens."""
     print(json.dumps({"error": {"message": str(message), "exit_code": code}}, indent=1))
 
@@ -44,13 +50,13 @@ WORK_PREFIX = "islands-sweep-"  # of the folder with the clusters, below TMPDIR
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         if re.search(r"--format[ =]json\b", " ".join(sys.argv)):
             print_error(message, 2)
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = Parser(prog="islands sweep", description="Runs a series of experiments from a sweep file.", epilog=EPILOG,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="SWEEPFILE", help="the sweep file")
@@ -78,21 +84,24 @@ def parse_arguments():
     return arguments
 
 
-def override(experiments, arguments):
-    for experiment in experiments:
-        for name in ("seconds", "warmup", "repeat"):
-            if getattr(arguments, name) is not None:
-                experiment.measure[name] = getattr(arguments, name)
+def override(experiments: Iterable[Experiment], arguments: argparse.Namespace) -> None:
+    for measure in (experiment.measure for experiment in experiments):
+        if arguments.seconds is not None:
+            measure["seconds"] = arguments.seconds
+        if arguments.warmup is not None:
+            measure["warmup"] = arguments.warmup
+        if arguments.repeat is not None:
+            measure["repeat"] = arguments.repeat
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     seconds = round(seconds)
     if seconds >= 3600:
         return f"{seconds // 3600} h {seconds // 60 % 60} min"
     return f"{seconds // 60}:{seconds % 60:02} min"
 
 
-def dry_run(arguments, plans):
+def dry_run(arguments: argparse.Namespace, plans: list[Plan]) -> int:
     seconds = sum(estimate([(plan, block, block.runs) for plan in plans for block in plan.blocks]))
     if arguments.format == "json":
         print(json.dumps({"runs": sum(len(plan.runs) for plan in plans), "seconds": round(seconds),
@@ -108,7 +117,7 @@ def dry_run(arguments, plans):
     return 0
 
 
-def open_results(arguments, sweep, plans, identity):
+def open_results(arguments: argparse.Namespace, sweep: SweepFile, plans: list[Plan], identity: Document) -> Results:
     """The result directory: a new one, or one to go on with."""
     directory = arguments.results or (None if arguments.fresh else newest_of(sweep, plans))
     if directory and os.path.exists(os.path.join(directory, "sweep.json")):
@@ -126,7 +135,7 @@ def open_results(arguments, sweep, plans, identity):
     return found
 
 
-def newest_of(sweep, plans):
+def newest_of(sweep: SweepFile, plans: list[Plan]) -> str | None:
     """The newest directory of these plans, if it is not complete."""
     for directory, document in result_files.of_sweep("results", sweep.name):
         if result_files.same_plans(directory, document, plans):
@@ -136,7 +145,7 @@ def newest_of(sweep, plans):
     return None
 
 
-def go_on(arguments, sweep, found, identity):
+def go_on(arguments: argparse.Namespace, sweep: SweepFile, found: Results, identity: Document) -> Results:
     differences = found.differences(identity)
     left = sum(len(runs) for plan in found.plans for _, runs in found.left(plan))
     found.document["complete"] = found.document["complete"] and left == 0
@@ -154,7 +163,7 @@ def go_on(arguments, sweep, found, identity):
     return found
 
 
-def summarize(arguments, sweep, found):
+def summarize(arguments: argparse.Namespace, sweep: SweepFile, found: Results) -> int:
     failures = found.failures()
     if arguments.format == "json":
         print(json.dumps({"name": sweep.name, "results": os.path.abspath(found.directory),
@@ -178,18 +187,18 @@ def summarize(arguments, sweep, found):
     return 1 if failures else 0
 
 
-def clean_up_after_killed(islands, found):
+def clean_up_after_killed(islands: Islands, found: Results) -> None:
     """Stops clusters of sweeps that were killed themselves, in this directory or beside it: they would run on while we
     measure."""
     beside = result_files.abandoned(os.path.dirname(os.path.abspath(found.directory)))
-    for work in filter(None, [found.document.pop("work", None), *beside]):
-        if os.path.isdir(work) and os.path.basename(work).startswith(WORK_PREFIX):
+    for work in [found.document.pop("work", None), *beside]:
+        if work and os.path.isdir(work) and os.path.basename(work).startswith(WORK_PREFIX):
             complain(f"stopping what a sweep that was killed has left in {work}")
             stop_everything(islands, work)
             shutil.rmtree(work, ignore_errors=True)
 
 
-def carry_out(islands, machine, found, begin, observer):
+def carry_out(islands: Islands, machine: Machine, found: Results, begin: float, observer: Observer | None) -> bool:
     """Whether all went; Interrupted if not to its end. Nothing is left running."""
     clean_up_after_killed(islands, found)
     work = tempfile.mkdtemp(prefix=WORK_PREFIX)
@@ -206,7 +215,7 @@ def carry_out(islands, machine, found, begin, observer):
     return clean
 
 
-def listen():
+def listen() -> None:
     """To signals that ask us to stop; not to a hang-up that `nohup` has switched off."""
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     handle_signals(interrupt)
@@ -214,14 +223,14 @@ def listen():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def fail(arguments, code, message):
+def fail(arguments: argparse.Namespace, code: int, message: object) -> int:
     complain(message) if code != 2 else print(message, file=sys.stderr)
     if arguments.format == "json":
         print_error(message, code)
     return code
 
 
-def main():
+def main() -> int:
     arguments = parse_arguments()
     islands = Islands(os.path.dirname(os.environ.get("ISLANDS_BIN", os.path.join(ROOT, "build/release/bin/islands"))))
     if not islands.built():

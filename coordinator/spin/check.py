@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 400
@@ -34,13 +35,13 @@ MEMORY_MB = 1900  # of one run; two go side by side
 class Run:
     name: str
     kind: str  # verify | planted | reach
-    defines: tuple
+    defines: tuple[str, ...]
     cycles: bool = False  # look for infinite runs too
     what: str = ""
     model: str = "two_phase_commit.pml"
 
 
-def orphans(name, kind, *defines, what=""):
+def orphans(name: str, kind: str, *defines: str, what: str = "") -> Run:
     return Run(name, kind, defines, what=what, model="orphans.pml")
 
 
@@ -87,7 +88,7 @@ class Broken(Exception):
     """A tool failed."""
 
 
-def call(command, folder, limit_s=LIMIT_S):
+def call(command: Sequence[str], folder: pathlib.Path, limit_s: float = LIMIT_S) -> str:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:
@@ -97,7 +98,7 @@ def call(command, folder, limit_s=LIMIT_S):
     return done.stdout
 
 
-def verify(run, folder):
+def verify(run: Run, folder: pathlib.Path) -> tuple[bool, str]:
     """Returns (passed, one line about it)."""
     folder.mkdir(parents=True)
     shutil.copy(FOLDER / run.model, folder)
@@ -131,14 +132,14 @@ def verify(run, folder):
     return True, f"{numbers}  {run.what}"
 
 
-def guarded(run, folder):
+def guarded(run: Run, folder: pathlib.Path) -> tuple[bool, str]:
     try:
         return verify(run, folder)
     except Broken as error:
         return False, str(error)
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--list", action="store_true")

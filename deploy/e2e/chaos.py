@@ -26,7 +26,6 @@ cluster of its own: a history has to fit into the judge's memory.
 """
 
 import argparse
-import collections
 import contextlib
 import csv
 import http.client
@@ -41,9 +40,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from cluster import Cluster, wait_until
-from conftest import BINARIES, Islands
+from conftest import BINARIES, Document, Islands
 from links import cut_links_to
 from test_metrics import scrape
 
@@ -62,7 +63,14 @@ TABLES = """data:
     - {name: append, key: [uint64], range: [0, 24000], row_bytes: 120}
 """
 
-Shape = collections.namedtuple("Shape", "islands workers")  # workers of each island
+Held = dict[str, float]  # what an island says of itself, by the words of GAUGES
+
+
+class Shape(NamedTuple):
+    islands: int
+    workers: int  # of each island
+
+
 SHAPES = {"2x1": Shape(2, 1), "4x1": Shape(4, 1), "2x2": Shape(2, 2)}
 
 GAUGES = {"islands_transactions_in_flight": "in flight", "islands_participant_branches": "branches",
@@ -75,7 +83,7 @@ class Meter:
     """Reads the islands' metrics. Another cluster may have taken a port while an island was away, so the deployment's
     name is one of a kind and looked for in every answer."""
 
-    def __init__(self, cluster, shape):
+    def __init__(self, cluster: Cluster, shape: Shape) -> None:
         """Writes a deployment of this shape for any machine: it runs unbound."""
         self.islands = shape.islands
         self.base = free_ports(shape.islands)
@@ -88,7 +96,7 @@ class Meter:
         with open(cluster.file, "w", encoding="utf-8") as file:
             file.write(text)
 
-    def one(self, island):
+    def one(self, island: int) -> Held | None:
         """What an island holds at this moment, and its longest wait; None if it does not answer."""
         try:
             text = scrape(self.base + island)
@@ -96,11 +104,11 @@ class Meter:
             return None
         return parse(text) if f'deployment="{self.name}"' in text else None
 
-    def all(self):
+    def all(self) -> list[Held | None]:
         return [self.one(island) for island in range(self.islands)]
 
 
-def free_ports(count):
+def free_ports(count: int) -> int:
     """A base port with `count` free ports in a row, below those that the kernel hands out by itself."""
     while True:
         base = random.SystemRandom().randrange(20000, 32000)
@@ -113,8 +121,8 @@ def free_ports(count):
                 continue
 
 
-def parse(text):
-    values = {name: [] for name in GAUGES}
+def parse(text: str) -> Held:
+    values: dict[str, list[float]] = {name: [] for name in GAUGES}
     for line in text.splitlines():
         match = LINE.match(line)
         if match and match[1] in values:
@@ -122,26 +130,26 @@ def parse(text):
     return {word: max(values[name]) if word == "longest wait" else sum(values[name]) for name, word in GAUGES.items()}
 
 
-def holds_nothing(found):
+def holds_nothing(found: Held | None) -> bool:
     return found is not None and not any(found[name] for name in HELD)
 
 
-def held_text(found):
-    def text(one):
+def held_text(found: Sequence[Held | None]) -> str:
+    def text(one: Held | None) -> str:
         return ", ".join(f"{one[name]:.0f} {name}" for name in HELD) if one else "no answer"
     return "; ".join(f"island {island}: {text(one)}" for island, one in enumerate(found))
 
 
-def rates_per_second(result):
+def rates_per_second(result: Document) -> list[tuple[str, float]]:
     """Committed per second of all islands together, in order of time."""
-    sums = collections.OrderedDict()
+    sums: dict[str, float] = {}
     with open(os.path.join(result["run_directory"], "timeseries.csv"), encoding="utf-8") as file:
         for row in csv.DictReader(file):
             sums[row["elapsed_s"]] = sums.get(row["elapsed_s"], 0.0) + float(row["committed_per_s"])
     return list(sums.items())
 
 
-def longest_standstill(result):
+def longest_standstill(result: Document) -> float:
     """Seconds in a row in which no island committed anything."""
     longest = last = 0.0
     for elapsed, rate in rates_per_second(result):
@@ -151,11 +159,11 @@ def longest_standstill(result):
     return longest
 
 
-def abort_share(result):
+def abort_share(result: Document) -> float:
     return result["aborted"] / max(1, result["committed"] + result["aborted"])
 
 
-def outcomes_text(result):
+def outcomes_text(result: Document) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(result["aborts_by_reason"].items()))
     return (f"committed {result['committed']} ({result['committed_per_s']:.0f}/s), aborted {result['aborted']} = "
             f"{100 * abort_share(result):.3f} % ({reasons}), unknown {result['unknown']}")
@@ -164,20 +172,22 @@ def outcomes_text(result):
 class Chaos:
     """One run that is hurt. `findings` are the promises that were broken, `lines` the summary."""
 
-    def __init__(self, cluster, shape, mode, seconds, pause, seed, zipf=0.9):
+    def __init__(self, cluster: Cluster, shape: Shape, mode: str, seconds: float, pause: Sequence[float], seed: int,
+                 zipf: float = 0.9) -> None:
         self.cluster, self.shape, self.mode, self.seconds, self.pause = cluster, shape, mode, seconds, pause
         self.seed, self.zipf, self.random = seed, zipf, random.Random(seed)
         self.history = os.path.join(cluster.folder, "history")
-        self.findings, self.lines = [], []
-        self.hurts = []  # (island, how, how many at once)
-        self.pids = set()  # that were killed
-        self.stopped = None  # (island, pid, until when)
+        self.findings: list[str] = []
+        self.lines: list[str] = []
+        self.hurts: list[tuple[int, str, int]] = []  # (island, how, how many at once)
+        self.pids: set[int] = set()  # that were killed
+        self.stopped: tuple[int, int, float] | None = None  # (island, pid, until when)
         self.hung_s = dict.fromkeys(range(shape.islands), 0.0)  # the longest of each
         self.longest_wait = dict(self.hung_s)
         self.most_locks = 0.0
         self.looks = 0  # that were answered
 
-    def run(self):
+    def run(self) -> "Chaos":
         self.meter = Meter(self.cluster, self.shape)
         self.cluster.up("--restarts", 1000)
         supervisor = self.cluster.status()["supervisor_pid"]
@@ -194,19 +204,19 @@ class Chaos:
         self.check_history()
         return self
 
-    def say(self, name, text):
+    def say(self, name: str, text: str) -> None:
         self.lines.append(f"  {name:<18} {text}")
 
-    def demand(self, holds, finding):
+    def demand(self, holds: object, finding: str) -> None:
         if not holds:
             self.findings.append(finding)
 
-    def options(self):
+    def options(self) -> list[str]:
         parameters = {"history": self.history, "rows": 4, "multisite": 80, "zipf": self.zipf}
         return ["append", *(word for item in parameters.items() for word in ("--set", "%s=%s" % item)), "--results",
                 os.path.join(self.cluster.folder, "results")]
 
-    def attack(self):
+    def attack(self) -> Document | None:
         options = [*self.options(), "--mpl", 4, "--duration", self.seconds, "--warmup", 0, "--seed", self.seed]
         out, err = (os.path.join(self.cluster.folder, name) for name in ("run.out", "run.err"))
         with open(out, "w", encoding="utf-8") as out_file, open(err, "w", encoding="utf-8") as err_file:
@@ -228,7 +238,7 @@ class Chaos:
             text = out_file.read()
             return json.loads(text) if text else None  # also where its sum check failed
 
-    def hurt_until_it_ends(self, process):
+    def hurt_until_it_ends(self, process: subprocess.Popen[bytes]) -> bool:
         """False when it had to be ended."""
         wait_until(lambda: process.poll() is not None or any(
             island["running"] for island in self.cluster.status()["islands"]), seconds=60, what="the run")
@@ -250,7 +260,7 @@ class Chaos:
         self.say("run ended", f"{max(0.0, time.monotonic() - end):.1f} s after its time")
         return True
 
-    def look(self, islands):
+    def look(self, islands: Iterable[int]) -> None:
         for island in islands:
             if self.stopped and self.stopped[0] == island:
                 continue
@@ -260,12 +270,12 @@ class Chaos:
                 self.longest_wait[island] = max(self.longest_wait[island], found["longest wait"])
                 self.most_locks = max(self.most_locks, found["locks held"])
 
-    def kill(self):
+    def kill(self) -> None:
         # Drawn before anything that depends on time, so that a seed means the same victims.
         count = 1 + (self.shape.islands > 2 and self.random.random() < 0.25)
-        victims = self.random.sample(range(self.shape.islands), count)
+        drawn = self.random.sample(range(self.shape.islands), count)
         islands = self.cluster.status()["islands"]
-        victims = [islands[victim] for victim in victims
+        victims = [islands[victim] for victim in drawn
                    if islands[victim]["pid"] and islands[victim]["pid"] not in self.pids]
         for victim in victims:
             self.look([victim["id"]])
@@ -273,14 +283,14 @@ class Chaos:
             self.pids.add(victim["pid"])
             self.hurts.append((victim["id"], victim["state"], len(victims)))
 
-    def hang(self):
+    def hang(self) -> None:
         victim, seconds = self.random.randrange(self.shape.islands), self.random.uniform(*HANG_S)
         pid = self.cluster.island(victim)["pid"]
         self.stopped = (victim, pid, time.monotonic() + seconds)
         os.kill(pid, signal.SIGSTOP)
         self.hurts.append((victim, f"{seconds:.1f} s", 1))
 
-    def go_on(self):
+    def go_on(self) -> None:
         if self.stopped:
             island, pid, until = self.stopped
             os.kill(pid, signal.SIGCONT)
@@ -288,12 +298,12 @@ class Chaos:
             self.hung_s[island] = max(self.hung_s[island], float(self.hurts[-1][1].split()[0]) + late_s)
             self.stopped = None
 
-    def cut(self):
+    def cut(self) -> None:
         victim, worker = self.random.randrange(self.shape.islands), self.random.randrange(self.shape.workers)
         connections = cut_links_to(self.cluster.island(victim)["pid"], victim, worker)
         self.hurts.append((victim, f"{connections} connections", 1))
 
-    def check_result(self, result):
+    def check_result(self, result: Document) -> None:
         standstill = longest_standstill(result)
         self.demand(result["committed"] > 0, "nothing was committed")
         self.demand(standstill <= DEADLINE_S + SLACK_S, f"no island committed anything for {standstill:.1f} s")
@@ -303,10 +313,11 @@ class Chaos:
         self.say("latency us", ", ".join(f"{name} {value:.0f}" for name, value in result["latency_us"].items()))
         self.say("standstill", f"at most {standstill:.1f} s")
 
-    def check_quiet(self):
+    def check_quiet(self) -> None:
         """Every island is back and holds nothing; kills until the last second leave some of them starting."""
         begin = time.monotonic()
-        found = states = None
+        found: list[Held | None] = []
+        states: list[str] = []
         while time.monotonic() < begin + QUIET_S:
             states = [island["state"] for island in self.cluster.status()["islands"]]
             found = self.meter.all()
@@ -327,7 +338,7 @@ class Chaos:
         self.say("locks held", f"at most {self.most_locks:.0f} on an island when looked at")
         self.say("at the end", f"{held_text(found)}; after {time.monotonic() - begin:.1f} s")
 
-    def check_lives(self, supervisor):
+    def check_lives(self, supervisor: int) -> None:
         status = self.cluster.status()
         restarts = sum(island["restarts"] for island in status["islands"])
         by_island = [sum(island == hurt[0] for hurt in self.hurts) for island in range(self.shape.islands)]
@@ -345,7 +356,7 @@ class Chaos:
             text += "; " + ", ".join(how for _, how, _ in self.hurts)
         self.say(self.mode, text)
 
-    def check_sum(self):
+    def check_sum(self) -> None:
         """Every island takes part: afterwards the history knows the last life of each."""
         done = self.cluster.islands.run("run", self.cluster.file, *self.options(), "--duration", 1, "--warmup", 0,
                                         "--format", "json")
@@ -356,7 +367,7 @@ class Chaos:
         self.demand(after["sum_check"] == "ok", f"the run afterwards: {after['sum_check_detail']}")
         self.say("afterwards", f"sum check {after['sum_check']}, {outcomes_text(after)}")
 
-    def check_history(self):
+    def check_history(self) -> None:
         binaries = os.path.dirname(BINARIES) if os.path.isfile(BINARIES) else BINARIES
         judge = os.path.join(binaries, "..", "tests", "append_judge")
         done = subprocess.run([judge, self.history], capture_output=True, text=True, timeout=600)
@@ -373,20 +384,20 @@ class Chaos:
         self.say("history", ", ".join(f"{found[name]} {name}" for name in (
             "committed", "distributed", "aborted", "unknown", "open", "cut", "deaths", "edges")))
 
-    def check_down(self):
+    def check_down(self) -> None:
         done = self.cluster.islands.run("down", self.cluster.file)
         left = self.cluster.alive()
         self.demand(done.code == 0, f"`islands down` failed: {done.err}")
         self.demand(not left, f"processes were left behind: {left}")
 
-    def summary(self):
+    def summary(self) -> str:
         head = (f"{self.mode} on {self.shape.islands} islands x {self.shape.workers} workers, {self.seconds:.0f} s, "
                 f"seed {self.seed}: append to 4 rows, 80 % multisite, zipf {self.zipf:g}, mpl 4")
         verdict = [f"  BROKEN: {finding}" for finding in self.findings] or ["  every promise was kept"]
         return "\n".join([head, *self.lines, *verdict])
 
 
-def one_round(shape_name, mode, seconds, seed, arguments):
+def one_round(shape_name: str, mode: str, seconds: float, seed: int, arguments: argparse.Namespace) -> bool:
     """Whether every promise was kept."""
     folder = tempfile.mkdtemp(prefix="islands-")
     path = BINARIES if os.path.isfile(BINARIES) else os.path.join(BINARIES, "islands")
@@ -406,7 +417,7 @@ def one_round(shape_name, mode, seconds, seed, arguments):
     return not chaos.findings
 
 
-def soak(shape_name, arguments):
+def soak(shape_name: str, arguments: argparse.Namespace) -> bool:
     """In rounds, the modes in turns; the time of a round without what starting and judging take."""
     kept, left_s, number = True, arguments.minutes * 60, 0
     while left_s > 0:
@@ -417,7 +428,7 @@ def soak(shape_name, arguments):
     return kept
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description="Hurt islands during a run, and check what must hold all the same.")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--shape", choices=sorted(SHAPES), action="append", help="islands x workers; 4x1 and 2x2")

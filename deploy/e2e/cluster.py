@@ -5,8 +5,14 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any, TypeVar
 
 import pytest
+
+from conftest import Document, Islands
+
+T = TypeVar("T")
 
 FILE = """version: 1
 name: {name}
@@ -17,7 +23,7 @@ metrics: {{base_port: 0}}
 """
 
 
-def wait_until(condition, seconds=20, what="condition"):
+def wait_until(condition: Callable[[], T], seconds: float = 20, what: str = "condition") -> T:
     """Polls until it holds and returns what it returned."""
     deadline = time.monotonic() + seconds
     while True:
@@ -28,7 +34,13 @@ def wait_until(condition, seconds=20, what="condition"):
         time.sleep(0.02)
 
 
-def processes(folder):
+def line_of(stream: IO[str] | None) -> str:
+    """The next line of a process that was started with a pipe."""
+    assert stream
+    return stream.readline()
+
+
+def processes(folder: str) -> dict[int, str]:
     """Command lines of live processes that mention the folder, by pid; zombies have none."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -43,47 +55,48 @@ def processes(folder):
 
 
 class Cluster:
-    def __init__(self, islands, folder):
+    def __init__(self, islands: Islands, folder: str) -> None:
         self.islands = islands
         self.folder = folder
         self.file = os.path.join(folder, "deployment.yaml")
 
-    def write(self, layout="2ISL", transport="uds", name="test", more=""):
+    def write(self, layout: str = "2ISL", transport: str = "uds", name: str = "test", more: str = "") -> "Cluster":
         with open(self.file, "w", encoding="utf-8") as file:
             file.write(FILE.format(name=name, layout=layout, transport=transport) + more)
         return self
 
-    def up(self, *options):
+    def up(self, *options: object) -> Document:
         return self.islands.json("up", self.file, *options)
 
-    def down(self, *options):
+    def down(self, *options: object) -> None:
         done = self.islands.run("down", self.file, *options)
         assert done.code == 0, done
         assert self.alive() == {}
 
-    def status(self):
+    def status(self) -> Document:
         return self.islands.json("status", self.file)
 
-    def island(self, number):
+    def island(self, number: int) -> Document:
         return self.status()["islands"][number]
 
-    def run(self, *options, code=0, duration=0.5, warmup=0.2, timeout=60):
+    def run(self, *options: object, code: int = 0, duration: float = 0.5, warmup: float = 0.2,
+            timeout: float = 60) -> Document:
         """`islands run` of the microbenchmark; short unless told otherwise."""
         return self.islands.json("run", self.file, "micro", "--duration", duration, "--warmup", warmup, "--results",
                                  os.path.join(self.folder, "results"), *options, code=code, timeout=timeout)
 
-    def start(self, *arguments, **more):
+    def start(self, *arguments: object, **more: Any) -> subprocess.Popen[str]:
         """`islands ARGUMENTS` in the background."""
         return subprocess.Popen([self.islands, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, cwd=self.folder, **more)
 
-    def alive(self):
+    def alive(self) -> dict[int, str]:
         return processes(self.folder)
 
-    def island_pids(self):
+    def island_pids(self) -> list[int]:
         return [island["pid"] for island in self.status()["islands"]]
 
-    def clean(self):
+    def clean(self) -> dict[int, str]:
         self.islands.run("down", self.file)
         left = self.alive()
         for pid in left:
@@ -92,14 +105,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def loaded(cluster, seconds=60, seed=1):
+def loaded(cluster: Cluster, seconds: float = 60, seed: int = 1) -> Iterator[subprocess.Popen[str]]:
     """A run in the background, from when it has begun; gone afterwards, whatever happens. Skewed, so that island 0
     works for the others."""
     process = cluster.start("run", cluster.file, "micro", "--op", "mix", "--update-percent", "50", "--multisite", "40",
                             "--zipf", "0.9", "--mpl", "8", "--warmup", "0", "--duration", str(seconds), "--seed",
                             str(seed), "--results", os.path.join(cluster.folder, "results"))
 
-    def has_begun():
+    def has_begun() -> bool:
         assert process.poll() is None, process.communicate()
         return cluster.island(0)["running"]
 
@@ -113,7 +126,7 @@ def loaded(cluster, seconds=60, seed=1):
 
 
 @pytest.fixture
-def cluster(islands, folder):
+def cluster(islands: Islands, folder: str) -> Iterator[Cluster]:
     if not os.access(os.path.join(os.path.dirname(islands), "islandd"), os.X_OK):
         pytest.skip("islandd is not built")
     made = Cluster(islands, folder)

@@ -1,29 +1,37 @@
 """What the tests that start processes share."""
 
-import collections
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARIES = os.environ.get("ISLANDS_BIN") or os.path.join(ROOT, "build", "release", "bin")
 
-Result = collections.namedtuple("Result", "code out err")
+Document = dict[str, Any]       # an object of JSON
+WriteFile = Callable[..., str]  # see deployment()
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
 
 
 class Islands(str):
     """The path of the `islands` binary, which is also able to run it."""
 
-    def run(self, *arguments, timeout=60, **more):
+    def run(self, *arguments: object, timeout: float = 60, **more: Any) -> Result:
         """Runs `islands ARGUMENTS` to its end."""
         done = subprocess.run([self, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **more)
         return Result(done.returncode, done.stdout, done.stderr)
 
-    def json(self, *arguments, code=0, timeout=60, **more):
+    def json(self, *arguments: object, code: int = 0, timeout: float = 60, **more: Any) -> Any:
         """Runs it with --format json; stdout must be exactly one JSON document."""
         done = self.run(*arguments, "--format", "json", timeout=timeout, **more)
         assert done.code == code, done
@@ -31,7 +39,7 @@ class Islands(str):
 
 
 @pytest.fixture(scope="session")
-def islands():
+def islands() -> Islands:
     """ISLANDS_BIN is the binary or its folder; without it, the release build's."""
     path = BINARIES if os.path.isfile(BINARIES) else os.path.join(BINARIES, "islands")
     if not os.access(path, os.X_OK):
@@ -40,7 +48,7 @@ def islands():
 
 
 @pytest.fixture
-def folder():
+def folder() -> Iterator[str]:
     """A new folder with a short name: Unix-domain socket paths have at most 107 bytes, and tmp_path's are long."""
     path = tempfile.mkdtemp(prefix="islands-")
     yield path
@@ -48,9 +56,9 @@ def folder():
 
 
 @pytest.fixture
-def deployment(folder):
+def deployment(folder: str) -> WriteFile:
     """Writes a deployment file into the folder and returns its path."""
-    def write(text, name="deployment.yaml"):
+    def write(text: str, name: str = "deployment.yaml") -> str:
         path = os.path.join(folder, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,14 +1,15 @@
 """What is in dashboards/: the panels' expressions, the rules', and which metrics they use. For the tests of them."""
 
-import collections
 import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import yaml
 
-from conftest import ROOT
+from conftest import ROOT, Document
 
 FOLDER = os.path.join(ROOT, "dashboards")
 TOOLS = os.path.join(ROOT, "build", "tools")
@@ -17,25 +18,31 @@ NAMES = ("cluster", "island", "experiment")
 SELECTOR = re.compile(r"\b(?P<metric>islands_\w+|exposer_\w+|up)\b(?P<matchers>\{[^}]*\})?(?P<range>\[[^\]]*\])?")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
-Target = collections.namedtuple("Target", "dashboard panel expr legend instant")
+
+class Target(NamedTuple):
+    dashboard: str
+    panel: str
+    expr: str
+    legend: str
+    instant: bool
 
 
-def tool(name):
+def tool(name: str) -> str | None:
     """Path of a program that deploy/install-packages.sh keeps in build/tools, or None."""
     path = shutil.which(name) or os.path.join(TOOLS, name)
     return path if os.access(path, os.X_OK) else None
 
 
-def load(name):
+def load(name: str) -> Any:
     with open(os.path.join(FOLDER, name + ".json"), encoding="utf-8") as file:
         return json.load(file)
 
 
-def panels(dashboard):
+def panels(dashboard: Document) -> list[Document]:
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def targets():
+def targets() -> Iterator[Target]:
     """Every query of every panel, and those of annotations."""
     for name in NAMES:
         dashboard = load(name)
@@ -48,16 +55,16 @@ def targets():
                          annotation["titleFormat"] + annotation["textFormat"], False)
 
 
-def rules():
+def rules() -> list[Document]:
     with open(os.path.join(FOLDER, "rules.yml"), encoding="utf-8") as file:
         return [rule for group in yaml.safe_load(file)["groups"] for rule in group["rules"]]
 
 
-def selectors(expression):
+def selectors(expression: str) -> list[re.Match[str]]:
     return list(SELECTOR.finditer(expression))
 
 
-def substitute(expression, rate_interval="4s", **values):
+def substitute(expression: str, rate_interval: str = "4s", **values: str) -> str:
     """What Grafana makes of it: every variable that is not given stands for all."""
     expression = expression.replace("$__rate_interval", rate_interval)
     for name, value in values.items():
@@ -65,7 +72,7 @@ def substitute(expression, rate_interval="4s", **values):
     return re.sub(r"\$(\w+)", ".*", expression)
 
 
-def used_metrics():
+def used_metrics() -> set[str]:
     """Names in panels, annotations, variables and rules; a histogram counts once."""
     texts = [target.expr for target in targets()] + [rule["expr"] for rule in rules()]
     for name in NAMES:

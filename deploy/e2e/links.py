@@ -10,7 +10,7 @@ import pytest
 PIDFD_GETFD = 438  # of every architecture that has it (Linux 5.6)
 
 
-def _descriptor_of(pid, number):
+def _descriptor_of(pid: int, number: int) -> int:
     """A duplicate of a descriptor of another process."""
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(pid)
@@ -25,7 +25,7 @@ def _descriptor_of(pid, number):
     return duplicate
 
 
-def _accepted(path_ends):
+def _accepted(path_ends: str) -> set[str]:
     """Inodes of connected sockets that were accepted on a socket whose path ends so."""
     inodes = set()
     with open("/proc/net/unix", encoding="utf-8") as table:
@@ -36,7 +36,7 @@ def _accepted(path_ends):
     return inodes
 
 
-def cut_links_to(pid, island, worker=0):
+def cut_links_to(pid: int, island: int, worker: int = 0) -> int:
     """Ends all connections that others have dialled to a worker of this process's island. Returns how many. Works on
     one that is stopped, too: who has dialled is told at once, and the island itself when it goes on."""
     inodes = _accepted(f"/island-{island}.w{worker}.sock")

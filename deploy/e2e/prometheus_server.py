@@ -8,17 +8,21 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
 from cluster import wait_until
 from dashboard_files import FOLDER
 
+Labels = dict[str, str]
+
 
 class Prometheus:
     """In `folder`, with dashboards/prometheus.yml and rules.yml; targets are written as file_sd, as --observe does."""
 
-    def __init__(self, binary, folder, port):
+    def __init__(self, binary: str, folder: str, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.folder = os.path.join(folder, "prometheus")
         os.makedirs(os.path.join(self.folder, "targets"))
@@ -32,40 +36,41 @@ class Prometheus:
                     group["interval"] = "1s"
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 yaml.safe_dump(document, file)
-        self.binary, self.listen, self.process = binary, f"127.0.0.1:{port}", None
+        self.binary, self.listen = binary, f"127.0.0.1:{port}"
+        self.process: subprocess.Popen[bytes] | None = None
 
-    def targets(self, ports):
+    def targets(self, ports: Mapping[int, int]) -> None:
         """ports: {island: port}."""
         written = [{"targets": [f"127.0.0.1:{port}"], "labels": {"island": str(island)}}
                    for island, port in ports.items()]
         with open(os.path.join(self.folder, "targets", "islands.json"), "w", encoding="utf-8") as file:
             json.dump(written, file)
 
-    def start(self):
+    def start(self) -> None:
         with open(os.path.join(self.folder, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [self.binary, f"--config.file={self.folder}/prometheus.yml", f"--storage.tsdb.path={self.folder}/data",
                  f"--web.listen-address={self.listen}"], stdout=log, stderr=log)
         wait_until(self.ready, what="Prometheus, see its log: " + log.name)
 
-    def ready(self):
-        assert self.process.poll() is None, "Prometheus ended: " + self.log()
+    def ready(self) -> bool:
+        assert self.process and self.process.poll() is None, "Prometheus ended: " + self.log()
         try:
             with urllib.request.urlopen(self.url + "/-/ready", timeout=5):
                 return True
         except OSError:
             return False
 
-    def log(self):
+    def log(self) -> str:
         with open(os.path.join(self.folder, "log"), encoding="utf-8") as log:
             return log.read()
 
-    def stop(self):
+    def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(timeout=30)
 
-    def ask(self, path, **parameters):
+    def ask(self, path: str, **parameters: object) -> Any:
         request = urllib.request.Request(f"{self.url}/api/v1/{path}",
                                          urllib.parse.urlencode(parameters).encode() if parameters else None)
         try:
@@ -74,13 +79,14 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
 
-    def at(self, expression, moment=None):
+    def at(self, expression: str, moment: float | None = None) -> list[tuple[Labels, float]]:
         """[(labels, value)] of an instant query; NaN is no value."""
         found = self.ask("query", query=expression, time=moment or time.time())["result"]
         return [(each["metric"], float(each["value"][1])) for each in found
                 if not math.isnan(float(each["value"][1]))]
 
-    def over(self, expression, start, end, step=1):
+    def over(self, expression: str, start: float, end: float,
+             step: float = 1) -> list[tuple[Labels, list[tuple[float, float]]]]:
         """[(labels, [(time, value)])] of a range query; NaN is no value."""
         found = self.ask("query_range", query=expression, start=start, end=end, step=step)["result"]
         series = [(each["metric"], [(moment, float(value)) for moment, value in each["values"]

@@ -11,6 +11,8 @@ import itertools
 import json
 import os
 import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 MACHINES = {  # name -> (sockets, cores of each)
     "two-cores": (1, 2), "one-socket": (1, 8), "quad-socket": (4, 6)}
@@ -18,24 +20,28 @@ LAYOUTS = {"two-cores": [1, 2], "one-socket": [1, 2, 4, 8], "quad-socket": [1, 2
 MECHANISMS = {"pipe": 310e3, "fifo": 305e3, "posix-mq": 240e3, "tcp": 180e3, "uds-stream": 420e3,
               "uds-seqpacket": 400e3, "uds-datagram": 390e3, "zmq-ipc": 95e3, "shared-memory": 900e3}
 
+Document = dict[str, Any]
+Point = dict[str, Any]  # axis -> value
+Change = Callable[[str, Document], Document | None]
+
 
 class Model:
     """A machine, and what a transaction costs on it, in core-microseconds."""
 
-    def __init__(self, machine):
+    def __init__(self, machine: str) -> None:
         self.name = machine
         self.sockets, self.per_socket = MACHINES[machine]
         self.cores = self.sockets * self.per_socket
         self.layouts = [f"{count}ISL" for count in LAYOUTS[machine]]
 
-    def islands(self, axes):
-        layout = axes.get("layout")
+    def islands(self, axes: Point) -> int:
+        layout = str(axes.get("layout", ""))
         if "cut" in axes:
             cores = axes["cores"]
             return {"SE": 1, "CG": max(1, cores // self.per_socket), "FG": cores}[axes["cut"]]
-        return int(layout[:-3]) if str(layout)[:-3].isdigit() else 1
+        return int(layout[:-3]) if layout[:-3].isdigit() else 1
 
-    def cost_us(self, axes):
+    def cost_us(self, axes: Point) -> float:
         """More workers of an island: contention. More islands: messages. Skew: one hot island, or hot rows."""
         islands, cores = self.islands(axes), axes.get("cores", self.cores)
         workers, rows, op = cores / islands, axes.get("rows", 10), axes.get("op", "read")
@@ -51,52 +57,56 @@ class Model:
         return cost * (1 + hot_rows + hot_island)
 
 
-def noisy(chance, value, share):
+Rate = Callable[[Model, Point], float]
+Figure = tuple[str, str, list[Document], list[Document], Rate, float]  # see figures()
+
+
+def noisy(chance: random.Random, value: float, share: float) -> float:
     return value * (1 + share * (2 * chance.random() - 1))
 
 
-def axis(name, *values):
+def axis(name: str, *values: object) -> Document:
     return {"name": name, "values": list(values)}
 
 
-def rate_of(model, axes):
+def rate_of(model: Model, axes: Point) -> float:
     return axes.get("cores", model.cores) * 1e6 / model.cost_us(axes)
 
 
-def payment_rate(model, axes):
+def payment_rate(model: Model, axes: Point) -> float:
     workers = model.cores / model.islands(axes)
     return model.cores * 1e6 / (8 * (1 + 0.16 * (workers - 1)))
 
 
-def counter_rate(model, axes):
+def counter_rate(model: Model, axes: Point) -> float:
     counters = axes.get("counters", "per-socket")
     sharing = {"single": model.cores, "per-socket": model.per_socket, "per-core": 1}[counters]
-    slow = {"spread": 4.2, "os": 2.6}.get(axes.get("workers"), 1) if model.sockets > 1 else 1
+    slow = {"spread": 4.2, "os": 2.6}.get(axes.get("workers", ""), 1) if model.sockets > 1 else 1
     far = 1 + 3 * (sharing > model.per_socket)
     return model.cores * 120e6 / (1 if sharing == 1 else 2.4 * sharing * far) / slow
 
 
-def message_rate(model, axes):
+def message_rate(model: Model, axes: Point) -> float:
     distance = {"same-core": 0.45, "same-cache": 1, "same-socket": 1, "cross-socket": 0.55}[axes["where"]]
     batch = 1 if axes["batch"] == 1 else 5.5
     return MECHANISMS[axes["mechanism"]] * distance * batch * (1.25 if axes["wait"] == "spin" else 1)
 
 
-def worker_rate(model, axes):
+def worker_rate(model: Model, axes: Point) -> float:
     return 410e3 * {"grouped": 1.25, "spread": 0.97, "mix": 1.02, "os": 1.0}[axes["workers"]]
 
 
-def tatp_rate(model, axes):
+def tatp_rate(model: Model, axes: Point) -> float:
     return rate_of(model, {"layout": axes["layout"], "op": "update" if axes["mix"] == "update" else "read",
                            "rows": {"standard": 3, "read": 2, "update": 2}[axes["mix"]]})
 
 
-def two_plots(x, series, y="committed_per_s", rows="10 rows"):
+def two_plots(x: str, series: str, y: str = "committed_per_s", rows: str = "10 rows") -> list[Document]:
     return [{"title": f"{op.title()} {rows}", "where": {"op": op}, "x": x, "series": series, "y": y}
             for op in ("read", "update")]
 
 
-def figures(model):
+def figures(model: Model) -> dict[str, Figure]:
     """name -> (title, workload or program, axes, plots, metric, rate, noise)."""
     one_socket = model.sockets == 1
     layouts, ops = axis("layout", *model.layouts), axis("op", "read", "update")
@@ -141,14 +151,14 @@ def figures(model):
                  [{"title": "TATP", "x": "mix", "series": "layout", "y": "committed_per_s"}], tatp_rate, 0.02)}
 
 
-def metrics_of(workload, rate, workers):
+def metrics_of(workload: str, rate: float, workers: float) -> dict[str, float]:
     if workload in ("counters", "ipc"):
         return {"increments_per_s" if workload == "counters" else "messages_per_s": rate}
     return {"committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate, "latency_p50_us": 16e6 / rate,
             "aborted_per_s": 0.0}
 
 
-def machine_of(model):
+def machine_of(model: Model) -> tuple[Document, str]:
     cores = [{"package": core // model.per_socket, "cache_group": core // model.per_socket, "pus": [core]}
              for core in range(model.cores)]
     text = [f"this machine: {model.sockets} packages, {model.cores} cores, 64 GiB"]
@@ -160,12 +170,13 @@ def machine_of(model):
             "cores": cores}, "\n".join(text)
 
 
-def write_json(path, document):
+def write_json(path: str, document: object) -> None:
     with open(path, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
 
 
-def write_figure(folder, name, title, workload, axes, plots, lines, repeat, notes=()):
+def write_figure(folder: str, name: str, title: str, workload: str, axes: Sequence[Document],
+                 plots: Sequence[Document], lines: Iterable[Document], repeat: int, notes: Iterable[str] = ()) -> None:
     """One figure's plan and results, from `lines` as results.jsonl has them."""
     os.makedirs(os.path.join(folder, name), exist_ok=True)
     points = 1
@@ -182,7 +193,8 @@ def write_figure(folder, name, title, workload, axes, plots, lines, repeat, note
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def lines_of(model, spec, repeat, chance, change):
+def lines_of(model: Model, spec: Figure, repeat: int, chance: random.Random,
+             change: Callable[[Document], Document | None] | None) -> Iterator[Document | None]:
     title, workload, axes, _, rate, noise = spec
     names = [one["name"] for one in axes]
     for number, (repetition, values) in enumerate(itertools.product(
@@ -199,7 +211,8 @@ def lines_of(model, spec, repeat, chance, change):
         yield change(line) if change else line
 
 
-def write_results(folder, machine="two-cores", names=None, repeat=3, seed=1, change=None, **about):
+def write_results(folder: str, machine: str = "two-cores", names: Sequence[str] | None = None, repeat: int = 3,
+                  seed: int = 1, change: Change | None = None, **about: object) -> str:
     """A whole result directory. `change` gets the figure's name and a line, and returns the line to write, or None."""
     model, chance = Model(machine), random.Random(seed)
     chosen = {name: spec for name, spec in figures(model).items() if names is None or name in names}
@@ -211,7 +224,7 @@ def write_results(folder, machine="two-cores", names=None, repeat=3, seed=1, cha
     return folder
 
 
-def write_sweep(folder, names, model, **about):
+def write_sweep(folder: str, names: Sequence[str], model: Model, **about: object) -> None:
     machine, text = machine_of(model)
     os.makedirs(folder, exist_ok=True)
     write_json(os.path.join(folder, "sweep.json"), {
@@ -223,7 +236,7 @@ def write_sweep(folder, names, model, **about):
         "notes": [], **about})
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description="Makes up a result directory, to look at reports.")
     parser.add_argument("folder")
     parser.add_argument("--machine", choices=MACHINES, default="two-cores")

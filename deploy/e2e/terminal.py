@@ -11,27 +11,28 @@ import signal
 import struct
 import termios
 import time
+from collections.abc import Callable, Sequence
 
 CODE = re.compile(r"\x1b\[(\?)?([0-9;]*)([A-Za-z])")
-PLAIN = frozenset()
+PLAIN: frozenset[int] = frozenset()
 
 
 class Screen:
     """Cells of (character, attributes); attributes are the numbers of the codes that are on, such as 7 for reverse."""
 
-    def __init__(self, lines, columns):
+    def __init__(self, lines: int, columns: int) -> None:
         self.own = self.hidden_cursor = False  # the alternate screen; the former one is not kept
         self.wrapped = 0
         self.rest = ""
         self.resize(lines, columns)
 
-    def resize(self, lines, columns):
+    def resize(self, lines: int, columns: int) -> None:
         self.lines, self.columns = lines, columns
         self.row = self.column = 0
         self.attributes = PLAIN
         self.cells = [[(" ", PLAIN)] * columns for _ in range(lines)]
 
-    def feed(self, text):
+    def feed(self, text: str) -> None:
         text, at = self.rest + text, 0
         self.rest = ""
         while at < len(text):
@@ -47,7 +48,7 @@ class Screen:
                 self.put(text[at])
                 at += 1
 
-    def put(self, character):
+    def put(self, character: str) -> None:
         if character == "\r":
             self.column = 0
         elif character == "\n":
@@ -59,7 +60,7 @@ class Screen:
             self.cells[self.row][self.column] = (character, self.attributes)
             self.column += 1
 
-    def code(self, private, numbers, letter):
+    def code(self, private: str | None, numbers: str, letter: str) -> None:
         values = [int(number or 0) for number in numbers.split(";")]
         if private:
             assert letter in "hl" and values[0] in (25, 1049), (numbers, letter)
@@ -81,14 +82,14 @@ class Screen:
         else:
             raise AssertionError(f"unknown escape code {numbers}{letter}")
 
-    def texts(self):
+    def texts(self) -> list[str]:
         return ["".join(character for character, _ in line).rstrip() for line in self.cells]
 
 
 class Terminal:
     """`arguments` on a pseudo terminal. `close` ends it if it has not ended."""
 
-    def __init__(self, arguments, lines=24, columns=80, **environment):
+    def __init__(self, arguments: Sequence[object], lines: int = 24, columns: int = 80, **environment: str) -> None:
         self.screen = Screen(lines, columns)
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.bytes_shown = 0
@@ -99,15 +100,16 @@ class Terminal:
         self.pid = os.fork()
         if self.pid == 0:
             os.login_tty(os.dup(self.other))
-            os.execve(arguments[0], [str(word) for word in arguments],
+            words = [str(word) for word in arguments]
+            os.execve(words[0], words,
                       {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment})
-        self.code = None
+        self.code: int | None = None
 
-    def resize(self, lines, columns):
+    def resize(self, lines: int, columns: int) -> None:
         fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.screen.resize(lines, columns)
 
-    def read(self, seconds):
+    def read(self, seconds: float) -> bool:
         """Takes what is written within so many seconds at most; whether there was anything."""
         if not select.select([self.file], [], [], seconds)[0]:
             return False
@@ -116,10 +118,11 @@ class Terminal:
         self.screen.feed(self.decoder.decode(data))
         return True
 
-    def type(self, keys):
+    def type(self, keys: str) -> None:
         os.write(self.file, keys.encode())
 
-    def until(self, condition, seconds=10, what="the screen"):
+    def until(self, condition: Callable[[list[str]], object], seconds: float = 10,
+              what: str = "the screen") -> list[str]:
         """Reads until condition(lines) holds; returns the lines."""
         deadline = time.monotonic() + seconds
         while True:
@@ -129,7 +132,7 @@ class Terminal:
             assert time.monotonic() < deadline, f"waited in vain for {what}:\n" + "\n".join(lines)
             self.read(0.1)
 
-    def ended(self, seconds=10):
+    def ended(self, seconds: float = 10) -> int:
         """Waits for the program's end; its exit code. The screen shows all that it wrote."""
         deadline = time.monotonic() + seconds
         while self.code is None:
@@ -142,12 +145,12 @@ class Terminal:
             pass
         return self.code
 
-    def restored(self):
+    def restored(self) -> bool:
         """Whether the terminal is as it was before."""
         screen = self.screen
         return not screen.own and not screen.hidden_cursor and termios.tcgetattr(self.other) == self.before
 
-    def close(self):
+    def close(self) -> None:
         if self.code is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cluster import processes, wait_until
-from conftest import ROOT
+from conftest import ROOT, Islands, WriteFile
 
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 from advising import advice  # noqa: E402
@@ -25,12 +25,12 @@ SHORT = ("--seconds", "0.1", "--warmup", "0.05", "--repeat", "1", "--mpl", "4")
 
 
 @pytest.mark.parametrize("s", [0, 0.5, 1, 1.7])
-def test_zipf_mass_is_the_sum(s):
+def test_zipf_mass_is_the_sum(s: float) -> None:
     for ranks in (1, 10, 5000, 240_000):
         assert zipf_mass(ranks, s) == pytest.approx(sum(k ** -s for k in range(1, ranks + 1)), rel=1e-4)
 
 
-def test_the_hottest_island_has_the_first_keys():
+def test_the_hottest_island_has_the_first_keys() -> None:
     assert hottest_share(4, 24, 10, 240_000, 0, 1) == pytest.approx(1 / 4)  # local: even, whatever the skew
     assert hottest_share(4, 24, 10, 240_000, 100, 0) == pytest.approx(1 / 4)  # uniform: even
     shares = [hottest_share(4, 24, 10, 240_000, 100, s) for s in (0, 0.5, 1, 2)]
@@ -41,16 +41,17 @@ def test_the_hottest_island_has_the_first_keys():
     assert hottest_row(24, 10, 240_000, 100, 2) == pytest.approx(9 / 1.645, rel=0.01)
 
 
-def test_lines_between_points():
+def test_lines_between_points() -> None:
     points = [(0, 1.0), (10, 3.0), (20, 3.0)]
     assert [interpolate(points, x) for x in (0, 5, 10, 15, 20)] == [1, 2, 3, 3, 3]
     assert interpolate(points, 25) == 3 and interpolate(points, -5) == 0
     assert interpolate([(4, 2.0)], 99) == 2
 
 
-def test_the_model_is_exact_at_its_anchors_and_adds_times_between():
+def test_the_model_is_exact_at_its_anchors_and_adds_times_between() -> None:
     load = Load(rows=10, table_rows=240_000, sites=24, update=True)
-    anchors = {(p, s): 1000 / (1 + p / 10 + s * p / 20) for p in (0, 20, 100) for s in (0, 0.5, 1)}
+    anchors: dict[tuple[float, float], float] = {
+        (p, s): 1000 / (1 + p / 10 + s * p / 20) for p in (0, 20, 100) for s in (0, 0.5, 1)}
     model = Model(2, load, anchors)
     for (p, s), rate in anchors.items():
         assert model.throughput(p, s) == pytest.approx(rate)
@@ -66,13 +67,13 @@ def test_the_model_is_exact_at_its_anchors_and_adds_times_between():
     assert one.throughput(100, 0.7) < one.throughput(100, 0.5)
 
 
-def test_ranking_says_how_sure_it_is():
+def test_ranking_says_how_sure_it_is() -> None:
     models = {"1ISL": Measured(1, 100.0), "2ISL": Measured(2, 200.0), "4ISL": Measured(4, 199.0)}
     ranking = advice.rank(models, 0, 0, 0.03)
     assert [row["layout"] for row in ranking] == ["2ISL", "4ISL", "1ISL"]
     assert 0.4 < ranking[0]["chance_best"] < 0.7 and ranking[2]["chance_best"] == 0
     assert advice.rank({"1ISL": models["1ISL"], "2ISL": models["2ISL"]}, 0, 0, 0.03)[0]["chance_best"] == 1
-    case = {"multisite": 0, "zipf": 0, "recommended": "2ISL", "ranking": ranking}
+    case: advice.Case = {"multisite": 0, "zipf": 0, "recommended": "2ISL", "ranking": ranking}
     verdict = advice.judge([case], {("1ISL", 0, 0): 100.0, ("2ISL", 0, 0): 180.0, ("4ISL", 0, 0): 200.0})
     assert case["regret"] == pytest.approx(0.1)
     assert verdict["largest_error"] == pytest.approx(200 / 180 - 1, abs=1e-4)
@@ -81,7 +82,7 @@ def test_ranking_says_how_sure_it_is():
     assert "recommended: 2ISL" in text and "regret 10.0%" in text and "low" in text
 
 
-def test_advice_validated_and_its_runs_used_again(islands, deployment, folder):
+def test_advice_validated_and_its_runs_used_again(islands: Islands, deployment: WriteFile, folder: str) -> None:
     file, kept = deployment(FILE), os.path.join(folder, "kept")
     command = ("advise", file, "--op", "update", "--multisite", "10", "50", "--zipf", "0.7", "--results", kept, *SHORT)
     answer = islands.json(*command, "--validate", timeout=120, cwd=folder)
@@ -99,7 +100,7 @@ def test_advice_validated_and_its_runs_used_again(islands, deployment, folder):
     assert processes(folder) == {}
 
 
-def test_nothing_is_measured_that_is_not_asked_for(islands, deployment, folder):
+def test_nothing_is_measured_that_is_not_asked_for(islands: Islands, deployment: WriteFile, folder: str) -> None:
     answer = islands.json("advise", deployment(FILE), *SHORT, cwd=folder)
     assert answer["calibration_runs"] == len(answer["cases"][0]["ranking"])
 
@@ -114,19 +115,19 @@ def test_nothing_is_measured_that_is_not_asked_for(islands, deployment, folder):
     (["FILE", "--layouts", "99ISL"], "deployment.yaml"),  # fewer sites than islands
     ([], "FILE"),
 ])
-def test_bad_usage(islands, deployment, folder, arguments, complaint):
+def test_bad_usage(islands: Islands, deployment: WriteFile, folder: str, arguments: list[str], complaint: str) -> None:
     file = deployment(FILE)
     done = islands.run("advise", *[file if word == "FILE" else word for word in arguments], cwd=folder)
     assert done.code == 2 and complaint in done.err and "Traceback" not in done.err, done
 
 
-def test_a_workload_that_cannot_run_is_told(islands, deployment, folder):
+def test_a_workload_that_cannot_run_is_told(islands: Islands, deployment: WriteFile, folder: str) -> None:
     done = islands.run("advise", deployment(FILE), "--workload", "tatp", *SHORT, cwd=folder)
     assert done.code == 1 and "subscriber" in done.err and "Traceback" not in done.err, done
     assert processes(folder) == {}
 
 
-def test_ctrl_c_leaves_nothing(islands, deployment, folder):
+def test_ctrl_c_leaves_nothing(islands: Islands, deployment: WriteFile, folder: str) -> None:
     process = subprocess.Popen([islands, "advise", deployment(FILE), "--seconds", "5"], cwd=folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, TMPDIR=folder))
     wait_until(lambda: any("islandd" in command for command in processes(folder).values()), what="an island")

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from cluster import processes, wait_until
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 import bench  # noqa: E402
+from benchmarks.context import Context  # noqa: E402
 from benchmarks.section import Bar, Section  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench.py")]
@@ -24,13 +27,13 @@ needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/
                                    reason="islandd is not built")
 
 
-def start(directory, *more):
+def start(directory: str, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*COMMAND, "--directory", str(directory), *more], cwd=ROOT, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @needs_islands
-def test_quick_shows_every_section_and_all_rows_add_up(folder):
+def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
     directory, file = os.path.join(folder, "bench"), os.path.join(folder, "bench.json")
     process = start(directory, "--quick", "--json", file)
     out, err = process.communicate(timeout=180)
@@ -66,7 +69,7 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder):
 
 @needs_islands
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_leaves_nothing(folder, number):
+def test_interrupted_leaves_nothing(folder: str, number: signal.Signals) -> None:
     directory = os.path.join(folder, "bench")
     process = start(directory, "--only", "peers", "--seconds", "1000")
     wait_until(lambda: any("islandd" in line for line in processes(folder).values()), what="an island")
@@ -79,7 +82,7 @@ def test_interrupted_leaves_nothing(folder, number):
     assert not os.path.exists(directory)
 
 
-def test_nothing_built_says_so(folder):
+def test_nothing_built_says_so(folder: str) -> None:
     process = start(os.path.join(folder, "bench"), "--bin", folder)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 2
@@ -87,18 +90,19 @@ def test_nothing_built_says_so(folder):
 
 
 @pytest.mark.parametrize("arguments", [["--only", "everything"], ["--seconds", "0"], ["--repeat", "0"]])
-def test_bad_arguments(folder, arguments):
+def test_bad_arguments(folder: str, arguments: list[str]) -> None:
     process = start(os.path.join(folder, "bench"), *arguments)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 2 and arguments[0] in err
 
 
 @pytest.mark.parametrize("wrong, code", [([], 0), (["one, update: sum check failed"], 1)])
-def test_rows_that_do_not_add_up_fail_it_and_missed_bars_do_not(capsys, wrong, code):
+def test_rows_that_do_not_add_up_fail_it_and_missed_bars_do_not(capsys: pytest.CaptureFixture[str], wrong: list[str],
+                                                                code: int) -> None:
     section = Section("Title", "engine", [])
     section.bar("a / b", 1.0, at_least=4)
-    context = SimpleNamespace(wrong=wrong, machine={"summary": "a machine"})
-    arguments = SimpleNamespace(repeat=5, seconds=1.0, json=None)
+    context = cast(Context, SimpleNamespace(wrong=wrong, machine={"summary": "a machine"}))
+    arguments = Namespace(repeat=5, seconds=1.0, json=None)
     assert bench.summarize(arguments, context, {"peers": section.json()}, 60, ["noisy"]) == code
     out = capsys.readouterr().out
     assert "NOTE: noisy" in out and "0 bars met, 1 missed" in out
@@ -112,12 +116,12 @@ def test_rows_that_do_not_add_up_fail_it_and_missed_bars_do_not(capsys, wrong, c
     (Bar("a / b", 0.001, at_most=0), False, "MISSED"),
     (Bar("a / b", None, at_least=4), None, "a / b >= 4: not measured"),
 ])
-def test_bars(bar, met, words):
+def test_bars(bar: Bar, met: bool | None, words: str) -> None:
     assert bar.met() is met
     assert words in bar.text()
 
 
-def test_section_lines_up():
+def test_section_lines_up() -> None:
     section = Section("Title", "engine", [("rate", "{:.1f}"), ("x", "{:.2f}")])
     section.row("long name", 12345.67, None)
     section.row("b", 1.0, 2.0)

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from cluster import Cluster, cluster  # noqa: F401
+from cluster import Cluster, cluster, line_of  # noqa: F401
+from conftest import Result
 from test_metrics import free_ports
 
 NOBODY = 65534
@@ -16,12 +17,12 @@ COMMANDS = ["up", "status", "down", "run", "top", "destroy"]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
 
 
-def run(cluster, command):
+def run(cluster: Cluster, command: str) -> Result:
     words = {"run": ["micro"], "top": ["--once"], "destroy": ["--yes"]}.get(command, [])
     return cluster.islands.run(command, cluster.file, *words, cwd=cluster.folder)
 
 
-def write_with_metrics(cluster):
+def write_with_metrics(cluster: Cluster) -> None:
     cluster.write()
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read().replace("base_port: 0", f"base_port: {free_ports(2)}")
@@ -29,15 +30,15 @@ def write_with_metrics(cluster):
         file.write(text)
 
 
-def path(cluster, name=""):
+def path(cluster: Cluster, name: str = "") -> str:
     return os.path.join(cluster.folder, "run", name)
 
 
-def listing(folder):
+def listing(folder: str) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-def refused(cluster, command, *words):
+def refused(cluster: Cluster, command: str, *words: str) -> None:
     """Refused in these words, and nothing was touched."""
     before = listing(path(cluster))
     done = run(cluster, command)
@@ -51,7 +52,7 @@ def refused(cluster, command, *words):
 
 # ---- the directory
 
-def test_it_and_all_in_it_are_the_users_alone(cluster):
+def test_it_and_all_in_it_are_the_users_alone(cluster: Cluster) -> None:
     write_with_metrics(cluster)
     cluster.up("--targets", os.path.join(cluster.folder, "targets"))
     cluster.run()
@@ -64,7 +65,7 @@ def test_it_and_all_in_it_are_the_users_alone(cluster):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_symbolic_link_is_refused(cluster, command):
+def test_a_symbolic_link_is_refused(cluster: Cluster, command: str) -> None:
     elsewhere = os.path.join(cluster.write().folder, "elsewhere")
     os.mkdir(elsewhere, 0o700)
     os.symlink(elsewhere, path(cluster).rstrip("/"))
@@ -74,14 +75,14 @@ def test_a_symbolic_link_is_refused(cluster, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_one_that_others_may_enter_is_refused(cluster, command, mode):
+def test_one_that_others_may_enter_is_refused(cluster: Cluster, command: str, mode: int) -> None:
     cluster.write()
     os.mkdir(path(cluster))
     os.chmod(path(cluster), mode)
     refused(cluster, command, f"mode {mode:04o}", f"chmod 700 {path(cluster)}".rstrip("/"))
 
 
-def test_it_works_after_the_recommended_command(cluster):
+def test_it_works_after_the_recommended_command(cluster: Cluster) -> None:
     cluster.write()
     os.mkdir(path(cluster), 0o755)
     done = run(cluster, "up")
@@ -92,7 +93,7 @@ def test_it_works_after_the_recommended_command(cluster):
 
 @as_root
 @pytest.mark.parametrize("command", COMMANDS)
-def test_somebody_elses_is_refused(cluster, command):
+def test_somebody_elses_is_refused(cluster: Cluster, command: str) -> None:
     cluster.write()
     os.mkdir(path(cluster), 0o700)
     os.chown(path(cluster), NOBODY, NOBODY)
@@ -100,7 +101,7 @@ def test_somebody_elses_is_refused(cluster, command):
 
 
 @as_root
-def test_roots_commands_leave_another_users_processes_alone(cluster):
+def test_roots_commands_leave_another_users_processes_alone(cluster: Cluster) -> None:
     """A pid in somebody else's lock file is no reason to signal that process."""
     cluster.write()
     os.mkdir(path(cluster), 0o700)
@@ -110,14 +111,15 @@ def test_roots_commands_leave_another_users_processes_alone(cluster):
                                f"echo {victim.pid} > {path(cluster, 'supervisor.lock')}; echo held; exec sleep 60"],
                               stdout=subprocess.PIPE, text=True)
     try:
-        assert holder.stdout.readline() == "held\n"
+        assert line_of(holder.stdout) == "held\n"
         done = cluster.islands.run("down", cluster.file, "--timeout", "1")
         assert done.code == 1 and f"user {NOBODY}" in done.err, done
         assert victim.poll() is None
     finally:
-        for process in (victim, holder):
-            process.kill()
-            process.communicate()
+        victim.kill()
+        victim.wait()
+        holder.kill()
+        holder.communicate()
 
 
 # ---- its files
@@ -127,7 +129,7 @@ PLANTED = ["supervisor.lock", "supervisor.log", "island-0.lock", "island-0.log",
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_symbolic_link_in_a_files_place_is_not_followed(cluster, name):
+def test_a_symbolic_link_in_a_files_place_is_not_followed(cluster: Cluster, name: str) -> None:
     cluster.write()
     os.mkdir(path(cluster), 0o700)
     victim = os.path.join(cluster.folder, "victim")
@@ -142,7 +144,7 @@ def test_a_symbolic_link_in_a_files_place_is_not_followed(cluster, name):
 
 
 @pytest.mark.parametrize("name", ["run/targets", "run/targets.tmp", "elsewhere/test.json.tmp"])
-def test_a_symbolic_link_in_the_targets_place_is_not_followed(cluster, name):
+def test_a_symbolic_link_in_the_targets_place_is_not_followed(cluster: Cluster, name: str) -> None:
     write_with_metrics(cluster)
     os.mkdir(path(cluster), 0o700)
     os.mkdir(os.path.join(cluster.folder, "elsewhere"))
@@ -155,7 +157,7 @@ def test_a_symbolic_link_in_the_targets_place_is_not_followed(cluster, name):
         assert file.read() == "precious\n"
 
 
-def test_a_symbolic_link_in_the_run_locks_place_is_not_followed(cluster):
+def test_a_symbolic_link_in_the_run_locks_place_is_not_followed(cluster: Cluster) -> None:
     cluster.write().up()
     victim = os.path.join(cluster.folder, "victim")
     os.symlink(victim, path(cluster, "run.lock"))
@@ -165,7 +167,7 @@ def test_a_symbolic_link_in_the_run_locks_place_is_not_followed(cluster):
 
 
 @as_root
-def test_somebody_elses_file_in_a_locks_place_is_refused(cluster):
+def test_somebody_elses_file_in_a_locks_place_is_refused(cluster: Cluster) -> None:
     """Left from when the directory was open to others: its owner can read and lock it for ever."""
     cluster.write()
     os.mkdir(path(cluster), 0o700)
@@ -178,7 +180,7 @@ def test_somebody_elses_file_in_a_locks_place_is_refused(cluster):
 
 # ---- what happens between the supervisor's start of an island and the island's own
 
-def with_meddler(cluster, script):
+def with_meddler(cluster: Cluster, script: str) -> Cluster:
     """The same command, in whose place islandd finds things changed by a shell script. Its configuration is on
     descriptor 3."""
     folder = os.path.join(cluster.folder, "bin")
@@ -191,7 +193,7 @@ def with_meddler(cluster, script):
     return Cluster(type(cluster.islands)(os.path.join(folder, "islands")), cluster.folder).write()
 
 
-def test_a_configuration_changed_on_disk_has_no_effect(cluster):
+def test_a_configuration_changed_on_disk_has_no_effect(cluster: Cluster) -> None:
     evil = 's|"clusterId"|"loads": [{"workload": "micro", "object": "/evil.so"}], "clusterId"|'
     meddled = with_meddler(cluster, f"sed -i '{evil}' {path(cluster)}island-*.json")
     done = run(meddled, "up")
@@ -201,13 +203,13 @@ def test_a_configuration_changed_on_disk_has_no_effect(cluster):
     assert [island["state"] for island in meddled.status()["islands"]] == ["ready", "ready"]
 
 
-def test_a_configuration_cannot_be_written_to(cluster):
+def test_a_configuration_cannot_be_written_to(cluster: Cluster) -> None:
     meddled = with_meddler(cluster, f"(echo {{}} >&3) 2>/dev/null && touch {path(cluster)}written")
     done = run(meddled, "up")
     assert done.code == 0 and not os.path.exists(path(cluster, "written")), done
 
 
-def test_an_island_checks_the_directory_itself(cluster):
+def test_an_island_checks_the_directory_itself(cluster: Cluster) -> None:
     done = run(with_meddler(cluster, f"chmod 755 {path(cluster)}"), "up")
     assert done.code == 1 and f"chmod 700 {path(cluster)}".rstrip("/") in done.err, done
     assert cluster.alive() == {}

@@ -7,14 +7,18 @@ program that no Debian package has. test_observed.py asks a real Prometheus for 
 import filecmp
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import yaml
 
-from dashboard_files import FOLDER, NAMES, STRING, TOOLS, load, panels, rules, selectors, substitute, targets, tool
+from conftest import Document
+from dashboard_files import (FOLDER, NAMES, STRING, TOOLS, Target, load, panels, rules, selectors, substitute,
+                             targets, tool)
 
 # Units that the linter knows and that are used here; Grafana's list is valueFormats/categories.ts.
 UNITS = {"none", "short", "percentunit", "s", "bytes", "Bps", "ops", "cps"}
@@ -27,15 +31,15 @@ NOT_FOLLOWED = {
 
 
 @pytest.fixture(params=NAMES)
-def dashboard(request):
+def dashboard(request: pytest.FixtureRequest) -> Document:
     return load(request.param)
 
 
-def variables(dashboard, kind):
+def variables(dashboard: Document, kind: str) -> dict[str, Document]:
     return {each["name"]: each for each in dashboard["templating"]["list"] if each["type"] == kind}
 
 
-def test_json_is_what_the_source_makes(tmp_path):
+def test_json_is_what_the_source_makes(tmp_path: pathlib.Path) -> None:
     python = next((each for each in (os.path.join(TOOLS, "venv", "bin", "python"), sys.executable)
                    if os.access(each, os.X_OK) and subprocess.run(
                        [each, "-c", "import grafana_foundation_sdk"], capture_output=True).returncode == 0), None)
@@ -47,20 +51,20 @@ def test_json_is_what_the_source_makes(tmp_path):
             f"{name}.json is not what dashboards/generate.py writes; run `make dashboards`"
 
 
-def test_template_datasource(dashboard):
+def test_template_datasource(dashboard: Document) -> None:
     (source,) = variables(dashboard, "datasource").values()
     assert (source["name"], source["label"], source["query"]) == ("datasource", "Data source", "prometheus")
     (provisioned,) = read_yaml("provisioning/datasources/islands.yaml")["datasources"]
     assert source["current"]["value"] == provisioned["uid"] and not provisioned["isDefault"]
 
 
-def test_template_job(dashboard):
+def test_template_job(dashboard: Document) -> None:
     job = variables(dashboard, "query")["job"]
     assert job["datasource"]["uid"] == "${datasource}"
     assert (job["label"], job["multi"], job["allValue"]) == ("Job", True, ".+")
 
 
-def test_template_island(dashboard):
+def test_template_island(dashboard: Document) -> None:
     """What template-instance-rule asks for, of the variable that we have instead."""
     assert "instance" not in variables(dashboard, "query")
     island = variables(dashboard, "query")["island"]
@@ -68,13 +72,13 @@ def test_template_island(dashboard):
     assert (island["label"], island["multi"], island["allValue"]) == ("Island", True, ".+")
 
 
-def test_template_label_promql_and_reload(dashboard):
+def test_template_label_promql_and_reload(dashboard: Document) -> None:
     for each in variables(dashboard, "query").values():
         assert re.fullmatch(r"label_values\(islands_\w+(\{.*\})?, \w+\)", each["query"]), each["name"]
         assert each["refresh"] == 2, "reload when the time range changes"
 
 
-def test_variables_are_used_and_known(dashboard):
+def test_variables_are_used_and_known(dashboard: Document) -> None:
     known = {each["name"] for each in dashboard["templating"]["list"]} | {"__rate_interval", "__all"}
     text = json.dumps(dashboard)
     used = set(re.findall(r"\$\{?(\w+)", text))
@@ -82,7 +86,7 @@ def test_variables_are_used_and_known(dashboard):
     assert known <= used, "a variable that nothing uses"
 
 
-def test_panel_rules(dashboard):
+def test_panel_rules(dashboard: Document) -> None:
     titles = []
     for panel in panels(dashboard):
         titles.append(panel["title"])
@@ -95,9 +99,9 @@ def test_panel_rules(dashboard):
     assert dashboard["editable"] is False
 
 
-def test_panels_are_placed_apart(dashboard):
+def test_panels_are_placed_apart(dashboard: Document) -> None:
     """Each in the 24 columns, no two on the same cell, and every panel's and query's name is its own."""
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:
         at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
@@ -111,7 +115,7 @@ def test_panels_are_placed_apart(dashboard):
 
 
 @pytest.mark.parametrize("target", list(targets()), ids=lambda target: f"{target.dashboard}, {target.panel}")
-def test_selectors_use_the_variables(target):
+def test_selectors_use_the_variables(target: Target) -> None:
     """target-job-rule; target-rate-interval-rule; target-counter-agg-rule; and a matcher for island everywhere."""
     found = selectors(target.expr)
     assert found
@@ -124,22 +128,25 @@ def test_selectors_use_the_variables(target):
             assert re.search(r"\b(rate|increase|changes)\($", before), f"{match[0]}: a counter must be under rate"
 
 
-def test_promtool_parses_every_expression(tmp_path):
+def run_promtool(folder: str | pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     promtool = tool("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (package prometheus)")
+    return subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, cwd=folder)
+
+
+def test_promtool_parses_every_expression(tmp_path: pathlib.Path) -> None:
     written = [{"record": f"panel:number:{number}", "expr": substitute(target.expr)}
                for number, target in enumerate(targets())]
-    path = tmp_path / "panels.yml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": written}]}))
-    done = subprocess.run([promtool, "check", "rules", "--lint=none", path], capture_output=True, text=True, timeout=60)
+    (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": written}]}))
+    done = run_promtool(tmp_path, "check", "rules", "--lint=none", "panels.yml")
     assert done.returncode == 0, done.stderr
 
 
 # ---- Rules -----------------------------------------------------------------------------------------------------------
 
 
-def test_rules_are_named_and_explained():
+def test_rules_are_named_and_explained() -> None:
     for rule in rules():
         if "record" in rule:
             assert re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", rule["record"]), "level:metric:operations"
@@ -149,43 +156,34 @@ def test_rules_are_named_and_explained():
         assert all(text.strip() for text in rule["annotations"].values())
 
 
-def test_readme_lists_every_alert():
+def test_readme_lists_every_alert() -> None:
     with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as file:
         listed = re.findall(r"^\| (Island\w+) \| (\w+) \|", file.read(), re.M)
     assert listed == [(rule["alert"], rule["labels"]["severity"]) for rule in rules() if "alert" in rule]
 
 
-def promtool_test(folder):
-    return subprocess.run([tool("promtool"), "test", "rules", "rules_test.yml"], capture_output=True, text=True,
-                          timeout=60, cwd=folder)
-
-
-def test_promtool_tests_the_rules():
-    if tool("promtool") is None:
-        pytest.skip("promtool is not installed (package prometheus)")
-    checked = subprocess.run([tool("promtool"), "check", "rules", os.path.join(FOLDER, "rules.yml")],
-                             capture_output=True, text=True, timeout=60)
+def test_promtool_tests_the_rules() -> None:
+    checked = run_promtool(FOLDER, "check", "rules", "rules.yml")
     assert checked.returncode == 0, checked
-    done = promtool_test(FOLDER)
+    done = run_promtool(FOLDER, "test", "rules", "rules_test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("instead", ["never", "always"])
-def test_every_alert_is_tested_both_ways(instead, tmp_path):
+def test_every_alert_is_tested_both_ways(instead: str, tmp_path: pathlib.Path) -> None:
     """rules_test.yml must notice each alert that never fires, and each that fires whatever happens."""
-    if tool("promtool") is None:
-        pytest.skip("promtool is not installed (package prometheus)")
     with open(os.path.join(FOLDER, "rules.yml"), encoding="utf-8") as file:
         document = yaml.safe_load(file)
     alerts = [rule for group in document["groups"] for rule in group["rules"] if "alert" in rule]
     for rule in alerts:
         rule.pop("for", None)
-        metric = re.search(r"\b(up|islands_\w+|\w+:\w+:\w+)\b", STRING.sub("", rule["expr"]))[0]
-        rule["expr"] = "vector(0) > 1" if instead == "never" else f"{metric} * 0 == 0"
+        metric = re.search(r"\b(up|islands_\w+|\w+:\w+:\w+)\b", STRING.sub("", rule["expr"]))
+        assert metric, rule
+        rule["expr"] = "vector(0) > 1" if instead == "never" else f"{metric[0]} * 0 == 0"
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(document))
     with open(os.path.join(FOLDER, "rules_test.yml"), encoding="utf-8") as file:
         (tmp_path / "rules_test.yml").write_text(file.read())
-    done = promtool_test(tmp_path)
+    done = run_promtool(tmp_path, "test", "rules", "rules_test.yml")
     assert done.returncode != 0
     for rule in alerts:
         assert rule["alert"] in done.stdout + done.stderr
@@ -194,20 +192,17 @@ def test_every_alert_is_tested_both_ways(instead, tmp_path):
 # ---- Files for Prometheus and Grafana servers ------------------------------------------------------------------------
 
 
-def read_yaml(name):
+def read_yaml(name: str) -> Any:
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         return yaml.safe_load(file)
 
 
-def test_promtool_accepts_the_configuration():
-    if tool("promtool") is None:
-        pytest.skip("promtool is not installed (package prometheus)")
-    done = subprocess.run([tool("promtool"), "check", "config", "prometheus.yml"], capture_output=True, text=True,
-                          timeout=60, cwd=FOLDER)
+def test_promtool_accepts_the_configuration() -> None:
+    done = run_promtool(FOLDER, "check", "config", "prometheus.yml")
     assert done.returncode == 0, done
 
 
-def test_intervals_agree():
+def test_intervals_agree() -> None:
     """Grafana's $__rate_interval is made from the data source's timeInterval, which has to be the scrape interval."""
     (source,) = read_yaml("provisioning/datasources/islands.yaml")["datasources"]
     assert source["jsonData"]["timeInterval"] == read_yaml("prometheus.yml")["global"]["scrape_interval"]
@@ -216,7 +211,7 @@ def test_intervals_agree():
     assert variables == {"${ISLANDS_PROMETHEUS_URL}", "${ISLANDS_DASHBOARDS}"}
 
 
-def test_containers_listen_on_loopback_and_mount_what_exists():
+def test_containers_listen_on_loopback_and_mount_what_exists() -> None:
     services = read_yaml("compose.yaml")["services"]
     assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
     grafana = services["grafana"]["environment"]
@@ -227,6 +222,7 @@ def test_containers_listen_on_loopback_and_mount_what_exists():
         for source in (volume.rsplit(":", 2 if volume.endswith(":ro") else 1)[0] for volume in service["volumes"]):
             if source.startswith("."):
                 assert os.path.exists(os.path.join(FOLDER, source)), source
-    mounted = dict(reversed(volume.rsplit(":", 2)[:2]) for volume in services["grafana"]["volumes"] if ":ro" in volume)
+    mounts = [volume.rsplit(":", 2) for volume in services["grafana"]["volumes"] if ":ro" in volume]
+    mounted = {inside: outside for outside, inside, _ in mounts}
     assert mounted[grafana["ISLANDS_DASHBOARDS"]] == "."
     assert mounted[os.path.dirname(grafana["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])] == "."

@@ -2,16 +2,20 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 import demo  # noqa: E402
+from islands_command import RunReport, processes_of  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "demo.py"), "--quick"]
 
@@ -19,12 +23,12 @@ needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/
                                    reason="islandd is not built")
 
 
-def start(directory, *more):
+def start(directory: pathlib.Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*COMMAND, "--directory", str(directory), *more], cwd=ROOT, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -32,7 +36,7 @@ def wait_until(condition, seconds=60):
 
 
 @needs_islands
-def test_table_and_no_process_left(tmp_path):
+def test_table_and_no_process_left(tmp_path: pathlib.Path) -> None:
     directory = tmp_path / "demo"
     process = start(directory)
     out, err = process.communicate(timeout=180)
@@ -47,24 +51,24 @@ def test_table_and_no_process_left(tmp_path):
                    for run in runs if run["multisite_percent"] == 100}
     assert distributed.pop("1ISL") == 0
     assert all(share > 0.9 for share in distributed.values()), distributed
-    assert demo.processes_of(str(directory)) == []
+    assert processes_of(str(directory)) == []
 
 
 @needs_islands
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_leaves_no_process(tmp_path, number):
+def test_interrupted_leaves_no_process(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     directory = tmp_path / "demo"
     process = start(directory, "--seconds", "1000")
-    wait_until(lambda: any(b"islandd" in command_line(pid) for pid in demo.processes_of(str(directory))))
+    wait_until(lambda: any(b"islandd" in command_line(pid) for pid in processes_of(str(directory))))
     time.sleep(1)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert "stopping the islands" in err
-    assert demo.processes_of(str(directory)) == []
+    assert processes_of(str(directory)) == []
 
 
-def command_line(pid):
+def command_line(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read()
@@ -72,15 +76,16 @@ def command_line(pid):
         return b""
 
 
-def test_nothing_built_says_so(tmp_path):
+def test_nothing_built_says_so(tmp_path: pathlib.Path) -> None:
     process = start(tmp_path / "demo", "--bin", str(tmp_path))
     out, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert "make build" in err
 
 
-def test_table_has_a_row_per_layout():
-    results = [{"layout": layout, "op": op, "multisite_percent": percent, "zipf": 0, "committed_per_s": 1500.0}
+def test_table_has_a_row_per_layout() -> None:
+    results = [cast(RunReport, {"layout": layout, "op": op, "multisite_percent": percent, "zipf": 0,
+                                "committed_per_s": 1500.0})
                for layout in ("1ISL", "2ISL") for op in demo.OPERATIONS for percent in demo.MULTISITE]
     text = demo.table(results, ["1ISL", "2ISL"])
     assert text.count("1ISL" + " " * 10) == 2

@@ -4,42 +4,45 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from cluster import cluster, wait_until  # noqa: F401
+from cluster import Cluster, cluster, wait_until  # noqa: F401
+from conftest import Document
 
 
 SMALL = ["--rows-total", "24000"]  # quick to load again for an island that comes back
 
 
-def all_running(cluster):
+def all_running(cluster: Cluster) -> bool:
     return all(island["running"] for island in cluster.status()["islands"])
 
 
-def finish(process, seconds):
+def finish(process: subprocess.Popen[str], seconds: float) -> Document:
     out, err = process.communicate(timeout=seconds)
     assert process.returncode == 0, out + err
     return json.loads(out)
 
 
-def rates(result):
+def rates(result: Document) -> dict[int, list[float]]:
     """committed per second by island, in order of time."""
-    by_island = {}
+    by_island: dict[int, list[float]] = {}
     with open(os.path.join(result["run_directory"], "timeseries.csv"), encoding="utf-8") as file:
         for row in csv.DictReader(file):
             by_island.setdefault(int(row["island"]), []).append(float(row["committed_per_s"]))
     return by_island
 
 
-def kept_serving(rates_of_island):
+def kept_serving(rates_of_island: Sequence[float]) -> bool:
     """An island may wait for a lost one until its transactions' deadline, two seconds, but not longer."""
     return sum(rate > 0 for rate in rates_of_island) >= len(rates_of_island) - 2 and rates_of_island[-1] > 0
 
 
 @pytest.mark.parametrize("transport, op", [("uds", "update"), ("zmq", "update"), ("uds", "read")])
-def test_killed_island_rejoins_the_run(cluster, transport, op):
+def test_killed_island_rejoins_the_run(cluster: Cluster, transport: str, op: str) -> None:
     cluster.write("3ISL", transport).up()
     begin = time.monotonic()
     process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", op, "--multisite", "50",
@@ -61,7 +64,7 @@ def test_killed_island_rejoins_the_run(cluster, transport, op):
     assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
 
 
-def test_all_islands_but_one_are_killed(cluster):
+def test_all_islands_but_one_are_killed(cluster: Cluster) -> None:
     cluster.write("3ISL").up()
     process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", "update", "--multisite", "50",
                             "--duration", "4", "--warmup", "0", *SMALL)
@@ -75,7 +78,7 @@ def test_all_islands_but_one_are_killed(cluster):
     assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
 
 
-def test_idle_island_is_killed_between_runs(cluster):
+def test_idle_island_is_killed_between_runs(cluster: Cluster) -> None:
     """A restarted island has its rows again without being told: the supervisor remembers the load."""
     cluster.write("2ISL").up()
     assert cluster.run("--op", "update", "--rows-total", 4800)["sum_check"] == "ok"
@@ -86,7 +89,7 @@ def test_idle_island_is_killed_between_runs(cluster):
     assert "4800 of 4800 rows" in result["sum_check_detail"]
 
 
-def test_hung_island_does_not_hold_up_the_run(cluster):
+def test_hung_island_does_not_hold_up_the_run(cluster: Cluster) -> None:
     cluster.write("3ISL").up()
     begin = time.monotonic()
     process = cluster.start("run", cluster.file, "micro", "--format", "json", "--op", "update", "--multisite", "50",
@@ -105,7 +108,7 @@ def test_hung_island_does_not_hold_up_the_run(cluster):
     assert cluster.run("--op", "update", "--multisite", 50, *SMALL)["sum_check"] == "ok"
 
 
-def test_cluster_taken_down_during_a_run(cluster):
+def test_cluster_taken_down_during_a_run(cluster: Cluster) -> None:
     """The run ends by itself, soon, and does not pretend to have measured anything."""
     cluster.write("2ISL").up()
     process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--multisite", "50")
@@ -130,14 +133,14 @@ TATP = """data:
 """
 
 
-def new_life(cluster, island=1):
+def new_life(cluster: Cluster, island: int = 1) -> None:
     pid = cluster.island(island)["pid"]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: cluster.island(island)["pid"] not in (None, pid) and cluster.island(island)["state"] == "ready",
                what="a new life")
 
 
-def test_refused_load_does_not_keep_islands_from_coming_back(cluster):
+def test_refused_load_does_not_keep_islands_from_coming_back(cluster: Cluster) -> None:
     """A workload without its tables, and more rows than fit: no island that dies later may be started with either."""
     cluster.write("2ISL").up()
     assert cluster.run("--op", "update", *SMALL)["sum_check"] == "ok"
@@ -148,7 +151,7 @@ def test_refused_load_does_not_keep_islands_from_coming_back(cluster):
         assert cluster.run("--op", "update", *SMALL)["sum_check"] == "ok"
 
 
-def test_interrupted_load_does_not_keep_islands_from_coming_back(cluster):
+def test_interrupted_load_does_not_keep_islands_from_coming_back(cluster: Cluster) -> None:
     cluster.write("2ISL").up()
     process = cluster.start("run", cluster.file, "micro", "--rows-total", "40000000", "--duration", "0.2")
     time.sleep(0.2)
@@ -159,9 +162,9 @@ def test_interrupted_load_does_not_keep_islands_from_coming_back(cluster):
     assert cluster.run("--op", "update", *SMALL)["sum_check"] == "ok"
 
 
-def test_refused_load_is_the_end_of_the_one_before(cluster):
+def test_refused_load_is_the_end_of_the_one_before(cluster: Cluster) -> None:
     """Its tables are empty on whoever has not died: half of them measured is worse than none."""
-    def tatp():
+    def tatp() -> str:
         result = cluster.islands.json("run", cluster.file, "tatp", "--set", "remote=50", "--duration", "0.3",
                                       "--warmup", "0.1", "--results", os.path.join(cluster.folder, "results"))
         return result["sum_check_detail"].rpartition("; ")[2]

@@ -4,40 +4,42 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Iterable
 
 from chaos import Meter, SHAPES, Shape
 from cluster import Cluster, cluster, wait_until  # noqa: F401
-from conftest import Islands
+from conftest import Document, Islands
 from links import cut_links_to
 from test_metrics import scrape, total
 
 LOAD = ["--op", "update", "--rows-total", "48000", "--warmup", "0", "--format", "json"]
 
 
-def start_run(cluster, seconds, *options, mpl=16):
+def start_run(cluster: Cluster, seconds: float, *options: object, mpl: int = 16) -> subprocess.Popen[str]:
     process = cluster.start("run", cluster.file, "micro", *LOAD, "--mpl", mpl, "--duration", seconds, *options,
                             "--results", os.path.join(cluster.folder, "results"))
     wait_until(lambda: all(island["running"] for island in cluster.status()["islands"]), what="the run")
     return process
 
 
-def finish(process, seconds):
+def finish(process: subprocess.Popen[str], seconds: float) -> Document:
     out, err = process.communicate(timeout=seconds)
     assert process.returncode == 0, out + err
     return json.loads(out)
 
 
-def metric(meter, island, name, **labels):
+def metric(meter: Meter, island: int, name: str, **labels: str) -> float:
     """The sum over all of the island's metrics of this name and these labels."""
     return total(scrape(meter.base + island), name, **labels)
 
 
-def in_doubt(meter, island):
+def in_doubt(meter: Meter, island: int) -> float:
     return metric(meter, island, "islands_in_doubt")
 
 
-def stop_with_a_voter_in_doubt(cluster, meter, coordinator, voter):
+def stop_with_a_voter_in_doubt(cluster: Cluster, meter: Meter, coordinator: int, voter: int) -> tuple[int, float]:
     """Stops an island at a moment at which another one waits for its decision. Returns on how many branches."""
     pid = cluster.island(coordinator)["pid"]
     for _ in range(200):
@@ -51,7 +53,7 @@ def stop_with_a_voter_in_doubt(cluster, meter, coordinator, voter):
     raise AssertionError("no branch was in doubt")
 
 
-def test_voter_in_doubt_waits_for_a_coordinator_that_lives(cluster):
+def test_voter_in_doubt_waits_for_a_coordinator_that_lives(cluster: Cluster) -> None:
     """The coordinator is stopped, and the voter's own link to it breaks. After longer than any timeout the coordinator
     goes on, finds the YES in its socket and commits: the voter must still have the branch. It gave up after 10 s,
     and acknowledge a commit that it had undone."""
@@ -70,8 +72,8 @@ def test_voter_in_doubt_waits_for_a_coordinator_that_lives(cluster):
     assert result["sum_check"] == "ok", result["sum_check_detail"]
 
 
-def local_rate(meter, islands, seconds):
-    def committed():
+def local_rate(meter: Meter, islands: Iterable[int], seconds: float) -> float:
+    def committed() -> float:
         return sum(metric(meter, island, "islands_transactions_total", scope="local", outcome="committed")
                    for island in islands)
     begin, before = time.monotonic(), committed()
@@ -79,7 +81,7 @@ def local_rate(meter, islands, seconds):
     return (committed() - before) / (time.monotonic() - begin)
 
 
-def test_hung_island_holds_up_nobody(cluster):
+def test_hung_island_holds_up_nobody(cluster: Cluster) -> None:
     """Local transactions of the others go on; what touches it is refused, soon and with its own reason; queues stay
     short; `status` and the metrics say who it is; and when it goes on all is as before."""
     meter = Meter(cluster, SHAPES["4x1"])
@@ -118,13 +120,13 @@ def test_hung_island_holds_up_nobody(cluster):
     assert cluster.run("--op", "update", "--rows-total", 48000, "--multisite", 50)["sum_check"] == "ok"
 
 
-def test_refusals_cost_little(cluster):
+def test_refusals_cost_little(cluster: Cluster) -> None:
     """One transaction of five needs the island that hangs and is refused. Beside the same with local ones only, where
     nothing is refused: when each refusal paused its slot for half a millisecond it was 0.06, and
     0.24 when each second one did."""
     meter = Meter(cluster, SHAPES["2x1"])
     cluster.up()
-    rates = {}
+    rates: dict[int, float] = {}
     for multisite in (0, 20):
         process = start_run(cluster, 7, "--multisite", multisite, mpl=4)
         pid = cluster.island(1)["pid"]
@@ -138,7 +140,7 @@ def test_refusals_cost_little(cluster):
     assert rates[20] > 0.35 * rates[0]
 
 
-def test_hung_island_is_killed_if_the_file_says_so(cluster):
+def test_hung_island_is_killed_if_the_file_says_so(cluster: Cluster) -> None:
     meter = Meter(cluster, Shape(2, 1))
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read()
@@ -156,7 +158,7 @@ def test_hung_island_is_killed_if_the_file_says_so(cluster):
     assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
 
 
-def test_run_on_a_hung_island_is_refused(cluster):
+def test_run_on_a_hung_island_is_refused(cluster: Cluster) -> None:
     meter = Meter(cluster, Shape(2, 1))
     cluster.up()
     assert meter.base
@@ -173,7 +175,7 @@ def test_run_on_a_hung_island_is_refused(cluster):
     assert "does not move" in text and "moves again" not in text, "it was killed"
 
 
-def test_run_with_a_hang_to_its_end_says_so(cluster):
+def test_run_with_a_hang_to_its_end_says_so(cluster: Cluster) -> None:
     """It was reported as a good run, with the rates of the second before."""
     cluster.write().up()
     process = cluster.start("run", cluster.file, "micro", *LOAD, "--mpl", 16, "--duration", 2, "--multisite", 20,
@@ -193,7 +195,7 @@ def test_run_with_a_hang_to_its_end_says_so(cluster):
     assert result["sum_check"] == "ok", result["sum_check_detail"]
 
 
-def test_starting_slowly_is_not_hanging(islands, folder):
+def test_starting_slowly_is_not_hanging(islands: Islands, folder: str) -> None:
     """An islandd that needs longer to start than a worker may stand still."""
     binaries = os.path.join(folder, "bin")
     os.mkdir(binaries)

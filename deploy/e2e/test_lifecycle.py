@@ -10,9 +10,10 @@ import time
 import pytest
 
 from cluster import Cluster, cluster, wait_until  # noqa: F401
+from conftest import Islands
 
 
-def pid_gone(pid):
+def pid_gone(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] in "ZX"
@@ -22,7 +23,7 @@ def pid_gone(pid):
 
 # ---- up, status, down
 
-def test_commands_know_whose_directory_it_is(cluster):
+def test_commands_know_whose_directory_it_is(cluster: Cluster) -> None:
     """Two files in one folder share `run`: what one of them started is not the other's to measure, show or end."""
     other = os.path.join(cluster.folder, "other.yaml")
     cluster.write()
@@ -35,7 +36,7 @@ def test_commands_know_whose_directory_it_is(cluster):
     assert len(cluster.alive()) == 3
 
 
-def test_up_status_down(cluster):
+def test_up_status_down(cluster: Cluster) -> None:
     up = cluster.write("2ISL").up()
     plan = cluster.islands.json("plan", cluster.file)
     assert up["state"] == "up" and up["layout"] == "2ISL"
@@ -53,7 +54,7 @@ def test_up_status_down(cluster):
     assert not os.path.exists(os.path.join(cluster.folder, "run", "supervisor.sock"))
 
 
-def test_status_when_not_up_says_so(cluster):
+def test_status_when_not_up_says_so(cluster: Cluster) -> None:
     cluster.write()
     done = cluster.islands.run("status", cluster.file)
     assert done.code == 1
@@ -61,7 +62,7 @@ def test_status_when_not_up_says_so(cluster):
     assert cluster.islands.run("down", cluster.file).code == 0
 
 
-def test_more_islands_than_cores(cluster):
+def test_more_islands_than_cores(cluster: Cluster) -> None:
     status = cluster.write("24ISL").up()
     assert len({island["pid"] for island in status["islands"]}) == 24
     assert [island["state"] for island in status["islands"]] == ["ready"] * 24
@@ -70,7 +71,7 @@ def test_more_islands_than_cores(cluster):
     cluster.down()
 
 
-def test_another_machines_file_runs_unbound_and_says_so(cluster):
+def test_another_machines_file_runs_unbound_and_says_so(cluster: Cluster) -> None:
     cluster.write("4ISL", more="machine: 'pack:4 [numa(memory=1GB)] core:1 pu:1'\n")
     done = cluster.islands.run("up", cluster.file)
     assert done.code == 0 and "unbound" in done.err
@@ -80,7 +81,7 @@ def test_another_machines_file_runs_unbound_and_says_so(cluster):
     assert islands[3]["cpus_actual"] == ("0" if len(every_cpu) == 1 else f"{every_cpu[0]}-{every_cpu[-1]}")
 
 
-def test_dry_run_starts_nothing(cluster):
+def test_dry_run_starts_nothing(cluster: Cluster) -> None:
     cluster.write("3ISL")
     assert cluster.islands.json("up", cluster.file, "--dry-run") == {"would_start": 3}
     assert os.listdir(cluster.folder) == ["deployment.yaml"]
@@ -88,7 +89,7 @@ def test_dry_run_starts_nothing(cluster):
 
 # ---- refusals
 
-def test_second_up_is_refused(cluster):
+def test_second_up_is_refused(cluster: Cluster) -> None:
     first = cluster.write().up()
     done = cluster.islands.run("up", cluster.file)
     assert done.code == 1
@@ -96,7 +97,7 @@ def test_second_up_is_refused(cluster):
     assert cluster.island_pids() == [island["pid"] for island in first["islands"]]
 
 
-def test_two_ups_at_once_start_one(cluster):
+def test_two_ups_at_once_start_one(cluster: Cluster) -> None:
     cluster.write()
     both = [cluster.start("up", cluster.file) for _ in range(2)]
     codes = sorted((process.communicate(timeout=60), process.returncode)[1] for process in both)
@@ -104,7 +105,7 @@ def test_two_ups_at_once_start_one(cluster):
     assert len(cluster.alive()) == 3
 
 
-def test_same_data_under_another_control_directory_is_refused(cluster, islands):
+def test_same_data_under_another_control_directory_is_refused(cluster: Cluster, islands: Islands) -> None:
     first = cluster.write().up()
     other = Cluster(islands, cluster.folder)
     other.file = os.path.join(cluster.folder, "other.yaml")
@@ -126,7 +127,7 @@ def test_same_data_under_another_control_directory_is_refused(cluster, islands):
     ("version: 1\ncontrol: {directory: " + "x" * 200 + "}\n", "2:", "107"),
     ("version: 1\n\tlayout: 2ISL\n", "2:", ""),
 ])
-def test_bad_files_start_nothing(cluster, text, where, what):
+def test_bad_files_start_nothing(cluster: Cluster, text: str, where: str, what: str) -> None:
     with open(cluster.file, "w", encoding="utf-8") as file:
         file.write(text)
     done = cluster.islands.run("up", cluster.file)
@@ -136,7 +137,7 @@ def test_bad_files_start_nothing(cluster, text, where, what):
     assert cluster.alive() == {}
 
 
-def test_bad_command_lines(cluster):
+def test_bad_command_lines(cluster: Cluster) -> None:
     cluster.write()
     for arguments in (["up"], ["up", "absent.yaml"], ["up", cluster.file, "--timeout", "0"],
                       ["up", cluster.file, "--timeout", "soon"], ["down", cluster.file, "--force"]):
@@ -146,7 +147,7 @@ def test_bad_command_lines(cluster):
 
 # ---- a start that fails
 
-def test_island_that_fails_to_start_is_shown_and_nothing_stays(cluster):
+def test_island_that_fails_to_start_is_shown_and_nothing_stays(cluster: Cluster) -> None:
     run = os.path.join(cluster.write("3ISL").folder, "run")
     os.mkdir(run, 0o700)
     os.makedirs(os.path.join(run, "island-1.ctl", "in-the-way"))
@@ -158,7 +159,7 @@ def test_island_that_fails_to_start_is_shown_and_nothing_stays(cluster):
 
 
 @pytest.fixture
-def sleepy(cluster):
+def sleepy(cluster: Cluster) -> Cluster:
     """The same command with an islandd that never gets ready."""
     folder = os.path.join(cluster.folder, "bin")
     os.mkdir(folder)
@@ -170,7 +171,7 @@ def sleepy(cluster):
     return made.write()
 
 
-def test_up_timeout_stops_everything(sleepy):
+def test_up_timeout_stops_everything(sleepy: Cluster) -> None:
     done = sleepy.islands.run("up", sleepy.file, "--timeout", "0.5")
     assert done.code == 124
     assert "not ready within 0.5 s" in done.err
@@ -179,7 +180,7 @@ def test_up_timeout_stops_everything(sleepy):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_interrupted_stops_everything(sleepy, number):
+def test_up_interrupted_stops_everything(sleepy: Cluster, number: signal.Signals) -> None:
     process = sleepy.start("up", sleepy.file)
     wait_until(lambda: len(sleepy.alive()) >= 2)
     process.send_signal(number)
@@ -190,7 +191,7 @@ def test_up_interrupted_stops_everything(sleepy, number):
 
 # ---- losses
 
-def test_killed_island_is_restarted(cluster):
+def test_killed_island_is_restarted(cluster: Cluster) -> None:
     before = cluster.write("3ISL").up()["islands"]
     os.kill(before[1]["pid"], signal.SIGKILL)
     wait_until(lambda: cluster.island(1)["restarts"] == 1 and cluster.island(1)["state"] == "ready")
@@ -201,7 +202,7 @@ def test_killed_island_is_restarted(cluster):
     wait_until(lambda: all(island["links"] == 2 for island in cluster.status()["islands"]), what="links")
 
 
-def test_island_killed_too_often_is_given_up(cluster):
+def test_island_killed_too_often_is_given_up(cluster: Cluster) -> None:
     cluster.write().up("--restarts", "2")
     for restarts in (1, 2):
         os.kill(cluster.island(0)["pid"], signal.SIGKILL)
@@ -216,7 +217,7 @@ def test_island_killed_too_often_is_given_up(cluster):
     cluster.down()
 
 
-def test_killed_supervisor_leaves_no_orphans(cluster):
+def test_killed_supervisor_leaves_no_orphans(cluster: Cluster) -> None:
     before = cluster.write("3ISL").up()
     os.kill(before["supervisor_pid"], signal.SIGKILL)
     wait_until(lambda: cluster.alive() == {}, seconds=5, what="islands to die with their supervisor")
@@ -227,7 +228,7 @@ def test_killed_supervisor_leaves_no_orphans(cluster):
         assert new["boot_epoch"] > old["boot_epoch"]
 
 
-def test_new_supervisor_right_after_a_killed_one_starts_no_doubles(cluster):
+def test_new_supervisor_right_after_a_killed_one_starts_no_doubles(cluster: Cluster) -> None:
     before = cluster.write("3ISL").up()
     for _ in range(5):
         os.kill(before["supervisor_pid"], signal.SIGKILL)
@@ -239,7 +240,7 @@ def test_new_supervisor_right_after_a_killed_one_starts_no_doubles(cluster):
 
 
 @pytest.mark.parametrize("delay_ms", [0, 5, 10, 15, 20, 30, 40, 60])
-def test_supervisor_killed_while_it_starts_leaves_nothing(cluster, delay_ms):
+def test_supervisor_killed_while_it_starts_leaves_nothing(cluster: Cluster, delay_ms: int) -> None:
     process = cluster.write("4ISL").start("up", cluster.file)
     supervisor = wait_until(lambda: [pid for pid, words in cluster.alive().items() if " supervise " in words])[0]
     time.sleep(delay_ms / 1000)
@@ -250,25 +251,25 @@ def test_supervisor_killed_while_it_starts_leaves_nothing(cluster, delay_ms):
     assert [island["state"] for island in cluster.up()["islands"]] == ["ready"] * 4
 
 
-def test_down_after_the_supervisor_died(cluster):
+def test_down_after_the_supervisor_died(cluster: Cluster) -> None:
     status = cluster.write().up()
     os.kill(status["supervisor_pid"], signal.SIGKILL)
     cluster.down()
 
 
-def test_down_kills_a_hung_island(cluster):
+def test_down_kills_a_hung_island(cluster: Cluster) -> None:
     cluster.write().up()
     os.kill(cluster.island(1)["pid"], signal.SIGSTOP)
     cluster.down("--timeout", "20")
 
 
-def test_down_kills_a_hung_supervisor(cluster):
+def test_down_kills_a_hung_supervisor(cluster: Cluster) -> None:
     status = cluster.write().up()
     os.kill(status["supervisor_pid"], signal.SIGSTOP)
     cluster.down("--timeout", "6")
 
 
-def test_down_timeout(cluster):
+def test_down_timeout(cluster: Cluster) -> None:
     """Somebody holds an island's lock who is no island: down must neither kill nor wait for ever."""
     cluster.write().up()
     cluster.down()
@@ -283,7 +284,7 @@ def test_down_timeout(cluster):
 
 # ---- data
 
-def test_another_layout_on_the_same_data_never_reuses_epochs(cluster):
+def test_another_layout_on_the_same_data_never_reuses_epochs(cluster: Cluster) -> None:
     cluster.write("2ISL").up()
     os.kill(cluster.island(1)["pid"], signal.SIGKILL)
     wait_until(lambda: cluster.island(1)["restarts"] == 1 and cluster.island(1)["state"] == "ready")
@@ -298,7 +299,7 @@ def test_another_layout_on_the_same_data_never_reuses_epochs(cluster):
     assert manifest["cluster_id"] == first["cluster_id"]
 
 
-def test_broken_manifest_is_refused(cluster):
+def test_broken_manifest_is_refused(cluster: Cluster) -> None:
     os.mkdir(os.path.join(cluster.write().folder, "data"))
     with open(os.path.join(cluster.folder, "data", "MANIFEST.json"), "w", encoding="utf-8") as file:
         file.write('{"format": 1, "clus')
@@ -307,7 +308,7 @@ def test_broken_manifest_is_refused(cluster):
     assert cluster.alive() == {}
 
 
-def test_destroy(cluster):
+def test_destroy(cluster: Cluster) -> None:
     cluster.write().up()
     refused = cluster.islands.run("destroy", cluster.file)
     assert refused.code == 1 and "already up" in refused.err
@@ -324,7 +325,7 @@ def test_destroy(cluster):
     assert left == {"deployment.yaml", "run/island-notes.txt", "data/mine.txt"}
 
 
-def test_destroy_does_not_touch_another_deployments_data(cluster):
+def test_destroy_does_not_touch_another_deployments_data(cluster: Cluster) -> None:
     cluster.write(name="first").up()
     cluster.down()
     done = cluster.write(name="second").islands.run("destroy", cluster.file)

@@ -9,22 +9,25 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
-from cluster import cluster, wait_until  # noqa: F401
-from conftest import ROOT
+from cluster import Cluster, cluster, wait_until  # noqa: F401
+from conftest import ROOT, Islands
 
 PAGE = os.path.join(ROOT, "dashboards", "METRICS.md")
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<type>\w+) \| (?P<labels>.*?) \| (?P<meaning>.+) \|$")
 LINE = re.compile(r"^(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+Watched = tuple[Cluster, int]  # two islands, and the first one's port
 
-def free_ports(count, above=21000):
+
+def free_ports(count: int, above: int = 21000) -> int:
     """A base port with `count` free ports in a row."""
     for base in range(above, 60000, 97):
-        sockets = []
+        sockets: list[socket.socket] = []
         try:
             for port in range(base, base + count):
                 sockets.append(socket.create_server(("127.0.0.1", port)))
@@ -37,12 +40,12 @@ def free_ports(count, above=21000):
     raise AssertionError("no free ports")
 
 
-def scrape(port):
+def scrape(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         return answer.read().decode()
 
 
-def samples(text):
+def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     """(name, labels, value) of every line that is not a comment."""
     for line in text.splitlines():
         if line.startswith("#"):
@@ -52,13 +55,13 @@ def samples(text):
         yield match["name"], dict(LABEL.findall(match["labels"] or "")), float(match["value"])
 
 
-def total(text, name, **labels):
+def total(text: str, name: str, **labels: str) -> float:
     return sum(value for found, has, value in samples(text)
                if found == name and all(has.get(key) == wanted for key, wanted in labels.items()))
 
 
 @pytest.fixture
-def watched(cluster):
+def watched(cluster: Cluster) -> Watched:
     base = free_ports(2)
     cluster.write("2ISL")
     with open(cluster.file, encoding="utf-8") as file:
@@ -69,7 +72,7 @@ def watched(cluster):
     return cluster, base
 
 
-def test_counters_agree_with_the_run(watched):
+def test_counters_agree_with_the_run(watched: Watched) -> None:
     cluster, base = watched
     result = cluster.run("--op", "update", "--multisite", 50, warmup=0)
     texts = [scrape(base + island) for island in range(2)]
@@ -99,7 +102,7 @@ def test_counters_agree_with_the_run(watched):
         assert total(text, "islands_locks_held") == 0
 
 
-def locks_during_run(cluster, port, moments=20):
+def locks_during_run(cluster: Cluster, port: int, moments: int = 20) -> list[float]:
     """How many locks an island holds at each of some moments of a run."""
     process = cluster.start("run", cluster.file, "micro", "--mpl", "1", "--duration", "60", "--op", "update")
     try:
@@ -111,7 +114,7 @@ def locks_during_run(cluster, port, moments=20):
 
 
 @pytest.mark.parametrize("latching", ["auto", "always"])
-def test_one_worker_takes_locks_only_when_told_to(cluster, latching):
+def test_one_worker_takes_locks_only_when_told_to(cluster: Cluster, latching: str) -> None:
     port = free_ports(1)
     cluster.write("1ISL", more="cores: 1\n")
     with open(cluster.file, encoding="utf-8") as file:
@@ -124,7 +127,7 @@ def test_one_worker_takes_locks_only_when_told_to(cluster, latching):
     assert cluster.run("--op", "update")["sum_check"] == "ok"
 
 
-def documented():
+def documented() -> dict[str, tuple[str, set[str], bool]]:
     """name -> (type, names of its labels, whether there may be more) of every metric on the page."""
     with open(PAGE, encoding="utf-8") as file:
         rows = [match for match in map(ROW.match, file.read().splitlines()) if match]
@@ -136,7 +139,7 @@ def documented():
     return found
 
 
-def test_page_is_what_the_code_says(islands):
+def test_page_is_what_the_code_says(islands: Islands) -> None:
     islandd = os.path.join(os.path.dirname(islands), "islandd")
     page = subprocess.run([islandd, "--metrics-page"], capture_output=True, text=True, timeout=30, check=True).stdout
     with open(PAGE, encoding="utf-8") as file:
@@ -144,7 +147,7 @@ def test_page_is_what_the_code_says(islands):
     assert len(documented()) > 30
 
 
-def test_islands_serve_what_the_page_says(watched):
+def test_islands_serve_what_the_page_says(watched: Watched) -> None:
     """While a run is going on: all of it, with these types and labels, and nothing else."""
     cluster, base = watched
     page = documented()
@@ -171,19 +174,19 @@ def test_islands_serve_what_the_page_says(watched):
         process.communicate(timeout=30)
 
 
-def seconds_of(port):
+def seconds_of(port: int) -> tuple[float, dict[str, dict[str, float]]]:
     """Worker -> seconds by activity, and when that was."""
     begun = time.monotonic()
     text = scrape(port)
     at = (begun + time.monotonic()) / 2
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for name, labels, value in samples(text):
         if name == "islands_worker_seconds_total":
             found.setdefault(labels["worker"], {})[labels["activity"]] = value
     return at, found
 
 
-def test_worker_seconds_add_up_to_the_time(watched):
+def test_worker_seconds_add_up_to_the_time(watched: Watched) -> None:
     cluster, base = watched
     before_at, before = seconds_of(base)
     cluster.run("--op", "update", "--multisite", 50, duration=2)
@@ -197,7 +200,7 @@ def test_worker_seconds_add_up_to_the_time(watched):
         assert spent["idle"] > 2 and spent["executing"] > 0.1, spent
 
 
-def test_restarts_are_counted(watched):
+def test_restarts_are_counted(watched: Watched) -> None:
     cluster, base = watched
     assert total(scrape(base + 1), "islands_restarts_total") == 0
     epoch, begun = (total(scrape(base + 1), name) for name in ("islands_boot_epoch", "islands_start_time_seconds"))
@@ -210,10 +213,10 @@ def test_restarts_are_counted(watched):
     assert total(scrape(base), "islands_restarts_total") == 0
 
 
-def test_histogram_is_cumulative(watched):
+def test_histogram_is_cumulative(watched: Watched) -> None:
     cluster, base = watched
     cluster.run("--op", "read")
-    last = {}
+    last: dict[str, tuple[float, float]] = {}
     for name, labels, value in samples(scrape(base)):
         if name == "islands_transaction_latency_seconds_bucket":
             bound = float(labels["le"])
@@ -223,7 +226,7 @@ def test_histogram_is_cumulative(watched):
     assert last["local"][0] == float("inf") and last["local"][1] > 0
 
 
-def test_promtool_finds_nothing(watched):
+def test_promtool_finds_nothing(watched: Watched) -> None:
     cluster, base = watched
     promtool = shutil.which("promtool") or os.path.join(ROOT, "build", "tools", "promtool")
     if not os.access(promtool, os.X_OK):
@@ -241,7 +244,7 @@ def test_promtool_finds_nothing(watched):
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
 
 
-def connect(port, receive_bytes=None):
+def connect(port: int, receive_bytes: int | None = None) -> socket.socket:
     client = socket.socket()
     if receive_bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -250,13 +253,13 @@ def connect(port, receive_bytes=None):
     return client
 
 
-def scrape_seconds(port):
+def scrape_seconds(port: int) -> float:
     begun = time.monotonic()
     assert "islands_transactions_total" in scrape(port)
     return time.monotonic() - begun
 
 
-def test_clients_that_say_or_read_nothing_blind_nobody(watched):
+def test_clients_that_say_or_read_nothing_blind_nobody(watched: Watched) -> None:
     _, port = watched
     with contextlib.ExitStack() as held:
         for _ in range(5):
@@ -270,7 +273,7 @@ def test_clients_that_say_or_read_nothing_blind_nobody(watched):
         assert slow.recv(1) and max(scrape_seconds(port) for _ in range(5)) < 1
 
 
-def test_any_number_of_silent_clients_is_got_rid_of(watched):
+def test_any_number_of_silent_clients_is_got_rid_of(watched: Watched) -> None:
     _, port = watched
     with contextlib.ExitStack() as held:
         for _ in range(40):
@@ -279,7 +282,7 @@ def test_any_number_of_silent_clients_is_got_rid_of(watched):
         assert max(scrape_seconds(port) for _ in range(5)) < 1
 
 
-def test_port_in_use_is_said_and_the_island_runs(cluster):
+def test_port_in_use_is_said_and_the_island_runs(cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         cluster.write("1ISL")
         port = taken.getsockname()[1]

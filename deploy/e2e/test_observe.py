@@ -5,25 +5,27 @@ import os
 import shutil
 import signal
 import socket
+import urllib.parse
 import urllib.request
+from typing import Any
 
 import pytest
 import yaml
 
-from cluster import Cluster, cluster, processes, wait_until  # noqa: F401
-from conftest import Islands
+from cluster import Cluster, cluster, line_of, processes, wait_until  # noqa: F401
+from conftest import Document, Islands
 from dashboard_files import FOLDER, NAMES, tool
 from test_metrics import free_ports, scrape
 
 
 @pytest.fixture
-def ports():
+def ports() -> int:
     """Three free ones in a row: of two islands, and of Prometheus."""
     return free_ports(3)
 
 
 @pytest.fixture
-def observed(cluster, ports, monkeypatch):
+def observed(cluster: Cluster, ports: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """A deployment of two islands that can be observed, on a machine without Grafana."""
     binary = tool("prometheus")
     if binary is None:
@@ -34,7 +36,7 @@ def observed(cluster, ports, monkeypatch):
     return cluster
 
 
-def give_metrics(cluster, port, name="test"):
+def give_metrics(cluster: Cluster, port: int, name: str = "test") -> None:
     cluster.write("2ISL", name=name)
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read().replace("base_port: 0", f"base_port: {port}")
@@ -42,30 +44,30 @@ def give_metrics(cluster, port, name="test"):
         file.write(text)
 
 
-def ask(port, path):
+def ask(port: int, path: str) -> Any:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=10) as answer:
         return json.load(answer)["data"]
 
 
-def value(port, query):
+def value(port: int, query: str) -> dict[str, float]:
     """{island: value} of an instant query."""
-    result = ask(port, "query?query=" + urllib.request.quote(query))["result"]
+    result = ask(port, "query?query=" + urllib.parse.quote(query))["result"]
     return {each["metric"]["island"]: float(each["value"][1]) for each in result}
 
 
-def targets(folder):
+def targets(folder: str) -> Document:
     return {name: json.load(open(os.path.join(folder, name), encoding="utf-8")) for name in os.listdir(folder)}
 
 
-def control(cluster):
+def control(cluster: Cluster) -> str:
     return os.path.join(cluster.folder, "run")
 
 
-def prometheus_pids(folder):
+def prometheus_pids(folder: str) -> list[int]:
     return [pid for pid, words in processes(folder).items() if "--storage.tsdb.path" in words]
 
 
-def test_up_observe_follows_islands_and_leaves_nothing(observed, ports):
+def test_up_observe_follows_islands_and_leaves_nothing(observed: Cluster, ports: int) -> None:
     port = ports + 2
     status = observed.up("--observe", "--prometheus-port", port)
     observation = status["observation"]
@@ -104,7 +106,7 @@ def test_up_observe_follows_islands_and_leaves_nothing(observed, ports):
     assert not os.path.exists(os.path.join(observed.folder, "data", "observe"))
 
 
-def answers(port):
+def answers(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10) as answer:
             return answer.status == 200
@@ -112,7 +114,7 @@ def answers(port):
         return False
 
 
-def test_ports_in_use_are_one_line_each_and_the_cluster_runs(observed, ports):
+def test_ports_in_use_are_one_line_each_and_the_cluster_runs(observed: Cluster, ports: int) -> None:
     with socket.create_server(("127.0.0.1", ports + 1)), socket.create_server(("127.0.0.1", ports + 2)):
         done = observed.islands.run("up", observed.file, "--observe", "--prometheus-port", ports + 2)
     assert done.code == 0, done
@@ -127,7 +129,7 @@ def test_ports_in_use_are_one_line_each_and_the_cluster_runs(observed, ports):
     assert "islands_" in scrape(ports)
 
 
-def elsewhere(cluster):
+def elsewhere(cluster: Cluster) -> Islands:
     """The same `islands` where no tools were unpacked beside it."""
     binaries, folder = os.path.dirname(cluster.islands), os.path.join(cluster.folder, "installed")
     os.makedirs(os.path.join(folder, "bin"))
@@ -137,7 +139,7 @@ def elsewhere(cluster):
     return Islands(os.path.join(folder, "bin", "islands"))
 
 
-def test_without_prometheus_the_cluster_runs(observed, monkeypatch):
+def test_without_prometheus_the_cluster_runs(observed: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     observed.islands = elsewhere(observed)
     status = observed.up("--observe")
@@ -149,7 +151,8 @@ def test_without_prometheus_the_cluster_runs(observed, monkeypatch):
     assert [island["state"] for island in status["islands"]] == ["ready", "ready"]
 
 
-def test_a_prometheus_that_does_not_answer_holds_nobody_up(observed, ports, monkeypatch):
+def test_a_prometheus_that_does_not_answer_holds_nobody_up(observed: Cluster, ports: int,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     folder = os.path.join(observed.folder, "slow")
     os.mkdir(folder)
     with open(os.path.join(folder, "prometheus"), "w", encoding="ascii") as script:
@@ -161,7 +164,7 @@ def test_a_prometheus_that_does_not_answer_holds_nobody_up(observed, ports, monk
     assert status["observation"]["notes"][0].startswith("Prometheus has not answered within 10 s")
 
 
-def test_the_islands_ports_are_not_for_prometheus(observed, ports):
+def test_the_islands_ports_are_not_for_prometheus(observed: Cluster, ports: int) -> None:
     done = observed.islands.run("up", observed.file, "--observe", "--prometheus-port", ports + 1)
     assert done.code == 2 and "is an island's metrics port" in done.err
     done = observed.islands.run("up", observed.file, "--prometheus-port", ports + 2)
@@ -169,7 +172,7 @@ def test_the_islands_ports_are_not_for_prometheus(observed, ports):
     assert observed.alive() == {}
 
 
-def test_grafana_is_told(observed, ports, monkeypatch):
+def test_grafana_is_told(observed: Cluster, ports: int, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = os.path.join(observed.folder, "provisioning")
     os.mkdir(folder)
     monkeypatch.setenv("GF_PATHS_PROVISIONING", folder)
@@ -188,19 +191,19 @@ def test_grafana_is_told(observed, ports, monkeypatch):
 
 
 @pytest.mark.parametrize("option", [["--observe"], ["--targets", "targets"]])
-def test_nothing_to_observe_is_refused(cluster, option):
+def test_nothing_to_observe_is_refused(cluster: Cluster, option: list[str]) -> None:
     cluster.write("2ISL")
     done = cluster.islands.run("up", cluster.file, *option, cwd=cluster.folder)
     assert done.code == 2 and "deployment.yaml:6:" in done.err and "no metrics" in done.err, done
     assert cluster.alive() == {}
 
 
-def test_one_prometheus_for_several_deployments(observed, ports):
+def test_one_prometheus_for_several_deployments(observed: Cluster, ports: int) -> None:
     """`islands observe` outlives the deployments that write their targets for it."""
     port, folder = ports + 2, os.path.join(observed.folder, "watch")
     observer = observed.start("observe", folder, "--prometheus-port", port, "--format", "json")
     try:
-        said = json.loads(observer.stdout.readline())
+        said = json.loads(line_of(observer.stdout))
         assert said["prometheus_url"] == f"http://127.0.0.1:{port}" and said["targets"] == folder + "/targets"
         status = observed.islands.json("up", observed.file, "--targets", "watch/targets", cwd=observed.folder)
         assert status["observation"] == {"prometheus_url": None, "prometheus_pid": None, "targets": folder + "/targets",
@@ -216,7 +219,7 @@ def test_one_prometheus_for_several_deployments(observed, ports):
     assert prometheus_pids(observed.folder) == []
 
 
-def test_after_a_crash_down_takes_targets_back(observed):
+def test_after_a_crash_down_takes_targets_back(observed: Cluster) -> None:
     status = observed.islands.json("up", observed.file, "--targets", os.path.join(observed.folder, "shared"))
     os.kill(status["supervisor_pid"], signal.SIGKILL)
     wait_until(lambda: not observed.alive(), what="the islands' end")
@@ -225,7 +228,7 @@ def test_after_a_crash_down_takes_targets_back(observed):
     assert os.listdir(os.path.join(observed.folder, "shared")) == []
 
 
-def test_deployments_of_one_name_do_not_take_each_others_targets(observed, ports):
+def test_deployments_of_one_name_do_not_take_each_others_targets(observed: Cluster, ports: int) -> None:
     shared = os.path.join(observed.folder, "shared")
     observed.islands.json("up", observed.file, "--targets", shared)
     before = targets(shared)
@@ -244,10 +247,10 @@ def test_deployments_of_one_name_do_not_take_each_others_targets(observed, ports
     assert targets(shared) == {}
 
 
-def test_observe_prints_one_document_and_ends_with_its_prometheus(observed, ports):
+def test_observe_prints_one_document_and_ends_with_its_prometheus(observed: Cluster, ports: int) -> None:
     folder = os.path.join(observed.folder, "watch")
     observer = observed.start("observe", folder, "--prometheus-port", ports + 2, "--format", "json")
-    json.loads(observer.stdout.readline())
+    json.loads(line_of(observer.stdout))
     # One more on the same data would spoil it.
     done = observed.islands.run("observe", folder, "--prometheus-port", ports)
     assert done.code == 1 and "is held by process" in done.err, done
@@ -255,14 +258,14 @@ def test_observe_prints_one_document_and_ends_with_its_prometheus(observed, port
         pid, = wait_until(lambda: prometheus_pids(folder), what="Prometheus")
         wait_until(lambda: answers(ports + 2), what="its answer")
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda pid=pid: pid not in prometheus_pids(folder), what="its end")
+        wait_until(lambda: pid not in prometheus_pids(folder), what="its end")
         wait_until(lambda: observer.poll() is not None or prometheus_pids(folder), what="a restart")
     out, err = observer.communicate(timeout=20)
     assert observer.returncode == 1 and out == "", out
     assert "given up after 3 restarts" in err.splitlines()[-1]
 
 
-def test_observe_says_why_it_cannot(observed, ports):
+def test_observe_says_why_it_cannot(observed: Cluster, ports: int) -> None:
     with socket.create_server(("127.0.0.1", ports + 2)):
         done = observed.islands.run("observe", os.path.join(observed.folder, "watch"), "--prometheus-port", ports + 2)
     assert done.code == 1 and f"cannot listen on 127.0.0.1:{ports + 2}" in done.err, done
@@ -282,7 +285,7 @@ measure: {{seconds: 2, warmup: 0.2, repeat: 1}}
 """
 
 
-def test_a_sweep_is_observed_layout_by_layout(observed, ports):
+def test_a_sweep_is_observed_layout_by_layout(observed: Cluster, ports: int) -> None:
     """The experiment dashboard's data: which run went on when, with its layout and parameters."""
     port = ports + 2
     file = os.path.join(observed.folder, "watched.yaml")
@@ -297,7 +300,7 @@ def test_a_sweep_is_observed_layout_by_layout(observed, ports):
     # Its data stays: another Prometheus shows it.
     again = observed.start("observe", os.path.join(results, "observe"), "--prometheus-port", port, "--format", "json")
     try:
-        json.loads(again.stdout.readline())
+        json.loads(line_of(again.stdout))
         runs = ask(port, LAST + "islands_experiment_info[5m])")["result"]
         islands = ask(port, LAST + "islands_island_info[5m])")["result"]
     finally:
@@ -309,7 +312,7 @@ def test_a_sweep_is_observed_layout_by_layout(observed, ports):
     assert len({each["metric"]["run_id"] for each in runs}) == 4, "every run was seen, though clusters lived for 5 s"
 
 
-def test_sweep_goes_on_without_prometheus(observed, ports):
+def test_sweep_goes_on_without_prometheus(observed: Cluster, ports: int) -> None:
     file = os.path.join(observed.folder, "watched.yaml")
     with open(file, "w", encoding="utf-8") as out:
         out.write(SWEEP.format(port=ports).replace("seconds: 2", "seconds: 0.2").replace("1ISL, ", "")

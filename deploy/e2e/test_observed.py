@@ -1,6 +1,7 @@
 """A real Prometheus reads two real islands under load, one of which is killed and comes back: every panel has data."""
 
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -8,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
 from cluster import Cluster, loaded, wait_until
+from conftest import Islands
 from dashboard_files import FOLDER, NAMES, load, rules, selectors, substitute, targets, tool, used_metrics
 from prometheus_server import Prometheus
 from test_metrics import free_ports, scrape, total
@@ -28,7 +31,19 @@ UNUSED = {
 }
 
 
-def worker_seconds(base):
+Spent = tuple[float, float, float]  # between which moments a page was made, and the seconds on it
+
+
+class Seen(NamedTuple):
+    prometheus: Prometheus
+    start: float
+    under_load: float
+    end: float
+    pages: list[str]
+    worker_seconds: tuple[list[Spent], list[Spent]]
+
+
+def worker_seconds(base: int) -> list[Spent]:
     """By island: between which moments its page was made, and the seconds that its worker had spent by then."""
     found = []
     for island in range(2):
@@ -38,9 +53,9 @@ def worker_seconds(base):
     return found
 
 
-def observe(cluster, prometheus, base):
+def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
     """About half a minute: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
-    seen = types.SimpleNamespace(prometheus=prometheus, start=time.time())
+    start = time.time()
     with loaded(cluster, seconds=10, seed=1) as run:
         time.sleep(5)
         victim = cluster.island(1)["pid"]
@@ -57,20 +72,19 @@ def observe(cluster, prometheus, base):
         run.communicate(timeout=60)  # whether it succeeds is not what is looked at here
     with loaded(cluster, seconds=10, seed=2) as run:
         time.sleep(7)
-        seen.under_load = time.time()
-        seen.pages = [scrape(base + island) for island in range(2)]
+        under_load = time.time()
+        pages = [scrape(base + island) for island in range(2)]
         first = worker_seconds(base)
         time.sleep(1)
-        seen.worker_seconds = first, worker_seconds(base)
+        spent = first, worker_seconds(base)
         out, err = run.communicate(timeout=60)
         assert run.returncode == 0, out + err
     time.sleep(2)
-    seen.end = time.time()
-    return seen
+    return Seen(prometheus, start, under_load, time.time(), pages, spent)
 
 
 @pytest.fixture(scope="module")
-def seen(islands):
+def seen(islands: Islands) -> Iterator[Seen]:
     binary = tool("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (deploy/install-packages.sh test unpacks it)")
@@ -98,22 +112,24 @@ def seen(islands):
 
 @pytest.mark.parametrize("island", [".+", "1"], ids=["all islands", "the killed island"])
 @pytest.mark.parametrize("dashboard", NAMES)
-def test_every_panel_has_data(seen, dashboard, island):
+def test_every_panel_has_data(seen: Seen, dashboard: str, island: str) -> None:
     wrong = []
     for target in (each for each in targets() if each.dashboard == dashboard):
         expression = substitute(target.expr, job="islands", island=island)
-        found = (seen.prometheus.at(expression, seen.under_load) if target.instant
-                 else seen.prometheus.over(expression, seen.start, seen.end))
+        if target.instant:
+            found = [labels for labels, _ in seen.prometheus.at(expression, seen.under_load)]
+        else:
+            found = [labels for labels, _ in seen.prometheus.over(expression, seen.start, seen.end)]
         if not found and (island == ".+" or target.panel not in MAY_BE_EMPTY):
             wrong.append(f"{target.panel}: no data from {expression}")
         missing = {label for label in re.findall(r"{{(\w+)}}", target.legend)
-                   for labels, _ in found if not labels.get(label)}
+                   for labels in found if not labels.get(label)}
         if missing:
             wrong.append(f"{target.panel}: its legend names {missing}, which series from {expression} lack")
     assert not wrong, "\n".join(wrong)
 
 
-def test_variables_have_values(seen):
+def test_variables_have_values(seen: Seen) -> None:
     """What Grafana's label_values(METRIC{...}, LABEL) asks for."""
     for name in NAMES:
         for variable in load(name)["templating"]["list"]:
@@ -127,7 +143,7 @@ def test_variables_have_values(seen):
                 assert found == {"job": {"islands"}, "island": {"0", "1"}, "layout": {"2ISL"}}[variable["name"]]
 
 
-def test_every_rule_is_evaluated(seen):
+def test_every_rule_is_evaluated(seen: Seen) -> None:
     for group in seen.prometheus.ask("rules")["groups"]:
         for rule in group["rules"]:
             assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), rule["name"]
@@ -139,7 +155,7 @@ def test_every_rule_is_evaluated(seen):
             assert seen.prometheus.over(match[0].split("[")[0], seen.start, seen.end), (rule, match[0])
 
 
-def test_the_killed_island_is_seen(seen):
+def test_the_killed_island_is_seen(seen: Seen) -> None:
     down = seen.prometheus.over('up{island="1"} == 0', seen.start, seen.end)
     assert down and not seen.prometheus.over('up{island="0"} == 0', seen.start, seen.end)
     restarts = seen.prometheus.at("islands_restarts_total", seen.end)
@@ -152,7 +168,7 @@ def test_the_killed_island_is_seen(seen):
     assert not seen.prometheus.at('{__name__=~"islands_.*", island=""}', seen.under_load)
 
 
-def test_messages_are_seen_from_both_sides(seen):
+def test_messages_are_seen_from_both_sides(seen: Seen) -> None:
     """What island 0 sent, island 1 received: of the second run, and within what is on its way."""
     sent = seen.prometheus.at('rate(islands_messages_total{island="0", peer="1", direction="sent"}[4s])',
                               seen.under_load)
@@ -161,14 +177,14 @@ def test_messages_are_seen_from_both_sides(seen):
     assert sent[0][1] > 0 and received[0][1] == pytest.approx(sent[0][1], rel=0.5)
 
 
-def test_workers_time_adds_up(seen):
+def test_workers_time_adds_up(seen: Seen) -> None:
     """A worker's activities are all of its time."""
     for (before, after, spent), (before_later, after_later, spent_later) in zip(*seen.worker_seconds):
         least, most = before_later - after, after_later - before
         assert least - 0.1 < spent_later - spent < most + 0.1
 
 
-def test_metrics_used_and_exported_are_the_same(seen):
+def test_metrics_used_and_exported_are_the_same(seen: Seen) -> None:
     exported = {line.split()[2] for page in seen.pages for line in page.splitlines() if line.startswith("# TYPE")}
     used = used_metrics()
     assert used - exported == set(), "used in dashboards or rules, but no island exports it"
@@ -176,7 +192,7 @@ def test_metrics_used_and_exported_are_the_same(seen):
     assert set(UNUSED) - exported == set() and not set(UNUSED) & used, "UNUSED lists what is used, or does not exist"
 
 
-def test_pictures_can_be_drawn(seen, tmp_path):
+def test_pictures_can_be_drawn(seen: Seen, tmp_path: pathlib.Path) -> None:
     """dashboards/pictures.py; ISLANDS_PICTURES names a folder where they shall stay."""
     folder = os.environ.get("ISLANDS_PICTURES") or tmp_path
     subprocess.run([sys.executable, "-B", os.path.join(FOLDER, "pictures.py"), seen.prometheus.url, str(seen.start),

@@ -2,12 +2,14 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
 
 import pytest
 
+from cluster import line_of
 from conftest import BINARIES
 
 PEERS = os.path.join(BINARIES if os.path.isdir(BINARIES) else os.path.dirname(BINARIES), "peers")
@@ -17,12 +19,12 @@ SMALL = ["--range", "2000", "--warmup", "0.01"]
 pytestmark = pytest.mark.skipif(not os.path.exists(PEERS), reason="peers is not built")
 
 
-def start(directory, *arguments):
+def start(directory: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen([PEERS, "--directory", str(directory), *SMALL, *arguments], text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_every_engine_and_op(tmp_path):
+def test_every_engine_and_op(tmp_path: pathlib.Path) -> None:
     process = start(tmp_path, "--seconds", "0.02", "--repeat", "3", "--format", "json")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
@@ -42,13 +44,13 @@ def test_every_engine_and_op(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_serve_answers_line_by_line(tmp_path):
+def test_serve_answers_line_by_line(tmp_path: pathlib.Path) -> None:
     process = start(tmp_path, "--serve", "--engine", "lmdb,descents")
-    ready = json.loads(process.stdout.readline())
+    ready = json.loads(line_of(process.stdout))
     assert ready["ready"] and sorted(ready["engines"]) == ["descents", "lmdb"]
     for engine, op in [("lmdb", "update"), ("lmdb", "add"), ("descents", "read"), ("lmdb", "read")]:
         print(engine, op, 0.05, file=process.stdin, flush=True)
-        answer = json.loads(process.stdout.readline())
+        answer = json.loads(line_of(process.stdout))
         assert (answer["engine"], answer["op"], answer["sum_check"]) == (engine, op, "ok")
         assert answer["per_s"] == pytest.approx(answer["transactions"] / answer["seconds"])
         assert answer["seconds"] >= 0.05
@@ -59,7 +61,7 @@ def test_serve_answers_line_by_line(tmp_path):
 
 @pytest.mark.parametrize("line", ["", "lmdb", "lmdb read", "lmdb delete 1", "lmdb read -1", "lmdb read nan",
                                   "lmdb read 1 1", "bdb read 0.01"])
-def test_serve_says_what_it_did_not_understand_and_goes_on(tmp_path, line):
+def test_serve_says_what_it_did_not_understand_and_goes_on(tmp_path: pathlib.Path, line: str) -> None:
     process = start(tmp_path, "--serve", "--engine", "lmdb")
     out, _ = process.communicate(f"{line}\nlmdb read 0.01\n", timeout=30)
     _, bad, good = map(json.loads, out.splitlines())
@@ -67,10 +69,10 @@ def test_serve_says_what_it_did_not_understand_and_goes_on(tmp_path, line):
     assert process.returncode == 1
 
 
-def test_every_thread_is_pinned(tmp_path):
+def test_every_thread_is_pinned(tmp_path: pathlib.Path) -> None:
     cpu = min(os.sched_getaffinity(0))
     process = start(tmp_path, "--serve", "--cpu", str(cpu))
-    assert json.loads(process.stdout.readline())["ready"]
+    assert json.loads(line_of(process.stdout))["ready"]
     threads = os.listdir(f"/proc/{process.pid}/task")
     assert len(threads) > 1, "RocksDB has threads of its own"
     assert all(os.sched_getaffinity(int(thread)) == {cpu} for thread in threads)
@@ -79,7 +81,7 @@ def test_every_thread_is_pinned(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_leaves_no_file(tmp_path, number):
+def test_interrupted_leaves_no_file(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     process = start(tmp_path, "--seconds", "60")
     deadline = time.monotonic() + 30
     while not list(tmp_path.glob("*/bdb")):  # in the middle of loading, or soon after
@@ -98,7 +100,7 @@ def test_interrupted_leaves_no_file(tmp_path, number):
     (["--directory", "/nowhere"], "/nowhere"),
     (["--cpu", "4095"], "--cpu 4095"),
 ])
-def test_usage(arguments, complaint):
+def test_usage(arguments: str, complaint: str) -> None:
     done = subprocess.run([PEERS, *arguments], capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert complaint in done.stderr and not done.stdout

@@ -7,13 +7,15 @@ import subprocess
 
 import pytest
 
+from conftest import Islands, WriteFile
+
 SHELF = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "topology", "shelf")
 QUAD = "machine: 'pack:4 [numa(memory=16GB)] core:6 pu:1'\n"
 
 
 # ---- plan
 
-def test_plan_json_has_the_promised_shape(islands, deployment):
+def test_plan_json_has_the_promised_shape(islands: Islands, deployment: WriteFile) -> None:
     plan = islands.json("plan", deployment("version: 1\nlayout: 4ISL\nstorage: {buffer_pool: 12GiB}\n" + QUAD))
     assert plan["machine"]["cores"] == 24
     assert plan["layout"] == "4ISL"
@@ -27,7 +29,7 @@ def test_plan_json_has_the_promised_shape(islands, deployment):
     ]
 
 
-def test_plan_text_shows_the_same(islands, deployment):
+def test_plan_text_shows_the_same(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("version: 1\nlayout: 4ISL\nstorage: {buffer_pool: 12GiB}\n" + QUAD)
     done = islands.run("plan", path)
     assert done.code == 0 and done.err == ""
@@ -36,7 +38,7 @@ def test_plan_text_shows_the_same(islands, deployment):
     assert "note: `up` would run unbound" in done.out
 
 
-def test_plan_shows_latching_that_is_not_the_default(islands, deployment):
+def test_plan_shows_latching_that_is_not_the_default(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("version: 1\nlayout: 4ISL\nstorage: {latching: always}\n" + QUAD)
     assert "latching always" in islands.run("plan", path).out
     assert islands.json("plan", path)["latching"] == "always"
@@ -45,14 +47,14 @@ def test_plan_shows_latching_that_is_not_the_default(islands, deployment):
     assert islands.json("plan", path)["latching"] == "auto"
 
 
-def test_plan_of_this_machine(islands, deployment):
+def test_plan_of_this_machine(islands: Islands, deployment: WriteFile) -> None:
     plan = islands.json("plan", deployment("version: 1\nlayout: 1ISL\n"))
     assert plan["bound"] is True
     assert plan["machine"]["is_this_machine"] is True
     assert plan["islands"][0]["workers"] == plan["machine"]["cores"]
 
 
-def test_plan_one_core_per_island_and_more_islands_than_cores(islands, deployment):
+def test_plan_one_core_per_island_and_more_islands_than_cores(islands: Islands, deployment: WriteFile) -> None:
     plan = islands.json("plan", deployment("version: 1\nlayout: 24ISL\n" + QUAD))
     assert [island["cpus"] for island in plan["islands"]] == [str(cpu) for cpu in range(24)]
     plan = islands.json("plan", deployment("version: 1\nlayout: 24ISL\nmachine: 'pack:1 [numa] core:2 pu:1'\n"))
@@ -61,12 +63,12 @@ def test_plan_one_core_per_island_and_more_islands_than_cores(islands, deploymen
     assert any("share" in note for note in plan["notes"])
 
 
-def test_plan_spread_crosses_sockets(islands, deployment):
+def test_plan_spread_crosses_sockets(islands: Islands, deployment: WriteFile) -> None:
     plan = islands.json("plan", deployment("version: 1\nlayout: 6ISL\nplacement: spread\n" + QUAD))
     assert all(island["straddles_package"] for island in plan["islands"])
 
 
-def test_plan_by_hand_and_hwloc_xml_beside_the_file(islands, deployment, folder):
+def test_plan_by_hand_and_hwloc_xml_beside_the_file(islands: Islands, deployment: WriteFile, folder: str) -> None:
     shutil.copy(os.path.join(SHELF, "memoryless-2x8.xml"), os.path.join(folder, "box.xml"))
     path = deployment("version: 1\nmachine: box.xml\nislands:\n"
                       "  - {cpus: '0-2', numa_nodes: '0', memory: 512MiB}\n  - {cpus: '9,11', memory: 1GiB}\n")
@@ -75,7 +77,7 @@ def test_plan_by_hand_and_hwloc_xml_beside_the_file(islands, deployment, folder)
         ("0-2", "0", 512 << 20), ("9,11", "0", 1 << 30)]
 
 
-def test_relative_paths_begin_at_the_file(islands, deployment, folder):
+def test_relative_paths_begin_at_the_file(islands: Islands, deployment: WriteFile, folder: str) -> None:
     plan = islands.json("plan", deployment("version: 1\ndata: {directory: ../elsewhere}\n"), cwd="/")
     assert plan["control_directory"] == os.path.join(folder, "run")
     assert plan["data_directory"] == os.path.join(os.path.dirname(folder), "elsewhere")
@@ -83,7 +85,7 @@ def test_relative_paths_begin_at_the_file(islands, deployment, folder):
 
 # ---- check
 
-def test_check_says_ok(islands, deployment):
+def test_check_says_ok(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("version: 1\nlayout: 2ISL\n")
     done = islands.run("check", path)
     assert done.code == 0
@@ -112,7 +114,7 @@ BAD = [
 
 @pytest.mark.parametrize("text, complaint", BAD)
 @pytest.mark.parametrize("command", ["check", "plan"])
-def test_bad_file(islands, deployment, command, text, complaint):
+def test_bad_file(islands: Islands, deployment: WriteFile, command: str, text: str, complaint: str) -> None:
     path = deployment(text)
     done = islands.run(command, path)
     assert done.code == 2
@@ -124,7 +126,8 @@ def test_bad_file(islands, deployment, command, text, complaint):
 
 
 @pytest.mark.parametrize("runtime", ["/run/user/4711", None])
-def test_control_directory_too_deep_recommends_one_that_others_cannot_take(islands, deployment, runtime):
+def test_control_directory_too_deep_recommends_one_that_others_cannot_take(islands: Islands, deployment: WriteFile,
+                                                                           runtime: str | None) -> None:
     path = deployment("version: 1\nname: deep\ncontrol: {directory: /%s}\n" % ("x" * 90))
     environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     if runtime:
@@ -134,13 +137,13 @@ def test_control_directory_too_deep_recommends_one_that_others_cannot_take(islan
     assert done.code == 2 and done.err.endswith(f"for example {own}/islands/deep\n"), done
 
 
-def test_all_complaints_at_once(islands, deployment):
+def test_all_complaints_at_once(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("version: 2\nname: Bad\nmetrics: {base_port: 80}\n")
     assert [line[len(path):].split(" found ")[0] for line in islands.run("check", path).err.splitlines()] == [
         ":1:10:", ":2:7:", ":3:22:"]
 
 
-def test_missing_file(islands, folder):
+def test_missing_file(islands: Islands, folder: str) -> None:
     done = islands.run("plan", os.path.join(folder, "none.yaml"))
     assert done.code == 2
     assert "none.yaml: cannot be read (No such file or directory)" in done.err
@@ -150,7 +153,7 @@ def test_missing_file(islands, folder):
 # ---- template
 
 @pytest.mark.parametrize("layout", ["1ISL", "2ISL", "24ISL", "48ISL", "auto"])
-def test_template_is_ready_to_run(islands, folder, layout):
+def test_template_is_ready_to_run(islands: Islands, folder: str, layout: str) -> None:
     path = os.path.join(folder, "new.yaml")
     done = islands.run("template", layout, "--output", path, "--rows-total", "5000", "--transport", "zmq",
                        "--name", "t")
@@ -163,7 +166,7 @@ def test_template_is_ready_to_run(islands, folder, layout):
         assert "range: [0, 5000]" in file.read()
 
 
-def test_template_never_overwrites(islands, deployment):
+def test_template_never_overwrites(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("mine\n")
     done = islands.run("template", "1ISL", "--output", path)
     assert done.code == 1
@@ -172,7 +175,7 @@ def test_template_never_overwrites(islands, deployment):
         assert file.read() == "mine\n"
 
 
-def test_template_dry_run_writes_nothing(islands, folder):
+def test_template_dry_run_writes_nothing(islands: Islands, folder: str) -> None:
     path = os.path.join(folder, "new.yaml")
     answer = islands.json("template", "1ISL", "--output", path, "--dry-run")
     assert answer["written"] is False and answer["yaml"].startswith("# An Islands deployment")
@@ -181,14 +184,14 @@ def test_template_dry_run_writes_nothing(islands, folder):
 
 @pytest.mark.parametrize("arguments", [["4isl"], ["0ISL"], ["1ISL", "--transport", "tcp"], ["1ISL", "--name", "No!"],
                                        ["1ISL", "--rows-total", "0"], ["1ISL", "--rows-total", "-5"], []])
-def test_template_refuses(islands, arguments):
+def test_template_refuses(islands: Islands, arguments: list[str]) -> None:
     done = islands.run("template", *arguments)
     assert done.code == 2 and "18446744073709551611" not in done.err
 
 
 # ---- machine
 
-def test_machine_tree_and_json(islands):
+def test_machine_tree_and_json(islands: Islands) -> None:
     done = islands.run("machine")
     assert done.code == 0 and "package" in done.out
     machine = islands.json("machine", "pack:2 [numa] core:4 pu:2")
@@ -197,7 +200,7 @@ def test_machine_tree_and_json(islands):
     assert machine["cores"][7]["pus"] == [14, 15]
 
 
-def test_machine_that_is_none(islands):
+def test_machine_that_is_none(islands: Islands) -> None:
     done = islands.run("machine", "pack:x")
     assert done.code == 2
     assert "pack:x" in done.err
@@ -205,7 +208,7 @@ def test_machine_that_is_none(islands):
 
 # ---- the command line
 
-def test_format_may_stand_before_or_after(islands, deployment):
+def test_format_may_stand_before_or_after(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("version: 1\n")
     lines = [["--format", "json", "plan", path], ["plan", "--format", "json", path], ["plan", path, "--format=json"]]
     outputs = [islands.run(*line).out for line in lines]
@@ -213,7 +216,7 @@ def test_format_may_stand_before_or_after(islands, deployment):
     assert json.loads(outputs[0])["islands"]
 
 
-def test_help_and_version(islands):
+def test_help_and_version(islands: Islands) -> None:
     done = islands.run("--help")
     assert done.code == 0 and "Examples:" in done.out and "124 timeout" in done.out
     for command in ["check", "plan", "template", "machine"]:
@@ -233,14 +236,14 @@ def test_help_and_version(islands):
     (["--format"], "--format"),
     ([], "Usage: islands"),
 ])
-def test_usage_errors(islands, line, says):
+def test_usage_errors(islands: Islands, line: list[str], says: str) -> None:
     done = islands.run(*line)
     assert done.code == 2
     assert says in done.err
     assert done.out == "" or json.loads(done.out)["error"]["exit_code"] == 2
 
 
-def test_a_full_disk_is_not_success(islands):
+def test_a_full_disk_is_not_success(islands: Islands) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([islands, "machine"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 1

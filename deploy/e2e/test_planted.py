@@ -6,19 +6,21 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from chaos import SHAPES, Chaos
 from cluster import Cluster, processes
-from conftest import ROOT
+from conftest import ROOT, Islands
 
 EXPERIMENTS = os.path.join(ROOT, "experiments")
 BUGS = {"none": False, "grant_every_lock": True}  # to be found?
 
 
 @pytest.fixture(params=BUGS)
-def planted(request, islands, folder, monkeypatch):
+def planted(request: pytest.FixtureRequest, islands: Islands, folder: str,
+            monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, bool]]:
     """A folder of binaries whose islandd is the planted one, and whether its bug is to be found."""
     build = os.path.dirname(os.path.dirname(islands))
     program = os.path.join(build, "tests", "planted", "islandd")
@@ -34,13 +36,13 @@ def planted(request, islands, folder, monkeypatch):
     assert processes(folder) == {}
 
 
-def start(program, binaries, folder, *arguments):
+def start(program: str, binaries: str, folder: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, os.path.join(EXPERIMENTS, program), "--quick", "--bin", binaries,
                              "--directory", os.path.join(folder, program.removesuffix(".py")), *arguments],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_checks(planted, islands, folder):
+def test_checks(planted: tuple[str, bool], islands: Islands, folder: str) -> None:
     """All three at once, since they mostly wait."""
     binaries, found = planted
     programs = [start("demo.py", binaries, folder, "--seconds", "0.2", "--warmup", "0"),

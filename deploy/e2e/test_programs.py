@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
@@ -19,15 +20,15 @@ MECHANISMS = ["pipe", "fifo", "posix-mq", "tcp", "uds-stream", "uds-seqpacket", 
 pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(PROGRAMS, "ipc")), reason="programs are not built")
 
 
-def command(name, *arguments):
+def command(name: str, *arguments: object) -> list[str]:
     return [os.path.join(PROGRAMS, name), *map(str, arguments)]
 
 
-def start(name, *arguments):
+def start(name: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command(name, *arguments), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def run(name, *arguments):
+def run(name: str, *arguments: object) -> Result:
     """Runs a program to its end, after which nothing of it may be left."""
     process = start(name, *arguments)
     out, err = process.communicate(timeout=30)
@@ -35,13 +36,13 @@ def run(name, *arguments):
     return Result(process.returncode, out, err)
 
 
-def run_json(name, *arguments):
+def run_json(name: str, *arguments: object) -> Any:
     done = run(name, *SHORT, *arguments, "--format", "json")
     assert (done.code, done.err) == (0, ""), done
     return json.loads(done.out)
 
 
-def names_left(pid):
+def names_left(pid: int) -> list[str]:
     """What a mechanism might leave in the system: every such name has the process's id in it."""
     own = f"islands-ipc-{pid}-"
     found = []
@@ -52,7 +53,7 @@ def names_left(pid):
         return found + [line for line in sockets if own in line]
 
 
-def start_ipc(*arguments, seconds=60):
+def start_ipc(*arguments: object, seconds: float = 60) -> tuple[subprocess.Popen[str], int]:
     """Starts a long exchange; returns the process and, once it runs, its peer's pid."""
     process = start("ipc", "--seconds", seconds, *arguments)
     deadline = time.monotonic() + 20
@@ -66,7 +67,7 @@ def start_ipc(*arguments, seconds=60):
             return process, int(peers[0])
 
 
-def is_alive(pid):
+def is_alive(pid: int) -> bool:
     """One that has ended but waits for its new parent to ask for its exit code counts as gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
@@ -75,7 +76,7 @@ def is_alive(pid):
         return False
 
 
-def wait_until_gone(pid):
+def wait_until_gone(pid: int) -> None:
     deadline = time.monotonic() + 10
     while is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} was left behind"
@@ -84,7 +85,7 @@ def wait_until_gone(pid):
 
 @pytest.mark.parametrize("counters", ["single", "per-socket", "per-core"])
 @pytest.mark.parametrize("workers", ["spread", "grouped", "os"])
-def test_counters(counters, workers):
+def test_counters(counters: str, workers: str) -> None:
     result = run_json("counters", "--counters", counters, "--workers", workers)
     assert list(result) == ["parameters", "metrics", "placement"]
     assert result["parameters"] | {"counters": counters, "workers": workers, "seconds": 0.1, "seed": 3,
@@ -96,15 +97,15 @@ def test_counters(counters, workers):
     assert "thread" in result["placement"]
 
 
-def test_counters_with_more_threads_than_cores():
-    threads = 3 * os.cpu_count()
+def test_counters_with_more_threads_than_cores() -> None:
+    threads = 3 * (os.cpu_count() or 1)
     for lock in ("spin", "mutex"):
         result = run_json("counters", "--threads", threads, "--lock", lock, "--counters", "single")
         assert result["metrics"]["threads"] == threads
         assert f"{threads} threads sharing" in result["placement"]
 
 
-def test_counters_interrupted():
+def test_counters_interrupted() -> None:
     process = start("counters", "--seconds", 60)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
@@ -114,7 +115,7 @@ def test_counters_interrupted():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("wait", ["sleep", "spin"])
-def test_ipc(mechanism, wait):
+def test_ipc(mechanism: str, wait: str) -> None:
     for where, batch in [("same-core", 1), ("same-socket", 32)]:
         result = run_json("ipc", "--mechanism", mechanism, "--wait", wait, "--where", where, "--batch", batch)
         if "skipped" in result:
@@ -132,7 +133,7 @@ def test_ipc(mechanism, wait):
             assert "round_trip_us_p50" not in metrics
 
 
-def test_ipc_skips_what_the_machine_has_not():
+def test_ipc_skips_what_the_machine_has_not() -> None:
     result = run_json("ipc", "--cores", "1", "--where", "cross-socket")
     assert result == {"skipped": "all these cores are in one socket"}
     text = run("ipc", "--cores", "1", "--where", "same-cache")
@@ -140,7 +141,7 @@ def test_ipc_skips_what_the_machine_has_not():
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_ipc_peer_dies(mechanism):
+def test_ipc_peer_dies(mechanism: str) -> None:
     process, peer = start_ipc("--mechanism", mechanism, "--where", "same-core")
     os.kill(peer, signal.SIGKILL)
     out, err = process.communicate(timeout=10)
@@ -154,7 +155,7 @@ def test_ipc_peer_dies(mechanism):
     (signal.SIGTERM, "fifo", "sleep", 130), (signal.SIGINT, "zmq-ipc", "sleep", 130),
     (signal.SIGINT, "posix-mq", "spin", 130), (signal.SIGKILL, "posix-mq", "sleep", -9),
     (signal.SIGKILL, "zmq-ipc", "spin", -9), (signal.SIGKILL, "shared-memory", "sleep", -9)])
-def test_ipc_ended_by_a_signal_leaves_nothing(number, mechanism, wait, code):
+def test_ipc_ended_by_a_signal_leaves_nothing(number: signal.Signals, mechanism: str, wait: str, code: int) -> None:
     process, peer = start_ipc("--mechanism", mechanism, "--where", "same-core", "--wait", wait)
     process.send_signal(number)
     assert process.communicate(timeout=10) == ("", "")
@@ -164,7 +165,7 @@ def test_ipc_ended_by_a_signal_leaves_nothing(number, mechanism, wait, code):
     assert not is_alive(peer) and not names_left(process.pid)
 
 
-def test_ipc_peer_that_hangs():
+def test_ipc_peer_that_hangs() -> None:
     process, peer = start_ipc("--mechanism", "pipe", "--where", "same-core", "--patience", 0.3, seconds=1)
     os.kill(peer, signal.SIGSTOP)
     out, err = process.communicate(timeout=10)
@@ -186,7 +187,7 @@ def test_ipc_peer_that_hangs():
     (["ipc", "--warmup", "-1"], "--warmup"),
     (["ipc", "--nonsense"], "--nonsense"),
 ])
-def test_usage(arguments, complaint):
+def test_usage(arguments: list[str], complaint: str) -> None:
     done = run(*arguments)
     assert done.code == 2 and not done.out
     assert complaint in done.err and done.err.count("\n") == 1
@@ -194,7 +195,7 @@ def test_usage(arguments, complaint):
 
 
 @pytest.mark.parametrize("name", ["counters", "ipc"])
-def test_help_and_text(name):
+def test_help_and_text(name: str) -> None:
     usage = run(name, "--help")
     assert usage.code == 0 and "Exit codes" in usage.out and not usage.err
     text = run(name, *SHORT)

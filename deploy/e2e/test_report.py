@@ -4,24 +4,29 @@ import csv
 import html.parser
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 import report_results
-from conftest import ROOT, Result
+from conftest import ROOT, Document, Islands, Result
 
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 
 from reporting import against, claims, plots, results, words  # noqa: E402
+from reporting.evidence import Claim  # noqa: E402
+from reporting.results import Value  # noqa: E402
 
 REPORT = os.path.join(ROOT, "experiments", "report.py")
 
 
-def matplotlib_there():
+def matplotlib_there() -> bool:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
@@ -32,32 +37,32 @@ def matplotlib_there():
 needs_matplotlib = pytest.mark.skipif(not matplotlib_there(), reason="no matplotlib")
 
 
-def run_report(*arguments, cwd=None, **environment):
+def run_report(*arguments: object, cwd: str | None = None, **environment: str) -> Result:
     done = subprocess.run([sys.executable, REPORT, *map(str, arguments)], capture_output=True, text=True, timeout=60,
                           cwd=cwd, env={**os.environ, **environment})
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def read(*parts):
+def read(*parts: str) -> str:
     with open(os.path.join(*parts), encoding="utf-8") as file:
         return file.read()
 
 
-def claims_by_id(folder):
+def claims_by_id(folder: str) -> dict[str, Claim]:
     return {claim.id: claim for claim in claims.claims_of(results.load(folder))}
 
 
-def verdicts(folder, name):
+def verdicts(folder: str, name: str) -> list[str]:
     return [claim.verdict for claim in claims.claims_of(results.load(folder)) if claim.figure == name]
 
 
-def measuring(line, **metrics):
+def measuring(line: Document, **metrics: float) -> Document:
     return line | {"metrics": metrics}
 
 
-def bend(name, factor, **where):
+def bend(name: str, factor: float | None, **where: object) -> report_results.Change:
     """Multiplies what a figure's runs measured at these axis values; factor None: these runs were not made."""
-    def change(figure, line):
+    def change(figure: str, line: Document) -> Document | None:
         if figure != name or any(line["axes"].get(axis) != value for axis, value in where.items()):
             return line
         if factor is None:
@@ -71,39 +76,43 @@ class Page(html.parser.HTMLParser):
 
     VOID = {"meta", "br", "img", "link", "input", "hr"}
 
-    def __init__(self, source):
+    def __init__(self, source: str) -> None:
         super().__init__()
-        self.open, self.ids, self.references, self.tags, self.words = [], [], [], [], []
+        self.open: list[str] = []
+        self.ids: list[str | None] = []
+        self.references: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
         self.feed(source)
         self.close()
         assert self.open == []
 
-    def handle_starttag(self, tag, attributes, closed=False):
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]], closed: bool = False) -> None:
         self.tags.append(tag)
         for name, value in attributes:
             if name == "id":
                 self.ids.append(value)
             if name in ("href", "src", "xlink:href", "action", "srcset"):
-                self.references.append(value)
+                self.references.append(value or "")
             self.references += [f"#{found}" for found in re.findall(r"url\(#([^)]*)\)", value or "")]
         if not closed and tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attributes):
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attributes, closed=True)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open.pop() == tag, (tag, self.getpos())
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         if "style" not in self.open:
             self.words.append(data)
 
-    def text(self):
+    def text(self) -> str:
         return " ".join(" ".join(self.words).split())
 
 
-def check_page(source):
+def check_page(source: str) -> Page:
     """Well-formed, ids unique, every reference inside or a file beside the page, no scripts."""
     page = Page(source)
     xml.etree.ElementTree.fromstring(source.removeprefix("<!DOCTYPE html>").strip())
@@ -122,7 +131,7 @@ def check_page(source):
 # Claims
 
 
-def test_claims_agree_on_four_sockets(folder):
+def test_claims_agree_on_four_sockets(folder: str) -> None:
     report_results.write_results(folder, "quad-socket")
     found = claims_by_id(folder)
     for id in ("fig02.1", "fig02.2", "tab01.1", "tab01.2", "tab01.3", "fig03.1", "fig06.1", "fig06.2", "fig06.3",
@@ -135,7 +144,7 @@ def test_claims_agree_on_four_sockets(folder):
     assert all(claim.paper.endswith(".") and claim.reference and claim.there for claim in found.values())
 
 
-def test_one_socket_says_so(folder):
+def test_one_socket_says_so(folder: str) -> None:
     report_results.write_results(folder, "two-cores")
     found = claims_by_id(folder)
     for id in ("fig02.1", "fig02.2", "tab01.3", "fig03.1", "fig03.2", "fig06.2", "fig06.3", "fig07.2", "fig12.3",
@@ -164,15 +173,16 @@ def test_one_socket_says_so(folder):
     ("fig13", 9, {"layout": "24ISL", "zipf": 1}, "fig13.4", "disagrees"),
     ("tatp", 9, {"layout": "1ISL"}, "tatp.2", "disagrees"),
 ])
-def test_verdict_follows_the_numbers(folder, name, factor, where, id, verdict):
+def test_verdict_follows_the_numbers(folder: str, name: str, factor: float | None, where: Document, id: str,
+                                     verdict: str) -> None:
     report_results.write_results(folder, "quad-socket", [name], change=bend(name, factor, **where))
     assert claims_by_id(folder)[id].verdict == verdict
 
 
-def test_difference_within_the_spread_cannot_be_told(folder):
+def test_difference_within_the_spread_cannot_be_told(folder: str) -> None:
     wide = {0: 0.5, 1: 1.0, 2: 8.0}
 
-    def change(figure, line):
+    def change(figure: str, line: Document) -> Document:
         return measuring(line, committed_per_s=1e6 * wide[line["repetition"]])
 
     report_results.write_results(folder, "two-cores", ["fig07"], change=change)
@@ -180,7 +190,7 @@ def test_difference_within_the_spread_cannot_be_told(folder):
     assert first.verdict == "cannot be told" and "within the spread" in first.here
 
 
-def test_missing_axis_values_are_named(folder):
+def test_missing_axis_values_are_named(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", ["fig09"],
                                  change=lambda figure, line: line if line["axes"]["multisite"] <= 20 else None)
     found = claims_by_id(folder)
@@ -188,28 +198,28 @@ def test_missing_axis_values_are_named(folder):
     assert found["fig09.7"].verdict == "cannot be told" and "multisite 100" in found["fig09.7"].here
 
 
-def test_finest_layout_must_have_one_worker_per_island(folder):
+def test_finest_layout_must_have_one_worker_per_island(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", ["fig07"], change=bend("fig07", None, layout="24ISL"))
     assert claims_by_id(folder)["fig07.1"].here == "no layout with one island per core was measured"
 
 
-def test_claims_without_any_result(folder):
+def test_claims_without_any_result(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", change=lambda figure, line: None)
     assert {claim.verdict for claim in claims_by_id(folder).values()} == {"cannot be told"}
 
 
-def test_runs_that_counted_nothing(folder):
+def test_runs_that_counted_nothing(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", change=lambda figure, line: measuring(
         line, **dict.fromkeys(line["metrics"], 0.0)))
     assert not {claim.verdict for claim in claims_by_id(folder).values()} - {"cannot be told", "agrees"}
 
 
-def test_number_of_rows_nearest_to_ten(folder):
+def test_number_of_rows_nearest_to_ten(folder: str) -> None:
     report_results.write_results(folder, "two-cores", ["fig10"])
     assert "(8 rows)" in claims_by_id(folder)["fig10.1"].paper
 
 
-def test_an_axis_that_is_left_open_is_not_mixed(folder):
+def test_an_axis_that_is_left_open_is_not_mixed(folder: str) -> None:
     report_results.write_results(folder, "two-cores", ["fig07"])
     path = os.path.join(folder, "fig07", "results.jsonl")
     lines = [json.loads(line) for line in read(path).splitlines()]
@@ -225,15 +235,15 @@ def test_an_axis_that_is_left_open_is_not_mixed(folder):
 @pytest.mark.parametrize("a, b, order", [
     ([10, 11, 12], [20, 21, 22], "<"), ([20, 21, 22], [10, 11, 12], ">"), ([10, 15, 21], [20, 21, 22], "~"),
     ([100, 100.1], [101, 101.1], "~"), ([10], [10.4], "~"), ([10], [11], "<"), ([0], [0], "~"), ([0, 0], [0, 0], "~")])
-def test_compare(a, b, order):
+def test_compare(a: list[float], b: list[float], order: str) -> None:
     assert results.compare(results.Stat(a), results.Stat(b)) == order
 
 
-def test_compare_asks_for_more_than_the_typical_range():
+def test_compare_asks_for_more_than_the_typical_range() -> None:
     assert results.compare(results.Stat([10, 10.1], 0.2), results.Stat([11, 11.1], 0.2)) == "~"
 
 
-def test_failed_and_repeated_runs(folder):
+def test_failed_and_repeated_runs(folder: str) -> None:
     report_results.write_results(folder, "two-cores", ["fig07"])
     path = os.path.join(folder, "fig07", "results.jsonl")
     with open(path, "a", encoding="utf-8") as file:
@@ -243,16 +253,17 @@ def test_failed_and_repeated_runs(folder):
         file.write(json.dumps(failed) + "\n" + '{"id": "0009", "axes": {"lay')
     sweep = results.load(folder)
     figure = sweep.figure("fig07")
-    point = next(point for point in figure.points if point.axes == again["axes"])
-    assert point.stat("committed_per_s").low == 5.0 and point.stat("committed_per_s").runs == 3
+    assert figure
+    stat = next(point for point in figure.points if point.axes == again["axes"]).stat("committed_per_s")
+    assert stat and stat.low == 5.0 and stat.runs == 3
     assert figure.runs == 6 and len(figure.failures) == 1
     notes = list(sweep.all_notes())
     assert any("1 unreadable line " in note for note in notes)
     assert any("1 run failed and counts" in note for note in notes)
 
 
-def test_notes_of_an_incomplete_sweep_of_two_builds(folder):
-    def change(figure, line):
+def test_notes_of_an_incomplete_sweep_of_two_builds(folder: str) -> None:
+    def change(figure: str, line: Document) -> Document | None:
         return None if line["repetition"] == 2 else line | {"build": f"build{line['repetition']}"}
 
     report_results.write_results(folder, "two-cores", ["fig07"], change=change, complete=False, notes=["went on"])
@@ -261,8 +272,8 @@ def test_notes_of_an_incomplete_sweep_of_two_builds(folder):
         assert words_of in notes
 
 
-def test_skipped_runs_are_said_and_not_missing(folder):
-    def change(figure, line):
+def test_skipped_runs_are_said_and_not_missing(folder: str) -> None:
+    def change(figure: str, line: Document) -> Document:
         skipped = line["axes"]["where"] == "same-core"
         return measuring(line) | {"skipped": "one core: no neighbour"} if skipped else line
 
@@ -271,7 +282,7 @@ def test_skipped_runs_are_said_and_not_missing(folder):
     assert notes == ["fig06: one core: no neighbour"]
 
 
-def test_figure_that_has_not_begun(folder):
+def test_figure_that_has_not_begun(folder: str) -> None:
     report_results.write_results(folder, "two-cores", ["fig07"])
     about = json.loads(read(folder, "sweep.json"))
     report_results.write_json(os.path.join(folder, "sweep.json"), about | {"figures": ["fig07", "fig09", "../etc"]})
@@ -282,31 +293,32 @@ def test_figure_that_has_not_begun(folder):
 
 @pytest.mark.parametrize("value, text", [(0, "0"), (0.25, "0.25"), (999.9, "1k"), (1234567, "1.23M"),
                                          (9.5278e9, "9528M"), (12345, "12.3k"), (99, "99"), (1e-5, "1.0e-05")])
-def test_numbers(value, text):
+def test_numbers(value: float, text: str) -> None:
     assert words.number(value) == text
 
 
 @pytest.mark.parametrize("ratio, text", [(1.04, "1.04x"), (4.53, "4.5x"), (516.8, "517x")])
-def test_times(ratio, text):
+def test_times(ratio: float, text: str) -> None:
     assert words.times(ratio) == text
 
 
 # Plots
 
 
-def user_sweep(folder, axes, plots_named=(), repeat=2, **metrics):
+def user_sweep(folder: str, axes: Mapping[str, Sequence[Value]], plots_named: Sequence[Document] = (), repeat: int = 2,
+               **metrics: float) -> tuple[list[plots.Plot], list[str]]:
     """A sweep of one's own: every combination of the axes, each run with these metrics."""
     model = report_results.Model("one-socket")
-    spec = ("Mine", "micro", [report_results.axis(name, *values) for name, values in axes.items()], [], None, 0)
-    lines = report_results.lines_of(model, (*spec[:4], lambda model, point: 1000.0, 0.1), repeat,
-                                    report_results.random.Random(1),
+    listed = [report_results.axis(name, *values) for name, values in axes.items()]
+    spec: report_results.Figure = ("Mine", "micro", listed, [], lambda model, point: 1000.0, 0.1)
+    lines = report_results.lines_of(model, spec, repeat, random.Random(1),
                                     lambda line: line | {"metrics": metrics or {"committed_per_s": 1000.0}})
-    report_results.write_figure(folder, "mine", "Mine", "micro", spec[2], list(plots_named), lines, repeat)
+    report_results.write_figure(folder, "mine", "Mine", "micro", listed, list(plots_named), filter(None, lines), repeat)
     report_results.write_sweep(folder, ["mine"], model)
     return plots.plots_of(results.load(folder).figures[0])
 
 
-def test_default_plot_takes_the_longest_numeric_axis_and_layouts(folder):
+def test_default_plot_takes_the_longest_numeric_axis_and_layouts(folder: str) -> None:
     found, notes = user_sweep(folder, {"layout": ["1ISL", "8ISL"], "multisite": [0, 50, 100], "op": ["read", "update"]})
     assert [(plot.x, plot.axis, plot.y, plot.lines) for plot in found] == [
         ("multisite", "layout", "committed_per_s", True)] * 2
@@ -314,19 +326,19 @@ def test_default_plot_takes_the_longest_numeric_axis_and_layouts(folder):
     assert [plot.name for plot in found] == ["mine-1", "mine-2"] and notes == []
 
 
-def test_default_plot_of_words_is_bars(folder):
+def test_default_plot_of_words_is_bars(folder: str) -> None:
     found, _ = user_sweep(folder, {"transport": ["uds", "zmq"], "layout": ["1ISL", "8ISL"]})
     assert [(plot.x, plot.axis, plot.lines) for plot in found] == [("transport", "layout", False)]
 
 
-def test_default_plots_end_at_twelve_and_say_so(folder):
+def test_default_plots_end_at_twelve_and_say_so(folder: str) -> None:
     axes = {"zipf": list(range(20)), "mpl": list(range(15)), "rows": list(range(14))}
     found, notes = user_sweep(folder, axes, repeat=1)
     assert (found[0].x, found[0].axis) == ("zipf", "mpl")
     assert len(found) == 12 and "2 more combinations of rows" in notes[0]
 
 
-def test_default_plot_without_the_usual_metrics(folder):
+def test_default_plot_without_the_usual_metrics(folder: str) -> None:
     found, notes = user_sweep(folder, {"mpl": [1, 2]}, depth=3.0, other=4.0)
     assert found[0].y == "depth" and "Also measured: other" in notes[0]
 
@@ -336,18 +348,18 @@ def test_default_plot_without_the_usual_metrics(folder):
     ({"title": "T", "x": "mpl", "y": "speed"}, "no run measured speed"),
     ({"title": "T", "x": "mpl", "where": {"op": "read"}, "y": "committed_per_s"}, "no run with op read"),
     ({"title": "T", "y": "committed_per_s"}, "names no x")])
-def test_plots_that_cannot_be_drawn_are_said(folder, plot, reason):
+def test_plots_that_cannot_be_drawn_are_said(folder: str, plot: Document, reason: str) -> None:
     found, notes = user_sweep(folder, {"mpl": [1, 2]}, [plot])
     assert found == [] and reason in notes[0]
 
 
-def test_axis_values_may_be_spelled_differently(folder):
+def test_axis_values_may_be_spelled_differently(folder: str) -> None:
     found, _ = user_sweep(folder, {"mpl": [1, 2], "multisite": [0, 50]},
                           [{"title": "T", "where": {"multisite": "50"}, "x": "mpl", "y": "committed_per_s"}])
     assert len(found) == 1 and len(found[0].series[0][1]) == 2
 
 
-def test_csv(folder):
+def test_csv(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", ["fig09"],
                                  change=bend("fig09", None, layout="8ISL", multisite=60))
     plot = plots.plots_of(results.load(folder).figures[0])[0][0]
@@ -366,7 +378,7 @@ def test_csv(folder):
 
 @needs_matplotlib
 @pytest.mark.parametrize("machine", ["two-cores", "quad-socket"])
-def test_report(folder, machine):
+def test_report(folder: str, machine: str) -> None:
     report_results.write_results(folder, machine)
     done = run_report(folder)
     assert done.code == 0 and done.err == "", done
@@ -389,7 +401,7 @@ def test_report(folder, machine):
 
 
 @needs_matplotlib
-def test_report_as_json_to_another_folder(folder):
+def test_report_as_json_to_another_folder(folder: str) -> None:
     report_results.write_results(os.path.join(folder, "r"), "two-cores", ["fig07"])
     done = run_report(os.path.join(folder, "r"), "--format", "json", "--output", os.path.join(folder, "out"))
     document = json.loads(done.out)
@@ -399,9 +411,9 @@ def test_report_as_json_to_another_folder(folder):
 
 
 @needs_matplotlib
-def test_hostile_texts_stay_text(folder):
+def test_hostile_texts_stay_text(folder: str) -> None:
     bad = "</title><script>alert('x')</script> \"&amp; $x^2$ \u2028"
-    axes = {"layout": ["1ISL", bad], "op": [bad, "<b>"], "mpl": [1, 2]}
+    axes: dict[str, list[Value]] = {"layout": ["1ISL", bad], "op": [bad, "<b>"], "mpl": [1, 2]}
     user_sweep(folder, axes, [{"title": bad, "x": "mpl", "series": "layout", "y": "committed_per_s", "y_label": bad},
                               {"title": bad, "x": "op", "series": "layout", "y": "committed_per_s"}])
     with open(os.path.join(folder, "mine", "results.jsonl"), "a", encoding="utf-8") as file:
@@ -417,7 +429,7 @@ def test_hostile_texts_stay_text(folder):
 
 
 @needs_matplotlib
-def test_report_of_little(folder):
+def test_report_of_little(folder: str) -> None:
     """No result at all, one run only, and documents that lack everything optional."""
     report_results.write_results(folder, "two-cores", ["fig07", "fig09"], repeat=1,
                                  change=lambda figure, line: line if figure == "fig07" else None)
@@ -428,34 +440,35 @@ def test_report_of_little(folder):
     assert "There are no results to draw." in text and "One run for each point" in text
 
 
-def test_newest_result_directory_is_the_default(folder):
+def test_newest_result_directory_is_the_default(folder: str) -> None:
     for name, when in (("old", 1000), ("new", 2000)):
         path = report_results.write_results(os.path.join(folder, "results", name), "two-cores", ["fig07"])
         os.utime(os.path.join(path, "sweep.json"), (when, when))
     assert results.newest(os.path.join(folder, "results")) == os.path.join(folder, "results", "new")
 
 
-def test_bad_directories_say_what_is_wrong(folder):
+def test_bad_directories_say_what_is_wrong(folder: str) -> None:
     report_results.write_results(os.path.join(folder, "good"), "two-cores", ["fig07"])
     os.makedirs(os.path.join(folder, "broken"))
     with open(os.path.join(folder, "broken", "sweep.json"), "w", encoding="utf-8") as file:
         file.write("{")
-    for arguments, words_of in ((["nowhere"], "no such directory"), (["."], "is no result directory"),
-                                (["good/fig07"], "name the directory above"), (["broken"], "cannot read"),
-                                ([], "run `islands sweep FILE` first"),
-                                (["good", "--against", "."], "no result directory"),
-                                (["--speed"], "unrecognized arguments: --speed")):
+    cases: list[tuple[list[str], str]] = [
+        (["nowhere"], "no such directory"), (["."], "is no result directory"),
+        (["good/fig07"], "name the directory above"), (["broken"], "cannot read"),
+        ([], "run `islands sweep FILE` first"), (["good", "--against", "."], "no result directory"),
+        (["--speed"], "unrecognized arguments: --speed")]
+    for arguments, words_of in cases:
         done = run_report(*arguments, cwd=folder)
         assert done.code == 2 and done.out == "" and words_of in done.err, done
         assert done.err.startswith("islands report: ") and done.err.count("\n") == 1
 
 
-def test_errors_as_json(folder):
+def test_errors_as_json(folder: str) -> None:
     done = run_report(os.path.join(folder, "nowhere"), "--format", "json")
     assert done.code == 2 and json.loads(done.out)["error"]["exit_code"] == 2 and "no such directory" in done.err
 
 
-def test_missing_matplotlib_says_what_to_install(folder):
+def test_missing_matplotlib_says_what_to_install(folder: str) -> None:
     report_results.write_results(os.path.join(folder, "r"), "two-cores", ["fig07"])
     with open(os.path.join(folder, "matplotlib.py"), "w", encoding="utf-8") as file:
         file.write("raise ModuleNotFoundError('no', name='matplotlib')\n")
@@ -467,13 +480,14 @@ def test_missing_matplotlib_says_what_to_install(folder):
 # Comparisons
 
 
-def compare_two(folder, change, names=("fig07",), **more):
+def compare_two(folder: str, change: report_results.Change | None, names: Sequence[str] = ("fig07",),
+                **more: Any) -> tuple[str, str]:
     a = report_results.write_results(os.path.join(folder, "a"), "two-cores", names)
     b = report_results.write_results(os.path.join(folder, "b"), "two-cores", names, change=change, **more)
     return a, b
 
 
-def test_against_says_which_differences_exceed_the_spread(folder):
+def test_against_says_which_differences_exceed_the_spread(folder: str) -> None:
     a, b = compare_two(folder, bend("fig07", 2, layout="2ISL"), build="other")
     done = run_report(a, "--against", b)
     assert done.code == 0, done
@@ -484,7 +498,7 @@ def test_against_says_which_differences_exceed_the_spread(folder):
     assert "Beyond the spread: 1" in page.text() and "Within the spread: 1" in page.text()
 
 
-def test_against_as_json(folder):
+def test_against_as_json(folder: str) -> None:
     a, b = compare_two(folder, lambda figure, line: bend("fig09", 1.5, multisite=20)(figure, line)
                        if line["axes"].get("multisite") != 60 else None, ["fig09", "fig07"])
     document = json.loads(run_report(a, "--against", b, "--format", "json").out)
@@ -496,8 +510,8 @@ def test_against_as_json(folder):
     assert first["a"]["runs"] == 3 and first["a"]["min"] <= first["a"]["median"] <= first["a"]["max"]
 
 
-def test_against_orders_by_size(folder):
-    def change(figure, line):
+def test_against_orders_by_size(folder: str) -> None:
+    def change(figure: str, line: Document) -> Document | None:
         return bend("fig09", {0: 1.2, 20: 0.3, 40: 2.0}.get(line["axes"]["multisite"], 1))(figure, line)
 
     a, b = compare_two(folder, change, ["fig09"])
@@ -507,7 +521,7 @@ def test_against_orders_by_size(folder):
     assert len(found.exceeding()) == 12
 
 
-def test_against_itself_and_against_another_sweep(folder):
+def test_against_itself_and_against_another_sweep(folder: str) -> None:
     a, b = compare_two(folder, None)
     assert "0 of 2 differences exceed the spread" in run_report(a, "--against", a).out
     other = report_results.write_results(os.path.join(folder, "c"), "two-cores", ["tab01"])
@@ -515,14 +529,14 @@ def test_against_itself_and_against_another_sweep(folder):
     assert done.code == 0 and "points only in A: 2, only in B: 3" in done.out
 
 
-def test_against_zero(folder):
+def test_against_zero(folder: str) -> None:
     a, zero = compare_two(folder, lambda figure, line: measuring(line, committed_per_s=0.0))
     document = json.loads(run_report(a, "--against", zero, "--format", "json").out)
     assert document["exceed_spread"] == 2 and document["differences"][0]["ratio"] is None
 
 
 @needs_matplotlib
-def test_islands_report(islands, folder):
+def test_islands_report(islands: Islands, folder: str) -> None:
     """The command itself, where it has been built with it."""
     report_results.write_results(folder, "two-cores", ["fig07"])
     if "report" not in islands.run("--help").out:

@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import termios
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 
-from cluster import processes, wait_until
-from conftest import ROOT, Islands
+from cluster import line_of, processes, wait_until
+from conftest import ROOT, Islands, Result, WriteFile
 
 EXPERIMENTS = os.path.join(ROOT, "experiments")
 sys.path.insert(0, EXPERIMENTS)
@@ -28,6 +30,7 @@ from sweeping import plan as plans_of  # noqa: E402
 from sweeping import results as result_files  # noqa: E402
 from sweeping import runner, sweep_file  # noqa: E402
 from sweeping.machine import Machine  # noqa: E402
+from sweeping.tree import Scalar  # noqa: E402
 
 TABLE = "{name: micro, key: [uint64], range: [0, 24000], row_bytes: 100}"
 DEPLOYMENT = f"deployment: {{storage: {{buffer_pool: 256MiB}}, data: {{tables: [{TABLE}]}}}}\n"
@@ -51,37 +54,38 @@ PAPERS = "pack:4 [numa(memory=16GB)] core:6 pu:1"  # the paper's server, four so
 class Sweeps:
     """Runs `islands sweep` in a folder, below which everything of it lies: results, clusters, data."""
 
-    def __init__(self, islands, folder):
+    def __init__(self, islands: Islands, folder: str) -> None:
         self.islands, self.folder = islands, folder
         self.environment = dict(os.environ, TMPDIR=folder)
 
-    def write(self, text, name="small.yaml"):
+    def write(self, text: str, name: str = "small.yaml") -> str:
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
             file.write(text)
         return name
 
-    def run(self, *arguments, code=0, timeout=60):
+    def run(self, *arguments: str, code: int = 0, timeout: float = 60) -> Result:
         done = self.islands.run("sweep", *arguments, cwd=self.folder, env=self.environment, timeout=timeout)
         assert done.code == code, done
         assert "Traceback" not in done.err, done
         assert self.left() == ({}, [])
         return done
 
-    def json(self, *arguments, code=0):
+    def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self.run(*arguments, "--format", "json", code=code).out)
 
-    def start(self, *arguments, **more):
+    def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen([self.islands, "sweep", *arguments], cwd=self.folder, env=self.environment,
-                                text=True, **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more))
+                                text=True, **(pipes | more))
 
-    def left(self):
+    def left(self) -> tuple[dict[int, str], list[str]]:
         """Processes and folders of clusters."""
         return processes(self.folder), glob.glob(os.path.join(self.folder, "islands-sweep-*"))
 
-    def results(self):
+    def results(self) -> list[str]:
         return sorted(glob.glob(os.path.join(self.folder, "results", "*")))
 
-    def lines(self, name="small"):
+    def lines(self, name: str = "small") -> list[str]:
         """Of the only result directory's results.jsonl."""
         files = glob.glob(os.path.join(self.folder, "results", "*", name, "results.jsonl"))
         assert len(files) <= 1
@@ -90,16 +94,16 @@ class Sweeps:
         with open(files[0], encoding="utf-8") as file:
             return file.read().splitlines()
 
-    def read(self, name="sweep.json"):
+    def read(self, name: str = "sweep.json") -> Any:
         with open(os.path.join(self.results()[-1], name), encoding="utf-8") as file:
             return json.load(file)
 
-    def change(self, **fields):
+    def change(self, **fields: object) -> None:
         document = self.read() | fields
         with open(os.path.join(self.results()[-1], "sweep.json"), "w", encoding="utf-8") as file:
             json.dump(document, file)
 
-    def keep_lines(self, count):
+    def keep_lines(self, count: int) -> list[str]:
         """Makes results incomplete: as if these runs were the first."""
         lines = self.lines()[:count]
         with open(glob.glob(os.path.join(self.folder, "results", "*", "small", "results.jsonl"))[0], "w",
@@ -109,13 +113,18 @@ class Sweeps:
         return lines
 
 
-def sweeps_in(islands, folder):
+class Finished(NamedTuple):
+    sweeps: Sweeps
+    done: Result
+
+
+def sweeps_in(islands: Islands, folder: str) -> Sweeps:
     made = Sweeps(islands, folder)
     made.write(SMALL)
     return made
 
 
-def clean(made):
+def clean(made: Sweeps) -> dict[int, str]:
     left = processes(made.folder)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
@@ -123,7 +132,7 @@ def clean(made):
 
 
 @pytest.fixture
-def sweeps(islands, folder):
+def sweeps(islands: Islands, folder: str) -> Iterator[Sweeps]:
     if not os.access(os.path.join(os.path.dirname(islands), "islandd"), os.X_OK):
         pytest.skip("islandd is not built")
     made = sweeps_in(islands, folder)
@@ -132,20 +141,19 @@ def sweeps(islands, folder):
 
 
 @pytest.fixture(scope="module")
-def finished(islands):
+def finished(islands: Islands) -> Iterator[Finished]:
     """The small sweep, carried out once for all: what it printed, and the folder that it did it in."""
     folder = tempfile.mkdtemp(prefix="islands-")
     made = sweeps_in(islands, folder)
-    made.done = made.run("small.yaml")
-    yield made
+    yield Finished(made, made.run("small.yaml"))
     clean(made)
     shutil.rmtree(folder)
 
 
 @pytest.fixture
-def again(finished, sweeps):
+def again(finished: Finished, sweeps: Sweeps) -> Sweeps:
     """A copy of it, for a test to change."""
-    shutil.copytree(os.path.join(finished.folder, "results"), os.path.join(sweeps.folder, "results"))
+    shutil.copytree(os.path.join(finished.sweeps.folder, "results"), os.path.join(sweeps.folder, "results"))
     return sweeps
 
 
@@ -211,7 +219,7 @@ BAD = {
 }
 
 
-def complaints(sweeps, text, name="bad.yaml"):
+def complaints(sweeps: Sweeps, text: str, name: str = "bad.yaml") -> list[str]:
     """Those of a file, as text and as JSON."""
     sweeps.write(text, name)
     done = sweeps.run(name, code=2)
@@ -221,7 +229,7 @@ def complaints(sweeps, text, name="bad.yaml"):
     return done.err.splitlines()
 
 
-def assert_told(found, expected):
+def assert_told(found: Sequence[str], expected: Sequence[str]) -> None:
     """One complaint for each that is expected, in any order: they may end in more words."""
     assert len(found) == len(expected), found
     for start in expected:
@@ -229,12 +237,12 @@ def assert_told(found, expected):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_told_by_line_and_column(sweeps, name):
+def test_bad_files_are_told_by_line_and_column(sweeps: Sweeps, name: str) -> None:
     text, expected = BAD[name]
     assert_told(complaints(sweeps, text), [line if line.startswith(":") else f"bad.yaml:{line}" for line in expected])
 
 
-def test_what_is_no_text_file_is_told(sweeps):
+def test_what_is_no_text_file_is_told(sweeps: Sweeps) -> None:
     with open(os.path.join(sweeps.folder, "binary.yaml"), "wb") as file:
         file.write(bytes(range(256)))
     assert "binary.yaml: cannot be read" in sweeps.run("binary.yaml", code=2).err
@@ -242,7 +250,7 @@ def test_what_is_no_text_file_is_told(sweeps):
     assert "nowhere.yaml: cannot be read" in sweeps.run("nowhere.yaml", code=2).err
 
 
-def test_bad_lists_of_sweeps_are_told_with_the_faults_of_their_files(sweeps):
+def test_bad_lists_of_sweeps_are_told_with_the_faults_of_their_files(sweeps: Sweeps) -> None:
     sweeps.write("version: 1\nsweeps: [small.yaml]\n", "list.yaml")
     sweeps.write("version: 1\nworkload: micro\nspeed: 1\n", "other.yaml")
     found = complaints(sweeps, """version: 1
@@ -263,8 +271,8 @@ sweeps:
         "bad.yaml:6:63: found '0' again, expected every value once",
         "bad.yaml:7:5: found 'small.yaml' again, expected every experiment once",
         "bad.yaml:8:5: found a mapping, expected the name of a sweep file, or "])
-    found, = complaints(sweeps, "version: 1\nsweeps: small.yaml\n")
-    assert found == "bad.yaml:2:9: found no sweeps, expected a list of sweep files"
+    only, = complaints(sweeps, "version: 1\nsweeps: small.yaml\n")
+    assert only == "bad.yaml:2:9: found no sweeps, expected a list of sweep files"
 
 
 DEPLOYED = """version: 1
@@ -279,14 +287,14 @@ axes:
 """
 
 
-def test_what_check_says_of_the_deployment_is_told_at_its_place_in_the_sweep_file(sweeps):
+def test_what_check_says_of_the_deployment_is_told_at_its_place_in_the_sweep_file(sweeps: Sweeps) -> None:
     assert_told(complaints(sweeps, DEPLOYED), [
         "bad.yaml:4:3: found unknown key 'layot', expected 'layout'?", "bad.yaml:5:13: found '256MB', expected",
         "bad.yaml:6:67: found '-1', expected",
         "bad.yaml:8:3: found 'scattered', expected islands | spread | os (with placement scattered, transport "])
 
 
-def test_what_check_says_of_a_deployment_file_is_told_there(sweeps):
+def test_what_check_says_of_a_deployment_file_is_told_there(sweeps: Sweeps) -> None:
     sweeps.write("version: 1\ndata:\n  sites: 24\n  tables:\n    - " + TABLE.replace("100", "-1") + "\n", "base.yaml")
     assert_told(complaints(sweeps, MICRO + "deployment: base.yaml\naxes:\n  layout: [1ISL, 99ISL]\n"),
                 ["base.yaml:5:55: found '-1', expected"])
@@ -296,16 +304,16 @@ def test_what_check_says_of_a_deployment_file_is_told_there(sweeps):
     assert_told(complaints(sweeps, MICRO + "deployment: elsewhere.yaml\n"), ["elsewhere.yaml: cannot be read"])
 
 
-def test_sections_of_the_deployment_that_are_none_are_told(sweeps):
+def test_sections_of_the_deployment_that_are_none_are_told(sweeps: Sweeps) -> None:
     text = MICRO + "deployment: {messaging: 5, data: [1]}\naxes: {transport: [uds, zmq], sites: [24]}\n"
     assert_told(complaints(sweeps, text), ["bad.yaml:3:14: found ", "bad.yaml:3:28: found "])
 
 
 # A sweep that ends well.
 
-def test_small_sweep_keeps_every_run(finished):
-    directory, = finished.results()
-    lines = [json.loads(line) for line in finished.lines()]
+def test_small_sweep_keeps_every_run(finished: Finished) -> None:
+    directory, = finished.sweeps.results()
+    lines = [json.loads(line) for line in finished.sweeps.lines()]
     assert sorted(line["id"] for line in lines) == [f"{number:04}" for number in range(RUNS)]
     for line in lines:
         assert (line["ok"], line["error"], line["sum_check"]) == (True, None, "ok")
@@ -315,7 +323,7 @@ def test_small_sweep_keeps_every_run(finished):
         assert line["metrics"]["committed_per_s"] > 0
         distributed = line["axes"]["layout"] == "2ISL" and line["axes"]["multisite"] > 0
         assert (line["metrics"]["distributed_share"] > 0.2) == distributed
-        assert line["started"].endswith("Z") and line["build"] == finished.read()["build"]
+        assert line["started"].endswith("Z") and line["build"] == finished.sweeps.read()["build"]
         with open(os.path.join(directory, "small", line["run_directory"], "summary.json"), encoding="utf-8") as file:
             summary = json.load(file)
         assert summary["committed_per_s"] == line["metrics"]["committed_per_s"]
@@ -325,31 +333,32 @@ def test_small_sweep_keeps_every_run(finished):
         assert file.read() == SMALL
 
 
-def test_small_sweep_says_what_it_was(finished):
-    about, plan = finished.read(), finished.read("small/plan.json")
+def test_small_sweep_says_what_it_was(finished: Finished) -> None:
+    about, plan = finished.sweeps.read(), finished.sweeps.read("small/plan.json")
     assert about["complete"] and about["finished"] and about["seconds"] > 1 and "work" not in about
     assert about["figures"] == ["small"] and about["command"] == "islands sweep small.yaml" and about["notes"] == []
     assert len(about["machine"]["cores"]) >= 1 and "core" in about["machine_text"]
     assert set(about["system"]) == {"cpu", "kernel", "os"} and len(about["build"]) == 12 and about["version"]
-    with open(os.path.join(finished.results()[0], "small", "runs", "0000", "meta.json"), encoding="utf-8") as file:
+    folder, = finished.sweeps.results()
+    with open(os.path.join(folder, "small", "runs", "0000", "meta.json"), encoding="utf-8") as file:
         assert about["commit"] == json.load(file)["commit"]
     assert plan["axes"][0] == {"name": "layout", "values": ["1ISL", "2ISL"]}
     assert (plan["points"], plan["runs"], plan["workload"], plan["program"]) == (RUNS // 2, RUNS, "micro", None)
 
 
-def test_small_sweep_prints_every_point(finished):
+def test_small_sweep_prints_every_point(finished: Finished) -> None:
     for title in ("Reads", "Updates"):
         lines = finished.done.out.split(title + ", thousand transactions/s\n")[1].splitlines()[:3]
         assert lines[0].split() == ["multisite", "0", "multisite", "50"]
         assert [line.split()[0] for line in lines[1:]] == ["1ISL", "2ISL"]
         assert all(line.count("±") == 2 for line in lines[1:])
     assert f"{RUNS} of {RUNS} runs ended well" in finished.done.out
-    assert f"`islands report results/{os.path.basename(finished.results()[0])}`" in finished.done.out
+    assert f"`islands report results/{os.path.basename(finished.sweeps.results()[0])}`" in finished.done.out
     last = finished.done.err.splitlines()[-1]
     assert last.startswith("[######") and f" {RUNS - 1}/{RUNS}, about 0:0" in last
 
 
-def test_complete_results_are_summed_up_without_running(again):
+def test_complete_results_are_summed_up_without_running(again: Sweeps) -> None:
     directory, = again.results()
     before = again.lines()
     report = again.json("small.yaml", "--results", directory)
@@ -365,7 +374,7 @@ def test_complete_results_are_summed_up_without_running(again):
     assert "is complete; nothing to do" in again.run("small.yaml", "--results", directory).err
 
 
-def test_report_makes_a_page_of_it(again):
+def test_report_makes_a_page_of_it(again: Sweeps) -> None:
     found = subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], stderr=subprocess.DEVNULL, check=False)
     if found.returncode:
         pytest.skip("python3-matplotlib is not installed")
@@ -377,11 +386,11 @@ def test_report_makes_a_page_of_it(again):
 ONE = ["one.yaml", "--seconds", "0.1", "--warmup", "0", "--repeat", "1"]
 
 
-def one(sweeps, more="", deployment=DEPLOYMENT, axes="{layout: [1ISL]}"):
+def one(sweeps: Sweeps, more: str = "", deployment: str = DEPLOYMENT, axes: str = "{layout: [1ISL]}") -> str:
     return sweeps.write(f"version: 1\nworkload: micro\n{deployment}axes: {axes}\n{more}", "one.yaml")
 
 
-def test_data_of_the_users_deployment_is_left_alone(sweeps):
+def test_data_of_the_users_deployment_is_left_alone(sweeps: Sweeps) -> None:
     own = os.path.join(sweeps.folder, "own")
     one(sweeps, deployment=f"deployment: {{storage: {{buffer_pool: 256MiB, log: {{directory: {own}/log}}}}, data: "
         f"{{directory: {own}, tables: [{TABLE}]}}, control: {{directory: {own}/run}}}}\n",
@@ -391,7 +400,7 @@ def test_data_of_the_users_deployment_is_left_alone(sweeps):
     assert not os.path.exists(own)
 
 
-def test_programs_are_swept_without_islands(sweeps):
+def test_programs_are_swept_without_islands(sweeps: Sweeps) -> None:
     sweeps.write("version: 1\nprogram: counters\naxes: {counters: [single, per-core], workers: [grouped]}\n"
                  "measure: {seconds: 0.1, warmup: 0, repeat: 1}\n", "count.yaml")
     if not os.path.exists(os.path.join(os.path.dirname(sweeps.islands), "..", "lib", "islands", "counters")):
@@ -403,12 +412,12 @@ def test_programs_are_swept_without_islands(sweeps):
 
 # Interruptions.
 
-def wait_for_lines(sweeps, process, count):
+def wait_for_lines(sweeps: Sweeps, process: subprocess.Popen[str], count: int) -> None:
     wait_until(lambda: len(sweeps.lines()) >= count or process.poll() is not None, what="runs")
     assert process.poll() is None, process.communicate()
 
 
-def assert_goes_on(sweeps, *options):
+def assert_goes_on(sweeps: Sweeps, *options: str) -> Result:
     """To the end, and does nothing twice."""
     before = sweeps.lines()
     done = sweeps.run("small.yaml", *options)
@@ -421,7 +430,7 @@ def assert_goes_on(sweeps, *options):
     return done
 
 
-def test_interrupted_sweep_goes_on_and_a_complete_one_is_begun_anew(sweeps):
+def test_interrupted_sweep_goes_on_and_a_complete_one_is_begun_anew(sweeps: Sweeps) -> None:
     process = sweeps.start("small.yaml", "--format", "json")
     wait_for_lines(sweeps, process, 2)
     process.send_signal(signal.SIGINT)
@@ -448,15 +457,15 @@ def test_interrupted_sweep_goes_on_and_a_complete_one_is_begun_anew(sweeps):
     assert sweeps.left() == ({}, [])
 
 
-def test_interrupt_while_a_cluster_starts_leaves_nothing(sweeps):
+def test_interrupt_while_a_cluster_starts_leaves_nothing(sweeps: Sweeps) -> None:
     process = sweeps.start("small.yaml")
-    assert "starting layout" in process.stderr.readline()
+    assert "starting layout" in line_of(process.stderr)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130 and sweeps.left() == ({}, []) and sweeps.lines() == []
 
 
-def test_killed_sweep_leaves_a_cluster_that_the_next_one_stops(sweeps):
+def test_killed_sweep_leaves_a_cluster_that_the_next_one_stops(sweeps: Sweeps) -> None:
     process = sweeps.start("small.yaml")
     wait_for_lines(sweeps, process, 2)
     process.kill()
@@ -467,7 +476,7 @@ def test_killed_sweep_leaves_a_cluster_that_the_next_one_stops(sweeps):
     assert f"stopping what a sweep that was killed has left in {works[0]}" in done.err
 
 
-def test_any_other_sweep_stops_it_too(sweeps):
+def test_any_other_sweep_stops_it_too(sweeps: Sweeps) -> None:
     process = sweeps.start("small.yaml")
     wait_for_lines(sweeps, process, 1)
     process.kill()
@@ -476,7 +485,7 @@ def test_any_other_sweep_stops_it_too(sweeps):
     assert "stopping what a sweep that was killed has left" in sweeps.run(*ONE).err
 
 
-def test_work_folder_of_somebody_elses_results_is_not_removed(again):
+def test_work_folder_of_somebody_elses_results_is_not_removed(again: Sweeps) -> None:
     mine = os.path.join(again.folder, "mine")
     os.mkdir(mine)
     again.keep_lines(RUNS - 1)
@@ -485,16 +494,16 @@ def test_work_folder_of_somebody_elses_results_is_not_removed(again):
     assert os.path.isdir(mine)
 
 
-def test_hang_up_is_ignored_under_nohup(again):
+def test_hang_up_is_ignored_under_nohup(again: Sweeps) -> None:
     again.keep_lines(RUNS - 2)
     process = again.start("small.yaml", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    assert "going on" in process.stderr.readline()
+    assert "going on" in line_of(process.stderr)
     process.send_signal(signal.SIGHUP)
     assert process.communicate(timeout=30) and process.returncode == 0
     assert again.read()["complete"]
 
 
-def test_torn_last_line_costs_that_run_only(again):
+def test_torn_last_line_costs_that_run_only(again: Sweeps) -> None:
     lines = again.keep_lines(RUNS - 2)
     file = glob.glob(os.path.join(again.folder, "results", "*", "small", "results.jsonl"))[0]
     with open(file, "ab") as out:
@@ -507,14 +516,14 @@ def test_torn_last_line_costs_that_run_only(again):
     assert again.read()["complete"]
 
 
-def test_lines_lost_after_the_end_are_measured_again(again):
+def test_lines_lost_after_the_end_are_measured_again(again: Sweeps) -> None:
     again.keep_lines(RUNS - 1)
     again.change(complete=True)
     again.run("small.yaml", "--results", again.results()[0])
     assert len(again.lines()) == RUNS and again.read()["complete"]
 
 
-def test_other_binaries_are_noticed(again):
+def test_other_binaries_are_noticed(again: Sweeps) -> None:
     build = again.read()["build"]
     again.keep_lines(RUNS - 1)
     again.change(build="0123456789ab", kernel="1.0")
@@ -531,7 +540,7 @@ def test_other_binaries_are_noticed(again):
     assert_goes_on(again)
 
 
-def test_fresh_begins_anew(again):
+def test_fresh_begins_anew(again: Sweeps) -> None:
     directory, = again.results()
     again.keep_lines(1)
     again.change(build="0123456789ab")
@@ -549,7 +558,17 @@ def test_fresh_begins_anew(again):
     assert again.left() == ({}, [])
 
 
-def test_changed_file_is_another_sweep(again):
+def test_results_that_are_no_object_are_another_sweeps(sweeps: Sweeps) -> None:
+    """It ended with a trace."""
+    directory = os.path.join(sweeps.folder, "results", "mine")
+    os.makedirs(directory)
+    with open(os.path.join(directory, "sweep.json"), "w", encoding="utf-8") as file:
+        file.write("[]\n")
+    done = sweeps.run("small.yaml", "--results", directory, code=1)
+    assert f"{directory} holds results of another sweep" in done.err
+
+
+def test_changed_file_is_another_sweep(again: Sweeps) -> None:
     directory, = again.results()
     again.keep_lines(3)
     again.write(SMALL.replace("rows: 4", "rows: 5"))
@@ -565,7 +584,7 @@ def test_changed_file_is_another_sweep(again):
     assert "13 of 16 runs are left" in again.run("small.yaml").err
 
 
-def test_titles_and_plots_may_change_between(again):
+def test_titles_and_plots_may_change_between(again: Sweeps) -> None:
     directory, = again.results()
     again.keep_lines(RUNS - 1)
     title = next(line for line in SMALL.splitlines() if line.startswith("title:"))
@@ -577,7 +596,7 @@ def test_titles_and_plots_may_change_between(again):
         assert json.load(plan)["title"] == "Another title"
 
 
-def test_folder_with_other_things_is_refused(sweeps):
+def test_folder_with_other_things_is_refused(sweeps: Sweeps) -> None:
     one(sweeps)
     done = sweeps.run(*ONE, "--results", ".", code=1)
     assert ". holds other things than a sweep's results" in done.err
@@ -589,7 +608,7 @@ def test_folder_with_other_things_is_refused(sweeps):
     assert "results" in report["error"]["message"]
 
 
-def test_two_sweeps_do_not_share_a_directory(again):
+def test_two_sweeps_do_not_share_a_directory(again: Sweeps) -> None:
     again.keep_lines(RUNS - 1)
     with open(os.path.join(again.results()[0], ".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -600,7 +619,7 @@ def test_two_sweeps_do_not_share_a_directory(again):
 
 # Runs that fail.
 
-def test_point_that_cannot_run_is_recorded_and_tried_again(sweeps):
+def test_point_that_cannot_run_is_recorded_and_tried_again(sweeps: Sweeps) -> None:
     one(sweeps, axes="{layout: [1ISL], rows: [4, 20000]}")
     done = sweeps.run(*ONE, code=1)
     assert "1 of 2 runs ended well" in done.out
@@ -615,7 +634,7 @@ def test_point_that_cannot_run_is_recorded_and_tried_again(sweeps):
 
 
 @pytest.fixture
-def brittle(islands, folder):
+def brittle(islands: Islands, folder: str) -> Iterator[Sweeps]:
     """Sweeps with an islandd that fails as island 1, as long as there is a file `broken`."""
     lib = os.path.join(os.path.dirname(islands), "..", "lib")
     os.mkdir(os.path.join(folder, "bin"))
@@ -633,7 +652,7 @@ exec {os.path.realpath(os.path.dirname(islands))}/islandd "$@"
     assert clean(made) == {}, "processes were left behind"
 
 
-def test_cluster_that_does_not_come_up_costs_its_runs_only(brittle):
+def test_cluster_that_does_not_come_up_costs_its_runs_only(brittle: Sweeps) -> None:
     one(brittle, axes="{layout: [1ISL, 2ISL], op: [read, update]}")
     done = brittle.run(*ONE[:-1], "3", code=1)
     assert "6 of 12 runs ended well" in done.out
@@ -647,14 +666,14 @@ def test_cluster_that_does_not_come_up_costs_its_runs_only(brittle):
     assert "6 of 12 runs are left" in brittle.run(*ONE[:-1], "3").err
 
 
-def test_experiment_is_given_up_after_three_clusters_in_a_row(brittle):
+def test_experiment_is_given_up_after_three_clusters_in_a_row(brittle: Sweeps) -> None:
     one(brittle, axes="{layout: [2ISL]}")
     done = brittle.run(*ONE[:-1], "5", code=1)
     assert "2 runs failed (one/0003, one/0004): not tried: 3 clusters before did not come up" in done.err
     assert "3 runs failed (one/0000, one/0001, one/0002): `islands up islands.yaml" in done.err
 
 
-def test_socket_paths_that_are_too_long_are_told_before(sweeps):
+def test_socket_paths_that_are_too_long_are_told_before(sweeps: Sweeps) -> None:
     sweeps.environment["TMPDIR"] = os.path.join(sweeps.folder, "x" * 80)
     os.mkdir(sweeps.environment["TMPDIR"])
     assert "small.yaml:4:14: found a directory whose socket paths have up to " in sweeps.run("small.yaml", code=2).err
@@ -662,7 +681,7 @@ def test_socket_paths_that_are_too_long_are_told_before(sweeps):
 
 # What it prints, and options.
 
-def test_progress_fits_the_terminal(again):
+def test_progress_fits_the_terminal(again: Sweeps) -> None:
     """On a terminal the line is rewritten, which needs that it is one."""
     again.keep_lines(RUNS - 1)
     parent, child = pty.openpty()
@@ -682,7 +701,7 @@ def test_progress_fits_the_terminal(again):
     assert len(bars) >= 2 and all(len(bar) < 60 for bar in bars)
 
 
-def test_eta_follows_what_is_left():
+def test_eta_follows_what_is_left() -> None:
     progress = runner.Progress([10.0] * 6)
     assert progress.eta() == 60
     progress.step(10, 1)
@@ -693,7 +712,7 @@ def test_eta_follows_what_is_left():
     assert progress.eta() == 0 and progress.done == 6
 
 
-def test_help_and_bad_options(sweeps):
+def test_help_and_bad_options(sweeps: Sweeps) -> None:
     listed = sweeps.islands.run("--help").out
     assert all(f"\n  {name} " in listed for name in ("sweep", "report", "advise"))
     shown = sweeps.run("--help")
@@ -705,7 +724,7 @@ def test_help_and_bad_options(sweeps):
     assert "--fast" in sweeps.json("small.yaml", "--fast", code=2)["error"]["message"]
 
 
-def test_dry_run_starts_nothing(sweeps):
+def test_dry_run_starts_nothing(sweeps: Sweeps) -> None:
     done = sweeps.run("small.yaml", "--dry-run", "--repeat", "3", "--seconds", "10")
     assert done.out.startswith("small       24 runs on   6 clusters: layout 1ISL/2ISL, op read/update, multisite")
     assert done.out.endswith("24 runs, about 4:08 min\n") and sweeps.results() == []
@@ -723,19 +742,21 @@ def test_dry_run_starts_nothing(sweeps):
     ("pack:1 core:6 pu:2", [1, 2, 3, 6], [1, 2, 4, 6], ["SE", "FG"], 2),
     (PAPERS, [1, 2, 4, 8, 12, 24], [1, 2, 4, 6, 12, 18, 24], ["SE", "CG", "FG"], 4),
     ("pack:8 core:10 pu:1", [1, 2, 4, 8, 16, 40, 80], [1, 2, 4, 8, *range(10, 90, 10)], ["SE", "CG", "FG"], 4)])
-def test_words_of_machines(islands, spec, layouts, cores, cuts, workers):
+def test_words_of_machines(islands: Islands, spec: str, layouts: list[int], cores: list[int], cuts: list[str],
+                           workers: int) -> None:
     machine = Machine(islands.json("machine", spec))
     assert machine.layouts() == [f"{count}ISL" for count in layouts]
     assert machine.values("cores") == (cores, None)
-    assert machine.values("cut")[0] == cuts and (machine.values("cut")[1] is None) == ("CG" in cuts)
-    assert len(machine.values("workers")[0]) == workers
+    cut, placed = machine.values("cut"), machine.values("workers")
+    assert cut and cut[0] == cuts and (cut[1] is None) == ("CG" in cuts)
+    assert placed and len(placed[0]) == workers
     assert machine.values("zipf") is None
     assert machine.layout_of_cut("SE", machine.cores) == "1ISL"
     assert machine.layout_of_cut("CG", machine.cores) == f"{machine.sockets}ISL"
     assert machine.layout_of_cut("FG", machine.cores) == f"{machine.cores}ISL"
 
 
-def test_cuts_and_numbers_of_part_of_a_machine(islands):
+def test_cuts_and_numbers_of_part_of_a_machine(islands: Islands) -> None:
     machine = Machine(islands.json("machine", PAPERS))
     assert [machine.sockets_of(cores) for cores in (1, 6, 7, 12, 24)] == [1, 1, 2, 2, 4]
     assert machine.layout_of_cut("CG", 12) == "2ISL" and machine.layout_of_cut("FG", 12) == "12ISL"
@@ -746,7 +767,8 @@ def test_cuts_and_numbers_of_part_of_a_machine(islands):
 
 @pytest.mark.parametrize("workers, cpus", [
     ("grouped", "0-3"), ("spread", "0,6,12,18"), ("mix", "0-1,6-7"), ("os", None)])
-def test_four_workers_lie_as_in_figure_3(islands, deployment, workers, cpus):
+def test_four_workers_lie_as_in_figure_3(islands: Islands, deployment: WriteFile, workers: str,
+                                         cpus: str | None) -> None:
     machine = Machine(islands.json("machine", PAPERS))
     experiment = sweep_file.read(os.path.join(EXPERIMENTS, "fig03.yaml")).experiments[0]
     block, = [block for block in plans_of.make(experiment, machine).blocks
@@ -756,25 +778,25 @@ def test_four_workers_lie_as_in_figure_3(islands, deployment, workers, cpus):
     assert [(island["workers"], island.get("cpus") or None) for island in plan["islands"]] == [(4, cpus)], plan
 
 
-def test_cpus_of_part_of_a_machine(islands):
+def test_cpus_of_part_of_a_machine(islands: Islands) -> None:
     machine = Machine(islands.json("machine", PAPERS))
     assert machine.cpus(5, "spread") == "0,6,12,18,1" and machine.cpus(9, "mix") == "0,1,6,7,12,13,18,19,2"
     assert sorted(map(int, machine.cpus(24, "spread").split(","))) == list(range(24))
     assert Machine(islands.json("machine", "pack:2 core:2 pu:2")).cpus(2, "spread") == "0,1,4,5"
 
 
-def read_text(folder, text, name="small.yaml"):
+def read_text(folder: str, text: str, name: str = "small.yaml") -> sweep_file.Experiment:
     path = os.path.join(folder, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     return sweep_file.read(path).experiments[0]
 
 
-def order(plan):
+def order(plan: plans_of.Plan) -> list[str]:
     return [run.id for block in plan.blocks for run in block.runs]
 
 
-def test_plans_are_shuffled_by_the_seed(islands, folder):
+def test_plans_are_shuffled_by_the_seed(islands: Islands, folder: str) -> None:
     machine = Machine(islands.json("machine", PAPERS))
     text = SMALL.replace("[1ISL, 2ISL]", "machine").replace("repeat: 2", "repeat: 3")
     first, second, other = (plans_of.make(read_text(folder, text + seed), machine) for seed in ("", "", "seed: 2\n"))
@@ -788,12 +810,12 @@ def test_plans_are_shuffled_by_the_seed(islands, folder):
         assert list(block.settings) == ["layout"] and len(block.runs) == 4
         assert all((run.point["layout"], run.repetition) == (block.settings["layout"], block.repetition)
                    for run in block.runs)
-    layouts = [tuple(block.settings["layout"] for block in first.blocks if block.repetition == repetition)
+    layouts = [tuple(str(block.settings["layout"]) for block in first.blocks if block.repetition == repetition)
                for repetition in range(3)]
     assert sorted(layouts[0]) == sorted(layouts[1]) and len(set(layouts)) > 1
 
 
-def test_axes_keep_to_the_deployments_cores(islands, folder):
+def test_axes_keep_to_the_deployments_cores(islands: Islands, folder: str) -> None:
     """`layout: machine` with four cores of 24: not 24ISL."""
     machine = Machine(islands.json("machine", PAPERS))
     text = SMALL.replace("[1ISL, 2ISL]", "machine").replace("deployment: {", "deployment: {cores: 4, ")
@@ -806,14 +828,14 @@ SHIPPED = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")))
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=os.path.basename)
-def test_shipped_files_fit_this_machine(sweeps, file):
+def test_shipped_files_fit_this_machine(sweeps: Sweeps, file: str) -> None:
     plan = sweeps.json(file, "--dry-run")
     assert plan["runs"] == sum(experiment["runs"] for experiment in plan["experiments"]) > 0
     if os.path.basename(file) == "quick.yaml" and len(sweeps.islands.json("machine")["cores"]) == 2:
         assert plan["seconds"] <= 360, "five minutes on two cores"
 
 
-def test_lists_name_every_experiment():
+def test_lists_name_every_experiment() -> None:
     wanted = {os.path.basename(file) for file in SHIPPED} - {"all.yaml", "quick.yaml"}
     assert {"fig02.yaml", "fig03.yaml", "tab01.yaml", "fig06.yaml", "fig07.yaml", "fig09.yaml", "fig10.yaml",
             "fig12.yaml", "fig13.yaml", "tatp.yaml"} <= wanted
@@ -822,9 +844,9 @@ def test_lists_name_every_experiment():
         assert {experiment.name + ".yaml" for experiment in experiments} == wanted, name
 
 
-def test_shipped_files_have_the_papers_axes_on_its_machine(islands):
+def test_shipped_files_have_the_papers_axes_on_its_machine(islands: Islands) -> None:
     machine = Machine(islands.json("machine", PAPERS))
-    axes = {}
+    axes: dict[str, dict[str, list[Scalar]]] = {}
     for file in SHIPPED:
         for experiment in sweep_file.read(file).experiments:
             axes.setdefault(experiment.name, plans_of.make(experiment, machine).axes)
@@ -832,5 +854,5 @@ def test_shipped_files_have_the_papers_axes_on_its_machine(islands):
     assert all(axes[name]["layout"] == layouts for name in ("fig07", "fig09", "fig10", "fig13", "tatp"))
     assert axes["fig09"]["multisite"] == [0, 20, 40, 60, 80, 100]
     assert axes["fig12"]["cores"] == [1, 2, 4, 6, 12, 18, 24] and axes["fig12"]["cut"] == ["SE", "CG", "FG"]
-    assert sorted(axes["fig03"]["workers"]) == ["grouped", "mix", "os", "spread"]
+    assert sorted(map(str, axes["fig03"]["workers"])) == ["grouped", "mix", "os", "spread"]
     assert axes["fig13"]["zipf"] == [0, 0.25, 0.5, 0.75, 1] and axes["fig10"]["rows"][-1] == 100

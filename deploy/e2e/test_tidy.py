@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from conftest import Islands
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "deploy"))
 import tidy  # noqa: E402
@@ -14,7 +16,7 @@ HEADER = "// What it is for.\n#pragma once\n"
 OURS = "islands"  # apart from the words that follow it: what is wrong here is meant to be
 
 
-def test_tree_is_tidy():
+def test_tree_is_tidy() -> None:
     findings = tidy.check_tree(ROOT)
     assert not findings, "\n" + "\n".join(findings)
 
@@ -70,12 +72,12 @@ def test_tree_is_tidy():
     ("README.md", f"$ {OURS} look\n", " look', which does not exist"),
     ("dashboards/a.yml", f"what_to_do: su -c '{OURS} look FILE'\n", " look', which does not exist"),
 ])
-def test_rule_finds(path, text, complaint):
+def test_rule_finds(path: str, text: str, complaint: str) -> None:
     findings = tidy.check_file(path, text)
     assert any(complaint in finding for finding in findings), findings
 
 
-def test_commands_are_those_of_the_help(islands):
+def test_commands_are_those_of_the_help(islands: Islands) -> None:
     listed = set(re.findall(r"^  ([a-z]+)  ", islands.run("--help").out, re.M))
     assert listed and tidy.commands() == listed | {"supervise"}  # which is not for people
 
@@ -100,5 +102,5 @@ def test_commands_are_those_of_the_help(islands):
     ("README.md", "x" * 200 + "\nframework/main and deploy/root/x\n"),
     ("README.md", "`islands up FILE`, `islands --help`, `islands COMMAND`\n    islands sweep a.yaml\nislands that\n"),
 ])
-def test_rule_allows(path, text):
+def test_rule_allows(path: str, text: str) -> None:
     assert tidy.check_file(path, text) == []

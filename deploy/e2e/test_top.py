@@ -2,15 +2,18 @@
 
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import sys
 import termios
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from cluster import cluster, loaded, wait_until  # noqa: F401
+from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import ROOT
 from terminal import Terminal
 
@@ -18,7 +21,7 @@ HEADER = 5   # line of the table's header; the islands' lines follow
 
 
 @contextlib.contextmanager
-def watching(cluster, *options, **more):
+def watching(cluster: Cluster, *options: object, **more: Any) -> Iterator[Terminal]:
     terminal = Terminal([cluster.islands, "top", cluster.file, *options], **more)
     try:
         yield terminal
@@ -26,27 +29,27 @@ def watching(cluster, *options, **more):
         terminal.close()
 
 
-def rows(lines):
+def rows(lines: Sequence[str]) -> list[list[str]]:
     """Words of each island's line; histories are words, too."""
     return [line.split() for line in lines[HEADER + 1:] if re.match(r" *\d+ (?!more)", line)]
 
 
-def islands_shown(lines):
+def islands_shown(lines: Sequence[str]) -> list[int]:
     return [int(row[0]) for row in rows(lines)]
 
 
-def has_rates(lines):
+def has_rates(lines: Sequence[str]) -> bool:
     return len(rows(lines)) > 0 and all(row[1] == "ready" and row[2] != "-" for row in rows(lines))
 
 
-def number(text):
+def number(text: str) -> float:
     """What a short number stands for."""
     return float(text.rstrip("kMG")) * {"k": 1e3, "M": 1e6, "G": 1e9}.get(text[-1], 1)
 
 
 # ---- one table
 
-def test_once_fits_a_terminal(cluster):
+def test_once_fits_a_terminal(cluster: Cluster) -> None:
     cluster.write("3ISL").up()
     done = cluster.islands.run("top", cluster.file, "--once", "--interval", "0.2")
     lines = done.out.splitlines()
@@ -57,7 +60,7 @@ def test_once_fits_a_terminal(cluster):
     assert made["layout"] == "3ISL" and made["all"]["imbalance"] == 0 and made["all"]["committed_per_s"] == 0
 
 
-def test_once_under_load(cluster):
+def test_once_under_load(cluster: Cluster) -> None:
     cluster.write().up()
     with loaded(cluster):
         made = cluster.islands.json("top", cluster.file, "--interval", "0.5", "--sort", "transactions")
@@ -74,7 +77,7 @@ def test_once_under_load(cluster):
         assert 0 < row["in_flight"] <= 8 and row["in_doubt"] >= 0 and row["restarts"] == 0
 
 
-def test_refusals(cluster):
+def test_refusals(cluster: Cluster) -> None:
     cluster.write()
     for options in (["--sort", "size"], ["--interval", "0"], ["--interval", "soon"]):
         assert cluster.islands.run("top", cluster.file, *options).code == 2, options
@@ -84,7 +87,7 @@ def test_refusals(cluster):
 
 # ---- live
 
-def test_live_screen_sorts_and_quits(cluster):
+def test_live_screen_sorts_and_quits(cluster: Cluster) -> None:
     cluster.write().up()
     with loaded(cluster), watching(cluster, "--interval", "0.3") as terminal:
         lines = terminal.until(lambda lines: has_rates(lines) and re.search("[▁-█]{2}", lines[HEADER + 1]),
@@ -124,7 +127,7 @@ def test_live_screen_sorts_and_quits(cluster):
         assert terminal.restored()
 
 
-def test_killed_island_is_shown_lost_then_ready(cluster):
+def test_killed_island_is_shown_lost_then_ready(cluster: Cluster) -> None:
     """The supervisor restarts it at once; so it is held back until the screen has shown the loss."""
     status = cluster.write().up()
     with loaded(cluster), watching(cluster, "--interval", "0.2") as terminal:
@@ -148,7 +151,7 @@ def test_killed_island_is_shown_lost_then_ready(cluster):
         assert terminal.ended() == 0 and terminal.restored()
 
 
-def test_given_up_island_stays_on_the_screen(cluster):
+def test_given_up_island_stays_on_the_screen(cluster: Cluster) -> None:
     status = cluster.write().up("--restarts", "0")
     with watching(cluster, "--interval", "0.2", NO_COLOR="1") as terminal:
         terminal.until(has_rates)
@@ -163,7 +166,7 @@ def test_given_up_island_stays_on_the_screen(cluster):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_restore_the_terminal(cluster, number):
+def test_signals_restore_the_terminal(cluster: Cluster, number: signal.Signals) -> None:
     cluster.write().up()
     with watching(cluster) as terminal:
         terminal.until(has_rates)
@@ -175,7 +178,7 @@ def test_signals_restore_the_terminal(cluster, number):
         assert terminal.restored()
 
 
-def test_terminal_that_takes_nothing_holds_nobody_up(cluster):
+def test_terminal_that_takes_nothing_holds_nobody_up(cluster: Cluster) -> None:
     cluster.write().up()
     with watching(cluster, "--interval", "0.2") as terminal:
         terminal.until(has_rates)
@@ -192,7 +195,7 @@ def test_terminal_that_takes_nothing_holds_nobody_up(cluster):
         assert termios.tcgetattr(terminal.other) == terminal.before
 
 
-def test_lost_cluster_is_waited_for(cluster):
+def test_lost_cluster_is_waited_for(cluster: Cluster) -> None:
     cluster.write().up()
     with watching(cluster, "--interval", "0.2") as terminal:
         terminal.until(has_rates)
@@ -210,7 +213,7 @@ def test_lost_cluster_is_waited_for(cluster):
         assert "islands: the supervisor does not answer any more: not up" in said
 
 
-def test_many_islands_scroll_and_terminals_change(cluster):
+def test_many_islands_scroll_and_terminals_change(cluster: Cluster) -> None:
     cluster.write("24ISL").up()
     with watching(cluster, "--interval", "0.2", LC_ALL="C") as terminal:
         lines = terminal.until(has_rates)
@@ -238,7 +241,7 @@ def test_many_islands_scroll_and_terminals_change(cluster):
         assert terminal.ended() == 0
 
 
-def test_dumb_terminal_gets_a_table(cluster):
+def test_dumb_terminal_gets_a_table(cluster: Cluster) -> None:
     cluster.write().up()
     with watching(cluster, "--interval", "0.1", TERM="dumb") as terminal:
         assert terminal.ended() == 0
@@ -248,7 +251,7 @@ def test_dumb_terminal_gets_a_table(cluster):
 
 # ---- the picture
 
-def test_picture_can_be_drawn(cluster, tmp_path):
+def test_picture_can_be_drawn(cluster: Cluster, tmp_path: pathlib.Path) -> None:
     """dashboards/top_picture.py; ISLANDS_PICTURES names a folder where it shall stay."""
     folder = os.environ.get("ISLANDS_PICTURES") or str(tmp_path)
     seconds = 4 if "ISLANDS_PICTURES" in os.environ else 0.3

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from cluster import cluster  # noqa: F401
-from conftest import ROOT
+from cluster import Cluster, cluster  # noqa: F401
+from conftest import ROOT, Document, Islands
 
 EXAMPLE = os.path.join(ROOT, "experiments", "transfer")
 # 300 subscribers, so that transactions meet.
@@ -40,19 +40,19 @@ PAYMENT_TABLES = """data:
 """
 
 
-def run(cluster, workload, *options, code=0):
+def run(cluster: Cluster, workload: str, *options: object, code: int = 0) -> Document:
     return cluster.islands.json("run", cluster.file, workload, "--duration", 0.5, "--warmup", 0.1, "--results",
                                 os.path.join(cluster.folder, "results"), *options, code=code)
 
 
-def check_sum(result, workload):
+def check_sum(result: Document, workload: str) -> None:
     assert result["sum_check"] == "ok", result["sum_check_detail"]
     assert result["workload"] == workload
     assert result["committed"] > 0 and result["unknown"] == 0
 
 
 @pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
-def test_tatp_keeps_the_sum(cluster, layout):
+def test_tatp_keeps_the_sum(cluster: Cluster, layout: str) -> None:
     cluster.write(layout, more=TATP_TABLES).up()
     for mix in ("standard", "read", "update"):
         for remote in (0, 50):
@@ -63,7 +63,7 @@ def test_tatp_keeps_the_sum(cluster, layout):
 
 
 @pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
-def test_payment_keeps_the_books(cluster, layout):
+def test_payment_keeps_the_books(cluster: Cluster, layout: str) -> None:
     cluster.write(layout, more=PAYMENT_TABLES).up()
     for remote in (0, 30):
         for history in ("insert", "overwrite"):
@@ -74,10 +74,10 @@ def test_payment_keeps_the_books(cluster, layout):
     cluster.down()
 
 
-def test_wrong_parameters_and_tables_are_told(cluster):
+def test_wrong_parameters_and_tables_are_told(cluster: Cluster) -> None:
     cluster.write("2ISL", more=TATP_TABLES).up()
 
-    def complaint(*arguments):
+    def complaint(*arguments: str) -> str:
         done = cluster.islands.run("run", cluster.file, *arguments, cwd=cluster.folder)
         assert done.code != 0, done
         return done.err
@@ -87,13 +87,13 @@ def test_wrong_parameters_and_tables_are_told(cluster):
     assert "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}" in complaint("transfer")
 
 
-def blocks(language):
+def blocks(language: str) -> list[str]:
     """The fenced blocks of the example's README."""
     with open(os.path.join(EXAMPLE, "README.md"), encoding="utf-8") as file:
         return re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
 
 
-def copy_of_the_build(islands, folder):
+def copy_of_the_build(islands: Islands, folder: str) -> str:
     """A build directory as far as the README needs one, with no workload in it: the test changes nobody's build."""
     built = os.path.dirname(os.path.dirname(islands))
     copy = os.path.join(folder, "build")
@@ -105,7 +105,7 @@ def copy_of_the_build(islands, folder):
     return copy
 
 
-def test_example_builds_and_runs_as_its_readme_says(cluster):
+def test_example_builds_and_runs_as_its_readme_says(cluster: Cluster) -> None:
     environment = dict(os.environ, ISLANDS=ROOT, BUILD=copy_of_the_build(cluster.islands, cluster.folder))
     (deployment,) = blocks("yaml")
     cluster.file = os.path.join(cluster.folder, "bank.yaml")

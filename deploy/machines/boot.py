@@ -14,7 +14,7 @@ import initramfs
 import shelf
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in shelf.MACHINES:
         for machine in shelf.MACHINES.values():
             print(f"{machine.name:12}{machine.says}", file=sys.stderr)

@@ -5,6 +5,8 @@ Nothing here asks `islands`: the processes are found by their command lines.
 
 import collections
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 SYS = "/sys/devices/system"
 READ_MACHINE = (f"grep -H . {SYS}/cpu/online {SYS}/cpu/cpu[0-9]*/topology/physical_package_id "
@@ -24,24 +26,48 @@ ps -o pid,args | grep -- '--name .*/island-[0-9]*$'
 }
 true"""
 
-Core = collections.namedtuple("Core", "package node cpus")  # cpus: hardware threads that are online
-Task = collections.namedtuple("Task", "tid ran_on cpus mems")
-Mapping = collections.namedtuple("Mapping", "begin bytes policy pages name")  # pages: node -> 4 KiB pages
-Island = collections.namedtuple("Island", "number pid cpus tasks mappings")
+
+class Core(NamedTuple):
+    package: int
+    node: int
+    cpus: tuple[int, ...]  # hardware threads that are online
 
 
-def cpu_list(text):
+class Task(NamedTuple):
+    tid: int
+    ran_on: int
+    cpus: list[int]
+    mems: list[int]
+
+
+class Mapping(NamedTuple):
+    begin: int
+    bytes: int
+    policy: str
+    pages: dict[int, int]  # node -> 4 KiB pages
+    name: str
+
+
+class Island(NamedTuple):
+    number: int
+    pid: int
+    cpus: list[int]
+    tasks: list[Task]
+    mappings: list[Mapping]
+
+
+def cpu_list(text: str) -> list[int]:
     """'0-2,7' -> [0, 1, 2, 7]"""
-    cpus = []
+    cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
         cpus += range(int(first), int(last or first) + 1)
     return cpus
 
 
-def list_text(numbers):
+def list_text(numbers: Iterable[int]) -> str:
     """[0, 1, 2, 7] -> '0-2,7', as the kernel and `islands` write it."""
-    parts = []
+    parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and parts[-1][1] == number - 1:
             parts[-1][1] = number
@@ -53,13 +79,15 @@ def list_text(numbers):
 class MachineFacts:
     """CPUs, cores and nodes as the kernel of the guest has them."""
 
-    def __init__(self, text):
-        found = {}
+    def __init__(self, text: str) -> None:
+        found: dict[str, list[str]] = {}
         for line in text.splitlines():
             path, _, value = line[len(SYS) + 1:].partition(":")
             found.setdefault(path, []).append(value)
         self.online = cpu_list(found["cpu/online"][0])
-        self.node_of, self.distances, self.memory_kib = {}, {}, {}
+        self.node_of: dict[int, int] = {}
+        self.distances: dict[int, list[int]] = {}
+        self.memory_kib: dict[int, int] = {}
         for path, values in found.items():
             match = re.fullmatch(r"node/node(\d+)/(\w+)", path)
             if not match:
@@ -70,26 +98,28 @@ class MachineFacts:
             elif match.group(2) == "distance":
                 self.distances[node] = [int(word) for word in values[0].split()]
             elif match.group(2) == "meminfo":
-                self.memory_kib[node] = int(re.search(r"MemTotal:\s+(\d+) kB", "\n".join(values)).group(1))
+                total = re.search(r"MemTotal:\s+(\d+) kB", "\n".join(values))
+                assert total, values
+                self.memory_kib[node] = int(total[1])
         self.package_of = {cpu: int(found[f"cpu/cpu{cpu}/topology/physical_package_id"][0]) for cpu in self.online}
         threads = {tuple(cpu_list(found[f"cpu/cpu{cpu}/topology/core_cpus_list"][0])) for cpu in self.online}
         # In the machine's order: package by package, node by node.
         self.cores = sorted(Core(self.package_of[cpus[0]], self.node_of[cpus[0]], cpus) for cpus in threads)
 
-    def memory_of(self, cpu):
+    def memory_of(self, cpu: int) -> int:
         """The node this CPU takes memory from: its own, or the nearest that has any."""
         own = self.node_of[cpu]
         with_memory = [node for node, kib in sorted(self.memory_kib.items()) if kib > 0]
         return own if own in with_memory else min(with_memory, key=lambda node: self.distances[own][node])
 
-    def nodes_of(self, cpus):
+    def nodes_of(self, cpus: Iterable[int]) -> list[int]:
         return sorted({self.memory_of(cpu) for cpu in cpus})
 
-    def packages_of(self, cpus):
+    def packages_of(self, cpus: Iterable[int]) -> set[int]:
         return {self.package_of[cpu] for cpu in cpus}
 
 
-def read_mappings(sizes, places):
+def read_mappings(sizes: Iterable[str], places: Iterable[str]) -> list[Mapping]:
     """Anonymous memory: sizes from the lines of maps, policy and pages from those of numa_maps."""
     known = {}
     for line in sizes:
@@ -97,24 +127,26 @@ def read_mappings(sizes, places):
         known[begin] = (end - begin, line.split()[5] if len(line.split()) > 5 else "")
     mappings = []
     for line in places:
-        begin, rest = line.split(" ", 1)
-        if int(begin, 16) in known:
-            policy = re.match(r"prefer \(many\):\S+|\S+", rest).group()
+        start, rest = line.split(" ", 1)
+        policy = re.match(r"prefer \(many\):\S+|\S+", rest)
+        if int(start, 16) in known and policy:
             pages = {int(node): int(count) for node, count in re.findall(r"\bN(\d+)=(\d+)", rest)}
-            mappings.append(Mapping(int(begin, 16), known[int(begin, 16)][0], policy, pages, known[int(begin, 16)][1]))
+            size, name = known[int(start, 16)]
+            mappings.append(Mapping(int(start, 16), size, policy[0], pages, name))
     return mappings
 
 
-def read_task(tid, status, stat):
+def read_task(tid: int, status: Iterable[str], stat: list[str]) -> Task:
     """A thread: the CPU it ran on last, the CPUs and nodes it may use."""
     allowed = dict(line.split() for line in status)
     return Task(tid, int(stat[0].rpartition(")")[2].split()[36]), cpu_list(allowed["Cpus_allowed_list:"]),
                 cpu_list(allowed["Mems_allowed_list:"]))
 
 
-def read_islands(text):
+def read_islands(text: str) -> dict[int, Island]:
     """Every islandd of the guest, by its number."""
-    lines_of, islands = collections.defaultdict(list), {}
+    lines_of: dict[str, list[str]] = collections.defaultdict(list)
+    islands: dict[int, Island] = {}
     for path, line in re.findall(r"^/proc/([\w/]+):(.*)", text, flags=re.M):
         lines_of[path].append(line)
     for pid, number in re.findall(r"^ *(\d+) .* --name \S*/island-(\d+)\s*$", text, flags=re.M):

@@ -5,7 +5,6 @@ paths to collide; the kernel's console is kept for the message of a failure.
 """
 
 import base64
-import collections
 import ctypes
 import os
 import shutil
@@ -15,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from typing import NamedTuple
 
 import initramfs
 import shelf
@@ -38,14 +38,18 @@ BOOTS = 2
 # Programs of ours for the guests alone, name -> source.
 PROGRAMS = {"forbid_binding": os.path.join(os.path.dirname(os.path.abspath(__file__)), "forbid_binding.cc")}
 
-Result = collections.namedtuple("Result", "code out err")
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
 
 
 class GuestFailed(AssertionError):
     """The guest did not do as told in time; the message ends with its console."""
 
 
-def why_not():
+def why_not() -> str:
     """Why no machine can be booted here; empty if they can."""
     if shutil.which(QEMU) is None:
         return f"no {QEMU}: run deploy/install-packages.sh machines"
@@ -56,7 +60,7 @@ def why_not():
     return ""
 
 
-def build_programs():
+def build_programs() -> list[str]:
     """Compiles what is older than its source; statically, as it needs nothing of the guest then."""
     paths = []
     for name, source in PROGRAMS.items():
@@ -67,27 +71,27 @@ def build_programs():
     return paths
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """In the child: a QEMU must not outlive the tests, however they end."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
-def qemu_command(machine, files, arguments=""):
+def qemu_command(machine: shelf.Machine, files: str, arguments: str = "") -> list[str]:
     return [QEMU, "-accel", "tcg,thread=multi,tb-size=512", "-cpu", CPU, "-machine", "q35,usb=off", "-nodefaults",
             "-no-reboot", "-display", "none", "-kernel", os.path.join(TOOLS, "vmlinuz"), "-initrd", files,
             "-append", f"{KERNEL_ARGUMENTS} {arguments}", *shelf.qemu_arguments(machine)]
 
 
 class Guest:
-    def __init__(self, machine):
+    def __init__(self, machine: shelf.Machine) -> None:
         self.machine = machine
         self.folder = tempfile.mkdtemp(prefix="islands-guest-")
         self.console = os.path.join(self.folder, "console")
-        self.process = None
-        self.channel = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.channel: socket.socket | None = None
         self.usable = False  # after a request that was not answered in time no answer can be told from another
 
-    def __enter__(self):
+    def __enter__(self) -> "Guest":
         try:
             self.boot()
         except BaseException:
@@ -95,10 +99,10 @@ class Guest:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.end()
 
-    def boot(self):
+    def boot(self) -> None:
         initramfs.build(os.path.join(self.folder, "initramfs"), TOOLS, BINARIES, build_programs())
         for attempts_left in reversed(range(BOOTS)):
             try:
@@ -112,7 +116,7 @@ class Guest:
                 warnings.warn(f"{self.machine.name} did not boot, once more: {failed}")
                 self.stop()
 
-    def start(self):
+    def start(self) -> None:
         files = os.path.join(self.folder, "initramfs")
         self.channel, theirs = socket.socketpair()
         with theirs, open(os.path.join(self.folder, "qemu"), "wb") as log:
@@ -123,18 +127,19 @@ class Guest:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()],
                 preexec_fn=die_with_parent)
 
-    def stop(self):
+    def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
         if self.channel is not None:
             self.channel.close()
 
-    def end(self):
+    def end(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def receive(self, deadline, what):
+    def receive(self, deadline: float, what: str) -> bytes:
+        assert self.channel
         self.channel.settimeout(max(0.01, deadline - time.monotonic()))
         try:
             data = self.channel.recv(1 << 16)
@@ -146,7 +151,7 @@ class Guest:
             raise GuestFailed(f"the guest ended while it was waited for {what}; {self.last_words()}")
         return data
 
-    def answer(self, deadline, what):
+    def answer(self, deadline: float, what: str) -> Result:
         """One answer of init: the line `CODE OUT_BYTES ERR_BYTES` and so many bytes."""
         data = b""
         while b"\n" not in data:
@@ -157,13 +162,14 @@ class Guest:
             data += self.receive(deadline, what)
         return Result(code, data[:out_bytes].decode(errors="replace"), data[out_bytes:].decode(errors="replace"))
 
-    def run(self, script, seconds=SECONDS):
+    def run(self, script: str, seconds: float = SECONDS) -> Result:
         """Runs a shell script to its end."""
+        assert self.channel
         self.channel.settimeout(seconds)
         self.channel.sendall(base64.b64encode(script.encode()) + b"\n")
         return self.answer(time.monotonic() + seconds, f"`{script[:200]}`")
 
-    def check(self, script, seconds=SECONDS):
+    def check(self, script: str, seconds: float = SECONDS) -> str:
         """Runs a shell script that has to succeed; what it printed."""
         done = self.run(script, seconds)
         if done.code != 0:
@@ -171,10 +177,10 @@ class Guest:
                               f"{self.last_words()}")
         return done.out
 
-    def write(self, path, text):
+    def write(self, path: str, text: str) -> None:
         self.check(f"mkdir -p {os.path.dirname(path)}; cat > {path} <<'end of file'\n{text}end of file\n")
 
-    def last_words(self):
+    def last_words(self) -> str:
         """The end of the console, and what QEMU had to say."""
         words = []
         for name in ("qemu", "console"):

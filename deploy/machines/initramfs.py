@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import subprocess
+from collections.abc import Iterable
 
 # In the order they are loaded in.
 MODULES = ["virtio/virtio_ring.ko", "virtio/virtio.ko", "virtio/virtio_pci_modern_dev.ko",
@@ -17,11 +18,11 @@ MODULES = ["virtio/virtio_ring.ko", "virtio/virtio.ko", "virtio/virtio_pci_moder
 class Archive:
     """A newc cpio archive in memory (Documentation/driver-api/early-userspace/buffer-format.rst of the kernel)."""
 
-    def __init__(self):
-        self.parts = []
-        self.names = set()
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.names: set[str] = set()
 
-    def add(self, name, mode, data=b""):
+    def add(self, name: str, mode: int, data: bytes = b"") -> None:
         """One entry; its folders are added before it."""
         name = name.strip("/")
         if name in self.names:
@@ -34,22 +35,22 @@ class Archive:
         header = b"070701" + b"".join(b"%08X" % field for field in fields) + path
         self.parts += [header, bytes(-len(header) % 4), data, bytes(-len(data) % 4)]
 
-    def file(self, name, data, mode=0o755):
+    def file(self, name: str, data: bytes, mode: int = 0o755) -> None:
         self.add(name, stat.S_IFREG | mode, data)
 
-    def copy(self, source, name):
+    def copy(self, source: str, name: str) -> None:
         with open(source, "rb") as file:
             self.file(name, file.read())
 
-    def bytes(self):
+    def bytes(self) -> bytes:
         self.names.add("")
         trailer = b"070701" + b"%08X" * 13 % (0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 11, 0) + b"TRAILER!!!\0"
         return b"".join(self.parts) + trailer + bytes(-len(trailer) % 4)
 
 
-def libraries(programs):
+def libraries(programs: Iterable[str]) -> dict[str, str]:
     """The shared libraries that these programs load, name -> path, the loader among them."""
-    found = {}
+    found: dict[str, str] = {}
     for program in programs:
         text = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
         assert "not found" not in text, f"{program}: {text}"
@@ -58,7 +59,7 @@ def libraries(programs):
     return found
 
 
-def build(target, kernel, binaries, extra=()):
+def build(target: str, kernel: str, binaries: str, extra: Iterable[str] = ()) -> None:
     """Writes the archive; `kernel` is the folder of the unpacked kernel and busybox, `extra` more programs for /bin."""
     archive = Archive()
     here = os.path.dirname(os.path.abspath(__file__))

@@ -5,6 +5,8 @@ it is. The checks return complaints, so that a test can also demand some.
 """
 
 import collections
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import facts
 
@@ -16,11 +18,22 @@ EVEN_PAGES = 40  # from so many pages per node on an interleaved pool has to loo
 
 POOL_BYTES = 1 << 30
 
-Expected = collections.namedtuple("Expected", "placement policy allowed islands")  # allowed: CPUs of the processes
-ExpectedIsland = collections.namedtuple("ExpectedIsland", "cpus workers nodes")
+
+class ExpectedIsland(NamedTuple):
+    cpus: list[int]
+    workers: int
+    nodes: list[int]
 
 
-def expect(machine, layout, placement, policy="preferred", cpus=None, all_threads=False):
+class Expected(NamedTuple):
+    placement: str
+    policy: str
+    allowed: list[int]  # CPUs of the processes
+    islands: list[ExpectedIsland]
+
+
+def expect(machine: facts.MachineFacts, layout: int, placement: str, policy: str = "preferred",
+           cpus: Iterable[int] | None = None, all_threads: bool = False) -> Expected:
     """What layout and placement mean on this machine; `cpus` is what the processes may use. The number of islands has
     to divide that of cores, so that there is only one answer.
 
@@ -42,7 +55,7 @@ def expect(machine, layout, placement, policy="preferred", cpus=None, all_thread
     return Expected(placement, "default" if placement == "os" else policy, allowed, islands)
 
 
-def policy_text(expected, island):
+def policy_text(expected: Expected, island: ExpectedIsland) -> str:
     """As numa_maps prints it."""
     if expected.policy == "default":
         return "default"
@@ -52,22 +65,22 @@ def policy_text(expected, island):
     return f"prefer:{nodes}" if len(island.nodes) == 1 else f"interleave:{nodes}"
 
 
-def is_pool(mapping):
+def is_pool(mapping: facts.Mapping) -> bool:
     """The buffer pool is by far the largest thing an island maps: address space for many times its pages. It is two
     mappings where it asks for huge pages, as the pages' state words before them do not."""
     return mapping.bytes >= POOL_BYTES and not mapping.name
 
 
-def pool_of(island):
+def pool_of(island: facts.Island) -> facts.Mapping:
     """The mappings of the pool as one."""
     parts = [mapping for mapping in island.mappings if is_pool(mapping)]
     assert parts, f"island {island.number} has no pool"
-    pages = sum((collections.Counter(part.pages) for part in parts), collections.Counter())
+    pages: collections.Counter[int] = sum((collections.Counter(part.pages) for part in parts), collections.Counter())
     policies = sorted({part.policy for part in parts})
     return facts.Mapping(parts[0].begin, sum(part.bytes for part in parts), " and ".join(policies), dict(pages), "")
 
 
-def check_threads(machine, expected, number, island):
+def check_threads(machine: facts.MachineFacts, expected: Expected, number: int, island: facts.Island) -> Iterator[str]:
     """Every worker on its own CPU; whatever else is pinned keeps off all workers' CPUs; the rest may run anywhere."""
     wanted = expected.islands[number]
     workers_cpus = {cpu for other in expected.islands for cpu in other.cpus}
@@ -90,7 +103,8 @@ def check_threads(machine, expected, number, island):
         yield from check_straddling(machine, number, wanted, pinned)
 
 
-def check_straddling(machine, number, wanted, pinned):
+def check_straddling(machine: facts.MachineFacts, number: int, wanted: ExpectedIsland,
+                     pinned: Iterable[int]) -> Iterator[str]:
     """As few packages as its number of workers can do with."""
     largest = collections.Counter(core.package for core in machine.cores)
     per_core = max(1, len(wanted.cpus) // len({core for core in machine.cores if set(core.cpus) & set(wanted.cpus)}))
@@ -100,12 +114,12 @@ def check_straddling(machine, number, wanted, pinned):
         yield f"island {number}: threads on packages {sorted(packages)}, expected {fewest} package(s)"
 
 
-def share_on(nodes, pages):
+def share_on(nodes: Collection[int], pages: dict[int, int]) -> float:
     total = sum(pages.values())
     return sum(count for node, count in pages.items() if node in nodes) / total if total else 0.0
 
 
-def check_memory(expected, number, island):
+def check_memory(expected: Expected, number: int, island: facts.Island) -> Iterator[str]:
     wanted = expected.islands[number]
     pool = pool_of(island)
     if pool.policy != policy_text(expected, wanted):
@@ -118,7 +132,7 @@ def check_memory(expected, number, island):
     if share_on(wanted.nodes, pool.pages) < least:
         yield (f"island {number}: the pool's pages are on nodes {pool.pages}, expected {least:.0%} of them on "
                f"{facts.list_text(wanted.nodes)}")
-    elsewhere = collections.Counter()
+    elsewhere: collections.Counter[int] = collections.Counter()
     for mapping in island.mappings:
         if not is_pool(mapping):
             elsewhere.update({node: count for node, count in mapping.pages.items() if node not in wanted.nodes})
@@ -131,22 +145,22 @@ def check_memory(expected, number, island):
             yield f"island {number}: the pool is not interleaved evenly: {pool.pages}"
 
 
-def check_kernel(machine, expected, islands):
+def check_kernel(machine: facts.MachineFacts, expected: Expected, islands: dict[int, facts.Island]) -> list[str]:
     """Every complaint about the islands' processes, as the kernel shows them."""
     if sorted(islands) != list(range(len(expected.islands))):
         return [f"processes of islands {sorted(islands)}, expected {len(expected.islands)} islands"]
-    complaints = []
+    complaints: list[str] = []
     for number, island in sorted(islands.items()):
         complaints += check_threads(machine, expected, number, island)
         complaints += check_memory(expected, number, island)
     return complaints
 
 
-def check_status(expected, islands, status):
+def check_status(expected: Expected, islands: dict[int, facts.Island], status: dict[str, Any]) -> list[str]:
     """What `islands status` says against the kernel, and its plan against the expectation."""
-    complaints = []
+    complaints: list[str] = []
 
-    def same(number, what, said, wanted):
+    def same(number: int | str, what: str, said: object, wanted: object) -> None:
         if said != wanted:
             complaints.append(f"island {number}: status says {what} {said}, expected {wanted}")
     workers_cpus = {cpu for wanted in expected.islands for cpu in wanted.cpus}

@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ FOLDER = "/tmp/cluster"
 RUN = "--op update --rows 4 --mpl 1 --multisite 20 --duration {duration} --warmup 0.1"
 
 
-def need_machines():
+def need_machines() -> None:
     """For the top of a file of tests: skips all of it, with one line, where no machine can be booted."""
     reason = guest.why_not()
     if reason:
@@ -35,10 +37,10 @@ def need_machines():
 class Rack:
     """Boots guests on demand; a new one ends the one before, memory and CPUs are for one only."""
 
-    def __init__(self):
-        self.running = None
+    def __init__(self) -> None:
+        self.running: guest.Guest | None = None
 
-    def guest(self, name):
+    def guest(self, name: str) -> guest.Guest:
         if self.running is None or self.running.machine.name != name or not self.running.usable:
             self.end()
             booting = guest.Guest(shelf.MACHINES[name])
@@ -46,14 +48,14 @@ class Rack:
             self.running = booting
         return self.running
 
-    def end(self):
+    def end(self) -> None:
         if self.running is not None:
             self.running.end()
             self.running = None
 
 
 @pytest.fixture(scope="session")
-def rack():
+def rack() -> Iterator[Rack]:
     made = Rack()
     yield made
     made.end()
@@ -62,12 +64,13 @@ def rack():
 class Cluster:
     """One deployment inside a guest; `prefix` stands before every `islands`, to change what it may do."""
 
-    def __init__(self, machine, prefix=""):
+    def __init__(self, machine: guest.Guest, prefix: str = "") -> None:
         self.guest = machine
         self.prefix = prefix
         self.file = f"{FOLDER}/deployment.yaml"
 
-    def write(self, layout=None, how="islands", policy="preferred", pool="192MiB", rows=24000, cut=None, more=""):
+    def write(self, layout: int | None = None, how: str = "islands", policy: str = "preferred", pool: str = "192MiB",
+              rows: int = 24000, cut: str | None = None, more: str = "") -> "Cluster":
         # What is bound has to stay in place while the kernel moves pages about; unbound pages would be elsewhere at
         # every look.
         self.guest.check(f"echo {int(how != 'os')} > /proc/sys/kernel/numa_balancing")
@@ -75,26 +78,26 @@ class Cluster:
                                                 pool=pool, rows=rows, more=more))
         return self
 
-    def command(self, arguments):
+    def command(self, arguments: str) -> str:
         return f"mkdir -p {FOLDER} && cd {FOLDER} && {self.prefix} islands {arguments}"
 
-    def run(self, arguments):
+    def run(self, arguments: str) -> guest.Result:
         return self.guest.run(self.command(arguments))
 
-    def json(self, arguments):
+    def json(self, arguments: str) -> Any:
         return json.loads(self.guest.check(self.command(f"{arguments} --format json")))
 
-    def up(self, options=""):
+    def up(self, options: str = "") -> Any:
         return self.json(f"up {self.file} --timeout {guest.SECONDS - 20} {options}")
 
-    def status(self):
+    def status(self) -> Any:
         return self.json(f"status {self.file}")
 
-    def load(self, duration=0.3):
+    def load(self, duration: float = 0.3) -> Any:
         """A short run of the microbenchmark; its result."""
         return self.json(f"run {self.file} micro {RUN.format(duration=duration)}")
 
-    def disturb_load(self, disturbance, duration=5):
+    def disturb_load(self, disturbance: str, duration: float = 5) -> Any:
         """The result of a run during which a shell command is executed, once there is a first line of progress."""
         self.guest.check(f"cd {FOLDER}; rm -rf code results; ({self.prefix} islands run {self.file} micro "
                          f"{RUN.format(duration=duration)} --results results > out 2> err; echo $? > code) &")
@@ -106,7 +109,7 @@ class Cluster:
         assert done.code == 0, done
         return json.loads(done.out)
 
-    def wait_until(self, condition, what):
+    def wait_until(self, condition: Callable[[list[dict[str, Any]]], bool], what: str) -> list[dict[str, Any]]:
         """Polls `islands status` until the condition holds; that status."""
         deadline = time.monotonic() + guest.SECONDS
         while True:
@@ -115,7 +118,7 @@ class Cluster:
                 return status["islands"]
             assert time.monotonic() < deadline, f"waited in vain for {what}: {status}"
 
-    def check(self, machine, expected):
+    def check(self, machine: facts.MachineFacts, expected: placement.Expected) -> dict[int, facts.Island]:
         """The kernel shows what is expected, and `islands status` shows what the kernel shows. The islands."""
         islands = self.islands()
         complaints = (placement.check_kernel(machine, expected, islands) or
@@ -123,18 +126,18 @@ class Cluster:
         assert not complaints, "\n".join(complaints)
         return islands
 
-    def up_run_check(self, machine, expected):
+    def up_run_check(self, machine: facts.MachineFacts, expected: placement.Expected) -> dict[int, facts.Island]:
         self.up()
         assert self.load()["sum_check"] == "ok"
         return self.check(machine, expected)
 
-    def machine_facts(self):
+    def machine_facts(self) -> facts.MachineFacts:
         return facts.MachineFacts(self.guest.check(facts.READ_MACHINE))
 
-    def islands(self):
+    def islands(self) -> dict[int, facts.Island]:
         return facts.read_islands(self.guest.check(facts.READ_ISLANDS))
 
-    def end(self):
+    def end(self) -> None:
         """Nothing stays for the next test: no process, no file."""
         if not self.guest.usable:
             return  # it failed already, and the next test gets a new one
@@ -143,12 +146,15 @@ class Cluster:
         assert (down is None or down.code == 0) and not left, f"{down}; processes left: {left}"
 
 
-@pytest.fixture
-def on(rack):
-    """on("quad") is a cluster on that machine, taken down after the test."""
-    clusters = []
+On = Callable[..., Cluster]  # see on()
 
-    def make(name, prefix=""):
+
+@pytest.fixture
+def on(rack: Rack) -> Iterator[On]:
+    """on("quad") is a cluster on that machine, taken down after the test."""
+    clusters: list[Cluster] = []
+
+    def make(name: str, prefix: str = "") -> Cluster:
         clusters.append(Cluster(rack.guest(name), prefix))
         return clusters[-1]
     yield make

@@ -1,21 +1,28 @@
 """The machines: how QEMU is told to build each, and what its Linux then has to find."""
 
-import collections
+from typing import NamedTuple
 
 # `sockets` x `cores` x `threads` CPUs, dealt to `nodes` in blocks; MiB of memory per node (0: none); SLIT distances
 # [from][to]. Node 0 also holds the kernel and the files, so it has to have some.
-Machine = collections.namedtuple("Machine", "name says sockets cores threads memory_mib distances")
+class Machine(NamedTuple):
+    name: str
+    says: str
+    sockets: int
+    cores: int
+    threads: int
+    memory_mib: list[int]
+    distances: list[list[int]]
 
 
-def all_alike(nodes, far=20):
+def all_alike(nodes: int, far: int = 20) -> list[list[int]]:
     return [[10 if a == b else far for b in range(nodes)] for a in range(nodes)]
 
 
-def two_hops(nodes):
+def two_hops(nodes: int) -> list[list[int]]:
     """Sockets in two fully connected halves; each has one partner in the other half, the rest is two hops away."""
     half = nodes // 2
 
-    def distance(a, b):
+    def distance(a: int, b: int) -> int:
         if a == b:
             return 10
         return 20 if a // half == b // half or a % half == b % half else 30
@@ -33,11 +40,11 @@ MACHINES = {machine.name: machine for machine in [
 ]}
 
 
-def cpus_of(machine):
+def cpus_of(machine: Machine) -> int:
     return machine.sockets * machine.cores * machine.threads
 
 
-def qemu_arguments(machine):
+def qemu_arguments(machine: Machine) -> list[str]:
     """-smp, memory and -numa of QEMU: one NUMA node per socket, its memory in a backend of its own."""
     per_node = cpus_of(machine) // machine.sockets
     arguments = ["-smp", f"{cpus_of(machine)},sockets={machine.sockets},cores={machine.cores},"

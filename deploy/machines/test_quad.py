@@ -8,7 +8,7 @@ yet: durability is `none`.
 import pytest
 
 from placement import check_kernel, expect
-from rack import need_machines, on, rack  # noqa: F401
+from rack import On, need_machines, on, rack  # noqa: F401
 import shelf
 
 need_machines()
@@ -18,7 +18,7 @@ CUTS = [(layout, how, policy) for how, policy in (("islands", "bind"), ("spread"
         for layout in LAYOUTS]
 
 
-def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on):
+def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on: On) -> None:
     cluster, wanted = on("quad"), shelf.MACHINES["quad"]
     machine = cluster.machine_facts()
     assert len(machine.cores) == 24 and machine.online == list(range(24))
@@ -31,7 +31,7 @@ def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on):
 
 
 @pytest.mark.parametrize("layout, how, policy", CUTS)
-def test_every_island_is_where_it_belongs(on, layout, how, policy):
+def test_every_island_is_where_it_belongs(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("quad").write(layout, how, policy)
     machine = cluster.machine_facts()
     cluster.up_run_check(machine, expect(machine, layout, how, policy))
@@ -39,7 +39,7 @@ def test_every_island_is_where_it_belongs(on, layout, how, policy):
 
 # ---- the checks can fail
 
-def test_a_worker_on_another_socket_is_noticed(on):
+def test_a_worker_on_another_socket_is_noticed(on: On) -> None:
     cluster = on("quad").write(4)
     machine = cluster.machine_facts()
     expected = expect(machine, 4, "islands")
@@ -54,7 +54,7 @@ def test_a_worker_on_another_socket_is_noticed(on):
     assert said["cpus_actual"] == "6-7,9-11,20" and "CPUs 20, planned is 8" in said["warning"]
 
 
-def test_memory_on_another_node_is_noticed(on):
+def test_memory_on_another_node_is_noticed(on: On) -> None:
     """An island list that gives island 1 the memory of a far node is obeyed, and is not what the machine asks for."""
     cluster = on("quad").write(policy="bind", cut="islands:\n  - {cpus: '0-5'}\n  - {cpus: '6-11', numa_nodes: '3'}\n"
                                                   "  - {cpus: '12-17'}\n  - {cpus: '18-23'}")
@@ -68,7 +68,7 @@ def test_memory_on_another_node_is_noticed(on):
     assert "expected 100% of them on 1" in complaints[1]
 
 
-def test_another_placement_is_noticed(on):
+def test_another_placement_is_noticed(on: On) -> None:
     cluster = on("quad").write(4, "spread")
     machine = cluster.machine_facts()
     cluster.up()
@@ -79,7 +79,7 @@ def test_another_placement_is_noticed(on):
 
 # ---- losses
 
-def test_a_cpu_that_is_unplugged_during_a_run_is_survived_and_reported(on):
+def test_a_cpu_that_is_unplugged_during_a_run_is_survived_and_reported(on: On) -> None:
     """The kernel lets the worker of a CPU that is gone run anywhere, and does not take that back."""
     cluster = on("quad").write(4, policy="bind")
     machine = cluster.machine_facts()
@@ -109,7 +109,7 @@ def test_a_cpu_that_is_unplugged_during_a_run_is_survived_and_reported(on):
     cluster.check(machine, expected)
 
 
-def test_an_island_that_is_killed_during_a_run_comes_back_to_its_place(on):
+def test_an_island_that_is_killed_during_a_run_comes_back_to_its_place(on: On) -> None:
     cluster = on("quad").write(4, policy="bind")
     machine = cluster.machine_facts()
     expected = expect(machine, 4, "islands", "bind")

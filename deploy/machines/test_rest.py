@@ -1,9 +1,11 @@
 """The machines that are no plain quad-socket, and what may be forbidden on one. See test_quad.py."""
 
+from typing import Any
+
 import pytest
 
 from placement import check_kernel, expect, pool_of, share_on
-from rack import need_machines, on, rack  # noqa: F401
+from rack import Cluster, On, need_machines, on, rack  # noqa: F401
 import shelf
 
 need_machines()
@@ -18,13 +20,13 @@ INSIDE = "#!/bin/sh\necho $$ > /sys/fs/cgroup/part/cgroup.procs\nexec \"$@\"\n"
 @pytest.mark.parametrize("layout, how, policy", [
     *[(layout, "islands", "preferred") for layout in (1, 2, 8, 24)],
     *[(layout, "spread", "bind") for layout in (1, 2, 4, 8)]])
-def test_other_policies(on, layout, how, policy):
+def test_other_policies(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("quad").write(layout, how, policy)
     machine = cluster.machine_facts()
     cluster.up_run_check(machine, expect(machine, layout, how, policy))
 
 
-def test_workers_that_share_their_islands_cores(on):
+def test_workers_that_share_their_islands_cores(on: On) -> None:
     cluster = on("quad").write(4, policy="bind", more="workers: os\n")
     machine = cluster.machine_facts()
     cluster.up()
@@ -38,14 +40,14 @@ def test_workers_that_share_their_islands_cores(on):
         assert "warning" not in status[number]
 
 
-def test_workers_and_their_io_threads_over_zmq(on):
+def test_workers_and_their_io_threads_over_zmq(on: On) -> None:
     cluster = on("quad").write(4, more="messaging: {transport: zmq}\n")
     machine = cluster.machine_facts()
     cluster.up_run_check(machine, expect(machine, 4, "islands"))
 
 
 @pytest.mark.parametrize("policy", ["bind", "preferred"])
-def test_huge_pages_are_on_the_planned_nodes_too(on, policy):
+def test_huge_pages_are_on_the_planned_nodes_too(on: On, policy: str) -> None:
     """From 32 MiB per site on the pool asks for huge pages."""
     cluster = on("quad").write(4, policy=policy, pool="1GiB")
     machine = cluster.machine_facts()
@@ -56,7 +58,7 @@ def test_huge_pages_are_on_the_planned_nodes_too(on, policy):
 
 # ---- not all of it allowed
 
-def make_part(cluster, cpus, mems):
+def make_part(cluster: Cluster, cpus: str, mems: str) -> None:
     """A cgroup that allows these, and the command that runs others in it."""
     cluster.guest.check("cd /sys/fs/cgroup && echo +cpuset > cgroup.subtree_control && mkdir -p part && "
                         f"echo {cpus} > part/cpuset.cpus && echo {mems} > part/cpuset.mems")
@@ -67,7 +69,7 @@ def make_part(cluster, cpus, mems):
 @pytest.mark.parametrize("layout, how, policy", [
     (1, "islands", "preferred"), (2, "islands", "bind"), (4, "islands", "preferred"), (3, "spread", "bind"),
     (4, "os", "preferred")])
-def test_in_a_cgroup_islands_use_what_it_allows(on, layout, how, policy):
+def test_in_a_cgroup_islands_use_what_it_allows(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("quad", "inside")
     make_part(cluster, "6-17", "1-2")
     cluster.write(layout, how, policy)
@@ -78,7 +80,7 @@ def test_in_a_cgroup_islands_use_what_it_allows(on, layout, how, policy):
         assert set(pool_of(island).pages) <= {1, 2}
 
 
-def test_what_the_cgroup_does_not_allow_is_refused(on):
+def test_what_the_cgroup_does_not_allow_is_refused(on: On) -> None:
     cluster = on("quad", "inside")
     make_part(cluster, "6-17", "1-2")
     cluster.write(cut="layout: 2ISL\ncores: '0-11'")
@@ -89,7 +91,7 @@ def test_what_the_cgroup_does_not_allow_is_refused(on):
     assert "12 cores" in seen and "not usable: CPUs 0-5,18-23" in seen
 
 
-def test_a_cgroup_that_lets_memory_come_from_another_node_only(on):
+def test_a_cgroup_that_lets_memory_come_from_another_node_only(on: On) -> None:
     """CPUs of one node, memory of another: the islands take what there is, and say so in their plan."""
     cluster = on("quad", "inside")
     make_part(cluster, "6-11", "2")
@@ -99,7 +101,7 @@ def test_a_cgroup_that_lets_memory_come_from_another_node_only(on):
     cluster.up_run_check(machine, expect(machine, 2, "islands", "bind", cpus=range(6, 12)))
 
 
-def test_where_binding_is_forbidden_islands_run_unbound_with_one_warning(on):
+def test_where_binding_is_forbidden_islands_run_unbound_with_one_warning(on: On) -> None:
     cluster = on("quad", "forbid_binding").write(4, policy="bind")
     machine = cluster.machine_facts()
     done = cluster.run(f"up {cluster.file}")
@@ -121,7 +123,7 @@ def test_where_binding_is_forbidden_islands_run_unbound_with_one_warning(on):
 @pytest.mark.parametrize("layout, how, all_threads", [
     (1, "islands", False), (2, "islands", False), (6, "islands", False), (3, "spread", False), (2, "os", False),
     (2, "islands", True), (6, "islands", True), (3, "spread", True)])
-def test_hardware_threads(on, layout, how, all_threads):
+def test_hardware_threads(on: On, layout: int, how: str, all_threads: bool) -> None:
     """One worker per core by default; the islands' other threads go to the cores' other hardware threads."""
     cluster = on("smt").write(layout, how, "bind", more=EVERYTHING if all_threads else "")
     machine = cluster.machine_facts()
@@ -140,7 +142,7 @@ def test_hardware_threads(on, layout, how, all_threads):
 @pytest.mark.parametrize("layout, how, policy", [
     (1, "islands", "bind"), (2, "islands", "bind"), (2, "islands", "preferred"), (4, "islands", "bind"),
     (2, "spread", "preferred"), (2, "os", "preferred")])
-def test_the_socket_without_memory_takes_the_other_ones(on, layout, how, policy):
+def test_the_socket_without_memory_takes_the_other_ones(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("memoryless").write(layout, how, policy)
     machine = cluster.machine_facts()
     assert machine.memory_kib[1] == 0 and machine.node_of[2] == machine.node_of[3] == 1
@@ -148,7 +150,7 @@ def test_the_socket_without_memory_takes_the_other_ones(on, layout, how, policy)
     assert "no memory" in cluster.run("machine").out
 
 
-def test_a_node_without_memory_cannot_be_asked_for(on):
+def test_a_node_without_memory_cannot_be_asked_for(on: On) -> None:
     cluster = on("memoryless").write(cut="islands:\n  - {cpus: '0-1'}\n  - {cpus: '2-3', numa_nodes: '1'}")
     done = cluster.run(f"up {cluster.file}")
     assert done.code == 2
@@ -156,17 +158,18 @@ def test_a_node_without_memory_cannot_be_asked_for(on):
     assert "expected nodes from 0" in done.err
 
 
-def test_a_pool_that_does_not_fit_its_node_is_refused(on):
+def test_a_pool_that_does_not_fit_its_node_is_refused(on: On) -> None:
     cluster = on("lopsided").write(2, pool="400MiB")
     done = cluster.run(f"up {cluster.file}")
     assert done.code == 2 and cluster.islands() == {}
     assert "NUMA node 1 has " in done.err and "but island 1 needs 200 MiB of it" in done.err
 
 
-FILLS_THE_NODE = {"pool": "308MiB", "rows": 1150000}  # all but what the kernel and the processes take themselves
+# All but what the kernel and the processes take themselves.
+FILLS_THE_NODE: dict[str, Any] = {"pool": "308MiB", "rows": 1150000}
 
 
-def test_preferred_memory_of_a_full_node_comes_from_the_other_one_and_is_reported(on):
+def test_preferred_memory_of_a_full_node_comes_from_the_other_one_and_is_reported(on: On) -> None:
     cluster = on("lopsided").write(2, **FILLS_THE_NODE)
     machine = cluster.machine_facts()
     cluster.up()
@@ -180,7 +183,7 @@ def test_preferred_memory_of_a_full_node_comes_from_the_other_one_and_is_reporte
     assert f"{100 * share_on([0], pages):.0f} % of the pool's memory is not on NUMA node 1" in second["warning"]
 
 
-def test_bound_memory_of_a_full_node_costs_that_island_only(on):
+def test_bound_memory_of_a_full_node_costs_that_island_only(on: On) -> None:
     """The kernel kills what is bound to a node that has nothing left; the supervisor tries again, then gives up."""
     cluster = on("lopsided").write(2, policy="bind", **FILLS_THE_NODE)
     machine = cluster.machine_facts()
@@ -202,7 +205,7 @@ def test_bound_memory_of_a_full_node_costs_that_island_only(on):
 @pytest.mark.parametrize("layout, how, policy", [
     (1, "islands", "bind"), (2, "islands", "preferred"), (4, "islands", "preferred"), (8, "islands", "bind"),
     (16, "islands", "bind"), (8, "spread", "preferred"), (8, "os", "preferred")])
-def test_eighty_cores_on_eight_sockets(on, layout, how, policy):
+def test_eighty_cores_on_eight_sockets(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("octo").write(layout, how, policy)
     machine = cluster.machine_facts()
     assert len(machine.cores) == 80

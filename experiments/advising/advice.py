@@ -2,19 +2,51 @@
 
 import random
 import statistics
+from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
+
+from advising.model import Predictor
+from sweeping.table import PointMedians
 
 DRAWS = 2000
 LEAST_NOISE = 0.03  # relative: two short runs may agree by chance
 
 
-def noise_of(points):
+class Row(TypedDict):
+    """A layout's place in a ranking; the last two once it was measured."""
+    layout: str
+    predicted_per_s: float
+    of_best: float
+    chance_best: float
+    measured_per_s: NotRequired[float]
+    error: NotRequired[float]
+
+
+class Case(TypedDict):
+    """A load, and what is advised for it."""
+    multisite: float
+    zipf: float
+    recommended: str
+    ranking: list[Row]
+    regret: NotRequired[float]
+
+
+class Verdict(TypedDict):
+    median_error: float
+    largest_error: float
+    median_regret: float
+    largest_regret: float
+    mean_regret: float
+
+
+def noise_of(points: Sequence[PointMedians]) -> float:
     """Relative error of one calibrated throughput, from the spread of its repetitions."""
     spreads = [(found["max"] - found["min"]) / (2 * found["median"])
                for found in (point["metrics"]["committed_per_s"] for point in points) if found["n"] > 1]
     return max(LEAST_NOISE, statistics.median(spreads)) if spreads else LEAST_NOISE
 
 
-def rank(models, multisite, zipf, noise):
+def rank(models: Mapping[str, Predictor], multisite: float, zipf: float, noise: float) -> list[Row]:
     """Layouts, best first, with the chance that each is the best if every prediction is as uncertain as `noise`."""
     predicted = {layout: model.throughput(multisite, zipf) for layout, model in models.items()}
     draw, wins = random.Random(1), dict.fromkeys(predicted, 0)
@@ -26,7 +58,7 @@ def rank(models, multisite, zipf, noise):
             for layout, rate in sorted(predicted.items(), key=lambda item: -item[1])]
 
 
-def judge(cases, measured):
+def judge(cases: list[Case], measured: Mapping[tuple[str, float, float], float]) -> Verdict:
     """Adds to each case what was measured, errors, and the regret: by how much the recommended layout stays behind the
     best."""
     for case in cases:
@@ -42,11 +74,11 @@ def judge(cases, measured):
             "mean_regret": round(statistics.mean(regrets), 4)}
 
 
-def in_words(chance):
+def in_words(chance: float) -> str:
     return "high" if chance >= 0.95 else "fair" if chance >= 0.75 else "low: the best two are as good as equal"
 
 
-def case_text(case, with_load):
+def case_text(case: Case, with_load: bool) -> str:
     lines = [f"{case['multisite']:g} % multisite, zipf {case['zipf']:g}"] if with_load else []
     measured = "measured_per_s" in case["ranking"][0]
     lines.append(f"  {'rank':>4}  {'layout':<7} {'predicted/s':>12} {'of best':>8} {'chance of being best':>21}"

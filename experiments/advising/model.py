@@ -17,12 +17,18 @@ Which share of the multisite transactions is distributed depends on the layout, 
 
 import bisect
 import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 MULTISITE_ANCHORS = (0, 5, 20, 100)
 ZIPF_ANCHORS = (0, 0.5, 0.75, 1)
 
 
-def zipf_mass(ranks, s):
+class Predictor(Protocol):
+    def throughput(self, multisite: float, s: float) -> float: ...
+
+
+def zipf_mass(ranks: int, s: float) -> float:
     """Sum of 1/k^s for k = 1 .. ranks: exact for the first thousand, by the integral from there on."""
     exact = min(ranks, 1000)
     total = sum(k ** -s for k in range(1, exact + 1))
@@ -32,7 +38,7 @@ def zipf_mass(ranks, s):
     return total
 
 
-def hottest_share(islands, sites, rows, table_rows, multisite, s):
+def hottest_share(islands: int, sites: int, rows: int, table_rows: int, multisite: float, s: float) -> float:
     """Of all row accesses, the share of the island that holds the first keys of the table: rank r of Zipf's law is its
     r-th key. A multisite transaction draws its first row from its own island."""
     mine = -(-sites // islands)  # runs of sites differ by at most one; the first may be the larger
@@ -41,7 +47,7 @@ def hottest_share(islands, sites, rows, table_rows, multisite, s):
     return (1 - p) / islands + p * (1 / islands + (rows - 1) * mass) / rows
 
 
-def hottest_row(sites, rows, table_rows, multisite, s):
+def hottest_row(sites: int, rows: int, table_rows: int, multisite: float, s: float) -> float:
     """Accesses per transaction: a local one draws from one site of many, a multisite one all but its first row from
     the whole table."""
     site_rows = max(1, table_rows // sites)
@@ -52,10 +58,10 @@ def hottest_row(sites, rows, table_rows, multisite, s):
 class Load:
     """What the model needs to know of the microbenchmark and its table."""
 
-    def __init__(self, rows, table_rows, sites, update):
+    def __init__(self, rows: int, table_rows: int, sites: int, update: bool) -> None:
         self.rows, self.table_rows, self.sites, self.update = rows, table_rows, sites, update
 
-    def heat(self, islands, multisite, s):
+    def heat(self, islands: int, multisite: float, s: float) -> float:
         """How hot the hottest place of a layout is; grows with the skew."""
         share = hottest_share(islands, self.sites, self.rows, self.table_rows, multisite, s)
         row = hottest_row(self.sites, self.rows, self.table_rows, multisite, s)
@@ -63,7 +69,7 @@ class Load:
         return share + row * (1.0 if self.update else 0.01)
 
 
-def interpolate(points, x):
+def interpolate(points: Sequence[tuple[float, float]], x: float) -> float:
     """Linear between (x, y) pairs in ascending x; beyond the ends the last segment goes on."""
     if len(points) == 1:
         return points[0][1]
@@ -75,19 +81,19 @@ def interpolate(points, x):
 class Model:
     """One layout. `anchors`: {(multisite, zipf): committed transactions per second}."""
 
-    def __init__(self, islands, load, anchors):
+    def __init__(self, islands: int, load: Load, anchors: Mapping[tuple[float, float], float]) -> None:
         self.islands, self.load, self.anchors = islands, load, anchors
         self.multisites = sorted({multisite for multisite, _ in anchors})
         self.zipfs = sorted({s for _, s in anchors})
 
-    def time_at(self, multisite, s):
+    def time_at(self, multisite: float, s: float) -> float:
         """Seconds per transaction of the whole layout at an anchor's multisite percentage, any skew."""
         points = [(self.load.heat(self.islands, multisite, anchor), 1 / self.anchors[multisite, anchor])
                   for anchor in self.zipfs]
         heat = self.load.heat(self.islands, multisite, s)
         return max(interpolate(points, heat), min(time for _, time in points) / 2)  # beyond the anchors: not below 0
 
-    def throughput(self, multisite, s):
+    def throughput(self, multisite: float, s: float) -> float:
         points = [(anchor, self.time_at(anchor, s)) for anchor in self.multisites]
         return 1 / interpolate(points, multisite)
 
@@ -95,8 +101,8 @@ class Model:
 class Measured:
     """A layout under a load without those two dimensions: what was measured is what is predicted."""
 
-    def __init__(self, islands, rate):
+    def __init__(self, islands: int, rate: float) -> None:
         self.islands, self.rate = islands, rate
 
-    def throughput(self, multisite, s):
+    def throughput(self, multisite: float, s: float) -> float:
         return self.rate

@@ -5,41 +5,47 @@ Invariants:
  2. What is compared is measured in turns, in rounds of alternating direction, and compared by its medians.
 """
 
+import argparse
 import contextlib
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from benchmarks.peers import Peers
 from benchmarks.section import median
-from islands_command import StatusLine, json_of
+from islands_command import Islands, MachineReport, RunReport, StatusLine, json_of
 
 ROWS = 10
 MIB = 1 << 20
 RUN_OVERHEAD_S = 0.4  # of an `islands run` beside warm-up and measurement: starting it, sums before and after
 
+Measure = Callable[[], float]  # of transactions per second, say
+L = TypeVar("L")               # a label of what is measured: words, or a tuple of them
+
 
 class Progress(StatusLine):
     """What is being done, and about how long all of it still takes."""
 
-    def __init__(self, estimates):
+    def __init__(self, estimates: Mapping[str, float]) -> None:
         super().__init__()
         self.estimates = estimates  # section -> seconds
         self.begin = self.section_begin = time.monotonic()
-        self.section, self.passed_s = None, 0.0
+        self.section, self.passed_s = "", 0.0
 
-    def enter(self, section):
+    def enter(self, section: str) -> None:
         self.section, self.section_begin = section, time.monotonic()
 
-    def leave(self):
+    def leave(self) -> None:
         self.passed_s += self.estimates[self.section]
 
-    def left_s(self):
+    def left_s(self) -> float:
         now = time.monotonic()
         position = self.passed_s + min(now - self.section_begin, self.estimates[self.section])
         pace = (now - self.begin) / position if position > 0 else 1.0
         return (sum(self.estimates.values()) - position) * min(max(pace, 0.5), 3.0)
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         number = list(self.estimates).index(self.section) + 1
         left_s = round(self.left_s())
         where = f"[{number}/{len(self.estimates)} {self.section}]"
@@ -49,7 +55,8 @@ class Progress(StatusLine):
 class Deployment:
     """A cluster of the benchmark, up and loaded."""
 
-    def __init__(self, context, name, layout, cores, sites, rows_total, latching):
+    def __init__(self, context: "Context", name: str, layout: str, cores: int, sites: int, rows_total: int,
+                 latching: str) -> None:
         self.context, self.name = context, name
         folder = os.path.join(context.directory, name)
         os.makedirs(folder)
@@ -65,7 +72,8 @@ class Deployment:
         context.islands.call("up", self.file)
         self.run("read", seconds=0.1)  # the first run loads
 
-    def run(self, op, multisite=0, mpl=4, seconds=None, more=()):
+    def run(self, op: str, multisite: float = 0, mpl: int = 4, seconds: float | None = None,
+            more: Sequence[str] = ()) -> RunReport:
         """One run, checked; the result that `islands run` reports."""
         context = self.context
         result = context.islands.call(
@@ -78,46 +86,47 @@ class Deployment:
                                  f"{result['sum_check']}: {result['sum_check_detail']}")
         return result
 
-    def rate(self, op, **more):
+    def rate(self, op: str, multisite: float = 0, mpl: int = 4, more: Sequence[str] = ()) -> Measure:
         """A function that measures transactions per second."""
-        return lambda: self.run(op, **more)["committed_per_s"]
+        return lambda: self.run(op, multisite, mpl, more=more)["committed_per_s"]
 
-    def first_worker(self):
+    def first_worker(self) -> tuple[int, int]:
         """Process and CPU of island 0's first worker."""
         island = self.context.islands.call("status", self.file)["islands"][0]
         return island["pid"], island["worker_cpus"][0]
 
-    def down(self):
+    def down(self) -> None:
         self.context.islands.call("down", self.file)
 
 
-def in_words(what, label):
+def in_words(what: str, label: object) -> str:
     parts = label if isinstance(label, tuple) else (label,)
     return " ".join(str(part) for part in (what, *parts) if part != "")
 
 
 class Context:
-    def __init__(self, islands, arguments, progress):
+    def __init__(self, islands: Islands, arguments: argparse.Namespace, progress: Progress) -> None:
         self.islands, self.directory, self.progress = islands, arguments.directory, progress
         self.binaries = arguments.bin
         self.seconds, self.warmup, self.repeat = arguments.seconds, arguments.warmup, arguments.repeat
         self.quick, self.large = arguments.quick, arguments.large
         self.rows_total = 24_000 if self.quick else 240_000
-        self.machine = islands.call("machine")
+        self.machine: MachineReport = islands.call("machine")
         self.cores = min(2, len(self.machine["cores"]))
-        self.deployments = {}
-        self.engines = None
-        self.wrong = []
-        self.samples = {}
+        self.deployments: dict[str, Deployment] = {}
+        self.engines: Peers | None = None
+        self.wrong: list[str] = []
+        self.samples: dict[str, dict[str, list[float]]] = {}
 
-    def deployment(self, name, layout, cores, sites, rows_total=None, latching="auto"):
+    def deployment(self, name: str, layout: str, cores: int, sites: int, rows_total: int | None = None,
+                   latching: str = "auto") -> Deployment:
         """Up from the first section that wants it to the end: idle islands sleep and disturb nobody."""
         if name not in self.deployments:
             self.deployments[name] = Deployment(self, name, layout, cores, sites, rows_total or self.rows_total,
                                                 latching)
         return self.deployments[name]
 
-    def peers(self, beside):
+    def peers(self, beside: Deployment) -> Peers | None:
         """The other engines over the same rows, on the CPU of a deployment's first worker; None if not built."""
         if self.engines is None and Peers.built(self):
             self.progress.show("loading the other engines")
@@ -126,9 +135,9 @@ class Context:
             pin(self.engines.process.pid, beside.first_worker()[1])
         return self.engines
 
-    def alternate(self, measures, what=""):
+    def alternate(self, measures: Mapping[L, Measure], what: str = "") -> dict[L, float]:
         """Calls each of `measures`, label -> function, once a round; label -> median of what they returned."""
-        found = {label: [] for label in measures}
+        found: dict[L, list[float]] = {label: [] for label in measures}
         for number in range(self.repeat):
             for label in list(measures) if number % 2 == 0 else reversed(list(measures)):
                 self.progress.show(f"{in_words(what, label)}, round {number + 1} of {self.repeat}")
@@ -137,38 +146,40 @@ class Context:
         samples.update({in_words(what, label): values for label, values in found.items()})
         return {label: median(values) for label, values in found.items()}
 
-    def program(self, name):
+    def program(self, name: str) -> str | None:
         """The path of a program of build/release/bench; None if it is not built."""
         path = os.path.normpath(os.path.join(self.binaries, "..", "bench", name))
         return path if os.access(path, os.X_OK) else None
 
-    def json_of(self, name, *arguments):
-        return json_of([self.program(name), *arguments], self.directory)
+    def json_of(self, name: str, *arguments: str) -> Any:
+        program = self.program(name)
+        assert program, "the section has looked"
+        return json_of([program, *arguments], self.directory)
 
-    def close(self):
+    def close(self) -> None:
         if self.engines is not None:
             self.engines.close()
 
 
-def threads_of(pid):
+def threads_of(pid: int) -> list[int]:
     return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
 
 
-def pin(pid, cpu):
+def pin(pid: int, cpu: int) -> None:
     """Every thread of a process, and those that they start later."""
     for thread in threads_of(pid):
         with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
             os.sched_setaffinity(thread, {cpu})
 
 
-def cpus_of(pid):
+def cpus_of(pid: int) -> list[int]:
     """Where the kernel lets a process's threads run."""
     return sorted(set().union(*(os.sched_getaffinity(thread) for thread in threads_of(pid))))
 
 
-def memory_mib(pid):
+def memory_mib(pid: int) -> tuple[int, int]:
     """Memory of a process, and how much of it is in huge pages."""
-    kib = {}
+    kib: dict[str, int] = {}
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         for line in file.readlines()[1:]:
             name, value = line.split()[:2]
@@ -179,18 +190,18 @@ def memory_mib(pid):
 class CpuTimes:
     """How this machine's CPUs spend their time, to tell whether something else ran beside the measurements."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         with open("/proc/stat", encoding="ascii") as file:
             times = [int(word) for word in file.readline().split()[1:9]]
         self.all, self.stolen = sum(times), times[7]
         self.busy = self.all - times[3] - times[4]  # neither idle nor waiting for a disk
 
-    def percent_since(self, begin, what):
+    def percent_since(self, begin: "CpuTimes", what: str) -> float:
         """Of all CPU time."""
         return 100 * (getattr(self, what) - getattr(begin, what)) / max(1, self.all - begin.all)
 
 
-def available_bytes():
+def available_bytes() -> int:
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):

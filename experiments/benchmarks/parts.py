@@ -3,13 +3,14 @@
 import re
 import shutil
 
+from benchmarks.context import Context
 from benchmarks.section import Section, ratio
 from islands_command import Failed, run_program
 
 RATIO = "{:.2f}"
 
 
-def messages(context):
+def messages(context: Context) -> Section:
     section = Section("Messages: an empty one to a spinning island and back, nanoseconds", "transport",
                       [("bare ping-pong", "{:.0f}"), ("islands", "{:.0f}"), ("x bare", RATIO),
                        ("64 in flight, each", "{:.0f}"), ("x bare", RATIO)])
@@ -32,7 +33,7 @@ def messages(context):
     return section
 
 
-def local_path(context, section):
+def local_path(context: Context, section: Section) -> str | None:
     """The path of local_path_bench, or None and a note."""
     program = context.program("local_path_bench")
     if program is None:
@@ -40,7 +41,7 @@ def local_path(context, section):
     return program
 
 
-def allocations(context):
+def allocations(context: Context) -> Section:
     section = Section("Allocations: from the heap, per local transaction after warm-up", "transaction",
                       [("allocations", "{:.4f}")])
     if local_path(context, section) is None:
@@ -54,11 +55,10 @@ def allocations(context):
     return section
 
 
-def instructions_of(context, op, transactions, rows_total):
+def instructions_of(context: Context, program: str, op: str, transactions: int, rows_total: int) -> int:
     """Instructions that callgrind counts in the run loop for twice `transactions`: the bench warms up with as many."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*Worker::RunOnce*",
-               context.program("local_path_bench"), "--op", op, "--transactions", str(transactions), "--repeat", "1",
-               "--range", str(rows_total)]
+               program, "--op", op, "--transactions", str(transactions), "--repeat", "1", "--range", str(rows_total)]
     _, err = run_program(command, context.directory, timeout_s=600)
     collected = re.search(r"Collected\s*:\s*(\d+)", err)
     if collected is None:
@@ -66,20 +66,21 @@ def instructions_of(context, op, transactions, rows_total):
     return int(collected.group(1))
 
 
-def instructions(context):
+def instructions(context: Context) -> Section:
     section = Section("Instructions: per local transaction, in the run loop, counted by callgrind", "transaction",
                       [("instructions", "{:,.0f}"), ("per row", "{:,.0f}")])
     if shutil.which("valgrind") is None:
         section.note("valgrind is not installed")
         return section
-    if local_path(context, section) is None:
+    program = local_path(context, section)
+    if program is None:
         return section
     rows_total = 2_400 if context.quick else 240_000
     few, more = (100, 200) if context.quick else (1_000, 4_000)
     for op in ("add",) if context.quick else ("read", "add", "update"):
         context.progress.show(f"{op}-10")
         # The difference of two runs: what happens once cancels out.
-        counts = [instructions_of(context, op, transactions, rows_total) for transactions in (few, more)]
+        counts = [instructions_of(context, program, op, transactions, rows_total) for transactions in (few, more)]
         each = (counts[1] - counts[0]) / (2 * (more - few))
         section.row(f"{op}-10", each, each / 10)
     return section

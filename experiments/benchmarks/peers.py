@@ -5,18 +5,23 @@ import json
 import os
 import selectors
 import subprocess
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from islands_command import Failed, end
+
+if TYPE_CHECKING:
+    from benchmarks.context import Context
 
 LOAD_TIMEOUT_S = 1800
 
 
 class Peers:
     @staticmethod
-    def built(context):
+    def built(context: "Context") -> bool:
         return os.access(os.path.join(context.binaries, "peers"), os.X_OK)
 
-    def __init__(self, context, rows_total, engines=()):
+    def __init__(self, context: "Context", rows_total: int, engines: Iterable[str] = ()) -> None:
         self.seconds = context.seconds
         command = [os.path.join(context.binaries, "peers"), "--serve", "--range", str(rows_total), "--warmup",
                    str(context.warmup)]
@@ -30,7 +35,8 @@ class Peers:
             end(self.process)
             raise
 
-    def answer(self, request):
+    def answer(self, request: str) -> Any:
+        assert self.process.stdout
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             line = self.process.stdout.readline() if selector.select(LOAD_TIMEOUT_S) else ""
@@ -42,11 +48,12 @@ class Peers:
             raise Failed(f"peers, {request}: {answer['error']}")
         return answer
 
-    def rate(self, engine, op):
+    def rate(self, engine: str, op: str) -> Callable[[], float]:
         """A function that measures transactions per second."""
-        def measure():
+        def measure() -> float:
             request = f"{engine} {op} {self.seconds}"
             try:
+                assert self.process.stdin
                 self.process.stdin.write(request + "\n")
                 self.process.stdin.flush()
             except OSError:
@@ -54,7 +61,7 @@ class Peers:
             return self.answer(request)["per_s"]
         return measure
 
-    def close(self):
+    def close(self) -> None:
         try:
             self.process.communicate(timeout=60)  # ends its input
         except (OSError, ValueError, subprocess.TimeoutExpired):

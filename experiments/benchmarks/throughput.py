@@ -1,8 +1,10 @@
 """Sections that measure running islands: transactions of the microbenchmark on deployments cut in different ways."""
 
-from benchmarks.context import ROWS, available_bytes, cpus_of, memory_mib, pin
+from benchmarks.context import ROWS, Context, Deployment, Measure, available_bytes, cpus_of, memory_mib, pin
 from benchmarks.peers import Peers
 from benchmarks.section import Section, median, ratio
+from islands_command import RunReport
+from collections.abc import Iterable
 
 THOUSAND = "{:.1f}"
 RATIO = "{:.2f}"
@@ -14,29 +16,29 @@ RETRIED = ("deadlock", "lock_timeout", "vote_no")  # as instance/abort_reason.h 
 PEERS_MISSING = "the other engines are not built: deploy/install-packages.sh build test, then make bench"
 
 
-def thousands(rate):
+def thousands(rate: float | None) -> float | None:
     return None if rate is None else rate / 1000
 
 
-def one_worker(context):
+def one_worker(context: Context) -> Deployment:
     """Its transactions draw their rows from all data, as those of the other engines do."""
     return context.deployment("one", "1ISL", cores=1, sites=1)
 
 
-def two_islands(context):
+def two_islands(context: Context) -> Deployment:
     return context.deployment("two", "2ISL", cores=context.cores, sites=2)
 
 
-def two_workers(context):
+def two_workers(context: Context) -> Deployment:
     return context.deployment("shared", "1ISL", cores=context.cores, sites=2)
 
 
-def say_if_one_core(context, section):
+def say_if_one_core(context: Context, section: Section) -> None:
     if context.cores < 2:
         section.note("this machine has one core; two workers share it, and the bars mean nothing")
 
 
-def peers(context):
+def peers(context: Context) -> Section:
     """`add` counts by each engine's own best way; `update` copies a row and writes all of it back."""
     section = Section(f"Peers: {ROWS} random rows of {context.rows_total:,} x 250 bytes, one thread each, thousand "
                       "transactions/s", "engine",
@@ -63,7 +65,7 @@ def peers(context):
     return section
 
 
-def say_how_alike(section, pid, engines):
+def say_how_alike(section: Section, pid: int, engines: Peers | None) -> None:
     """What the engines differ in beside speed: whoever compares has to know."""
     memory, huge = memory_mib(pid)
     section.note(f"islands: a commit does not outlive the process: no log; strict serializability; rolls back; {huge} "
@@ -78,11 +80,11 @@ def say_how_alike(section, pid, engines):
     section.note(f"every thread of the other engines on CPU {listed(cpus_of(engines.process.pid))}")
 
 
-def listed(numbers):
+def listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def cores(context):
+def cores(context: Context) -> Section:
     section = Section("Cores: local transactions, thousand/s", "deployment", [(f"{op}-10", THOUSAND) for op in OPS])
     say_if_one_core(context, section)
     deployments = {
@@ -106,7 +108,7 @@ def cores(context):
     return section
 
 
-def multisite(context):
+def multisite(context: Context) -> Section:
     """`update` is there to be seen; its bars are those of `add`."""
     section = Section("Multisite: 2ISL, beside LMDB: two cores against one thread", "multisite %",
                       [column for op in CHANGES
@@ -117,13 +119,14 @@ def multisite(context):
     engines = context.peers(two)
     if engines is None:
         section.note(PEERS_MISSING)
-    measures = {}
+    measures: dict[tuple[str, int | str], Measure] = {}
     for op in ["add"] if context.quick else CHANGES:
         measures.update({(op, percent): two.rate(op, multisite=percent) for percent in percentages})
         if engines is not None:
             measures[op, "LMDB, one thread"] = engines.rate("lmdb", op)
     found = context.alternate(measures)
-    for label in [*percentages, "LMDB, one thread"]:
+    labels: list[int | str] = [*percentages, "LMDB, one thread"]
+    for label in labels:
         cells = []
         for op in CHANGES:
             rate = found.get((op, label))
@@ -135,12 +138,12 @@ def multisite(context):
     return section
 
 
-def failed(result):
+def failed(result: RunReport) -> int:
     """Transactions that were given up. Victims of deadlocks run again, and count as aborted once per attempt."""
     return sum(count for reason, count in result["aborts_by_reason"].items() if reason not in RETRIED)
 
 
-def many(context):
+def many(context: Context) -> Section:
     section = Section("Many islands: 24 on two cores, thousand transactions/s", "layout",
                       [("read-10", THOUSAND), ("add-10", THOUSAND), ("add-10, 100 % multisite", THOUSAND)])
     deployments = {"2ISL": context.deployment("two-of-24-sites", "2ISL", cores=context.cores, sites=24),
@@ -150,8 +153,8 @@ def many(context):
                                for name, deployment in deployments.items()})
     outcomes = []
 
-    def distributed(deployment):
-        def measure():
+    def distributed(deployment: Deployment) -> Measure:
+        def measure() -> float:
             outcomes.append((deployment.name, deployment.run("add", multisite=100)))
             return outcomes[-1][1]["committed_per_s"]
         return measure
@@ -172,7 +175,7 @@ def many(context):
     return section
 
 
-def multiprogramming(context):
+def multiprogramming(context: Context) -> Section:
     section = Section("Multiprogramming: 1ISL with two workers, thousand transactions/s", "MPL per worker",
                       [("read-10", THOUSAND), ("20 % update-10, 80 % read-10", THOUSAND)])
     shared = two_workers(context)
@@ -190,7 +193,7 @@ def multiprogramming(context):
     return section
 
 
-def sizes(context):
+def sizes(context: Context) -> Section:
     """Islands and the bare loops over the same number of rows, both in memory at once, one size after the other."""
     section = Section("Sizes: read-10, nanoseconds per row, and how much more than at the smallest size", "rows",
                       [(column, form) for name in ("islands", "bare", "interleaved")
@@ -217,7 +220,7 @@ def sizes(context):
     return section
 
 
-def size(context, rows_total):
+def size(context: Context, rows_total: int) -> dict[str, float]:
     """Nanoseconds per row, by engine."""
     deployment = context.deployment(f"rows-{rows_total}", "1ISL", cores=1, sites=1, rows_total=rows_total)
     measures = {"islands": deployment.rate("read")}

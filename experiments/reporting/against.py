@@ -1,10 +1,12 @@
 """Two result directories beside each other: the same points of the same figures, and which differences are real."""
 
 import math
+from collections.abc import Iterator, Sequence
 
+from islands_command import Document
 from reporting import page, words
 from reporting.plots import FIRST_METRICS
-from reporting.results import SAME, SAME_SINGLE_RUN, compare
+from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Where, compare
 
 COLUMNS = ["Figure", "Setting", "Metric", "A", "B", "A / B", "Beyond the spread"]
 DEFINITION = ("A difference exceeds the spread if the ranges from least to greatest run do not overlap, and the "
@@ -15,25 +17,25 @@ DEFINITION = ("A difference exceeds the spread if the ranges from least to great
 class Pair:
     """One metric of one point, on both sides."""
 
-    def __init__(self, figure, axes, metric, a, b):
+    def __init__(self, figure: str, axes: Where, metric: str, a: Stat, b: Stat) -> None:
         self.figure, self.axes, self.metric, self.a, self.b = figure, axes, metric, a, b
         self.ratio = a.median / b.median if b.median else None
         self.order = compare(a, b)
 
-    def size(self):
+    def size(self) -> float:
         """How large the difference is, whichever side is greater."""
         return abs(math.log(self.ratio)) if self.ratio and self.ratio > 0 else math.inf
 
-    def verdict(self):
+    def verdict(self) -> str:
         return {"~": "within", ">": "A is greater", "<": "B is greater"}[self.order]
 
-    def json(self):
+    def json(self) -> Document:
         sides = {name: {"median": stat.median, "min": stat.low, "max": stat.high, "runs": stat.runs}
                  for name, stat in (("a", self.a), ("b", self.b))}
         return {"figure": self.figure, "axes": self.axes, "metric": self.metric, **sides, "ratio": self.ratio,
                 "exceeds_spread": self.order != "~"}
 
-    def cells(self):
+    def cells(self) -> list[str]:
         return [self.figure, words.settings(self.axes), words.metric_name(self.metric),
                 words.quantity(self.metric, self.a.median), words.quantity(self.metric, self.b.median),
                 "-" if self.ratio is None else words.times(self.ratio), self.verdict()]
@@ -42,19 +44,22 @@ class Pair:
 class Comparison:
     """All pairs, the largest difference beyond the spread first, and what only one side has."""
 
-    def __init__(self, a, b):
+    def __init__(self, a: Sweep, b: Sweep) -> None:
         self.a, self.b = a, b
-        self.pairs, self.only = [], {"a": 0, "b": 0}
+        self.pairs: list[Pair] = []
+        self.only = {"a": 0, "b": 0}
         self.notes = list(notes(a, b))
         for name in dict.fromkeys(figure.name for figure in [*a.figures, *b.figures]):
             self.add(a.figure(name), b.figure(name))
         self.pairs.sort(key=lambda pair: (pair.order == "~", -pair.size()))
 
-    def add(self, first, second):
+    def add(self, first: Figure | None, second: Figure | None) -> None:
         points = [{point.key(): point for point in figure.points if point.runs} if figure else {}
                   for figure in (first, second)]
         self.only["a"] += len(points[0].keys() - points[1].keys())
         self.only["b"] += len(points[1].keys() - points[0].keys())
+        if first is None or second is None:
+            return
         for key, point in points[0].items():
             if key not in points[1]:
                 continue
@@ -63,39 +68,39 @@ class Comparison:
                 if a and b:
                     self.pairs.append(Pair(first.name, varied(point.axes, first), metric, a, b))
 
-    def exceeding(self):
+    def exceeding(self) -> list[Pair]:
         return [pair for pair in self.pairs if pair.order != "~"]
 
-    def json(self):
+    def json(self) -> Document:
         return {"format": 1, "a": self.a.directory, "b": self.b.directory, "definition": DEFINITION,
                 "exceed_spread": len(self.exceeding()), "within_spread": len(self.pairs) - len(self.exceeding()),
                 "by_chance_at_most": round(self.by_chance(), 1),
                 "only_in_a": self.only["a"], "only_in_b": self.only["b"], "notes": self.notes,
                 "differences": [pair.json() for pair in self.pairs]}
 
-    def by_chance(self):
+    def by_chance(self) -> float:
         """How many would exceed the spread, at most about, if nothing had changed: ranges that lie apart by luck."""
         return sum(2 / math.comb(pair.a.runs + pair.b.runs, pair.a.runs) for pair in self.pairs
                    if min(pair.a.runs, pair.b.runs) > 1)
 
-    def summary(self):
+    def summary(self) -> str:
         return (f"{len(self.exceeding())} of {len(self.pairs)} differences exceed the spread (by chance alone, up to "
                 f"{self.by_chance():.0f} would); points only in A: {self.only['a']}, only in B: {self.only['b']}")
 
 
-def metrics_of(figure):
+def metrics_of(figure: Figure) -> list[str]:
     """What the figure is about: the metrics that its plots draw, else the usual one."""
-    drawn = [plot.get("y") for plot in figure.plan.get("plots") or [] if isinstance(plot, dict) and plot.get("y")]
+    drawn = [str(plot["y"]) for plot in figure.plan.get("plots") or [] if isinstance(plot, dict) and plot.get("y")]
     found = figure.metrics()
     return list(dict.fromkeys(drawn)) or [name for name in FIRST_METRICS if name in found][:1] or found[:1]
 
 
-def varied(axes, figure):
+def varied(axes: Where, figure: Figure) -> Where:
     """The point without axes that have one value only."""
     return {name: value for name, value in axes.items() if len(figure.axes.get(name, [])) > 1} or axes
 
 
-def notes(a, b):
+def notes(a: Sweep, b: Sweep) -> Iterator[str]:
     """What besides the numbers is different, or doubtful."""
     for what, first, second in (("machines", a.machine_summary, b.machine_summary),
                                 ("builds", a.about.get("build"), b.about.get("build")),
@@ -107,7 +112,7 @@ def notes(a, b):
             yield f"{name}: {note}"
 
 
-def as_text(comparison):
+def as_text(comparison: Comparison) -> str:
     """The table for a terminal: differences beyond the spread, and how many are not."""
     rows = [pair.cells() for pair in comparison.exceeding()]
     lines = [f"A: {comparison.a.directory}", f"B: {comparison.b.directory}"]
@@ -121,7 +126,7 @@ def as_text(comparison):
     return "\n".join(lines + [comparison.summary(), DEFINITION])
 
 
-def as_page(comparison, command):
+def as_page(comparison: Comparison, command: str) -> str:
     a, b = comparison.a, comparison.b
     sides = page.table([[name, page.text(one.title), f"<code>{page.text(one.directory)}</code>",
                          page.text(one.machine_summary), page.text(one.about.get("build") or ""),
@@ -138,7 +143,7 @@ def as_page(comparison, command):
     return page.document(f"{a.title}: A against B", body)
 
 
-def section(title, pairs):
+def section(title: str, pairs: Sequence[Pair]) -> str:
     if not pairs:
         return f"<h2>{title}</h2><p>None.</p>"
     head = "".join(f"<th{number(index)}>{column}</th>" for index, column in enumerate(COLUMNS))
@@ -148,11 +153,11 @@ def section(title, pairs):
             f"<tbody>{body}</tbody></table></div>")
 
 
-def number(index):
+def number(index: int) -> str:
     return ' class="number"' if index in (3, 4, 5) else ""
 
 
-def ranges(pair, index):
+def ranges(pair: Pair, index: int) -> str:
     stat = {3: pair.a, 4: pair.b}.get(index)
     if stat is None or stat.runs == 1:
         return ""

@@ -7,16 +7,17 @@ function and enter it in FIGURES.
 """
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from reporting import words
-from reporting.evidence import (AGREES, DISAGREES, LINEAR, UNKNOWN, Case, Ratio, Untellable, all_of, change, cheaper,
-                                greater, most_lost, overlapping, retained, steadier, steady)
-from reporting.results import as_number, compare
+from reporting.evidence import (AGREES, DISAGREES, LINEAR, UNKNOWN, Case, Claim, Found, Ratio, Untellable, Verdict,
+                                all_of, change, cheaper, greater, most_lost, overlapping, retained, steadier, steady)
+from reporting.results import Figure, Sweep, Where, as_number, compare
 
 OPS = {"read": "reading", "update": "updating"}
 
 
-def claims_of(sweep):
+def claims_of(sweep: Sweep) -> list[Claim]:
     """The claims of all figures that the sweep has, in its order."""
     found = []
     for figure in sweep.figures:
@@ -27,38 +28,42 @@ def claims_of(sweep):
     return found
 
 
-def fig02(sweep, figure):
+def fig02(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, "increments_per_s", counters="per-socket")
-    grouped, spread, by_os = (lambda name=name: case.at(name, workers=name) for name in ("grouped", "spread", "os"))
     reference = "Section 3.1, Figure 2"
+
+    def at(name: str) -> Found:
+        return case.at(name, workers=name)
+
     yield case.claim("Threads on the socket of the counter they share increment it faster than threads spread over all "
                      "sockets.", reference, "grouped is the best of the three placements",
-                     lambda: case.with_sockets(lambda: greater(grouped(), spread())))
+                     lambda: case.with_sockets(lambda: greater(at("grouped"), at("spread"))))
     yield case.claim("Grouping threads by hand beats leaving their placement to the operating system.", reference,
                      "the operating system places less than optimally",
-                     lambda: case.with_sockets(lambda: greater(grouped(), by_os())))
+                     lambda: case.with_sockets(lambda: greater(at("grouped"), at("os"))))
     yield case.claim("Placement by topology varies less from run to run than placement by the operating system.",
                      reference, "grouped varies least",
-                     lambda: case.with_sockets(lambda: steadier(grouped(), by_os())))
+                     lambda: case.with_sockets(lambda: steadier(at("grouped"), at("os"))))
 
 
-def tab01(sweep, figure):
+def tab01(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, "increments_per_s", workers="grouped")
-    single, socket, core = (lambda name=name: case.at(f"{name} counter{'' if name == 'single' else 's'}",
-                                                      counters=name)
-                            for name in ("single", "per-socket", "per-core"))
     reference = "Section 3.2, Table 1"
+
+    def at(name: str) -> Found:
+        return case.at(f"{name} counter{'' if name == 'single' else 's'}", counters=name)
+
     yield case.claim("A counter for each core beats a single one for the whole machine.", reference, "517x on 80 cores",
-                     lambda: greater(core(), single()))
+                     lambda: greater(at("per-core"), at("single")))
     yield case.claim("The gain is more than linear: larger than the number of counters.", reference,
-                     "517x with 80 counters", lambda: super_linear(sweep, core(), single()))
+                     "517x with 80 counters", lambda: super_linear(sweep, at("per-core"), at("single")))
     yield case.claim("A counter for each socket already beats a single one.", reference, "18.5x on 8 sockets",
-                     lambda: case.with_sockets(lambda: greater(socket(), single())))
+                     lambda: case.with_sockets(lambda: greater(at("per-socket"), at("single"))))
     yield case.claim("Counters that nobody shares vary less from run to run than a single one.", reference,
-                     "standard deviation 0.03 % against 9.33 %", lambda: steadier(core(), single()))
+                     "standard deviation 0.03 % against 9.33 %", lambda: steadier(at("per-core"), at("single")))
 
 
-def super_linear(sweep, many, one):
+def super_linear(sweep: Sweep, many: Found, one: Found) -> Verdict:
     if not sweep.cores or sweep.cores < 2:
         raise Untellable("the number of counters is not known" if not sweep.cores else "one core has one counter")
     ratio = Ratio(many.stat, one.stat)
@@ -68,24 +73,24 @@ def super_linear(sweep, many, one):
     return AGREES if ratio.median > sweep.cores else DISAGREES, here
 
 
-def fig03(sweep, figure):
+def fig03(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, layout="1ISL")
     reference = "Section 3.1, Figure 3"
 
-    def at(name):
+    def at(name: str) -> Found:
         return case.at(name, workers=name)
 
     for name, what in (("spread", "one worker on each socket"), ("os", "workers that the operating system places"),
                        ("mix", "two workers on each of two sockets")):
         yield case.claim(f"Payment with all four workers on one socket is faster than with {what}.", reference,
                          "20 to 30 % faster",
-                         lambda name=name: case.with_sockets(lambda: greater(at("grouped"), at(name))))
+                         lambda: case.with_sockets(lambda: greater(at("grouped"), at(name))))
     yield case.claim("Workers grouped on one socket vary less from run to run than workers that the operating system "
                      "places.", reference, "less variation",
                      lambda: case.with_sockets(lambda: steadier(at("grouped"), at("os"))))
 
 
-def fig06(sweep, figure):
+def fig06(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, "messages_per_s")
     case.usual.update({**case.pick("batch", 1), **case.pick("wait", "sleep")})
     reference = "Section 5, Figure 6"
@@ -94,13 +99,13 @@ def fig06(sweep, figure):
                      "and TCP.", reference, "Unix domain sockets are fastest", lambda: unix_fastest(case, near))
     yield case.claim("Across sockets, too, Unix domain sockets exchange the most messages.", reference,
                      "Unix domain sockets are fastest",
-                     lambda: (case.need_sockets(), unix_fastest(case, far))[1])
+                     lambda: across_sockets(case, far))
     yield case.claim("Unix domain sockets exchange messages faster within a socket than across sockets.",
                      "Section 3, Figure 6", "communication within a socket is faster",
                      lambda: near_beats_far(case, near, far))
 
 
-def distance(case, names):
+def distance(case: Case, names: Sequence[str]) -> str:
     """The value of the axis `where` that stands for a distance."""
     values = case.values("where")
     for name in names:
@@ -109,7 +114,7 @@ def distance(case, names):
     raise Untellable(f"no results for {' or '.join(names)}")
 
 
-def of_mechanisms(case, where, pattern, besides="(?!)"):
+def of_mechanisms(case: Case, where: str, pattern: str, besides: str = "(?!)") -> list[Found]:
     """Mechanisms whose name matches, the fastest first. What the paper did not measure is in none of our patterns."""
     names = [name for name in case.values("mechanism")
              if re.search(pattern, str(name)) and not re.search(besides, str(name))]
@@ -124,22 +129,27 @@ def of_mechanisms(case, where, pattern, besides="(?!)"):
     return sorted(found, key=lambda one: -one.stat.median)
 
 
-def unix_fastest(case, names):
+def unix_fastest(case: Case, names: Sequence[str]) -> Verdict:
     where = distance(case, names)
     others = of_mechanisms(case, where, "pipe|fifo|mq|queue|tcp", "unix|uds|zmq|zeromq")
     verdict, here = greater(of_mechanisms(case, where, "unix|uds")[0], others[0])
     return verdict, f"{here}, {where}"
 
 
-def near_beats_far(case, near, far):
+def across_sockets(case: Case, far: Sequence[str]) -> Verdict:
     case.need_sockets()
-    near, far = distance(case, near), distance(case, far)
-    name = of_mechanisms(case, near, "unix|uds")[0].name
-    return greater(case.at(f"{name} {near}", mechanism=name, where=near),
-                   case.at(f"{name} {far}", mechanism=name, where=far))
+    return unix_fastest(case, far)
 
 
-def fig07(sweep, figure):
+def near_beats_far(case: Case, near: Sequence[str], far: Sequence[str]) -> Verdict:
+    case.need_sockets()
+    here, there = distance(case, near), distance(case, far)
+    name = of_mechanisms(case, here, "unix|uds")[0].name
+    return greater(case.at(f"{name} {here}", mechanism=name, where=here),
+                   case.at(f"{name} {there}", mechanism=name, where=there))
+
+
+def fig07(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure)
     reference = "Section 6.1, Figure 7"
     yield case.claim("Fine-grained beats shared-everything on local Payment.", reference, "4.5x on 24 cores",
@@ -152,43 +162,43 @@ def fig07(sweep, figure):
                      lambda: smaller_on_micro(sweep, case))
 
 
-def smaller_on_micro(sweep, case):
+def smaller_on_micro(sweep: Sweep, case: Case) -> Verdict:
     micro = sweep.figure("fig09")
     if not micro:
         raise Untellable("it needs fig09 too, which this sweep does not have")
     other = Case(sweep, micro)
     payment = Ratio(case.at(layout=case.fine()).stat, case.at(layout=case.shared()).stat)
-    where = {"multisite": 0, "op": "update"}
+    where: Where = {"multisite": 0, "op": "update"}
     small = Ratio(other.at(layout=other.fine(), **where).stat, other.at(layout=other.shared(), **where).stat)
     here = f"{words.times(payment.median)} for Payment, {words.times(small.median)} for local updates in fig09"
     order = compare(payment, small)
     return overlapping(here) if order == "~" else (AGREES if order == ">" else DISAGREES, here)
 
 
-def fig09(sweep, figure):
+def fig09(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, rows=10, zipf=0)
     reference = "Section 7.1, Figure 9"
     for op, doing in OPS.items():
-        where = {"op": op}
+        where: Where = {"op": op}
         yield case.claim(f"Shared-everything does not mind multisite transactions ({doing} 10 rows).", reference,
-                         "unaffected by their percentage", lambda where=where: shared_steady(case, where), where)
+                         "unaffected by their percentage", lambda: shared_steady(case, where), where)
         yield case.claim(f"Every layout of several islands slows down as multisite transactions increase ({doing}).",
-                         reference, "all drop", lambda where=where: all_drop(case, where), where)
+                         reference, "all drop", lambda: all_drop(case, where), where)
         yield case.claim(f"One island per core loses most of its throughput to multisite transactions ({doing}).",
-                         reference, "the finest drops most", lambda where=where: finest_drops_most(case, where), where)
+                         reference, "the finest drops most", lambda: finest_drops_most(case, where), where)
     yield case.claim("When all transactions are multisite updates, shared-everything beats one island per core.",
                      "Sections 1 and 7.1, Figure 9", "about 2x",
                      lambda: greater(case.at(op="update", multisite=100, layout=case.shared()),
                                      case.at(op="update", multisite=100, layout=case.fine())), {"op": "update"})
 
 
-def shared_steady(case, where):
+def shared_steady(case: Case, where: Where) -> Verdict:
     low, high = case.range_of("multisite", least=0, most=50)
     return steady(*(case.at(f"at {value:g} %", **where, multisite=value, layout=case.shared())
                     for value in (low, high)))
 
 
-def all_drop(case, where):
+def all_drop(case: Case, where: Where) -> Verdict:
     low, high = case.range_of("multisite", least=0, most=50)
     parts = []
     for layout in case.cuts():
@@ -200,7 +210,7 @@ def all_drop(case, where):
     return verdict, f"from {low:g} to {high:g} %: {here}"
 
 
-def finest_drops_most(case, where):
+def finest_drops_most(case: Case, where: Where) -> Verdict:
     low, high = case.range_of("multisite", least=0, most=50)
     finest = case.fine()
     others = [layout for layout in case.cuts() if layout != finest]
@@ -212,13 +222,14 @@ def finest_drops_most(case, where):
     return verdict, f"from {low:g} to {high:g} %: {here}"
 
 
-def fig10(sweep, figure):
+def fig10(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, "us_per_transaction", zipf=0)
     case.usual.update(case.pick("rows", 10))
     rows = case.usual.get("rows")
     at_rows = f" ({rows:g} rows)" if rows is not None else ""
     reading, writing = "Section 7.1.1, Figure 10", "Section 7.1.2, Figure 10"
-    local, distributed = {"op": "read", "multisite": 0}, {"op": "read", "multisite": 100}
+    local: Where = {"op": "read", "multisite": 0}
+    distributed: Where = {"op": "read", "multisite": 100}
     yield case.claim(f"A local read costs least with one island per core, which needs no locks and latches{at_rows}.",
                      reading, "about 40 % below the next best", lambda: finest_cheapest(case, local), local)
     yield case.claim(f"The larger the island, the dearer a local read{at_rows}.", reading,
@@ -238,13 +249,13 @@ def fig10(sweep, figure):
                      lambda: multisite_dearer(case, local, distributed), distributed)
 
 
-def finest_cheapest(case, where):
+def finest_cheapest(case: Case, where: Where) -> Verdict:
     finest = case.at(layout=case.fine(), **where)
     others = [case.at(layout=layout, **where) for layout in case.layouts() if layout != finest.name]
     return cheaper(finest, min(others, key=lambda found: found.stat.median))
 
 
-def each(pairs):
+def each(pairs: Iterable[tuple[str, Found, Found]]) -> Verdict:
     """That in every pair the first costs more; told by `name`s and factors. `pairs`: (name, dear, cheap)."""
     parts = []
     for name, dear, cheap in pairs:
@@ -255,19 +266,19 @@ def each(pairs):
     return verdict, here.replace("; ", ", ")
 
 
-def dearer_than_shared(case, where):
+def dearer_than_shared(case: Case, where: Where) -> Verdict:
     shared = case.at(layout=case.shared(), **where)
     verdict, here = each([(layout, case.at(layout=layout, **where), shared) for layout in case.cuts()])
     return verdict, f"cost of {shared}; {here} of that"
 
 
-def multisite_dearer(case, local, distributed):
+def multisite_dearer(case: Case, local: Where, distributed: Where) -> Verdict:
     verdict, here = each([(layout, case.at(layout=layout, **distributed), case.at(layout=layout, **local))
                           for layout in case.cuts()])
     return verdict, f"{here} the local cost"
 
 
-def cost_order(case, layouts, where):
+def cost_order(case: Case, layouts: Sequence[str], where: Where) -> Verdict:
     """That the cost rises along `layouts`: the ends differ, and no neighbours stand the other way round."""
     if len(layouts) < 2:
         raise Untellable("it takes two layouts of several islands to compare")
@@ -282,33 +293,34 @@ def cost_order(case, layouts, where):
     return AGREES, here
 
 
-def fig12(sweep, figure):
+def fig12(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     axis = "cut" if "cut" in figure.axes else "layout"
     case = Case(sweep, figure, multisite=20, rows=10)
     reference = "Section 7.2, Figure 12"
     for op, doing in OPS.items():
-        where = {"op": op}
+        where: Where = {"op": op}
         yield case.claim(f"Shared-nothing, fine- and coarse-grained, scales linearly with the cores ({doing} 10 rows, "
                          "20 % multisite).", reference, "linear",
-                         lambda where=where: scales_linearly(case, axis, where), where)
+                         lambda: scales_linearly(case, axis, where), where)
         yield case.claim(f"Shared-everything scales worse than shared-nothing ({doing}).", reference,
                          "not linear, least so on 8 sockets",
-                         lambda where=where: shared_scales_worse(case, axis, where), where)
+                         lambda: shared_scales_worse(case, axis, where), where)
         yield case.claim(f"On all cores, one island per socket keeps up with the best cut ({doing}).", reference,
-                         "competitive with the best case", lambda where=where: coarse_keeps_up(case, axis, where),
+                         "competitive with the best case", lambda: coarse_keeps_up(case, axis, where),
                          where)
 
 
-def counts_of(case, axis, cut, where, islands=1):
+def counts_of(case: Case, axis: str, cut: str, where: Where, islands: int = 1) -> set[float]:
     """Numbers of cores that a cut was measured on with at least so many islands."""
     found = set()
     for point in case.figure.select({**case.usual, **where, axis: cut}):
-        if as_number(point.axes.get("cores")) and point.stat(case.metric) and (point.islands() or 0) >= islands:
-            found.add(as_number(point.axes["cores"]))
+        cores = as_number(point.axes.get("cores"))
+        if cores and point.stat(case.metric) and (point.islands() or 0) >= islands:
+            found.add(cores)
     return found
 
 
-def growth(case, axis, cut, where, least=1):
+def growth(case: Case, axis: str, cut: str, where: Where, least: float = 1) -> tuple[Ratio, str]:
     """How near to linear a cut grows from the fewest cores, `least` or more, to all: 1 is linear.
 
     Shared-nothing starts where it has several islands: one island has no distributed transactions to begin with.
@@ -324,7 +336,7 @@ def growth(case, axis, cut, where, least=1):
     return Ratio(many, few, low / high), text
 
 
-def scales_linearly(case, axis, where):
+def scales_linearly(case: Case, axis: str, where: Where) -> Verdict:
     parts = []
     for cut in ("FG", "CG") if case.sweep.sockets > 1 else ("FG",):
         ratio, text = growth(case, axis, cut, where)
@@ -334,7 +346,7 @@ def scales_linearly(case, axis, where):
     return all_of(parts)
 
 
-def shared_scales_worse(case, axis, where):
+def shared_scales_worse(case: Case, axis: str, where: Where) -> Verdict:
     fine, fine_text = growth(case, axis, "FG", where)
     shared, shared_text = growth(case, axis, "SE", where, min(counts_of(case, axis, "FG", where, islands=2)))
     here = f"{shared_text}; {fine_text}"
@@ -342,9 +354,9 @@ def shared_scales_worse(case, axis, where):
     return overlapping(here) if order == "~" else (AGREES if order == "<" else DISAGREES, here)
 
 
-def coarse_keeps_up(case, axis, where):
+def coarse_keeps_up(case: Case, axis: str, where: Where) -> Verdict:
     case.need_sockets()
-    cores = max(case.values("cores"), default=0)
+    cores = max((cores for value in case.values("cores") if (cores := as_number(value))), default=0)
     coarse, *others = (case.at(**where, **{axis: cut}, cores=cores) for cut in ("CG", "SE", "FG"))
     best = max(others, key=lambda found: found.stat.median)
     ratio = Ratio(coarse.stat, best.stat)
@@ -354,11 +366,11 @@ def coarse_keeps_up(case, axis, where):
     return AGREES if ratio.median >= LINEAR else DISAGREES, f"{here}; keeps up: at least {words.percent(LINEAR)}"
 
 
-def fig13(sweep, figure):
+def fig13(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, rows=2)
     case.usual.update(case.pick("multisite", 20, 50))
     reference = "Section 7.3, Figure 13"
-    read, update = ({**case.usual, "op": op} for op in OPS)
+    read, update = (case.usual | {"op": op} for op in OPS)
     at_multisite = f" ({case.usual['multisite']:g} % multisite)" if "multisite" in case.usual else ""
     where = {name: value for name, value in update.items() if name != "rows"}
     yield case.claim(f"Heavy skew slows shared-everything down when rows are updated{at_multisite}.", reference,
@@ -369,18 +381,18 @@ def fig13(sweep, figure):
         where = {name: value for name, value in one.items() if name != "rows"}
         yield case.claim(f"Skew slows one island per core down when rows are {op}: its hottest island has one worker"
                          f"{at_multisite}.", reference, "the most loaded island is the bottleneck",
-                         lambda one=one: drops(case, case.fine(), one), where)
+                         lambda: drops(case, case.fine(), one), where)
         yield case.claim(f"One island per socket copes better with skew than one per core when rows are {op}"
                          f"{at_multisite}.", reference, "its workers share the load",
-                         lambda one=one: coarse_copes(case, one), where)
+                         lambda: coarse_copes(case, one), where)
 
 
-def skew(case, layout, where):
+def skew(case: Case, layout: str, where: Where) -> tuple[Ratio, str]:
     low, high = case.range_of("zipf", least=0, most=0.7)
     return retained(case, layout, "zipf", low, high, **where), f"from s = {low:g} to {high:g}"
 
 
-def drops(case, layout, where):
+def drops(case: Case, layout: str, where: Where) -> Verdict:
     low, high = case.range_of("zipf", least=0, most=0.7)
     start, end = (case.at(f"s = {value:g}", **where, zipf=value, layout=layout) for value in (low, high))
     here = f"{layout} {change(end.stat.median / start.stat.median)} ({start}, {end})"
@@ -388,20 +400,20 @@ def drops(case, layout, where):
     return overlapping(here) if order == "~" else (AGREES if order == ">" else DISAGREES, here)
 
 
-def update_worse(case, read, update):
+def update_worse(case: Case, read: Where, update: Where) -> Verdict:
     (reads, text), (updates, _) = (skew(case, case.shared(), where) for where in (read, update))
     verdict, here = most_lost(("updates", updates), [("reads", reads)])
     return verdict, f"{text}: {here}"
 
 
-def coarse_copes(case, where):
+def coarse_copes(case: Case, where: Where) -> Verdict:
     coarse, fine = case.coarse(), case.fine()
     ratio, text = skew(case, coarse, where)
     verdict, here = most_lost((fine, skew(case, fine, where)[0]), [(coarse, ratio)])
     return verdict, f"{text}: {here}"
 
 
-def tatp(sweep, figure):
+def tatp(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, multisite=0)
     note = " (the paper does not run TATP)"
     for mix, paper, reference, there in (
@@ -411,9 +423,9 @@ def tatp(sweep, figure):
              "better, no number"),
             ("update", "Updates that stay local run faster on one island per core, too.", "Section 7.1.2" + note,
              "cheaper, no number")):
-        where = {"mix": mix}
+        where: Where = {"mix": mix}
         yield case.claim(paper, reference, there,
-                         lambda where=where: greater(case.at(layout=case.fine(), **where),
+                         lambda: greater(case.at(layout=case.fine(), **where),
                                                      case.at(layout=case.shared(), **where)), where)
 
 

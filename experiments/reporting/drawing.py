@@ -7,8 +7,13 @@ and hatch too, so that a black-and-white print can be read. Text stays text: the
 
 import io
 import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,8 +21,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from reporting import words
-from reporting.results import as_number, islands_of, same_value
+from reporting.plots import Plot
+from reporting.results import Stat, Sweep, Value, as_number, islands_of, same_value
 from reporting.style import PALETTE
+
+Look = dict[str, Any]  # keyword arguments of matplotlib's
 
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)), (0, (4, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 1)),
@@ -49,37 +57,38 @@ class Styles:
     different machines too; the other layouts follow.
     """
 
-    def __init__(self, sweep):
-        counts = sorted({islands_of(value) for figure in sweep.figures for value in figure.axes.get("layout", [])}
-                        - {None})
+    def __init__(self, sweep: Sweep) -> None:
+        layouts = [value for figure in sweep.figures for value in figure.axes.get("layout", [])]
+        counts = sorted({count for value in layouts if (count := islands_of(value)) is not None})
         named = {1: 0, sweep.cores: 1}
         if sweep.sockets > 1:
             named.setdefault(sweep.sockets, 2)
         free = iter(range(2 if 2 not in named.values() else 3, 1000))
         self.layouts = {count: named[count] if count in named else next(free) for count in counts}
-        self.axes = {}
+        self.axes: dict[str, dict[str | float, int]] = {}
         for figure in sweep.figures:
             for name, values in figure.axes.items():
                 known = self.axes.setdefault(name, {})
                 for value in values:
                     known.setdefault(same_value(value), len(known))
 
-    def index(self, axis, value):
+    def index(self, axis: str | None, value: Value) -> int:
         if axis is None:
             return 1
         if axis in ("layout", "cut"):
             if str(value) in CUT_STYLES:
                 return CUT_STYLES[str(value)]
-            if islands_of(value) in self.layouts:
-                return self.layouts[islands_of(value)]
+            count = islands_of(value)
+            if count in self.layouts:
+                return self.layouts[count]
         return self.axes.get(axis, {}).get(same_value(value), 0)
 
 
-def colour(index):
+def colour(index: int) -> str:
     return f"#0a00{index % len(PALETTE):02x}"
 
 
-def draw(plot, styles):
+def draw(plot: Plot, styles: Styles) -> str:
     """The SVG with stand-in colours."""
     with matplotlib.rc_context(SETTINGS):
         bars_lie = not plot.lines and labels_too_wide(plot)
@@ -95,7 +104,7 @@ def draw(plot, styles):
     return out.getvalue()
 
 
-def draw_lines(axes, plot, styles):
+def draw_lines(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     handles = []
     for value, stats in plot.series:
         index = styles.index(plot.axis, value)
@@ -111,13 +120,13 @@ def draw_lines(axes, plot, styles):
         handles.append(Line2D([], [], label=words.series_label(plot.axis, value) if plot.axis else "", **look))
     axes.set_xlabel(words.axis_label(plot.x))
     axes.set_ylabel(plot.y_label)
-    x_axis(axes, [as_number(x) for x in plot.xs])
+    x_axis(axes, [x for value in plot.xs if (x := as_number(value)) is not None])
     value_axis(axes.yaxis, axes.set_ylim, plot)
     axes.grid(axis="y")
     return handles
 
 
-def x_axis(axes, xs):
+def x_axis(axes: Axes, xs: Sequence[float]) -> None:
     """Ticks where there are measurements, as far as their labels do not touch."""
     low, high = min(xs), max(xs)
     if low > 0 and high / low >= 200:
@@ -127,7 +136,8 @@ def x_axis(axes, xs):
     else:
         axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     places = axes.transData.transform([(x, 0) for x in xs])[:, 0]
-    ticks, end = [], None
+    ticks: list[float] = []
+    end: float | None = None
     for x, place in zip(xs, places):
         half = 0.5 * FONT * 0.65 * len(words.value_text(x)) + 4
         if end is None or place - half >= end:
@@ -138,7 +148,7 @@ def x_axis(axes, xs):
         lambda x, _: words.number(x) if abs(x) >= 1e5 else words.value_text(x)))
 
 
-def value_axis(axis, set_limits, plot):
+def value_axis(axis: Axis, set_limits: Callable[[float, float], object], plot: Plot) -> None:
     """From zero, with one scale for all its numbers."""
     top = max((stat.high for stat in plot.stats()), default=1)
     top = top if top > 0 else 1
@@ -148,22 +158,22 @@ def value_axis(axis, set_limits, plot):
     axis.set_major_formatter(FuncFormatter(lambda y, _: f"{y / scale:g}{letter if y else ''}"))
 
 
-def group_places(plot):
+def group_places(plot: Plot) -> tuple[float, list[float]]:
     """(width of a bar, its place in each group)."""
     width = 0.8 / max(1, len(plot.series))
     return width, [(index + 0.5) * width - 0.4 for index in range(len(plot.series))]
 
 
-def labels_too_wide(plot):
+def labels_too_wide(plot: Plot) -> bool:
     room = (WIDTH - 90) / max(1, len(plot.xs))
     return any(len(words.value_text(x)) * FONT * 0.62 + 8 > room for x in plot.xs) or room / len(plot.series) < 14
 
 
-def bars_height(plot):
+def bars_height(plot: Plot) -> float:
     return max(220, 130 + (BAR_HEIGHT + 2) * len(plot.xs) * len(plot.series) / 0.8)
 
 
-def bars(plot, styles):
+def bars(plot: Plot, styles: Styles) -> Iterator[tuple[float, list[tuple[float, Stat]], Look, str]]:
     """Per series: its places, its statistics there, and its look. Layouts side by side each look as they always do."""
     width, offsets = group_places(plot)
     for (value, stats), offset in zip(plot.series, offsets):
@@ -177,12 +187,12 @@ def bars(plot, styles):
             yield width, there, bar_look(styles.index(plot.axis, value), plot.axis is not None), label
 
 
-def bar_look(index, hatched=True):
+def bar_look(index: int, hatched: bool = True) -> Look:
     return {"facecolor": colour(index), "hatch": HATCHES[index % len(HATCHES)] if hatched else "", "edgecolor": GROUND,
             "linewidth": 0.8}
 
 
-def draw_bars(axes, plot, styles):
+def draw_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     handles = []
     for width, there, look, label in bars(plot, styles):
         places, stats = [place for place, _ in there], [stat for _, stat in there]
@@ -204,7 +214,7 @@ def draw_bars(axes, plot, styles):
     return handles
 
 
-def draw_lying_bars(axes, plot, styles):
+def draw_lying_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     """For labels too wide to stand beside each other, and for many bars."""
     handles = []
     for width, there, look, label in bars(plot, styles):
@@ -226,13 +236,14 @@ def draw_lying_bars(axes, plot, styles):
     return handles
 
 
-def whiskers(stats):
+def whiskers(stats: Sequence[Stat]) -> list[list[float]]:
     return [[stat.median - stat.low for stat in stats], [stat.high - stat.median for stat in stats]]
 
 
-def place(figure, axes, handles, axis):
+def place(figure: Figure, axes: Axes, handles: Sequence[Artist], axis: str | None) -> None:
     """The legend above the plot, as many entries beside each other as there is room for; the axes below it."""
-    top, width, height = 1.0, *(figure.get_size_inches() * 72)
+    top = 1.0
+    width, height = figure.get_size_inches() * 72
     if axis and handles:
         for columns in range(len(handles), 0, -1):
             rows_first = [handle for column in range(columns) for handle in handles[column::columns]]
@@ -250,7 +261,7 @@ ID = re.compile(r'\bid="([^"]+)"')
 HEAD = re.compile(r"^.*?(?=<svg\b)", re.S)
 
 
-def inline(svg, name, description):
+def inline(svg: str, name: str, description: str) -> str:
     """The SVG for the page: the page's colours and font, ids that no other plot has, and nothing from elsewhere."""
     for stand_in, themed, _ in STAND_INS:
         svg = svg.replace(stand_in, themed)
@@ -263,7 +274,7 @@ def inline(svg, name, description):
     return re.sub(r"<svg\b[^>]*", lambda _: opening, svg, count=1).strip()
 
 
-def standalone(svg, name):
+def standalone(svg: str, name: str) -> str:
     """The SVG as a file: light, on white, with fonts that are everywhere."""
     for stand_in, _, light in STAND_INS:
         svg = svg.replace(stand_in, light)
@@ -274,11 +285,13 @@ def standalone(svg, name):
     return re.sub(r"(<svg\b[^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
 
 
-def prefixed(svg, name):
+def prefixed(svg: str, name: str) -> str:
     svg = ID.sub(lambda match: f'id="{name}-{match.group(1)}"', svg)
     svg = re.sub(r'href="#', f'href="#{name}-', svg)
     return re.sub(r"url\(#", f"url(#{name}-", svg)
 
 
-def size_of(svg):
-    return re.search(r'viewBox="0 0 ([\d. ]+)"', svg).group(1)
+def size_of(svg: str) -> str:
+    found = re.search(r'viewBox="0 0 ([\d. ]+)"', svg)
+    assert found, "matplotlib writes one"
+    return found.group(1)

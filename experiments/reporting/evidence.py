@@ -4,9 +4,13 @@ A verdict is never guessed. Where results are missing, the machine lacks what th
 within the spread, it is "cannot be told", with the reason.
 """
 
-from reporting import words
-from reporting.results import as_number, compare, islands_of, same_value
+from collections.abc import Callable, Iterable, Sequence
 
+from islands_command import Document
+from reporting import words
+from reporting.results import Figure, Stat, Sweep, Value, Where, as_number, compare, islands_of, same_value
+
+Verdict = tuple[str, str]  # AGREES, DISAGREES or UNKNOWN, and what was found
 AGREES, DISAGREES, UNKNOWN = "agrees", "disagrees", "cannot be told"
 STEADY = 0.10  # a rate that changes by less is steady
 LINEAR = 0.80  # of the throughput that perfect scaling would give
@@ -22,12 +26,13 @@ class Untellable(Exception):
 class Claim:
     """One statement of the paper, its number there, and what was found here. `where` names the plot it belongs to."""
 
-    def __init__(self, figure, paper, reference, there, where, verdict, here):
+    def __init__(self, figure: str, paper: str, reference: str, there: str, where: Where, verdict: str,
+                 here: str) -> None:
         self.figure, self.paper, self.reference, self.there = figure, paper, reference, there
         self.where, self.verdict, self.here = where, verdict, here
         self.id = ""  # FIGURE.n, once it is known
 
-    def json(self):
+    def json(self) -> Document:
         return {"id": self.id, "figure": self.figure, "paper": self.paper, "reference": self.reference,
                 "there": self.there, "here": self.here, "verdict": self.verdict, "where": self.where}
 
@@ -35,17 +40,17 @@ class Claim:
 class Found:
     """A statistic with the name that a sentence gives it."""
 
-    def __init__(self, name, stat, text):
+    def __init__(self, name: str, stat: Stat, text: str) -> None:
         self.name, self.stat, self.text = name, stat, text
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.name} {self.text}"
 
 
 class Ratio:
     """A quotient of two statistics; its range is the widest that theirs allow. compare() takes it as a statistic."""
 
-    def __init__(self, above, below, factor=1.0):
+    def __init__(self, above: Stat, below: Stat, factor: float = 1.0) -> None:
         if not below.low > 0:
             raise Untellable("a run counted nothing, so there is no ratio")
         self.median = factor * above.median / below.median
@@ -56,13 +61,14 @@ class Ratio:
 class Case:
     """One figure's results on one machine, asked by the claims about it."""
 
-    def __init__(self, sweep, figure, metric="committed_per_s", **usual):
+    def __init__(self, sweep: Sweep, figure: Figure, metric: str = "committed_per_s", **usual: Value) -> None:
         """`usual`: settings that the figure fixes; they count only where the sweep varies them."""
         self.sweep, self.figure, self.metric = sweep, figure, metric
-        self.usual = {name: value for name, value in usual.items() if name in figure.axes}
+        self.usual: dict[str, Value] = {name: value for name, value in usual.items() if name in figure.axes}
 
-    def claim(self, paper, reference, there, decide, where=None):
-        """`decide` returns (verdict, what was found), or raises Untellable."""
+    def claim(self, paper: str, reference: str, there: str, decide: Callable[[], Verdict],
+              where: Where | None = None) -> Claim:
+        """`decide`, which is called at once, returns a verdict, or raises Untellable."""
         try:
             verdict, here = decide()
         except Untellable as reason:
@@ -71,7 +77,7 @@ class Case:
             verdict, here = UNKNOWN, "a run counted nothing, so there is no ratio"
         return Claim(self.figure.name, paper, reference, there, where or {}, verdict, here)
 
-    def at(self, _name="", **where):
+    def at(self, _name: str = "", /, **where: Value) -> Found:
         """The figure's metric at these axis values; found by its layout's name, unless it is given another."""
         wanted = {**self.usual, **where}
         for name in where:
@@ -84,19 +90,20 @@ class Case:
             open_axes = [name for name, values in self.figure.axes.items() if name not in wanted and len(values) > 1]
             raise Untellable(f"{words.settings(wanted)} was measured in several ways ({', '.join(open_axes)})")
         stat = self.figure.stat(points[0], self.metric)
-        name = _name or where.get("layout") or where.get("cut") or words.settings(where)
-        return Found(name, stat, words.quantity(self.metric, stat.median))
+        assert stat, "it is what the point was chosen by"
+        named = _name or where.get("layout") or where.get("cut") or words.settings(where)
+        return Found(str(named), stat, words.quantity(self.metric, stat.median))
 
-    def values(self, axis):
+    def values(self, axis: str) -> list[Value]:
         """The values of an axis that have results; numbers as numbers."""
         points = [point for point in self.figure.points if point.stat(self.metric)]
         found = {same_value(point.axes[axis]) for point in points if axis in point.axes}
         return [value if as_number(value) is None else as_number(value)
                 for value in self.figure.axes.get(axis, []) if same_value(value) in found]
 
-    def range_of(self, axis, least=None, most=None):
+    def range_of(self, axis: str, least: float | None = None, most: float | None = None) -> tuple[float, float]:
         """The lowest and the highest value of a numeric axis, which must reach from `least` to `most`."""
-        numbers = [value for value in self.values(axis) if as_number(value) is not None]
+        numbers = [number for value in self.values(axis) if (number := as_number(value)) is not None]
         if len(numbers) < 2:
             raise Untellable(f"the sweep does not vary {axis}")
         low, high = min(numbers), max(numbers)
@@ -104,41 +111,44 @@ class Case:
             raise Untellable(f"{axis} was measured from {low:g} to {high:g} only")
         return low, high
 
-    def pick(self, axis, *preferred):
+    def pick(self, axis: str, *preferred: Value) -> Where:
         """The first preferred value of an axis that was measured, else the number nearest to the first preferred one,
         else the first value; nothing if it is no axis."""
         values = self.values(axis)
         for wanted in preferred:
             if same_value(wanted) in map(same_value, values):
                 return {axis: wanted}
-        if values and as_number(preferred[0]) is not None and all(as_number(value) is not None for value in values):
-            return {axis: min(values, key=lambda value: abs(value - preferred[0]))}
+        near, numbers = as_number(preferred[0]), [as_number(value) for value in values]
+        distances = [abs(number - near) for number in numbers if number is not None and near is not None]
+        if values and len(distances) == len(values):
+            return {axis: values[distances.index(min(distances))]}
         return {axis: values[0]} if values else {}
 
-    def layouts(self):
+    def layouts(self) -> list[str]:
         """Layouts with results, the coarsest first."""
-        return sorted((value for value in self.values("layout") if islands_of(value)), key=islands_of)
+        counts = {str(value): islands_of(value) or 0 for value in self.values("layout")}
+        return sorted((layout for layout, count in counts.items() if count), key=lambda layout: counts[layout])
 
-    def shared(self):
+    def shared(self) -> str:
         if "1ISL" not in self.layouts():
             raise Untellable("1ISL (shared-everything) was not measured")
         return "1ISL"
 
-    def fine(self):
+    def fine(self) -> str:
         """The layout with one island per core."""
         layouts = self.layouts()
         finest = layouts[-1] if layouts else None
         workers = next((point.workers_per_island() for point in self.figure.points
                         if point.axes.get("layout") == finest and point.workers_per_island()), None)
         if finest and workers is None and self.sweep.cores:
-            workers = self.sweep.cores / islands_of(finest)
+            workers = self.sweep.cores / (islands_of(finest) or 1)
         if finest is None or workers != 1:
             raise Untellable("no layout with one island per core was measured")
         if finest == "1ISL":
             raise Untellable("one core: there is one layout only")
         return finest
 
-    def coarse(self):
+    def coarse(self) -> str:
         """The layout with one island per socket."""
         self.need_sockets()
         layout = f"{self.sweep.sockets}ISL"
@@ -148,18 +158,18 @@ class Case:
             raise Untellable("each socket has one core: an island per socket is an island per core")
         return layout
 
-    def cuts(self):
+    def cuts(self) -> list[str]:
         """Layouts of several islands, the coarsest first."""
-        cuts = [layout for layout in self.layouts() if islands_of(layout) > 1]
+        cuts = [layout for layout in self.layouts() if layout != "1ISL"]
         if not cuts:
             raise Untellable("no layout with several islands was measured")
         return cuts
 
-    def need_sockets(self):
+    def need_sockets(self) -> None:
         if self.sweep.sockets < 2:
             raise Untellable("this machine has one socket")
 
-    def with_sockets(self, decide):
+    def with_sockets(self, decide: Callable[[], Verdict]) -> Verdict:
         """The verdict, unless there is one socket: then the numbers alone, which say nothing of sockets."""
         if self.sweep.sockets > 1:
             return decide()
@@ -169,11 +179,11 @@ class Case:
             return UNKNOWN, "this machine has one socket"
 
 
-def overlapping(here):
+def overlapping(here: str) -> Verdict:
     return UNKNOWN, f"{here}: within the spread"
 
 
-def greater(a, b):
+def greater(a: Found, b: Found) -> Verdict:
     """That `a` is greater than `b`, told as a factor."""
     if not b.stat.median > 0:
         raise Untellable(f"{b.name} counted nothing")
@@ -182,7 +192,7 @@ def greater(a, b):
     return overlapping(here) if order == "~" else (AGREES if order == ">" else DISAGREES, here)
 
 
-def cheaper(a, b):
+def cheaper(a: Found, b: Found) -> Verdict:
     """That `a` costs less than `b`, told as a difference in percent."""
     if not b.stat.median > 0:
         raise Untellable(f"{b.name} has no cost")
@@ -191,13 +201,13 @@ def cheaper(a, b):
     return overlapping(here) if order == "~" else (AGREES if order == "<" else DISAGREES, here)
 
 
-def change(ratio):
+def change(ratio: float) -> str:
     """0.52 -> "−48 %"."""
     text = words.percent(abs(ratio - 1))
     return text if text == "0 %" else ("+" if ratio > 1 else "−") + text
 
 
-def steady(found_from, found_to):
+def steady(found_from: Found, found_to: Found) -> Verdict:
     """That a rate stays as it is."""
     ratio = found_to.stat.median / found_from.stat.median
     here = f"{change(ratio)} ({found_from}, {found_to})"
@@ -206,14 +216,14 @@ def steady(found_from, found_to):
     return overlapping(here) if compare(found_from.stat, found_to.stat) == "~" else (DISAGREES, here)
 
 
-def all_of(parts):
+def all_of(parts: Iterable[Verdict]) -> Verdict:
     """Every part has to hold. `parts`: (verdict, text) each."""
     verdicts = {verdict for verdict, _ in parts}
     verdict = DISAGREES if DISAGREES in verdicts else UNKNOWN if UNKNOWN in verdicts else AGREES
     return verdict, "; ".join(text for _, text in parts)
 
 
-def steadier(a, b):
+def steadier(a: Found, b: Found) -> Verdict:
     """That the runs of `a` differ less among themselves than those of `b`."""
     runs = min(a.stat.runs, b.stat.runs)
     if runs < min(NOTICEABLE):
@@ -225,13 +235,13 @@ def steadier(a, b):
     return AGREES if first < second else DISAGREES, here
 
 
-def retained(case, layout, axis, low, high, **where):
+def retained(case: Case, layout: str, axis: str, low: float, high: float, **where: Value) -> Ratio:
     """The share of its throughput that a layout keeps when an axis goes from low to high."""
     start, end = (case.at(**where, **{axis: value}, layout=layout).stat for value in (low, high))
     return Ratio(end, start)
 
 
-def most_lost(worst, others):
+def most_lost(worst: tuple[str, Ratio], others: Sequence[tuple[str, Ratio]]) -> Verdict:
     """That `worst` keeps less of its throughput than each of `others`: (name, Ratio) pairs."""
     here = ", ".join(f"{name} {change(ratio.median)}" for name, ratio in [worst, *others])
     orders = [compare(worst[1], ratio) for _, ratio in others]

@@ -2,11 +2,16 @@
 
 import html
 import re
+from collections.abc import Iterable, Sequence
 
 from reporting import words
-from reporting.evidence import AGREES, DISAGREES, LINEAR, UNKNOWN
-from reporting.results import SAME, SAME_SINGLE_RUN, same_value
+from reporting.evidence import AGREES, DISAGREES, LINEAR, UNKNOWN, Claim
+from reporting.plots import Plot
+from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, same_value
 from reporting.style import sheet
+
+Drawn = Sequence[tuple[Plot, str]]                        # plots, and their SVG for the page
+Figures = Sequence[tuple[Figure, Drawn, Sequence[str]]]  # with notes
 
 SIGNS = {AGREES: "✓", DISAGREES: "✗", UNKNOWN: "?"}
 CLASSES = {AGREES: "agrees", DISAGREES: "disagrees", UNKNOWN: "unknown"}
@@ -23,25 +28,25 @@ do not overlap and their medians differ by more than the typical range of a poin
 What this machine cannot show, or the spread hides, is said to be so."""
 
 
-def text(value):
+def text(value: object) -> str:
     """Escaped for text and attributes; a number and its unit stay on one line."""
     return re.sub(r"(?<=\d) (?=%|µs)", "\u00a0", html.escape(str(value), quote=True))
 
 
-def table(rows, header=None, kind=""):
+def table(rows: Iterable[Iterable[str]], header: Iterable[str] | None = None, kind: str = "") -> str:
     """`rows` of cells that are HTML already."""
     head = "<thead><tr>" + "".join(f"<th>{cell}</th>" for cell in header) + "</tr></thead>" if header else ""
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<table{kind and f" class={chr(34)}{kind}{chr(34)}"}>{head}<tbody>{body}</tbody></table>'
 
 
-def document(title, body):
+def document(title: str, body: str) -> str:
     return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
             f"<title>{text(title)}</title>\n<style>\n{sheet()}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n")
 
 
-def index(sweep, figures, claims, command):
+def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str) -> str:
     """`figures`: (figure, [(plot, SVG for the page)], notes) each."""
     parts = [head(sweep, figures, claims), "<main>", overview(sweep), runs_table(sweep), notes(sweep),
              summary(claims)]
@@ -53,11 +58,11 @@ def index(sweep, figures, claims, command):
     return document(sweep.title, "\n".join(parts))
 
 
-def verdict_counts(claims):
+def verdict_counts(claims: Sequence[Claim]) -> dict[str, int]:
     return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in SIGNS}
 
 
-def head(sweep, figures, claims):
+def head(sweep: Sweep, figures: Figures, claims: Sequence[Claim]) -> str:
     counts = verdict_counts(claims)
     words_of = {AGREES: "claims of the paper hold here", DISAGREES: "do not", UNKNOWN: "cannot be told here"}
     tiles = "".join(f'<div class="tile {CLASSES[verdict]}"><b>{SIGNS[verdict]} {counts[verdict]}</b>'
@@ -70,28 +75,30 @@ def head(sweep, figures, claims):
             + (f'<div class="tiles">{tiles}</div>' if claims else "") + f"<nav>{links}</nav></header>")
 
 
-def overview(sweep):
+def overview(sweep: Sweep) -> str:
     about, system = sweep.about, sweep.about.get("system") or {}
     seconds = about.get("seconds")
-    facts = [("Processor", system.get("cpu")), ("Kernel", system.get("kernel")), ("System", system.get("os")),
-             ("Islands", about.get("version")), ("Commit", about.get("commit")), ("Build", about.get("build")),
-             ("Command", about.get("command") and f"<code>{text(about['command'])}</code>"),
-             ("Begun", when(about.get("started"))), ("Finished", when(about.get("finished"))),
-             ("Took", words.duration(seconds) if isinstance(seconds, (int, float)) else None),
-             ("Runs", sum(figure.runs for figure in sweep.figures))]
-    rows = [(name, value if name == "Command" else text(value)) for name, value in facts if value not in (None, "")]
+    facts: list[tuple[str, object]] = [
+        ("Processor", system.get("cpu")), ("Kernel", system.get("kernel")), ("System", system.get("os")),
+        ("Islands", about.get("version")), ("Commit", about.get("commit")), ("Build", about.get("build")),
+        ("Command", about.get("command") and f"<code>{text(about['command'])}</code>"),
+        ("Begun", when(about.get("started"))), ("Finished", when(about.get("finished"))),
+        ("Took", words.duration(seconds) if isinstance(seconds, (int, float)) else None),
+        ("Runs", sum(figure.runs for figure in sweep.figures))]
+    rows = [(name, str(value) if name == "Command" else text(value)) for name, value in facts
+            if value not in (None, "")]
     machine = about.get("machine_text")
     picture = f"<pre>{text(str(machine).strip())}</pre>" if machine else f"<p>{text(sweep.machine_summary)}</p>"
     return (f'<div class="overview"><div><h2>The machine</h2>{picture}</div><div><h2>The measurement</h2>{table(rows)}'
             f'</div></div><h2>How to read this</h2><p>{READING}</p>')
 
 
-def when(time):
+def when(time: object) -> str | None:
     """2026-11-21T12:00:00Z as people read it."""
     return str(time).replace("T", " ").replace("Z", " UTC") if time else None
 
 
-def runs_table(sweep):
+def runs_table(sweep: Sweep) -> str:
     rows = []
     for figure in sweep.figures:
         plan, measure = figure.plan, figure.plan.get("measure") or {}
@@ -105,12 +112,12 @@ def runs_table(sweep):
     return f'<h2>What was run</h2><div class="wide">{table(rows, header)}</div>'
 
 
-def axes_text(figure):
+def axes_text(figure: Figure) -> str:
     return "; ".join(f"{name.replace('_', ' ')} {', '.join(map(words.value_text, values))}"
                      for name, values in figure.axes.items())
 
 
-def notes(sweep):
+def notes(sweep: Sweep) -> str:
     items = [f"<li>{text(note)}</li>" for note in sweep.all_notes()]
     failures = [(figure, point, run) for figure in sweep.figures for point, run in figure.failures]
     rows = [[text(figure.name), text(run.get("id", "")), text(words.settings(point.axes)),
@@ -123,11 +130,11 @@ def notes(sweep):
     return f"<h2>Notes</h2><ul>{''.join(items)}</ul>{failed}"
 
 
-def badge(verdict):
+def badge(verdict: str) -> str:
     return f'<span class="verdict {CLASSES[verdict]}">{SIGNS[verdict]} {text(verdict)}</span>'
 
 
-def summary(claims):
+def summary(claims: Sequence[Claim]) -> str:
     if not claims:
         return ""
     rows = [[f'<a href="#{text(claim.figure)}">{text(claim.figure)}</a>', text(claim.paper), text(claim.there),
@@ -136,7 +143,7 @@ def summary(claims):
     return f"<h2>The paper's claims, and this machine</h2>{table(rows, header, 'claims')}"
 
 
-def section(figure, plots, said, claims):
+def section(figure: Figure, plots: Drawn, said: Iterable[str], claims: Sequence[Claim]) -> str:
     parts = [f'<section id="{text(figure.name)}"><h2><span class="muted">{text(figure.name)}</span> '
              f"{text(figure.title)}</h2>"]
     if figure.reference:
@@ -150,9 +157,9 @@ def section(figure, plots, said, claims):
     return "\n".join(parts) + "</section>"
 
 
-def claims_beside(plots, claims):
+def claims_beside(plots: Drawn, claims: Sequence[Claim]) -> dict[str, list[Claim]]:
     """Each claim beside the first plot that shows what it is about; what fits nowhere, beside the first."""
-    beside = {plot.name: [] for plot, _ in plots}
+    beside: dict[str, list[Claim]] = {plot.name: [] for plot, _ in plots}
     for claim in claims:
         fitting = [plot for plot, _ in plots if all(
             same_value(plot.where[name]) == same_value(value) for name, value in claim.where.items()
@@ -162,7 +169,7 @@ def claims_beside(plots, claims):
     return beside
 
 
-def panel(plot, svg, claims, titled):
+def panel(plot: Plot, svg: str, claims: Sequence[Claim], titled: bool) -> str:
     title = f"<h3>{text(plot.title)}</h3>" if titled else ""
     files = (f'<span class="files">Files: <a href="{text(plot.name)}.svg">SVG</a>, '
              f'<a href="{text(plot.name)}.csv">CSV</a>.</span>')
@@ -172,13 +179,13 @@ def panel(plot, svg, claims, titled):
             f'</figure><div class="claims-beside">{"".join(map(claim_text, claims))}</div></div>')
 
 
-def claim_text(claim):
+def claim_text(claim: Claim) -> str:
     return (f'<div class="claim {CLASSES[claim.verdict]}" id="{text(claim.id)}">{badge(claim.verdict)}'
             f'<p>{text(claim.paper)}</p><dl><dt>There</dt><dd>{text(claim.there)}</dd><dt>Here</dt>'
             f'<dd>{text(claim.here)}</dd></dl><p class="reference">{text(claim.reference)}</p></div>')
 
 
-def numbers(plot):
+def numbers(plot: Plot) -> str:
     """The table below a plot: x down, series across."""
     names = [text(words.series_label(plot.axis, value)) if plot.axis else text(plot.y_label)
              for value, _ in plot.series]
@@ -190,7 +197,7 @@ def numbers(plot):
     return f"<table><thead><tr>{header}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def cell(stat):
+def cell(stat: Stat | None) -> str:
     if stat is None:
         return '<td class="number">–</td>'
     spread = "" if stat.runs == 1 else (f'<span class="spread">{words.number(stat.low)} – {words.number(stat.high)}'
@@ -198,6 +205,6 @@ def cell(stat):
     return f'<td class="number">{words.number(stat.median)}{spread}</td>'
 
 
-def description(plot):
+def description(plot: Plot) -> str:
     """For those who cannot see the plot."""
     return text(f"{plot.title}: {plot.y_label} by {words.axis_label(plot.x)}")

@@ -7,10 +7,13 @@ drawn once per value of that axis, so that no two settings are ever mixed in one
 import csv
 import io
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 from reporting import words
-from reporting.results import as_number, same_value
+from reporting.results import Figure, Point, Stat, Value, Where, as_number, same_value
 
+PlotSpec = dict[str, Any]  # an entry of a plan's `plots`
 MAX_PLOTS = 12  # of one entry of a plan, or of a figure whose plots are guessed
 FIRST_METRICS = ("committed_per_s", "increments_per_s", "messages_per_s")
 
@@ -18,16 +21,16 @@ FIRST_METRICS = ("committed_per_s", "increments_per_s", "messages_per_s")
 class Plot:
     """`series` is a list of (value of the series' axis or None, {x value: Stat})."""
 
-    def __init__(self, figure, spec, where, points):
+    def __init__(self, figure: Figure, spec: PlotSpec, where: Where, points: Sequence[Point]) -> None:
         self.figure, self.where = figure, where
         self.x, self.axis, self.y = spec["x"], spec.get("series"), spec["y"]
         self.title = str(spec.get("title") or figure.title)
         self.y_label = str(spec.get("y_label") or words.metric_label(self.y))
         self.xs = present(figure, self.x, points)
         values = present(figure, self.axis, points) if self.axis else [None]
-        self.series = []
+        self.series: list[tuple[Value, dict[str | float, Stat]]] = []
         for value in values:
-            stats = {}
+            stats: dict[str | float, Stat] = {}
             for point in points:
                 if self.axis and same_value(point.axes.get(self.axis)) != same_value(value):
                     continue
@@ -41,10 +44,10 @@ class Plot:
         self.lines = numeric and len(self.xs) > 1 if wanted not in ("line", "bar") else wanted == "line" and numeric
         self.name = ""  # FIGURE-n, once it is known
 
-    def stats(self):
+    def stats(self) -> list[Stat]:
         return [stat for _, stats in self.series for stat in stats.values()]
 
-    def repetitions(self):
+    def repetitions(self) -> str:
         """What a point and its bar stand for."""
         counts = {stat.runs for stat in self.stats()}
         if counts == {1}:
@@ -52,7 +55,7 @@ class Plot:
         runs = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
         return f"Median of {runs} runs; the bars reach from the least to the greatest run."
 
-    def csv(self):
+    def csv(self) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         axis = [self.axis] if self.axis else []
@@ -67,16 +70,17 @@ class Plot:
         return out.getvalue()
 
 
-def present(figure, axis, points):
+def present(figure: Figure, axis: str, points: Sequence[Point]) -> list[Value]:
     """The axis' values that points have, in the figure's order."""
     found = {same_value(point.axes[axis]) for point in points if axis in point.axes}
     return [value for value in figure.axes.get(axis, []) if same_value(value) in found]
 
 
-def plots_of(figure):
+def plots_of(figure: Figure) -> tuple[list[Plot], list[str]]:
     """(plots, notes): what is drawn, and what is not and why."""
     specs = [spec for spec in figure.plan.get("plots") or [] if isinstance(spec, dict)]
-    plots, notes = [], []
+    plots: list[Plot] = []
+    notes: list[str] = []
     if not figure.runs:
         return plots, ["There are no results to draw."]
     for spec in specs or guess(figure, notes):
@@ -88,7 +92,7 @@ def plots_of(figure):
     return plots, notes
 
 
-def expand(figure, spec):
+def expand(figure: Figure, spec: PlotSpec) -> tuple[list[Plot], list[str]]:
     """The plots of one entry: one, or one for each value of the axes that it leaves open."""
     title = spec.get("title") or "a plot"
     missing = [name for name in (spec.get("x"), spec.get("series")) if name and name not in figure.axes]
@@ -103,7 +107,8 @@ def expand(figure, spec):
         return [], [f"“{title}” is not drawn: no run{condition} measured {spec['y']}."]
     axes = open_axes(spec, points)
     combinations = list(itertools.product(*(present(figure, axis, points) for axis in axes)))
-    plots, left_out = [], 0
+    plots: list[Plot] = []
+    left_out = 0
     for combination in combinations:
         fixed = dict(zip(axes, combination))
         chosen = [point for point in points if point.has(fixed)]
@@ -119,9 +124,9 @@ def expand(figure, spec):
     return plots, notes
 
 
-def open_axes(spec, points):
+def open_axes(spec: PlotSpec, points: Sequence[Point]) -> list[str]:
     """Axes that differ between points which would otherwise share a place in the plot."""
-    groups = {}
+    groups: dict[tuple[str | float, ...], list[Point]] = {}
     for point in points:
         place = tuple(same_value(point.axes.get(name)) for name in (spec["x"], spec.get("series")) if name)
         groups.setdefault(place, []).append(point)
@@ -130,7 +135,7 @@ def open_axes(spec, points):
             any(len({same_value(point.axes.get(name)) for point in group}) > 1 for group in groups.values())]
 
 
-def guess(figure, notes):
+def guess(figure: Figure, notes: list[str]) -> list[PlotSpec]:
     """One entry for a figure whose plan names no plots: the longest numeric axis is x, layouts are the series."""
     counts = {name: len(values) for name, values in figure.axes.items()}
     numeric = [name for name, values in figure.axes.items()
@@ -140,16 +145,16 @@ def guess(figure, notes):
     if not by_length:
         notes.append("There is nothing to draw: the sweep has no axes.")
         return []
-    x = max(numeric, key=counts.get) if numeric else others[0]
-    series = "layout" if "layout" in counts and x != "layout" else next(
-        (name for name in by_length if name != x and counts[name] > 1), None)
+    x = max(numeric, key=lambda name: counts[name]) if numeric else others[0]
+    varied = [name for name in by_length if name != x and counts[name] > 1]
+    series = "layout" if "layout" in counts and x != "layout" else varied[0] if varied else None
     metrics = figure.metrics()
     y = next((name for name in FIRST_METRICS if name in metrics), metrics[0] if metrics else None)
     if y is None:
         notes.append("There is nothing to draw: no run measured anything.")
         return []
     if len(metrics) > 1:
-        others = ", ".join(words.metric_name(name) for name in metrics if name != y)
+        besides = ", ".join(words.metric_name(name) for name in metrics if name != y)
         notes.append(f"The sweep file names no plots, so this report chose: {words.metric_name(y)} over "
-                     f"{x.replace('_', ' ')}. Also measured: {others}.")
+                     f"{x.replace('_', ' ')}. Also measured: {besides}.")
     return [{"title": figure.title, "x": x, "series": series, "y": y}]

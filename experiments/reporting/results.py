@@ -8,34 +8,42 @@ import json
 import math
 import os
 import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from islands_command import Document
 
 # Smaller differences are none, whatever the spread; one run says nothing of its spread.
 SAME = 0.02
 SAME_SINGLE_RUN = 0.05
+
+Value = str | int | float | None
+Where = Mapping[str, Value]  # axis -> value
+Run = Document               # a line of results.jsonl; nothing of it is sure to be there, but for `axes`
 
 
 class NotResults(Exception):
     """The directory holds no sweep's results; the text says so to the user."""
 
 
-def as_number(value):
+def as_number(value: object) -> float | None:
     """A finite float for numbers and texts that are numbers, else None."""
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except ValueError:
         return None
     return found if math.isfinite(found) else None
 
 
-def same_value(value):
+def same_value(value: object) -> str | float:
     """What two spellings of one axis value have in common: 20, 20.0 and "20" are one."""
     found = as_number(value)
     return str(value) if found is None else found
 
 
-def islands_of(layout):
+def islands_of(layout: object) -> int | None:
     """24 for "24ISL"; None for anything else."""
     text = str(layout)
     return int(text[:-3]) if text.endswith("ISL") and text[:-3].isdigit() else None
@@ -44,18 +52,27 @@ def islands_of(layout):
 class Stat:
     """What the repetitions of one point measured. `noise`: the typical range of a point of its figure, relative."""
 
-    def __init__(self, values, noise=0.0):
+    def __init__(self, values: Iterable[float], noise: float = 0.0) -> None:
         self.values, self.noise = sorted(values), noise
         self.median = statistics.median(self.values)
         self.low, self.high, self.runs = self.values[0], self.values[-1], len(self.values)
 
-    def variation(self):
+    def variation(self) -> float | None:
         """Standard deviation as a share of the mean; None where one run says nothing."""
         mean = statistics.fmean(self.values)
         return statistics.stdev(self.values) / mean if self.runs > 1 and mean else None
 
 
-def compare(a, b):
+class Spread(Protocol):
+    """What compare() needs to know of measurements."""
+    median: float
+    low: float
+    high: float
+    runs: int
+    noise: float
+
+
+def compare(a: Spread, b: Spread) -> str:
     """">" if a is greater than b beyond the spread, "<" if it is less, "~" if that cannot be told.
 
     Beyond the spread: the ranges from least to greatest run do not overlap, and the medians differ by more than the
@@ -73,30 +90,33 @@ def compare(a, b):
 class Point:
     """One combination of axis values, and the runs that measured it."""
 
-    def __init__(self, axes):
-        self.axes, self.runs, self.failed, self.skipped = axes, [], [], []
+    def __init__(self, axes: Where) -> None:
+        self.axes = axes
+        self.runs: list[Run] = []
+        self.failed: list[Run] = []
+        self.skipped: list[Run] = []
 
-    def key(self):
+    def key(self) -> tuple[tuple[str, str], ...]:
         return tuple(sorted((name, str(same_value(value))) for name, value in self.axes.items()))
 
-    def has(self, where):
+    def has(self, where: Where) -> bool:
         return all(name in self.axes and same_value(self.axes[name]) == same_value(value)
                    for name, value in where.items())
 
-    def stat(self, metric, noise=0.0):
+    def stat(self, metric: str, noise: float = 0.0) -> Stat | None:
         """None if no run that held measured it."""
         values = [value for run in self.runs if (value := measured(run, metric)) is not None]
         return Stat(values, noise) if values else None
 
-    def islands(self):
+    def islands(self) -> int | None:
         return next((run["islands"] for run in self.runs if as_number(run.get("islands"))), None)
 
-    def workers_per_island(self):
+    def workers_per_island(self) -> float | None:
         workers = next((run["workers"] for run in self.runs if as_number(run.get("workers"))), None)
         return workers / self.islands() if workers and self.islands() else None
 
 
-def measured(run, metric):
+def measured(run: Run, metric: str) -> float | None:
     """A run's metric; the cost of a transaction follows from the rate if the sweep left it out."""
     metrics = run.get("metrics") or {}
     found = as_number(metrics.get(metric))
@@ -109,7 +129,7 @@ def measured(run, metric):
 class Figure:
     """A figure's plan and its points."""
 
-    def __init__(self, name, plan, lines, notes):
+    def __init__(self, name: str, plan: Document, lines: list[Run], notes: list[str]) -> None:
         self.name, self.plan, self.notes = name, plan, notes
         self.title = str(plan.get("title") or name)
         self.reference = str(plan.get("reference") or "")
@@ -118,17 +138,17 @@ class Figure:
         self.runs = sum(len(point.runs) for point in self.points)
         self.skipped = sum(len(point.skipped) for point in self.points)
         self.notes += sorted({str(run["skipped"]) for point in self.points for run in point.skipped})
-        self.noises = {}
+        self.noises: dict[str, float] = {}
         self.failures = [(point, run) for point in self.points for run in point.failed]
         self.builds = sorted({str(run["build"]) for point in self.points for run in point.runs if run.get("build")})
 
-    def select(self, where):
+    def select(self, where: Where) -> list[Point]:
         return [point for point in self.points if point.has(where)]
 
-    def stat(self, point, metric):
+    def stat(self, point: Point, metric: str) -> Stat | None:
         return point.stat(metric, self.noise(metric))
 
-    def noise(self, metric):
+    def noise(self, metric: str) -> float:
         """The median of (greatest - least run) / median over all points with several runs."""
         if metric not in self.noises:
             stats = [stat for point in self.points if (stat := point.stat(metric))]
@@ -136,34 +156,34 @@ class Figure:
             self.noises[metric] = statistics.median(ranges) if ranges else 0.0
         return self.noises[metric]
 
-    def metrics(self):
+    def metrics(self) -> list[str]:
         """Names of all metrics, those of the first runs first."""
         return list(dict.fromkeys(name for point in self.points for run in point.runs
                                   for name, value in (run.get("metrics") or {}).items()
                                   if as_number(value) is not None))
 
-    def planned(self):
+    def planned(self) -> int | None:
         """How many runs were to be made, where the plan says it."""
         runs = as_number(self.plan.get("runs"))
         return None if runs is None else int(runs)
 
 
-def points_of(lines):
+def points_of(lines: list[Run]) -> list[Point]:
     """Points in the order of their first run. A repetition that was run again counts once, as it went last."""
-    latest = {}
+    latest: dict[tuple[tuple[tuple[str, str], ...], str], tuple[Point, Run]] = {}
     for line in lines:
         point = Point(line["axes"])
         latest[point.key(), str(line.get("repetition", len(latest)))] = (point, line)
-    points = {}
+    points: dict[tuple[tuple[str, str], ...], Point] = {}
     for (key, _), (point, line) in latest.items():
         kept = points.setdefault(key, point)
         (kept.skipped if "skipped" in line else kept.runs if line.get("ok") else kept.failed).append(line)
     return list(points.values())
 
 
-def axes_of(plan, points):
+def axes_of(plan: Document, points: list[Point]) -> dict[str, list[Value]]:
     """name -> values in the plan's order, with those that only the results have at the end."""
-    axes = {}
+    axes: dict[str, list[Value]] = {}
     for axis in plan.get("axes") or []:
         axes[str(axis.get("name"))] = list(axis.get("values") or [])
     for point in points:
@@ -174,18 +194,19 @@ def axes_of(plan, points):
     return {name: ordered(values) for name, values in axes.items()}
 
 
-def ordered(values):
+def ordered(values: list[Value]) -> list[Value]:
     """Numbers and layouts rise; other values stay as the plan has them."""
     for key in (as_number, islands_of):
-        if values and all(key(value) is not None for value in values):
-            return sorted(values, key=key)
+        ranks = [rank for value in values if (rank := key(value)) is not None]
+        if len(ranks) == len(values):
+            return [value for _, value in sorted(zip(ranks, values), key=lambda pair: pair[0])]
     return values
 
 
 class Sweep:
     """A result directory."""
 
-    def __init__(self, directory):
+    def __init__(self, directory: str) -> None:
         self.directory = directory
         self.about = read_object(os.path.join(directory, "sweep.json"))
         self.name = str(self.about.get("name") or os.path.basename(os.path.abspath(directory)))
@@ -196,13 +217,13 @@ class Sweep:
         self.sockets = max(1, len({core.get("package") for core in cores}))
         self.cores = len(cores) or None
         self.machine_summary = str(machine.get("summary") or "unknown machine")
-        self.figures = []
+        self.figures: list[Figure] = []
         for name in self.about.get("figures") or []:
             self.read_figure(str(name))
         if self.about.get("complete") is False:
             self.notes.append("The sweep is incomplete; run its command again to go on where it stopped.")
 
-    def read_figure(self, name):
+    def read_figure(self, name: str) -> None:
         folder = os.path.join(self.directory, name)
         if os.path.basename(name) != name or name in ("", ".", ".."):
             self.notes.append(f"sweep.json names a figure {name!r}, which is no folder's name.")
@@ -215,10 +236,10 @@ class Sweep:
         lines, notes = read_lines(os.path.join(folder, "results.jsonl"))
         self.figures.append(Figure(name, plan, lines, [str(note) for note in plan.get("notes") or []] + notes))
 
-    def figure(self, name):
+    def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
 
-    def all_notes(self):
+    def all_notes(self) -> Iterator[str]:
         """What a reader must know before believing a number."""
         for note in self.notes:
             yield note
@@ -236,7 +257,7 @@ class Sweep:
                 yield f"{figure.name}: {count} run{'s' if count > 1 else ''} failed and count{'s'[count > 1:]} nowhere."
 
 
-def read_object(path):
+def read_object(path: str) -> Document:
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -249,7 +270,7 @@ def read_object(path):
     return found
 
 
-def read_lines(path):
+def read_lines(path: str) -> tuple[list[Run], list[str]]:
     """The runs of a results.jsonl, and notes. An interrupted sweep may have left half a line."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -271,7 +292,7 @@ def read_lines(path):
     return lines, [f"Skipped {torn} unreadable line{'s'[:torn > 1]} of {os.path.basename(path)}."] if torn else []
 
 
-def newest(folder):
+def newest(folder: str) -> str:
     """The result directory below `folder` that was written last."""
     found = []
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
@@ -283,7 +304,7 @@ def newest(folder):
     return max(found)[1]
 
 
-def load(directory):
+def load(directory: str) -> Sweep:
     """The sweep in `directory`, or NotResults with a line for the user."""
     if not os.path.isdir(directory):
         raise NotResults(f"{directory}: no such directory")

@@ -1,5 +1,7 @@
 """The style sheet of the report: light, dark and paper. Nothing of it comes from elsewhere."""
 
+from collections.abc import Mapping
+
 # Series on light and on dark ground; chosen to differ for the colour-blind, in lightness too.
 PALETTE = [("#c9460a", "#ff9257"), ("#0069b4", "#62b5ff"), ("#00805a", "#3ed3a0"), ("#9c3d86", "#e994d3"),
            ("#8f6a00", "#edc34a"), ("#586174", "#aeb8c9"), ("#6b3fa8", "#b79cf5"), ("#00768a", "#5cd4e4")]
@@ -12,7 +14,7 @@ DARK = {"ground": "#14181d", "text": "#e4e8ed", "muted": "#9aa5b1", "grid": "#2b
         "disagrees-ground": "#47240f", "unknown": "#b4bfcb", "unknown-ground": "#2a323b"}
 
 
-def variables(colours, shade):
+def variables(colours: Mapping[str, str], shade: int) -> str:
     series = {f"series-{index}": pair[shade] for index, pair in enumerate(PALETTE)}
     return " ".join(f"--{name}: {value};" for name, value in {**colours, **series}.items())
 
@@ -96,7 +98,7 @@ footer { margin: 60px 0 40px; color: var(--muted); font-size: 14px; border-top: 
 """
 
 
-def sheet():
+def sheet() -> str:
     """The whole style sheet. Dark is for screens only: paper is light."""
     font = '--font: system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, "Liberation Sans", sans-serif;'
     return (f":root {{ color-scheme: light dark; {font} {variables(LIGHT, 0)} }}\n"

@@ -1,6 +1,7 @@
 """Axes, metrics and numbers as a reader wants them: with units, thousands as k and M."""
 
 from reporting.results import as_number
+from collections.abc import Mapping
 
 METRICS = {  # name -> (axis label, unit after a number, short name)
     "committed_per_s": ("Committed transactions per second", "/s", "throughput"),
@@ -41,19 +42,19 @@ CUTS = {"SE": "SE: shared-everything", "CG": "CG: island per socket", "FG": "FG:
 SCALES = [(1e6, "M"), (1e3, "k")]
 
 
-def metric_label(name):
+def metric_label(name: str) -> str:
     return METRICS[name][0] if name in METRICS else name.replace("_", " ")
 
 
-def metric_name(name):
+def metric_name(name: str) -> str:
     return METRICS[name][2] if name in METRICS else name.replace("_", " ")
 
 
-def axis_label(name):
+def axis_label(name: str) -> str:
     return AXES[name][0] if name in AXES else name.replace("_", " ")
 
 
-def number(value, digits=3):
+def number(value: float, digits: int = 3) -> str:
     """1234567 -> "1.23M", 0.5 -> "0.5"; as many significant digits as asked for."""
     magnitude = abs(value)
     for scale, letter in SCALES:
@@ -62,33 +63,33 @@ def number(value, digits=3):
     return significant(value, digits)
 
 
-def significant(value, digits):
+def significant(value: float, digits: int) -> str:
     if abs(value) >= 10 ** digits:
         return f"{value:.0f}"
     return f"{value:.{digits}g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.1e}"
 
 
-def quantity(metric, value):
+def quantity(metric: str, value: float) -> str:
     """A number with its unit: "810k/s", "1.62 µs"."""
     return number(value) + (METRICS[metric][1] if metric in METRICS else "")
 
 
-def times(ratio):
+def times(ratio: float) -> str:
     """1.04 -> "1.04x", 4.53 -> "4.5x", 516.8 -> "517x"."""
     return f"{ratio:.0f}x" if ratio >= 20 else f"{ratio:.1f}x" if ratio >= 2 else f"{ratio:.2f}x"
 
 
-def percent(share):
+def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if 0 < abs(share) < 0.1 else f"{100 * share:.0f} %"
 
 
-def value_text(value):
+def value_text(value: object) -> str:
     """An axis value: numbers short, texts as they are."""
     found = as_number(value)
     return str(value) if found is None else f"{found:,.0f}" if found == int(found) else f"{found:g}"
 
 
-def setting(name, value):
+def setting(name: str, value: object) -> str:
     """ "multisite 20 %", "op read", "4ISL"."""
     if name in ("layout", "cut"):
         return str(value)
@@ -96,11 +97,11 @@ def setting(name, value):
     return f"{name.replace('_', ' ')} {value_text(value)}{unit}"
 
 
-def settings(axes):
+def settings(axes: Mapping[str, object]) -> str:
     return ", ".join(setting(name, value) for name, value in axes.items())
 
 
-def series_label(axis, value):
+def series_label(axis: str, value: object) -> str:
     if axis == "cut" or axis == "layout" and str(value) in CUTS:
         return CUTS.get(str(value), str(value))
     if axis == "layout":
@@ -108,7 +109,7 @@ def series_label(axis, value):
     return str(value) if as_number(value) is None else setting(axis, value)
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """287 -> "4 min 47 s"."""
     whole = int(round(seconds))
     parts = [(whole // 3600, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]

@@ -3,29 +3,42 @@
 import copy
 import os
 import re
+from collections.abc import Iterable
+from typing import TypedDict
 
 import yaml
 
-from islands_command import Failed, json_of
-from sweeping.observing import wait_until_seen
-from sweeping.plan import DIRECTORIES, cores_of, given, parameters_of
-from sweeping.tree import BadFile, Reader
+from islands_command import Document, Failed, Islands, RunReport, json_of
+from sweeping.machine import Machine
+from sweeping.observing import Observer, wait_until_seen
+from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, given, parameters_of
+from sweeping.sweep_file import Experiment
+from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
 RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
 PLACES = {"transport": ("messaging", "transport"), "latching": ("storage", "latching"), "sites": ("data", "sites")}
 
+Path = tuple[str | int, ...]  # keys and indexes from the top of a file
 
-def library(islands):
+
+class ProgramReport(TypedDict, total=False):
+    """What a program says."""
+    metrics: dict[str, float | None]
+    placement: str
+    skipped: str
+
+
+def library(islands: Islands) -> str:
     """Where workloads and programs are."""
     return os.path.normpath(os.path.join(os.path.dirname(islands.binary), "..", "lib", "islands"))
 
 
-def document(block, machine, name):
+def document(block: Block, machine: Machine, name: str) -> Document:
     """The deployment file of a block."""
     experiment = block.experiment
     point = block.runs[0].point
-    base = copy.deepcopy(machine.substitute(experiment.deployment, cores_of(point, experiment, machine)))
+    base: Document = copy.deepcopy(machine.substitute(experiment.deployment, cores_of(point, experiment, machine)))
     base.setdefault("version", 1)
     if isinstance(base.get("cores"), int):
         base["cores"] = min(base["cores"], machine.cores)
@@ -48,7 +61,7 @@ def document(block, machine, name):
     return base
 
 
-def choose_cores(base, machine):
+def choose_cores(base: Document, machine: Machine) -> None:
     """Of some of the machine's cores, `workers` says which. A deployment's own `cores: 4` are always the first four."""
     cores, workers = base.get("cores"), base.get("workers")
     if isinstance(cores, int) and 0 < cores < machine.cores:
@@ -58,43 +71,48 @@ def choose_cores(base, machine):
             base.setdefault("placement", "os")  # else the kernel has the choice among these few alone
 
 
-def path_at(node, mark_text, path=()):
+def line_and_column(mark: Mark | None) -> str:
+    return f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
+
+
+def path_at(node: Node, mark_text: str, path: Path = ()) -> Path | None:
     """The path of keys to what stands at line:column of a file."""
-    at = lambda mark: f"{mark.line + 1}:{mark.column + 1}"  # noqa: E731
-    children = node.value.items() if isinstance(node.value, dict) else enumerate(node.value)
+    children: list[tuple[str | int, Node]] = [*node.value.items()] if isinstance(node.value, dict) else [
+        *enumerate(node.sequence())]
     for key, child in children:
         if isinstance(child.value, (dict, list)):
             found = path_at(child, mark_text, path + (key,))
             if found:
                 return found
-        if mark_text in (at(child.mark), at(child.key_mark)):
+        if mark_text in (line_and_column(child.mark), line_and_column(child.key_mark)):
             return path + (key,)
     return None
 
 
-def position(experiment, block, path):
+def position(experiment: Experiment, block: Block, path: Path | None) -> str:
     """file:line:column in what the user wrote, of a path in a deployment file made from it."""
     settings = {"layout": "layout", "cut": "layout"} | {name: PLACES.get(name, (name,))[-1] for name in block.settings}
     for axis, key in settings.items():
         if path and path[-1] == key and axis in experiment.axis_marks:
             file, mark = experiment.axis_marks[axis]
-            return f"{file}:{mark.line + 1}:{mark.column + 1}"
-    file, node = experiment.positions or (experiment.file, None)
-    mark = node.key_mark if node else None
-    for key in path or ():
-        children = node.value if node is not None else None
-        if isinstance(children, dict) and key in children or isinstance(children, list) and key < len(children):
-            node = children[key]
-            mark = node.key_mark
-    return f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else f"{file}:1:1"
+            return f"{file}:{line_and_column(mark)}"
+    if experiment.positions is None:
+        return f"{experiment.file}:1:1"
+    file, node = experiment.positions
+    for step in path or ():
+        if isinstance(node.value, dict) and isinstance(step, str):
+            node = node.value.get(step, node)
+        elif isinstance(node.value, list) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+    return f"{file}:{line_and_column(node.key_mark)}"
 
 
-def word(value):
+def word(value: Scalar) -> str:
     """As the command line takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def check(islands, block, machine, folder):
+def check(islands: Islands, block: Block, machine: Machine, folder: str) -> list[str]:
     """Complaints about a block's deployment, with the places of the sweep file."""
     # A path as long as that of the cluster itself: those of sockets have a limit.
     file = os.path.join(folder, f"{block.experiment.name}-9999", "islands.yaml")
@@ -108,12 +126,12 @@ def check(islands, block, machine, folder):
     tree = Reader(file).tree() if answer["complaints"] else None
     for complaint in answer["complaints"]:
         parts = re.match(re.escape(file) + r":(\d+:\d+): (.*)", complaint, re.DOTALL)
-        where = position(block.experiment, block, path_at(tree, parts[1]) if parts else None)
+        where = position(block.experiment, block, path_at(tree, parts[1]) if tree and parts else None)
         found.append(f"{where}: {parts[2] if parts else complaint}")
     return found
 
 
-def check_name(islands, experiment):
+def check_name(islands: Islands, experiment: Experiment) -> list[str]:
     """Whether there is such a workload or program."""
     folder = library(islands)
     file = experiment.program or f"{experiment.workload}.so"
@@ -123,25 +141,25 @@ def check_name(islands, experiment):
     built = [name.removesuffix(".so") for name in sorted(names) if name.endswith(".so") != bool(experiment.program)
              and os.path.isfile(os.path.join(folder, name))]
     mark = experiment.kind_mark
-    return [f"{experiment.file}:{mark.line + 1 if mark else 1}:{mark.column + 1 if mark else 1}: found "
+    return [f"{experiment.file}:{line_and_column(mark)}: found "
             f"'{experiment.program or experiment.workload}', expected one that is built: {', '.join(built)}"]
 
 
-def check_all(islands, plans, machine, folder):
+def check_all(islands: Islands, plans: Iterable[Plan], machine: Machine, folder: str) -> None:
     """Raises BadFile when a deployment of any plan cannot be, or there is nothing that would run."""
     complaints = []
     for plan in plans:
         complaints += check_name(islands, plan.experiment)
         blocks = {tuple(sorted(block.settings.items())): block for block in plan.blocks if plan.experiment.workload}
-        found = {}  # complaint -> with which settings
+        found: dict[str, list[tuple[tuple[str, Scalar], ...]]] = {}  # complaint -> with which settings
         for settings, block in blocks.items():
             for complaint in check(islands, block, machine, folder):
                 found.setdefault(complaint, []).append(settings)
         for complaint, where in found.items():
-            settings = ", ".join(f"{name} {word(value)}" for name, value in where[0])
+            first = ", ".join(f"{name} {word(value)}" for name, value in where[0])
             others = f" and {len(where) - 1} more" if len(where) > 1 else ""
-            always = len(where) == len(blocks) > 1 or not settings
-            complaints.append(complaint + ("" if always else f" (with {settings}{others})"))
+            always = len(where) == len(blocks) > 1 or not first
+            complaints.append(complaint + ("" if always else f" (with {first}{others})"))
     if complaints:
         raise BadFile("\n".join(dict.fromkeys(complaints)))
 
@@ -149,7 +167,8 @@ def check_all(islands, plans, machine, folder):
 class Cluster:
     """A block's deployment, running."""
 
-    def __init__(self, islands, block, machine, folder, observer=None):
+    def __init__(self, islands: Islands, block: Block, machine: Machine, folder: str,
+                 observer: Observer | None = None) -> None:
         self.islands, self.block, self.observer = islands, block, observer
         os.makedirs(folder, exist_ok=True)
         self.file = os.path.join(folder, "islands.yaml")
@@ -159,19 +178,20 @@ class Cluster:
         with open(self.file, "w", encoding="utf-8") as out:
             yaml.safe_dump(made, out, sort_keys=False)
 
-    def up(self):
+    def up(self) -> None:
         if self.observer is None:
             self.islands.call("up", self.file)
             return
         status = self.islands.call("up", self.file, "--targets", self.observer.targets)
         wait_until_seen(self.observer, status["deployment"])
 
-    def down(self):
+    def down(self) -> None:
         self.islands.call("down", self.file)
 
-    def run(self, run, results):
+    def run(self, run: Run, results: str) -> RunReport:
         """What `islands run` reports."""
         experiment = self.block.experiment
+        assert experiment.workload, "programs run alone"
         measure = experiment.measure
         words = ["--duration", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--results", results,
                  "--seed", str(experiment.seed + run.repetition)]
@@ -198,8 +218,9 @@ class Cluster:
         return report
 
 
-def run_alone(islands, experiment, run):
+def run_alone(islands: Islands, experiment: Experiment, run: Run) -> ProgramReport:
     """What a program prints: {"metrics": {...}} or {"skipped": "why"}."""
+    assert experiment.program
     program = os.path.join(library(islands), experiment.program)
     if not os.access(program, os.X_OK):
         raise Failed(f"there is no program '{experiment.program}': no {program}")

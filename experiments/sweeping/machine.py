@@ -5,6 +5,10 @@ sockets with six cores each it is 1ISL, 2ISL, 4ISL, 8ISL, 12ISL and 24ISL.
 """
 
 import re
+from typing import Any
+
+from islands_command import MachineReport
+from sweeping.tree import Scalar
 
 CUTS = ("SE", "CG", "FG")  # shared everything, coarse-grained: an island per socket, fine-grained: one per core
 
@@ -12,19 +16,19 @@ CUTS = ("SE", "CG", "FG")  # shared everything, coarse-grained: an island per so
 class Machine:
     """Counts of a machine as `islands machine` reports it."""
 
-    def __init__(self, report):
+    def __init__(self, report: MachineReport) -> None:
         self.report = report
         self.cores = len(report["cores"])
         packages = [core["package"] for core in report["cores"]]
         self.sockets = max(1, len(set(packages)))
         self.socket_cores = max(packages.count(package) for package in set(packages))
 
-    def sockets_of(self, cores):
+    def sockets_of(self, cores: int) -> int:
         """That the first `cores` cores lie on."""
         packages = [core["package"] for core in self.report["cores"]]
         return len(set(packages[:cores])) or 1
 
-    def layouts(self, cores=None):
+    def layouts(self, cores: int | None = None) -> list[str]:
         """From one island to one per core, such that islands are equally large; sockets are never missed out."""
         cores = cores or self.cores
         wanted = {1, cores, self.sockets_of(cores)}
@@ -36,7 +40,7 @@ class Machine:
         wanted.update(sockets * part for part in range(1, cores // sockets + 1) if (cores // sockets) % part == 0)
         return [f"{count}ISL" for count in sorted(wanted) if cores % count == 0]
 
-    def core_counts(self):
+    def core_counts(self) -> list[int]:
         """1, 2, 4, ... within a socket, then whole sockets."""
         counts = {self.cores}
         count = 1
@@ -46,13 +50,13 @@ class Machine:
         counts.update(range(self.socket_cores, self.cores + 1, self.socket_cores))
         return sorted(counts)
 
-    def values(self, axis, cores=None):
+    def values(self, axis: str, cores: int | None = None) -> tuple[list[Scalar], str | None] | None:
         """What `AXIS: machine` stands for, with a note where the machine leaves less than there is; None: no such word.
         `cores`: how many of them the deployment has, if not all."""
         if axis == "layout":
-            return self.layouts(cores), None
+            return list(self.layouts(cores)), None
         if axis == "cores":
-            return self.core_counts(), None
+            return list(self.core_counts()), None
         if axis == "cut":
             if self.sockets == 1:
                 return ["SE", "FG"], "one socket: CG, an island per socket, is SE here"
@@ -67,22 +71,23 @@ class Machine:
             return ["islands", "spread", "os"], None
         return None
 
-    def cpus(self, count, workers):
+    def cpus(self, count: int, workers: str) -> str:
         """CPU list of `count` cores: `spread` one of each socket in turn, `mix` two (Figure 3)."""
-        sockets = {}
+        sockets: dict[int, list[list[int]]] = {}
         for core in self.report["cores"]:
             sockets.setdefault(core["package"], []).append(core["pus"])
-        chosen, each = [], {"spread": 1, "mix": 2}[workers]
+        chosen: list[list[int]] = []
+        each = {"spread": 1, "mix": 2}[workers]
         while len(chosen) < min(count, self.cores):
             for cores in sockets.values():
                 chosen += cores[:each]
                 del cores[:each]
         return ",".join(str(pu) for pus in chosen[:count] for pu in pus)
 
-    def layout_of_cut(self, cut, cores):
+    def layout_of_cut(self, cut: str, cores: int) -> str:
         return f"{ {'SE': 1, 'CG': self.sockets_of(cores), 'FG': cores}[cut] }ISL"
 
-    def substitute(self, value, cores):
+    def substitute(self, value: Any, cores: int) -> Any:
         """`value` with $cores and $sockets in its strings replaced; a string that is nothing else becomes a number."""
         if isinstance(value, dict):
             return {name: self.substitute(part, cores) for name, part in value.items()}

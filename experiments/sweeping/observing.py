@@ -1,25 +1,29 @@
 """A Prometheus beside a sweep: `islands observe`, and waiting until it has found a cluster."""
 
-import collections
 import contextlib
 import json
 import os
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from islands_command import complain, end
+from islands_command import Islands, complain, end
 
 # Prometheus takes up new targets every 5 s. A cluster whose runs are short would be gone by then.
 PATIENCE_S = 10
 OWNER = "__islands_control_directory"  # label of a target, dropped when it is scraped
 
-# targets: where clusters write theirs. url: None if Prometheus does not run.
-Observer = collections.namedtuple("Observer", "targets url")
+
+class Observer(NamedTuple):
+    targets: str     # where clusters write theirs
+    url: str | None  # None if Prometheus does not run
 
 
-def said_by(process):
+def said_by(process: subprocess.Popen[str]) -> Any:
     """What `islands observe` reports: one line when all is there, or an error when it ends."""
+    assert process.stdout
     text = process.stdout.readline()
     try:
         return json.loads(text)
@@ -28,7 +32,7 @@ def said_by(process):
 
 
 @contextlib.contextmanager
-def observing(islands, folder, port):
+def observing(islands: Islands, folder: str, port: int) -> Iterator[Observer]:
     """An Observer, while Prometheus runs; what it lacks is said, and the sweep goes on."""
     process = subprocess.Popen([islands.binary, "observe", folder, "--prometheus-port", str(port), "--end-with-parent",
                                 "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -48,7 +52,7 @@ def observing(islands, folder, port):
         end(process)
 
 
-def wait_until_seen(observer, deployment):
+def wait_until_seen(observer: Observer, deployment: str) -> bool:
     """Until Prometheus has read every island of a deployment that is up; false when it takes too long. It may still be
     about to drop the cluster before, whose islands had the same addresses; so the target's owner is looked at."""
     try:

@@ -8,32 +8,40 @@ that an interrupted sweep has some of everything.
 
 import itertools
 import random
+from collections.abc import Sequence
+from typing import Any
 
-from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS
-from sweeping.tree import BadFile
+from islands_command import Document
+from sweeping.machine import Machine
+from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS, Experiment
+from sweeping.tree import BadFile, Scalar
 
 MAX_RUNS = 100_000
 # Of a deployment, never used: a sweep must not touch data that is there already, and loads every layout's afresh.
 DIRECTORIES = (("data", "directory"), ("storage", "log", "directory"), ("control", "directory"))
 
+Point = dict[str, Scalar]     # axis -> value
+Settings = dict[str, Scalar]  # those of a point that a deployment has
+
 
 class Run:
-    def __init__(self, number, point, repetition):
+    def __init__(self, number: int, point: Point, repetition: int) -> None:
         self.id = f"{number:04}"
-        self.point, self.repetition = point, repetition  # point: axis -> value
+        self.point, self.repetition = point, repetition
 
 
 class Block:
-    def __init__(self, experiment, settings, repetition, runs):
+    def __init__(self, experiment: Experiment, settings: Settings, repetition: int, runs: list[Run]) -> None:
         self.experiment, self.settings, self.repetition, self.runs = experiment, settings, repetition, runs
 
 
 class Plan:
-    def __init__(self, experiment, axes, notes, points, runs, blocks):
+    def __init__(self, experiment: Experiment, axes: dict[str, list[Scalar]], notes: list[str], points: list[Point],
+                 runs: list[Run], blocks: list[Block]) -> None:
         self.experiment, self.axes, self.notes = experiment, axes, notes
         self.points, self.runs, self.blocks = points, runs, blocks
 
-    def document(self):
+    def document(self) -> Document:
         """What plan.json holds: for people, for the report, and to tell whether a sweep can go on."""
         experiment = self.experiment
         return {"format": 1, "name": experiment.name, "title": experiment.title, "reference": experiment.reference,
@@ -44,19 +52,22 @@ class Plan:
                 "notes": self.notes, "points": len(self.points), "runs": len(self.runs)}
 
 
-def given(deployment, path):
+def given(deployment: Any, path: Sequence[str]) -> Any:
     """What a deployment says at a path of keys; None if nothing."""
     for key in path:
         deployment = deployment.get(key) if isinstance(deployment, dict) else None
     return deployment
 
 
-def resolve_axes(experiment, machine):
+def resolve_axes(experiment: Experiment, machine: Machine) -> tuple[dict[str, list[Scalar]], list[str]]:
     """Axes with their values on this machine, and what is to be said about them."""
-    axes, notes = {}, []
+    axes: dict[str, list[Scalar]] = {}
+    notes: list[str] = []
     for name, values in experiment.axes.items():
-        if values == "machine":
-            values, note = machine.values(name, cores_of({}, experiment, machine))
+        if isinstance(values, str):
+            known = machine.values(name, cores_of({}, experiment, machine))
+            assert known is not None, "read_axes lets no other axis say 'machine'"
+            values, note = known
             if note:
                 notes.append(note)
         axes[name] = values
@@ -79,35 +90,36 @@ def resolve_axes(experiment, machine):
     return axes, notes
 
 
-def cores_of(point, experiment, machine):
+def cores_of(point: Point, experiment: Experiment, machine: Machine) -> int:
     cores = point.get("cores", experiment.deployment.get("cores", "all"))
     return cores if isinstance(cores, int) and cores <= machine.cores else machine.cores
 
 
-def settings_of(point, experiment, machine):
+def settings_of(point: Point, experiment: Experiment, machine: Machine) -> Settings:
     """The deployment axes of a point: what differs between clusters. `cut` becomes a layout."""
     settings = {name: point[name] for name in DEPLOYMENT_AXES if name in point}
     if "cut" in settings:
-        settings["layout"] = machine.layout_of_cut(settings.pop("cut"), cores_of(point, experiment, machine))
+        settings["layout"] = machine.layout_of_cut(str(settings.pop("cut")), cores_of(point, experiment, machine))
     return settings
 
 
-def parameters_of(point, experiment):
+def parameters_of(point: Point, experiment: Experiment) -> dict[str, Scalar]:
     """What the workload or program is told: fixed parameters, and those axes that are no settings."""
     return experiment.parameters | {name: value for name, value in point.items()
                                     if (experiment.program or name not in DEPLOYMENT_AXES) and name not in RUN_OPTIONS}
 
 
-def make(experiment, machine):
+def make(experiment: Experiment, machine: Machine) -> Plan:
     axes, notes = resolve_axes(experiment, machine)
     points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
     repeat = experiment.measure["repeat"]
     if len(points) * repeat > MAX_RUNS:
         raise BadFile(f"{experiment.file}: {len(points) * repeat:,} runs; at most {MAX_RUNS:,}")
-    runs, blocks = [], []
+    runs: list[Run] = []
+    blocks: list[Block] = []
     shuffle = random.Random(experiment.seed)
     for repetition in range(repeat):
-        groups = {}
+        groups: dict[tuple[tuple[str, Scalar], ...], list[Run]] = {}
         for point in points:
             run = Run(len(runs), point, repetition)
             runs.append(run)

@@ -17,18 +17,42 @@ import json
 import os
 import platform
 import shutil
+from collections.abc import Sequence
+from typing import TypedDict
 
-from islands_command import Failed, run_program
+from islands_command import Document, Failed, Islands, run_program
+from sweeping.machine import Machine
+from sweeping.plan import Block, Plan, Point, Run
+from sweeping.sweep_file import SweepFile
 
 SHOWN = ("title", "reference", "plots", "notes")
 IDENTITY = ("build", "machine_summary", "cpu", "kernel")
 
 
-def now():
+class Entry(TypedDict, total=False):
+    """A line of results.jsonl, or what is known of it."""
+    id: str
+    repetition: int
+    axes: Point
+    ok: bool
+    error: str | None
+    skipped: str  # why
+    metrics: dict[str, float | None]
+    islands: int
+    workers: int
+    layout: str
+    placement: str | None
+    sum_check: str | None
+    run_directory: str | None
+    started: str
+    build: str
+
+
+def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def cpu_model():
+def cpu_model() -> str:
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.lower().startswith(("model name", "cpu model", "cpu part")):
@@ -36,14 +60,14 @@ def cpu_model():
     return platform.machine()
 
 
-def operating_system():
+def operating_system() -> str:
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
     except OSError:
         return "Linux"
 
 
-def build_hash(islands):
+def build_hash(islands: Islands) -> str:
     """Of everything that runs: commands, islands, workloads, programs."""
     folder = os.path.dirname(os.path.realpath(islands.binary))
     files = [os.path.join(folder, name) for name in ("islands", "islandd")]
@@ -55,7 +79,7 @@ def build_hash(islands):
     return whole.hexdigest()[:12]
 
 
-def identify(islands, machine):
+def identify(islands: Islands, machine: Machine) -> Document:
     """What makes results comparable, and more that a reader wants to know."""
     text, _ = run_program([islands.binary, "machine"])
     version, _ = run_program([islands.binary, "--version"])
@@ -65,7 +89,7 @@ def identify(islands, machine):
             "version": version.split()[-1], "build": build_hash(islands)}
 
 
-def write_json(path, document):
+def write_json(path: str, document: Document) -> None:
     """All or nothing: a power cut leaves the old file or the new one."""
     with open(path + ".new", "w", encoding="utf-8") as out:
         json.dump(document, out, indent=1)
@@ -75,17 +99,19 @@ def write_json(path, document):
     os.replace(path + ".new", path)
 
 
-def read_json(path):
+def read_json(path: str) -> Document | None:
+    """The object in a file, None if there is none."""
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            found = json.load(file)
     except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) else None
 
 
-def read_lines(path):
+def read_lines(path: str) -> dict[str, Entry]:
     """Lines of a results.jsonl by id; a torn last line, of a sweep that was killed, is no line."""
-    found = {}
+    found: dict[str, Entry] = {}
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -99,15 +125,15 @@ def read_lines(path):
     return found
 
 
-def same_plans(directory, document, plans):
+def same_plans(directory: str, document: Document, plans: Sequence[Plan]) -> bool:
     """Whether a directory with this sweep.json holds results of these very plans."""
-    if document is None or document.get("figures") != [plan.experiment.name for plan in plans]:
+    if document.get("figures") != [plan.experiment.name for plan in plans]:
         return False
     return all(deciding(read_json(os.path.join(directory, plan.experiment.name, "plan.json"))) ==
                deciding(json.loads(json.dumps(plan.document()))) for plan in plans)
 
 
-def deciding(document):
+def deciding(document: Document | None) -> Document:
     """The part of a plan.json that runs depend on; titles and plots may change between them."""
     return {key: value for key, value in (document or {}).items() if key not in SHOWN}
 
@@ -115,7 +141,7 @@ def deciding(document):
 class Results:
     """An open result directory; nobody else writes to it meanwhile."""
 
-    def __init__(self, directory, plans):
+    def __init__(self, directory: str, plans: Sequence[Plan]) -> None:
         self.directory, self.plans = directory, plans
         os.makedirs(directory, exist_ok=True)
         self.lock = open(os.path.join(directory, ".lock"), "w", encoding="utf-8")
@@ -125,28 +151,28 @@ class Results:
             raise Failed(f"another sweep is writing to {directory}; wait for it or stop it") from None
         self.read()
 
-    def read(self):
-        self.document = read_json(self.path("sweep.json"))
+    def read(self) -> None:
+        self.document = read_json(self.path("sweep.json")) or {}
         self.entries = {plan.experiment.name: read_lines(self.path(plan.experiment.name, "results.jsonl"))
                         for plan in self.plans}
 
-    def path(self, *parts):
+    def path(self, *parts: str) -> str:
         return os.path.join(self.directory, *parts)
 
-    def matches(self):
+    def matches(self) -> bool:
         """Whether these are results of the very same plans."""
         return same_plans(self.directory, self.document, self.plans)
 
-    def differences(self, identity):
+    def differences(self, identity: Document) -> list[str]:
         """What is not as it was when this began."""
         names = {"build": "the binaries", "machine_summary": "the machine", "cpu": "the processor",
                  "kernel": "the kernel"}
         return [f"{names[name]}: {self.document.get(name)} then, {identity[name]} now" for name in IDENTITY
                 if self.document.get(name) != identity[name]]
 
-    def begin(self, sweep, identity, command):
+    def begin(self, sweep: SweepFile, identity: Document, command: str) -> None:
         """Anew: what was there of these experiments is removed."""
-        work = (self.document or {}).get("work")  # of one that was killed
+        work = self.document.get("work")  # of one that was killed
         for plan in self.plans:
             shutil.rmtree(self.path(plan.experiment.name), ignore_errors=True)
         self.read()
@@ -157,7 +183,7 @@ class Results:
             self.document["work"] = work
         self.describe(sweep)
 
-    def describe(self, sweep):
+    def describe(self, sweep: SweepFile) -> None:
         """Writes down what is to be run, and how it is to be shown."""
         self.document["title"] = sweep.title
         for plan in self.plans:
@@ -167,21 +193,21 @@ class Results:
                 out.write(plan.experiment.text)
         self.save()
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         if text not in self.document["notes"]:
             self.document["notes"].append(text)
         self.save()
 
-    def save(self):
+    def save(self) -> None:
         write_json(self.path("sweep.json"), self.document)
 
-    def left(self, plan):
+    def left(self, plan: Plan) -> list[tuple[Block, list[Run]]]:
         """Runs that have not ended well, in blocks."""
         done = {id for id, entry in self.entries[plan.experiment.name].items() if entry["ok"]}
         return [(block, runs) for block in plan.blocks
                 if (runs := [run for run in block.runs if run.id not in done])]
 
-    def add(self, plan, entry):
+    def add(self, plan: Plan, entry: Entry) -> None:
         name = plan.experiment.name
         self.entries[name][entry["id"]] = entry
         line = json.dumps(entry).encode() + b"\n"
@@ -191,7 +217,7 @@ class Results:
                 line = line if out.read(1) == b"\n" else b"\n" + line  # after a torn line
             out.write(line)
 
-    def finish(self, seconds):
+    def finish(self, seconds: float) -> None:
         self.document["seconds"] = round(self.document["seconds"] + seconds, 1)
         self.document["complete"] = not any(self.left(plan) for plan in self.plans)
         self.document["commit"] = self.commit()
@@ -199,30 +225,30 @@ class Results:
             self.document["finished"] = now()
         self.save()
 
-    def commit(self):
+    def commit(self) -> str:
         """As the newest run says; '' without one, or if not built from a checkout."""
         files = glob.glob(os.path.join(glob.escape(self.directory), "*", "runs", "*", "meta.json"))
         newest = read_json(max(files, key=os.path.getmtime)) if files else None
         return (newest or {}).get("commit", "")
 
-    def failures(self):
-        return [entry | {"experiment": plan.experiment.name} for plan in self.plans
+    def failures(self) -> list[Document]:
+        return [{**entry, "experiment": plan.experiment.name} for plan in self.plans
                 for entry in self.entries[plan.experiment.name].values() if not entry["ok"]]
 
 
-def sweeps_in(parent):
+def sweeps_in(parent: str) -> list[tuple[str, Document]]:
     """(directory, sweep.json) of all that lie there."""
     files = glob.glob(os.path.join(glob.escape(parent), "*", "sweep.json"))
-    return [(os.path.dirname(file), document) for file in files if isinstance(document := read_json(file), dict)]
+    return [(os.path.dirname(file), document) for file in files if (document := read_json(file)) is not None]
 
 
-def of_sweep(parent, name):
+def of_sweep(parent: str, name: str) -> list[tuple[str, Document]]:
     """Those of this sweep, the newest first."""
     return sorted((found for found in sweeps_in(parent) if found[1].get("name") == name),
                   key=lambda found: (found[1].get("started", ""), found[0]), reverse=True)
 
 
-def abandoned(parent):
+def abandoned(parent: str) -> list[str]:
     """Folders of clusters of sweeps that were killed: their sweep.json names one, and nobody holds their lock."""
     found = []
     for directory, document in sweeps_in(parent):
@@ -236,7 +262,7 @@ def abandoned(parent):
     return found
 
 
-def new_directory(parent, name):
+def new_directory(parent: str, name: str) -> str:
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = os.path.join(parent, f"{name}-{stamp}")
     number = 2

@@ -4,26 +4,36 @@ What a run reports becomes one line of results.jsonl. A run that fails is record
 a night's work the rest is still there in the morning.
 """
 
+import functools
 import os
 import re
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
-from islands_command import Failed, StatusLine, complain
+from islands_command import Failed, Islands, RunReport, StatusLine, complain
 from sweeping import results as result_files
 from sweeping.cluster import Cluster, run_alone
+from sweeping.machine import Machine
+from sweeping.observing import Observer
+from sweeping.plan import Block, Plan, Point, Run
+from sweeping.results import Entry, Results
+from sweeping.sweep_file import Experiment
 
 RUN_OVERHEAD_S = 0.1    # of a run beside warm-up and measuring, and of a block; the pace so far corrects them
 BLOCK_OVERHEAD_S = 1.0
 BAR = 24
 GIVE_UP_AFTER = 3       # clusters of one experiment that do not come up, one after the other
 
+Work = tuple[Plan, Block, list[Run]]  # what is left of a block
+
 
 class Progress(StatusLine):
     """A bar, what is being done, and how long it still takes."""
 
-    def __init__(self, work):
+    def __init__(self, work: list[float]) -> None:
         super().__init__()
         self.total = len(work)
         self.left_s = sum(seconds for seconds in work)
@@ -31,7 +41,7 @@ class Progress(StatusLine):
         self.begin = time.monotonic()
         self.done = 0
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         filled = BAR * self.done // max(1, self.total)
         bar = "#" * filled + "." * (BAR - filled)
         left = round(self.eta())
@@ -42,22 +52,22 @@ class Progress(StatusLine):
             line = line[:(os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1]
         self.print(line)
 
-    def eta(self):
+    def eta(self) -> float:
         """What is planned, at the pace so far."""
         spent, passed = self.planned_s - self.left_s, time.monotonic() - self.begin
         pace = passed / spent if spent > 5 else 1.0
         return self.left_s * min(max(pace, 0.5), 4.0)
 
-    def step(self, seconds, runs=0):
+    def step(self, seconds: float, runs: int = 0) -> None:
         self.left_s = max(0.0, self.left_s - seconds)
         self.done += runs
 
 
-def run_seconds(experiment):
+def run_seconds(experiment: Experiment) -> float:
     return experiment.measure["seconds"] + experiment.measure["warmup"] + RUN_OVERHEAD_S
 
 
-def estimate(work):
+def estimate(work: Iterable[Work]) -> Iterator[float]:
     """Seconds of each run left, its share of starting and stopping clusters included."""
     for plan, block, runs in work:
         start = BLOCK_OVERHEAD_S if plan.experiment.workload else 0
@@ -65,11 +75,11 @@ def estimate(work):
             yield run_seconds(plan.experiment) + (start if number == 0 else 0)
 
 
-def in_words(experiment, point):
+def in_words(experiment: Experiment, point: Point) -> str:
     return f"{experiment.name} " + " ".join(f"{name} {value}" for name, value in point.items())
 
 
-def metrics_of(report):
+def metrics_of(report: RunReport) -> dict[str, float | None]:
     """The numbers of a run that plots and tables are made of."""
     workers = sum(island["workers"] for island in report["per_island"])
     rates = [island["committed_per_s"] for island in report["per_island"]]
@@ -86,27 +96,28 @@ def metrics_of(report):
 
 
 class Runner:
-    def __init__(self, islands, machine, results, work_folder, observer=None):
+    def __init__(self, islands: Islands, machine: Machine, results: Results, work_folder: str,
+                 observer: Observer | None = None) -> None:
         """`observer`: a Prometheus that shall find the clusters."""
         self.islands, self.machine, self.results, self.work_folder = islands, machine, results, work_folder
         self.observer = observer
         self.work = [(plan, block, runs) for plan in results.plans for block, runs in results.left(plan)]
         self.progress = Progress(list(estimate(self.work)))
-        self.said = set()  # errors: once each, the end counts them
-        self.dead = {}  # experiment -> clusters in a row that did not come up
+        self.said: set[str | None] = set()  # errors: once each, the end counts them
+        self.dead: dict[str, int] = {}  # experiment -> clusters in a row that did not come up
 
-    def run_all(self):
+    def run_all(self) -> None:
         try:
             for number, (plan, block, runs) in enumerate(self.work):
                 if plan.experiment.workload:
                     self.run_block(number, plan, block, runs)
                 else:
                     for run in runs:
-                        self.record(plan, run, lambda run=run, plan=plan: self.alone(plan, run))
+                        self.record(plan, run, functools.partial(self.alone, plan, run))
         finally:
             self.progress.clear()
 
-    def run_block(self, number, plan, block, runs):
+    def run_block(self, number: int, plan: Plan, block: Block, runs: list[Run]) -> None:
         name = plan.experiment.name
         settings = " ".join(f"{key} {value}" for key, value in block.settings.items())
         folder = os.path.join(self.work_folder, f"{name}-{number}")
@@ -120,12 +131,12 @@ class Runner:
             self.dead[name] = self.dead.get(name, 0) + 1
             self.progress.step(BLOCK_OVERHEAD_S)
             for run in runs:
-                self.record(plan, run, lambda failure=failure: self.refuse(failure))
+                self.record(plan, run, functools.partial(self.refuse, failure))
             return
         self.dead[name] = 0
         self.progress.step(BLOCK_OVERHEAD_S)
         for run in runs:
-            self.record(plan, run, lambda run=run: self.measure(plan, cluster, run))
+            self.record(plan, run, functools.partial(self.measure, plan, cluster, run))
         try:
             cluster.down()
         except Failed as failure:  # it is tried again, with force, at the end
@@ -134,17 +145,17 @@ class Runner:
         shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
-    def refuse(failure):
+    def refuse(failure: Failed) -> NoReturn:
         raise failure
 
-    def record(self, plan, run, measure):
+    def record(self, plan: Plan, run: Run, measure: Callable[[], Entry]) -> None:
         experiment = plan.experiment
         self.progress.show(in_words(experiment, run.point))
-        entry = {"id": run.id, "repetition": run.repetition, "axes": run.point, "ok": False, "error": None,
-                 "metrics": {}, "islands": 0, "workers": 0, "sum_check": None, "run_directory": None,
-                 "started": result_files.now(), "build": self.results.document["build"]}
+        entry: Entry = {"id": run.id, "repetition": run.repetition, "axes": run.point, "ok": False, "error": None,
+                        "metrics": {}, "islands": 0, "workers": 0, "sum_check": None, "run_directory": None,
+                        "started": result_files.now(), "build": self.results.document["build"]}
         try:
-            entry |= measure()
+            entry.update(measure())
         except Failed as failure:
             # Without the cluster's folder: what fails the same way on all of them is one error.
             entry["error"] = re.sub(re.escape(self.work_folder) + r"/[^/\s]+/", "", str(failure))
@@ -155,7 +166,7 @@ class Runner:
         self.results.add(plan, entry)
         self.progress.step(run_seconds(experiment), 1)
 
-    def measure(self, plan, cluster, run):
+    def measure(self, plan: Plan, cluster: Cluster, run: Run) -> Entry:
         name = plan.experiment.name
         folder = self.results.path(name, "runs", run.id)
         shutil.rmtree(folder, ignore_errors=True)  # of an attempt before
@@ -169,7 +180,7 @@ class Runner:
                 "workers": sum(island["workers"] for island in report["per_island"]), "layout": report["layout"],
                 "sum_check": report["sum_check"], "run_directory": os.path.join("runs", run.id)}
 
-    def alone(self, plan, run):
+    def alone(self, plan: Plan, run: Run) -> Entry:
         report = run_alone(self.islands, plan.experiment, run)
         if "skipped" in report:
             return {"ok": True, "skipped": report["skipped"]}

@@ -12,9 +12,12 @@
 
 import os
 import re
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
+from islands_command import Document
 from sweeping.machine import CUTS
-from sweeping.tree import BadFile, Reader
+from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "rows_total")
 RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
@@ -26,63 +29,76 @@ EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "depl
                    "measure", "seed", "plots")
 LIST_KEYS = ("version", "title", "sweeps", "measure", "seed")
 NAME = re.compile(r"[a-z][a-z0-9_]*$")
-DEFAULT_MEASURE = {"seconds": 2.0, "warmup": 0.5, "repeat": 3}
+
+
+class Measure(TypedDict):
+    seconds: float
+    warmup: float
+    repeat: int
+
+
+Axes = dict[str, list[Scalar] | str]  # name -> list of values, or the word 'machine'
+PlotSpec = dict[str, Any]  # an entry of `plots`, with keys of PLOT_KEYS, as read_plots has checked it
+DEFAULT_MEASURE: Measure = {"seconds": 2.0, "warmup": 0.5, "repeat": 3}
 
 
 class Experiment:
     """One figure's runs as the file says, before a machine is asked."""
 
-    def __init__(self, name, file):
+    def __init__(self, name: str, file: str) -> None:
         self.name, self.file = name, file
         self.title, self.reference = name, ""
-        self.workload = self.program = None
-        self.deployment, self.parameters = {}, {}
-        self.axes = {}  # name -> list of values, or the word 'machine'
-        self.measure = dict(DEFAULT_MEASURE)
+        self.workload: str | None = None
+        self.program: str | None = None
+        self.deployment: Document = {}
+        self.parameters: dict[str, Scalar] = {}
+        self.axes: Axes = {}
+        self.measure = DEFAULT_MEASURE.copy()
         self.seed = 1
-        self.plots = []
+        self.plots: list[PlotSpec] = []
         self.text = ""
-        self.positions = None  # (file, Node) of the base deployment
-        self.axis_marks = {}   # axis -> (file, mark)
-        self.kind_mark = None  # of the workload's or program's name
+        self.positions: tuple[str, Node] | None = None       # file and Node of the base deployment
+        self.axis_marks: dict[str, tuple[str, Mark | None]] = {}
+        self.kind_mark: Mark | None = None                   # of the workload's or program's name
 
 
 class SweepFile:
-    def __init__(self, name, title, experiments):
+    def __init__(self, name: str, title: str, experiments: list[Experiment]) -> None:
         self.name, self.title, self.experiments = name, title, experiments
 
 
-def read_measure(reader, node, measure):
+def read_measure(reader: Reader, node: Node, measure: Measure) -> Measure:
     child = reader.get(node, "measure", (dict,), "a mapping of seconds, warmup, repeat")
     if child is None:
-        return dict(measure)
+        return measure.copy()
     reader.only(child, ("seconds", "warmup", "repeat"))
     return {"seconds": reader.number(child, "seconds", 0.1, 86400, measure["seconds"]),
             "warmup": reader.number(child, "warmup", 0, 86400, measure["warmup"]),
-            "repeat": reader.number(child, "repeat", 1, 1000, measure["repeat"], whole=True)}
+            "repeat": reader.whole(child, "repeat", 1, 1000, measure["repeat"])}
 
 
-def scalars(reader, node, what):
+def scalars(reader: Reader, node: Node, what: str) -> dict[str, Scalar]:
     """A mapping of words to single values."""
-    found = {}
-    for name, child in node.value.items():
+    found: dict[str, Scalar] = {}
+    for name, child in node.mapping().items():
         if not NAME.match(name):
             reader.complain(child.key_mark, f"{what} '{name}'", "lower-case letters, digits and '_'")
         if isinstance(child.value, (dict, list, type(None))):
             reader.complain(child.mark, child.kind(), "a single value")
-        found[name] = child.value
+        else:
+            found[name] = child.value
     return found
 
 
-def read_parameters(reader, node, experiment):
+def read_parameters(reader: Reader, node: Node, experiment: Experiment) -> dict[str, Scalar]:
     if experiment.workload == "micro":
         reader.only(node, RUN_OPTIONS + MICRO_PARAMETERS)
     return scalars(reader, node, "parameter")
 
 
-def read_axes(reader, node, experiment):
-    found = {}
-    for name, child in node.value.items():
+def read_axes(reader: Reader, node: Node, experiment: Experiment) -> Axes:
+    found: Axes = {}
+    for name, child in node.mapping().items():
         experiment.axis_marks[name] = (reader.file, child.key_mark)
         if not NAME.match(name):
             reader.complain(child.key_mark, f"axis '{name}'", "lower-case letters, digits and '_'")
@@ -99,9 +115,9 @@ def read_axes(reader, node, experiment):
     return found
 
 
-def read_axis(reader, name, node):
-    values = []
-    for child in node.value:
+def read_axis(reader: Reader, name: str, node: Node) -> list[Scalar]:
+    values: list[Scalar] = []
+    for child in node.sequence():
         if isinstance(child.value, (dict, list, type(None))):
             reader.complain(child.mark, child.kind(), "a single value")
         elif child.value in values:
@@ -115,9 +131,9 @@ def read_axis(reader, name, node):
     return values
 
 
-def read_plots(reader, node, names, experiment):
+def read_plots(reader: Reader, node: Node, names: Sequence[str], experiment: Experiment) -> list[PlotSpec]:
     """Checked to the last word: who finds out in the morning that a plot cannot be has lost the night."""
-    for child in node.value:
+    for child in node.sequence():
         if not isinstance(child.value, dict):
             reader.complain(child.mark, child.kind(), "a mapping with x and y")
             continue
@@ -140,12 +156,12 @@ def read_plots(reader, node, names, experiment):
         where = reader.get(child, "where", (dict,), "a mapping of axes to values")
         if where is not None:
             read_where(reader, where, names, experiment.axes)
-    return node.plain()
+    return [dict(child.plain_mapping()) for child in node.sequence() if isinstance(child.value, dict)]
 
 
-def read_where(reader, node, names, axes):
+def read_where(reader: Reader, node: Node, names: Sequence[str], axes: Axes) -> None:
     reader.only(node, names)
-    for name, child in node.value.items():
+    for name, child in node.mapping().items():
         values = axes.get(name)
         if isinstance(child.value, (dict, list, type(None))):
             reader.complain(child.mark, child.kind(), "a single value")
@@ -153,7 +169,7 @@ def read_where(reader, node, names, axes):
             reader.complain(child.mark, child.kind(), f"a value of the axis: {', '.join(map(str, values))}")
 
 
-def read_deployment(reader, node, experiment):
+def read_deployment(reader: Reader, node: Node, experiment: Experiment) -> None:
     """The base deployment: a mapping here, or a file of its own."""
     child = reader.get(node, "deployment", (dict, str), "a mapping, or the name of a deployment file")
     if child is None:
@@ -162,17 +178,16 @@ def read_deployment(reader, node, experiment):
     if isinstance(child.value, str):
         path = os.path.join(os.path.dirname(experiment.file), child.value)
         experiment.positions = (path, Reader(path).tree())
-    experiment.deployment = experiment.positions[1].plain()
+    experiment.deployment = experiment.positions[1].plain_mapping()
 
 
-def read_experiment(file, changes=None):
-    """`changes`: a Node of a list of sweeps, whose axes, parameters and measure replace those of the file."""
+def read_experiment(file: str) -> Experiment:
     reader = Reader(file)
     node = reader.tree()
     experiment = Experiment(os.path.splitext(os.path.basename(file))[0], file)
     experiment.text = reader.text
-    if "sweeps" in node.value:
-        reader.complain(node.value["sweeps"].key_mark, "a list of sweeps", "one experiment: lists do not nest")
+    if "sweeps" in node.mapping():
+        reader.complain(node.mapping()["sweeps"].key_mark, "a list of sweeps", "one experiment: lists do not nest")
         reader.finish()
     reader.only(node, EXPERIMENT_KEYS)
     read_version(reader, node)
@@ -185,8 +200,8 @@ def read_experiment(file, changes=None):
     if (experiment.workload is None) == (experiment.program is None):
         reader.complain(node.mark, "workload and program together" if experiment.program else "neither workload nor "
                         "program", "one of them")
-    if experiment.program and "deployment" in node.value:
-        reader.complain(node.value["deployment"].key_mark, "a deployment", "none: a program runs without islands")
+    if experiment.program and "deployment" in node.mapping():
+        reader.complain(node.mapping()["deployment"].key_mark, "a deployment", "none: a program runs without islands")
     if not NAME.match(experiment.name):
         reader.complain(node.mark, f"file name '{experiment.name}'", "lower-case letters, digits and '_'")
     read_deployment(reader, node, experiment)
@@ -199,28 +214,28 @@ def read_experiment(file, changes=None):
             reader.only(axes, DEPLOYMENT_AXES + RUN_OPTIONS + MICRO_PARAMETERS)
         experiment.axes = read_axes(reader, axes, experiment)
     experiment.measure = read_measure(reader, node, experiment.measure)
-    experiment.seed = reader.number(node, "seed", 0, 2**32, 1, whole=True)
+    experiment.seed = reader.whole(node, "seed", 0, 2**32, 1)
     plots = reader.get(node, "plots", (list,), "a list of plots")
     if plots is not None:
-        experiment.plots = read_plots(reader, plots, list(axes.value) if axes is not None else [], experiment)
+        experiment.plots = read_plots(reader, plots, list(axes.mapping()) if axes is not None else [], experiment)
     reader.finish()
     return experiment
 
 
-def read_version(reader, node):
-    version = node.value.get("version")
+def read_version(reader: Reader, node: Node) -> None:
+    version = node.mapping().get("version")
     if version is None:
         reader.complain(node.mark, "no version", "version: 1")
     elif version.value != 1:
         reader.complain(version.mark, version.kind(), "version: 1")
 
 
-def change(reader, node, experiment):
+def change(reader: Reader, node: Node, experiment: Experiment) -> None:
     """What an entry of a list of sweeps has of its own."""
     reader.only(node, ("file", "axes", "parameters", "measure"))
     axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
     if axes is not None:
-        for name, child in axes.value.items():
+        for name, child in axes.mapping().items():
             if name not in experiment.axes:
                 reader.complain(child.key_mark, f"axis '{name}'",
                                 f"one of {os.path.basename(experiment.file)}: {', '.join(experiment.axes)}")
@@ -231,11 +246,12 @@ def change(reader, node, experiment):
     experiment.measure = read_measure(reader, node, experiment.measure)
 
 
-def read_list(reader, node):
+def read_list(reader: Reader, node: Node) -> list[Experiment]:
     reader.only(node, LIST_KEYS)
     read_version(reader, node)
-    experiments = []
-    for child in node.value["sweeps"].value if isinstance(node.value["sweeps"].value, list) else []:
+    experiments: list[Experiment] = []
+    sweeps = node.mapping()["sweeps"]
+    for child in sweeps.sequence() if isinstance(sweeps.value, list) else []:
         entry = child.value.get("file") if isinstance(child.value, dict) else child
         if entry is None or not isinstance(entry.value, str):
             reader.complain(child.mark, child.kind(),
@@ -253,21 +269,21 @@ def read_list(reader, node):
         if any(experiment.name == other.name for other in experiments):
             reader.complain(entry.mark, f"'{entry.value}' again", "every experiment once")
         experiment.measure = read_measure(reader, node, experiment.measure)
-        experiment.seed = reader.number(node, "seed", 0, 2**32, experiment.seed, whole=True)
+        experiment.seed = reader.whole(node, "seed", 0, 2**32, experiment.seed)
         if isinstance(child.value, dict):
             change(reader, child, experiment)
         experiments.append(experiment)
     if not experiments and not reader.complaints:
-        reader.complain(node.value["sweeps"].mark, "no sweeps", "a list of sweep files")
+        reader.complain(sweeps.mark, "no sweeps", "a list of sweep files")
     return experiments
 
 
-def read(file):
+def read(file: str) -> SweepFile:
     """A SweepFile; BadFile says everything that is wrong with it."""
     reader = Reader(file)
     node = reader.tree()
     name = os.path.splitext(os.path.basename(file))[0]
     title = reader.get(node, "title", (str,), "text")
-    experiments = read_list(reader, node) if "sweeps" in node.value else [read_experiment(file)]
+    experiments = read_list(reader, node) if "sweeps" in node.mapping() else [read_experiment(file)]
     reader.finish()
-    return SweepFile(name, title.value if title else name, experiments)
+    return SweepFile(name, str(title.value) if title else name, experiments)

@@ -1,15 +1,35 @@
 """A sweep's results in short: medians and spreads over the repetitions, as text and as JSON."""
 
 import statistics
+from collections.abc import Mapping
+from typing import TypedDict
+
+from sweeping.plan import Plan, Point
+from sweeping.results import Entry
+from sweeping.sweep_file import PlotSpec
+from sweeping.tree import Scalar
 
 DEFAULT_METRICS = ("committed_per_s", "messages_per_s", "increments_per_s")
-UNITS = {"committed_per_s": ("thousand transactions/s", 1e3), "us_per_transaction": ("us of a core per transaction", 1),
+UNITS = {"committed_per_s": ("thousand transactions/s", 1e3),
+         "us_per_transaction": ("us of a core per transaction", 1.0),
          "messages_per_s": ("thousand messages/s", 1e3), "increments_per_s": ("million increments/s", 1e6)}
 
 
-def medians(plan, entries):
+class Median(TypedDict):
+    median: float
+    min: float
+    max: float
+    n: int
+
+
+class PointMedians(TypedDict):
+    axes: Point
+    metrics: dict[str, Median]
+
+
+def medians(plan: Plan, entries: Mapping[str, Entry]) -> list[PointMedians]:
     """Per point: its axes and, per metric, median, least, greatest and number of values."""
-    points = {}
+    points: dict[tuple[tuple[str, Scalar], ...], dict[str, list[float]]] = {}
     for entry in entries.values():
         if entry["ok"] and "skipped" not in entry:
             values = points.setdefault(tuple(entry["axes"].items()), {})
@@ -23,7 +43,7 @@ def medians(plan, entries):
             if values]
 
 
-def default_plot(plan, points):
+def default_plot(plan: Plan, points: list[PointMedians]) -> list[PlotSpec]:
     """For a sweep without plots: the axis with most numbers across, the others down."""
     metric = next((name for name in DEFAULT_METRICS if any(name in point["metrics"] for point in points)), None)
     if metric is None or not plan.axes:
@@ -33,7 +53,7 @@ def default_plot(plan, points):
     return [{"title": plan.experiment.title, "x": x, "y": metric}]
 
 
-def cell(point, metric, scale):
+def cell(point: PointMedians, metric: str, scale: float) -> str:
     found = point["metrics"].get(metric)
     if not found:
         return "-"
@@ -42,12 +62,12 @@ def cell(point, metric, scale):
     return f"{found['median'] / scale:,.{digits}f}" + (f" ±{spread / 2:.0f}%" if found["n"] > 1 else "")
 
 
-def labelled(name, value):
+def labelled(name: str, value: Scalar) -> str:
     """Words say what they are, numbers do not."""
     return str(value) if isinstance(value, str) else f"{name} {value}"
 
 
-def plot_text(plan, points, plot):
+def plot_text(plan: Plan, points: list[PointMedians], plot: PlotSpec) -> list[str]:
     where, x, metric = plot.get("where") or {}, plot["x"], plot["y"]
     chosen = [point for point in points if all(point["axes"].get(name) == value for name, value in where.items())
               and metric in point["metrics"]]
@@ -56,7 +76,7 @@ def plot_text(plan, points, plot):
     unit, scale = UNITS.get(metric, (metric, 1))
     down = [name for name in plan.axes if name != x and name not in where]
     columns = [value for value in plan.axes[x] if any(point["axes"][x] == value for point in chosen)]
-    rows = {}
+    rows: dict[tuple[Scalar, ...], dict[Scalar, str]] = {}
     for point in chosen:
         rows.setdefault(tuple(point["axes"][name] for name in down), {})[point["axes"][x]] = cell(point, metric, scale)
     labels = {key: " ".join(labelled(name, value) for name, value in zip(down, key)) for key in rows}
@@ -69,7 +89,7 @@ def plot_text(plan, points, plot):
                                    for row in table]
 
 
-def text(plan, entries):
+def text(plan: Plan, entries: Mapping[str, Entry]) -> str:
     points = medians(plan, entries)
     lines = [plan.experiment.title + (f" ({plan.experiment.reference})" if plan.experiment.reference else "")]
     for plot in plan.experiment.plots or default_plot(plan, points):

@@ -6,11 +6,17 @@ and core counts of the first two are Table 2 of "OLTP on Hardware Islands"; thei
 described there (fully connected; three links per CPU, as a Moebius ladder with at most two hops).
 """
 
+from collections.abc import Callable, Collection, Iterable, Sequence
+
 GIB = 1 << 30
 MIB = 1 << 20
 
+Group = list[list[int]]  # cores; a core is a list of PU OS indexes
+Groups = list[Group]
+Matrix = list[list[int]]
 
-def bits(indexes):
+
+def bits(indexes: Iterable[int]) -> str:
     value = sum(1 << i for i in set(indexes))
     words = []
     while True:
@@ -21,20 +27,22 @@ def bits(indexes):
 
 
 class Node:
-    """One NUMA node: its memory and L3 groups; a group is a list of cores, a core a list of PU OS indexes."""
+    """One NUMA node: its memory and L3 groups."""
 
-    def __init__(self, os_index, memory, groups, l3_bytes):
+    def __init__(self, os_index: int, memory: int, groups: Groups, l3_bytes: int) -> None:
         self.os_index, self.memory, self.groups, self.l3_bytes = os_index, memory, groups, l3_bytes
 
-    def pus(self):
+    def pus(self) -> list[int]:
         return [pu for group in self.groups for core in group for pu in core]
 
 
 class Writer:
-    def __init__(self):
-        self.lines, self.depth, self.next_gp, self.core = [], 0, 1, 0
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth, self.next_gp, self.core = 0, 1, 0
 
-    def open(self, kind, pus, nodes, extra="", offline=()):
+    def open(self, kind: str, pus: Collection[int], nodes: Iterable[int], extra: str = "",
+             offline: Collection[int] = ()) -> None:
         self.lines.append(
             "  " * self.depth + f'<object type="{kind}"{extra} cpuset="{bits(set(pus) - set(offline))}" '
             f'complete_cpuset="{bits(pus)}" nodeset="{bits(nodes)}" complete_nodeset="{bits(nodes)}" '
@@ -42,22 +50,24 @@ class Writer:
         self.next_gp += 1
         self.depth += 1
 
-    def attributes(self, text=""):
+    def attributes(self, text: str = "") -> None:
         self.lines[-1] += text + ">"
 
-    def leaf(self, text=""):
+    def leaf(self, text: str = "") -> None:
         self.lines[-1] += text + "/>"
         self.depth -= 1
 
-    def close(self):
+    def close(self) -> None:
         self.depth -= 1
         self.lines.append("  " * self.depth + "</object>")
 
-    def raw(self, text):
+    def raw(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
 
 
-def write(name, packages, model, distances=None, offline=(), disallowed=(), kinds=()):
+def write(name: str, packages: Sequence[Sequence[Node]], model: str, distances: Matrix | None = None,
+          offline: Iterable[int] = (), disallowed: Iterable[int] = (),
+          kinds: Iterable[tuple[int, str, Iterable[int]]] = ()) -> None:
     """packages: a list of lists of Node. kinds: (efficiency, core type, PUs) of hybrid machines."""
     w, offline = Writer(), set(offline)
     everything = [node for package in packages for node in package]
@@ -88,7 +98,7 @@ def write(name, packages, model, distances=None, offline=(), disallowed=(), kind
                   '<topology version="2.0">\n' + "\n".join(w.lines) + "\n</topology>\n")
 
 
-def write_node(w, node, grouped, offline):
+def write_node(w: Writer, node: Node, grouped: bool, offline: set[int]) -> None:
     here = [node.os_index]
     if grouped:
         w.open("Group", node.pus(), here, "", offline)
@@ -118,7 +128,7 @@ def write_node(w, node, grouped, offline):
         w.close()
 
 
-def write_distances(w, nodes, matrix):
+def write_distances(w: Writer, nodes: Sequence[int], matrix: Matrix) -> None:
     indexes = " ".join(str(n) for n in nodes) + " "
     values = " ".join(str(v) for row in matrix for v in row) + " "
     w.raw(f'<distances2 type="NUMANode" nbobjs="{len(nodes)}" kind="5" name="NUMALatency" indexing="os">')
@@ -127,16 +137,16 @@ def write_distances(w, nodes, matrix):
     w.raw("</distances2>")
 
 
-def slit(count, distance):
+def slit(count: int, distance: Callable[[int, int], int]) -> Matrix:
     return [[10 if a == b else distance(a, b) for b in range(count)] for a in range(count)]
 
 
-def cores(first, count, sibling=None):
+def cores(first: int, count: int, sibling: int | None = None) -> Group:
     """`count` cores from PU `first`; `sibling`: the offset of the second hardware thread."""
     return [[first + i] + ([first + i + sibling] if sibling else []) for i in range(count)]
 
 
-def main():
+def main() -> None:
     write("quad-socket-4x6", [[Node(p, 16 * GIB, [cores(6 * p, 6)], 12 * MIB)] for p in range(4)],
           "Intel(R) Xeon(R) CPU E7530 @ 1.87GHz", slit(4, lambda a, b: 21))
     write("octo-socket-8x10", [[Node(p, 24 * GIB, [cores(10 * p, 10)], 30 * MIB)] for p in range(8)],

@@ -11,21 +11,23 @@ import subprocess
 import sys
 import time
 
+Test = tuple[str, ...]  # a binary and its arguments
 
-def only(binary, test):
+
+def only(binary: str, test: str) -> Test:
     """This test of the binary."""
     return (binary, f"--gtest_filter={test}", "--gtest_fail_fast")
 
 
-def executor(test):
+def executor(test: str) -> Test:
     return only("planted_executor", test)
 
 
-def locks(test):
+def locks(test: str) -> Test:
     return only("planted_locks", test)
 
 
-def in_doubt(test):
+def in_doubt(test: str) -> Test:
     return only("planted_in_doubt", f"*/InDoubtTest.{test}*")
 
 
@@ -45,7 +47,7 @@ ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
-BUGS = {
+BUGS: dict[str, list[Test]] = {
     "release_read_locks_early": [SEEDS],
     "release_at_yes": [SEEDS],
     "skip_next_key_lock": [SEEDS, SCRIPTS],
@@ -92,13 +94,13 @@ TELLING = [re.compile(tell)
            for tell in ("invariant broken", "VIOLATION", "ANOMALY", "invariant", "Expected", "Value of")]
 
 
-def name_of(test):
+def name_of(test: Test) -> str:
     """The binary, and which of its tests."""
     tests = test[1].removeprefix("--gtest_filter=") if len(test) > 1 and "filter" in test[1] else ""
     return f"{test[0].removeprefix('planted_')} {tests}".strip()
 
 
-def run(directory, bug, test):
+def run(directory: pathlib.Path, bug: str, test: Test) -> tuple[int, float, str]:
     """(exit status, seconds, the line of output that tells most)"""
     seeds = next((word.removeprefix("--seeds=") for word in test if word.startswith("--seeds=")), SEED_RANGE)
     environment = dict(os.environ, ISLANDS_PLANTED_BUG=bug, ISLANDS_SEEDS=seeds)
@@ -112,7 +114,7 @@ def run(directory, bug, test):
     return done.returncode, time.monotonic() - begun, telling[0][:90] if telling else ""
 
 
-def main():
+def main() -> int:
     if len(sys.argv) < 2 or not pathlib.Path(sys.argv[1]).is_dir():
         print(__doc__, file=sys.stderr)
         return 2
