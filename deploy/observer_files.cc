@@ -107,7 +107,8 @@ absl::Status WriteTargets(const std::string& folder, const std::string& deployme
   const std::string path = fmt::format("{}/{}.json", folder, deployment);
   const std::string owner = OwnerOf(path);
   absl::StatusOr<std::optional<pid_t>> holder = std::nullopt;
-  if (!owner.empty() && owner != control_directory) holder = LockHolder(ControlFiles{.directory = owner}.SupervisorLock());
+  if (!owner.empty() && owner != control_directory)
+    holder = LockHolder(ControlFiles{.directory = owner}.SupervisorLock());
   // Of another user's we cannot know.
   if (!holder.ok() || *holder) {
     return absl::AlreadyExistsError(fmt::format(

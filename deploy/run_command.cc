@@ -26,8 +26,8 @@ namespace {
 
 constexpr int64_t kStatusTimeoutMs = 10'000;
 
-// While rows are loaded nothing needs to be cleaned up, the next run loads anew: an interrupt ends the process
-// at once, with its exit code.
+// While rows are loaded nothing needs to be cleaned up, the next run loads anew: an interrupt ends the
+// process at once, with its exit code.
 void ExitOnInterrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) { _exit(kExitInterrupted); };

@@ -86,8 +86,8 @@ absl::Status RunDriver::Load() {
   if (LoadInPlace()) return absl::OkStatus();
   Request request;
   *request.mutable_load()->mutable_load() = result_.plan.load;
-  // An island that restarted with a load that does not fit would never come back: the supervisor keeps one only
-  // when all have taken it, whatever becomes of this command meanwhile.
+  // An island that restarted with a load that does not fit would never come back: the supervisor keeps one
+  // only when all have taken it, whatever becomes of this command meanwhile.
   if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;
   if (absl::Status loaded = FirstError(CallAll(request, kLoadTimeoutMs)); !loaded.ok()) return loaded;
   request.mutable_load()->set_in_place(true);

@@ -4,9 +4,9 @@
 //
 // Every coordinating worker tells with its requests below which of its transactions all have ended, but for
 // few that it names (ExecuteRequest.ended_below, still_open): those need no memory. So a coordinator's share
-// is what it has under way at a time, even while a participant of some of them stands still - unless those are
-// more than can be named: then it grows by 8 bytes per commit until that one goes on. A coordinator that died
-// tells nothing more, and its share is kept.
+// is what it has under way at a time, even while a participant of some of them stands still - unless those
+// are more than can be named: then it grows by 8 bytes per commit until that one goes on. A coordinator that
+// died tells nothing more, and its share is kept.
 //
 // Thread safety: owned by a worker.
 //

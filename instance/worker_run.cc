@@ -14,8 +14,8 @@ using coordinator::PlantedBug;
 
 namespace {
 
-// After so many aborts in a row that trying again at once would only repeat (a peer is gone): do not spin. But
-// not for long, and not after the first: the next transaction may be a local one.
+// After so many aborts in a row that trying again at once would only repeat (a peer is gone): do not spin.
+// But not for long, and not after the first: the next transaction may be a local one.
 constexpr uint32_t kFailuresInARow = 4;
 constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
