@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,6 +47,8 @@ struct Variant {
   Element last;
   bool seen = false;
   bool committed = false;  // by an attempt that is known to have
+  // Whose look counts: they committed.
+  absl::InlinedVector<const RecordedAttempt*, 1> readers;
 };
 
 using Variants = absl::InlinedVector<Variant, 1>;
@@ -89,7 +92,12 @@ class Judge {
   void Decide(const RecordedAttempt& attempt);
   void Cut(const RecordedAttempt& attempt);
   bool Seen(const RecordedAttempt& attempt, std::optional<uint32_t> site = {}) const;
+  // Whether rows of this life are there to the end.
+  bool Lasts(uint64_t life) const {
+    return *lives_.at(SiteOfLife(life)).rbegin() == life && !ended_sites_.contains(SiteOfLife(life));
+  }
   void CheckHalves(const RecordedAttempt& attempt);
+  void CheckLost(const RecordedAttempt& attempt);
   void SetPositions();
   void Add(const Part& part, History* history);
   Word WordOf(const Place& place, const Element& last) const;
@@ -104,6 +112,8 @@ class Judge {
 
   const std::vector<RecordedHistory>& histories_;
   std::set<Life> dead_;
+  std::map<Life, int64_t> alive_until_;           // at least
+  std::set<uint32_t> ended_sites_;                // first sites of islands that did not come back
   std::map<uint32_t, std::set<uint64_t>> lives_;  // of rows, by first site, in order of time
   std::map<uint32_t, uint32_t> islands_;          // by first site
   absl::flat_hash_map<Place, Variants, Place::Hash> variants_;
@@ -114,13 +124,13 @@ class Judge {
 
 void Judge::FindLives() {
   std::map<uint32_t, uint64_t> last_epochs;
-  std::set<Life> epochs;
   for (const RecordedHistory& history : histories_) {
     islands_[history.first_site] = history.island;
     judgement_.torn_files += history.torn ? 1 : 0;
     for (const RecordedAttempt& attempt : history.attempts) {
       const Life life{history.island, attempt.id.id().boot_epoch};
-      epochs.insert(life);
+      int64_t& alive_until = alive_until_[life];
+      alive_until = std::max({alive_until, attempt.begun_ns, attempt.ended_ns});
       uint64_t& last = last_epochs[life.first];
       last = std::max(last, life.second);
       if (attempt.fate == RecordedAttempt::kOpen) dead_.insert(life);
@@ -129,8 +139,11 @@ void Judge::FindLives() {
       }
     }
   }
-  for (const Life& life : epochs) {
+  for (const auto& [life, until] : alive_until_) {
     if (life.second < last_epochs[life.first]) dead_.insert(life);
+  }
+  for (const auto& [site, island] : islands_) {
+    if (dead_.contains({island, last_epochs[island]})) ended_sites_.insert(site);
   }
   judgement_.deaths = dead_.size();
 }
@@ -154,7 +167,9 @@ void Judge::CollectVariants() {
           continue;
         }
         const AppendRow& row = look.before;
-        VariantOf({look.key, row.life, row.count}, row.last).seen = true;
+        Variant& found = VariantOf({look.key, row.life, row.count}, row.last);
+        found.seen = true;
+        if (attempt.fate == RecordedAttempt::kCommitted) found.readers.push_back(&attempt);
         if (!look.appends) continue;
         Variant& made = VariantOf({look.key, row.life, row.count + 1}, attempt.id);
         made.committed = made.committed || committed;
@@ -174,23 +189,56 @@ bool Judge::Seen(const RecordedAttempt& attempt, std::optional<uint32_t> site) c
   });
 }
 
-// Of one whose outcome nobody was told: where somebody saw its element, and where somebody else's is in its
-// place, among the rows that were never lost.
+// Of one whose outcome nobody was told, or whose coordinator died: where somebody saw its element, and where
+// it is not, among the rows that were never lost. There is another one in its place, or the row is as before
+// for somebody who began when it had committed: after its answer, or after the end of somebody who saw it.
 void Judge::CheckHalves(const RecordedAttempt& attempt) {
-  std::optional<uint64_t> seen, replaced;  // keys
+  std::optional<uint64_t> seen, missing;  // keys
+  const bool answered = attempt.fate == RecordedAttempt::kCommitted;
+  int64_t committed_ns = answered ? attempt.ended_ns : std::numeric_limits<int64_t>::max();
+  const auto lasting = [&](auto&& visit) {
+    for (const RecordedLook& look : attempt.looks) {
+      if (!look.torn && look.appends && Lasts(look.before.life)) visit(look.key, look.before);
+    }
+  };
+  lasting([&](uint64_t key, const AppendRow& row) {
+    const Variant& made = VariantOf({key, row.life, row.count + 1}, attempt.id);
+    if (made.seen) seen = key;
+    for (const RecordedAttempt* reader : made.readers)
+      committed_ns = std::min(committed_ns, reader->ended_ns);
+  });
+  if (!seen) return;
+  lasting([&](uint64_t key, const AppendRow& row) {
+    for (const Variant& variant : variants_.at({key, row.life, row.count + 1})) {
+      if (variant.last != attempt.id && (variant.seen || variant.committed)) missing = key;
+    }
+    for (const RecordedAttempt* reader : VariantOf({key, row.life, row.count}, row.last).readers) {
+      if (reader->begun_ns > committed_ns) missing = key;
+    }
+  });
+  if (!missing) return;
+  Complain(
+      fmt::format("half a commit: of {} key {} has the element, key {} has not, and both islands are alive",
+                  attempt.id.id().ToString(), *seen, *missing));
+}
+
+// Of one whose coordinator died after its answer: as long as that lived, whoever began after the answer has
+// to find the elements.
+void Judge::CheckLost(const RecordedAttempt& attempt) {
+  if (attempt.fate != RecordedAttempt::kCommitted) return;
+  const int64_t alive_until = alive_until_.at({attempt.id.id().island, attempt.id.id().boot_epoch});
   for (const RecordedLook& look : attempt.looks) {
     const AppendRow& row = look.before;
-    if (look.torn || !look.appends || *lives_.at(SiteOfLife(row.life)).rbegin() != row.life) continue;
-    for (const Variant& variant : variants_.at({look.key, row.life, row.count + 1})) {
-      if (variant.last == attempt.id && variant.seen) seen = look.key;
-      if (variant.last != attempt.id && (variant.seen || variant.committed)) replaced = look.key;
+    if (look.torn || !look.appends) continue;
+    for (const RecordedAttempt* reader : VariantOf({look.key, row.life, row.count}, row.last).readers) {
+      if (reader->begun_ns <= attempt.ended_ns || reader->ended_ns >= alive_until) continue;
+      Complain(
+          fmt::format("lost commit: of {} key {} has no element for {}, which began after its answer and "
+                      "ended while its coordinator lived",
+                      attempt.id.id().ToString(), look.key, reader->id.id().ToString()));
+      break;
     }
   }
-  if (!seen || !replaced) return;
-  Complain(
-      fmt::format("half a commit: of {} key {} has the element, key {} another one in its place, and "
-                  "both islands are alive",
-                  attempt.id.id().ToString(), *seen, *replaced));
 }
 
 void Judge::Decide(const RecordedAttempt& attempt) {
@@ -226,6 +274,7 @@ void Judge::Decide(const RecordedAttempt& attempt) {
 void Judge::Cut(const RecordedAttempt& attempt) {
   ++judgement_.cut;
   CheckHalves(attempt);
+  CheckLost(attempt);
   std::set<uint32_t> sites;
   for (const RecordedLook& look : attempt.looks) {
     if (!look.torn) sites.insert(SiteOfLife(look.before.life));

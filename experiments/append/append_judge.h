@@ -9,11 +9,15 @@
 // whoever saw one proves that its attempt committed. That decides what no file tells:
 //
 //  - Outcome unknown, or not in the file: committed exactly if somebody saw its element. On islands whose
-//    life lasts to the end it must be the same everywhere: an element that was seen here and another one in
-//    its place there is half a commit.
+//    life lasts to the end it must be the same everywhere: an element that was seen here, and there another
+//    one in its place, or the row as it was before for somebody who began too late for that, is half a
+//    commit.
 //  - The coordinator's island died (a later boot epoch of it exists, or an attempt of it has no end): as long
 //    as nothing is durable, what it told its clients binds nobody else. Attempts that appended on other
-//    islands, too, are cut into one branch per island, each committed exactly if its element was seen.
+//    islands, too, are cut into one branch per island, each committed exactly if its element was seen. They
+//    must not be half a commit either; and where the island provably lived on after its answer (an attempt
+//    of the same life begins or ends later), whoever began after the answer and was through by then has to
+//    find the elements: otherwise it is a lost commit.
 //    Attempts on its own rows alone, and those that only read, stay as they were answered.
 //  - A row of an island that was loaded again is another row: its life says so.
 //

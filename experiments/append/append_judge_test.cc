@@ -7,13 +7,16 @@
 namespace islands::experiments {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 constexpr uint64_t kHere = MakeLife(0, 5'000'000);   // rows of island 0
 constexpr uint64_t kThere = MakeLife(2, 6'000'000);  // of island 1
-constexpr uint64_t kX = 1, kY = 2, kFar = 100;
+constexpr uint64_t kThird = MakeLife(4, 6'000'000);  // of island 2
+constexpr uint64_t kX = 1, kY = 2, kFar = 100, kFarther = 200;
 
 Element Id(uint64_t sequence, uint32_t island = 0, uint64_t epoch = 1) {
   return Element::Of({.island = island, .worker = 0, .boot_epoch = epoch, .sequence = sequence});
@@ -31,7 +34,8 @@ const Element kNone;
 
 // One file per island that has attempts.
 std::vector<RecordedHistory> Files(const std::vector<RecordedAttempt>& attempts) {
-  std::vector<RecordedHistory> files = {{.island = 0, .first_site = 0}, {.island = 1, .first_site = 2}};
+  std::vector<RecordedHistory> files = {
+      {.island = 0, .first_site = 0}, {.island = 1, .first_site = 2}, {.island = 2, .first_site = 4}};
   for (const RecordedAttempt& attempt : attempts) files[attempt.id.id().island].attempts.push_back(attempt);
   return files;
 }
@@ -136,17 +140,72 @@ TEST(AppendJudge, DeadCoordinator_BindsOnlyItsOwnRows) {
 
 // What a dead coordinator left is the same on all islands that live.
 TEST(AppendJudge, OrphansThatDisagree_AreHalfACommit) {
-  std::vector<RecordedHistory> files = Files({
+  const Judgement found = JudgeAppends(Files({
       Make(Id(1), kCommitted, 8, 9, {Saw(kX, 1, Id(1, 2))}),
       Make(Id(1, 1), kCommitted, 8, 9, {Appended(kFar, 0, kNone, kThere)}),
-  });
-  files.push_back({.island = 2, .first_site = 4});
-  files.back().attempts = {
-      Make(Id(1, 2), kOpen, 1, 0, {Appended(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)})};
-  const Judgement found = JudgeAppends(files);
+      Make(Id(1, 2), kOpen, 1, 0, {Appended(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)}),
+  }));
   EXPECT_THAT(found.violations, ElementsAre(HasSubstr("half a commit")));
   EXPECT_EQ(found.open, 1u);
   EXPECT_EQ(found.deaths, 1u);
+}
+
+// Island 0 has committed on islands 1 and 2, which live to the end, and died later: an attempt of it has no
+// end. Who looks at one row finds its element, who looks at the other does not, and nobody replaced it.
+TEST(AppendJudge, OldStateBesideTheElement_IsHalfACommitThoughItsCoordinatorDied) {
+  const RecordedLook there = Appended(kFar, 0, kNone, kThere), third = Appended(kFarther, 0, kNone, kThird);
+  const RecordedLook seen = Saw(kFar, 1, Id(1), kThere), old = Saw(kFarther, 0, kNone, kThird);
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kCommitted, 1, 50, {there, third}),
+      Make(Id(2), kOpen, 60, 0, {Saw(kX, 0, kNone)}),
+      Make(Id(1, 1), kCommitted, 100, 105, {seen, old}),
+  };
+  const Judgement found = JudgeAppends(Files(attempts));
+  EXPECT_THAT(found.violations, ElementsAre(HasSubstr("half a commit: of 0.0.1.1 key 100")));
+  EXPECT_EQ(found.deaths, 1u);
+  // Where nobody knows when it committed, it had when somebody who saw it was through.
+  attempts = {
+      Make(Id(1), kOpen, 1, 0, {there, third}),
+      Make(Id(1, 1), kCommitted, 100, 105, {seen}),
+      Make(Id(2, 1), kCommitted, 106, 110, {old}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, ElementsAre(HasSubstr("half a commit")));
+  attempts[2].begun_ns = 105;  // it may have looked before
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+}
+
+// The same, and nobody finds anything of it: nobody has to, once the coordinator is dead.
+TEST(AppendJudge, OldStateWhileTheCoordinatorLives_IsALostCommitThoughItDiedLater) {
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kCommitted, 1, 50,
+           {Appended(kFar, 0, kNone, kThere), Appended(kFarther, 0, kNone, kThird)}),
+      Make(Id(2), kOpen, 60, 0, {Saw(kX, 0, kNone)}),
+      Make(Id(1, 1), kCommitted, 100, 105, {Saw(kFar, 0, kNone, kThere), Saw(kFarther, 0, kNone, kThird)}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+  attempts[1].begun_ns = 900;
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, Each(HasSubstr("lost commit: of 0.0.1.1 key")));
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, SizeIs(2));
+  attempts[2].begun_ns = 40;  // before the answer: it may have looked before
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+}
+
+// Truly cut: the coordinator dies between its answer and the word to island 1, and its own row with it.
+TEST(AppendJudge, OldStateOfWhatWasCut_IsFine) {
+  const RecordedLook here = Appended(kX, 0, kNone), there = Appended(kFar, 0, kNone, kThere);
+  const RecordedLook seen = Saw(kX, 1, Id(1)), old = Saw(kFar, 0, kNone, kThere);
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kCommitted, 1, 50, {here, there}),
+      Make(Id(1, 1), kCommitted, 60, 65, {seen}),
+      Make(Id(2), kOpen, 60, 0, {seen}),
+      Make(Id(2, 1), kCommitted, 100, 105, {old}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());  // it never came back
+  attempts.push_back(
+      Make(Id(1, 0, 2), kCommitted, 200, 205, {Saw(kX, 0, kNone, MakeLife(0, 9'000'000)), old}));
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+  attempts[0].fate = kUnknown;  // it died before its answer
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
 }
 
 TEST(AppendJudge, TwoLivesOfAnIsland_AreNotSeenByOne) {
