@@ -10,7 +10,6 @@
 #include <system_error>
 
 #include "deploy/deployment_tables.h"
-#include "deploy/output.h"
 #include "deploy/yaml_reader.h"
 #include "deploy/yaml_tree.h"
 #include "instance/storage/catalog.h"
@@ -94,22 +93,19 @@ class DeploymentReader {
   }
 
   void ReadLayout() {
-    constexpr std::string_view kLayout = "1ISL, 2ISL, ... (a number of islands) or auto";
-    if (const auto text = top_.Text("layout", kLayout)) {
+    if (const auto text = top_.Text("layout", topology::kLayoutWords)) {
       const auto layout = topology::ParseLayout(*text);
       if (!layout.ok()) {
-        top_.Unexpected("layout", kLayout);
-      } else if (layout->value_or(1) > kMaxIslands) {
-        top_.Unexpected("layout", fmt::format("at most {} islands", kMaxIslands));
+        top_.Unexpected("layout", std::string(layout.status().message()));
       } else {
         deployment_.layout = *layout;
       }
     }
-    if (const auto text = top_.Word("placement", {"islands", "spread", "os"})) {
-      deployment_.placement = *topology::ParsePlacement(*text);
+    if (const auto index = top_.Choice("placement", topology::kPlacementWords)) {
+      deployment_.placement = static_cast<topology::Placement>(*index);
     }
-    if (const auto text = top_.Word("workers", {"grouped", "spread", "mix", "os"})) {
-      deployment_.workers = *topology::ParseWorkerOrder(*text);
+    if (const auto index = top_.Choice("workers", topology::kWorkerOrderWords)) {
+      deployment_.workers = static_cast<topology::WorkerOrder>(*index);
     }
   }
 
@@ -124,9 +120,9 @@ class DeploymentReader {
       }
     }
     const std::vector<YamlNode>& items = top_.List("islands", "a list of islands such as {cpus: '0-5'}");
-    if (items.size() > kMaxIslands) {
-      top_.Complain("islands",
-                    fmt::format("found {} islands, expected at most {}", items.size(), kMaxIslands));
+    if (items.size() > topology::kMaxIslands) {
+      top_.Complain("islands", fmt::format("found {} islands, expected at most {}", items.size(),
+                                           topology::kMaxIslands));
       return;
     }
     for (size_t i = 0; i < items.size(); ++i) ReadIsland(items[i], i);
@@ -244,8 +240,9 @@ class DeploymentReader {
       const YamlNode* port = metrics.Find("base_port");
       if (port == nullptr) return;
       const auto value = ParseInteger(*port);
-      if (!value || (*value != 0 && *value < 1024) || *value < 0 || *value > 65535) {
-        metrics.Unexpected("base_port", "a port from 1024 to 65535, or 0 for no metrics");
+      if (!value || (*value != 0 && *value < topology::kMinPort) || *value > topology::kMaxPort) {
+        metrics.Unexpected("base_port", fmt::format("a port from {} to {}, or 0 for no metrics",
+                                                    topology::kMinPort, topology::kMaxPort));
       } else {
         deployment_.metrics_base_port = static_cast<uint32_t>(*value);
       }
@@ -308,7 +305,7 @@ absl::StatusOr<Deployment> ParseDeployment(std::string_view text, std::string_vi
   Complaints complaints(deployment.filename);
   if (text.size() > kMaxDeploymentFileBytes) {
     complaints.Add(Position{1, 1}, fmt::format("found {} bytes, expected a deployment file of at most {}",
-                                               text.size(), FormatBytes(kMaxDeploymentFileBytes)));
+                                               text.size(), topology::FormatSize(kMaxDeploymentFileBytes)));
     return complaints.ToStatus();
   }
   YamlNode root;

@@ -31,7 +31,6 @@ namespace islands::deploy {
 
 inline constexpr uint32_t kDeploymentVersion = 1;
 inline constexpr size_t kMaxDeploymentFileBytes = 1u << 20;
-inline constexpr uint32_t kMaxIslands = 999;  // socket names have three digits
 
 // Where something stands in the file; lines and columns start at 1, as editors count.
 struct Position {

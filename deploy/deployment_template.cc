@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
-#include "deploy/output.h"
 #include "deploy/resolve.h"
+#include "deploy/yaml_tree.h"
 #include "partitioner/site_map.h"
 #include "topology/planner.h"
 
@@ -58,23 +58,21 @@ timeouts: {{transaction_ms: 2000}}  # and hung_ms: who stands still for so long 
 
 absl::StatusOr<std::string> MakeTemplate(const TemplateOptions& options, const topology::Machine& machine) {
   const auto layout = topology::ParseLayout(options.layout);
-  if (!layout.ok()) return layout.status();
-  if (layout->value_or(1) > kMaxIslands) {
-    return absl::InvalidArgumentError(
-        fmt::format("found layout '{}', expected at most {} islands", options.layout, kMaxIslands));
+  if (!layout.ok()) {
+    return absl::InvalidArgumentError(fmt::format("found layout {}, expected {}", Quote(options.layout),
+                                                  std::string(layout.status().message())));
   }
   if (options.rows_total == 0 || options.rows_total > uint64_t{std::numeric_limits<int64_t>::max()}) {
     return absl::InvalidArgumentError(fmt::format("found {} rows, expected at least 1", options.rows_total));
   }
   const auto cores = static_cast<uint32_t>(machine.cores.size());
   const uint32_t sites = std::max(partitioner::AutoSites(cores), layout->value_or(1));
-  const uint64_t pool_bytes =
-      AutoPoolBytes(machine, machine.cores.size(), std::max(sites, layout->value_or(1)));
+  const uint64_t pool_bytes = topology::AutoPoolBytes(machine, cores, sites);
   const std::string text = fmt::format(
       kTemplate, fmt::arg("summary", machine.Summary()),
       fmt::arg("name", options.name.value_or(std::string(absl::AsciiStrToLower(options.layout)))),
       fmt::arg("layout", options.layout), fmt::arg("sites", sites), fmt::arg("rows", options.rows_total),
-      fmt::arg("pool", FormatBytes(std::bit_floor(pool_bytes))),
+      fmt::arg("pool", topology::FormatSize(std::bit_floor(pool_bytes))),
       fmt::arg("transport", TransportName(options.transport)));
   auto deployment = ParseDeployment(text, "template");
   if (!deployment.ok()) return deployment.status();

@@ -9,6 +9,7 @@
 #include "deploy/lifecycle.h"
 #include "deploy/run_command.h"
 #include "deploy/top.h"
+#include "topology/planner.h"
 
 namespace islands::deploy {
 namespace {
@@ -25,7 +26,7 @@ void AddTimeout(CLI::App* command, double* timeout_s) {
 
 CLI::Option* AddPrometheusPort(CLI::App* command, uint16_t* port) {
   return command->add_option("--prometheus-port", *port, "Where Prometheus listens, on 127.0.0.1")
-      ->check(CLI::Range(1024, 65535))
+      ->check(CLI::Range(topology::kMinPort, topology::kMaxPort))
       ->capture_default_str();
 }
 

@@ -247,7 +247,7 @@ std::string StatusText(const ClusterStatus& status) {
                   island.pid() > 0 ? fmt::format("{}", island.pid()) : "-",
                   fmt::format("{}", island.restarts()), OrDash(PlannedCpus(config)),
                   OrDash(ActualCpus(island)), OrDash(Nodes(config)), PagesPerNode(island),
-                  OrDash(island.placement().memory_policy()), FormatBytes(config.pool_bytes()),
+                  OrDash(island.placement().memory_policy()), topology::FormatSize(config.pool_bytes()),
                   OrDash(Sites(config)), Links(island)});
   }
   return fmt::format("{}: {} on {}, supervisor {}{}\n\n{}{}", status.deployment(), status.layout(),

@@ -168,16 +168,17 @@ absl::Status CheckIslandProgram(const std::string& program) {
 // Nothing can be observed that serves no metrics.
 absl::Status CheckObservable(const ResolvedDeployment& resolved, const UpOptions& options) {
   if (!options.observe && options.targets.empty()) return absl::OkStatus();
-  const std::vector<uint32_t>& ports = resolved.metrics_ports;
-  if (options.observe && std::find(ports.begin(), ports.end(), options.prometheus_port) != ports.end()) {
+  const auto serves = [&](const auto& island) { return island.metrics_port == options.prometheus_port; };
+  const std::vector<topology::PlannedIsland>& islands = resolved.plan.islands;
+  if (options.observe && std::any_of(islands.begin(), islands.end(), serves)) {
     return absl::InvalidArgumentError(fmt::format(
         "--prometheus-port {} is an island's metrics port; choose another", options.prometheus_port));
   }
   if (resolved.deployment.metrics_base_port != 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      resolved.deployment.Complain("metrics.base_port",
-                                   "found 0, which means no metrics; expected a port from 1024 "
-                                   "to 65535, for Prometheus to read"));
+  return absl::InvalidArgumentError(resolved.deployment.Complain(
+      "metrics.base_port", fmt::format("found 0, which means no metrics; expected a port from {} "
+                                       "to {}, for Prometheus to read",
+                                       topology::kMinPort, topology::kMaxPort)));
 }
 
 // PUs of cores that no worker has, for Prometheus; none: anywhere.

@@ -3,20 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <charconv>
 #include <cstdio>
-#include <limits>
 #include <nlohmann/json.hpp>
-
-#include "absl/status/status.h"
 
 namespace islands::deploy {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, int>, 5> kUnits = {
-    {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}}};
 
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -40,30 +32,6 @@ size_t Width(std::string_view text) {
 }
 
 }  // namespace
-
-std::string FormatBytes(uint64_t bytes) {
-  for (const auto& [name, shift] : kUnits) {
-    const uint64_t unit = uint64_t{1} << shift;
-    if (bytes < unit) continue;
-    if (bytes % unit == 0 || bytes >= unit * 100) return fmt::format("{}{}", bytes / unit, name);
-    return fmt::format("{:.1f}{}", static_cast<double>(bytes) / static_cast<double>(unit), name);
-  }
-  return "0B";
-}
-
-absl::StatusOr<uint64_t> ParseBytes(std::string_view text) {
-  uint64_t number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit = text.substr(stop - text.data());
-  if (error == std::errc()) {
-    if (unit.empty()) return number;
-    for (const auto& [name, shift] : kUnits) {
-      if (unit == name && number <= (std::numeric_limits<uint64_t>::max() >> shift)) return number << shift;
-    }
-  }
-  return absl::InvalidArgumentError(
-      fmt::format("'{}' is not a size; expected for example 12GiB, 64MiB or a plain number of bytes", text));
-}
 
 void TextTable::AddColumn(std::string title, Align align) {
   titles_.push_back(std::move(title));

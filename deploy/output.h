@@ -1,4 +1,4 @@
-// How commands write: aligned tables, byte sizes, JSON.
+// How commands write: aligned tables, JSON.
 //
 // Thread safety: plain values and functions.
 #pragma once
@@ -9,16 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace islands::deploy {
-
-// "12GiB", "1.5GiB", "64MiB", "100B": the largest unit that needs at most one decimal digit.
-std::string FormatBytes(uint64_t bytes);
-// "12GiB", "64MiB", "4096": a whole number, then KiB, MiB, GiB, TiB, B or nothing. Error says what is
-// expected.
-absl::StatusOr<uint64_t> ParseBytes(std::string_view text);
 
 // Lines up columns with two spaces between them. Numbers look best on the right.
 class TextTable {

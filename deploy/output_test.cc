@@ -9,34 +9,6 @@
 namespace islands::deploy {
 namespace {
 
-TEST(ParseBytes, Units) {
-  EXPECT_EQ(*ParseBytes("0"), 0u);
-  EXPECT_EQ(*ParseBytes("4096"), 4096u);
-  EXPECT_EQ(*ParseBytes("7B"), 7u);
-  EXPECT_EQ(*ParseBytes("3KiB"), 3072u);
-  EXPECT_EQ(*ParseBytes("64MiB"), 64u << 20);
-  EXPECT_EQ(*ParseBytes("12GiB"), uint64_t{12} << 30);
-  EXPECT_EQ(*ParseBytes("2TiB"), uint64_t{2} << 40);
-  EXPECT_EQ(*ParseBytes("18446744073709551615"), UINT64_MAX);
-}
-
-TEST(ParseBytes, Refused) {
-  for (const char* text : {"", "GiB", "12GB", "12 GiB", "1.5GiB", "-1", "+1", "12gib", "18446744073709551616",
-                           "16777216TiB", "1e9", "0x10"}) {
-    EXPECT_FALSE(ParseBytes(text).ok()) << text;
-  }
-}
-
-TEST(FormatBytes, WholeAndBroken) {
-  EXPECT_EQ(FormatBytes(0), "0B");
-  EXPECT_EQ(FormatBytes(1023), "1023B");
-  EXPECT_EQ(FormatBytes(4096), "4KiB");
-  EXPECT_EQ(FormatBytes(64u << 20), "64MiB");
-  EXPECT_EQ(FormatBytes((uint64_t{3} << 30) / 2), "1.5GiB");
-  EXPECT_EQ(FormatBytes(uint64_t{12} << 30), "12GiB");
-  EXPECT_EQ(FormatBytes((uint64_t{500} << 20) + 1), "500MiB");
-}
-
 TEST(TextTable, AlignsAndTrims) {
   TextTable table;
   table.AddColumn("id", TextTable::Align::kRight);

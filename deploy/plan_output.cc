@@ -25,11 +25,11 @@ std::string RenderIslands(const ResolvedDeployment& resolved) {
   table.AddColumn("sites");
   table.AddColumn("metrics", TextTable::Align::kRight);
   for (const topology::PlannedIsland& island : resolved.plan.islands) {
-    const uint32_t port = resolved.metrics_ports[island.id];
     table.AddRow({std::to_string(island.id), std::to_string(island.workers),
                   OrDash(topology::FormatCpuList(island.cpus)),
-                  OrDash(topology::FormatCpuList(island.numa_nodes)), FormatBytes(island.memory_bytes),
-                  FormatSites(resolved.site_map.SitesOf(island.id)), port == 0 ? "-" : std::to_string(port)});
+                  OrDash(topology::FormatCpuList(island.numa_nodes)),
+                  topology::FormatSize(island.memory_bytes), FormatSites(island.sites),
+                  island.metrics_port == 0 ? "-" : std::to_string(island.metrics_port)});
   }
   return table.Render();
 }
@@ -61,10 +61,10 @@ std::string RenderPlan(const ResolvedDeployment& resolved) {
        fmt::format("{}, placement {}, workers {}, {}", resolved.plan.layout,
                    topology::PlacementName(deployment.placement),
                    topology::WorkerOrderName(deployment.workers), resolved.bound ? "bound" : "not bound"));
-  line("data", fmt::format("{} sites, tables {}, in {}", resolved.site_map.sites(),
+  line("data", fmt::format("{} sites, tables {}, in {}", resolved.plan.sites,
                            fmt::join(TableNames(deployment), ", "), resolved.data_directory));
   line("storage",
-       fmt::format("buffer pool {}, durability {}{}", FormatBytes(pool_bytes),
+       fmt::format("buffer pool {}, durability {}{}", topology::FormatSize(pool_bytes),
                    DurabilityName(deployment.durability),
                    deployment.always_latched ? ", latching always: also in islands with one worker" : ""));
   line("messaging",
@@ -83,8 +83,8 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
                           {"cpus", topology::FormatCpuList(island.cpus)},
                           {"numa_nodes", topology::FormatCpuList(island.numa_nodes)},
                           {"memory_bytes", island.memory_bytes},
-                          {"sites", FormatSites(resolved.site_map.SitesOf(island.id))},
-                          {"metrics_port", resolved.metrics_ports[island.id]},
+                          {"sites", FormatSites(island.sites)},
+                          {"metrics_port", island.metrics_port},
                           {"workers", island.workers},
                           {"worker_cpus", island.cpus},
                           {"service_cpu", resolved.service_cpus[island.id]},
@@ -101,7 +101,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
           {"workers", topology::WorkerOrderName(deployment.workers)},
           {"bound", resolved.bound},
           {"cores_shared", resolved.cores_shared},
-          {"sites", resolved.site_map.sites()},
+          {"sites", resolved.plan.sites},
           {"tables", TableNames(deployment)},
           {"transport", TransportName(deployment.transport)},
           {"durability", DurabilityName(deployment.durability)},

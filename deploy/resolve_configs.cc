@@ -15,7 +15,7 @@ std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeploymen
   common.set_placement(std::string(topology::PlacementName(deployment.placement)));
   common.set_worker_order(std::string(topology::WorkerOrderName(deployment.workers)));
   common.set_all_hardware_threads(deployment.use_all_pus);
-  common.set_site_count(resolved.site_map.sites());
+  common.set_site_count(resolved.plan.sites);
   common.set_transport(std::string(TransportName(deployment.transport)));
   common.set_control_directory(resolved.control_directory);
   common.set_data_directory(resolved.data_directory);
@@ -30,16 +30,15 @@ std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeploymen
     control::v1::Peer* peer = common.add_peers();
     peer->set_island(island.id);
     peer->set_workers(island.workers);
-    const partitioner::SiteRun sites = resolved.site_map.SitesOf(island.id);
-    peer->mutable_sites()->set_first(sites.first);
-    peer->mutable_sites()->set_count(sites.count);
+    peer->mutable_sites()->set_first(island.sites.first);
+    peer->mutable_sites()->set_count(island.sites.count);
   }
   std::vector<control::v1::IslandConfig> configs;
   for (const auto& island : islands) {
     control::v1::IslandConfig& config = configs.emplace_back(common);
     config.set_island(island.id);
     config.set_pool_bytes(island.memory_bytes);
-    config.set_metrics_port(resolved.metrics_ports[island.id]);
+    config.set_metrics_port(island.metrics_port);
     config.set_service_cpu(resolved.service_cpus[island.id]);
     // `workers: os` binds the island as a whole and leaves its workers to the kernel.
     const bool by_worker = deployment.workers != topology::WorkerOrder::kOs;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "deploy/deployment_template.h"
+#include "instance/messaging/unix_socket.h"
 
 namespace islands::deploy {
 namespace {
@@ -71,9 +72,9 @@ TEST(Resolve, FourIslandsOnFourSockets) {
   EXPECT_EQ(topology::FormatCpuList(r->plan.islands[1].cpus), "6-11");
   EXPECT_THAT(r->plan.islands[1].numa_nodes, ElementsAre(1));
   EXPECT_THAT(Pools(*r), Each(3 * kGiB));
-  EXPECT_THAT(r->metrics_ports, ElementsAre(9400, 9401, 9402, 9403));
-  EXPECT_EQ(r->site_map.sites(), 24u);
-  EXPECT_EQ(r->site_map.SitesOf(1), (partitioner::SiteRun{6, 6}));
+  EXPECT_EQ(r->plan.islands[3].metrics_port, 9403u);
+  EXPECT_EQ(r->plan.sites, 24u);
+  EXPECT_EQ(r->plan.islands[1].sites, (partitioner::SiteRun{6, 6}));
   EXPECT_THAT(r->service_cpus, Each(-1));
   EXPECT_TRUE(r->bound);
   EXPECT_FALSE(r->cores_shared);
@@ -87,7 +88,7 @@ TEST(Resolve, AutoLayoutSitesAndPool) {
   const auto r = ResolveText("", MakeMachine(8, 10));
   ASSERT_TRUE(r.ok()) << r.status();
   EXPECT_EQ(r->plan.layout, "8ISL");
-  EXPECT_EQ(r->site_map.sites(), 80u);
+  EXPECT_EQ(r->plan.sites, 80u);
   EXPECT_THAT(Pools(*r), Each(4 * kGiB));  // a quarter of the machine
 }
 
@@ -101,7 +102,7 @@ TEST(Resolve, PoolIsDividedBySites) {
   const auto r = ResolveText("layout: 5ISL\nstorage: {buffer_pool: 2400MiB}\n", MakeMachine(1, 10));
   ASSERT_TRUE(r.ok()) << r.status();
   std::vector<uint64_t> expected;
-  for (uint32_t i = 0; i < 5; ++i) expected.push_back(r->site_map.SitesOf(i).count * (uint64_t{100} << 20));
+  for (uint32_t i = 0; i < 5; ++i) expected.push_back(r->plan.islands[i].sites.count * (uint64_t{100} << 20));
   EXPECT_EQ(Pools(*r), expected);
   EXPECT_EQ(std::accumulate(expected.begin(), expected.end(), uint64_t{0}), uint64_t{2400} << 20);
 }
@@ -139,7 +140,7 @@ TEST(Resolve, IslandsByHand_DivideThePoolBySites) {
       "data: {sites: 4}\nstorage: {buffer_pool: 4GiB}\n",
       MakeMachine(1, 7));
   ASSERT_TRUE(r.ok()) << r.status();
-  EXPECT_EQ(r->site_map.SitesOf(2).count, 2u);
+  EXPECT_EQ(r->plan.islands[2].sites.count, 2u);
   EXPECT_THAT(Pools(*r), ElementsAre(kGiB, kGiB, 2 * kGiB));
 }
 
@@ -281,13 +282,25 @@ TEST(Resolve, AllComplaintsTogether) {
       "/d/f.yaml:5:29: found durability 'sync', which is not available in this version, expected 'none'");
 }
 
+TEST(Resolve, ComplaintsOfPlanAndFileTogether) {
+  EXPECT_EQ(
+      Message("islands:\n  - {cpus: '0', memory: 1KiB}\n  - {cpus: '1', memory: 40GiB}\n"
+              "  - {cpus: '2', memory: 1KiB}\nstorage: {log: {durability: lazy}}\n",
+              MakeMachine(1, 4)),
+      "/d/f.yaml:4:3: found 40.0GiB of buffer pool, expected what fits the machine: NUMA node 0 has 16 GiB, "
+      "but islands 0-2 need 40 GiB of it; make the buffer pool smaller or use more nodes\n"
+      "/d/f.yaml:4:25: found 1KiB of buffer pool for island 0, expected at least 4MiB for every island\n"
+      "/d/f.yaml:6:25: found 1KiB of buffer pool for island 2, expected at least 4MiB for every island\n"
+      "/d/f.yaml:7:29: found durability 'lazy', which is not available in this version, expected 'none'");
+}
+
 TEST(Resolve, SocketPathsFitExactly) {
   const auto with_length = [](size_t length) {
     const std::string directory = "/" + std::string(length - 1, 'x');
     return ResolveOn(*ParseDeployment("version: 1\ncontrol: {directory: " + directory + "}", "f.yaml"),
                      MakeMachine(1, 4));
   };
-  const size_t longest = kMaxSocketPathBytes - std::string("/island-999.w999.sock").size();
+  const size_t longest = messaging::kMaxSocketPathBytes - std::string("/island-999.w999.sock").size();
   EXPECT_TRUE(with_length(longest).ok());
   const auto refused = with_length(longest + 1);
   ASSERT_FALSE(refused.ok());

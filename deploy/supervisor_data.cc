@@ -28,8 +28,8 @@ storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
   storage::Manifest want;
   want.cluster_id = MakeClusterId();
   want.deployment = resolved.deployment.name;
-  want.sites = resolved.site_map.sites();
-  want.islands = resolved.site_map.islands();
+  want.sites = resolved.plan.sites;
+  want.islands = static_cast<uint32_t>(resolved.plan.islands.size());
   for (const control::v1::TableSpec& table : resolved.deployment.tables) *want.tables.Add() = table;
   want.boot_epochs.assign(want.islands, 0);
   return want;

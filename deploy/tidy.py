@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 # Arrows go downwards only: a folder may include itself and those after it.
-FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "partitioner", "topology", "proto"]
+FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "topology", "partitioner", "runtime",
+           "proto"]
 INSTANCE_FOLDERS = ["simulation", "gateway", "server", "storage", "messaging", "runtime"]
 # Headers directly in instance/ are the vocabulary of its lower folders, which may include them; but these lie on top.
 INSTANCE_TOP = ["simulation", "gateway", "server"]

@@ -8,6 +8,7 @@
 
 #include "deploy/output.h"
 #include "topology/machine.h"
+#include "topology/planner.h"
 
 namespace islands::deploy {
 namespace {
@@ -101,20 +102,25 @@ std::optional<uint64_t> MapReader::Bytes(std::string_view key) const {
   constexpr std::string_view kExpected = "a size such as 12GiB, 64MiB or a plain number of bytes";
   const auto text = Text(key, kExpected);
   if (!text) return std::nullopt;
-  const auto bytes = ParseBytes(*text);
+  const auto bytes = topology::ParseSize(*text);
   if (bytes.ok() && *bytes > 0) return *bytes;
   Unexpected(key, kExpected);
   return std::nullopt;
 }
 
 std::optional<std::string> MapReader::Word(std::string_view key,
-                                           const std::vector<std::string>& allowed) const {
+                                           const std::vector<std::string_view>& allowed) const {
+  const auto index = Choice(key, allowed);
+  if (!index) return std::nullopt;
+  return std::string(allowed[*index]);
+}
+
+std::optional<size_t> MapReader::Choice(std::string_view key,
+                                        std::span<const std::string_view> allowed) const {
   const YamlNode* node = Find(key);
   if (node == nullptr) return std::nullopt;
-  if (node->kind == YamlNode::Kind::kScalar &&
-      std::find(allowed.begin(), allowed.end(), node->text) != allowed.end()) {
-    return node->text;
-  }
+  const auto found = std::find(allowed.begin(), allowed.end(), node->text);
+  if (node->kind == YamlNode::Kind::kScalar && found != allowed.end()) return found - allowed.begin();
   Unexpected(key, fmt::format("{}", fmt::join(allowed, " | ")));
   return std::nullopt;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,9 @@ class MapReader {
   std::optional<int64_t> Integer(std::string_view key, int64_t min, int64_t max) const;
   std::optional<bool> Bool(std::string_view key) const;
   std::optional<uint64_t> Bytes(std::string_view key) const;
-  std::optional<std::string> Word(std::string_view key, const std::vector<std::string>& allowed) const;
+  std::optional<std::string> Word(std::string_view key, const std::vector<std::string_view>& allowed) const;
+  // The same as an index into `allowed`.
+  std::optional<size_t> Choice(std::string_view key, std::span<const std::string_view> allowed) const;
   std::optional<std::string> Directory(std::string_view key) const;
   std::optional<std::vector<uint32_t>> CpuList(std::string_view key, std::string_view expected) const;
   // The items of a list; empty when not there or wrong.

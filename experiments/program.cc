@@ -92,10 +92,11 @@ absl::StatusOr<std::vector<uint32_t>> ChooseCpus(const topology::Machine& machin
     }
     request.cpus = *std::move(cpus);
   }
-  absl::StatusOr<topology::Plan> plan = topology::MakePlan(machine, request);
-  if (!plan.ok())
-    return absl::InvalidArgumentError(fmt::format("--{}", std::string(plan.status().message())));
-  return plan->islands[0].cpus;
+  const topology::Verdict verdict = topology::MakePlan(machine, request);
+  if (!verdict.plan) {  // one island on a machine is possible: it can only be the cores
+    return absl::InvalidArgumentError(fmt::format("--cores: {}", verdict.complaints.front().text));
+  }
+  return verdict.plan->islands[0].cpus;
 }
 
 const topology::Core* CoreOfCpu(const topology::Machine& machine, uint32_t cpu) {

@@ -103,12 +103,15 @@ std::vector<uint32_t> CpusInWorkerOrder(const ChosenCores& cores, WorkerOrder or
 }
 
 std::vector<uint32_t> NodesOf(const Machine& machine, const ChosenCores& cores) {
+  const std::vector<uint32_t> usable = NodesWithMemory(machine);
   std::vector<uint32_t> nodes;
   for (const ChosenCore& chosen : cores) {
     if (chosen.core->nodes.empty()) continue;
-    const NumaNode& node = machine.nodes[chosen.core->nodes.front()];
-    if (node.memory_bytes == 0 && machine.memory_bytes > 0) continue;
-    if (std::find(nodes.begin(), nodes.end(), node.os_index) == nodes.end()) nodes.push_back(node.os_index);
+    const uint32_t node = machine.nodes[chosen.core->nodes.front()].os_index;
+    const auto is_node = [&](const std::vector<uint32_t>& in) {
+      return std::find(in.begin(), in.end(), node) != in.end();
+    };
+    if (is_node(usable) && !is_node(nodes)) nodes.push_back(node);
   }
   return nodes;
 }
@@ -119,6 +122,9 @@ PlannedIsland Describe(const Machine& machine, const PlanRequest& request, uint3
   island.cpus = CpusInWorkerOrder(cores, request.worker_order);
   island.workers = static_cast<uint32_t>(island.cpus.size());
   island.numa_nodes = NodesOf(machine, cores);
+  if (!request.explicit_islands.empty() && request.explicit_islands[id].numa_nodes) {
+    island.numa_nodes = *request.explicit_islands[id].numa_nodes;
+  }
   for (const ChosenCore& chosen : cores) {
     island.straddles_package |= chosen.core->package != cores[0].core->package;
     island.straddles_node |= chosen.core->nodes != cores[0].core->nodes;
@@ -141,132 +147,62 @@ void Unbind(const ChosenCores& usable, const PlanRequest& request, std::vector<P
   }
 }
 
-std::string NameIslands(const std::vector<uint32_t>& ids) {
-  return fmt::format("island{} {}", ids.size() == 1 ? "" : "s", FormatCpuList(ids));
-}
-
-// Straddling is worth a word where a person may not expect it: the island would fit inside one domain.
-void NoteStraddling(const std::vector<ChosenCores>& cut, Plan& plan) {
-  std::map<uint32_t, size_t> packages, groups;
-  std::map<std::vector<uint32_t>, size_t> nodes;
-  for (const ChosenCores& island : cut) {
-    for (const ChosenCore& chosen : island) {
-      ++packages[chosen.core->package];
-      ++nodes[chosen.core->nodes];
-      ++groups[chosen.core->cache_group];
+// The machine's cores with those of their PUs that are among `cpus`; all without a list.
+ChosenCores CoresWith(const Machine& machine, const std::optional<std::vector<uint32_t>>& cpus) {
+  const std::set<uint32_t> wanted =
+      cpus ? std::set<uint32_t>(cpus->begin(), cpus->end()) : std::set<uint32_t>();
+  ChosenCores chosen;
+  for (const Core& core : machine.cores) {
+    ChosenCore with_pus{&core, {}};
+    for (uint32_t pu : core.pus) {
+      if (!cpus || wanted.contains(pu)) with_pus.pus.push_back(pu);
     }
+    if (!with_pus.pus.empty()) chosen.push_back(std::move(with_pus));
   }
-  auto largest = [](const auto& sizes) {
-    size_t size = 0;
-    for (const auto& [label, count] : sizes) size = std::max(size, count);
-    return size;
-  };
-  std::vector<uint32_t> over_packages, over_nodes, over_groups;
-  for (size_t i = 0; i < cut.size(); ++i) {
-    const PlannedIsland& island = plan.islands[i];
-    if (island.straddles_package) {
-      if (cut[i].size() <= largest(packages)) over_packages.push_back(island.id);
-    } else if (island.straddles_node) {
-      if (cut[i].size() <= largest(nodes)) over_nodes.push_back(island.id);
-    } else if (island.straddles_cache && cut[i].size() <= largest(groups)) {
-      over_groups.push_back(island.id);
-    }
-  }
-  auto note = [&](const std::vector<uint32_t>& ids, std::string_view border) {
-    if (ids.empty()) return;
-    plan.notes.push_back(fmt::format("{} span{} {}: {} equal islands do not all fit inside one each",
-                                     NameIslands(ids), ids.size() == 1 ? "s" : "", border,
-                                     plan.islands.size()));
-  };
-  note(over_packages, "packages");
-  note(over_nodes, "NUMA nodes");
-  note(over_groups, "L3 groups");
+  return chosen;
 }
 
-void NoteMixedSpeeds(const std::vector<ChosenCores>& cut, Plan& plan) {
-  std::vector<uint32_t> mixed;
-  std::set<int32_t> classes;
-  for (uint32_t i = 0; i < cut.size(); ++i) {
-    bool mixes = false;
-    for (const ChosenCore& chosen : cut[i]) {
-      mixes |= chosen.core->efficiency_class != cut[i][0].core->efficiency_class;
-      classes.insert(chosen.core->efficiency_class);
-    }
-    if (mixes) mixed.push_back(i);
+std::vector<ChosenCores> Cut(const Machine& machine, const PlanRequest& request, const ChosenCores& usable,
+                             uint32_t islands) {
+  if (request.explicit_islands.empty()) return CutCores(usable, islands, request);
+  std::vector<ChosenCores> cut;
+  for (const ExplicitIsland& island : request.explicit_islands) {
+    cut.push_back(CoresWith(machine, island.cpus));
   }
-  if (!mixed.empty()) {
-    plan.notes.push_back(
-        fmt::format("{} mix{} faster and slower cores", NameIslands(mixed), mixed.size() == 1 ? "es" : ""));
-  } else if (classes.size() > 1) {
-    plan.notes.push_back("some islands have faster cores than others");
-  }
-}
-
-// Counts the cores in use and says what a person should know about them.
-void NoteCores(const Machine& machine, const PlanRequest& request, const std::vector<ChosenCores>& cut,
-               Plan& plan) {
-  std::map<const Core*, size_t> islands_on;
-  for (const ChosenCores& island : cut) {
-    for (const ChosenCore& chosen : island) ++islands_on[chosen.core];
-  }
-  size_t most = 0;
-  for (const auto& [core, islands] : islands_on) most = std::max(most, islands);
-  plan.cores_used = static_cast<uint32_t>(islands_on.size());
-  plan.cores_shared = most > 1;
-  if (plan.cores_shared) {
-    plan.notes.push_back(fmt::format("{} islands share {} core{}, up to {} on one: they take turns",
-                                     cut.size(), plan.cores_used, plan.cores_used == 1 ? "" : "s", most));
-  }
-  if (plan.cores_used < machine.cores.size()) {
-    plan.notes.push_back(fmt::format("{} of {} usable cores stay unused",
-                                     machine.cores.size() - plan.cores_used, machine.cores.size()));
-  }
-  if (request.placement == Placement::kOs) return;
-  NoteMixedSpeeds(cut, plan);
-  if (request.placement == Placement::kIslands && request.explicit_islands.empty() && !plan.cores_shared) {
-    NoteStraddling(cut, plan);
-  }
-}
-
-absl::StatusOr<std::vector<ChosenCores>> Cut(const Machine& machine, const PlanRequest& request,
-                                             const ChosenCores& usable) {
-  if (!request.explicit_islands.empty()) return CheckExplicitIslands(usable, machine, request);
-  uint32_t islands = request.islands.value_or(AutoIslands(usable));
-  if (islands == 0) return absl::InvalidArgumentError("layout: 0 islands; expected at least 1ISL");
-  return CutCores(usable, islands, request);
+  return cut;
 }
 
 }  // namespace
 
-absl::StatusOr<uint32_t> CountIslands(const Machine& machine, const PlanRequest& request) {
-  if (!request.explicit_islands.empty()) return static_cast<uint32_t>(request.explicit_islands.size());
-  if (request.islands) return *request.islands;
-  absl::StatusOr<ChosenCores> usable = ChooseCores(machine, request);
-  if (!usable.ok()) return usable.status();
-  return AutoIslands(*usable);
-}
+Verdict MakePlan(const Machine& machine, const PlanRequest& request) {
+  CheckRequest(machine, request);
+  PlanComplaints complaints;
+  CheckCores(machine, request, complaints);
+  ChosenCores usable = CoresWith(machine, request.cpus);
+  if (request.core_count && *request.core_count < usable.size()) usable.resize(*request.core_count);
+  // Where the cores are wrong, the rest of an `auto` layout is judged as one island.
+  const uint32_t islands = !request.explicit_islands.empty()
+                               ? static_cast<uint32_t>(request.explicit_islands.size())
+                               : request.islands.value_or(complaints.empty() ? AutoIslands(usable) : 1);
+  const uint32_t sites =
+      request.sites.value_or(partitioner::AutoSites(static_cast<uint32_t>(machine.cores.size())));
+  CheckCount(request, islands, sites, complaints);
+  if (!complaints.empty()) return {.complaints = std::move(complaints)};
 
-absl::StatusOr<Plan> MakePlan(const Machine& machine, const PlanRequest& request) {
-  absl::StatusOr<ChosenCores> usable = ChooseCores(machine, request);
-  if (!usable.ok()) return usable.status();
-  absl::StatusOr<std::vector<ChosenCores>> cut = Cut(machine, request, *usable);
-  if (!cut.ok()) return cut.status();
-  Plan plan;
-  plan.layout = fmt::format("{}ISL", cut->size());
-  for (uint32_t id = 0; id < cut->size(); ++id) {
-    PlannedIsland island = Describe(machine, request, id, (*cut)[id]);
-    if (!request.explicit_islands.empty() && request.explicit_islands[id].numa_nodes) {
-      island.numa_nodes = *request.explicit_islands[id].numa_nodes;
-      if (absl::Status status = CheckExplicitNodes(machine, id, island.numa_nodes); !status.ok())
-        return status;
-    }
-    plan.islands.push_back(std::move(island));
+  const std::vector<ChosenCores> cut = Cut(machine, request, usable, islands);
+  Plan plan{.sites = sites, .layout = fmt::format("{}ISL", islands)};
+  for (uint32_t id = 0; id < islands; ++id) plan.islands.push_back(Describe(machine, request, id, cut[id]));
+  NoteCores(machine, request, cut, plan);
+  if (request.placement == Placement::kOs) Unbind(usable, request, plan.islands);
+  const partitioner::SiteMap site_map = *partitioner::SiteMap::Create(sites, islands);
+  for (PlannedIsland& island : plan.islands) {
+    island.sites = site_map.SitesOf(island.id);
+    if (request.metrics_base_port != 0) island.metrics_port = request.metrics_base_port + island.id;
   }
-  NoteCores(machine, request, *cut, plan);
-  if (request.placement == Placement::kOs) Unbind(*usable, request, plan.islands);
-  if (absl::Status status = DivideMemory(request, plan.islands); !status.ok()) return status;
-  if (absl::Status status = CheckMemoryFits(machine, plan.islands); !status.ok()) return status;
-  return plan;
+  DivideMemory(machine, request, plan, complaints);
+  if (!complaints.empty()) return {.complaints = std::move(complaints)};
+  CheckInvariants(machine, request, plan);
+  return {.plan = std::move(plan)};
 }
 
 }  // namespace islands::topology

@@ -1,54 +1,18 @@
-// The words of a deployment file: placements, worker orders, layouts.
+// The words of a deployment file: layouts, sizes.
+#include <array>
 #include <charconv>
+#include <limits>
 
 #include "fmt/format.h"
 #include "topology/planner.h"
 
 namespace islands::topology {
 namespace {
-constexpr uint32_t kMaxIslands = 4096;
+
+constexpr std::array<std::pair<std::string_view, int>, 5> kUnits = {
+    {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}}};
+
 }  // namespace
-
-absl::StatusOr<Placement> ParsePlacement(std::string_view text) {
-  for (Placement placement : {Placement::kIslands, Placement::kSpread, Placement::kOs}) {
-    if (text == PlacementName(placement)) return placement;
-  }
-  return absl::InvalidArgumentError(fmt::format("placement '{}': expected islands, spread or os", text));
-}
-
-absl::StatusOr<WorkerOrder> ParseWorkerOrder(std::string_view text) {
-  for (WorkerOrder order :
-       {WorkerOrder::kGrouped, WorkerOrder::kSpread, WorkerOrder::kMix, WorkerOrder::kOs}) {
-    if (text == WorkerOrderName(order)) return order;
-  }
-  return absl::InvalidArgumentError(fmt::format("workers '{}': expected grouped, spread, mix or os", text));
-}
-
-std::string_view PlacementName(Placement placement) {
-  switch (placement) {
-    case Placement::kIslands:
-      return "islands";
-    case Placement::kSpread:
-      return "spread";
-    case Placement::kOs:
-      return "os";
-  }
-  return "unknown";
-}
-
-std::string_view WorkerOrderName(WorkerOrder order) {
-  switch (order) {
-    case WorkerOrder::kGrouped:
-      return "grouped";
-    case WorkerOrder::kSpread:
-      return "spread";
-    case WorkerOrder::kMix:
-      return "mix";
-    case WorkerOrder::kOs:
-      return "os";
-  }
-  return "unknown";
-}
 
 absl::StatusOr<std::optional<uint32_t>> ParseLayout(std::string_view text) {
   if (text == "auto") return std::optional<uint32_t>();
@@ -59,13 +23,36 @@ absl::StatusOr<std::optional<uint32_t>> ParseLayout(std::string_view text) {
   if (well_formed) digits.remove_suffix(kSuffix.size());
   auto [stopped, error] = std::from_chars(digits.data(), digits.data() + digits.size(), islands);
   if (!well_formed || stopped != digits.data() + digits.size() || error == std::errc::invalid_argument) {
-    return absl::InvalidArgumentError(
-        fmt::format("layout '{}': expected auto, or the number of islands as in 1ISL, 4ISL, 24ISL", text));
+    return absl::InvalidArgumentError(std::string(kLayoutWords));
   }
   if (error != std::errc() || islands > kMaxIslands) {
-    return absl::InvalidArgumentError(fmt::format("layout '{}': at most {}ISL", text, kMaxIslands));
+    return absl::InvalidArgumentError(fmt::format("at most {} islands", kMaxIslands));
   }
   return std::optional<uint32_t>(islands);
+}
+
+std::string FormatSize(uint64_t bytes) {
+  for (const auto& [name, shift] : kUnits) {
+    const uint64_t unit = uint64_t{1} << shift;
+    if (bytes < unit) continue;
+    if (bytes % unit == 0 || bytes >= unit * 100) return fmt::format("{}{}", bytes / unit, name);
+    return fmt::format("{:.1f}{}", static_cast<double>(bytes) / static_cast<double>(unit), name);
+  }
+  return "0B";
+}
+
+absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
+  uint64_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(stop - text.data());
+  if (error == std::errc()) {
+    if (unit.empty()) return number;
+    for (const auto& [name, shift] : kUnits) {
+      if (unit == name && number <= (std::numeric_limits<uint64_t>::max() >> shift)) return number << shift;
+    }
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("'{}' is not a size; expected for example 12GiB, 64MiB or a plain number of bytes", text));
 }
 
 }  // namespace islands::topology

@@ -1,4 +1,4 @@
-// The steps of MakePlan that check what a person asked for; private to topology/.
+// The steps of MakePlan that judge what a person asked for, and what holds in the end; private to topology/.
 //
 // Thread safety: pure functions. Pointers in the results point into the given Machine.
 #pragma once
@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "topology/machine.h"
 #include "topology/planner.h"
 
 namespace islands::topology {
+
+using PlanComplaints = std::vector<PlanComplaint>;
 
 struct ChosenCore {
   const Core* core = nullptr;
@@ -19,24 +19,30 @@ struct ChosenCore {
 };
 using ChosenCores = std::vector<ChosenCore>;
 
-// The machine's cores within `cpus` and `core_count`, each with its usable PUs. Never empty.
-absl::StatusOr<ChosenCores> ChooseCores(const Machine& machine, const PlanRequest& request);
+// OS indexes of the nodes that have memory; of all where the machine does not say how much they have.
+std::vector<uint32_t> NodesWithMemory(const Machine& machine);
 
-// One element per explicit island: its cores, with exactly the PUs it names.
-absl::StatusOr<std::vector<ChosenCores>> CheckExplicitIslands(const ChosenCores& usable,
-                                                              const Machine& machine,
-                                                              const PlanRequest& request);
+// "island 3", "islands 0-2,5"
+std::string NameIslands(const std::vector<uint32_t>& ids);
 
-// The island's explicit nodes, which must exist and have memory.
-absl::Status CheckExplicitNodes(const Machine& machine, uint32_t island,
-                                const std::vector<uint32_t>& numa_nodes);
+// Counts the cores in use, and notes what a person should know about them.
+void NoteCores(const Machine& machine, const PlanRequest& request, const std::vector<ChosenCores>& cut,
+               Plan& plan);
 
-// Fills memory_bytes: what explicit islands name, the rest of the total to the others by their weights. All
-// in whole pages, rounded down.
-absl::Status DivideMemory(const PlanRequest& request, std::vector<PlannedIsland>& islands);
+// Asserts what PlanRequest promises.
+void CheckRequest(const Machine& machine, const PlanRequest& request);
 
-// Every node holds what its islands take of it (an island takes equal parts of its nodes). Nothing to check
-// where the machine does not say how much memory it has.
-absl::Status CheckMemoryFits(const Machine& machine, const std::vector<PlannedIsland>& islands);
+// The cores, CPUs and nodes that were named are there and may be used.
+void CheckCores(const Machine& machine, const PlanRequest& request, PlanComplaints& complaints);
+
+// So many islands are possible, have a site each and their ports.
+void CheckCount(const PlanRequest& request, size_t islands, uint32_t sites, PlanComplaints& complaints);
+
+// Fills memory_bytes: what explicit islands name, else the total by the islands' sites; every island gets
+// enough, and every node holds what its islands take of it (equal parts of each of their nodes).
+void DivideMemory(const Machine& machine, const PlanRequest& request, Plan& plan, PlanComplaints& complaints);
+
+// Asserts what planner.h promises of a Plan.
+void CheckInvariants(const Machine& machine, const PlanRequest& request, const Plan& plan);
 
 }  // namespace islands::topology

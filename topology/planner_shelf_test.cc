@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "topology/machine.h"
@@ -20,6 +19,12 @@ Machine Shelf(const std::string& name) {
   absl::StatusOr<Machine> machine = LoadMachineXml(std::string(ISLANDS_SHELF) + "/" + name + ".xml");
   EXPECT_TRUE(machine.ok()) << machine.status();
   return machine.ok() ? *machine : Machine();
+}
+
+Plan Must(const Machine& machine, const PlanRequest& request) {
+  const Verdict verdict = MakePlan(machine, request);
+  for (const PlanComplaint& complaint : verdict.complaints) ADD_FAILURE() << complaint.text;
+  return verdict.plan.value_or(Plan());
 }
 
 // "0-5|6-11": the islands' CPUs.
@@ -80,9 +85,7 @@ TEST(PlannerShelf, Table) {
                                     << PlacementName(row.placement));
     PlanRequest request{.placement = row.placement};
     if (row.islands > 0) request.islands = row.islands;
-    absl::StatusOr<Plan> plan = MakePlan(Shelf(row.machine), request);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_EQ(CutOf(*plan), row.cut);
+    EXPECT_EQ(CutOf(Must(Shelf(row.machine), request)), row.cut);
   }
 }
 
@@ -97,13 +100,12 @@ void ExpectSound(const Machine& machine, uint32_t islands, const PlanRequest& re
   }
   std::map<size_t, int> uses;
   size_t least = machine.cores.size(), most = 0;
-  const uint64_t weights = std::accumulate(request.weights.begin(), request.weights.end(), uint64_t{0});
   for (uint32_t id = 0; id < islands; ++id) {
     const PlannedIsland& island = plan.islands[id];
     EXPECT_EQ(island.id, id);
     EXPECT_GE(island.workers, 1);
     EXPECT_EQ(island.memory_bytes,
-              request.memory_bytes * request.weights[id] / weights / kPageBytes * kPageBytes);
+              *request.memory_bytes * island.sites.count / plan.sites / kPageBytes * kPageBytes);
     std::set<size_t> cores;
     for (uint32_t cpu : island.cpus) cores.insert(core_of.at(cpu));
     for (size_t core : cores) ++uses[core];
@@ -146,11 +148,9 @@ TEST(PlannerShelf, EveryMachineEveryLayoutEveryPlacement) {
           PlanRequest request{.islands = islands,
                               .placement = placement,
                               .use_all_pus = all_pus,
-                              .memory_bytes = 1'000'000'007};
-          for (uint32_t i = 0; i < islands; ++i) request.weights.push_back(1 + i % 2);
-          absl::StatusOr<Plan> plan = MakePlan(machine, request);
-          ASSERT_TRUE(plan.ok()) << plan.status();
-          ExpectSound(machine, islands, request, *plan);
+                              .sites = islands + islands / 2,
+                              .memory_bytes = islands * uint64_t{10'000'019}};
+          ExpectSound(machine, islands, request, Must(machine, request));
         }
       }
     }
@@ -169,10 +169,12 @@ TEST(PlannerShelf, MemoryThatIsReturnedFitsItsNodes) {
       for (uint64_t percent : {40u, 60u, 80u, 100u, 120u}) {
         SCOPED_TRACE(testing::Message()
                      << entry.path().stem() << " " << islands << "ISL " << percent << " %");
-        PlanRequest request{.islands = islands, .memory_bytes = machine.memory_bytes / 100 * percent};
-        for (uint32_t i = 0; i < islands; ++i) request.weights.push_back(1 + i % 2);
-        absl::StatusOr<Plan> plan = MakePlan(machine, request);
-        if (!plan.ok()) continue;
+        const std::optional<Plan> plan =
+            MakePlan(machine, {.islands = islands,
+                               .sites = islands + islands / 2,
+                               .memory_bytes = machine.memory_bytes / 100 * percent})
+                .plan;
+        if (!plan) continue;
         ++fitted;
         std::map<uint32_t, double> used;
         for (const PlannedIsland& island : plan->islands) {
@@ -191,13 +193,13 @@ TEST(PlannerShelf, MemoryThatIsReturnedFitsItsNodes) {
 TEST(PlannerShelf, StraddlingFlagsTellThePlacement) {
   Machine machine = Shelf("quad-socket-4x6");
   for (uint32_t islands : {4u, 8u, 12u, 24u}) {
-    auto grouped = MakePlan(machine, {.islands = islands});
-    auto spread = MakePlan(machine, {.islands = islands, .placement = Placement::kSpread});
+    const Plan grouped = Must(machine, {.islands = islands});
+    const Plan spread = Must(machine, {.islands = islands, .placement = Placement::kSpread});
     for (uint32_t i = 0; i < islands; ++i) {
-      EXPECT_FALSE(grouped->islands[i].straddles_package || grouped->islands[i].straddles_node ||
-                   grouped->islands[i].straddles_cache);
-      EXPECT_EQ(spread->islands[i].straddles_package, islands < 24);
-      EXPECT_EQ(spread->islands[i].numa_nodes.size(), std::min(4u, 24 / islands));
+      EXPECT_FALSE(grouped.islands[i].straddles_package || grouped.islands[i].straddles_node ||
+                   grouped.islands[i].straddles_cache);
+      EXPECT_EQ(spread.islands[i].straddles_package, islands < 24);
+      EXPECT_EQ(spread.islands[i].numa_nodes.size(), std::min(4u, 24 / islands));
     }
   }
 }
@@ -205,15 +207,14 @@ TEST(PlannerShelf, StraddlingFlagsTellThePlacement) {
 TEST(PlannerShelf, EpycIslandsKeepToL3Groups) {
   Machine machine = Shelf("epyc-2x64");
   for (uint32_t islands : {16u, 32u, 64u, 128u}) {
-    absl::StatusOr<Plan> keeping = MakePlan(machine, {.islands = islands});
-    for (const PlannedIsland& island : keeping->islands) {
+    for (const PlannedIsland& island : Must(machine, {.islands = islands}).islands) {
       EXPECT_FALSE(island.straddles_cache) << islands << "ISL, island " << island.id;
     }
   }
   // 24 islands of 5 and 6: sixteen keep to an L3 group, and none leaves its package.
-  auto plan = MakePlan(machine, {.islands = 24});
+  const Plan plan = Must(machine, {.islands = 24});
   int straddling = 0;
-  for (const PlannedIsland& island : plan->islands) {
+  for (const PlannedIsland& island : plan.islands) {
     EXPECT_FALSE(island.straddles_package);
     straddling += island.straddles_cache;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "topology/machine.h"
+#include "topology/planner_parts.h"
 
 namespace islands::topology {
 namespace {
@@ -17,7 +18,7 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 // `packages` with `cores` each, one L3 and one node of 16 GiB per package; PU numbers of second threads
 // follow all first ones.
 Machine Box(uint32_t packages, uint32_t cores, uint32_t threads = 1) {
-  Machine machine;
+  Machine machine{.source = "this box"};
   for (uint32_t p = 0; p < packages; ++p) {
     machine.packages.push_back({.os_index = p, .cpu_model = ""});
     machine.nodes.push_back({.os_index = p, .package = static_cast<int32_t>(p), .memory_bytes = 16 * kGiB});
@@ -33,39 +34,70 @@ Machine Box(uint32_t packages, uint32_t cores, uint32_t threads = 1) {
 }
 
 Plan Must(const Machine& machine, const PlanRequest& request) {
-  absl::StatusOr<Plan> plan = MakePlan(machine, request);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *plan : Plan();
+  const Verdict verdict = MakePlan(machine, request);
+  EXPECT_EQ(verdict.plan.has_value(), verdict.complaints.empty());
+  for (const PlanComplaint& complaint : verdict.complaints) ADD_FAILURE() << complaint.text;
+  return verdict.plan.value_or(Plan());
 }
 
-std::string ErrorOf(const Machine& machine, const PlanRequest& request) {
-  absl::StatusOr<Plan> plan = MakePlan(machine, request);
-  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(plan.status().message());
+// What is wrong, and with what: exactly one complaint.
+std::string ErrorOf(const Machine& machine, const PlanRequest& request, PlanField field,
+                    uint32_t island = 0) {
+  const Verdict verdict = MakePlan(machine, request);
+  EXPECT_FALSE(verdict.plan.has_value());
+  EXPECT_EQ(verdict.complaints.size(), 1u);
+  if (verdict.complaints.empty()) return "";
+  EXPECT_EQ(verdict.complaints[0].field, field);
+  EXPECT_EQ(verdict.complaints[0].island, island);
+  return verdict.complaints[0].text;
 }
 
 TEST(ParseLayout, Words) {
   EXPECT_EQ(*ParseLayout("4ISL"), 4u);
-  EXPECT_EQ(*ParseLayout("24ISL"), 24u);
+  EXPECT_EQ(*ParseLayout("999ISL"), kMaxIslands);
   EXPECT_EQ(*ParseLayout("auto"), std::nullopt);
-  for (const char* bad :
-       {"", "4", "ISL", "0ISL", "04ISL", "-1ISL", "4isl", "4ISL ", "4.5ISL", "99999999999ISL", "5000ISL"}) {
-    EXPECT_THAT(std::string(ParseLayout(bad).status().message()), HasSubstr(std::string("'") + bad + "'"))
-        << bad;
+  for (const char* bad : {"", "4", "ISL", "0ISL", "04ISL", "-1ISL", "4isl", "4ISL ", "4.5ISL"}) {
+    EXPECT_EQ(std::string(ParseLayout(bad).status().message()), kLayoutWords) << bad;
+  }
+  for (const char* bad : {"1000ISL", "5000ISL", "99999999999ISL"}) {
+    EXPECT_EQ(std::string(ParseLayout(bad).status().message()), "at most 999 islands") << bad;
   }
 }
 
-TEST(ParsePlacement, NamesRoundTrip) {
-  for (Placement p : {Placement::kIslands, Placement::kSpread, Placement::kOs}) {
-    EXPECT_EQ(*ParsePlacement(PlacementName(p)), p);
+TEST(ParseSize, Units) {
+  EXPECT_EQ(*ParseSize("0"), 0u);
+  EXPECT_EQ(*ParseSize("4096"), 4096u);
+  EXPECT_EQ(*ParseSize("7B"), 7u);
+  EXPECT_EQ(*ParseSize("3KiB"), 3072u);
+  EXPECT_EQ(*ParseSize("64MiB"), 64u << 20);
+  EXPECT_EQ(*ParseSize("12GiB"), uint64_t{12} << 30);
+  EXPECT_EQ(*ParseSize("2TiB"), uint64_t{2} << 40);
+  EXPECT_EQ(*ParseSize("18446744073709551615"), UINT64_MAX);
+}
+
+TEST(ParseSize, Refused) {
+  for (const char* text : {"", "GiB", "12GB", "12 GiB", "1.5GiB", "-1", "+1", "12gib", "18446744073709551616",
+                           "16777216TiB", "1e9", "0x10"}) {
+    EXPECT_FALSE(ParseSize(text).ok()) << text;
   }
-  for (WorkerOrder o : {WorkerOrder::kGrouped, WorkerOrder::kSpread, WorkerOrder::kMix, WorkerOrder::kOs}) {
-    EXPECT_EQ(*ParseWorkerOrder(WorkerOrderName(o)), o);
-  }
-  EXPECT_THAT(std::string(ParsePlacement("island").status().message()),
-              HasSubstr("expected islands, spread or os"));
-  EXPECT_THAT(std::string(ParseWorkerOrder("x").status().message()),
-              HasSubstr("expected grouped, spread, mix or os"));
+}
+
+TEST(FormatSize, WholeAndBroken) {
+  EXPECT_EQ(FormatSize(0), "0B");
+  EXPECT_EQ(FormatSize(1023), "1023B");
+  EXPECT_EQ(FormatSize(4096), "4KiB");
+  EXPECT_EQ(FormatSize(64u << 20), "64MiB");
+  EXPECT_EQ(FormatSize((uint64_t{3} << 30) / 2), "1.5GiB");
+  EXPECT_EQ(FormatSize(uint64_t{12} << 30), "12GiB");
+  EXPECT_EQ(FormatSize((uint64_t{500} << 20) + 1), "500MiB");
+}
+
+TEST(PlacementName, OfEveryValue) {
+  EXPECT_EQ(PlacementName(Placement::kIslands), "islands");
+  EXPECT_EQ(PlacementName(Placement::kOs), "os");
+  EXPECT_EQ(WorkerOrderName(WorkerOrder::kGrouped), "grouped");
+  EXPECT_EQ(WorkerOrderName(WorkerOrder::kMix), "mix");
+  EXPECT_EQ(WorkerOrderName(WorkerOrder::kOs), "os");
 }
 
 TEST(MakePlan, Auto_OnePerSocketElsePerL3) {
@@ -81,19 +113,21 @@ TEST(MakePlan, CoresRestrictedByCount) {
   EXPECT_THAT(plan.islands[0].cpus, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(plan.cores_used, 8);
   EXPECT_THAT(plan.notes, testing::Contains(HasSubstr("16 of 24 usable cores stay unused")));
-  EXPECT_THAT(ErrorOf(Box(4, 6), {.core_count = 25}), HasSubstr("expected 1 to 24"));
-  EXPECT_THAT(ErrorOf(Box(4, 6), {.core_count = 0}), HasSubstr("expected 1 to 24"));
+  EXPECT_EQ(ErrorOf(Box(4, 6), {.core_count = 25}, PlanField::kCores),
+            "found 25 cores, expected at most the 24 of this box");
+  EXPECT_EQ(ErrorOf(Box(4, 6), {.core_count = 0}, PlanField::kCores), "found 0 cores, expected at least 1");
 }
 
 TEST(MakePlan, CoresRestrictedByList) {
   Plan plan = Must(Box(2, 4), {.islands = 2, .cpus = std::vector<uint32_t>{2, 3, 4, 5}});
   EXPECT_THAT(plan.islands[0].cpus, ElementsAre(2, 3));
   EXPECT_THAT(plan.islands[1].cpus, ElementsAre(4, 5));
-  EXPECT_THAT(ErrorOf(Box(2, 4), {.cpus = std::vector<uint32_t>{2, 99}}), HasSubstr("CPU 99 does not exist"));
-  EXPECT_THAT(ErrorOf(Box(2, 4), {.cpus = std::vector<uint32_t>{}}), HasSubstr("empty"));
+  EXPECT_EQ(ErrorOf(Box(2, 4), {.cpus = std::vector<uint32_t>{2, 98, 99}}, PlanField::kCores),
+            "found CPU 98-99, which this box does not have, expected CPUs from 0-7");
   Machine restricted = Box(1, 2);
   restricted.disallowed_cpus = {7};
-  EXPECT_THAT(ErrorOf(restricted, {.cpus = std::vector<uint32_t>{7}}), HasSubstr("offline or not allowed"));
+  EXPECT_EQ(ErrorOf(restricted, {.cpus = std::vector<uint32_t>{7}}, PlanField::kCores),
+            "found CPU 7, which is offline or not allowed here (cgroup, taskset), expected CPUs from 0-1");
   // A core of which only the second thread is listed is used through that one.
   EXPECT_THAT(Must(Box(1, 2, 2), {.islands = 1, .cpus = std::vector<uint32_t>{0, 3}}).islands[0].cpus,
               ElementsAre(0, 3));
@@ -168,77 +202,122 @@ TEST(MakePlan, MemoryIsDividedAndFits) {
   EXPECT_THAT(Must(Box(4, 6), {.islands = 2}).islands[1].numa_nodes, ElementsAre(2, 3));
 }
 
-TEST(MakePlan, MemoryIsDividedByWeights) {
-  const std::vector<uint64_t> weights = {1, 2, 1, 4};
-  Plan plan = Must(Box(4, 6), {.islands = 4, .memory_bytes = 16 * kGiB, .weights = weights});
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(plan.islands[i].memory_bytes, weights[i] * 2 * kGiB);
+TEST(MakePlan, SitesAndPorts) {
+  Plan plan = Must(Box(4, 6), {.islands = 5, .sites = 7, .metrics_base_port = 9400});
+  EXPECT_EQ(plan.sites, 7u);
+  std::vector<uint32_t> counts, ports;
+  for (const PlannedIsland& island : plan.islands) {
+    counts.push_back(island.sites.count);
+    ports.push_back(island.metrics_port);
+  }
+  EXPECT_THAT(counts, ElementsAre(1, 1, 2, 1, 2));
+  EXPECT_EQ(plan.islands[2].sites.first, 2u);
+  EXPECT_THAT(ports, ElementsAre(9400, 9401, 9402, 9403, 9404));
+  EXPECT_EQ(Must(Box(4, 6), {}).sites, 24u);
+  EXPECT_EQ(Must(Box(8, 10), {}).sites, 80u);
+  EXPECT_EQ(Must(Box(8, 10), {}).islands[0].metrics_port, 0u);
+}
+
+TEST(MakePlan, TooManyIslands) {
+  EXPECT_EQ(ErrorOf(Box(4, 6), {.islands = 30}, PlanField::kSites),
+            "found 24 sites (auto) for 30 islands, expected at least one site per island: set data.sites to "
+            "30 or more");
+  EXPECT_THAT(ErrorOf(Box(4, 6), {.sites = 3}, PlanField::kSites), HasSubstr("found 3 sites for 4 islands"));
+  EXPECT_EQ(ErrorOf(Box(4, 1), {.metrics_base_port = 65533}, PlanField::kPort),
+            "found port 65533, which makes 65536 the last of 4 islands' ports, expected at most 65532");
+  EXPECT_EQ(Must(Box(4, 1), {.metrics_base_port = 65532}).islands[3].metrics_port, 65535u);
+  EXPECT_EQ(ErrorOf(Box(1000, 1), {}, PlanField::kLayout), "found 1000 islands, expected at most 999");
+}
+
+TEST(MakePlan, SaysEverythingAtOnce) {
+  PlanRequest request{.sites = 1, .metrics_base_port = 65535};
+  request.explicit_islands = {{.cpus = {9}, .numa_nodes = std::vector<uint32_t>{7}}, {.cpus = {8}}};
+  std::vector<std::pair<PlanField, uint32_t>> fields;
+  for (const PlanComplaint& complaint : MakePlan(Box(1, 2), request).complaints) {
+    fields.emplace_back(complaint.field, complaint.island);
+  }
+  EXPECT_THAT(fields, ElementsAre(std::pair(PlanField::kIslandCpus, 0), std::pair(PlanField::kIslandNodes, 0),
+                                  std::pair(PlanField::kIslandCpus, 1), std::pair(PlanField::kSites, 0),
+                                  std::pair(PlanField::kPort, 0)));
+}
+
+TEST(MakePlan, MemoryIsDividedBySites) {
+  Plan plan = Must(Box(4, 6), {.islands = 4, .sites = 6, .memory_bytes = 12 * kGiB});
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(plan.islands[i].memory_bytes, (1 + i % 2) * 2 * kGiB);
 }
 
 // What is checked is what is returned.
-TEST(MakePlan, MemoryByWeights_IsCheckedAgainstTheNodes) {
-  const std::vector<uint64_t> weights = {1, 1, 2, 1};
-  EXPECT_THAT(ErrorOf(Box(4, 6), {.islands = 4, .memory_bytes = 64 * kGiB, .weights = weights}),
-              HasSubstr("NUMA node 2 has 16 GiB, but island 2 needs 25.6 GiB"));
-  Machine uneven = Box(4, 6);
-  uneven.nodes[2].memory_bytes = 32 * kGiB;
-  uneven.memory_bytes = 80 * kGiB;
+TEST(MakePlan, MemoryBySites_IsCheckedAgainstTheNodes) {
   EXPECT_EQ(
-      Must(uneven, {.islands = 4, .memory_bytes = 80 * kGiB, .weights = weights}).islands[2].memory_bytes,
-      32 * kGiB);
-  EXPECT_THAT(ErrorOf(uneven, {.islands = 4, .memory_bytes = 80 * kGiB}), HasSubstr("needs 20 GiB"));
+      ErrorOf(Box(4, 6), {.islands = 4, .sites = 6, .memory_bytes = 60 * kGiB}, PlanField::kMemory),
+      "found 60GiB of buffer pool, expected what fits the machine: NUMA node 1 has 16 GiB, but island 1 "
+      "needs 20 GiB of it; make the buffer pool smaller or use more nodes");
+  Machine uneven = Box(4, 6);
+  uneven.nodes[1].memory_bytes = uneven.nodes[3].memory_bytes = 32 * kGiB;
+  uneven.memory_bytes = 96 * kGiB;
+  EXPECT_EQ(Must(uneven, {.islands = 4, .sites = 6, .memory_bytes = 96 * kGiB}).islands[1].memory_bytes,
+            32 * kGiB);
+  EXPECT_THAT(ErrorOf(uneven, {.islands = 4, .sites = 4, .memory_bytes = 96 * kGiB}, PlanField::kMemory),
+              HasSubstr("needs 24 GiB"));
 }
 
 TEST(MakePlan, MemoryIsInWholePages) {
-  Plan plan = Must(Box(1, 3), {.islands = 3, .memory_bytes = 100'000, .weights = {1, 2, 3}});
-  for (const PlannedIsland& island : plan.islands) {
-    EXPECT_EQ(island.memory_bytes, 100'000 * (island.id + 1) / 6 / kPageBytes * kPageBytes);
+  Plan plan = Must(Box(1, 3), {.islands = 3, .sites = 4, .memory_bytes = 100'000'001});
+  EXPECT_EQ(plan.islands[0].memory_bytes, 100'000'001 / 4 / kPageBytes * kPageBytes);
+  EXPECT_EQ(plan.islands[2].memory_bytes, 100'000'001 / 2 / kPageBytes * kPageBytes);
+}
+
+TEST(MakePlan, MemoryAuto_IsAQuarterOfWhatTheCoresUsedHave) {
+  EXPECT_EQ(Must(Box(4, 6), {.islands = 4, .memory_bytes = {}}).islands[0].memory_bytes, 4 * kGiB);
+  EXPECT_EQ(Must(Box(4, 6), {.core_count = 6, .memory_bytes = {}}).islands[0].memory_bytes, 4 * kGiB);
+  PlanRequest by_hand{.memory_bytes = {}};
+  by_hand.explicit_islands = {{.cpus = {0, 1, 2}}};
+  EXPECT_EQ(Must(Box(1, 6), by_hand).islands[0].memory_bytes, 2 * kGiB);
+  // Enough for every island, also for the one with the fewest sites.
+  const Machine small = *LoadMachineSynthetic("pack:1 [numa(memory=64MB)] core:2 pu:1");
+  Plan plan = Must(small, {.islands = 5, .sites = 9, .memory_bytes = {}});
+  for (const PlannedIsland& island : plan.islands) EXPECT_GE(island.memory_bytes, kMinPoolBytes);
+}
+
+TEST(MakePlan, MemoryThatIsTooLittle) {
+  EXPECT_EQ(ErrorOf(Box(4, 6), {.islands = 4, .memory_bytes = 8 << 20}, PlanField::kMemory),
+            "found 2MiB of buffer pool for island 0, expected at least 4MiB for every island");
+  PlanRequest request;
+  for (uint32_t cpu = 0; cpu < 3; ++cpu) {
+    request.explicit_islands.push_back({.cpus = {cpu}, .memory_bytes = cpu == 1 ? 8 << 20 : 1024});
   }
-}
-
-TEST(MakePlan, Explicit_WeightsDivideWhatTheOthersLeave) {
-  PlanRequest request{.memory_bytes = 10 * kGiB, .weights = {100, 1, 2}};
-  request.explicit_islands = {{.cpus = {0}, .numa_nodes = {}, .memory_bytes = 4 * kGiB},
-                              {.cpus = {1}, .numa_nodes = {}, .memory_bytes = {}},
-                              {.cpus = {2}, .numa_nodes = {}, .memory_bytes = {}}};
-  Plan plan = Must(Box(1, 3), request);
-  EXPECT_EQ(plan.islands[0].memory_bytes, 4 * kGiB);
-  EXPECT_EQ(plan.islands[1].memory_bytes, 2 * kGiB);
-  EXPECT_EQ(plan.islands[2].memory_bytes, 4 * kGiB);
-}
-
-TEST(MakePlan, WeightsOfOtherIslands_AreAnError) {
-  EXPECT_EQ(MakePlan(Box(1, 4), {.islands = 4, .weights = {1, 1}}).status().code(),
-            absl::StatusCode::kInternal);
-}
-
-TEST(CountIslands, IsWhatMakePlanMakes) {
-  PlanRequest by_hand;
-  by_hand.explicit_islands = {{.cpus = {0}, .numa_nodes = {}, .memory_bytes = {}},
-                              {.cpus = {1}, .numa_nodes = {}, .memory_bytes = {}}};
-  for (const PlanRequest& request :
-       {PlanRequest{}, PlanRequest{.islands = 7}, PlanRequest{.core_count = 12}, by_hand}) {
-    EXPECT_EQ(*CountIslands(Box(4, 6), request), Must(Box(4, 6), request).islands.size());
+  const Verdict verdict = MakePlan(Box(1, 4), request);
+  ASSERT_EQ(verdict.complaints.size(), 2u);  // each stands somewhere else
+  for (uint32_t i : {0u, 1u}) {
+    EXPECT_EQ(verdict.complaints[i].field, PlanField::kIslandMemory);
+    EXPECT_EQ(verdict.complaints[i].island, 2 * i);
+    EXPECT_THAT(verdict.complaints[i].text, HasSubstr("found 1KiB of buffer pool for island"));
   }
-  EXPECT_FALSE(CountIslands(Box(4, 6), {.core_count = 25}).ok());
 }
 
 TEST(MakePlan, MemoryThatDoesNotFit_NamesNodeNeedAndCapacity) {
-  EXPECT_EQ(ErrorOf(Box(4, 6), {.islands = 4, .memory_bytes = 80 * kGiB}),
-            "memory: NUMA node 0 has 16 GiB, but island 0 needs 20 GiB of it; make the buffer pool smaller "
-            "or use more nodes");
+  const auto error = [](const Machine& machine, const PlanRequest& request) {
+    return ErrorOf(machine, request, PlanField::kMemory);
+  };
+  EXPECT_EQ(
+      error(Box(4, 6), {.islands = 4, .memory_bytes = 80 * kGiB}),
+      "found 80GiB of buffer pool, expected what fits the machine: NUMA node 0 has 16 GiB, but island 0 "
+      "needs 20 GiB of it; make the buffer pool smaller or use more nodes");
   Machine uneven = Box(2, 2);
   uneven.nodes[1].memory_bytes = kGiB;
   uneven.memory_bytes = 17 * kGiB;
-  EXPECT_THAT(ErrorOf(uneven, {.islands = 4, .memory_bytes = 8 * kGiB}),
+  EXPECT_THAT(error(uneven, {.islands = 4, .memory_bytes = 8 * kGiB}),
               HasSubstr("NUMA node 1 has 1 GiB, but islands 2-3 need 4 GiB"));
-  EXPECT_THAT(ErrorOf(uneven, {.islands = 2, .placement = Placement::kOs, .memory_bytes = 18 * kGiB}),
+  EXPECT_THAT(error(uneven, {.islands = 2, .placement = Placement::kOs, .memory_bytes = 18 * kGiB}),
               HasSubstr("the machine has 17 GiB"));
-  EXPECT_THAT(ErrorOf(Box(2, 2), {.islands = 2, .memory_bytes = UINT64_MAX}), HasSubstr("NUMA node 0"));
+  EXPECT_THAT(error(Box(2, 2), {.islands = 2, .memory_bytes = UINT64_MAX}), HasSubstr("NUMA node 0"));
+  PlanRequest by_hand;
+  by_hand.explicit_islands = {{.cpus = {0}, .memory_bytes = UINT64_MAX}, {.cpus = {1}, .memory_bytes = kGiB}};
+  EXPECT_THAT(error(Box(2, 2), by_hand), HasSubstr("NUMA node 0"));
 }
 
 TEST(MakePlan, MemoryIsNotCheckedWhereNobodyKnowsIt) {
-  EXPECT_TRUE(
-      MakePlan(*LoadMachineSynthetic("pack:4 [numa] core:6 pu:1"), {.memory_bytes = 1000 * kGiB}).ok());
+  Must(*LoadMachineSynthetic("pack:4 [numa] core:6 pu:1"), {.memory_bytes = 1000 * kGiB});
 }
 
 TEST(MakePlan, MemorylessNode_IslandUsesTheNearestMemory) {
@@ -249,22 +328,22 @@ TEST(MakePlan, MemorylessNode_IslandUsesTheNearestMemory) {
   Plan plan = Must(machine, {.islands = 2, .memory_bytes = 16 * kGiB});
   EXPECT_THAT(plan.islands[1].numa_nodes, ElementsAre(0));
   EXPECT_FALSE(plan.islands[1].straddles_node);
-  EXPECT_THAT(ErrorOf(machine, {.islands = 2, .memory_bytes = 18 * kGiB}),
+  EXPECT_THAT(ErrorOf(machine, {.islands = 2, .memory_bytes = 18 * kGiB}, PlanField::kMemory),
               HasSubstr("islands 0-1 need 18 GiB"));
 }
 
 TEST(MakePlan, Explicit_TakesTheListAsItIs) {
-  PlanRequest request{.memory_bytes = 10 * kGiB};
+  PlanRequest request;
   request.explicit_islands = {
       {.cpus = {0, 1, 2}, .numa_nodes = std::vector<uint32_t>{1}, .memory_bytes = 4 * kGiB},
-      {.cpus = {3}, .numa_nodes = {}, .memory_bytes = {}},
-      {.cpus = {4, 5}, .numa_nodes = {}, .memory_bytes = {}}};
+      {.cpus = {3}, .numa_nodes = {}, .memory_bytes = kGiB},
+      {.cpus = {4, 5}, .numa_nodes = {}, .memory_bytes = kGiB}};
   Plan plan = Must(Box(2, 4), request);
   EXPECT_EQ(plan.layout, "3ISL");
   EXPECT_THAT(plan.islands[0].cpus, ElementsAre(0, 1, 2));
   EXPECT_THAT(plan.islands[0].numa_nodes, ElementsAre(1));
   EXPECT_EQ(plan.islands[0].memory_bytes, 4 * kGiB);
-  EXPECT_EQ(plan.islands[1].memory_bytes, 3 * kGiB);
+  EXPECT_EQ(plan.islands[1].memory_bytes, kGiB);
   EXPECT_THAT(plan.islands[2].numa_nodes, ElementsAre(1));
   EXPECT_EQ(plan.cores_used, 6);
 }
@@ -281,33 +360,58 @@ TEST(MakePlan, Explicit_HardwareThreadsOfOneCoreMayBelongToTwoIslands) {
 TEST(MakePlan, Explicit_Mistakes) {
   Machine machine = Box(2, 4);
   machine.disallowed_cpus = {9};
-  auto error = [&](std::vector<ExplicitIsland> islands, PlanRequest request = {}) {
+  auto error = [&](std::vector<ExplicitIsland> islands, PlanField field, uint32_t island = 0) {
+    PlanRequest request;
     request.explicit_islands = std::move(islands);
-    return ErrorOf(machine, request);
+    return ErrorOf(machine, request, field, island);
   };
-  auto cpus = [](std::vector<uint32_t> list) { return ExplicitIsland{list, {}, {}}; };
-  EXPECT_THAT(error({cpus({0, 1}), cpus({1, 2})}), HasSubstr("island 1: CPU 1 belongs to island 0 already"));
-  EXPECT_THAT(error({cpus({0, 0})}), HasSubstr("island 0: CPU 0 is named twice"));
-  EXPECT_THAT(error({cpus({0}), cpus({8})}),
-              HasSubstr("island 1: CPU 8 does not exist on the machine; usable are 0-7"));
-  EXPECT_THAT(error({cpus({9})}), HasSubstr("island 0: CPU 9 is offline or not allowed"));
-  EXPECT_THAT(error({cpus({})}), HasSubstr("island 0: it has no CPUs"));
-  EXPECT_THAT(error({cpus({5})}, {.core_count = 4}),
-              HasSubstr("CPU 5 is not among the deployment's cores, which are 0-3"));
-  EXPECT_THAT(error({{{0}, std::vector<uint32_t>{7}, {}}}),
-              HasSubstr("NUMA node 7 does not exist on the machine; it has 0-1"));
-  EXPECT_THAT(error({{{0}, std::vector<uint32_t>{}, {}}}), HasSubstr("list of NUMA nodes is empty"));
-  EXPECT_THAT(error({{{0}, std::vector<uint32_t>{1, 1}, {}}}), HasSubstr("NUMA node 1 is named twice"));
-  EXPECT_THAT(error({{{0}, {}, 17 * kGiB}}), HasSubstr("island 0 needs 17 GiB"));
-  EXPECT_THAT(error({{{0}, {}, 4 * kGiB}, cpus({1})}, {.memory_bytes = 4 * kGiB}),
-              HasSubstr("none for island 1"));
+  EXPECT_EQ(error({{.cpus = {0}}, {.cpus = {8}}}, PlanField::kIslandCpus, 1),
+            "found CPU 8, which this box does not have, expected CPUs from 0-7");
+  EXPECT_THAT(error({{.cpus = {9}}}, PlanField::kIslandCpus), HasSubstr("offline or not allowed"));
+  EXPECT_EQ(error({{{0}, std::vector<uint32_t>{7}, {}}}, PlanField::kIslandNodes),
+            "found NUMA node 7, which does not exist or has no memory on this box, expected nodes from 0-1");
+  EXPECT_THAT(error({{{0}, {}, 17 * kGiB}}, PlanField::kMemory), HasSubstr("island 0 needs 17 GiB"));
   machine.nodes[1].memory_bytes = 0;
-  EXPECT_THAT(error({{{0}, std::vector<uint32_t>{1}, {}}}), HasSubstr("NUMA node 1 has no memory"));
+  EXPECT_THAT(error({{{0}, std::vector<uint32_t>{1}, {}}}, PlanField::kIslandNodes),
+              HasSubstr("expected nodes from 0"));
 }
 
-TEST(MakePlan, ZeroIslandsOrNoCores) {
-  EXPECT_THAT(ErrorOf(Box(1, 2), {.islands = 0}), HasSubstr("at least 1ISL"));
-  EXPECT_THAT(ErrorOf(Machine(), {}), HasSubstr("no core"));
+TEST(MakePlanDeathTest, RequestsThatNoReaderLetsThrough) {
+  EXPECT_DEATH(MakePlan(Machine(), {}), "invariant broken");
+  const Machine machine = Box(2, 4);
+  for (const PlanRequest& request :
+       {PlanRequest{.islands = 0}, PlanRequest{.islands = 1000},
+        PlanRequest{.explicit_islands = {{.cpus = {0, 1}}, {.cpus = {1}}}},
+        PlanRequest{.explicit_islands = {{.cpus = {}}}},
+        PlanRequest{.explicit_islands = {{.cpus = {0}, .numa_nodes = std::vector<uint32_t>{0, 0}}}},
+        PlanRequest{.explicit_islands = {{.cpus = {0}, .memory_bytes = kGiB}, {.cpus = {1}}}},
+        PlanRequest{.explicit_islands = {{.cpus = {0}}}, .core_count = 1}}) {
+    EXPECT_DEATH(MakePlan(machine, request), "invariant broken");
+  }
+}
+
+// What CheckInvariants is for: each of these would start islands that cannot be.
+TEST(CheckInvariantsDeathTest, PlansThatBreakAPromise) {
+  const Machine machine = Box(2, 4);
+  const PlanRequest request{.islands = 4, .memory_bytes = 8 * kGiB, .metrics_base_port = 9400};
+  const Plan sound = Must(machine, request);
+  CheckInvariants(machine, request, sound);
+  const auto broken = [&](auto change) {
+    Plan plan = sound;
+    change(plan.islands);
+    EXPECT_DEATH(CheckInvariants(machine, request, plan), "invariant broken");
+  };
+  using Islands = std::vector<PlannedIsland>;
+  broken([](Islands& islands) { islands[1].id = 2; });
+  broken([](Islands& islands) { islands[1].workers = 1; });
+  broken([](Islands& islands) { islands[1].cpus = {2, 77}; });
+  broken([](Islands& islands) { islands[1].cpus = {2, 0}; });
+  broken([](Islands& islands) { islands[1].sites.count = 5; });
+  broken([](Islands& islands) { islands[3].memory_bytes += 1; });
+  broken([](Islands& islands) { islands[3].memory_bytes = 32 * kGiB; });
+  broken([](Islands& islands) { islands[3].memory_bytes = kPageBytes; });
+  broken([](Islands& islands) { islands[3].metrics_port = 9400; });
+  broken([](Islands& islands) { islands[0].numa_nodes = {2}; });
 }
 
 }  // namespace

@@ -30,10 +30,10 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
 absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+  if (path.empty() || path.size() > kMaxSocketPathBytes) {
     return absl::InvalidArgumentError(fmt::format(
         "socket path {} has {} bytes, at most {} are possible: choose a shorter control directory", path,
-        path.size(), sizeof(address.sun_path) - 1));
+        path.size(), kMaxSocketPathBytes));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;

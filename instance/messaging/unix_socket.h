@@ -20,7 +20,9 @@ using runtime::UniqueFd;
 // "WHAT: reason", with the canonical code of `error`.
 absl::Status ErrnoStatus(int error, const std::string& what);
 
-// INVALID_ARGUMENT if the path does not fit (107 bytes).
+inline constexpr size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;  // 107 and a zero
+
+// INVALID_ARGUMENT if the path does not fit.
 absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path);
 
 // Removes a socket file that nobody listens on. ALREADY_EXISTS if somebody does, or if the file is no socket.
