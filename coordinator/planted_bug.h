@@ -54,8 +54,10 @@ enum class PlantedBug : uint8_t {
   kAcknowledgeUnapplied,   // a commit is acknowledged by a life that does not have the branch
   kOrphanAsksNobody,       // a branch whose coordinator died aborts without asking its fellows
   kBelieveAnyDoubt,        // a fellow's doubt counts though it may still hear from one of the dead
+  kIgnoreLastWords,        // who is proven dead counts as gone before what it has said is read
+  kAnswerForEarlierLife,   // a later life answers for one that has died: there is nothing here
 };
-inline constexpr uint32_t kPlantedBugs = 38;
+inline constexpr uint32_t kPlantedBugs = 40;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -29,6 +29,10 @@ def in_doubt(test):
     return only("planted_in_doubt", f"*/InDoubtTest.{test}*")
 
 
+def orphans(test):
+    return only("planted_in_doubt", f"*/OrphansTest.{test}*")
+
+
 SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
@@ -84,6 +88,8 @@ BUGS = {
     "acknowledge_unapplied": [COMMIT],
     "orphan_asks_nobody": [COMMIT, in_doubt("Orphans_AgreeWithThoseWhoHaveHeard")],
     "believe_any_doubt": [only("planted_commit", "TwoPhaseCommitModel.Orphans")],
+    "ignore_last_words": [orphans("LastWordsOfACoordinator"), orphans("LastWordsOfAFellow")],
+    "answer_for_earlier_life": [orphans("LaterLifeOfAFellow_DoesNotSpeakForTheEarlierOne")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -49,6 +49,8 @@ constexpr std::string_view kNames[] = {
     "acknowledge_unapplied",
     "orphan_asks_nobody",
     "believe_any_doubt",
+    "ignore_last_words",
+    "answer_for_earlier_life",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
