@@ -14,12 +14,14 @@
 // each other (the cooperative termination protocol: Bernstein, Hadzilacos, Goodman 1987, ch. 7.4). A commit
 // that reached one of them reaches them all; where it reached none that is alive, the transaction is aborted.
 // What makes it safe that two who are in doubt agree to abort, although fellows and links may go at any
-// moment: each first makes sure that nothing more can come from those who are gone (kCoordinatorGone and
-// kFellowGone are given only after proof of death, and when the link from there was read to its end), and an
-// answer "in doubt, too" counts only if it names at least the same dead. Say A aborts. Then every fellow
-// alive has answered that it is in doubt and hears nothing more from anybody whom A counts as dead. The first
-// of them to learn of a commit after its answer would have learnt it from one of the others, who had learnt
-// it after its own answer, before: there is no first.
+// moment: each first makes sure that it hears nothing more from those who are gone, and an answer "in
+// doubt, too" counts only if it names at least the same dead. Say A aborts. Then every fellow alive has
+// answered that it is in doubt and hears nothing more from anybody whom A counts as dead. The first of them
+// to learn of a commit after its answer would have learnt it from one of the others, who had learnt it
+// after its own answer, before: there is no first.
+//
+// kCoordinatorGone and kFellowGone are given only after proof of death, and when the link from there was
+// read to its end: what the dead have said is lost otherwise, for from then on nothing is taken from them.
 //
 // Thread safety: none; it lives on the worker that got the transaction's first message.
 //

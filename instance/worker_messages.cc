@@ -236,13 +236,14 @@ std::optional<data::v1::DecisionReply> Worker::AnswerFellow(uint32_t island,
                                                             const data::v1::DecisionRequest& request) {
   const coordinator::TransactionId id = DecodeId(request.transaction());
   const ParticipantEvent event{.kind = ParticipantEvent::kDecisionRequest, .island = island};
-  ParticipantEntry* entry = FindParticipant(id);
-  if (!KnowsThisLife(request.participant_epoch())) entry = nullptr;
+  const bool planted = Planted(PlantedBug::kAnswerForEarlierLife);
+  const uint64_t asked_epoch = planted ? options_.boot_epoch : request.participant_epoch();
+  ParticipantEntry* entry = KnowsThisLife(asked_epoch) ? FindParticipant(id) : nullptr;
   std::vector<coordinator::ParticipantAction> actions;
   if (entry != nullptr) {
     entry->machine.Step(event, &actions);
   } else {
-    coordinator::AnswerWithoutMachine(event, TraceOf(id, request.participant_epoch()), &actions);
+    coordinator::AnswerWithoutMachine(event, TraceOf(id, asked_epoch), &actions);
   }
   if (actions.empty()) return std::nullopt;
   data::v1::DecisionReply reply;

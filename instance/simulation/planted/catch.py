@@ -31,6 +31,10 @@ def in_doubt(test: str) -> Test:
     return only("planted_in_doubt", f"*/InDoubtTest.{test}*")
 
 
+def orphans(test: str) -> Test:
+    return only("planted_in_doubt", f"*/OrphansTest.{test}*")
+
+
 SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
@@ -87,6 +91,8 @@ BUGS: dict[str, list[Test]] = {
     "orphan_asks_nobody": [COMMIT, in_doubt("Orphans_AgreeWithThoseWhoHaveHeard")],
     "believe_any_doubt": [only("planted_commit", "TwoPhaseCommitModel.Orphans")],
     "forget_open_commits": [in_doubt("Orphan_IsToldOfACommitLongAgo")],
+    "ignore_last_words": [orphans("LastWordsOfACoordinator"), orphans("LastWordsOfAFellow")],
+    "answer_for_earlier_life": [orphans("LaterLifeOfAFellow_DoesNotSpeakForTheEarlierOne")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.
