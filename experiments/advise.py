@@ -4,7 +4,6 @@
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -13,7 +12,7 @@ from advising import advice, trials
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model
 from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, json_of
 from sweeping import results as result_files
-from sweeping.machine import Machine
+from sweeping.machine import LAYOUT, LAYOUTS, Machine
 from sweeping.tree import BadFile
 
 EPILOG = """The short runs are those of the microbenchmark at 0, 5, 20 and 100 % multisite and zipf 0, 0.5, 0.75 and 1,
@@ -63,8 +62,8 @@ def parse_arguments():
             if not low <= value <= high:
                 parser.error(f"--{name}: found {value:g}, expected {low} to {high}")
     for layout in arguments.layouts or []:
-        if not re.match(r"[1-9]\d{0,2}ISL$", layout):
-            parser.error(f"--layouts: found '{layout}', expected 1ISL to 999ISL")
+        if not LAYOUT.match(layout):
+            parser.error(f"--layouts: found '{layout}', expected {LAYOUTS}")
     if arguments.workload == "micro":
         if arguments.set:
             parser.error("--set: found it with workload micro, expected --op, --rows, --multisite, --zipf")

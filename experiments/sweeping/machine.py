@@ -6,6 +6,7 @@ sockets with six cores each it is 1ISL, 2ISL, 4ISL, 8ISL, 12ISL and 24ISL.
 
 import re
 
+LAYOUT, LAYOUTS = re.compile(r"[1-9]\d{0,2}ISL$"), "1ISL to 999ISL"
 CUTS = ("SE", "CG", "FG")  # shared everything, coarse-grained: an island per socket, fine-grained: one per core
 
 

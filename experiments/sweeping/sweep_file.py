@@ -13,7 +13,7 @@
 import os
 import re
 
-from sweeping.machine import CUTS
+from sweeping.machine import CUTS, LAYOUT, LAYOUTS
 from sweeping.tree import BadFile, Reader
 
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "rows_total")
@@ -108,8 +108,8 @@ def read_axis(reader, name, node):
             reader.complain(child.mark, f"'{child.value}' again", "every value once")
         elif name == "cut" and child.value not in CUTS:
             reader.complain(child.mark, child.kind(), "SE, CG or FG")
-        elif name == "layout" and not re.match(r"([1-9]\d{0,2}ISL|auto)$", str(child.value)):
-            reader.complain(child.mark, child.kind(), "1ISL to 999ISL, or auto")
+        elif name == "layout" and child.value != "auto" and not LAYOUT.match(str(child.value)):
+            reader.complain(child.mark, child.kind(), f"{LAYOUTS}, or auto")
         else:
             values.append(child.value)
     return values
