@@ -4,7 +4,6 @@
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -15,7 +14,7 @@ from advising.advice import Case, Verdict
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
 from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, json_of
 from sweeping import results as result_files
-from sweeping.machine import Machine
+from sweeping.machine import LAYOUT, LAYOUTS, Machine
 from sweeping.sweep_file import Measure
 from sweeping.table import PointMedians
 from sweeping.tree import BadFile, Reader
@@ -67,8 +66,8 @@ def parse_arguments() -> argparse.Namespace:
             if not low <= value <= high:
                 parser.error(f"--{name}: found {value:g}, expected {low} to {high}")
     for layout in arguments.layouts or []:
-        if not re.match(r"[1-9]\d{0,2}ISL$", layout):
-            parser.error(f"--layouts: found '{layout}', expected 1ISL to 999ISL")
+        if not LAYOUT.match(layout):
+            parser.error(f"--layouts: found '{layout}', expected {LAYOUTS}")
     if arguments.workload == "micro":
         if arguments.set:
             parser.error("--set: found it with workload micro, expected --op, --rows, --multisite, --zipf")

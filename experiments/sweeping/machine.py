@@ -10,6 +10,7 @@ from typing import Any
 from islands_command import MachineReport
 from sweeping.tree import Scalar
 
+LAYOUT, LAYOUTS = re.compile(r"[1-9]\d{0,2}ISL$"), "1ISL to 999ISL"
 CUTS = ("SE", "CG", "FG")  # shared everything, coarse-grained: an island per socket, fine-grained: one per core
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from islands_command import Document
-from sweeping.machine import CUTS
+from sweeping.machine import CUTS, LAYOUT, LAYOUTS
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "rows_total")
@@ -124,8 +124,8 @@ def read_axis(reader: Reader, name: str, node: Node) -> list[Scalar]:
             reader.complain(child.mark, f"'{child.value}' again", "every value once")
         elif name == "cut" and child.value not in CUTS:
             reader.complain(child.mark, child.kind(), "SE, CG or FG")
-        elif name == "layout" and not re.match(r"([1-9]\d{0,2}ISL|auto)$", str(child.value)):
-            reader.complain(child.mark, child.kind(), "1ISL to 999ISL, or auto")
+        elif name == "layout" and child.value != "auto" and not LAYOUT.match(str(child.value)):
+            reader.complain(child.mark, child.kind(), f"{LAYOUTS}, or auto")
         else:
             values.append(child.value)
     return values

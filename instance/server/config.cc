@@ -4,6 +4,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "instance/runtime/descriptor.h"
+#include "topology/planner.h"
 
 namespace islands::server {
 namespace {
@@ -27,7 +28,9 @@ absl::Status CheckConfig(const control::v1::IslandConfig& config) {
   if (config.control_directory().empty()) return Bad("controlDirectory", "an absolute path");
   if (config.transport() != "uds" && config.transport() != "zmq") return Bad("transport", "uds or zmq");
   if (config.durability() != "none") return Bad("durability", "none (the only one in this version)");
-  if (config.metrics_port() > 65535) return Bad("metricsPort", "0 to 65535");
+  if (config.metrics_port() > topology::kMaxPort) {
+    return Bad("metricsPort", fmt::format("0 to {}", topology::kMaxPort));
+  }
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "instance/server/metric_descriptors.h"
+#include "instance/storage/page.h"
 
 namespace islands::server {
 
@@ -25,7 +26,6 @@ using prometheus::MetricType;
 namespace {
 
 constexpr int64_t kPlacementMaxAgeNs = 10 * runtime::kNsPerSecond;
-constexpr uint64_t kPageBytes = 4096;
 
 using Labels = std::vector<ClientMetric::Label>;
 
@@ -258,8 +258,8 @@ void AddStorage(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kLockWaiters, locks.OwnersWaiting());
   add(Metric::kLockEscalations, locks.Escalations());
   const storage::PoolUsage pool = island.PoolUsage();
-  add(Metric::kPoolResidentBytes, pool.resident_pages * kPageBytes);
-  add(Metric::kPoolCapacityBytes, pool.capacity_pages * kPageBytes);
+  add(Metric::kPoolResidentBytes, pool.resident_pages * storage::kPageBytes);
+  add(Metric::kPoolCapacityBytes, pool.capacity_pages * storage::kPageBytes);
 }
 
 // An island that is bound to no nodes has no remote ones. Its own are there even when nothing lies on them:
@@ -273,7 +273,7 @@ MetricFamily Memory(const instance::Island& island, const control::v1::Placement
   for (const auto& [node, pages] : pages_of) {
     const bool local = own.empty() || std::find(own.begin(), own.end(), node) != own.end();
     memory.Add({{"node", std::to_string(node)}, {"locality", local ? "local" : "remote"}},
-               pages * kPageBytes);
+               pages * storage::kPageBytes);
   }
   return memory.Take();
 }
