@@ -266,6 +266,46 @@ std::string AbsoluteFolder(const std::string& filename) {
   return error ? "" : absolute.lexically_normal().parent_path().string();
 }
 
+// Nullopt: there is nothing to read on with.
+std::optional<Deployment> Read(std::string_view text, Complaints* complaints, std::string_view filename) {
+  Deployment deployment;
+  deployment.filename = filename;
+  deployment.folder = AbsoluteFolder(deployment.filename);
+  if (text.size() > kMaxDeploymentFileBytes) {
+    complaints->Add(Position{1, 1}, fmt::format("found {} bytes, expected a deployment file of at most {}",
+                                                text.size(), topology::FormatSize(kMaxDeploymentFileBytes)));
+    return std::nullopt;
+  }
+  YamlNode root;
+  if (!ParseYaml(text, &root, complaints)) return std::nullopt;
+  if (root.kind != YamlNode::Kind::kMap) {
+    complaints->Add(root.at,
+                    fmt::format("found {}, expected a map that starts with 'version: 1'", root.Describe()));
+    return std::nullopt;
+  }
+  DeploymentReader(root, &deployment, complaints).Read();
+  return deployment;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(fmt::format("{}: found a directory, expected a deployment file", path));
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    const std::string why = std::error_code(errno, std::generic_category()).message();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: cannot be read ({}); expected a deployment file, for example from `islands template "
+                    "2ISL --output {}`",
+                    path, why, path));
+  }
+  std::string text(kMaxDeploymentFileBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
 }  // namespace
 
 std::string_view DurabilityName(Durability durability) {
@@ -299,44 +339,26 @@ std::string Deployment::Complain(std::string_view path, std::string_view text) c
 }
 
 absl::StatusOr<Deployment> ParseDeployment(std::string_view text, std::string_view filename) {
-  Deployment deployment;
-  deployment.filename = filename;
-  deployment.folder = AbsoluteFolder(deployment.filename);
-  Complaints complaints(deployment.filename);
-  if (text.size() > kMaxDeploymentFileBytes) {
-    complaints.Add(Position{1, 1}, fmt::format("found {} bytes, expected a deployment file of at most {}",
-                                               text.size(), topology::FormatSize(kMaxDeploymentFileBytes)));
-    return complaints.ToStatus();
-  }
-  YamlNode root;
-  if (!ParseYaml(text, &root, &complaints)) return complaints.ToStatus();
-  if (root.kind != YamlNode::Kind::kMap) {
-    complaints.Add(root.at,
-                   fmt::format("found {}, expected a map that starts with 'version: 1'", root.Describe()));
-    return complaints.ToStatus();
-  }
-  DeploymentReader(root, &deployment, &complaints).Read();
+  Complaints complaints{std::string(filename)};
+  std::optional<Deployment> deployment = Read(text, &complaints, filename);
   if (!complaints.empty()) return complaints.ToStatus();
-  return deployment;
+  return *std::move(deployment);
 }
 
 absl::StatusOr<Deployment> LoadDeployment(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(fmt::format("{}: found a directory, expected a deployment file", path));
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    const std::string why = std::error_code(errno, std::generic_category()).message();
-    return absl::InvalidArgumentError(
-        fmt::format("{}: cannot be read ({}); expected a deployment file, for example from `islands template "
-                    "2ISL --output {}`",
-                    path, why, path));
-  }
-  std::string text(kMaxDeploymentFileBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(stream.gcount()));
-  return ParseDeployment(text, path);
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  return ParseDeployment(*text, path);
+}
+
+absl::StatusOr<Deployment> LoadDeployment(const std::string& path, absl::Status* complaints) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  Complaints found(path);
+  std::optional<Deployment> deployment = Read(*text, &found, path);
+  *complaints = found.ToStatus();
+  if (!deployment) return *complaints;
+  return *std::move(deployment);
 }
 
 }  // namespace islands::deploy

@@ -91,5 +91,8 @@ absl::StatusOr<Deployment> ParseDeployment(std::string_view text, std::string_vi
 
 // Reads and parses. A file that cannot be read is INVALID_ARGUMENT too: the user named the wrong thing.
 absl::StatusOr<Deployment> LoadDeployment(const std::string& path);
+// For what ends a deployment: one that runs must not keep running because its file has been spoilt meanwhile.
+// What is wrong goes to `*complaints`, and the rest is as far as it could be read.
+absl::StatusOr<Deployment> LoadDeployment(const std::string& path, absl::Status* complaints);
 
 }  // namespace islands::deploy

@@ -124,8 +124,13 @@ int Status(const CommandContext& context, const StatusOptions& options) {
 }
 
 int Down(const CommandContext& context, const DownOptions& options) {
-  absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
+  absl::Status complaints;
+  absl::StatusOr<Deployment> deployment = LoadDeployment(options.file, &complaints);
   if (!deployment.ok()) return Fail(context, deployment.status());
+  if (!complaints.ok()) {
+    fmt::print(stderr, "{}\nnote: going by its name '{}' and control.directory '{}' all the same\n",
+               std::string(complaints.message()), deployment->name, deployment->control_directory);
+  }
   const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
   if (!files.ok()) return Fail(context, files.status());
   const absl::StatusOr<Remaining> before = Look(*files, 0);

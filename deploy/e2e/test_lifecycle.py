@@ -257,6 +257,15 @@ def test_down_after_the_supervisor_died(cluster: Cluster) -> None:
     cluster.down()
 
 
+def test_down_with_a_spoilt_file(cluster: Cluster) -> None:
+    cluster.write().up()
+    with open(cluster.file, "a", encoding="utf-8") as file:
+        file.write("foo: 1\n")
+    done = cluster.islands.run("down", cluster.file)
+    assert done.code == 0 and "found unknown key 'foo'" in done.err and "going by its name 'test'" in done.err, done
+    assert cluster.alive() == {}
+
+
 def test_down_kills_a_hung_island(cluster: Cluster) -> None:
     cluster.write().up()
     os.kill(cluster.island(1)["pid"], signal.SIGSTOP)
