@@ -12,6 +12,7 @@ import pytest
 
 from cluster import Cluster, cluster, wait_until  # noqa: F401
 from conftest import Document
+from test_workloads import TATP_TABLES
 
 
 SMALL = ["--rows-total", "24000"]  # quick to load again for an island that comes back
@@ -119,20 +120,6 @@ def test_cluster_taken_down_during_a_run(cluster: Cluster) -> None:
     assert os.listdir(os.path.join(cluster.folder, "results")) == []
 
 
-TATP = """data:
-  tables:
-    - {name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}
-    - name: subscriber
-      key: [uint64]
-      range: [1, 301]
-      row_bytes: 100
-      indexes: [{name: by_number, key: ['row:0:string:15']}]
-    - {name: access_info, key: [uint64, uint8], range: [1, 301], row_bytes: 10}
-    - {name: special_facility, key: [uint64, uint8], range: [1, 301], row_bytes: 16}
-    - {name: call_forwarding, key: [uint64, uint8, uint8], range: [1, 301], row_bytes: 16}
-"""
-
-
 def new_life(cluster: Cluster, island: int = 1) -> None:
     pid = cluster.island(island)["pid"]
     os.kill(pid, signal.SIGKILL)
@@ -168,7 +155,7 @@ def test_refused_load_is_the_end_of_the_one_before(cluster: Cluster) -> None:
         result = cluster.islands.json("run", cluster.file, "tatp", "--set", "remote=50", "--duration", "0.3",
                                       "--warmup", "0.1", "--results", os.path.join(cluster.folder, "results"))
         return result["sum_check_detail"].rpartition("; ")[2]
-    cluster.write("2ISL", more=TATP).up()
+    cluster.write("2ISL", more=TATP_TABLES + "    - {name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}\n").up()
     rows = tatp()
     assert cluster.islands.run("run", cluster.file, "micro", "--rows-total", "40000000").code == 1
     new_life(cluster)

@@ -122,7 +122,7 @@ def test_hung_island_holds_up_nobody(cluster: Cluster) -> None:
 
 def test_refusals_cost_little(cluster: Cluster) -> None:
     """One transaction of five needs the island that hangs and is refused. Beside the same with local ones only, where
-    nothing is refused: when each refusal paused its slot for half a millisecond it was 0.06, and
+    nothing is refused: when each refusal paused its slot for half a millisecond it was 0.05, and
     0.24 when each second one did."""
     meter = Meter(cluster, SHAPES["2x1"])
     cluster.up()

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using messaging::FrameType;
-using runtime::kNsPerMs;
 using runtime::kNsPerSecond;
 
 constexpr uint32_t kLiar = 1;
