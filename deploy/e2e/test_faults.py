@@ -155,7 +155,8 @@ def test_refused_load_is_the_end_of_the_one_before(cluster: Cluster) -> None:
         result = cluster.islands.json("run", cluster.file, "tatp", "--set", "remote=50", "--duration", "0.3",
                                       "--warmup", "0.1", "--results", os.path.join(cluster.folder, "results"))
         return result["sum_check_detail"].rpartition("; ")[2]
-    cluster.write("2ISL", more=TATP_TABLES + "    - {name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}\n").up()
+    micro = "    - {name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}\n"
+    cluster.write("2ISL", more=TATP_TABLES + micro).up()
     rows = tatp()
     assert cluster.islands.run("run", cluster.file, "micro", "--rows-total", "40000000").code == 1
     new_life(cluster)
