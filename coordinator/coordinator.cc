@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cassert>
 
-#include "coordinator/planted_bug.h"
+#include "runtime/planted_bug.h"
 
 namespace islands::coordinator {
+
+using runtime::Planted;
+using runtime::PlantedBug;
 
 using Event = CoordinatorEvent;
 using Action = CoordinatorAction;

@@ -1,9 +1,9 @@
 // The coordinator's side of two-phase commit with presumed abort, for one transaction: a pure state machine.
 //
-// It does no I/O and holds no clock: events go in, actions come out, and the island carries them out
-// (instance/worker.cc). Executing operations is not its business; it learns of participants as the first
-// operation is shipped to them and of the end of execution by kCommitRequested. Gray, Reuter: Transaction
-// Processing, ch. 11; Mohan, Lindsay, Obermarck 1986.
+// It does no I/O and holds no clock: events go in, actions come out, and the island's worker carries them
+// out. Executing operations is not its business; it learns of participants as the first operation is shipped
+// to them and of the end of execution by kCommitRequested. Gray, Reuter: Transaction Processing, ch. 11;
+// Mohan, Lindsay, Obermarck 1986.
 //
 //   executing --commit--> voting --all yes/read--> forcing --durable--> committing --all acks--> done
 //       |  no participant wrote                 \-- one writer only --> one-phase --answer--> done

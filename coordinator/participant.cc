@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
-#include "coordinator/planted_bug.h"
+#include "runtime/planted_bug.h"
 
 namespace islands::coordinator {
+
+using runtime::Planted;
+using runtime::PlantedBug;
 
 using Event = ParticipantEvent;
 using Action = ParticipantAction;

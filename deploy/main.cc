@@ -17,9 +17,14 @@
 #include <system_error>
 #include <vector>
 
-#include "deploy/commands.h"
-#include "deploy/output.h"
-#include "deploy/tool_commands.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/output.h"
+#include "deploy/cli/tool_commands.h"
+#include "deploy/cluster/commands.h"
+#include "deploy/observe/command.h"
+#include "deploy/plan/commands.h"
+#include "deploy/run/command.h"
+#include "deploy/top/command.h"
 
 namespace islands::deploy {
 namespace {
@@ -140,10 +145,11 @@ int Main(int argc, char** argv) {
          },
          "Of what is written to stdout")
       ->check(CLI::IsMember({"text", "json"}));
-  AddPlanCommands(app, context);
-  AddTemplateCommand(app, context);
-  AddMachineCommand(app, context);
-  AddLifecycleCommands(app, context);
+  for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
+                    AddStatusCommand, AddTopCommand, AddRunCommand, AddObserveCommand, AddDownCommand,
+                    AddDestroyCommand, AddSuperviseCommand}) {
+    add(app, context);  // in the order of `islands --help`
+  }
   AddToolCommands(app);
   app.footer(std::string(kExamples) + kFooter);
   return CheckStdout(ParseAndRun(app, context, argc, argv));

@@ -18,9 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 # Arrows go downwards only: a folder may include itself and those after it.
 FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "topology", "partitioner", "runtime",
            "proto"]
-INSTANCE_FOLDERS = ["simulation", "gateway", "server", "storage", "messaging", "runtime"]
-# Headers directly in instance/ are the vocabulary of its lower folders, which may include them; but these lie on top.
-INSTANCE_TOP = ["simulation", "gateway", "server"]
+# The same within a folder; files directly in it lie above its rooms.
+ROOMS = {
+    "deploy": ["e2e", "machines", "top", "run", "cluster", "observe", "processes", "plan", "file", "cli"],
+    "instance": ["gateway", "server", "simulation", "testing", "island", "worker", "recovery", "execution", "workload",
+                 "locks", "log", "storage", "messaging"],
+    "instance/storage": ["btree", "pages"],
+}
 
 Findings = Iterator[tuple[int, str]]  # line, and what is wrong there
 
@@ -50,7 +54,7 @@ def is_test(path: str) -> bool:
 
 # Code of ours that waits in real time on threads that are no workers, each with the reason.
 REAL_TIME = {
-    "instance/runtime/clock.h": "the seam itself",
+    "runtime/clock.h": "the seam itself",
     "instance/messaging/control_channel.cc": "blocking calls of commands and control threads",
     "instance/messaging/memory_transport.cc": "Wait is for the threads of tests; simulation never calls it",
     "topology/machine_sources.cc": "asks hwloc in a child process with a deadline, before any island exists",
@@ -63,7 +67,7 @@ def outside_islands(path: str) -> bool:
 
 
 # Pages are read without a latch by the first, on behalf of a guard of the second.
-TORN, GUARDS = "instance/storage/torn.h", "instance/storage/page_guard.h"
+TORN, GUARDS = "instance/storage/pages/torn.h", "instance/storage/pages/page_guard.h"
 
 # (pattern, what to use instead, where it is allowed)
 BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed in (
@@ -148,23 +152,32 @@ def check_banned(path: str, text: str) -> Findings:
 def direction_fault(path: str, included: str) -> str | None:
     """Why `path` may not include `included`; None if it may."""
     own, other = path.split("/"), included.split("/")
-    if own[0] not in FOLDERS or other[0] not in FOLDERS:
+    if own[0] not in FOLDERS or other[0] not in FOLDERS or not has_place(included):
         return None
     if FOLDERS.index(other[0]) < FOLDERS.index(own[0]):
         return f"{own[0]}/ is below {other[0]}/"
-    if own[0] != "instance" or other[0] != "instance" or len(other) < 3:
-        return None
-    if len(own) < 3:
-        return f"instance/*.h is below instance/{other[1]}/" if other[1] in INSTANCE_TOP else None
-    if own[1] not in INSTANCE_FOLDERS or other[1] not in INSTANCE_FOLDERS:
-        return None
-    if INSTANCE_FOLDERS.index(other[1]) < INSTANCE_FOLDERS.index(own[1]):
-        return f"instance/{own[1]}/ is below instance/{other[1]}/"
+    folder, depth = own[0], 1
+    while folder in ROOMS and other[:depth] == own[:depth]:
+        rooms = ["", *ROOMS[folder]]  # first whatever is directly in the folder
+        here, there = (rooms.index(parts[depth] if len(parts) > depth + 1 else "") for parts in (own, other))
+        if there < here:
+            return f"{folder}/{rooms[here]}/ is below {folder}/{rooms[there] + '/' if there else '*.h'}"
+        folder, depth = f"{folder}/{own[depth]}", depth + 1
     return None
+
+
+def has_place(path: str) -> bool:
+    """Whether the folder of a source has its place in the order of its neighbours."""
+    parts = path.split("/")
+    return all(parts[depth] in ROOMS["/".join(parts[:depth])]
+               for depth in range(1, len(parts) - 1) if "/".join(parts[:depth]) in ROOMS)
 
 
 def check_includes(path: str, text: str) -> Findings:
     if suffix(path) not in (".h", ".cc", ".proto"):
+        return
+    if not has_place(path):
+        yield 1, "in a folder that is not in the order of the include arrows (ROOMS)"
         return
     for number, line in enumerate(text.split("\n"), 1):
         match = INCLUDE.match(line)
@@ -211,12 +224,12 @@ def check_torn(path: str, text: str) -> Findings:
 @functools.cache
 def commands() -> set[str]:
     """Those that `islands` has, from the code that registers them."""
-    folder = os.path.dirname(os.path.abspath(__file__))
     found = set()
-    for name in os.listdir(folder):
-        if name.endswith(".cc"):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                found |= {word for match in REGISTERED.findall(file.read()) for word in match if word}
+    for folder, _, names in os.walk(os.path.dirname(os.path.abspath(__file__))):
+        for name in names:
+            if name.endswith(".cc"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    found |= {word for match in REGISTERED.findall(file.read()) for word in match if word}
     return found
 
 

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "instance/runtime/random.h"
+#include "runtime/random.h"
 
 namespace islands::experiments {
 

@@ -31,8 +31,8 @@
 #include "absl/status/statusor.h"
 #include "experiments/append/append_history.h"
 #include "experiments/micro/micro.h"
-#include "instance/runtime/clock.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
+#include "runtime/clock.h"
 
 namespace islands::experiments {
 

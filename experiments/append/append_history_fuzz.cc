@@ -5,7 +5,7 @@
 #include <string>
 
 #include "experiments/append/append_history.h"
-#include "instance/runtime/check.h"
+#include "runtime/check.h"
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include <span>
 
 #include "coordinator/transaction_id.h"
-#include "instance/operation.h"
+#include "instance/workload/operation.h"
 
 namespace islands::experiments {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "instance/latency_histogram.h"
+#include "instance/worker/latency_histogram.h"
 
 namespace islands::experiments {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "experiments/micro/count_allocations.h"
 #include "experiments/micro/micro.h"
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/memory_transport.h"
 
 namespace islands::experiments {

@@ -38,7 +38,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 
 namespace islands::experiments {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "instance/runtime/ready_queue.h"
+#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 namespace {

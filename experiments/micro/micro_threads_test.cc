@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "experiments/micro/micro.h"
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/memory_transport.h"
 
 namespace islands::experiments {

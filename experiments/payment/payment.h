@@ -54,7 +54,7 @@
 #include "absl/status/statusor.h"
 #include "experiments/payment/payment_rows.h"
 #include "experiments/payment/payment_tables.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 
 namespace islands::experiments {
 

@@ -13,7 +13,7 @@
 #include "experiments/payment/payment_keys.h"
 #include "experiments/payment/payment_testing.h"
 #include "experiments/payment/tpcc_random.h"
-#include "instance/runtime/ready_queue.h"
+#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 namespace {

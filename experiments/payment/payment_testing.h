@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "experiments/payment/payment.h"
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/memory_transport.h"
 
 namespace islands::experiments {

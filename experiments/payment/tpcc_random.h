@@ -11,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-#include "instance/runtime/random.h"
+#include "runtime/random.h"
 
 namespace islands::experiments {
 

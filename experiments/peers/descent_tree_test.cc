@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "instance/runtime/random.h"
+#include "runtime/random.h"
 
 namespace islands::experiments {
 namespace {

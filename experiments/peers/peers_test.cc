@@ -9,9 +9,9 @@
 #include "experiments/micro/micro.h"
 #include "experiments/peers/peer.h"
 #include "experiments/peers/peer_driver.h"
-#include "instance/runtime/random.h"
 #include "instance/storage/catalog.h"
 #include "partitioner/key_codec.h"
+#include "runtime/random.h"
 
 namespace islands::experiments {
 namespace {

@@ -61,7 +61,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "experiments/tatp/tatp_rows.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 
 namespace islands::experiments {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "experiments/tatp/tatp.h"
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/memory_transport.h"
 
 namespace islands::experiments {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "experiments/micro/count_allocations.h"
-#include "instance/runtime/ready_queue.h"
+#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 namespace {

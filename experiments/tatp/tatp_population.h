@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/tatp/tatp.h"
-#include "instance/runtime/random.h"
+#include "runtime/random.h"
 
 namespace islands::experiments {
 

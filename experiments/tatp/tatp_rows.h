@@ -19,7 +19,7 @@
 #include <cstring>
 #include <span>
 
-#include "instance/operation.h"
+#include "instance/workload/operation.h"
 #include "partitioner/key_codec.h"
 
 namespace islands::experiments {

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 
 namespace islands::transfer {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "instance/runtime/check.h"
 #include "proto/data.pb.h"
+#include "runtime/check.h"
 
 namespace islands::messaging {
 namespace {

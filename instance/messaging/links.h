@@ -35,7 +35,7 @@
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
 #include "instance/messaging/transport.h"
-#include "instance/runtime/clock.h"
+#include "runtime/clock.h"
 
 namespace islands::data::v1 {
 class Hello;

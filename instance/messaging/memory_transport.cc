@@ -17,7 +17,7 @@
 
 #include "instance/messaging/connection_table.h"
 #include "instance/messaging/frame_scan.h"
-#include "instance/runtime/check.h"
+#include "runtime/check.h"
 
 namespace islands::messaging {
 namespace {

@@ -24,7 +24,7 @@
 #include <memory>
 
 #include "instance/messaging/transport.h"
-#include "instance/runtime/clock.h"
+#include "runtime/clock.h"
 
 namespace islands::messaging {
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "instance/messaging/transport_test_util.h"
-#include "instance/runtime/random.h"
+#include "runtime/random.h"
 
 namespace islands::messaging {
 namespace {

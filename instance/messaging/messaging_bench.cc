@@ -29,8 +29,8 @@
 #include "instance/messaging/links.h"
 #include "instance/messaging/transport_test_util.h"
 #include "instance/messaging/unix_socket.h"
-#include "instance/runtime/scheduler.h"
 #include "proto/data.pb.h"
+#include "runtime/scheduler.h"
 
 namespace islands::messaging {
 namespace {

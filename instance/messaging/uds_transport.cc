@@ -14,7 +14,7 @@
 #include "instance/messaging/frame_scan.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/messaging/waker.h"
-#include "instance/runtime/check.h"
+#include "runtime/check.h"
 
 namespace islands::messaging {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/runtime/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace islands::messaging {
 

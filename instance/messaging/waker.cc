@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "instance/runtime/clock.h"
+#include "runtime/clock.h"
 
 namespace islands::messaging {
 

@@ -22,8 +22,8 @@
 #include "instance/messaging/frame_scan.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/messaging/waker.h"
-#include "instance/runtime/check.h"
-#include "instance/runtime/clock.h"
+#include "runtime/check.h"
+#include "runtime/clock.h"
 
 namespace islands::messaging {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
 
-#include "instance/runtime/descriptor.h"
+#include "runtime/descriptor.h"
 #include "topology/planner.h"
 
 namespace islands::server {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "proto/control.pb.h"
 
 namespace islands::server {

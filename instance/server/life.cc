@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "instance/runtime/private_files.h"
+#include "runtime/private_files.h"
 
 namespace islands::server {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/control_channel.h"
 #include "instance/messaging/transport_factory.h"
 #include "instance/server/config.h"
@@ -23,7 +23,7 @@
 #include "instance/server/life.h"
 #include "instance/server/metric_descriptors.h"
 #include "instance/server/metrics.h"
-#include "instance/workload_library.h"
+#include "instance/workload/workload_library.h"
 #include "topology/binding.h"
 
 namespace islands::server {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "instance/server/metric_descriptors.h"
-#include "instance/storage/page.h"
+#include "instance/storage/pages/page.h"
 
 namespace islands::server {
 
@@ -252,7 +252,7 @@ void AddStorage(const instance::Island& island, std::vector<MetricFamily>* famil
   const auto add = [&](Metric metric, uint64_t value) {
     families->push_back(One(island, metric, {}, value));
   };
-  const storage::LockTable& locks = island.locks();
+  const locks::LockTable& locks = island.locks();
   add(Metric::kLocksHeld, locks.LocksHeld());
   add(Metric::kLocksInherited, locks.LocksInherited());
   add(Metric::kLockWaiters, locks.OwnersWaiting());

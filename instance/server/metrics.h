@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "instance/island.h"
+#include "instance/island/island.h"
 
 namespace islands::server {
 

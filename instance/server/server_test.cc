@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "instance/messaging/memory_transport.h"
-#include "instance/runtime/descriptor.h"
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
 #include "instance/server/metrics.h"
+#include "runtime/descriptor.h"
 
 namespace islands::server {
 namespace {

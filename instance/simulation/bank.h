@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 
 namespace islands::simulation {
 

@@ -77,7 +77,7 @@ void DeadlockWatch::LookAtWorker(uint32_t island, instance::Worker& worker, Wait
   std::vector<TransactionId> blockers;
   for (const auto& [token, waiter] : worker.LockWaiters()) {
     if (waiter->failure.set()) continue;
-    const storage::LockOwner& owner = waiter->branch.locks;
+    const locks::LockOwner& owner = waiter->branch.locks;
     if (!owner.waiting()) {
       const Place place{island, worker.options().index, token};
       const auto before = untold_.find(place);
@@ -91,7 +91,7 @@ void DeadlockWatch::LookAtWorker(uint32_t island, instance::Worker& worker, Wait
     }
     if (!Executes(owner.transaction)) continue;
     blockers.clear();
-    cluster_.island(island).locks().Blockers(owner, storage::BlockerSet::kAll, &blockers);
+    cluster_.island(island).locks().Blockers(owner, locks::BlockerSet::kAll, &blockers);
     for (const TransactionId& blocker : blockers) {
       const auto before = waits_.find({owner.transaction, blocker});
       const int64_t since_ns = before != waits_.end() ? before->second.since_ns : now_ns_;

@@ -23,7 +23,7 @@ constexpr uint64_t kRowsPerIsland = 1000;
 constexpr size_t kRowBytes = 1000;
 constexpr uint32_t kMpl = 400;
 constexpr int kWrites = 8;  // of a whole row each, in one batch to the other island
-// What an island lets queue for one peer before it stops beginning transactions (instance/worker.cc).
+// What an island lets queue for one peer before it stops beginning transactions (instance/worker/worker.cc).
 constexpr size_t kCongestionBytes = 1u << 20;
 
 int64_t Count(RowView row) {

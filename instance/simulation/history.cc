@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "instance/runtime/check.h"
+#include "runtime/check.h"
 
 namespace islands::simulation {
 

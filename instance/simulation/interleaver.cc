@@ -4,10 +4,10 @@
 
 #include <utility>
 
-#include "instance/runtime/check.h"
-#include "instance/runtime/latch_site.h"
-#include "instance/runtime/ready_queue.h"
-#include "instance/storage/buffer_pool.h"
+#include "instance/storage/pages/buffer_pool.h"
+#include "runtime/check.h"
+#include "runtime/latch_site.h"
+#include "runtime/ready_queue.h"
 
 namespace islands::simulation {
 namespace {

@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "instance/runtime/random.h"
-#include "instance/runtime/scheduler.h"
+#include "runtime/random.h"
+#include "runtime/scheduler.h"
 
 namespace islands::simulation {
 

@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "instance/runtime/latch_site.h"
-#include "instance/runtime/ready_queue.h"
-#include "instance/storage/buffer_pool.h"
-#include "instance/storage/lock_latch.h"
+#include "instance/locks/lock_latch.h"
+#include "instance/storage/pages/buffer_pool.h"
+#include "runtime/latch_site.h"
+#include "runtime/ready_queue.h"
 
 namespace islands::simulation {
 namespace {
@@ -26,7 +26,7 @@ class Round final : public runtime::Runnable {
 };
 
 // Two workers add 1 a hundred times each, with a scheduling point between the look and the change.
-int Count(uint64_t seed, uint32_t percent, storage::Latch* latch, std::string* order = nullptr) {
+int Count(uint64_t seed, uint32_t percent, locks::Latch* latch, std::string* order = nullptr) {
   int counter = 0;
   const auto add = [&](char name) {
     for (int i = 0; i < 100; ++i) {
@@ -50,7 +50,7 @@ TEST(Interleaver, Rounds_AreCutWhereALatchWouldBe) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     EXPECT_EQ(Count(seed, 0, nullptr), 200) << "whole rounds";
     lost += Count(seed, 20, nullptr) < 200 ? 1 : 0;
-    storage::Latch latch;
+    locks::Latch latch;
     EXPECT_EQ(Count(seed, 20, &latch), 200) << "who waits for a latch gives way";
   }
   EXPECT_EQ(lost, 20);

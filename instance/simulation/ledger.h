@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "instance/simulation/history.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 #include "partitioner/site_map.h"
 
 namespace islands::simulation {

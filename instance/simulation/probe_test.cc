@@ -11,7 +11,7 @@
 #include "instance/messaging/links.h"
 #include "instance/simulation/bank.h"
 #include "instance/simulation/sim_cluster.h"
-#include "instance/wire.h"
+#include "instance/worker/wire.h"
 
 namespace islands::simulation {
 namespace {

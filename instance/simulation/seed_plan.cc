@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "instance/storage/page.h"
+#include "instance/storage/pages/page.h"
 
 namespace islands::simulation {
 

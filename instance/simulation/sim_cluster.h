@@ -18,13 +18,13 @@
 #include <string>
 #include <vector>
 
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/memory_transport.h"
-#include "instance/runtime/clock.h"
-#include "instance/runtime/random.h"
 #include "instance/simulation/interleaver.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 #include "proto/control.pb.h"
+#include "runtime/clock.h"
+#include "runtime/random.h"
 
 namespace islands::simulation {
 

@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "instance/island.h"
+#include "instance/island/island.h"
 #include "instance/messaging/memory_transport.h"
-#include "instance/runtime/clock.h"
 #include "instance/simulation/sim_cluster.h"
+#include "runtime/clock.h"
 
 namespace islands::simulation {
 

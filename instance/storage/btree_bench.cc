@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "instance/runtime/random.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/store.h"
+#include "runtime/random.h"
 
 namespace islands::storage {
 namespace {

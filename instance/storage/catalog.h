@@ -12,23 +12,15 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "instance/operation.h"
+#include "instance/storage/pages/limits.h"
 #include "partitioner/key_codec.h"
 #include "partitioner/site_map.h"
 #include "proto/control.pb.h"
 
 namespace islands::storage {
 
-using instance::IndexId;
-using instance::KeyView;
-using instance::RowView;
-using instance::TableId;
-
-inline constexpr uint32_t kReplicatedSite = 0xffff;  // where a replicated table lives, on every island
-inline constexpr uint32_t kMaxSites = 0xfffe;
-inline constexpr size_t kMaxRowBytes = 1536;
-inline constexpr size_t kMaxTrees =
-    256;  // tables and indexes together: their roots are listed in one page per site
+using TableId = uint32_t;  // position in the deployment's list of tables
+using IndexId = uint32_t;  // position in its table's list of indexes
 
 // One component of a secondary index key.
 struct IndexComponent {

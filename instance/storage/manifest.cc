@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "instance/runtime/check.h"
+#include "runtime/check.h"
 
 namespace islands::storage {
 namespace {

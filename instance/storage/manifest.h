@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/runtime/file_system.h"
 #include "instance/storage/catalog.h"
+#include "runtime/file_system.h"
 
 namespace islands::storage {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "instance/runtime/check.h"
 #include "instance/storage/manifest.h"
+#include "runtime/check.h"
 
 namespace {
 

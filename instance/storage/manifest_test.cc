@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "instance/runtime/file_system_memory.h"
+#include "runtime/file_system_memory.h"
 
 namespace islands::storage {
 namespace {

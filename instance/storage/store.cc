@@ -3,18 +3,18 @@
 #include <cstring>
 #include <utility>
 
-#include "coordinator/planted_bug.h"
 #include "fmt/format.h"
-#include "instance/storage/btree.h"
-#include "instance/storage/buffer_pool.h"
-#include "instance/storage/site_space.h"
+#include "instance/storage/btree/btree.h"
+#include "instance/storage/pages/buffer_pool.h"
+#include "instance/storage/pages/site_space.h"
+#include "runtime/planted_bug.h"
 
 namespace islands::storage {
 namespace {
 
 using absl::StatusCode;
-using coordinator::Planted;
-using coordinator::PlantedBug;
+using runtime::Planted;
+using runtime::PlantedBug;
 
 KeyView AsKey(const std::string& bytes) { return std::as_bytes(std::span(bytes.data(), bytes.size())); }
 

@@ -24,9 +24,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/runtime/file_system.h"
-#include "instance/storage/btree.h"
+#include "instance/storage/btree/btree.h"
 #include "instance/storage/catalog.h"
+#include "runtime/file_system.h"
 
 namespace islands::storage {
 

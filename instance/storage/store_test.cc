@@ -6,8 +6,8 @@
 #include <cstring>
 #include <map>
 
-#include "instance/runtime/random.h"
-#include "instance/storage/btree_testing.h"
+#include "instance/storage/btree/btree_testing.h"
+#include "runtime/random.h"
 
 namespace islands::storage {
 namespace {

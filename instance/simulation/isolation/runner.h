@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "instance/runtime/clock.h"
 #include "instance/simulation/isolation/judge.h"
 #include "instance/simulation/isolation/placement.h"
 #include "instance/simulation/isolation/script.h"
+#include "runtime/clock.h"
 
 namespace islands::simulation::isolation {
 

@@ -18,7 +18,7 @@
 #include "instance/simulation/isolation/judge.h"
 #include "instance/simulation/isolation/placement.h"
 #include "instance/simulation/isolation/script.h"
-#include "instance/workload.h"
+#include "instance/workload/workload.h"
 
 namespace islands::simulation::isolation {
 

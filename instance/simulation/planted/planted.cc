@@ -4,9 +4,9 @@
 #include <iterator>
 #include <string_view>
 
-#include "coordinator/planted_bug.h"
+#include "runtime/planted_bug.h"
 
-namespace islands::coordinator {
+namespace islands::runtime {
 namespace {
 
 constexpr std::string_view kNames[] = {
@@ -67,4 +67,4 @@ static_assert(std::size(kNames) == kPlantedBugs + 1);
 }();
 
 }  // namespace
-}  // namespace islands::coordinator
+}  // namespace islands::runtime

@@ -1,0 +1,75 @@
+// `sweep`, `report`, `advise`: programs in Python under experiments/, started in our place. They call
+// `islands` themselves, and exit with codes that mean the same.
+#include "deploy/cli/tool_commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace islands::deploy {
+namespace {
+
+// Debian's own: its packages of yaml and matplotlib are not seen by any other.
+constexpr const char* kPython = "/usr/bin/python3";
+
+struct Tool {
+  const char* name;
+  const char* about;
+};
+constexpr std::array<Tool, 3> kTools = {{
+    {"sweep", "Run a series of experiments from a sweep file; goes on where it was interrupted"},
+    {"report", "Make a page of plots of a sweep's results, with what the paper claims beside them"},
+    {"advise", "Predict every layout's throughput under a load from a few short runs, and recommend one"},
+}};
+
+}  // namespace
+
+void AddToolCommands(CLI::App& app) {
+  for (const Tool& tool : kTools) app.add_subcommand(tool.name, tool.about);
+}
+
+bool IsTool(const std::string& word) {
+  for (const Tool& tool : kTools) {
+    if (word == tool.name) return true;
+  }
+  return false;
+}
+
+int ExecTool(const CommandContext& context, const std::string& tool,
+             const std::vector<std::string>& arguments) {
+  const std::filesystem::path folder =
+      std::filesystem::path(context.binary_directory) / "../lib/islands/experiments";
+  const std::string script = (folder / (tool + ".py")).lexically_normal().string();
+  if (access(script.c_str(), R_OK) != 0) {
+    return Fail(context,
+                absl::NotFoundError(fmt::format("`islands {}` is not built: there is no {}", tool, script)));
+  }
+  setenv("ISLANDS_BIN", (std::filesystem::path(context.binary_directory) / "islands").c_str(), 1);
+  std::vector<std::string> words = {kPython, script};
+  bool skipped = false;  // the command's own name
+  for (const std::string& argument : arguments) {
+    if (!skipped && argument == tool) {
+      skipped = true;
+    } else {
+      words.push_back(argument);
+    }
+  }
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execv(kPython, pointers.data());
+  return Fail(context,
+              absl::NotFoundError(fmt::format("cannot start {}: {}; install python3, python3-yaml and "
+                                              "python3-matplotlib",
+                                              kPython, std::strerror(errno))));
+}
+
+}  // namespace islands::deploy

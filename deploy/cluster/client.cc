@@ -1,0 +1,61 @@
+#include "deploy/cluster/client.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+#include <utility>
+
+#include "instance/messaging/control_channel.h"
+
+namespace islands::deploy {
+absl::StatusOr<control::v1::ClusterStatus> ClusterClient::Status(int64_t timeout_ms) const {
+  control::v1::Request request;
+  request.mutable_status();
+  Reply reply = CallSupervisor(request, timeout_ms);
+  if (!reply.ok()) return reply.status();
+  if (!reply->has_cluster_status()) {
+    return absl::InternalError(
+        fmt::format("{} answered without a status; is it another version?", files_.SupervisorSocket()));
+  }
+  const std::string& found = reply->cluster_status().deployment();
+  if (!files_.deployment.empty() && !found.empty() && found != files_.deployment) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is where the deployment '{}' runs, not '{}'; give one of them another "
+                    "control.directory, or end that one with its own file",
+                    files_.directory, found, files_.deployment));
+  }
+  return std::move(*reply->mutable_cluster_status());
+}
+
+ClusterClient::Reply ClusterClient::CallSupervisor(const control::v1::Request& request,
+                                                   int64_t timeout_ms) const {
+  Reply reply = messaging::ControlCall(files_.SupervisorSocket(), request, timeout_ms);
+  if (absl::IsUnavailable(reply.status())) {
+    return absl::UnavailableError(fmt::format(
+        "not up: no supervisor answers in {}; start it with `islands up FILE`", files_.directory));
+  }
+  return reply;
+}
+
+ClusterClient::Reply ClusterClient::CallIsland(uint32_t island, const control::v1::Request& request,
+                                               int64_t timeout_ms) const {
+  Reply reply = messaging::ControlCall(files_.IslandSocket(island), request, timeout_ms);
+  if (reply.ok()) return reply;
+  return absl::Status(reply.status().code(),
+                      fmt::format("island {}: {}", island, std::string(reply.status().message())));
+}
+
+std::vector<ClusterClient::Reply> ClusterClient::CallIslands(const std::vector<uint32_t>& islands,
+                                                             const control::v1::Request& request,
+                                                             int64_t timeout_ms) const {
+  std::vector<Reply> replies(islands.size(), absl::UnknownError("not called"));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < islands.size(); ++i) {
+    threads.emplace_back([&, i] { replies[i] = CallIsland(islands[i], request, timeout_ms); });
+  }
+  if (!islands.empty()) replies[0] = CallIsland(islands[0], request, timeout_ms);
+  for (std::thread& thread : threads) thread.join();
+  return replies;
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,35 @@
+// What commands need to talk to a running cluster: calls to the supervisor and to many islands at once.
+//
+// Thread safety: ClusterClient is immutable and may be shared.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "deploy/processes/control_files.h"
+#include "proto/control.pb.h"
+
+namespace islands::deploy {
+
+class ClusterClient {
+ public:
+  using Reply = absl::StatusOr<control::v1::Reply>;
+
+  explicit ClusterClient(ControlFiles files) : files_(std::move(files)) {}
+
+  const ControlFiles& files() const { return files_; }
+  // UNAVAILABLE with a user's words when it is not up, FAILED_PRECONDITION when another deployment is.
+  absl::StatusOr<control::v1::ClusterStatus> Status(int64_t timeout_ms) const;
+  Reply CallSupervisor(const control::v1::Request& request, int64_t timeout_ms) const;
+  Reply CallIsland(uint32_t island, const control::v1::Request& request, int64_t timeout_ms) const;
+  // The same request to every island of `islands`, in parallel; replies in that order.
+  std::vector<Reply> CallIslands(const std::vector<uint32_t>& islands, const control::v1::Request& request,
+                                 int64_t timeout_ms) const;
+
+ private:
+  ControlFiles files_;
+};
+
+}  // namespace islands::deploy

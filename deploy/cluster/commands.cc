@@ -1,0 +1,87 @@
+#include "deploy/cluster/commands.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/cluster/lifecycle.h"
+#include "deploy/observe/command.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr double kMaxTimeoutS = 24 * 3600;
+
+void AddTimeout(CLI::App* command, double* timeout_s) {
+  command->add_option("--timeout", *timeout_s, "Seconds to wait at most")
+      ->check(CLI::Range(0.1, kMaxTimeoutS))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddUpCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("up", "Start a deployment and wait until every island is ready");
+  auto options = std::make_shared<UpOptions>();
+  AddDeploymentFile(command, &options->file);
+  AddTimeout(command, &options->timeout_s);
+  command
+      ->add_option("--restarts", options->restarts,
+                   "Restarts of one island within a minute before it is given up")
+      ->check(CLI::Range(0u, 1000u))
+      ->capture_default_str();
+  CLI::Option* observe = command->add_flag("--observe", options->observe,
+                                           "Start Prometheus with rules and alerts, its data under the "
+                                           "deployment's, and tell a Grafana of this machine");
+  AddPrometheusPort(command, &options->prometheus_port)->needs(observe);
+  command
+      ->add_option(
+          "--targets", options->targets,
+          "Write the islands as targets into this folder, for a Prometheus of your own or `islands observe`")
+      ->excludes(observe);
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Up(context, *options); });
+}
+
+void AddStatusCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("status", "Show a running deployment as the kernel sees it");
+  auto options = std::make_shared<StatusOptions>();
+  AddDeploymentFile(command, &options->file);
+  OnCommand(command, context, [&context, options] { return Status(context, *options); });
+}
+
+void AddDownCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
+  auto options = std::make_shared<DownOptions>();
+  AddDeploymentFile(command, &options->file);
+  AddTimeout(command, &options->timeout_s);
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Down(context, *options); });
+}
+
+void AddDestroyCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("destroy", "Remove a stopped deployment's data");
+  auto options = std::make_shared<DestroyOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_flag("--yes", options->yes, "Do not ask; only a terminal is asked");
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Destroy(context, *options); });
+}
+
+void AddSuperviseCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("supervise", "The supervisor itself; `up` starts it");
+  command->group("");  // not shown in --help
+  auto options = std::make_shared<SuperviseOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_option("--report-fd", options->report_fd);
+  command->add_option("--restarts", options->restarts);
+  command->add_flag("--observe", options->observe);
+  command->add_option("--prometheus-port", options->prometheus_port);
+  command->add_option("--targets", options->targets);
+  OnCommand(command, context, [&context, options] { return SuperviseFile(context, *options); });
+}
+
+}  // namespace islands::deploy

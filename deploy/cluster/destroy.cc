@@ -1,0 +1,169 @@
+#include <errno.h>
+#include <fmt/format.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "deploy/cluster/client.h"
+#include "deploy/cluster/lifecycle.h"
+#include "deploy/cluster/supervisor_data.h"
+#include "deploy/observe/observer.h"
+#include "deploy/processes/file_lock.h"
+#include "instance/storage/manifest.h"
+
+namespace islands::deploy {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What Islands itself writes; anything else in its directories belongs to somebody else.
+constexpr const char* kControlNames =
+    R"((supervisor\.(sock|lock|log)|run\.lock|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
+constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
+
+struct Doomed {
+  std::vector<std::string> files;
+  std::string observe;  // with all that is in it: a Prometheus' database; empty: there is none
+  std::vector<std::string> directories;  // removed if empty by then, innermost first
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names = files;
+    if (!observe.empty()) names.push_back(observe);
+    return names;
+  }
+};
+
+void Collect(const std::string& directory, const char* names, Doomed* doomed) {
+  const std::regex pattern(names);
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code type_error;
+    const fs::file_status type = it->symlink_status(type_error);
+    const bool ours = fs::is_regular_file(type) || fs::is_socket(type);
+    if (ours && std::regex_match(it->path().filename().string(), pattern))
+      doomed->files.push_back(it->path().string());
+  }
+  if (fs::is_directory(directory, error)) doomed->directories.push_back(directory);
+}
+
+std::string Absolute(const Deployment& deployment, const std::string& path) {
+  return (fs::path(deployment.folder) / path).lexically_normal().string();
+}
+
+Doomed FindFiles(const Deployment& deployment, const ControlFiles& files) {
+  const std::string data = Absolute(deployment, deployment.data_directory);
+  const std::string log =
+      deployment.log_directory.empty() ? data + "/log" : Absolute(deployment, deployment.log_directory);
+  Doomed doomed;
+  Collect(log, "(?!)", &doomed);  // no log files in this version
+  Collect(data, kDataNames, &doomed);
+  Collect(files.directory, kControlNames, &doomed);
+  const std::string observe = data + "/" + kObserveFolder;
+  std::error_code error;
+  if (fs::is_directory(observe, error)) doomed.observe = observe;
+  std::sort(doomed.files.begin(), doomed.files.end());
+  return doomed;
+}
+
+// Nothing runs there, and the data is this deployment's.
+absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& files) {
+  absl::Status down = CheckNotUp(files);
+  if (!down.ok()) return down;
+  for (const std::string& path : files.AllIslandLocks()) {
+    const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
+    if (!holder.ok()) return holder.status();
+    if (*holder) {
+      return absl::FailedPreconditionError(
+          fmt::format("process {} still holds {}; use `islands down` first", **holder, path));
+    }
+  }
+  const std::string data = Absolute(deployment, deployment.data_directory);
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(fmt::format("{}/{}", data, kDataLockName));
+  if (!holder.ok()) return holder.status();
+  if (*holder) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} is used by process {} of another deployment; take that one down first", data, **holder));
+  }
+  const auto disk = runtime::MakePosixFileSystem();
+  const absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(data, *disk);
+  if (!manifest.ok() && manifest.status().code() != absl::StatusCode::kNotFound) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot tell whose data this is: {}; nothing removed, remove {} by hand",
+                    std::string(manifest.status().message()), data));
+  }
+  if (manifest.ok() && manifest->deployment != deployment.name) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} holds the data of '{}', not of '{}'; nothing removed", data, manifest->deployment,
+                    deployment.name));
+  }
+  return absl::OkStatus();
+}
+
+bool Confirmed(const Doomed& doomed, const std::string& name) {
+  fmt::print(stderr, "remove all data of '{}' ({} files)? Type yes: ", name, doomed.Names().size());
+  std::string answer;
+  return std::getline(std::cin, answer) && answer == "yes";
+}
+
+absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
+  for (const std::string& path : doomed.files) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return absl::InternalError(fmt::format("cannot remove {}: {}", path, strerror(errno)));
+    }
+  }
+  std::error_code error;
+  if (!doomed.observe.empty()) fs::remove_all(doomed.observe, error);
+  if (error) return absl::InternalError(fmt::format("cannot remove {}: {}", doomed.observe, error.message()));
+  for (const std::string& path : doomed.directories) {
+    if (rmdir(path.c_str()) != 0 && errno != ENOENT) kept->push_back(path);
+  }
+  return absl::OkStatus();
+}
+
+void Print(const CommandContext& context, const Doomed& doomed, const std::vector<std::string>& kept) {
+  if (context.json()) {
+    const nlohmann::ordered_json document = {
+        {"dry_run", context.dry_run}, {"files", doomed.Names()}, {"kept", kept}};
+    fmt::print("{}\n", document.dump(2));
+    return;
+  }
+  for (const std::string& path : doomed.Names())
+    fmt::print("{} {}\n", context.dry_run ? "would remove" : "removed", path);
+  for (const std::string& path : kept) fmt::print("kept {}: it is not empty\n", path);
+  if (doomed.Names().empty()) fmt::print("nothing to remove\n");
+}
+
+}  // namespace
+
+int Destroy(const CommandContext& context, const DestroyOptions& options) {
+  absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
+  if (!deployment.ok()) return Fail(context, deployment.status());
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  absl::Status allowed = CheckMayDestroy(*deployment, *files);
+  if (!allowed.ok()) return Fail(context, allowed);
+  const Doomed doomed = FindFiles(*deployment, *files);
+  std::vector<std::string> kept;
+  if (!context.dry_run && !doomed.Names().empty()) {
+    if (!options.yes && isatty(STDIN_FILENO) == 1 && !Confirmed(doomed, deployment->name)) {
+      return Fail(context, absl::FailedPreconditionError("nothing removed; --yes removes without asking"));
+    }
+  }
+  if (!context.dry_run) {
+    RemoveTargets(files->directory);
+    absl::Status removed = Remove(doomed, &kept);
+    if (!removed.ok()) return Fail(context, removed);
+  }
+  Print(context, doomed, kept);
+  return kExitOk;
+}
+
+}  // namespace islands::deploy

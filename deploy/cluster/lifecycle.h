@@ -1,0 +1,55 @@
+// The commands that start, show and end a deployment: up, status, down, destroy, and the hidden supervise.
+//
+// Thread safety: main thread only. Each returns the command's exit code and writes its own output.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "deploy/cli/commands.h"
+#include "deploy/observe/observer.h"
+
+namespace islands::deploy {
+
+struct UpOptions {
+  std::string file;
+  double timeout_s = 60;
+  uint32_t restarts = 10;  // of one island within a minute, before it is given up
+  bool observe = false;    // start Prometheus, tell Grafana
+  uint16_t prometheus_port = kPrometheusPort;
+  std::string targets;  // folder for Prometheus' targets, for one that is not ours; excludes observe
+};
+// Starts the supervisor and waits until every island is ready. On failure, timeout or interrupt nothing is
+// left running.
+int Up(const CommandContext& context, const UpOptions& options);
+
+struct StatusOptions {
+  std::string file;
+};
+int Status(const CommandContext& context, const StatusOptions& options);
+
+struct DownOptions {
+  std::string file;
+  double timeout_s = 30;
+};
+// Waits until every process is gone, also those whose supervisor has died. Nothing running is success.
+int Down(const CommandContext& context, const DownOptions& options);
+
+struct DestroyOptions {
+  std::string file;
+  bool yes = false;
+};
+// Removes what Islands itself put into the data, log and control directories. Refused while anything runs.
+int Destroy(const CommandContext& context, const DestroyOptions& options);
+
+struct SuperviseOptions {
+  std::string file;
+  int report_fd = -1;
+  uint32_t restarts = 10;
+  bool observe = false;
+  uint16_t prometheus_port = kPrometheusPort;
+  std::string targets;
+};
+int SuperviseFile(const CommandContext& context, const SuperviseOptions& options);
+
+}  // namespace islands::deploy

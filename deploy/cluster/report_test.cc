@@ -1,0 +1,94 @@
+#include "deploy/cluster/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "deploy/cluster/supervisor_island.h"
+
+namespace islands::deploy {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kFile = R"(
+version: 1
+name: quad
+machine: 'pack:2 [numa(memory=4GB)] core:2 pu:1'
+layout: 2ISL
+storage: {buffer_pool: 64MiB}
+)";
+
+ResolvedDeployment MakeResolved() {
+  auto deployment = ParseDeployment(kFile, "quad.yaml");
+  EXPECT_TRUE(deployment.ok()) << deployment.status();
+  auto resolved = Resolve(*deployment);
+  EXPECT_TRUE(resolved.ok()) << resolved.status();
+  return *std::move(resolved);
+}
+
+control::v1::ClusterStatus MakeStatus(const ResolvedDeployment& resolved) {
+  control::v1::ClusterStatus status;
+  status.set_deployment("quad");
+  status.set_layout("2ISL");
+  status.set_supervisor_pid(4711);
+  for (const control::v1::IslandConfig& config : MakeIslandConfigs(resolved)) {
+    *status.add_configs() = config;
+    control::v1::IslandStatus& island = *status.add_islands();
+    island.set_island(config.island());
+    island.set_pid(100 + static_cast<int>(config.island()));
+    island.set_state(control::v1::READY);
+    island.mutable_placement()->add_worker_cpus("0-1");
+    island.mutable_placement()->add_worker_cpus("3");
+    island.mutable_placement()->set_memory_policy("prefer:0");
+    (*island.mutable_placement()->mutable_pool_pages_per_node())[0] = 12;
+  }
+  return status;
+}
+
+TEST(StatusJson, FileDescribesWhatRuns_IslandsBeginAsInPlan) {
+  const ResolvedDeployment resolved = MakeResolved();
+  const auto json = nlohmann::json::parse(StatusJson(MakeStatus(resolved), &resolved));
+  const auto& island = json["islands"][1];
+  EXPECT_EQ(island["cpus"], "2-3");  // planned for the file's machine, though it runs unbound here
+  EXPECT_EQ(island["numa_nodes"], "1");
+  EXPECT_EQ(island["sites"], "12-23");
+  EXPECT_EQ(island["pid"], 101);
+  EXPECT_EQ(island["state"], "ready");
+  EXPECT_EQ(island["restarts"], 0);
+  EXPECT_EQ(island["cpus_actual"], "0-1,3");
+  EXPECT_EQ(island["memory_policy"], "prefer:0");
+  EXPECT_EQ(island["pool_pages_per_node"]["0"], 12);
+  EXPECT_EQ(json["supervisor_pid"], 4711);
+}
+
+TEST(StatusJson, FileChangedMeanwhile_ShowsWhatRuns) {
+  ResolvedDeployment resolved = MakeResolved();
+  const control::v1::ClusterStatus status = MakeStatus(resolved);
+  for (topology::PlannedIsland& island : resolved.plan.islands) island.memory_bytes = 1 << 20;
+  const ResolvedDeployment* const files[] = {&resolved, nullptr};
+  for (const ResolvedDeployment* file : files) {
+    const auto json = nlohmann::json::parse(StatusJson(status, file));
+    EXPECT_EQ(json["islands"][0]["memory_bytes"], 32 << 20);
+    EXPECT_EQ(json["islands"][0]["sites"], "0-11");
+  }
+}
+
+TEST(StatusText, TellsWhyAnIslandIsGone) {
+  control::v1::ClusterStatus status = MakeStatus(MakeResolved());
+  status.mutable_islands(1)->set_state(control::v1::GIVEN_UP);
+  status.mutable_islands(1)->set_pid(0);
+  status.mutable_islands(1)->set_detail("killed by signal 9");
+  status.mutable_islands(0)->mutable_placement()->set_warning("may not bind memory");
+  status.mutable_islands(0)->set_cores_shared(true);
+  const std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("given_up"));
+  EXPECT_THAT(text, HasSubstr("island 1: killed by signal 9\n"));
+  EXPECT_THAT(text, HasSubstr("warning: not everything could be bound on island 0: may not bind memory\n"));
+  EXPECT_THAT(text, HasSubstr("share cores"));
+}
+
+}  // namespace
+}  // namespace islands::deploy

@@ -1,0 +1,495 @@
+#include "deploy/cluster/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cluster/client.h"
+#include "deploy/cluster/supervisor_data.h"
+#include "deploy/cluster/supervisor_hang.h"
+#include "deploy/cluster/supervisor_island.h"
+#include "deploy/processes/interrupts.h"
+#include "deploy/processes/spawn.h"
+#include "instance/messaging/control_channel.h"
+
+namespace islands::deploy {
+namespace {
+
+using control::v1::IslandConfig;
+using control::v1::IslandState;
+using control::v1::IslandStatus;
+using control::v1::Reply;
+using control::v1::Request;
+
+constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island that starts
+constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
+constexpr int64_t kIdleWaitMs = 1'000;
+constexpr int kLastWords = 15;  // log lines shown of an island that failed to start
+
+sigset_t SupervisorSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  return signals;
+}
+
+class Supervisor {
+ public:
+  Supervisor(const ResolvedDeployment& resolved, const SupervisorOptions& options);
+
+  absl::Status Start();
+  // Until every island is gone; OK, or why start-up failed.
+  absl::Status Loop();
+  void Report(std::string_view text);
+
+ private:
+  struct Island {
+    Island(IslandConfig c, RestartLimits limits) : config(std::move(c)), policy(limits) {}
+    IslandConfig config;
+    RestartPolicy policy;
+    pid_t pid = 0;  // 0: no process
+    IslandState state = control::v1::STARTING;
+    uint32_t restarts = 0;
+    int64_t restart_at_ms = 0;  // state LOST
+    uint64_t log_begin = 0;     // where this incarnation's lines begin
+    std::string detail;
+    int64_t hung_ms = 0;
+  };
+
+  absl::Status MakePulses();
+
+  void StartObserving(const std::vector<IslandConfig>& configs);
+  absl::Status SpawnIslands(const std::vector<uint32_t>& islands);
+  absl::Status SpawnIsland(Island& island, uint64_t boot_epoch);
+  void Reap();
+  void OnExit(Island& island, int wait_status);
+  void ScheduleRestart(Island& island, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartDue();
+  void ProbeStarting();
+  void LookForHung();
+  void BeginStop();
+  void KillIfOverdue();
+  bool AllGone();
+  int64_t WaitMs();
+  void WaitForSignal(int64_t ms);
+
+  Reply Handle(const Request& request);
+  Reply Status();
+  Reply Remember(const control::v1::LoadRequest& request);
+
+  const ResolvedDeployment& resolved_;
+  const SupervisorOptions options_;
+  const ControlFiles files_;
+  const ClusterClient client_;
+  std::unique_ptr<ClusterData> data_;
+  std::optional<Observer> observer_;  // made before the control server, described by its threads
+  absl::Status targets_status_;       // likewise
+
+  // Main thread only.
+  int report_fd_;
+  bool started_ = false;  // every island has been ready
+  runtime::UniqueFd pulse_fd_;
+  std::unique_ptr<runtime::PulseBoard> pulses_;
+  std::optional<HangWatch> hang_watch_;
+  int64_t kill_at_ms_ = 0;
+  std::string failure_;
+
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::vector<Island> islands_
+      ABSL_GUARDED_BY(mutex_);  // pids and states are written by the main thread only
+
+  std::unique_ptr<messaging::ControlServer> server_;  // last: its threads use all of the above
+};
+
+Supervisor::Supervisor(const ResolvedDeployment& resolved, const SupervisorOptions& options)
+    : resolved_(resolved),
+      options_(options),
+      files_{resolved.control_directory},
+      client_(files_),
+      report_fd_(options.report_fd) {}
+
+absl::Status Supervisor::Start() {
+  absl::StatusOr<std::unique_ptr<ClusterData>> data = ClusterData::Open(resolved_, files_);
+  if (!data.ok()) return data.status();
+  data_ = *std::move(data);
+  if (absl::Status made = MakePulses(); !made.ok()) return made;
+  std::vector<IslandConfig> configs = MakeIslandConfigs(resolved_);
+  StartObserving(configs);
+  for (IslandConfig& config : configs) {
+    config.set_cluster_id(data_->manifest().cluster_id);
+    config.set_layout_generation(data_->manifest().layout_generation);
+    islands_.emplace_back(std::move(config), options_.restarts);
+  }
+  auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
+                                                [this](const Request& r) { return Handle(r); });
+  if (!server.ok()) {
+    RemoveTargets(files_.directory);
+    return server.status();
+  }
+  server_ = *std::move(server);
+  std::vector<uint32_t> all(islands_.size());
+  std::iota(all.begin(), all.end(), 0u);
+  absl::Status spawned = SpawnIslands(all);
+  if (!spawned.ok()) failure_ = std::string(spawned.message());  // Loop ends those that did start
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::MakePulses() {
+  std::vector<uint32_t> workers;
+  for (const topology::PlannedIsland& island : resolved_.plan.islands) workers.push_back(island.workers);
+  const absl::StatusOr<int> descriptor = runtime::PulseBoard::MakeShared(workers);
+  if (!descriptor.ok()) return descriptor.status();
+  pulse_fd_.Reset(*descriptor);
+  auto board = runtime::PulseBoard::Map(*descriptor, workers);
+  if (!board.ok()) return board.status();
+  pulses_ = *std::move(board);
+  hang_watch_.emplace(*pulses_, workers);
+  return absl::OkStatus();
+}
+
+// Before the islands, so that both start at the same time. The ports of an island stay when it restarts,
+// and its target with them: what is down shall be seen.
+void Supervisor::StartObserving(const std::vector<IslandConfig>& configs) {
+  RemoveTargets(files_.directory);  // of a life that ended in a crash
+  if (options_.targets_folder.empty()) return;
+  targets_status_ =
+      WriteTargets(options_.targets_folder, resolved_.deployment.name, files_.directory, configs);
+  if (!targets_status_.ok()) spdlog::error("{}", std::string(targets_status_.message()));
+  if (!options_.observer) return;
+  observer_.emplace(*options_.observer);
+  observer_->Start();
+}
+
+// One manifest write for all of them.
+absl::Status Supervisor::SpawnIslands(const std::vector<uint32_t>& islands) {
+  absl::StatusOr<std::vector<uint64_t>> epochs = data_->NextBootEpochs(islands);
+  if (!epochs.ok()) return epochs.status();
+  for (size_t i = 0; i < islands.size(); ++i) {
+    absl::Status spawned = SpawnIsland(islands_[islands[i]], (*epochs)[i]);
+    if (!spawned.ok()) return spawned;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
+  IslandConfig config;
+  {
+    std::lock_guard lock(mutex_);
+    island.config.set_boot_epoch(boot_epoch);
+    config = island.config;
+  }
+  hang_watch_->Forget(config.island());
+  absl::StatusOr<StartedIsland> started =
+      StartIsland(options_.island_program, files_, config, pulse_fd_.get());
+  if (!started.ok()) return started.status();
+  spdlog::info("island {}: process {}, boot epoch {}", config.island(), started->pid, boot_epoch);
+  std::lock_guard lock(mutex_);
+  island.pid = started->pid;
+  island.state = control::v1::STARTING;
+  island.log_begin = started->log_begin;
+  return absl::OkStatus();
+}
+
+void Supervisor::Reap() {
+  for (Island& island : islands_) {
+    int wait_status = 0;
+    if (island.pid > 0 && waitpid(island.pid, &wait_status, WNOHANG) == island.pid)
+      OnExit(island, wait_status);
+  }
+}
+
+void Supervisor::OnExit(Island& island, int wait_status) {
+  const uint32_t number = island.config.island();
+  const std::string how = DescribeExit(wait_status);
+  const std::string log_path = files_.IslandLog(number);
+  std::lock_guard lock(mutex_);
+  const pid_t pid = std::exchange(island.pid, 0);
+  if (stopping_) {
+    island.state = control::v1::STOPPED;
+    spdlog::info("island {}: process {} ended, {}", number, pid, how);
+    return;
+  }
+  std::string words = LastLines(log_path, 1, "", island.log_begin);
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  const std::string why = words.empty() ? how : fmt::format("{}; last words: {}", how, words);
+  spdlog::error("island {}: process {} lost, {}", number, pid, why);
+  if (started_) {
+    ScheduleRestart(island, why);
+    return;
+  }
+  island.state = control::v1::LOST;
+  island.detail = why;
+  const std::string lines = LastLines(log_path, kLastWords, "  ", island.log_begin);
+  failure_ = fmt::format("island {} failed to start: {}\n{} ends with:\n{}", number, how, log_path,
+                         lines.empty() ? "  (nothing)\n" : lines);
+}
+
+void Supervisor::ScheduleRestart(Island& island, const std::string& why) {
+  const int64_t now_ms = MonotonicMs();
+  const std::optional<int64_t> delay_ms = island.policy.OnLost(now_ms);
+  if (!delay_ms) {
+    island.state = control::v1::GIVEN_UP;
+    island.detail = fmt::format("given up after {} restarts within {} s; {}", options_.restarts.budget,
+                                options_.restarts.window_ms / 1000, why);
+    spdlog::error("island {}: {}", island.config.island(), island.detail);
+    return;
+  }
+  island.state = control::v1::LOST;
+  island.detail = why;
+  island.restart_at_ms = now_ms + *delay_ms;
+}
+
+void Supervisor::StartDue() {
+  for (Island& island : islands_) {
+    if (island.state != control::v1::LOST || MonotonicMs() < island.restart_at_ms) continue;
+    {
+      std::lock_guard lock(mutex_);
+      island.config.set_restarts(island.restarts + 1);
+    }
+    absl::Status spawned = SpawnIslands({island.config.island()});
+    std::lock_guard lock(mutex_);
+    if (spawned.ok()) {
+      ++island.restarts;
+    } else {
+      const std::string why(spawned.message());
+      spdlog::error("island {}: {}", island.config.island(), why);
+      ScheduleRestart(island, why);
+    }
+  }
+}
+
+void Supervisor::ProbeStarting() {
+  Request request;
+  request.mutable_status();
+  size_t ready = 0;
+  for (Island& island : islands_) {
+    ready += island.state == control::v1::READY;
+    if (island.state != control::v1::STARTING) continue;
+    ClusterClient::Reply reply = client_.CallIsland(island.config.island(), request, kProbeTimeoutMs);
+    if (!reply.ok() || reply->island_status().state() != control::v1::READY ||
+        reply->island_status().boot_epoch() != island.config.boot_epoch()) {
+      continue;
+    }
+    spdlog::info("island {}: ready", island.config.island());
+    ++ready;
+    std::lock_guard lock(mutex_);
+    island.state = control::v1::READY;
+    island.detail.clear();
+  }
+  if (!started_ && ready == islands_.size()) {
+    started_ = true;
+    Report(kReadyReport);
+  }
+}
+
+// Kills only if the file says so: who is stopped may go on, and takes all it has with it if it is killed.
+void Supervisor::LookForHung() {
+  hang_watch_->Look(MonotonicMs());
+  const uint64_t most_ms = resolved_.deployment.hung_ms.value_or(0);
+  for (Island& island : islands_) {
+    const uint32_t number = island.config.island();
+    // Who is starting does not move, and that is right.
+    if (island.state != control::v1::READY) hang_watch_->Forget(number);
+    const int64_t hung_ms = hang_watch_->HungMs(number);
+    const bool news = (hung_ms == 0) != (island.hung_ms == 0);
+    if (news && hung_ms != 0) spdlog::warn("island {}: process {} does not move", number, island.pid);
+    if (news && hung_ms == 0 && island.state == control::v1::READY)
+      spdlog::info("island {}: moves again", number);
+    {
+      std::lock_guard lock(mutex_);
+      island.hung_ms = hung_ms;
+    }
+    if (most_ms == 0 || hung_ms < static_cast<int64_t>(most_ms)) continue;
+    spdlog::error("island {}: hung for {} ms, killing process {} (timeouts.hung_ms: {})", number, hung_ms,
+                  island.pid, most_ms);
+    kill(island.pid, SIGKILL);
+    hang_watch_->Forget(number);
+    std::lock_guard lock(mutex_);
+    island.hung_ms = 0;
+  }
+}
+
+void Supervisor::BeginStop() {
+  if (stopping_.exchange(true)) return;
+  kill_at_ms_ = MonotonicMs() + options_.grace_ms;
+  RemoveTargets(files_.directory);
+  std::lock_guard lock(mutex_);
+  for (Island& island : islands_) {
+    if (island.pid > 0) {
+      island.state = control::v1::STOPPING;
+      kill(island.pid, SIGTERM);
+    } else if (island.state != control::v1::GIVEN_UP) {
+      island.state = control::v1::STOPPED;
+    }
+  }
+}
+
+void Supervisor::KillIfOverdue() {
+  if (MonotonicMs() < kill_at_ms_) return;
+  for (Island& island : islands_) {
+    if (island.pid <= 0) continue;
+    spdlog::warn("island {}: did not stop within {} ms, killing process {}", island.config.island(),
+                 options_.grace_ms, island.pid);
+    kill(island.pid, SIGKILL);
+  }
+  kill_at_ms_ = MonotonicMs() + options_.grace_ms;
+}
+
+bool Supervisor::AllGone() {
+  return std::all_of(islands_.begin(), islands_.end(), [](const Island& island) { return island.pid <= 0; });
+}
+
+int64_t Supervisor::WaitMs() {
+  if (stopping_) return kBusyWaitMs;
+  int64_t wait_ms = observer_ && !observer_->settled() ? kBusyWaitMs : kIdleWaitMs;
+  const int64_t now_ms = MonotonicMs();
+  for (const Island& island : islands_) {
+    if (island.state == control::v1::STARTING) wait_ms = std::min(wait_ms, kBusyWaitMs);
+    if (island.state == control::v1::READY) wait_ms = std::min(wait_ms, HangWatch::kLookMs);
+    if (island.state == control::v1::LOST) wait_ms = std::min(wait_ms, island.restart_at_ms - now_ms);
+  }
+  return std::max<int64_t>(wait_ms, 0);
+}
+
+void Supervisor::WaitForSignal(int64_t ms) {
+  const sigset_t signals = SupervisorSignals();
+  const timespec timeout{ms / 1000, (ms % 1000) * 1'000'000};
+  const int signal = sigtimedwait(&signals, nullptr, &timeout);
+  if (signal == SIGTERM || signal == SIGINT) {
+    spdlog::info("stopping");
+    BeginStop();
+  }
+}
+
+absl::Status Supervisor::Loop() {
+  for (;;) {
+    Reap();
+    if (!failure_.empty()) BeginStop();
+    if (stopping_) {
+      if (AllGone()) break;
+      KillIfOverdue();
+    } else {
+      StartDue();
+      if (observer_) observer_->Step();
+      ProbeStarting();
+      LookForHung();
+    }
+    WaitForSignal(WaitMs());
+  }
+  if (observer_) observer_->Stop();
+  server_.reset();
+  return failure_.empty() ? absl::OkStatus() : absl::InternalError(failure_);
+}
+
+void Supervisor::Report(std::string_view text) {
+  if (report_fd_ < 0) return;
+  // `up` may be gone already; then nobody needs to know.
+  if (write(report_fd_, text.data(), text.size()) < 0) spdlog::warn("nobody reads the start-up report");
+  close(std::exchange(report_fd_, -1));
+}
+
+Reply Supervisor::Handle(const Request& request) {
+  switch (request.kind_case()) {
+    case Request::kStatus:
+      return Status();
+    case Request::kLoad:
+      return Remember(request.load());
+    case Request::kShutdown:
+      kill(getpid(), SIGTERM);  // blocked in every thread: the main loop picks it up
+      return Reply();
+    default:
+      return messaging::ErrorReply(
+          absl::InvalidArgumentError("a supervisor answers status, load and shutdown requests only"));
+  }
+}
+
+Reply Supervisor::Status() {
+  Reply reply;
+  control::v1::ClusterStatus& status = *reply.mutable_cluster_status();
+  {
+    std::lock_guard lock(mutex_);
+    for (const Island& island : islands_) {
+      *status.add_configs() = island.config;
+      IslandStatus& entry = *status.add_islands();
+      entry.set_island(island.config.island());
+      entry.set_pid(island.pid);
+      entry.set_state(island.state);
+      entry.set_restarts(island.restarts);
+      entry.set_boot_epoch(island.config.boot_epoch());
+      entry.set_cores_shared(island.config.cores_shared());
+      entry.set_detail(island.detail);
+      entry.set_hung_ms(island.hung_ms);
+    }
+  }
+  status.set_cluster_id(data_->manifest().cluster_id);
+  status.set_deployment(resolved_.deployment.name);
+  status.set_layout(resolved_.plan.layout);
+  status.set_supervisor_pid(getpid());
+  status.set_stopping(stopping_);
+  status.set_machine(resolved_.machine.Summary());
+  if (observer_) *status.mutable_observation() = observer_->Describe();
+  if (!targets_status_.ok()) {
+    status.mutable_observation()->add_notes("no targets for Prometheus: " +
+                                            std::string(targets_status_.message()));
+  } else if (!options_.targets_folder.empty()) {
+    status.mutable_observation()->set_targets(options_.targets_folder);
+  }
+  AskIslands(client_, &status);
+  return reply;
+}
+
+Reply Supervisor::Remember(const control::v1::LoadRequest& request) {
+  const control::v1::LoadSpec& load = request.load();
+  if (load.workload().empty()) {
+    return messaging::ErrorReply(absl::InvalidArgumentError("a load needs the name of its workload"));
+  }
+  std::lock_guard lock(mutex_);
+  for (Island& island : islands_) {
+    // Whatever was loaded before, its tables may be empty by now.
+    island.config.clear_loads();
+    if (request.in_place()) *island.config.add_loads() = load;
+  }
+  return Reply();
+}
+
+}  // namespace
+
+int Supervise(const ResolvedDeployment& resolved, const SupervisorOptions& options) {
+  // Before any thread exists, so that all of them inherit it and only the main loop sees these signals.
+  const sigset_t signals = SupervisorSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  if (options.report_fd >= 0) fcntl(options.report_fd, F_SETFD, FD_CLOEXEC);
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ supervisor %l %v",
+                      spdlog::pattern_time_type::utc);  // as islandd's
+  spdlog::info("process {}, {} islands of '{}'", getpid(), resolved.plan.islands.size(),
+               resolved.deployment.name);
+  Supervisor supervisor(resolved, options);
+  absl::Status start = supervisor.Start();
+  if (start.ok()) start = supervisor.Loop();
+  if (!start.ok()) {
+    const std::string why(start.message());
+    spdlog::error("{}", why);
+    supervisor.Report(why);
+    return kExitFailed;
+  }
+  spdlog::info("every island is gone");
+  return kExitOk;
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,144 @@
+#include "deploy/cluster/supervisor_data.h"
+#include "deploy/processes/control_files.h"
+#include "deploy/processes/interrupts.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "runtime/private_files.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr int64_t kOldIslandsTimeoutMs = 10'000;
+constexpr std::chrono::milliseconds kPollInterval{10};
+
+std::string MakeClusterId() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", device());
+  return id;
+}
+
+storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
+  storage::Manifest want;
+  want.cluster_id = MakeClusterId();
+  want.deployment = resolved.deployment.name;
+  want.sites = resolved.plan.sites;
+  want.islands = static_cast<uint32_t>(resolved.plan.islands.size());
+  for (const control::v1::TableSpec& table : resolved.deployment.tables) *want.tables.Add() = table;
+  want.boot_epochs.assign(want.islands, 0);
+  return want;
+}
+
+absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
+  const std::string who = pid > 0 ? fmt::format("process {}", pid) : std::string("another process");
+  return absl::AlreadyExistsError(fmt::format(
+      "already up: {} supervises {}; see `islands status FILE`, or end it with `islands down FILE`", who,
+      files.directory));
+}
+
+}  // namespace
+
+absl::Status CheckNotUp(const ControlFiles& files) {
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(files.SupervisorLock());
+  if (!holder.ok()) return holder.status();
+  return *holder ? UpAlready(files, **holder) : absl::OkStatus();
+}
+
+absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
+  const int64_t until_ms = MonotonicMs() + timeout_ms;
+  for (const std::string& path : files.AllIslandLocks()) {
+    for (;;) {
+      const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
+      if (!holder.ok()) return holder.status();
+      if (!*holder) break;
+      if (MonotonicMs() >= until_ms) {
+        return absl::DeadlineExceededError(fmt::format(
+            "{} is still held by process {}, an island without its supervisor; end it and try again", path,
+            **holder));
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, const storage::Manifest& want,
+                                                Durability durability) {
+  const absl::Status same = storage::CheckSameData(have, want);
+  if (same.ok() && have.boot_epochs.size() == want.islands) return have;
+  if (!same.ok() && durability != Durability::kNone) return same;
+  storage::Manifest adapted = want;
+  adapted.cluster_id = have.cluster_id;
+  adapted.layout_generation = have.layout_generation + 1;
+  uint64_t highest = 0;
+  for (uint64_t epoch : have.boot_epochs) highest = std::max(highest, epoch);
+  adapted.boot_epochs.assign(want.islands, highest);
+  return adapted;
+}
+
+absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDeployment& resolved,
+                                                               const ControlFiles& files) {
+  if (absl::Status made = runtime::MakePrivateDirectory(files.directory); !made.ok()) return made;
+  std::unique_ptr<runtime::FileSystem> disk = runtime::MakePosixFileSystem();
+  for (const std::string& directory : {resolved.data_directory, resolved.log_directory}) {
+    absl::Status made = disk->MakeDirectories(directory);
+    if (!made.ok()) return made;
+  }
+  absl::StatusOr<FileLock> control = FileLock::Acquire(files.SupervisorLock());
+  if (absl::IsAlreadyExists(control.status())) {
+    absl::Status up = CheckNotUp(files);
+    return up.ok() ? control.status() : up;
+  }
+  if (!control.ok()) return control.status();
+  absl::StatusOr<FileLock> data =
+      FileLock::Acquire(resolved.data_directory + "/" + kDataLockName, files.directory);
+  if (absl::IsAlreadyExists(data.status())) {
+    return absl::AlreadyExistsError(fmt::format(
+        "the data is in use: {}, for the cluster of {}; end that one first, or name another data directory",
+        std::string(data.status().message()), LockNote(resolved.data_directory + "/" + kDataLockName)));
+  }
+  if (!data.ok()) return data.status();
+  absl::Status quiet = WaitForOldIslands(files, kOldIslandsTimeoutMs);
+  if (!quiet.ok()) return quiet;
+  std::unique_ptr<ClusterData> opened(new ClusterData(*std::move(control), *std::move(data)));
+  absl::Status loaded = opened->LoadOrCreateManifest(resolved);
+  if (!loaded.ok()) return loaded;
+  return opened;
+}
+
+absl::Status ClusterData::LoadOrCreateManifest(const ResolvedDeployment& resolved) {
+  directory_ = resolved.data_directory;
+  const storage::Manifest want = WantedManifest(resolved);
+  absl::StatusOr<storage::Manifest> have = storage::LoadManifest(directory_, *disk_);
+  if (absl::IsNotFound(have.status())) {
+    manifest_ = want;
+  } else if (!have.ok()) {
+    return have.status();
+  } else {
+    absl::StatusOr<storage::Manifest> adapted = AdaptManifest(*have, want, resolved.deployment.durability);
+    if (!adapted.ok()) return adapted.status();
+    if (adapted->layout_generation != have->layout_generation) {
+      spdlog::info("other layout or tables than before: layout generation {}", adapted->layout_generation);
+    }
+    manifest_ = *std::move(adapted);
+  }
+  return storage::SaveManifest(manifest_, directory_, *disk_);
+}
+
+absl::StatusOr<std::vector<uint64_t>> ClusterData::NextBootEpochs(const std::vector<uint32_t>& islands) {
+  std::vector<uint64_t> epochs;
+  for (uint32_t island : islands) epochs.push_back(manifest_.NextBootEpoch(island));
+  absl::Status saved = storage::SaveManifest(manifest_, directory_, *disk_);
+  if (!saved.ok()) return saved;
+  return epochs;
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,63 @@
+// What a supervisor owns while it lives: the locks of the control and the data directory, and the manifest.
+//
+// Thread safety: used by the supervisor's main thread only.
+//
+// Invariants:
+//  1. While a ClusterData exists no other process has one for the same control or data directory, and no
+//     island of an earlier supervisor is alive.
+//  2. A boot epoch that NextBootEpochs returned is on disk and is never returned again, whatever becomes of
+//     layout or tables.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/cluster/client.h"
+#include "deploy/plan/resolve.h"
+#include "deploy/processes/file_lock.h"
+#include "instance/storage/manifest.h"
+#include "runtime/file_system.h"
+
+namespace islands::deploy {
+
+class ClusterData {
+ public:
+  // Makes the directories, takes the locks, waits for islands of a crashed supervisor to be gone, and loads
+  // or creates the manifest. ALREADY_EXISTS: the deployment is up, or somebody else uses its data; the
+  // message says who. FAILED_PRECONDITION: the file does not match the data that is there.
+  static absl::StatusOr<std::unique_ptr<ClusterData>> Open(const ResolvedDeployment& resolved,
+                                                           const ControlFiles& files);
+
+  const storage::Manifest& manifest() const { return manifest_; }
+  // New boot epochs for these islands, in that order, saved before they are returned.
+  absl::StatusOr<std::vector<uint64_t>> NextBootEpochs(const std::vector<uint32_t>& islands);
+
+ private:
+  ClusterData(FileLock control, FileLock data)
+      : control_lock_(std::move(control)), data_lock_(std::move(data)) {}
+  absl::Status LoadOrCreateManifest(const ResolvedDeployment& resolved);
+
+  FileLock control_lock_;
+  FileLock data_lock_;
+  std::unique_ptr<runtime::FileSystem> disk_ = runtime::MakePosixFileSystem();
+  std::string directory_;
+  storage::Manifest manifest_;
+};
+
+// What the manifest should say for `want`, given what is there. With durability `none` no data survives its
+// islands, so another layout or other tables simply begin a new generation; otherwise CheckSameData decides.
+// Epochs go on from the highest ever used.
+absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, const storage::Manifest& want,
+                                                Durability durability);
+
+// ALREADY_EXISTS when a supervisor holds this control directory; says its pid and what to do.
+absl::Status CheckNotUp(const ControlFiles& files);
+// Until no island-N.lock is held any more; DEADLINE_EXCEEDED names a holder.
+absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms);
+
+inline constexpr const char* kDataLockName = "LOCK";
+
+}  // namespace islands::deploy

@@ -1,0 +1,65 @@
+#include "deploy/cluster/supervisor_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace islands::deploy {
+namespace {
+
+storage::Manifest MakeManifest(uint32_t islands, int64_t rows) {
+  storage::Manifest manifest;
+  manifest.cluster_id = "0123456789abcdef0123456789abcdef";
+  manifest.deployment = "test";
+  manifest.sites = 24;
+  manifest.islands = islands;
+  control::v1::TableSpec& table = *manifest.tables.Add();
+  table.set_name("micro");
+  table.add_key("uint64");
+  table.set_range_end(rows);
+  table.set_row_bytes(250);
+  manifest.boot_epochs.assign(islands, 0);
+  return manifest;
+}
+
+TEST(AdaptManifest, SameDeployment_KeepsEverything) {
+  storage::Manifest have = MakeManifest(2, 1000);
+  have.boot_epochs = {3, 5};
+  have.layout_generation = 7;
+  const auto adapted = AdaptManifest(have, MakeManifest(2, 1000), Durability::kNone);
+  ASSERT_TRUE(adapted.ok());
+  EXPECT_EQ(adapted->layout_generation, 7u);
+  EXPECT_THAT(adapted->boot_epochs, testing::ElementsAre(3, 5));
+}
+
+TEST(AdaptManifest, OtherLayoutWithoutDurability_NewGenerationAndUnusedEpochs) {
+  storage::Manifest have = MakeManifest(2, 1000);
+  have.boot_epochs = {3, 5};
+  storage::Manifest want = MakeManifest(4, 1000);
+  want.cluster_id = "ffffffffffffffffffffffffffffffff";
+  const auto adapted = AdaptManifest(have, want, Durability::kNone);
+  ASSERT_TRUE(adapted.ok());
+  EXPECT_EQ(adapted->cluster_id, have.cluster_id);
+  EXPECT_EQ(adapted->layout_generation, have.layout_generation + 1);
+  EXPECT_EQ(adapted->islands, 4u);
+  EXPECT_THAT(adapted->boot_epochs, testing::ElementsAre(5, 5, 5, 5));
+}
+
+// There and back again: an epoch that an island has used must not come back.
+TEST(AdaptManifest, FewerIslandsAndMoreAgain_NeverReusesAnEpoch) {
+  storage::Manifest have = MakeManifest(3, 1000);
+  have.boot_epochs = {1, 1, 9};
+  const auto fewer = AdaptManifest(have, MakeManifest(1, 1000), Durability::kNone);
+  ASSERT_TRUE(fewer.ok());
+  const auto more = AdaptManifest(*fewer, MakeManifest(3, 1000), Durability::kNone);
+  ASSERT_TRUE(more.ok());
+  EXPECT_THAT(more->boot_epochs, testing::Each(testing::Ge(9u)));
+}
+
+TEST(AdaptManifest, OtherTablesWithDurability_AreRefused) {
+  const auto adapted = AdaptManifest(MakeManifest(2, 1000), MakeManifest(2, 2000), Durability::kSync);
+  EXPECT_FALSE(adapted.ok());
+  EXPECT_TRUE(AdaptManifest(MakeManifest(2, 1000), MakeManifest(2, 2000), Durability::kNone).ok());
+}
+
+}  // namespace
+}  // namespace islands::deploy

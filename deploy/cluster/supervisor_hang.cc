@@ -1,0 +1,36 @@
+#include "deploy/cluster/supervisor_hang.h"
+
+#include <algorithm>
+
+namespace islands::deploy {
+
+HangWatch::HangWatch(const runtime::PulseBoard& board, std::span<const uint32_t> workers_per_island)
+    : board_(board) {
+  for (const uint32_t workers : workers_per_island) seen_.emplace_back(workers);
+}
+
+void HangWatch::Look(int64_t now_ms) {
+  if (now_ms - last_look_ms_ < kLookMs) return;
+  last_look_ms_ = now_ms;
+  for (uint32_t island = 0; island < seen_.size(); ++island) {
+    for (uint32_t worker = 0; worker < seen_[island].size(); ++worker) {
+      Seen& seen = seen_[island][worker];
+      const uint64_t pulse = board_.Read(island, worker);
+      const bool moves = pulse != seen.pulse || board_.Resting(island, worker);
+      seen.still_ms = moves ? 0 : seen.still_ms + kLookMs;
+      seen.pulse = pulse;
+    }
+  }
+}
+
+int64_t HangWatch::HungMs(uint32_t island) const {
+  int64_t still_ms = 0;
+  for (const Seen& seen : seen_[island]) still_ms = std::max(still_ms, seen.still_ms);
+  return still_ms >= kWorthSayingMs ? still_ms : 0;
+}
+
+void HangWatch::Forget(uint32_t island) {
+  for (Seen& seen : seen_[island]) seen.still_ms = 0;
+}
+
+}  // namespace islands::deploy

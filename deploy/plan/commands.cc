@@ -1,0 +1,76 @@
+// `islands check FILE` and `islands plan FILE`.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "deploy/cli/output.h"
+#include "deploy/plan/commands.h"
+#include "deploy/plan/output.h"
+#include "deploy/plan/resolve.h"
+
+namespace islands::deploy {
+namespace {
+
+int Check(const CommandContext& context, const std::string& path) {
+  const auto resolved = ResolveFile(path);
+  // Only an invalid file is an answer; not being able to look is a failure.
+  if (!resolved.ok() && resolved.status().code() != absl::StatusCode::kInvalidArgument) {
+    return Fail(context, resolved.status());
+  }
+  const std::string message(resolved.status().message());
+  if (context.json()) {
+    const std::vector<std::string> complaints =
+        resolved.ok() ? std::vector<std::string>{} : absl::StrSplit(message, '\n');
+    nlohmann::ordered_json answer = {{"file", path}, {"valid", resolved.ok()}, {"complaints", complaints}};
+    answer["notes"] = resolved.ok() ? resolved->notes : std::vector<std::string>{};
+    PrintJson(answer);
+  }
+  if (!resolved.ok()) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+    return kExitUsage;
+  }
+  if (!context.json()) {
+    fmt::print("{}: ok, {} on {}\n", path, resolved->plan.layout, resolved->machine.Summary());
+    for (const std::string& note : resolved->notes) fmt::print("note: {}\n", note);
+  }
+  return kExitOk;
+}
+
+int Plan(const CommandContext& context, const std::string& path) {
+  const auto resolved = ResolveFile(path);
+  if (!resolved.ok()) return Fail(context, resolved.status());
+  if (context.json()) {
+    PrintJson(PlanJson(*resolved));
+  } else {
+    fmt::print("{}", RenderPlan(*resolved));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddCheckCommand(CLI::App& app, CommandContext& context) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* check =
+      app.add_subcommand("check", "Check a deployment file; say everything that is wrong with it");
+  AddDeploymentFile(check, path.get());
+  OnCommand(check, context, [&context, path] { return Check(context, *path); });
+}
+
+void AddPlanCommand(CLI::App& app, CommandContext& context) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* plan =
+      app.add_subcommand("plan", "Show what `up` would run: cores, memory, sites and ports per island");
+  AddDeploymentFile(plan, path.get());
+  OnCommand(plan, context, [&context, path] { return Plan(context, *path); });
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,24 @@
+// How `check` and `plan` show what would run.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "deploy/plan/resolve.h"
+#include "topology/machine.h"
+
+namespace islands::deploy {
+
+std::string RenderPlan(const ResolvedDeployment& resolved);
+nlohmann::ordered_json PlanJson(const ResolvedDeployment& resolved);
+
+// Packages, nodes, caches, cores: everything the model holds. `plan` shows only its summary.
+nlohmann::ordered_json MachineJson(const topology::Machine& machine);
+nlohmann::ordered_json MachineSummaryJson(const topology::Machine& machine);
+
+// "0-5"; "3" for a single site.
+std::string FormatSites(partitioner::SiteRun sites);
+
+}  // namespace islands::deploy

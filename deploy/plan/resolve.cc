@@ -1,0 +1,218 @@
+#include "deploy/plan/resolve.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "deploy/file/yaml_tree.h"
+#include "instance/messaging/unix_socket.h"
+#include "instance/storage/pages/page.h"
+
+namespace islands::deploy {
+namespace {
+
+static_assert(topology::kPageBytes == storage::kPageBytes, "what is planned is what islands divide");
+
+std::string Absolute(const std::string& folder, const std::string& path) {
+  std::string text = (std::filesystem::path(folder) / path).lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+topology::PlanRequest RequestOf(const Deployment& deployment) {
+  return {.islands = deployment.layout,
+          .explicit_islands = deployment.islands_by_hand,
+          .cpus = deployment.cpus,
+          .core_count = deployment.core_count,
+          .placement = deployment.placement,
+          .worker_order = deployment.workers,
+          .use_all_pus = deployment.use_all_pus,
+          .sites = deployment.sites,
+          .memory_bytes = deployment.buffer_pool_bytes,
+          .metrics_base_port = deployment.metrics_base_port};
+}
+
+// Where a field of the plan stands in the file. What the file leaves to `auto` follows from its cut.
+std::string PathOf(const Deployment& deployment, const topology::PlanComplaint& complaint) {
+  using topology::PlanField;
+  const std::string cut = deployment.islands_by_hand.empty() ? "layout" : "islands";
+  const auto said_or_cut = [&](const char* path) { return deployment.positions.contains(path) ? path : cut; };
+  const auto of_island = [&](std::string_view key) {
+    return fmt::format("islands[{}].{}", complaint.island, key);
+  };
+  switch (complaint.field) {
+    case PlanField::kCores:
+      return "cores";
+    case PlanField::kLayout:
+      return cut;
+    case PlanField::kSites:
+      return said_or_cut("data.sites");
+    case PlanField::kMemory:
+      return said_or_cut("storage.buffer_pool");
+    case PlanField::kPort:
+      return "metrics.base_port";
+    case PlanField::kIslandCpus:
+      return of_island("cpus");
+    case PlanField::kIslandNodes:
+      return of_island("numa_nodes");
+    case PlanField::kIslandMemory:
+      return of_island("memory");
+  }
+  return "";
+}
+
+void CheckDurability(const Deployment& deployment, Complaints& complaints) {
+  if (deployment.durability == Durability::kNone) return;
+  complaints.Add(deployment.At("storage.log.durability"),
+                 fmt::format("found durability '{}', which is not available in this version, expected 'none'",
+                             DurabilityName(deployment.durability)));
+}
+
+void CheckControlDirectory(const Deployment& deployment, Complaints& complaints) {
+  const std::string directory = Absolute(deployment.folder, deployment.control_directory);
+  const size_t longest =
+      directory.size() + fmt::formatted_size("/island-{0}.w{0}.sock", topology::kMaxIslands);
+  constexpr size_t kMost = messaging::kMaxSocketPathBytes;
+  if (longest <= kMost) return;
+  complaints.Add(
+      deployment.At("control.directory"),
+      fmt::format("found a directory whose socket paths have up to {} bytes ({}), expected at most {}: "
+                  "choose a directory at least {} bytes shorter, for example {}",
+                  longest, directory, kMost, longest - kMost,
+                  ShortControlDirectory(deployment.name, geteuid(), getenv("XDG_RUNTIME_DIR"))));
+}
+
+void DecideBinding(ResolvedDeployment* resolved) {
+  resolved->notes = resolved->plan.notes;
+  if (!resolved->machine.is_this_machine) {
+    resolved->unbound_reason =
+        fmt::format("the file's machine is {}, not this one", Quote(resolved->machine.source));
+  } else if (resolved->deployment.placement == topology::Placement::kOs) {
+    resolved->unbound_reason = "placement is 'os'";
+  }
+  resolved->bound = resolved->unbound_reason.empty();
+  resolved->cores_shared = resolved->plan.cores_shared;
+  if (resolved->bound) return;
+  resolved->notes.push_back(fmt::format("`up` would run unbound: {}; the kernel chooses cores and memory",
+                                        resolved->unbound_reason));
+  const uint32_t workers = std::accumulate(
+      resolved->plan.islands.begin(), resolved->plan.islands.end(), 0u,
+      [](uint32_t sum, const topology::PlannedIsland& island) { return sum + island.workers; });
+  const uint32_t cpus_here = std::max(1u, std::thread::hardware_concurrency());
+  if (workers > cpus_here && !resolved->cores_shared) {
+    resolved->cores_shared = true;
+    resolved->notes.push_back(
+        fmt::format("{} workers would share this machine's {} CPUs", workers, cpus_here));
+  }
+}
+
+int32_t ServiceCpu(const topology::Machine& machine, const topology::PlannedIsland& island,
+                   const std::set<uint32_t>& used) {
+  const auto is_used = [&](uint32_t pu) { return used.contains(pu); };
+  const auto is_own = [&](uint32_t pu) {
+    return std::find(island.cpus.begin(), island.cpus.end(), pu) != island.cpus.end();
+  };
+  std::set<uint32_t> packages;
+  for (const topology::Core& core : machine.cores) {
+    if (std::any_of(core.pus.begin(), core.pus.end(), is_own)) packages.insert(core.package);
+  }
+  int best_rank = 0;
+  int32_t best = -1;
+  for (const topology::Core& core : machine.cores) {
+    const auto free = std::find_if_not(core.pus.begin(), core.pus.end(), is_used);
+    if (free == core.pus.end()) continue;
+    const bool idle = std::none_of(core.pus.begin(), core.pus.end(), is_used);
+    const bool near = packages.contains(core.package);
+    const bool own = std::any_of(core.pus.begin(), core.pus.end(), is_own);
+    const int rank = idle ? (near ? 4 : 3) : own ? 2 : 1;
+    if (rank <= best_rank) continue;
+    best_rank = rank;
+    best = static_cast<int32_t>(*free);
+  }
+  return best;
+}
+
+// Control and metrics threads go where no worker runs: a core nobody uses, else the other hardware thread
+// of one of the island's own cores. The island's own package first.
+void ChooseServiceCpus(ResolvedDeployment* resolved) {
+  std::set<uint32_t> used;
+  for (const auto& island : resolved->plan.islands) used.insert(island.cpus.begin(), island.cpus.end());
+  for (const auto& island : resolved->plan.islands) {
+    resolved->service_cpus.push_back(resolved->bound ? ServiceCpu(resolved->machine, island, used) : -1);
+  }
+}
+
+// The machine that the file names. A name that is a file beside the deployment file is that file.
+absl::StatusOr<topology::Machine> MachineOf(const Deployment& deployment) {
+  const std::string& spec = deployment.machine;
+  if (spec == "auto") return topology::LoadThisMachine();
+  const auto refuse = [&](std::string_view why) {
+    return absl::InvalidArgumentError(deployment.Complain(
+        "machine",
+        fmt::format("found {} ({}), expected auto, an hwloc XML file or a synthetic string such as "
+                    "'pack:4 [numa] core:6 pu:1'",
+                    Quote(spec), why)));
+  };
+  const std::string path = Absolute(deployment.folder, spec);
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(path, error);
+  if (!is_file && spec.ends_with(".xml")) return refuse("no such file");
+  auto machine = is_file ? topology::LoadMachineXml(path) : topology::LoadMachineSynthetic(spec);
+  if (!machine.ok()) return refuse(std::string(machine.status().message()));
+  return machine;
+}
+
+}  // namespace
+
+// Directories that nobody else may write to: what is under /tmp anybody can take first.
+std::string ShortControlDirectory(const std::string& deployment, uint32_t user,
+                                  const char* runtime_directory) {
+  if (user == 0) return "/run/islands/" + deployment;
+  const bool given = runtime_directory != nullptr && *runtime_directory == '/';
+  return fmt::format("{}/islands/{}", given ? runtime_directory : fmt::format("/run/user/{}", user),
+                     deployment);
+}
+
+absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine) {
+  Complaints complaints(deployment.filename);
+  CheckDurability(deployment, complaints);
+  CheckControlDirectory(deployment, complaints);
+  topology::Verdict verdict = topology::MakePlan(machine, RequestOf(deployment));
+  for (topology::PlanComplaint& complaint : verdict.complaints) {
+    complaints.Add(deployment.At(PathOf(deployment, complaint)), std::move(complaint.text));
+  }
+  if (!complaints.empty()) return complaints.ToStatus();
+
+  ResolvedDeployment resolved{
+      .deployment = deployment, .machine = std::move(machine), .plan = *std::move(verdict.plan)};
+  resolved.data_directory = Absolute(deployment.folder, deployment.data_directory);
+  resolved.log_directory = deployment.log_directory.empty()
+                               ? resolved.data_directory + "/log"
+                               : Absolute(deployment.folder, deployment.log_directory);
+  resolved.control_directory = Absolute(deployment.folder, deployment.control_directory);
+  DecideBinding(&resolved);
+  ChooseServiceCpus(&resolved);
+  return resolved;
+}
+
+absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment) {
+  auto machine = MachineOf(deployment);
+  if (!machine.ok()) return machine.status();
+  return ResolveOn(deployment, *std::move(machine));
+}
+
+absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path) {
+  auto deployment = LoadDeployment(path);
+  if (!deployment.ok()) return deployment.status();
+  return Resolve(*deployment);
+}
+
+}  // namespace islands::deploy

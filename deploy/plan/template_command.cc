@@ -1,0 +1,91 @@
+// `islands template NISL`.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "deploy/cli/output.h"
+#include "deploy/plan/commands.h"
+#include "deploy/plan/template.h"
+#include "topology/machine.h"
+
+namespace islands::deploy {
+namespace {
+
+struct Arguments {
+  TemplateOptions options;
+  std::string name;
+  std::string transport = "uds";
+  std::string output;
+};
+
+// Never overwrites: a deployment file may be the only description of existing data.
+absl::Status WriteNew(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wx");
+  if (file == nullptr) {
+    const int error = errno;
+    return absl::FailedPreconditionError(
+        fmt::format("cannot create {}: {}{}", path, std::strerror(error),
+                    error == EEXIST ? "; choose another name or remove it" : ""));
+  }
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written) {
+    return absl::UnavailableError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+int Template(const CommandContext& context, Arguments arguments) {
+  arguments.options.transport = arguments.transport == "zmq" ? TransportKind::kZmq : TransportKind::kUds;
+  if (!arguments.name.empty()) arguments.options.name = arguments.name;
+  const auto machine = topology::LoadThisMachine();
+  if (!machine.ok()) return Fail(context, machine.status());
+  const auto text = MakeTemplate(arguments.options, *machine);
+  if (!text.ok()) return Fail(context, text.status());
+  const bool write = !arguments.output.empty() && !context.dry_run;
+  if (write) {
+    const absl::Status written = WriteNew(arguments.output, *text);
+    if (!written.ok()) return Fail(context, written);
+  }
+  if (context.json()) {
+    PrintJson({{"layout", arguments.options.layout},
+               {"output", arguments.output},
+               {"written", write},
+               {"yaml", *text}});
+  } else if (arguments.output.empty()) {
+    fmt::print("{}", *text);
+  } else {
+    fmt::print("{} {}; next: islands plan {}\n", write ? "wrote" : "would write", arguments.output,
+               arguments.output);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddTemplateCommand(CLI::App& app, CommandContext& context) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("template", "Write a commented deployment file for this machine, ready for `up`");
+  command->add_option("NISL", arguments->options.layout, "The layout: 1ISL, 2ISL, ... or auto")->required();
+  command->add_option("--name", arguments->name, "The deployment's name; default: the layout");
+  command->add_option("--rows-total", arguments->options.rows_total, "Rows of the microbenchmark's table")
+      ->check(NotNegative)
+      ->capture_default_str();
+  command->add_option("--transport", arguments->transport, "Between islands")
+      ->check(CLI::IsMember({"uds", "zmq"}))
+      ->capture_default_str();
+  command->add_option("-o,--output", arguments->output, "Write this new file instead of stdout");
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, arguments] { return Template(context, *arguments); });
+}
+
+}  // namespace islands::deploy

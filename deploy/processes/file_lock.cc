@@ -1,0 +1,86 @@
+#include "deploy/processes/file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "runtime/private_files.h"
+
+namespace islands::deploy {
+namespace {
+
+// Somebody who only looks (LockHolder) takes the lock for an instant; we try again before we believe it is
+// held.
+constexpr int kAttempts = 10;
+constexpr std::chrono::milliseconds kAttemptInterval{20};
+
+std::string ReadStart(int file) {
+  char buffer[256];
+  const ssize_t got = pread(file, buffer, sizeof(buffer), 0);
+  return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : std::string();
+}
+
+pid_t PidIn(int file) {
+  const long pid = std::strtol(ReadStart(file).c_str(), nullptr, 10);
+  return pid > 0 ? static_cast<pid_t>(pid) : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_view note) {
+  absl::StatusOr<runtime::UniqueFd> opened = runtime::OpenPrivateFile(path, O_RDWR | O_CREAT);
+  if (!opened.ok()) return opened.status();
+  const int file = opened->get();
+  FileLock lock(*std::move(opened));
+  for (int attempt = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++attempt) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return absl::ErrnoToStatus(errno, fmt::format("cannot lock {}", path));
+    }
+    if (attempt >= kAttempts) {
+      const pid_t holder = PidIn(file);
+      const std::string who = holder > 0 ? fmt::format("process {}", holder) : std::string("another process");
+      return absl::AlreadyExistsError(fmt::format("{} is held by {}", path, who));
+    }
+    std::this_thread::sleep_for(kAttemptInterval);
+  }
+  absl::Status written = lock.WriteNote(note);
+  if (!written.ok()) return written;
+  return lock;
+}
+
+absl::Status FileLock::WriteNote(std::string_view note) {
+  const std::string text = fmt::format("{}\n{}\n", getpid(), note);
+  if (ftruncate(file_.get(), 0) != 0 ||
+      pwrite(file_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return absl::InternalError(fmt::format("cannot write a lock file: {}", strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path) {
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+  if (absl::IsNotFound(file.status())) return std::nullopt;
+  if (!file.ok()) return file.status();
+  std::optional<pid_t> holder;
+  if (flock(file->get(), LOCK_SH | LOCK_NB) != 0) holder = PidIn(file->get());
+  return holder;
+}
+
+std::string LockNote(const std::string& path) {
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+  if (!file.ok()) return "";
+  const std::string text = ReadStart(file->get());
+  const size_t first = text.find('\n');
+  if (first == std::string::npos) return "";
+  return text.substr(first + 1, text.find('\n', first + 1) - first - 1);
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,46 @@
+// A lock file: flock on a file that also says who holds it.
+//
+// The kernel drops the lock with the last descriptor, so a crashed holder leaves a file but no lock, and
+// nothing has to be cleaned up. Descriptors are close-on-exec: a child never keeps its parent's lock.
+//
+// Thread safety: a FileLock belongs to one thread; the static functions may be called from any.
+//
+// Invariants:
+//  1. At most one process holds the lock of a path.
+//  2. While it is held, the file's first line is the holder's pid (or empty for the instant before it is
+//     written).
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "runtime/descriptor.h"
+
+namespace islands::deploy {
+
+class FileLock {
+ public:
+  // ALREADY_EXISTS when another process holds it; the message gives path and pid. `note` is kept as the
+  // second line.
+  static absl::StatusOr<FileLock> Acquire(const std::string& path, std::string_view note = "");
+
+  // Replaces the note.
+  absl::Status WriteNote(std::string_view note);
+
+ private:
+  explicit FileLock(runtime::UniqueFd file) : file_(std::move(file)) {}
+  runtime::UniqueFd file_;
+};
+
+// Who holds a path's lock: its pid, 0 if that is not written in the file, nothing if nobody holds it. An
+// error where that cannot be known: the file is not ours alone (runtime/private_files.h).
+absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path);
+// The second line of a lock file, held or not; empty when there is none.
+std::string LockNote(const std::string& path);
+
+}  // namespace islands::deploy

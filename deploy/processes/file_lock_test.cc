@@ -1,0 +1,70 @@
+#include "deploy/processes/file_lock.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "deploy/processes/spawn.h"
+
+namespace islands::deploy {
+namespace {
+
+std::string FreshPath(const std::string& name) {
+  const std::string path = testing::TempDir() + "/" + std::to_string(getpid()) + "-" + name;
+  std::filesystem::remove(path);
+  return path;
+}
+
+TEST(FileLock, Acquire_FreeLock_SaysWhoHoldsIt) {
+  const std::string path = FreshPath("free.lock");
+  EXPECT_EQ(LockHolder(path).value(), std::nullopt);
+  auto lock = FileLock::Acquire(path, "a note");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_EQ(LockHolder(path).value(), getpid());
+  EXPECT_EQ(LockNote(path), "a note");
+}
+
+TEST(FileLock, Acquire_HeldLock_IsRefusedWithTheHoldersPid) {
+  const std::string path = FreshPath("held.lock");
+  auto first = FileLock::Acquire(path);
+  ASSERT_TRUE(first.ok());
+  auto second = FileLock::Acquire(path);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(std::string(second.status().message()).find(std::to_string(getpid())), std::string::npos);
+}
+
+TEST(FileLock, Destructor_ReleasesButLeavesTheNote) {
+  const std::string path = FreshPath("released.lock");
+  {
+    auto lock = FileLock::Acquire(path, "before");
+    ASSERT_TRUE(lock.ok());
+    ASSERT_TRUE(lock->WriteNote("after").ok());
+  }
+  EXPECT_EQ(LockHolder(path).value(), std::nullopt);
+  EXPECT_EQ(LockNote(path), "after");
+  EXPECT_TRUE(FileLock::Acquire(path).ok());
+}
+
+TEST(FileLock, Acquire_MissingDirectory_IsAnError) {
+  EXPECT_EQ(FileLock::Acquire(FreshPath("nowhere") + "/x.lock").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(FileLock, Spawn_ChildDoesNotKeepItsParentsLock) {
+  const std::string path = FreshPath("inherit.lock");
+  auto pid = [&] {
+    auto lock = FileLock::Acquire(path);
+    EXPECT_TRUE(lock.ok());
+    return Spawn({.arguments = {"/bin/sleep", "60"}, .log_path = FreshPath("ignored.log")});
+  }();
+  ASSERT_TRUE(pid.ok());
+  EXPECT_TRUE(FileLock::Acquire(path).ok()) << "the child still has it";
+  kill(*pid, SIGKILL);
+  waitpid(*pid, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace islands::deploy

@@ -1,0 +1,253 @@
+#include "deploy/run/command.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "deploy/cluster/client.h"
+#include "deploy/cluster/report.h"
+#include "deploy/file/deployment.h"
+#include "deploy/processes/file_lock.h"
+#include "deploy/processes/interrupts.h"
+#include "deploy/run/directory.h"
+#include "deploy/run/driver.h"
+#include "deploy/run/options.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr int64_t kStatusTimeoutMs = 10'000;
+
+// While rows are loaded nothing needs to be cleaned up, the next run loads anew: an interrupt ends the
+// process at once, with its exit code.
+void ExitOnInterrupt() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { _exit(kExitInterrupted); };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int64_t UnixMicroseconds() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// A machine that is very busy, or emulated, may stop a worker for a second or two.
+constexpr int64_t kHungForGoodMs = 5'000;
+
+absl::Status CheckAllReady(const control::v1::ClusterStatus& status) {
+  if (status.configs().empty() || status.configs_size() != status.islands_size()) {
+    return absl::UnavailableError("the supervisor is still starting; wait for `islands up`");
+  }
+  for (const control::v1::IslandStatus& island : status.islands()) {
+    if (island.state() == control::v1::READY && island.hung_ms() >= kHungForGoodMs) {
+      return absl::FailedPreconditionError(
+          fmt::format("island {} has not moved for {} s; see `islands status`", island.island(),
+                      island.hung_ms() / 1000));
+    }
+    if (island.state() == control::v1::READY) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("island {} is {}; see `islands status`", island.island(), StateName(island.state())));
+  }
+  return absl::OkStatus();
+}
+
+// On a terminal one line that is rewritten; otherwise, in text format, one line per second.
+class ProgressLine {
+ public:
+  ProgressLine(bool json, double duration_s)
+      : terminal_(isatty(STDERR_FILENO) == 1), shown_(terminal_ || !json), duration_s_(duration_s) {}
+  ~ProgressLine() {
+    if (open_) fmt::print(stderr, "\n");
+  }
+  void Show(double elapsed_s, double committed_per_s, double aborted_per_s, size_t lost) {
+    if (!shown_) return;
+    const std::string when =
+        elapsed_s < 0 ? std::string("warm-up") : fmt::format("{:.0f}/{:g} s", elapsed_s, duration_s_);
+    const std::string missing = lost > 0 ? fmt::format(", without an answer: {} of the islands", lost) : "";
+    fmt::print(stderr, "{}{:>10}  {:>12} committed/s  {:>10} aborted/s{}{}", terminal_ ? "\r" : "", when,
+               Grouped(static_cast<uint64_t>(std::llround(committed_per_s))),
+               Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing,
+               terminal_ ? "\x1b[K" : "\n");
+    open_ = terminal_;
+  }
+
+ private:
+  const bool terminal_;
+  const bool shown_;
+  const double duration_s_;
+  bool open_ = false;  // a line without its end is on the terminal
+};
+
+// One `run` at a time on a deployment. The note is the run's id, so that the next one can tell what a killed
+// one left.
+absl::StatusOr<FileLock> LockRuns(const ControlFiles& files, uint64_t run_id) {
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(files.RunLock(), fmt::format("{}", run_id));
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
+  return absl::FailedPreconditionError(
+      fmt::format("another `islands run` is under way on this deployment ({}); wait for it or stop it",
+                  std::string(lock.status().message())));
+}
+
+bool AnyRunning(const control::v1::ClusterStatus& status) {
+  for (const control::v1::IslandStatus& island : status.islands()) {
+    if (island.running()) return true;
+  }
+  return false;
+}
+
+int Finish(const CommandContext& context, const RunResult& result) {
+  if (context.json()) {
+    fmt::print("{}\n", ResultJson(result).dump(2));
+  } else {
+    fmt::print("{}", ResultText(result));
+  }
+  for (const IslandResult& island : result.islands) {
+    if (!island.lost && !island.silent) continue;
+    fmt::print(stderr, "islands: island {} {}: the figures are not of a whole cluster\n", island.island,
+               island.lost ? "was lost during the run" : "did not answer during a part of the run");
+  }
+  if (result.sum.Verdict() != kSumFailed) return kExitOk;
+  fmt::print(stderr, "islands: the sum check failed: {}\n", result.sum.Explain());
+  return kExitFailed;
+}
+
+// The machine as the file names it, but a path that means the same from anywhere.
+std::string MachineSpec(const Deployment& deployment) {
+  const std::filesystem::path path = std::filesystem::path(deployment.folder) / deployment.machine;
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) ? path.lexically_normal().string()
+                                                       : deployment.machine;
+}
+
+absl::StatusOr<RunResult> Measure(const RunContext& context, RunDriver& driver, const RunDirectory& directory,
+                                  const ClusterClient& client, int64_t started_us) {
+  absl::StatusOr<RunResult> result = [&] {
+    Interrupts interrupts;
+    return driver.Run(interrupts);
+  }();
+  if (!result.ok()) return result;
+  result->run_directory = directory.path();
+  result->started_utc = LongUtc(started_us / 1'000'000);
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+  if (!status.ok()) return status.status();
+  absl::Status written = WriteRunDirectory(directory, *result, *status, context);
+  if (!written.ok()) return written;
+  return result;
+}
+
+// Returns the exit code: 1 also when the sum check failed, 130 when interrupted (the run is stopped on every
+// island).
+int Run(const CommandContext& context, const RunOptions& options) {
+  absl::Status valid = CheckRunOptions(options);
+  if (!valid.ok()) return Fail(context, valid);
+  absl::StatusOr<std::string> object = FindWorkload(options.workload, context.binary_directory);
+  if (!object.ok()) return Fail(context, object.status());
+  absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
+  if (!deployment.ok()) return Fail(context, deployment.status());
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return Fail(context, files.status());
+  const ClusterClient client(*files);
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+  if (!status.ok()) return Fail(context, status.status());
+  absl::Status ready = CheckAllReady(*status);
+  if (!ready.ok()) return Fail(context, ready);
+  absl::StatusOr<RunPlan> plan = PlanRun(options, status->configs(0), context.binary_directory);
+  if (!plan.ok()) return Fail(context, plan.status());
+  const int64_t started_us = UnixMicroseconds();
+  plan->run_id = static_cast<uint64_t>(started_us);
+
+  ExitOnInterrupt();
+  const std::string earlier = LockNote(client.files().RunLock());
+  absl::StatusOr<FileLock> lock = LockRuns(client.files(), plan->run_id);
+  if (!lock.ok()) return Fail(context, lock.status());
+  std::optional<ProgressLine> progress(std::in_place, context.json(), options.duration_s);
+  RunDriver driver(client, *status, *plan,
+                   [&](double elapsed_s, double committed, double aborted, size_t lost) {
+                     progress->Show(elapsed_s, committed, aborted, lost);
+                   });
+  absl::Status loaded =
+      AnyRunning(*status) ? driver.StopStale(std::strtoull(earlier.c_str(), nullptr, 10)) : absl::OkStatus();
+  if (loaded.ok()) loaded = driver.Load();
+  if (!loaded.ok()) return Fail(context, loaded);
+  absl::StatusOr<RunDirectory> directory = RunDirectory::Create(
+      options.results, fmt::format("{}-{}-{}-{}", CompactUtc(started_us / 1'000'000), status->deployment(),
+                                   status->layout(), options.workload));
+  if (!directory.ok()) return Fail(context, directory.status());
+  absl::StatusOr<RunResult> result =
+      Measure({MachineSpec(*deployment), context.command_line}, driver, *directory, client, started_us);
+  progress.reset();
+  if (!result.ok()) return Fail(context, result.status());
+  return Finish(context, *result);
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
+  auto options = std::make_shared<RunOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_option("WORKLOAD", options->workload, "micro, payment, tatp, append, or one of your own")
+      ->required();
+  auto set = std::make_shared<std::vector<std::string>>();
+  command
+      ->add_option("--set", *set, "NAME=VALUE: a parameter of a workload other than micro; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option(
+          "--op", options->op,
+          "micro: what a transaction does with its rows: read, update (copies each, adds 1 to its counter "
+          "and writes it back), add (adds 1 in place) or mix (updates and reads)")
+      ->capture_default_str();
+  command->add_option("--update-percent", options->update_percent,
+                      "micro with --op mix: percentage of transactions that update, the others read");
+  command->add_option("--rows", options->rows, "micro: distinct rows of a transaction")
+      ->capture_default_str();
+  command->add_option("--multisite", options->multisite, "micro: percentage of multisite transactions")
+      ->capture_default_str();
+  command->add_option("--zipf", options->zipf, "micro: skew of the choice of rows; 0 = uniform")
+      ->capture_default_str();
+  command
+      ->add_option("--mpl", options->mpl,
+                   "Transactions in flight per worker: as many slots, each of which draws its next "
+                   "request when the one before has ended")
+      ->capture_default_str();
+  command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
+  command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the generators' random numbers")
+      ->check(NotNegative)
+      ->capture_default_str();
+  command->add_option("--rows-total", options->rows_total,
+                      "micro: rows of the table; the deployment file's range if not given");
+  command->add_option("--results", options->results, "Where the run directory is made")
+      ->capture_default_str();
+  OnCommand(command, context, [&context, command, options, set] {
+    for (const char* name : {"--op", "--update-percent", "--rows", "--multisite", "--zipf", "--rows-total"}) {
+      if (command->count(name) > 0) options->micro_options.push_back(name);
+    }
+    for (const std::string& text : *set) {
+      absl::Status added = AddParameter(text, &options->parameters);
+      if (!added.ok()) return Fail(context, added);
+    }
+    return Run(context, *options);
+  });
+}
+
+}  // namespace islands::deploy

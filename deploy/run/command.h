@@ -1,0 +1,12 @@
+// `islands run FILE WORKLOAD`: one workload on a running deployment, from load to report.
+//
+// Thread safety: main thread only.
+#pragma once
+
+#include "deploy/cli/commands.h"
+
+namespace islands::deploy {
+
+void AddRunCommand(CLI::App& app, CommandContext& context);
+
+}  // namespace islands::deploy

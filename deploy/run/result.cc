@@ -1,0 +1,242 @@
+#include "deploy/run/result.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "deploy/cli/output.h"
+#include "instance/worker/latency_histogram.h"
+
+namespace islands::deploy {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// More digits than a measurement has only hide what matters.
+double Rounded(double value) { return std::round(value * 1000) / 1000; }
+json Rate(double per_s) { return std::round(per_s * 10) / 10; }
+
+double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+json LatencyJson(const std::vector<uint64_t>& buckets) {
+  return {{"p50", instance::PercentileUs(buckets, 0.50)},
+          {"p95", instance::PercentileUs(buckets, 0.95)},
+          {"p99", instance::PercentileUs(buckets, 0.99)},
+          {"p999", instance::PercentileUs(buckets, 0.999)}};
+}
+
+double ScopePerSecond(const RunResult& result, size_t scope) {
+  double rate = 0;
+  for (const IslandResult& island : result.islands)
+    rate += island.PerSecond(island.sums.scopes[scope].committed);
+  return rate;
+}
+
+json ScopesJson(const RunResult& result, const Sums& total) {
+  json scopes = json::object();
+  for (size_t s = 0; s < kScopes; ++s) {
+    const ScopeSums& scope = total.scopes[s];
+    scopes[kScopeNames[s]] = {{"committed", scope.committed},
+                              {"committed_per_s", Rate(ScopePerSecond(result, s))},
+                              {"aborted", scope.aborted},
+                              {"unknown", scope.unknown},
+                              {"latency_us", LatencyJson(scope.latency)}};
+  }
+  return scopes;
+}
+
+json IslandJson(const IslandResult& island) {
+  return {{"id", island.island},
+          {"workers", island.workers},
+          {"lost", island.lost},
+          {"unresponsive", island.silent},
+          {"committed", island.sums.committed()},
+          {"committed_per_s", Rate(island.PerSecond(island.sums.committed()))},
+          {"local_per_s", Rate(island.PerSecond(island.sums.scopes[0].committed))},
+          {"multisite_per_s", Rate(island.PerSecond(island.sums.scopes[1].committed))},
+          {"distributed_per_s", Rate(island.PerSecond(island.sums.scopes[2].committed))},
+          {"aborted", island.sums.aborted()},
+          {"unknown", island.sums.unknown()},
+          {"messages_sent", island.sums.messages_sent},
+          {"busy_fraction", Rounded(island.sums.busy_fraction())},
+          {"latency_us", LatencyJson(island.sums.latency())}};
+}
+
+std::string Microseconds(double us) {
+  return us < 10'000 ? fmt::format("{:.0f} us", us) : fmt::format("{:.1f} ms", us / 1000);
+}
+
+std::string LatencyText(const std::vector<uint64_t>& buckets) {
+  return fmt::format("p50 {}, p95 {}, p99 {}, p99.9 {}", Microseconds(instance::PercentileUs(buckets, 0.50)),
+                     Microseconds(instance::PercentileUs(buckets, 0.95)),
+                     Microseconds(instance::PercentileUs(buckets, 0.99)),
+                     Microseconds(instance::PercentileUs(buckets, 0.999)));
+}
+
+std::string PerSecond(double rate) { return Grouped(static_cast<uint64_t>(std::llround(rate))); }
+
+std::string ReasonsText(const Sums& total) {
+  std::vector<std::string> parts;
+  for (const auto& [reason, count] : total.aborts_by_reason) {
+    parts.push_back(fmt::format("{} {}", Grouped(count), reason));
+  }
+  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
+}
+
+std::string ScopesText(const RunResult& result, const Sums& total) {
+  TextTable table;
+  table.AddColumn("scope");
+  for (const char* title : {"committed", "per second", "aborted", "unknown", "p50 us", "p95 us", "p99 us"}) {
+    table.AddColumn(title, TextTable::Align::kRight);
+  }
+  for (size_t s = 0; s < kScopes; ++s) {
+    const ScopeSums& scope = total.scopes[s];
+    table.AddRow({kScopeNames[s], Grouped(scope.committed), PerSecond(ScopePerSecond(result, s)),
+                  Grouped(scope.aborted), Grouped(scope.unknown),
+                  fmt::format("{:.0f}", instance::PercentileUs(scope.latency, 0.50)),
+                  fmt::format("{:.0f}", instance::PercentileUs(scope.latency, 0.95)),
+                  fmt::format("{:.0f}", instance::PercentileUs(scope.latency, 0.99))});
+  }
+  return table.Render();
+}
+
+std::string IslandsText(const RunResult& result) {
+  TextTable table;
+  for (const char* title :
+       {"island", "committed/s", "local/s", "multisite/s", "distributed/s", "aborted", "busy"}) {
+    table.AddColumn(title, TextTable::Align::kRight);
+  }
+  table.AddColumn("");
+  for (const IslandResult& island : result.islands) {
+    table.AddRow({fmt::format("{}", island.island), PerSecond(island.PerSecond(island.sums.committed())),
+                  PerSecond(island.PerSecond(island.sums.scopes[0].committed)),
+                  PerSecond(island.PerSecond(island.sums.scopes[1].committed)),
+                  PerSecond(island.PerSecond(island.sums.scopes[2].committed)),
+                  Grouped(island.sums.aborted()), fmt::format("{:.0f}%", island.sums.busy_fraction() * 100),
+                  island.lost     ? "lost meanwhile"
+                  : island.silent ? "did not answer for a while"
+                                  : ""});
+  }
+  return table.Render();
+}
+
+// The microbenchmark's parameters as numbers, under the names of the design.
+json MicroJson(const RunPlan& plan) {
+  const RunOptions& options = plan.options;
+  return {{"op", options.op},
+          {"update_percent", options.update_percent.value_or(options.op == "read" ? 0 : 100)},
+          {"rows", options.rows},
+          {"rows_total", *plan.rows_total},
+          {"multisite_percent", options.multisite},
+          {"zipf", options.zipf}};
+}
+
+std::string WorkloadText(const RunPlan& plan) {
+  const RunOptions& options = plan.options;
+  if (!plan.rows_total) {
+    std::string text = options.workload;
+    for (const auto& [name, value] : plan.parameters) text += fmt::format(", {} {}", name, value);
+    return text;
+  }
+  const std::string op = options.update_percent
+                             ? fmt::format("{} with {:g}% updates", options.op, *options.update_percent)
+                             : options.op;
+  return fmt::format("{} {}: {} rows, {:g}% multisite, zipf {:g}", options.workload, op, options.rows,
+                     options.multisite, options.zipf);
+}
+
+}  // namespace
+
+std::string SumCheck::Verdict() const {
+  if (island_lost) return kSumSkipped;
+  const int64_t difference = after - before - committed;
+  return (!rows_total || rows == *rows_total) && std::llabs(difference) <= unknown ? kSumOk : kSumFailed;
+}
+
+std::string SumCheck::Explain() const {
+  if (island_lost)
+    return "an island was lost or did not answer; what it held began anew, so there is nothing to compare";
+  return fmt::format(
+      "sum over all rows before {}, after {}: changed by {}; committed transactions changed it by {}, those "
+      "of unknown outcome by at most {}; {}{} rows found",
+      before, after, after - before, committed, unknown, rows,
+      rows_total ? fmt::format(" of {}", *rows_total) : "");
+}
+
+Sums RunResult::Total() const {
+  Sums total;
+  for (const IslandResult& island : islands) total.Add(island.sums);
+  return total;
+}
+
+double RunResult::CommittedPerSecond() const {
+  double rate = 0;
+  for (const IslandResult& island : islands) rate += island.PerSecond(island.sums.committed());
+  return rate;
+}
+
+std::string Grouped(uint64_t number) {
+  std::string text = fmt::format("{}", number);
+  for (size_t at = text.size(); at > 3;) {
+    at -= 3;
+    text.insert(at, ",");
+  }
+  return text;
+}
+
+json ResultJson(const RunResult& result) {
+  const RunOptions& options = result.plan.options;
+  const Sums total = result.Total();
+  json document = {{"deployment", result.deployment},     {"layout", result.layout},
+                   {"islands", result.islands.size()},    {"placement", result.placement},
+                   {"transport", result.transport},       {"workload", options.workload},
+                   {"parameters", result.plan.parameters}};
+  if (result.plan.rows_total) document.update(MicroJson(result.plan));
+  document.update({{"mpl", options.mpl},
+                   {"seed", options.seed},
+                   {"warmup_s", options.warmup_s},
+                   {"duration_s", options.duration_s},
+                   {"measured_s", Rounded(result.measured_s)},
+                   {"started", result.started_utc},
+                   {"committed", total.committed()},
+                   {"committed_per_s", Rate(result.CommittedPerSecond())},
+                   {"aborted", total.aborted()},
+                   {"unknown", total.unknown()},
+                   {"aborts_by_reason", json::object()},
+                   {"latency_us", LatencyJson(total.latency())},
+                   {"latency_from", kLatencyFrom},
+                   {"messages_per_transaction", Rounded(Ratio(static_cast<double>(total.messages_sent),
+                                                              static_cast<double>(total.committed())))},
+                   {"sum_check", result.sum.Verdict()},
+                   {"sum_check_detail", result.sum.Explain()},
+                   {"per_scope", ScopesJson(result, total)},
+                   {"per_island", json::array()},
+                   {"run_directory", result.run_directory}});
+  for (const auto& [reason, count] : total.aborts_by_reason) document["aborts_by_reason"][reason] = count;
+  for (const IslandResult& island : result.islands) document["per_island"].push_back(IslandJson(island));
+  return document;
+}
+
+std::string ResultText(const RunResult& result) {
+  const RunOptions& options = result.plan.options;
+  const Sums total = result.Total();
+  std::string text =
+      fmt::format("{}, mpl {}, {:g} s on {} ({}, {})\n\n", WorkloadText(result.plan), options.mpl,
+                  options.duration_s, result.layout, result.transport, result.deployment);
+  text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()),
+                      PerSecond(result.CommittedPerSecond()));
+  text += fmt::format("aborted      {}{}\n", Grouped(total.aborted()), ReasonsText(total));
+  if (total.unknown() > 0) text += fmt::format("unknown      {}\n", Grouped(total.unknown()));
+  text += fmt::format("latency      {}\n", LatencyText(total.latency()));
+  text += fmt::format("             {}\n", kLatencyFrom);
+  text += fmt::format("messages     {:.2f} per transaction\n", Ratio(static_cast<double>(total.messages_sent),
+                                                                     static_cast<double>(total.committed())));
+  text += fmt::format("sum check    {}\n", result.sum.Verdict());
+  if (result.sum.Verdict() == kSumFailed) text += fmt::format("             {}\n", result.sum.Explain());
+  text += "\n" + ScopesText(result, total) + "\n" + IslandsText(result);
+  return text + fmt::format("\nresults in {}\n", result.run_directory);
+}
+
+}  // namespace islands::deploy

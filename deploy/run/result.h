@@ -1,0 +1,86 @@
+// What a run found out, and how it is shown: JSON, text.
+//
+// Thread safety: plain values and functions.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deploy/run/counters.h"
+#include "deploy/run/options.h"
+
+namespace islands::deploy {
+
+// Requests are made up where they are run, by a slot that has nothing else to do: no client, and nothing is
+// due before somebody is free to do it. Latencies of an island that is overloaded look accordingly good.
+inline constexpr const char* kLatencyFrom =
+    "from the moment a slot of the island has drawn the request, retries included; there is no client";
+
+inline constexpr const char* kSumOk = "ok";
+inline constexpr const char* kSumFailed = "failed";
+inline constexpr const char* kSumSkipped = "skipped: island lost";
+
+// What the audit of all rows says against what the islands counted as committed.
+struct SumCheck {
+  bool island_lost = false;
+  int64_t before = 0;  // sum over all rows before the run and after it drained
+  int64_t after = 0;
+  int64_t committed = 0;               // change of the sum that committed transactions make
+  int64_t unknown = 0;                 // most that transactions of unknown outcome may have changed
+  uint64_t rows = 0;                   // found by the audit after the run
+  std::optional<uint64_t> rows_total;  // that there have to be
+
+  std::string Verdict() const;
+  std::string Explain() const;  // the numbers, for a failed check
+};
+
+struct IslandResult {
+  uint32_t island = 0;
+  uint32_t workers = 0;
+  bool lost = false;    // it died, or could not be reached
+  bool silent = false;  // it lives, but did not answer for a while: what it did last may be missing
+  double seconds = 0;   // of the measured window
+  Sums sums;
+
+  double PerSecond(uint64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+};
+
+// One island's part of one sampling interval.
+struct SeriesRow {
+  double elapsed_s = 0;  // end of the interval, since measuring began
+  uint32_t island = 0;
+  bool reached = false;  // false: no snapshot, everything else is 0
+  double seconds = 0;
+  Sums sums;  // without latency buckets
+  double p50_us = 0;
+  double p95_us = 0;
+  double p99_us = 0;
+};
+
+struct RunResult {
+  RunPlan plan;
+  std::string deployment;
+  std::string layout;
+  std::string transport;
+  std::string placement;
+  std::string started_utc;  // "2026-01-31T12:00:00Z"
+  double measured_s = 0;
+  std::vector<IslandResult> islands;
+  std::vector<SeriesRow> series;
+  SumCheck sum;
+  std::string run_directory;
+
+  Sums Total() const;
+  double CommittedPerSecond() const;  // sum of the islands' rates, each by its own clock
+};
+
+nlohmann::ordered_json ResultJson(const RunResult& result);
+std::string ResultText(const RunResult& result);
+
+// 1234567 -> "1,234,567"
+std::string Grouped(uint64_t number);
+
+}  // namespace islands::deploy

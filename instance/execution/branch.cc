@@ -1,0 +1,113 @@
+#include "instance/execution/branch.h"
+
+#include <algorithm>
+
+#include "instance/storage/pages/buffer_pool.h"
+#include "runtime/check.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::instance {
+
+using runtime::Planted;
+using runtime::PlantedBug;
+
+void UndoLog::RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
+  Record(Kind::kWrite, table, site, key, offset, before);
+}
+
+void UndoLog::RecordInsert(TableId table, uint32_t site, KeyView key) {
+  Record(Kind::kInsert, table, site, key, 0, {});
+  any_ghosts_ = true;
+}
+
+void UndoLog::RecordGhost(TableId table, uint32_t site, KeyView key) {
+  Record(Kind::kGhost, table, site, key, 0, {});
+  any_ghosts_ = true;
+}
+
+void UndoLog::RecordRevive(TableId table, uint32_t site, KeyView key, RowView before) {
+  Record(Kind::kRevive, table, site, key, 0, before);
+  any_ghosts_ = true;
+}
+
+void UndoLog::RecordReplace(TableId table, uint32_t site, KeyView key, RowView before) {
+  Record(Kind::kReplace, table, site, key, 0, before);
+}
+
+void UndoLog::RecordDelete(TableId table, uint32_t site, KeyView key) {
+  Record(Kind::kDelete, table, site, key, 0, {});
+  any_ghosts_ = true;
+}
+
+void UndoLog::Record(Kind kind, TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
+  ISLANDS_CHECK(bytes_.size() < kMostBytes);
+  const auto key_at = static_cast<uint32_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), key.begin(), key.end());
+  const auto row_at = static_cast<uint32_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), before.begin(), before.end());
+  entries_.push_back({kind, table, site, offset, key_at, static_cast<uint32_t>(key.size()), row_at,
+                      static_cast<uint32_t>(before.size())});
+}
+
+void UndoLog::Clear() {
+  entries_.clear();
+  bytes_.clear();
+  any_ghosts_ = false;
+}
+
+void UndoLog::Rollback(storage::Store& store) {
+  const storage::UndoScope scope;
+  // Of writes only: nothing else can be undone in another order.
+  const auto is_write = [](const Entry& entry) { return entry.kind == Kind::kWrite; };
+  if (Planted(PlantedBug::kUndoOldestFirst) && std::all_of(entries_.begin(), entries_.end(), is_write))
+    std::reverse(entries_.begin(), entries_.end());
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) Undo(*entry, store);
+}
+
+void UndoLog::VisitGhosts(bool committed,
+                          absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
+  if (!any_ghosts_) return;
+  for (const Entry& entry : entries_) {
+    const bool inserted =
+        entry.kind == Kind::kInsert || entry.kind == Kind::kGhost || entry.kind == Kind::kRevive;
+    if (committed ? entry.kind == Kind::kDelete : inserted)
+      visit(entry.table, entry.site, KeyView(bytes_.data() + entry.key_at, entry.key_bytes));
+  }
+}
+
+void UndoLog::Undo(const Entry& entry, storage::Store& store) {
+  const KeyView key(bytes_.data() + entry.key_at, entry.key_bytes);
+  const RowView before(bytes_.data() + entry.row_at, entry.row_bytes);
+  absl::StatusCode code = absl::StatusCode::kOk;
+  switch (entry.kind) {
+    case Kind::kWrite:
+      code = store.Modify(entry.table, entry.site, key, {entry.offset, before.size()},
+                          [&](std::span<std::byte> row) {
+                            std::copy(before.begin(), before.end(), row.begin() + entry.offset);
+                          });
+      break;
+    case Kind::kInsert:
+      // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).
+      code = Planted(PlantedBug::kRemoveUndoneInsert) ? store.Remove(entry.table, entry.site, key)
+                                                      : store.MarkGhost(entry.table, entry.site, key);
+      break;
+    case Kind::kGhost:  // has changed no row
+      break;
+    case Kind::kRevive:
+      if (!Planted(PlantedBug::kForgetRevivedBytes))
+        code = store.Replace(entry.table, entry.site, key, before);
+      if (code == absl::StatusCode::kOk) code = store.MarkGhost(entry.table, entry.site, key);
+      break;
+    case Kind::kReplace:
+      code = store.Replace(entry.table, entry.site, key, before);
+      break;
+    case Kind::kDelete:
+      code = store.Unghost(entry.table, entry.site, key);
+      break;
+  }
+  // The branch still holds the row's lock, and room is found in any case (UndoScope): nothing but a bug can
+  // stand in the way of the row's old state.
+  ISLANDS_CHECK(code == absl::StatusCode::kOk);
+}
+
+}  // namespace islands::instance

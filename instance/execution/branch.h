@@ -1,0 +1,78 @@
+// A transaction's part on one island: the locks it holds there and what it takes to undo its changes.
+//
+// Thread safety: none; a branch lives on one worker.
+//
+// Invariants:
+//  1. Every change in the store made through a branch has an undo entry until Commit or Rollback.
+//  2. After Commit or Rollback the branch holds no locks and no undo entries, and can be used again without
+//     allocation.
+//  3. A branch that runs without locks (`quiet`) is the only open one on its island, and has in `touched`
+//     what it would have locked. It never is when its coroutine is suspended (Executor::EndQuiet).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "instance/locks/lock_table.h"
+#include "instance/storage/store.h"
+#include "instance/workload/operation.h"
+
+namespace islands::instance {
+
+class UndoLog {
+ public:
+  static constexpr size_t kMostBytes = 2u << 30;  // far above what ExecutorOptions let in
+
+  void RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
+  void RecordInsert(TableId table, uint32_t site, KeyView key);
+  // An insert that failed and left a ghost of its key.
+  void RecordGhost(TableId table, uint32_t site, KeyView key);
+  // An insert that brought a ghost back; `before` are the ghost's bytes.
+  void RecordRevive(TableId table, uint32_t site, KeyView key, RowView before);
+  void RecordReplace(TableId table, uint32_t site, KeyView key, RowView before);
+  void RecordDelete(TableId table, uint32_t site, KeyView key);
+  bool empty() const { return entries_.empty(); }
+  // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
+  size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
+  void Clear();
+  // Newest first. The entries stay, for VisitGhosts, until Clear.
+  void Rollback(storage::Store& store);
+  // Keys this branch may have left as ghosts: those it deleted, or, rolled back, those it tried to insert.
+  void VisitGhosts(bool committed,
+                   absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
+
+ private:
+  enum class Kind : uint8_t { kWrite, kInsert, kGhost, kRevive, kReplace, kDelete };
+  struct Entry {
+    Kind kind;
+    TableId table;
+    uint32_t site;
+    uint32_t offset;
+    uint32_t key_at, key_bytes, row_at, row_bytes;  // in bytes_
+  };
+  void Record(Kind kind, TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
+  void Undo(const Entry& entry, storage::Store& store);
+
+  std::vector<Entry> entries_;
+  std::vector<std::byte> bytes_;
+  bool any_ghosts_ = false;
+};
+
+struct Branch {
+  struct Touched {
+    locks::LockName name;
+    locks::LockMode mode;
+  };
+
+  locks::LockOwner locks;
+  UndoLog undo;
+  bool open = false;             // has carried out an operation, and has not ended
+  bool quiet = false;            // runs without locks
+  bool scanned = false;          // holds gaps
+  std::vector<Touched> touched;  // while quiet
+
+  bool wrote() const { return !undo.empty(); }
+};
+
+}  // namespace islands::instance

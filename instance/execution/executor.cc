@@ -1,0 +1,438 @@
+#include "instance/execution/executor_internal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::instance {
+
+using runtime::Planted;
+using runtime::PlantedBug;
+using storage::KeyState;
+
+static_assert(std::endian::native == std::endian::little, "counters in rows are little endian");
+
+namespace {
+
+// Ghosts looked at per call, so that cleaning never takes long.
+constexpr size_t kGhostsPerCall = 256;
+
+Failure FailureOfLock() {
+  return {AbortReason::kDeadlock, absl::AbortedError("chosen as victim of a deadlock")};
+}
+
+Failure FailureOfStorage(absl::StatusCode code, const storage::TableDefinition& table) {
+  if (code == absl::StatusCode::kResourceExhausted) {
+    return {AbortReason::kStorage,
+            absl::ResourceExhaustedError(
+                fmt::format("table '{}': the buffer pool is full; raise storage.buffer_pool", table.name))};
+  }
+  if (code == absl::StatusCode::kOutOfRange) {
+    return {AbortReason::kProcedure, absl::OutOfRangeError(fmt::format(
+                                         "table '{}': the batch's results have more than {} MiB; scan with "
+                                         "a limit, read in several batches",
+                                         table.name, Batch::kMaxBytes >> 20))};
+  }
+  if (code == absl::StatusCode::kFailedPrecondition) {
+    return {AbortReason::kProcedure,
+            absl::FailedPreconditionError(fmt::format(
+                "table '{}': the transaction has changed too much on one island; commit in smaller pieces",
+                table.name))};
+  }
+  return {AbortReason::kProcedure,
+          absl::Status(code, fmt::format("table '{}': the row or the bytes written do not fit", table.name))};
+}
+
+bool IsResult(absl::StatusCode code) {
+  return code == absl::StatusCode::kOk || code == absl::StatusCode::kNotFound ||
+         code == absl::StatusCode::kAlreadyExists;
+}
+
+// Unsigned, so that a counter that overflows wraps instead of being undefined.
+int64_t Sum(int64_t counter, int64_t delta) {
+  return static_cast<int64_t>(static_cast<uint64_t>(counter) + static_cast<uint64_t>(delta));
+}
+
+}  // namespace
+
+Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks,
+                   ExecutorOptions options)
+    : catalog_(catalog), store_(store), locks_(locks), options_(options) {
+  cleaner_.worker = options_.worker;
+}
+
+Executor::~Executor() = default;
+
+// From here to Run: what every operation goes through, in one piece with the loop that calls it. As calls it
+// costs a sixth more instructions per row.
+[[gnu::always_inline]] inline LockResult Executor::TakeKey(const Target& target, LockMode mode) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  return Take(target.branch, NameOf(operation.table, target.site, target.batch.View(operation.key)), mode);
+}
+
+[[gnu::always_inline]] inline absl::StatusCode Executor::Read(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  if (batch.stored_bytes() > Batch::kMaxBytes) return absl::StatusCode::kOutOfRange;
+  batch.Reserve(storage::kMaxRowBytes);  // the key must stay where it is
+  const Batch::Mark mark = batch.MarkResults();
+  const auto take = [&](storage::TornBytes row) {
+    batch.Rewind(mark);
+    row.CopyTo(batch.StoreReserved(row.size(), &result.row));
+  };
+  const KeyView key = batch.View(operation.key);
+  absl::StatusCode code = absl::StatusCode::kNotFound;
+  if (const storage::BTree* const tree = target.lookup->tree()) {
+    if (tree->Find(key, target.lookup, take) == KeyState::kRow) code = absl::StatusCode::kOk;
+  } else {
+    code = store_.Read(operation.table, target.site, key, target.lookup, take);
+  }
+  if (code != absl::StatusCode::kOk) [[unlikely]] {  // a ghost's bytes are nobody's business
+    batch.Rewind(mark);
+    result.row = {};
+  }
+  return code;
+}
+
+[[gnu::always_inline]] inline Executor::Step Executor::Apply(const Target& target) {
+  const OperationKind kind = target.batch.operation(target.number).kind;
+  const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
+  if (kind == OperationKind::kScan) return Scan(target);
+  if (kind == OperationKind::kIndexScan) return IndexScan(target);
+  if (target.branch.undo.bytes() > options_.most_undo_bytes && IsWrite(kind))
+    return {.code = absl::StatusCode::kFailedPrecondition};
+  if (!replicated) {
+    const LockMode mode = kind == OperationKind::kRead ? LockMode::kS : LockMode::kX;
+    // Entries before rows, as an index scan does: they would wait for each other otherwise.
+    if (mode == LockMode::kX &&
+        !catalog_.table(target.batch.operation(target.number).table).indexes.empty()) {
+      if (const LockResult lock = TakeIndexEntries(target); lock != LockResult::kGranted) return {lock};
+    }
+    if (const LockResult lock = TakeKey(target, mode); lock != LockResult::kGranted) return {lock};
+  }
+  switch (kind) {
+    case OperationKind::kRead:
+    case OperationKind::kReadForUpdate:
+      return {.code = Read(target)};
+    case OperationKind::kAdd:
+      return {.code = Add(target)};
+    case OperationKind::kUpdate:
+      return {.code = Update(target)};
+    case OperationKind::kWrite:
+      return {.code = Write(target)};
+    case OperationKind::kInsert:
+      return Insert(target);
+    case OperationKind::kReplace:
+      return {.code = Replace(target)};
+    case OperationKind::kDelete:
+      return {.code = Delete(target)};
+    default:
+      return {.code = absl::StatusCode::kInvalidArgument};
+  }
+}
+
+Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
+                       size_t* cursor, Failure* failure) {
+  if (!branch.open && !operations.empty()) Open(branch);
+  size_t ahead = *cursor;  // where the last lookups end
+  if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
+  for (; *cursor < operations.size(); ++*cursor) {
+    const RoutedOperation& routed = operations[*cursor];
+    if (*cursor == ahead) {
+      const size_t count = std::min(kLookups, operations.size() - ahead);
+      LookAhead(batch, operations.subspan(ahead, count));
+      ahead += count;
+    }
+    storage::Lookup& lookup = lookups_[lookups_.size() - (ahead - *cursor)];
+    const Target target{branch, batch, routed.operation, routed.site, routed.last_site, &lookup};
+    const Step step = Apply(target);
+    if (step.lock == LockResult::kWaiting) return Progress::kWaiting;
+    if (step.lock == LockResult::kDeadlock) {
+      *failure = FailureOfLock();
+      return Progress::kFailed;
+    }
+    if (!IsResult(step.code)) {
+      *failure = FailureOfStorage(step.code, catalog_.table(batch.operation(routed.operation).table));
+      return Progress::kFailed;
+    }
+    batch.result(routed.operation).code = step.code;
+  }
+  return Progress::kDone;
+}
+
+// The lookups are the last ones of the array.
+void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> operations) {
+  const std::span<storage::Lookup> lookups = std::span(lookups_).last(operations.size());
+  const storage::BTree* tree = nullptr;
+  TableId table = 0;
+  uint32_t site = kNoSite;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const Batch::Operation& operation = batch.operation(operations[i].operation);
+    const bool one_row =
+        operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
+    if (tree == nullptr || operation.table != table || operations[i].site != site) {
+      table = operation.table;
+      site = operations[i].site;
+      tree = store_.Rows(table, site);
+    }
+    const KeyView key = batch.View(operation.key);
+    if (!one_row || tree == nullptr || key.empty() || key.size() > partitioner::kMaxKeyBytes) {
+      lookups[i] = {};
+      continue;
+    }
+    const size_t bytes = operation.kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
+    tree->StartLookup(key, bytes, &lookups[i]);
+  }
+  storage::BTree::FinishLookups(lookups);
+}
+
+void Executor::Open(Branch& branch) {
+  branch.open = true;
+  if (!options_.alone) return;
+  branch.quiet = ++open_ == 1;
+  if (branch.quiet) quiet_ = &branch;
+}
+
+void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
+  if (branch.open && options_.alone) --open_;
+  if (quiet_ == &branch) quiet_ = nullptr;
+  branch.open = branch.quiet = branch.scanned = false;
+  branch.touched.clear();
+  branch.undo.Clear();
+  locks_.ReleaseAll(branch.locks, wakeups);
+}
+
+void Executor::LockTouched() {
+  Branch& branch = *std::exchange(quiet_, nullptr);
+  branch.quiet = false;
+  for (const Branch::Touched& touched : branch.touched) {
+    if (Planted(PlantedBug::kSuspendWithoutLocks)) break;
+    // The branch has had the island to itself since it began: whatever it touched is free.
+    ISLANDS_CHECK(Take(branch, touched.name, touched.mode) == LockResult::kGranted);
+  }
+  branch.touched.clear();
+}
+
+void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
+  BuryGhosts(branch, /*committed=*/true, wakeups);
+  Close(branch, wakeups);
+}
+
+void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
+  branch.undo.Rollback(store_);
+  BuryGhosts(branch, /*committed=*/false, wakeups);
+  Close(branch, wakeups);
+}
+
+// A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next
+// one. The branch still holds the key itself.
+void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups) {
+  // Taking gaps would wait behind a wait of the branch's own, which is over anyway.
+  if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
+  branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {
+    const bool free = (options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
+                      locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
+    if (free) {
+      store_.RemoveGhost(table, site, key);
+    } else {
+      ghosts_.push_back({table, site, std::vector<std::byte>(key.begin(), key.end())});
+    }
+  });
+}
+
+void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
+  for (size_t n = std::min(ghosts_.size(), kGhostsPerCall); n > 0; --n) {
+    Ghost ghost = std::move(ghosts_.front());
+    ghosts_.pop_front();
+    const bool free =
+        (options_.alone && open_ == 0) ||
+        (locks_.TryAcquireKey(cleaner_, NameOf(ghost.table, ghost.site, ghost.key), LockMode::kX) &&
+         locks_.TryAcquireKey(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX));
+    if (free) {
+      store_.RemoveGhost(ghost.table, ghost.site, ghost.key);
+    } else {
+      ghosts_.push_back(std::move(ghost));
+    }
+    locks_.ReleaseAll(cleaner_, wakeups);
+  }
+}
+
+// For a write to a table with indexes, unless it leaves their entries as they are.
+LockResult Executor::TakeIndexEntries(const Target& target) {
+  if (Planted(PlantedBug::kSkipIndexEntryLock)) return LockResult::kGranted;
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const storage::TableDefinition& table = catalog_.table(operation.table);
+  switch (operation.kind) {
+    case OperationKind::kReadForUpdate:
+      return LockResult::kGranted;
+    case OperationKind::kAdd:
+    case OperationKind::kUpdate:  // the other bytes are written as they were
+      if (!table.Indexes(operation.offset, sizeof(int64_t))) return LockResult::kGranted;
+      break;
+    case OperationKind::kWrite:
+      if (!table.Indexes(operation.offset, operation.row.size)) return LockResult::kGranted;
+      break;
+    default:
+      break;
+  }
+  return Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kIX);
+}
+
+absl::StatusCode Executor::Add(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  int64_t before = 0;
+  int64_t after = 0;
+  bool fits = false;
+  const absl::StatusCode code = store_.Modify(
+      operation.table, target.site, target.batch.View(operation.key), {operation.offset, sizeof(before)},
+      [&](std::span<std::byte> row) {
+        fits = row.size() >= sizeof(before) && operation.offset <= row.size() - sizeof(before);
+        if (!fits) return;
+        std::memcpy(&before, row.data() + operation.offset, sizeof(before));
+        after = Sum(before, operation.delta);
+        std::memcpy(row.data() + operation.offset, &after, sizeof(after));
+      },
+      target.lookup);
+  if (code != absl::StatusCode::kOk) return code;
+  if (!fits) return absl::StatusCode::kInvalidArgument;
+  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
+                                 operation.offset, std::as_bytes(std::span(&before, 1)));
+  target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&after, 1)));
+  return code;
+}
+
+// As a client that computes for itself would: the row is out of its page while its new bytes are made, and no
+// latch is held. What two workers could do to each other then is what locks are for.
+absl::StatusCode Executor::Update(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const KeyView key = target.batch.View(operation.key);
+  const auto take = [&](storage::TornBytes row) {
+    row_.resize(row.size());
+    row.CopyTo(row_.data());
+  };
+  absl::StatusCode code = absl::StatusCode::kNotFound;
+  if (const storage::BTree* const tree = target.lookup->tree()) {
+    if (tree->Find<true>(key, target.lookup, take) == KeyState::kRow) code = absl::StatusCode::kOk;
+  } else {
+    code = store_.Read(operation.table, target.site, key, target.lookup, take);
+  }
+  if (code != absl::StatusCode::kOk) return code;
+  int64_t counter = 0;
+  if (row_.size() < sizeof(counter) || operation.offset > row_.size() - sizeof(counter))
+    return absl::StatusCode::kInvalidArgument;
+  std::memcpy(&counter, row_.data() + operation.offset, sizeof(counter));
+  counter = Sum(counter, operation.delta);
+  runtime::Linger();  // only the row's lock keeps others out here
+  code = store_.Modify(
+      operation.table, target.site, key, {operation.offset, sizeof(counter)},
+      [&](std::span<std::byte> row) {
+        ISLANDS_CHECK(row.size() == row_.size());  // the branch holds the row's lock
+        std::memcpy(row.data(), row_.data(), row.size());
+        std::memcpy(row.data() + operation.offset, &counter, sizeof(counter));
+      },
+      target.lookup);
+  if (code != absl::StatusCode::kOk) return code;
+  target.branch.undo.RecordWrite(operation.table, target.site, key, 0, row_);
+  target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&counter, 1)));
+  return code;
+}
+
+absl::StatusCode Executor::Write(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const RowView bytes = target.batch.View(operation.row);
+  bool fits = false;
+  const absl::StatusCode code = store_.Modify(
+      operation.table, target.site, target.batch.View(operation.key), {operation.offset, bytes.size()},
+      [&](std::span<std::byte> row) {
+        fits = operation.offset <= row.size() && bytes.size() <= row.size() - operation.offset;
+        if (!fits) return;
+        const auto at = row.subspan(operation.offset, bytes.size());
+        row_.assign(at.begin(), at.end());
+        std::copy(bytes.begin(), bytes.end(), at.begin());
+      },
+      target.lookup);
+  if (code != absl::StatusCode::kOk) return code;
+  if (!fits) return absl::StatusCode::kInvalidArgument;
+  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
+                                 operation.offset, row_);
+  return code;
+}
+
+Executor::Step Executor::Insert(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const KeyView key = target.batch.View(operation.key);
+  const RowView row = target.batch.View(operation.row);
+  const uint32_t row_bytes = catalog_.table(operation.table).row_bytes;
+  if (row_bytes != 0 && row.size() != row_bytes) return {.code = absl::StatusCode::kInvalidArgument};
+  const storage::BTree* rows = store_.Rows(operation.table, target.site);
+  if (rows == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
+  while (true) {
+    const uint64_t key_changes = rows->key_changes();
+    switch (store_.Find(operation.table, target.site, key, &row_)) {
+      case KeyState::kRow:
+        return {.code = absl::StatusCode::kAlreadyExists};
+      case KeyState::kGhost: {  // its key has been there for scans to lock: no gap is parted
+        const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row);
+        if (code == absl::StatusCode::kOk)
+          target.branch.undo.RecordRevive(operation.table, target.site, key, row_);
+        return {.code = code};
+      }
+      case KeyState::kAbsent:
+        break;
+    }
+    storage::KeyBuffer next;
+    const bool last = !rows->NextKey(key, &next);
+    const LockName gap =
+        last ? LastGap(operation.table, target.site) : GapBelow(operation.table, target.site, next.view());
+    LockResult lock = LockResult::kGranted;
+    if (!Planted(PlantedBug::kSkipInsertIntention)) lock = Take(target.branch, gap, LockMode::kIX);
+    // What the branch scanned before may lie on both sides of the new key.
+    if (lock == LockResult::kGranted && target.branch.scanned)
+      lock = Take(target.branch, GapBelow(operation.table, target.site, key), LockMode::kS);
+    if (lock != LockResult::kGranted) return {lock};
+    std::optional<uint64_t> expected = key_changes;
+    if (Planted(PlantedBug::kIgnoreKeyChanges)) {
+      expected.reset();
+      runtime::Linger(20);
+    }
+    const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row, expected);
+    if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
+    if (code == absl::StatusCode::kOk) {
+      target.branch.undo.RecordInsert(operation.table, target.site, key);
+    } else if (store_.Find(operation.table, target.site, key, &row_) == KeyState::kGhost) {
+      target.branch.undo.RecordGhost(operation.table, target.site, key);
+    }
+    return {.code = code};
+  }
+}
+
+absl::StatusCode Executor::Replace(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const KeyView key = target.batch.View(operation.key);
+  const RowView row = target.batch.View(operation.row);
+  const uint32_t row_bytes = catalog_.table(operation.table).row_bytes;
+  if (row_bytes != 0 && row.size() != row_bytes) return absl::StatusCode::kInvalidArgument;
+  absl::StatusCode code = store_.Read(operation.table, target.site, key, &row_);
+  if (code != absl::StatusCode::kOk) return code;
+  code = store_.Replace(operation.table, target.site, key, row);
+  if (code == absl::StatusCode::kOk)
+    target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
+  return code;
+}
+
+absl::StatusCode Executor::Delete(const Target& target) {
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  const KeyView key = target.batch.View(operation.key);
+  const absl::StatusCode code = store_.MarkGhost(operation.table, target.site, key);
+  if (code == absl::StatusCode::kOk) target.branch.undo.RecordDelete(operation.table, target.site, key);
+  return code;
+}
+
+}  // namespace islands::instance

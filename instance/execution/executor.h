@@ -1,0 +1,145 @@
+// Carries out operations on this island's rows for a branch: lock, then change, then remember how to undo.
+//
+// It never waits: when a lock has to be waited for, Run returns kWaiting and is called again, with the same
+// cursor, once the wait is over. Acquiring what is already held costs a look-up, so an operation is simply
+// started again.
+//
+// What is locked (next-key locking; names in lock_table.h):
+//
+//   read               S key, whether it exists or not
+//   update, replace    X key
+//   insert             X key, IX gap below the next key (and S gap below itself, if the branch has scanned)
+//   delete             X key; the row becomes a ghost, removed after commit when nobody holds its gap
+//   scan               S key and S gap of every key in the range, ghosts too; S gap of the first key beyond
+//   index scan         S entries of the site's indexes (lock_table.h), S key of every row found
+//   and who adds or removes such entries, in every operation above: IX entries
+//
+// A scan of an island with several workers may read rows that change between being read and being locked: it
+// repeats until a pass meets exactly the keys that the pass before has locked. An insert's next key is
+// checked when the row goes into the tree (BTree::key_changes).
+//
+// One-worker islands ("alone"): the first open branch runs without locks and only remembers what it would
+// have locked. When its coroutine suspends it takes them (EndQuiet); nobody has run since it began, so all
+// are free.
+//
+// Rows whose keys are known are looked for together, before the first of them is locked, so that their cache
+// misses overlap. What is found so is a hint: it is looked at again under the lock.
+//
+// Thread safety: one per worker; Store and LockTable below it are shared by the island's workers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "instance/execution/abort_reason.h"
+#include "instance/execution/branch.h"
+#include "instance/execution/router.h"
+#include "instance/locks/lock_table.h"
+#include "instance/storage/catalog.h"
+#include "instance/storage/store.h"
+#include "instance/workload/operation.h"
+
+namespace islands::instance {
+
+enum class Progress : uint8_t { kDone, kWaiting, kFailed };
+
+struct ExecutorOptions {
+  uint32_t worker = 0;
+  bool alone = false;                  // the island has one worker
+  size_t most_undo_bytes = 256 << 20;  // of a branch; one that would change more rows fails
+};
+
+class Executor {
+ public:
+  Executor(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks,
+           ExecutorOptions options = {});
+  ~Executor();
+
+  // Goes on with operations[*cursor]. Results go into `batch`. kFailed: *failure says why, the branch must be
+  // rolled back.
+  Progress Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
+               Failure* failure);
+
+  // The branch that runs without locks, if any, takes them. Called whenever a coroutine gives control back,
+  // before anything else runs: there are more ways to suspend than a transaction's waits (the end of a
+  // procedure that has suspended before puts its caller into the ready queue).
+  void EndQuiet() {
+    if (quiet_ != nullptr) LockTouched();
+  }
+  const Branch* quiet() const { return quiet_; }
+
+  // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to
+  // `wakeups`.
+  void Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups);
+  void Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups);
+  // Removes ghosts that could not be removed when their branch ended; now and then, by the run loop.
+  void RemoveGhosts(std::vector<locks::Wakeup>* wakeups);
+  size_t ghosts() const { return ghosts_.size(); }
+
+ private:
+  struct Target {  // of the operation being carried out
+    Branch& branch;
+    Batch& batch;
+    uint32_t number;
+    uint32_t site;
+    uint32_t last_site;
+    storage::Lookup* lookup;
+  };
+  // How far an operation came. `code` counts when every lock was granted.
+  struct Step {
+    locks::LockResult lock = locks::LockResult::kGranted;
+    absl::StatusCode code = absl::StatusCode::kOk;
+  };
+  struct Ghost {
+    TableId table;
+    uint32_t site;
+    std::vector<std::byte> key;
+  };
+  struct ScanPass;
+
+  // So many operations look for their rows together: enough to hide a cache miss behind the others' work, and
+  // few enough for what was fetched to be still there.
+  static constexpr size_t kLookups = 16;
+  void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
+  void Open(Branch& branch);
+  void LockTouched();
+  void Close(Branch& branch, std::vector<locks::Wakeup>* wakeups);
+  locks::LockResult Take(Branch& branch, const locks::LockName& name, locks::LockMode mode);
+  locks::LockResult TakeKey(const Target& target, locks::LockMode mode);
+  void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);
+
+  Step Apply(const Target& target);
+  absl::StatusCode Read(const Target& target);
+  absl::StatusCode Add(const Target& target);
+  absl::StatusCode Update(const Target& target);
+  absl::StatusCode Write(const Target& target);
+  Step Insert(const Target& target);
+  absl::StatusCode Replace(const Target& target);
+  absl::StatusCode Delete(const Target& target);
+  Step Scan(const Target& target);
+  Step ScanSite(const Target& target, uint32_t site, KeyView first, KeyView end);
+  void RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass);
+  locks::LockResult TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary);
+  Step IndexScan(const Target& target);
+  locks::LockResult TakeIndexEntries(const Target& target);
+  locks::LockResult TakeFound(const Target& target, uint32_t found);
+  void VisitFound(absl::FunctionRef<bool(KeyView)> visit) const;
+
+  const storage::Catalog& catalog_;
+  storage::Store& store_;
+  locks::LockTable& locks_;
+  const ExecutorOptions options_;
+  size_t open_ = 0;           // branches; counted when alone
+  Branch* quiet_ = nullptr;   // the open branch that runs without locks
+  locks::LockOwner cleaner_;  // of RemoveGhosts
+  std::deque<Ghost> ghosts_;
+  std::array<storage::Lookup, kLookups> lookups_;
+  std::vector<std::byte> row_;    // scratch, warm
+  std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
+  std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met
+};
+
+}  // namespace islands::instance

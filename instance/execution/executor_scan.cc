@@ -1,0 +1,210 @@
+// Scans: of a table's rows in key order, and of an index. What they meet stays locked, gaps included, so that
+// nobody can put in what they have not seen.
+#include <cstring>
+
+#include "instance/execution/executor_internal.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::instance {
+
+using runtime::Planted;
+using runtime::PlantedBug;
+
+namespace {
+
+// A quiet scan of more keys remembers the whole site instead.
+constexpr uint64_t kKeysRemembered = 1000;
+
+}  // namespace
+
+// One walk over a range of one site.
+struct Executor::ScanPass {
+  size_t met = 0;       // keys so far
+  bool stable = false;  // all of them were locked before this pass began
+  Step step;
+};
+
+// The key itself counts unless it is the first one beyond the range.
+LockResult Executor::TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary) {
+  const TableId table = target.batch.operation(target.number).table;
+  if (!boundary) {
+    const LockResult lock = Take(target.branch, NameOf(table, site, key), LockMode::kS);
+    if (lock != LockResult::kGranted) return lock;
+  }
+  if (Planted(PlantedBug::kSkipNextKeyLock)) return LockResult::kGranted;
+  return Take(target.branch, key.empty() ? LastGap(table, site) : GapBelow(table, site, key), LockMode::kS);
+}
+
+void Executor::RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass) {
+  const Batch::Operation operation = target.batch.operation(target.number);
+  const storage::BTree& rows = *store_.Rows(operation.table, site);
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  const bool locks = site != storage::kReplicatedSite;
+  const bool reverse = operation.reverse;
+  // False: stop, because of the lock.
+  const auto meet = [&](KeyView key, bool boundary) {
+    if (!locks) return true;
+    const uint64_t seen = locks::KeyHash(key.data(), key.size()) + (boundary ? 1 : 0);
+    const size_t n = pass->met++;
+    if (n < locked_.size() && locked_[n] == seen) return true;
+    pass->stable = false;
+    locked_.resize(n);
+    locked_.push_back(seen);
+    if (Planted(PlantedBug::kTrustFirstPass)) runtime::Linger();
+    pass->step.lock = TakeEntry(target, site, key, boundary);
+    return pass->step.lock == LockResult::kGranted;
+  };
+  bool beyond = false;  // met the first key beyond the range, or has no need to
+  if (reverse) {
+    if (!end.empty()) {
+      rows.ScanAll(end, {}, false, [&](KeyView key, RowView, bool) {
+        beyond = true;
+        meet(key, /*boundary=*/true);
+        return false;
+      });
+    }
+    if (!beyond) meet({}, /*boundary=*/true);
+    if (pass->step.lock != LockResult::kGranted) return;
+  }
+  rows.ScanAll(first, reverse ? end : KeyView(), reverse, [&](KeyView key, RowView row, bool ghost) {
+    if (ghost && Planted(PlantedBug::kScanPassesGhosts)) return true;
+    beyond = !reverse && !end.empty() && storage::CompareKeys(key, end) >= 0;
+    if (!meet(key, beyond) || beyond) return false;
+    if (ghost) return true;
+    const Batch::Bytes key_at = batch.Store(key);
+    batch.scanned().push_back({key_at, batch.Store(row)});
+    ++result.scanned;
+    beyond = operation.limit != 0 && result.scanned >= operation.limit;
+    return !beyond && batch.stored_bytes() <= Batch::kMaxBytes;
+  });
+  if (batch.stored_bytes() > Batch::kMaxBytes) {
+    pass->step.code = absl::StatusCode::kOutOfRange;
+  } else if (!reverse && !beyond && pass->step.lock == LockResult::kGranted) {
+    meet({}, /*boundary=*/true);
+  }
+}
+
+// Rows of one site, appended to the result.
+Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView first, KeyView end) {
+  const TableId table = target.batch.operation(target.number).table;
+  Batch& batch = target.batch;
+  Branch& branch = target.branch;
+  if (store_.Rows(table, site) == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
+  const Batch::Mark mark = batch.MarkResults();
+  const uint32_t scanned = batch.result(target.number).scanned;
+  const size_t touched = branch.touched.size();
+  branch.scanned = true;
+  locked_.clear();
+  while (true) {
+    ScanPass pass{.stable = true};
+    RunPass(target, site, first, end, &pass);
+    if (pass.step.code != absl::StatusCode::kOk) return pass.step;
+    if (Planted(PlantedBug::kTrustFirstPass)) pass.stable = true;
+    if (pass.step.lock == LockResult::kGranted && (pass.stable || options_.alone)) break;
+    batch.Rewind(mark);
+    batch.result(target.number).scanned = scanned;
+    if (pass.step.lock != LockResult::kGranted) return pass.step;
+    locked_.resize(pass.met);
+  }
+  if (branch.quiet && branch.touched.size() - touched > kKeysRemembered) {
+    branch.touched.resize(touched);
+    if (!Planted(PlantedBug::kForgetQuietScan)) branch.touched.push_back({NameOf(table, site), LockMode::kS});
+  }
+  return {};
+}
+
+Executor::Step Executor::Scan(const Target& target) {
+  const Batch::Operation operation = target.batch.operation(target.number);
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
+  result.scanned = 0;
+  const Batch::Mark mark = batch.MarkResults();
+  // Bounds are copied: storing rows may move the batch's bytes under them.
+  const KeyView first_view = batch.View(operation.key), end_view = batch.View(operation.end_key);
+  const std::vector<std::byte> first(first_view.begin(), first_view.end()),
+      end(end_view.begin(), end_view.end());
+  if (first.size() > storage::kMaxTreeKeyBytes || end.size() > storage::kMaxTreeKeyBytes) {
+    return {.code = absl::StatusCode::kInvalidArgument};
+  }
+  const uint32_t count = target.last_site - target.site + 1;
+  for (uint32_t n = 0; n < count; ++n) {
+    if (operation.limit != 0 && result.scanned >= operation.limit) break;
+    const uint32_t site = operation.reverse ? target.last_site - n : target.site + n;
+    const Step step = ScanSite(target, site, first, end);
+    if (step.lock != LockResult::kGranted) batch.Rewind(mark);  // it starts again after the wait
+    if (step.lock != LockResult::kGranted || step.code != absl::StatusCode::kOk) return step;
+  }
+  return {};
+}
+
+Executor::Step Executor::IndexScan(const Target& target) {
+  const Batch::Operation operation = target.batch.operation(target.number);
+  const bool locks = target.site != storage::kReplicatedSite;
+  if (locks) {
+    const LockResult lock = Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kS);
+    if (lock != LockResult::kGranted) return {lock};
+  }
+  Batch& batch = target.batch;
+  Batch::Result& result = batch.result(target.number);
+  result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
+  result.scanned = 0;
+  keys_.clear();
+  uint32_t found = 0;
+  const absl::StatusCode code =
+      store_.IndexScan(operation.table, operation.index, target.site, batch.View(operation.key),
+                       batch.View(operation.end_key), operation.reverse, [&](KeyView key) {
+                         const auto bytes = static_cast<uint16_t>(key.size());
+                         const auto prefix = std::as_bytes(std::span(&bytes, 1));
+                         keys_.insert(keys_.end(), prefix.begin(), prefix.end());
+                         keys_.insert(keys_.end(), key.begin(), key.end());
+                         ++found;
+                         if (keys_.size() > Batch::kMaxBytes) return false;
+                         return operation.limit == 0 || found < operation.limit;
+                       });
+  if (code != absl::StatusCode::kOk) return {.code = code};
+  if (keys_.size() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
+  // The entries stay what they are from here on, so the rows may be locked one after the other.
+  if (locks) {
+    const LockResult lock = TakeFound(target, found);
+    if (lock != LockResult::kGranted) return {lock};
+  }
+  VisitFound([&](KeyView key) {
+    if (store_.Read(operation.table, target.site, key, &row_) != absl::StatusCode::kOk) return true;
+    const Batch::Bytes key_at = batch.Store(key);
+    batch.scanned().push_back({key_at, batch.Store(row_)});
+    ++result.scanned;
+    return batch.stored_bytes() <= Batch::kMaxBytes;
+  });
+  return {.code = batch.stored_bytes() <= Batch::kMaxBytes ? absl::StatusCode::kOk
+                                                           : absl::StatusCode::kOutOfRange};
+}
+
+// The rows that an index scan has found, `keys_`.
+LockResult Executor::TakeFound(const Target& target, uint32_t found) {
+  if (Planted(PlantedBug::kSkipFoundRows)) return LockResult::kGranted;
+  const Batch::Operation& operation = target.batch.operation(target.number);
+  if (target.branch.quiet && found > kKeysRemembered) {
+    return Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);
+  }
+  LockResult lock = LockResult::kGranted;
+  VisitFound([&](KeyView key) {
+    lock = Take(target.branch, NameOf(operation.table, target.site, key), LockMode::kS);
+    return lock == LockResult::kGranted;
+  });
+  return lock;
+}
+
+// Until `visit` says false.
+void Executor::VisitFound(absl::FunctionRef<bool(KeyView)> visit) const {
+  for (size_t at = 0; at < keys_.size();) {
+    uint16_t bytes = 0;
+    std::memcpy(&bytes, keys_.data() + at, sizeof(bytes));
+    const KeyView key(keys_.data() + at + sizeof(bytes), bytes);
+    at += sizeof(bytes) + bytes;
+    if (!visit(key)) return;
+  }
+}
+
+}  // namespace islands::instance

@@ -1,0 +1,406 @@
+#include "instance/island/island.h"
+#include "runtime/latch_site.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "topology/binding.h"
+
+namespace islands::instance {
+
+namespace {
+
+// Of the lock table of a one-worker island: its branches hold some thousand locks at most at any time, and
+// buckets that stay in the core's cache are worth more than short chains.
+constexpr size_t kBucketsOfOneWorker = 1 << 12;
+
+Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& map) {
+  return Parameters(map.begin(), map.end());
+}
+
+// Puts a workload's rows into the sites of this island.
+class StoreLoader final : public Loader {
+ public:
+  StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own)
+      : catalog_(catalog), store_(store), own_(own) {}
+
+  const storage::Catalog& catalog() const override { return catalog_; }
+  bool Owns(uint32_t site) const override {
+    return site == storage::kReplicatedSite || (site >= own_.first && site - own_.first < own_.count);
+  }
+  absl::Status Insert(TableId table, KeyView key, RowView row) override {
+    absl::StatusOr<uint32_t> site = catalog_.SiteOf(table, key);
+    if (!site.ok()) return site.status();
+    if (!Owns(*site)) return absl::OkStatus();
+    const absl::StatusCode code = store_.Insert(table, *site, key, row);
+    if (code == absl::StatusCode::kOk) return absl::OkStatus();
+    const storage::TableDefinition& definition = catalog_.table(table);
+    const char* advice = code == absl::StatusCode::kResourceExhausted
+                             ? "the buffer pool is full; raise storage.buffer_pool"
+                             : "the row was refused";
+    return absl::Status(code, fmt::format("table '{}', key {}: {}", definition.name,
+                                          partitioner::KeyToString(definition.key, key), advice));
+  }
+
+ private:
+  const storage::Catalog& catalog_;
+  storage::Store& store_;
+  const partitioner::SiteRun own_;
+};
+
+// Puts the load's table specifications over those of the same name. True when one changed: catalog and store
+// have to be built anew.
+bool ReplaceTables(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+  bool changed = false;
+  for (const control::v1::TableSpec& wanted : load.tables()) {
+    control::v1::TableSpec* table = nullptr;
+    for (control::v1::TableSpec& known : *config->mutable_tables()) {
+      if (known.name() == wanted.name()) table = &known;
+    }
+    if (table == nullptr) table = config->add_tables();
+    changed |= table->SerializeAsString() != wanted.SerializeAsString();
+    *table = wanted;
+  }
+  return changed;
+}
+
+void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
+  for (control::v1::LoadSpec& known : *config->mutable_loads()) {
+    if (known.workload() != load.workload()) continue;
+    known = load;
+    return;
+  }
+  *config->add_loads() = load;
+}
+
+// One worker has nobody to guard pages and locks against, unless the deployment wants to see what that costs.
+bool WorksAlone(const control::v1::IslandConfig& config) {
+  return config.workers_size() == 1 && !config.always_latched();
+}
+
+}  // namespace
+
+topology::MemoryPolicy PolicyOf(const control::v1::IslandConfig& config) {
+  if (config.numa_nodes().empty()) return topology::MemoryPolicy::kDefault;
+  switch (config.memory_policy()) {
+    case control::v1::MEMORY_PREFERRED:
+      return topology::MemoryPolicy::kPreferred;
+    case control::v1::MEMORY_BIND:
+      return topology::MemoryPolicy::kBind;
+    default:
+      return topology::MemoryPolicy::kDefault;
+  }
+}
+
+Island::Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites)
+    : seams_(seams), sites_(sites), config_(config) {}
+
+Island::~Island() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::IslandConfig& config,
+                                                       const Seams& seams) {
+  absl::StatusOr<partitioner::SiteMap> sites =
+      partitioner::SiteMap::Create(config.site_count(), static_cast<uint32_t>(config.peers_size()));
+  if (!sites.ok()) return sites.status();
+  if (config.island() >= sites->islands() || config.workers_size() == 0) {
+    return absl::InvalidArgumentError(fmt::format("configuration of island {}: {} islands, {} workers",
+                                                  config.island(), sites->islands(), config.workers_size()));
+  }
+  std::unique_ptr<Island> island(new Island(config, seams, *sites));
+  for (const control::v1::LoadSpec& load : config.loads()) ReplaceTables(load, &island->config_);
+  if (absl::Status status = island->BuildStore(island->config_.tables()); !status.ok()) return status;
+  for (const control::v1::LoadSpec& load : config.loads()) {
+    if (absl::Status status = island->LoadRows(load); !status.ok()) return status;
+  }
+  if (absl::Status status = island->CreateWorkers(); !status.ok()) return status;
+  return island;
+}
+
+absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
+  absl::StatusOr<storage::Catalog> created = storage::Catalog::Create(tables, config_.site_count());
+  if (!created.ok()) return created.status();
+  auto catalog = std::make_unique<storage::Catalog>(*std::move(created));
+  {
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    store_.reset();  // gives its memory back before the new one takes its own
+  }
+  const auto bind = [this](void* address, size_t bytes) { BindPool(address, bytes); };
+  absl::FunctionRef<void(void*, size_t)> bind_memory = bind;
+  storage::StoreOptions options;
+  options.island = config_.island();
+  options.sites = sites_.SitesOf(config_.island());
+  options.pool_bytes = config_.pool_bytes();
+  options.alone = WorksAlone(config_);
+  options.data_directory = config_.data_directory();
+  options.bind_memory = &bind_memory;
+  absl::StatusOr<std::unique_ptr<storage::Store>> store =
+      storage::Store::Create(*catalog, options, *seams_.files);
+  if (!store.ok()) return store.status();
+  {
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    store_ = *std::move(store);
+  }
+  catalog_ = std::move(catalog);
+  shared_.catalog = catalog_.get();
+  shared_.store = store_.get();
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->Rebind();
+  return absl::OkStatus();
+}
+
+void Island::BindPool(void* address, size_t bytes) {
+  const topology::MemoryPolicy policy = PolicyOf(config_);
+  if (policy == topology::MemoryPolicy::kDefault) return;
+  const std::vector<uint32_t> nodes(config_.numa_nodes().begin(), config_.numa_nodes().end());
+  const absl::Status status = topology::BindMemory(address, bytes, nodes, policy);
+  if (status.ok()) return;
+  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  binding_warning_ = std::string(status.message());
+}
+
+absl::Status Island::CreateWorkers() {
+  locks::LockTableOptions locks{.latched = !WorksAlone(config_), .escalate_after = seams_.escalate_after};
+  if (!locks.latched) locks.buckets = kBucketsOfOneWorker;
+  shared_locks_ = std::make_unique<locks::LockTable>(locks);
+  shared_.clock = seams_.clock;
+  shared_.sites = &sites_;
+  shared_.locks = shared_locks_.get();
+  shared_.alone = WorksAlone(config_);
+  shared_.layout_generation = config_.layout_generation();
+  shared_.proven_dead = seams_.proven_dead;
+  shared_.pulses = seams_.pulses;
+  messaging::LinksOptions links;
+  links.cluster_id = config_.cluster_id();
+  links.boot_epoch = config_.boot_epoch();
+  links.uid = seams_.uid;
+  for (const control::v1::Peer& peer : config_.peers()) links.workers_per_island.push_back(peer.workers());
+  for (uint32_t index = 0; index < static_cast<uint32_t>(config_.workers_size()); ++index) {
+    links.self = {config_.island(), index};
+    absl::StatusOr<std::unique_ptr<messaging::Transport>> transport = seams_.make_transport(links.self);
+    if (!transport.ok()) return transport.status();
+    WorkerOptions options;
+    options.island = config_.island();
+    options.index = index;
+    options.boot_epoch = config_.boot_epoch();
+    options.cpu = config_.workers(static_cast<int>(index)).cpu();
+    options.memory_policy = PolicyOf(config_);
+    options.cpus.assign(config_.cpus().begin(), config_.cpus().end());
+    options.numa_nodes.assign(config_.numa_nodes().begin(), config_.numa_nodes().end());
+    if (config_.transaction_timeout_ms() != 0) {
+      options.transaction_timeout_ns =
+          static_cast<int64_t>(config_.transaction_timeout_ms()) * runtime::kNsPerMs;
+    }
+    options.seed = seams_.seed;
+    options.begun_in_a_row = seams_.begun_in_a_row;
+    workers_.push_back(std::make_unique<Worker>(options, shared_, *std::move(transport), links));
+    shared_.workers.push_back(workers_.back().get());
+  }
+  return absl::OkStatus();
+}
+
+std::vector<runtime::Runnable*> Island::Runnables() const {
+  std::vector<runtime::Runnable*> runnables;
+  for (const std::unique_ptr<Worker>& worker : workers_) runnables.push_back(worker.get());
+  return runnables;
+}
+
+void Island::SetResting(bool resting) {
+  if (seams_.pulses == nullptr) return;
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker)
+    seams_.pulses->SetResting(config_.island(), worker, resting);
+}
+
+void Island::HaltWorkers() {
+  SetResting(true);
+  seams_.scheduler->Stop();
+}
+
+void Island::LetWorkersGoOn() {
+  seams_.scheduler->Start(Runnables());
+  SetResting(false);
+}
+
+absl::Status Island::Start() {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (absl::Status status = worker->Start(); !status.ok()) return status;
+  }
+  LetWorkersGoOn();
+  started_ = true;
+  started_ns_ = seams_.clock->NowNs();
+  return absl::OkStatus();
+}
+
+void Island::Stop() {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (!started_) return;
+  started_ = false;
+  seams_.scheduler->Stop();
+}
+
+bool Island::Running() const {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker->running()) return true;
+  }
+  return false;
+}
+
+absl::Status Island::Load(const control::v1::LoadSpec& load) {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
+  if (started_) HaltWorkers();
+  bool open = false;
+  for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasOpenBranches();
+  absl::Status status =
+      open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
+           : LoadWhileStopped(load);
+  started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
+  if (started_) LetWorkersGoOn();
+  return status;
+}
+
+// The configuration changes only when all went well; otherwise the tables are those of before, and empty.
+absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
+  control::v1::IslandConfig wanted = config_;
+  RememberLoad(load, &wanted);
+  absl::Status status;
+  if (ReplaceTables(load, &wanted)) {
+    status = BuildStore(wanted.tables());
+    for (int i = 0; status.ok() && i < wanted.loads_size(); ++i) status = LoadRows(wanted.loads(i));
+    if (!status.ok()) {
+      const absl::Status restored = BuildStore(config_.tables());
+      if (!restored.ok())
+        spdlog::error("cannot go back to the old tables: {}", std::string(restored.message()));
+    }
+  } else {
+    status = LoadRows(load);
+  }
+  if (!status.ok()) return status;
+  *config_.mutable_tables() = wanted.tables();
+  *config_.mutable_loads() = wanted.loads();
+  return absl::OkStatus();
+}
+
+absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
+  absl::StatusOr<OpenedWorkload> workload =
+      seams_.open_workload(load.object(), *catalog_, ToParameters(load.parameters()));
+  if (!workload.ok()) return workload.status();
+  for (const std::string& name : (*workload)->tables()) {
+    const storage::TableDefinition* table = catalog_->Find(name);
+    if (table == nullptr) {
+      return absl::FailedPreconditionError(
+          fmt::format("workload '{}' needs a table '{}', which the deployment file does not have",
+                      load.workload(), name));
+    }
+    if (absl::Status status = store_->Truncate(table->id); !status.ok()) return status;
+  }
+  StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()));
+  return (*workload)->Load(loader);
+}
+
+absl::Status Island::StartRun(const control::v1::StartRun& request) {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (!started_) return absl::FailedPreconditionError("the island is stopping");
+  if (Running()) return absl::FailedPreconditionError("another run is active");
+  if (request.mpl() == 0 || request.mpl() > 10'000) {
+    return absl::InvalidArgumentError(fmt::format("mpl {}: expected 1 to 10000", request.mpl()));
+  }
+  absl::StatusOr<OpenedWorkload> workload =
+      seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
+  if (!workload.ok()) return workload.status();
+  std::vector<std::unique_ptr<Generator>> generators;
+  for (uint32_t index = 0; index < workers_.size(); ++index) {
+    const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island()),
+                                   static_cast<uint32_t>(workers_.size())};
+    absl::StatusOr<std::unique_ptr<Generator>> generator = (*workload)->MakeGenerator(context);
+    if (!generator.ok()) return generator.status();
+    generators.push_back(*std::move(generator));
+  }
+  run_workload_ = *workload;
+  run_id_ = request.run_id();
+  {
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    run_ = request;
+  }
+  for (uint32_t index = 0; index < workers_.size(); ++index) {
+    Worker* worker = workers_[index].get();
+    auto generator = std::make_shared<std::unique_ptr<Generator>>(std::move(generators[index]));
+    const Workload* running = workload->get();
+    worker->MarkRunning();
+    worker->Post([worker, running, generator, mpl = request.mpl(), seed = request.seed()] {
+      worker->BeginRun(*running, std::move(*generator), mpl, seed);
+    });
+  }
+  return absl::OkStatus();
+}
+
+void Island::RequestStop() {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    worker->Post([worker = worker.get()] { worker->EndRun(); });
+  }
+}
+
+absl::Status Island::StopRun(uint64_t run_id, int64_t timeout_ns) {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (run_id != 0 && run_id != run_id_) return absl::OkStatus();  // that run is over
+  RequestStop();
+  std::unique_lock run_lock = ISLANDS_LATCH("island.run_end", std::unique_lock(shared_.run_mutex));
+  if (shared_.run_ended.wait_for(run_lock, std::chrono::nanoseconds(timeout_ns),
+                                 [this] { return !Running(); })) {
+    return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError("transactions are still under way; they end at their own deadline");
+}
+
+absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRequest& request) {
+  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  if (store_ == nullptr) return absl::FailedPreconditionError("the island has lost its tables; restart it");
+  absl::StatusOr<OpenedWorkload> workload =
+      seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
+  if (!workload.ok()) return workload.status();
+  // A worker that is alone takes no latches: nobody else may look at pages while it runs.
+  const bool pause = started_ && shared_.alone;
+  if (pause) HaltWorkers();
+  absl::StatusOr<control::v1::AuditReply> reply = SumRows(**workload);
+  if (pause) LetWorkersGoOn();
+  return reply;
+}
+
+absl::StatusOr<control::v1::AuditReply> Island::SumRows(const Workload& workload) const {
+  control::v1::AuditReply reply;
+  uint64_t sum = 0;
+  uint64_t rows = 0;
+  const partitioner::SiteRun own = sites_.SitesOf(config_.island());
+  for (const std::string& name : workload.tables()) {
+    const storage::TableDefinition* table = catalog_->Find(name);
+    if (table == nullptr || table->replicated()) continue;
+    for (uint32_t site = own.first; site < own.first + own.count; ++site) {
+      const absl::StatusCode code =
+          store_->Scan(table->id, site, {}, {}, false, [&](KeyView key, RowView row) {
+            sum += static_cast<uint64_t>(workload.AuditRow(table->id, key, row));
+            ++rows;
+            return true;
+          });
+      if (code != absl::StatusCode::kOk)
+        return absl::Status(code, fmt::format("cannot read table '{}'", name));
+    }
+  }
+  reply.set_value(static_cast<int64_t>(sum));
+  reply.set_rows(rows);
+  return reply;
+}
+
+storage::PoolUsage Island::PoolUsage() const {
+  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
+}
+
+std::optional<control::v1::StartRun> Island::CurrentRun() const {
+  if (!Running()) return std::nullopt;
+  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  return run_;
+}
+
+}  // namespace islands::instance

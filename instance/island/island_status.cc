@@ -1,0 +1,168 @@
+// What an island says of itself: counters, connections, and where the kernel really put it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "instance/island/island.h"
+#include "runtime/latch_site.h"
+#include "topology/binding.h"
+#include "topology/machine.h"
+
+namespace islands::instance {
+namespace {
+
+constexpr int64_t kLongestWaitForPeersNs = 10 * runtime::kNsPerSecond;
+
+void FillHistogram(const LatencyHistogram& from, control::v1::Histogram* to) {
+  uint64_t count = 0;
+  for (uint32_t b = 0; b < kLatencyBuckets; ++b) {
+    to->add_buckets(from.bucket(b));
+    count += from.bucket(b);
+  }
+  to->set_count(count);
+  to->set_sum_us(static_cast<double>(from.sum_ns()) / 1000.0);
+}
+
+void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
+                control::v1::WorkerCounters* to) {
+  const WorkerCounters& from = worker.counters();
+  for (const ScopeCounters& scope : from.scopes) {
+    control::v1::ScopeCounters* out = to->add_scopes();
+    out->set_committed(scope.committed.Get());
+    out->set_aborted(scope.aborted.Get());
+    out->set_unknown(scope.unknown.Get());
+    FillHistogram(scope.latency, out->mutable_latency());
+  }
+  for (uint32_t reason = 1; reason < kAbortReasons; ++reason) {
+    (*to->mutable_aborts_by_reason())[std::string(AbortReasonName(static_cast<AbortReason>(reason)))] =
+        from.aborts[reason].Get();
+  }
+  to->set_busy_seconds(static_cast<double>(from.BusyNs()) / 1e9);
+  to->set_idle_seconds(static_cast<double>(from.QuietNs()) / 1e9);
+  to->set_transactions_in_flight(from.in_flight.Get());
+  to->set_waiting_seconds(static_cast<double>(from.ActivityNs(Activity::kWaiting)) / 1e9);
+  to->set_in_doubt(from.in_doubt.Get());
+  uint64_t sent = 0, received = 0, bytes_sent = 0, bytes_received = 0;
+  for (uint32_t island = 0; island < islands; ++island) {
+    if (island == own_island) continue;
+    const messaging::PeerTraffic& traffic = worker.links().Traffic(island);
+    sent += traffic.messages_sent.load(std::memory_order_relaxed);
+    received += traffic.messages_received.load(std::memory_order_relaxed);
+    bytes_sent += traffic.bytes_sent.load(std::memory_order_relaxed);
+    bytes_received += traffic.bytes_received.load(std::memory_order_relaxed);
+  }
+  to->set_messages_sent(sent);
+  to->set_messages_received(received);
+  to->set_bytes_sent(bytes_sent);
+  to->set_bytes_received(bytes_received);
+}
+
+// A binding that was granted does not last for ever: the kernel lifts that of a CPU that goes offline, and
+// anybody may move threads. What to say of a worker's thread that may run on `actual`; nothing if as planned.
+std::string LostBinding(const control::v1::IslandConfig& config, int worker, const std::string& actual) {
+  const int32_t cpu = config.workers(worker).cpu();
+  std::vector<uint32_t> planned(config.cpus().begin(), config.cpus().end());
+  if (cpu >= 0) planned = {static_cast<uint32_t>(cpu)};
+  const std::string wanted = topology::FormatCpuList(planned);
+  if (planned.empty() || wanted == actual) return "";
+  return fmt::format("worker {} may run on CPUs {}, planned is {}: it was moved, or that CPU went offline",
+                     worker, actual, wanted);
+}
+
+// With the policy `preferred` a full node sends its memory elsewhere.
+std::string PagesElsewhere(const control::v1::IslandConfig& config, const topology::MemoryReadback& memory) {
+  constexpr double kWorthAWord = 0.05;
+  const std::vector<uint32_t> nodes(config.numa_nodes().begin(), config.numa_nodes().end());
+  uint64_t all = 0, elsewhere = 0;
+  for (const auto& [node, pages] : memory.pages_per_node) {
+    all += pages;
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) elsewhere += pages;
+  }
+  const double share = all == 0 ? 0 : static_cast<double>(elsewhere) / static_cast<double>(all);
+  if (PolicyOf(config) == topology::MemoryPolicy::kDefault || share <= kWorthAWord) return "";
+  return fmt::format("{:.0f} % of the pool's memory is not on NUMA node {}, which may be full", 100 * share,
+                     topology::FormatCpuList(nodes));
+}
+
+}  // namespace
+
+bool Island::PeerSilent(uint32_t peer) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [peer](const auto& worker) { return worker->PeerSilent(peer); });
+}
+
+control::v1::Snapshot Island::TakeSnapshot() const {
+  control::v1::Snapshot snapshot;
+  snapshot.set_island(config_.island());
+  snapshot.set_boot_epoch(config_.boot_epoch());
+  snapshot.set_time_us(seams_.clock->NowNs() / runtime::kNsPerUs);
+  uint64_t committed = 0, unknown = 0, open = 0;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    FillWorker(*worker, sites_.islands(), config_.island(), snapshot.add_workers());
+    committed += worker->counters().audit_committed.Get();
+    unknown += worker->counters().audit_unknown.Get();
+    open += worker->counters().branches_open.Get();
+  }
+  snapshot.set_audit_committed(static_cast<int64_t>(committed));
+  snapshot.set_audit_unknown(static_cast<int64_t>(unknown));
+  snapshot.set_branches_open(open);
+  snapshot.set_running(Running());
+  snapshot.set_locks_held(shared_locks_->LocksHeld());
+  const storage::PoolUsage pool = PoolUsage();
+  snapshot.set_pool_resident_pages(pool.resident_pages);
+  snapshot.set_pool_capacity_pages(pool.capacity_pages);
+  return snapshot;
+}
+
+control::v1::IslandStatus Island::Status() const {
+  control::v1::IslandStatus status;
+  status.set_island(config_.island());
+  status.set_pid(getpid());
+  status.set_boot_epoch(config_.boot_epoch());
+  status.set_running(Running());
+  status.set_cores_shared(config_.cores_shared());
+  control::v1::PlacementReadback* placement = status.mutable_placement();
+  uint32_t peers_up = 0;
+  std::string warning;
+  {
+    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    warning = binding_warning_;
+  }
+  const auto warn = [&warning](std::string what) {
+    if (warning.empty()) warning = std::move(what);
+  };
+  for (int i = 0; i < config_.workers_size(); ++i) {
+    Worker* worker = workers_[static_cast<size_t>(i)].get();
+    peers_up += worker->peers_up();
+    const int32_t tid = worker->tid();
+    absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), tid);
+    placement->add_worker_cpus(cpus.ok() ? *cpus : "unknown");
+    placement->add_worker_tids(static_cast<uint32_t>(tid));
+    warn(worker->binding_error());
+    if (cpus.ok()) warn(LostBinding(config_, i, *cpus));
+  }
+  for (uint32_t peer = 0; peer < sites_.islands(); ++peer) {
+    if (PeerSilent(peer)) status.add_unresponsive_peers(peer);
+  }
+  status.set_peers_connected(peers_up);
+  status.set_peers_total(static_cast<uint32_t>(workers_.size()) * (sites_.islands() - 1));
+  // An island whose peers do not come up serves what it holds all the same.
+  const bool waited = seams_.clock->NowNs() - started_ns_ > kLongestWaitForPeersNs;
+  status.set_state(peers_up == status.peers_total() || waited ? control::v1::READY : control::v1::STARTING);
+  const storage::PoolUsage pool = PoolUsage();
+  absl::StatusOr<topology::MemoryReadback> memory =
+      topology::ReadMemoryPlacement(getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);
+  if (memory.ok()) {
+    placement->set_memory_policy(memory->policy);
+    for (const auto& [node, pages] : memory->pages_per_node)
+      (*placement->mutable_pool_pages_per_node())[node] = pages;
+    warn(PagesElsewhere(config_, *memory));
+  } else {
+    placement->set_memory_policy("unknown");
+  }
+  placement->set_warning(warning);
+  return status;
+}
+
+}  // namespace islands::instance

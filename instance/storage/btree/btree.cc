@@ -1,0 +1,430 @@
+#include "instance/storage/btree/btree.h"
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/planted_bug.h"
+
+namespace islands::storage {
+
+using runtime::Planted;
+using runtime::PlantedBug;
+
+namespace {
+
+// Merges leave room for some inserts, so that a node at the border is not split and merged in turn.
+constexpr size_t kMergeBytes = kPageBytes - kPageBytes / 8;
+
+// Copies slots [begin, end) of an old node into a new one with the given fences.
+void Fill(Node* node, const Node& from, uint32_t begin, uint32_t end, KeyView lower, KeyView upper) {
+  node->Initialize(lower, upper);
+  node->AppendFrom(from, begin, end);
+}
+
+// Distributes `from` around the split point. An inner node's separator at the split point moves up, its child
+// stays as the left side's rightmost.
+void Distribute(const Node& from, const Node::SplitPoint& split, Node* left, Node* right) {
+  const KeyView separator = split.separator.view();
+  Fill(left, from, 0, split.left, from.lower_fence(), separator);
+  if (from.is_leaf()) {
+    Fill(right, from, split.left, from.count(), separator, from.upper_fence());
+    return;
+  }
+  left->SetChild(left->count(), from.child(split.left));
+  Fill(right, from, split.left + 1, from.count(), separator, from.upper_fence());
+  right->SetChild(right->count(), from.child(from.count()));
+}
+
+// For leaves also when the entry would take the place of its equal.
+bool HasRoom(const Node& node, const PendingEntry& entry) {
+  bool equal = false;
+  const uint32_t i = node.LowerBound(entry.key, &equal);
+  return equal ? node.HasRoomToReplace(i, entry.value_bytes) : node.HasRoomFor(entry);
+}
+
+}  // namespace
+
+BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_(tree), root_(root) {
+  const GuardS guard = ISLANDS_LATCH("btree.open", GuardS(site->At(root)));
+  lower_.Set(Node::At(guard.bytes())->lower_fence());
+  upper_.Set(Node::At(guard.bytes())->upper_fence());
+}
+
+uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower, KeyView upper) {
+  const GuardX root = site->Allocate(tree, 0);
+  if (!root) return 0;
+  NodeOf(root)->Initialize(lower, upper);
+  return NodeOf(root)->number();
+}
+
+void BTree::ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const {
+  const bool last = CompareKeys(node.upper_fence(), upper_.view()) == 0;
+  node.is_leaf() ? node.ChooseLeafSplit(entry, last, split) : node.ChooseInnerSplit(entry, last, split);
+}
+
+template <typename ChooseChild>
+bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const {
+  position->parent.Release();
+  position->index = 0;
+  position->node = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
+  while (true) {
+    const TornNode node = NodeOf(position->node);
+    if (node.level() <= level) return position->node.Valid();
+    const uint32_t index = choose(node);
+    const uint64_t child = node.child(index);
+    site_->Prefetch(child);
+    if (!position->node.Valid()) return false;  // `child` may be nonsense: do not touch it
+    runtime::Linger();
+    GuardO next = ISLANDS_LATCH("btree.descend", GuardO(site_->At(child)));
+    if (!position->node.Valid() && !Planted(PlantedBug::kSkipValidation)) {
+      return false;  // the child may have been split since
+    }
+    position->parent = std::move(position->node);
+    position->node = std::move(next);
+    position->index = index;
+  }
+}
+
+GuardO BTree::FindLeaf(KeyView key) const {
+  if (site_->alone()) {
+    uint64_t number = root_;
+    while (true) {
+      const GuardN guard(site_->At(number));
+      const PlainNode node = NodeOf(guard);
+      if (node.is_leaf()) return GuardO(site_->At(number));
+      number = node.child(node.ChildIndex(key));
+      site_->Prefetch(number);
+    }
+  }
+  Position position;
+  for (runtime::Backoff backoff; !Descend(
+           0, [&](TornNode node) { return node.ChildIndex(key); }, &position);) {
+    position = {};
+    backoff.Wait();
+  }
+  return std::move(position.node);
+}
+
+GuardX BTree::FindLeafExclusive(KeyView key) {
+  for (runtime::Backoff backoff;; backoff.Wait()) {
+    GuardO leaf = FindLeaf(key);
+    GuardX exclusive = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(leaf));
+    if (exclusive) return exclusive;
+  }
+}
+
+absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
+  return Find(key, row) == KeyState::kRow ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
+}
+
+KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
+  return Find(key, nullptr, [row](TornBytes found) {
+    row->resize(found.size());
+    found.CopyTo(row->data());
+  });
+}
+
+absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
+                               Lookup* hint) {
+  if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
+  GuardX guard;
+  if (hint != nullptr && hint->node_) guard = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(hint->node_));
+  const bool hinted = static_cast<bool>(guard);
+  if (!hinted) guard = FindLeafExclusive(key);
+  Node* leaf = NodeOf(guard);
+  bool found = hinted && hint->has_slot_;
+  const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
+  if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
+  change(leaf->value(i));
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t> expected) {
+  if (!Covers(key)) return absl::StatusCode::kInvalidArgument;
+  const PendingEntry entry{.key = key, .value_bytes = row.size()};
+  while (true) {
+    GuardX guard = FindLeafExclusive(key);
+    Node* leaf = NodeOf(guard);
+    bool found = false;
+    const uint32_t i = leaf->LowerBound(key, &found);
+    if (found && !leaf->ghost(i)) return absl::StatusCode::kAlreadyExists;
+    if (found && leaf->HasRoomToReplace(i, row.size())) {
+      leaf->ReplaceValue(i, row);
+      leaf->SetGhost(i, false);
+      return absl::StatusCode::kOk;
+    }
+    if (!found && leaf->HasRoomFor(entry)) {
+      if (!expected) {
+        key_changes_.fetch_add(1, std::memory_order_acq_rel);
+      } else if (!key_changes_.compare_exchange_strong(*expected, *expected + 1, std::memory_order_acq_rel)) {
+        return absl::StatusCode::kAborted;
+      }
+      leaf->Insert(i, key, row);
+      return absl::StatusCode::kOk;
+    }
+    guard.Release();
+    if (const absl::StatusCode split = Split(entry, 0); split != absl::StatusCode::kOk) return split;
+  }
+}
+
+absl::StatusCode BTree::Replace(KeyView key, RowView row) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
+  const PendingEntry entry{.key = key, .value_bytes = row.size()};
+  while (true) {
+    GuardX guard = FindLeafExclusive(key);
+    Node* leaf = NodeOf(guard);
+    bool found = false;
+    const uint32_t i = leaf->LowerBound(key, &found);
+    if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
+    if (leaf->HasRoomToReplace(i, row.size())) {
+      leaf->ReplaceValue(i, row);
+      const bool underfull = leaf->Underfull();
+      guard.Release();
+      if (underfull) Merge(key, 0);
+      return absl::StatusCode::kOk;
+    }
+    guard.Release();
+    if (const absl::StatusCode split = Split(entry, 0); split != absl::StatusCode::kOk) return split;
+  }
+}
+
+absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
+  GuardX guard = FindLeafExclusive(key);
+  Node* leaf = NodeOf(guard);
+  bool found = false;
+  const uint32_t i = leaf->LowerBound(key, &found);
+  if (!found || (only_ghost && !leaf->ghost(i))) return absl::StatusCode::kNotFound;
+  key_changes_.fetch_add(1, std::memory_order_acq_rel);
+  leaf->Remove(i);
+  const bool underfull = leaf->Underfull();
+  guard.Release();
+  if (underfull) Merge(key, 0);
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
+  if (!Covers(key)) return absl::StatusCode::kNotFound;
+  const GuardX guard = FindLeafExclusive(key);
+  Node* leaf = NodeOf(guard);
+  bool found = false;
+  const uint32_t i = leaf->LowerBound(key, &found);
+  if (!found || leaf->ghost(i) == ghost) return absl::StatusCode::kNotFound;
+  leaf->SetGhost(i, ghost);
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
+  const auto choose = [&](TornNode node) { return node.ChildIndex(entry.key); };
+  Position position;
+  for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
+    if (!Descend(level, choose, &position)) continue;
+    if (!position.parent) {
+      GuardX root = ISLANDS_LATCH("btree.split_root", GuardX::Upgrade(position.node));
+      if (!root) continue;
+      // A root below `level`: the tree shrank, and what needed room is elsewhere now.
+      if (NodeOf(root)->level() != level || HasRoom(*NodeOf(root), entry)) return absl::StatusCode::kOk;
+      return SplitRoot(std::move(root), entry);
+    }
+    GuardX parent = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.parent));
+    if (!parent) continue;
+    GuardX node = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.node));
+    if (!node) continue;
+    if (HasRoom(*NodeOf(node), entry)) return absl::StatusCode::kOk;
+    Node::SplitPoint split;
+    ChooseSplit(*NodeOf(node), entry, &split);
+    const PendingEntry separator{.key = split.separator.view(), .value_bytes = sizeof(uint64_t)};
+    if (NodeOf(parent)->HasRoomFor(separator)) {
+      return SplitChild(NodeOf(parent), position.index, NodeOf(node), split);
+    }
+    node.Release();
+    parent.Release();
+    const absl::StatusCode above = Split(separator, static_cast<uint8_t>(level + 1));
+    if (above != absl::StatusCode::kOk) return above;
+  }
+}
+
+absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
+  Node* node = NodeOf(root);
+  GuardX left = site_->Allocate(tree_, node->level());
+  if (!left) return absl::StatusCode::kResourceExhausted;
+  GuardX right = site_->Allocate(tree_, node->level());
+  if (!right) {
+    site_->Free(std::move(left));
+    return absl::StatusCode::kResourceExhausted;
+  }
+  Node::SplitPoint split;
+  ChooseSplit(*node, entry, &split);
+  Distribute(*node, split, NodeOf(left), NodeOf(right));
+  ++node->header().level;
+  node->Initialize(lower_.view(), upper_.view());
+  node->InsertChild(0, split.separator.view(), NodeOf(left)->number());
+  node->SetChild(1, NodeOf(right)->number());
+  return absl::StatusCode::kOk;
+}
+
+absl::StatusCode BTree::SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split) {
+  const GuardX right = site_->Allocate(tree_, node->level());
+  if (!right) return absl::StatusCode::kResourceExhausted;
+  alignas(Node) std::byte left_bytes[kPageBytes];
+  Node* left = Node::At(left_bytes);
+  left->header() = node->header();
+  Distribute(*node, split, left, NodeOf(right));
+  node->CopyContent(*left);
+  parent->InsertChild(index, split.separator.view(), node->number());
+  parent->SetChild(index + 1, NodeOf(right)->number());
+  return absl::StatusCode::kOk;
+}
+
+void BTree::Merge(KeyView key, uint8_t level) {
+  // Best effort: a node that stays underfull is correct, and the next removal tries again.
+  constexpr int kTries = 8;
+  const auto choose = [&](TornNode node) { return node.ChildIndex(key); };
+  Position position;
+  runtime::Backoff backoff;
+  for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait()) {
+    const auto parent_level = static_cast<uint8_t>(level + 1);
+    if (!Descend(parent_level, choose, &position)) continue;
+    position.parent.Release();
+    GuardX parent = ISLANDS_LATCH("btree.merge", GuardX::Upgrade(position.node));
+    if (!parent) continue;
+    if (NodeOf(parent)->level() != parent_level) return;
+    if (NodeOf(parent)->count() == 0) {  // an only child: give its parent neighbours to merge with
+      parent.Release();
+      return Merge(key, parent_level);
+    }
+    const uint32_t index = NodeOf(parent)->ChildIndex(key);
+    GuardX node = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index))));
+    if (!NodeOf(node)->Underfull()) return;
+    // Siblings are latched by whoever holds their parent only, so their order does not matter.
+    bool merged = false;
+    if (index < NodeOf(parent)->count()) {
+      GuardX right = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index + 1))));
+      merged = MergeNeighbours(parent, index, node, std::move(right));
+    }
+    if (!merged && index > 0) {
+      GuardX left = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index - 1))));
+      merged = MergeNeighbours(parent, index - 1, left, std::move(node));
+    }
+    node.Release();
+    if (!merged) return;
+    if (NodeOf(parent)->number() == root_) {
+      if (NodeOf(parent)->count() == 0) PullUpIntoRoot(std::move(parent));
+      return;
+    }
+    const bool parent_underfull = NodeOf(parent)->Underfull();
+    parent.Release();
+    if (parent_underfull) Merge(key, parent_level);
+    return;
+  }
+}
+
+bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& left_guard,
+                            GuardX right_guard) {
+  Node* parent = NodeOf(parent_guard);
+  Node* left = NodeOf(left_guard);
+  Node* right = NodeOf(right_guard);
+  KeyBuffer separator;
+  parent->CopyKey(left_index, &separator);
+  if (left->MergedBytes(*right, separator.view()) > kMergeBytes) return false;
+  alignas(Node) std::byte merged_bytes[kPageBytes];
+  Node* merged = Node::At(merged_bytes);
+  merged->header() = left->header();
+  Fill(merged, *left, 0, left->count(), left->lower_fence(), right->upper_fence());
+  if (!left->is_leaf()) merged->InsertChild(merged->count(), separator.view(), left->child(left->count()));
+  merged->AppendFrom(*right, 0, right->count());
+  if (!left->is_leaf()) merged->SetChild(merged->count(), right->child(right->count()));
+  left->CopyContent(*merged);
+  parent->SetChild(left_index + 1, left->number());
+  parent->Remove(left_index);
+  site_->Free(std::move(right_guard));
+  return true;
+}
+
+// The only child has the root's fences, so its content is the root's.
+void BTree::PullUpIntoRoot(GuardX root) {
+  GuardX child = ISLANDS_LATCH("btree.merge_root", GuardX(site_->At(NodeOf(root)->child(0))));
+  NodeOf(root)->CopyContent(*NodeOf(child));
+  site_->Free(std::move(child));
+}
+
+void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
+  const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
+  Position position;
+  for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
+    if (!Descend(0, choose, &position)) continue;
+    position.parent.Release();
+    position.node.page().Bytes(0, kPageBytes).CopyTo(copy);
+    if (position.node.Valid()) return;
+  }
+}
+
+// What is left to visit is [low, high); it shrinks leaf by leaf. The next leaf is looked for by the bound,
+// not followed by a link: it may have been split or merged since, and then only its rows within the bounds
+// count.
+void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
+                    absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const {
+  alignas(Node) std::byte copy[kPageBytes];
+  const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
+  KeyBuffer low, high, key;
+  low.Set(CompareKeys(first, lower_.view()) > 0 ? first : lower_.view());
+  high.Set(!end.empty() && (upper_.view().empty() || CompareKeys(end, upper_.view()) < 0) ? end
+                                                                                          : upper_.view());
+  while (high.view().empty() || CompareKeys(low.view(), high.view()) < 0) {
+    CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
+    const KeyView lower = leaf->lower_fence();
+    const KeyView upper = leaf->upper_fence();
+    const bool has_begin = CompareKeys(low.view(), lower) >= 0;
+    const bool has_end = !high.view().empty() && (upper.empty() || CompareKeys(high.view(), upper) < 0);
+    bool equal = false;
+    const uint32_t from = has_begin ? leaf->LowerBound(low.view(), &equal) : 0;
+    const uint32_t to = has_end ? leaf->LowerBound(high.view(), &equal) : leaf->count();
+    for (uint32_t n = 0; from + n < to; ++n) {
+      const uint32_t i = reverse ? to - 1 - n : from + n;
+      leaf->CopyKey(i, &key);
+      if (!visit(key.view(), leaf->value(i), leaf->ghost(i))) return;
+    }
+    if (reverse ? has_begin : upper.empty()) return;
+    reverse ? high.Set(lower) : low.Set(upper);
+  }
+}
+
+void BTree::Scan(KeyView first, KeyView end, bool reverse,
+                 absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {
+  ScanAll(first, end, reverse,
+          [&](KeyView key, RowView row, bool ghost) { return ghost || visit(key, row); });
+}
+
+bool BTree::NextKey(KeyView key, KeyBuffer* next) const {
+  bool found = false;
+  ScanAll(key, {}, false, [&](KeyView other, RowView, bool) {
+    if (CompareKeys(other, key) == 0) return true;
+    next->Set(other);
+    found = true;
+    return false;
+  });
+  return found;
+}
+
+uint64_t BTree::Count() const {
+  uint64_t rows = 0;
+  Scan({}, {}, false, [&](KeyView, RowView) { return ++rows, true; });
+  return rows;
+}
+
+void BTree::Clear() {
+  const GuardX root = ISLANDS_LATCH("btree.clear", GuardX(site_->At(root_)));
+  Node* node = NodeOf(root);
+  for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
+  node->header().level = 0;
+  node->Initialize(lower_.view(), upper_.view());
+}
+
+void BTree::FreeBelow(uint64_t number) {
+  GuardX guard = ISLANDS_LATCH("btree.clear", GuardX(site_->At(number)));
+  const Node* node = NodeOf(guard);
+  for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
+  site_->Free(std::move(guard));
+}
+
+}  // namespace islands::storage

@@ -1,0 +1,219 @@
+// A B+tree of one site: variable-length keys to rows, with optimistic lock coupling (Leis et al. 2016, 2023).
+//
+// Every public operation is one retry loop around an optimistic descent: it latches nothing on the way down
+// and at most the leaf it changes. When a page turned out to have changed underneath (later also: when it had
+// to be read from disk), the loop starts again from the root. Splits and merges latch the parent, then the
+// children. The root page never moves: a root that splits pushes its content down, a root left with one child
+// pulls it up.
+//
+// A deleted row may stay as a ghost: rows and scans do not show it, but its key goes on parting the gaps that
+// transactions lock (lock_table.h). Ghosts live in the leaf's entry (btree_node.h).
+//
+// Scans copy one leaf at a time and go on from its fence, so they hold nothing while their callback runs, and
+// what other threads do to the tree between two leaves cannot make them miss or repeat a row that was there
+// all the time.
+//
+// Thread safety: all functions from any thread, except Clear and Check: nothing else may be active.
+//
+// Invariants:
+//  1. A child's fences are its parent's separators around it; the root's are the tree's: every key lies
+//     between them. With both, the first bytes that all keys share are not searched again and again.
+//  2. All leaves are at level 0, a child's level is one below its parent's.
+//  3. An operation that answers RESOURCE_EXHAUSTED changed no row.
+//  4. key_changes() changes, under the leaf's latch, whenever a key (row or ghost) comes or goes: as long as
+//     it stands still every key has the same next key.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "instance/storage/btree/btree_node.h"
+#include "instance/storage/pages/page_guard.h"
+#include "instance/storage/pages/site_space.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::storage {
+
+static_assert(kTornReach <= kSlackBytes);
+
+enum class KeyState : uint8_t { kAbsent, kGhost, kRow };
+
+class BTree;
+
+// Where a key is, found ahead of the operation on it. It is a hint: the operation looks whether the leaf is
+// still the same, and otherwise descends by itself. Holds nothing (page_guard.h), but must not outlive the
+// step that made it: a leaf is looked at again without having been latched in between.
+class Lookup {
+ public:
+  // The tree, if it is known to cover the key.
+  const BTree* tree() const { return tree_; }
+
+ private:
+  friend class BTree;
+  enum class Stage : uint8_t { kNone, kDescends, kLeaf };
+
+  const BTree* tree_ = nullptr;  // that is known to cover the key
+  KeyView key_;
+  GuardO node_;        // the last one arrived at; in the end the leaf
+  uint64_t next_ = 0;  // its child, on its way into the cache
+  size_t bytes_ = 0;
+  uint32_t slot_ = 0;   // of the key in the leaf
+  uint32_t place_ = 0;  // of the child's number in the node
+  bool has_slot_ = false;
+  bool has_place_ = false;
+  Stage stage_ = Stage::kNone;
+};
+
+class BTree {
+ public:
+  // The tree whose root page is `root` of `site`.
+  BTree(SiteSpace* site, uint32_t tree, uint64_t root);
+
+  // A page that holds an empty tree for keys from `lower` to below `upper` (empty: no bound); 0 when the pool
+  // is full.
+  static uint64_t MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower = {}, KeyView upper = {});
+
+  // Several lookups, each with its key (which must stay in place), go down their trees side by side, so that
+  // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
+  void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
+  static void FinishLookups(std::span<Lookup> lookups);
+
+  // Keys have 1 .. kMaxTreeKeyBytes bytes, rows at most kMaxRowBytes; the caller has checked. A key outside
+  // the tree's bounds is absent; to insert it is INVALID_ARGUMENT.
+  // OK, NOT_FOUND. `row` keeps its capacity.
+  absl::StatusCode Read(KeyView key, std::vector<std::byte>* row) const;
+  // The same, showing ghosts.
+  KeyState Find(KeyView key, std::vector<std::byte>* row) const;
+  // Hands the row or ghost to `take(TornBytes)`, perhaps several times: only the last counts. kAgain:
+  // the hint stays good for a second operation on the same key.
+  template <bool kAgain = false, typename Take>
+  KeyState Find(KeyView key, Lookup* hint, Take take) const;
+  // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
+  absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
+                          Lookup* hint = nullptr);
+  // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED:
+  // the key is new, and keys came or went since key_changes() was `expected`.
+  absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
+  // OK, NOT_FOUND, RESOURCE_EXHAUSTED.
+  absl::StatusCode Replace(KeyView key, RowView row);
+  // OK, NOT_FOUND. Rows and ghosts; `only_ghost`: a row counts as not found.
+  absl::StatusCode Remove(KeyView key, bool only_ghost = false);
+  // Row to ghost (true) or back. NOT_FOUND: there is no such row, or ghost.
+  absl::StatusCode SetGhost(KeyView key, bool ghost);
+  uint64_t key_changes() const { return key_changes_.load(std::memory_order_acquire); }
+  // The smallest key above `key`, ghosts included. False: there is none.
+  bool NextKey(KeyView key, KeyBuffer* next) const;
+  // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
+  void Scan(KeyView first, KeyView end, bool reverse,
+            absl::FunctionRef<bool(KeyView key, RowView row)> visit) const;
+  // The same with ghosts among them.
+  void ScanAll(KeyView first, KeyView end, bool reverse,
+               absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const;
+  uint64_t Count() const;
+
+  // Gives back every page but the root.
+  void Clear();
+  struct Totals {
+    uint64_t rows = 0;
+    uint64_t pages = 0;
+    uint32_t levels = 0;
+  };
+  // Walks the whole tree; the error names site, tree, page and fault.
+  absl::StatusOr<Totals> Check() const;
+
+ private:
+  // Where a descent to some level ended. Without a parent the node is the root.
+  struct Position {
+    GuardO parent;
+    GuardO node;
+    uint32_t index = 0;  // of the node in its parent
+  };
+  // Child by child until a node of `level` (or the root, if that is lower). False: start again.
+  template <typename ChooseChild>
+  bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
+  GuardO FindLeaf(KeyView key) const;
+  GuardX FindLeafExclusive(KeyView key);
+  bool Covers(KeyView key) const {
+    return CompareKeys(key, lower_.view()) >= 0 &&
+           (upper_.view().empty() || CompareKeys(key, upper_.view()) < 0);
+  }
+  bool Covers(KeyView key, const Lookup* hint) const {
+    return (hint != nullptr && hint->tree_ == this) || Covers(key);
+  }
+  // Half a level further down: from a node to its child's number, from there to the child; in large trees the
+  // entry that holds the number is a cache miss of its own. False: that was the last step, whether or not the
+  // leaf was found.
+  static bool Advance(Lookup* lookup);
+  // The same without guards: one thread has the pages to itself.
+  static bool AdvanceAlone(Lookup* lookup);
+  static TornNode NodeOf(const GuardO& guard) { return TornNode(guard.page()); }
+  static PlainNode NodeOf(const GuardN& guard) { return PlainNode(PlainPage(guard.bytes())); }
+  static Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
+  void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const;
+
+  // Makes room for the entry at `level`, by one split there or above. OK also when others made the room
+  // meanwhile.
+  absl::StatusCode Split(const PendingEntry& entry, uint8_t level);
+  absl::StatusCode SplitRoot(GuardX root, const PendingEntry& entry);
+  absl::StatusCode SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split);
+  // Merges the node of `level` around `key` with a neighbour if it is underfull and they fit into one.
+  void Merge(KeyView key, uint8_t level);
+  bool MergeNeighbours(GuardX& parent, uint32_t left_index, GuardX& left, GuardX right);
+  void PullUpIntoRoot(GuardX root);
+
+  // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
+  void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;
+  void FreeBelow(uint64_t number);
+  struct Walk;
+  absl::Status CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyView upper, int level) const;
+
+  SiteSpace* site_;
+  uint32_t tree_;
+  uint64_t root_;
+  KeyBuffer lower_, upper_;  // the tree's bounds; empty = none
+  std::atomic<uint64_t> key_changes_ = 0;
+};
+
+inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
+  const bool covers = Covers(key);
+  lookup->tree_ = covers ? this : nullptr;
+  lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
+  lookup->key_ = key;
+  lookup->bytes_ = bytes;
+  lookup->has_slot_ = lookup->has_place_ = false;
+  lookup->node_.Release();
+  lookup->next_ = root_;
+}
+
+template <bool kAgain, typename Take>
+KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
+  if (!Covers(key, hint)) return KeyState::kAbsent;
+  GuardO guard;
+  if (hint != nullptr) guard = std::move(hint->node_);
+  for (runtime::Backoff backoff;; guard.Release(), backoff.Wait()) {
+    const bool hinted = static_cast<bool>(guard);
+    if (!hinted) guard = FindLeaf(key);
+    const TornNode leaf = NodeOf(guard);
+    bool found = hinted && hint->has_slot_;
+    const uint32_t i = hinted ? hint->slot_ : leaf.LowerBound(key, &found);
+    const bool trusted = hinted && !kAgain && runtime::Planted(runtime::PlantedBug::kTrustStaleHint);
+    if (!found) {
+      if (guard.Valid() || trusted) return KeyState::kAbsent;
+      continue;
+    }
+    const TornNode::Entry entry = leaf.entry(i);
+    if (entry.value.size() > kMaxRowBytes) continue;  // torn
+    take(entry.value);
+    if (guard.Valid() || trusted) {
+      if (kAgain && hinted) hint->node_ = std::move(guard);
+      return entry.ghost ? KeyState::kGhost : KeyState::kRow;
+    }
+  }
+}
+
+}  // namespace islands::storage

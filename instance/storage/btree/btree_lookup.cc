@@ -1,0 +1,83 @@
+// Several lookups at once, ahead of the operations that need them.
+#include <utility>
+
+#include "instance/storage/btree/btree.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::storage {
+
+using runtime::Planted;
+using runtime::PlantedBug;
+
+// Level by level for all of them: while one waits for its next node, the others search theirs.
+void BTree::FinishLookups(std::span<Lookup> lookups) {
+  for (bool any = true; any;) {
+    any = false;
+    for (Lookup& lookup : lookups) {
+      if (lookup.stage_ != Lookup::Stage::kDescends) continue;
+      any |= lookup.tree_->site_->alone() ? AdvanceAlone(&lookup) : Advance(&lookup);
+    }
+  }
+  for (Lookup& lookup : lookups) {
+    if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
+    const TornNode leaf = NodeOf(lookup.node_);
+    lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
+    if (lookup.has_slot_) leaf.PrefetchEntry(lookup.slot_, lookup.bytes_);
+  }
+}
+
+bool BTree::AdvanceAlone(Lookup* lookup) {
+  const SiteSpace& site = *lookup->tree_->site_;
+  const GuardN guard(site.At(lookup->next_));
+  const PlainNode node = NodeOf(guard);
+  if (lookup->has_place_) {
+    lookup->has_place_ = false;
+    lookup->next_ = node.ChildAt(lookup->place_);
+    site.Prefetch(lookup->next_);
+    return true;
+  }
+  if (node.is_leaf()) {
+    lookup->node_ = GuardO(site.At(lookup->next_));
+    lookup->stage_ = Lookup::Stage::kLeaf;
+    return false;
+  }
+  lookup->place_ = node.ChildPlace(node.ChildIndex(lookup->key_));
+  lookup->has_place_ = true;
+  node.PrefetchChild(lookup->place_);
+  return true;
+}
+
+bool BTree::Advance(Lookup* lookup) {
+  const SiteSpace& site = *lookup->tree_->site_;
+  if (lookup->has_place_) {
+    lookup->has_place_ = false;
+    lookup->next_ = NodeOf(lookup->node_).ChildAt(lookup->place_);
+    site.Prefetch(lookup->next_);
+    return true;
+  }
+  const bool first = !lookup->node_;
+  // Before: the child may be nonsense, and must not be touched. Afterwards: it may have been split since.
+  bool valid = first || lookup->node_.Valid();
+  if (valid) {
+    if (Planted(PlantedBug::kLookAheadBlindly)) runtime::Linger();
+    GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
+    valid = first || lookup->node_.Valid() || Planted(PlantedBug::kLookAheadBlindly);
+    lookup->node_ = std::move(node);
+  }
+  if (!valid) {
+    lookup->node_.Release();
+    lookup->stage_ = Lookup::Stage::kNone;
+    return false;
+  }
+  const TornNode node = NodeOf(lookup->node_);
+  if (node.is_leaf()) {
+    lookup->stage_ = Lookup::Stage::kLeaf;
+    return false;
+  }
+  lookup->place_ = node.ChildPlace(node.ChildIndex(lookup->key_));
+  lookup->has_place_ = true;
+  node.PrefetchChild(lookup->place_);
+  return true;
+}
+
+}  // namespace islands::storage

@@ -1,0 +1,297 @@
+// Several threads on one small tree, so that splits, merges and scans meet all the time. Runs plain and under
+// TSan.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "instance/storage/btree/btree_testing.h"
+#include "runtime/random.h"
+
+namespace islands::storage {
+namespace {
+
+using absl::StatusCode;
+using runtime::Random;
+
+constexpr uint32_t kThreads = 4;
+constexpr uint64_t kSeed = 20'120'827;
+#ifdef ISLANDS_TSAN
+constexpr uint64_t kRounds = 6'000;
+#else
+constexpr uint64_t kRounds = 60'000;
+#endif
+
+// Key = (number, owner): every thread has rows in every leaf.
+constexpr uint64_t kNumbers = 400;
+constexpr uint32_t kPermanent = 1000;  // owner of rows that stay
+
+std::string Key(uint64_t number, uint32_t owner) {
+  std::string key;
+  partitioner::AppendUnsigned(partitioner::KeyType::kUint32, number, &key);
+  partitioner::AppendUnsigned(partitioner::KeyType::kUint32, owner, &key);
+  return key + std::string(number % 29, 'k');
+}
+
+// A row says to whom it belongs and is filled with its version, so that a torn or misplaced one shows.
+struct RowHead {
+  uint64_t number;
+  uint64_t version;
+};
+
+std::string Row(uint64_t number, uint64_t version, size_t filling) {
+  const RowHead head{number, version};
+  std::string row(sizeof(head), '\0');
+  std::memcpy(row.data(), &head, sizeof(head));
+  return row + std::string(filling, static_cast<char>(version));
+}
+
+bool IsWhole(std::span<const std::byte> row) {
+  RowHead head;
+  if (row.size() < sizeof(head)) return false;
+  std::memcpy(&head, row.data(), sizeof(head));
+  for (const std::byte b : row.subspan(sizeof(head))) {
+    if (b != static_cast<std::byte>(head.version)) return false;
+  }
+  return head.number < kNumbers;
+}
+
+// One thread's rows, which nobody else changes: every answer is known.
+class Owner {
+ public:
+  Owner(BTree* tree, uint32_t id) : tree_(tree), id_(id), random_(Random::Stream(kSeed, id)) {}
+
+  void Run() {
+    for (uint64_t round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
+      // Filling and draining in turn makes leaves split and merge.
+      const uint64_t insert_percent = round / 500 % 2 == 0 ? 80 : 20;
+      const uint64_t number = random_.Below(kNumbers);
+      const uint64_t dice = random_.Below(100);
+      if (dice < 60) {
+        random_.Below(100) < insert_percent ? Insert(number) : Remove(number);
+      } else if (dice < 70) {
+        Replace(number);
+      } else if (dice < 80) {
+        Modify(number);
+      } else if (dice < 90) {
+        Read(number);
+      } else if (dice < 98) {
+        LookUp();
+      } else {
+        Scan(random_.Below(2) == 0);
+      }
+    }
+  }
+  size_t rows() const { return rows_.size(); }
+  void CheckRows(TestTree& tree) {
+    for (const auto& [number, row] : rows_) ASSERT_EQ(tree.Read(Key(number, id_)), row);
+  }
+
+ private:
+  std::string NewRow(uint64_t number) { return Row(number, ++version_, random_.Below(500)); }
+  StatusCode Expect(uint64_t number, StatusCode present, StatusCode absent) {
+    return rows_.contains(number) ? present : absent;
+  }
+  void Insert(uint64_t number) {
+    const std::string row = NewRow(number);
+    ASSERT_EQ(tree_->Insert(Bytes(Key(number, id_)), Bytes(row)),
+              Expect(number, StatusCode::kAlreadyExists, StatusCode::kOk));
+    rows_.emplace(number, row);
+  }
+  void Remove(uint64_t number) {
+    ASSERT_EQ(tree_->Remove(Bytes(Key(number, id_))), Expect(number, StatusCode::kOk, StatusCode::kNotFound));
+    rows_.erase(number);
+  }
+  void Replace(uint64_t number) {
+    const std::string row = NewRow(number);
+    ASSERT_EQ(tree_->Replace(Bytes(Key(number, id_)), Bytes(row)),
+              Expect(number, StatusCode::kOk, StatusCode::kNotFound));
+    if (const auto found = rows_.find(number); found != rows_.end()) found->second = row;
+  }
+  void Modify(uint64_t number, Lookup* hint = nullptr) {
+    const uint64_t version = ++version_;
+    const auto found = rows_.find(number);
+    const auto change = [&](std::span<std::byte> row) {
+      const std::string changed = Row(number, version, row.size() - sizeof(RowHead));
+      std::memcpy(row.data(), changed.data(), changed.size());
+    };
+    const StatusCode code = tree_->Modify(Bytes(Key(number, id_)), change, hint);
+    ASSERT_EQ(code, Expect(number, StatusCode::kOk, StatusCode::kNotFound));
+    if (found != rows_.end()) found->second = Row(number, version, found->second.size() - sizeof(RowHead));
+  }
+  void Read(uint64_t number) {
+    ASSERT_EQ(tree_->Read(Bytes(Key(number, id_)), &buffer_),
+              Expect(number, StatusCode::kOk, StatusCode::kNotFound));
+    if (const auto found = rows_.find(number); found != rows_.end()) {
+      ASSERT_EQ(Text(buffer_), found->second);
+    }
+    // Another thread's row: there or not, but whole.
+    const std::string other = Key(number, static_cast<uint32_t>(random_.Below(kThreads)));
+    if (tree_->Read(Bytes(other), &buffer_) == StatusCode::kOk) {
+      ASSERT_TRUE(IsWhole(buffer_));
+    }
+  }
+  // Several rows looked for together, while others split and merge their leaves.
+  void LookUp() {
+    std::array<uint64_t, 6> numbers;
+    std::array<std::string, 6> keys;
+    std::array<Lookup, 6> lookups;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      numbers[i] = random_.Below(kNumbers);
+      keys[i] = Key(numbers[i], id_);
+      tree_->StartLookup(Bytes(keys[i]), 0, &lookups[i]);
+    }
+    BTree::FinishLookups(lookups);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (i % 2 == 0) {
+        Modify(numbers[i], &lookups[i]);
+        continue;
+      }
+      std::string row;
+      const KeyState state =
+          tree_->Find(Bytes(keys[i]), &lookups[i], [&](TornBytes found) { row = Text(found); });
+      const auto found = rows_.find(numbers[i]);
+      ASSERT_EQ(state, found != rows_.end() ? KeyState::kRow : KeyState::kAbsent);
+      if (found != rows_.end()) {
+        ASSERT_EQ(row, found->second);
+      }
+    }
+  }
+  // Whatever the others do: strict order, whole rows, all permanent rows, and exactly this thread's own.
+  void Scan(bool reverse) {
+    std::string before;
+    uint64_t permanent = 0;
+    size_t own = 0;
+    tree_->Scan({}, {}, reverse, [&](KeyView key, RowView row) {
+      const std::string text = Text(key);
+      EXPECT_TRUE(before.empty() || (reverse ? text < before : text > before));
+      EXPECT_TRUE(IsWhole(row));
+      before = text;
+      RowHead head;
+      std::memcpy(&head, row.data(), sizeof(head));
+      if (text == Key(head.number, kPermanent)) ++permanent;
+      if (text == Key(head.number, id_)) {
+        ++own;
+        EXPECT_TRUE(rows_.contains(head.number));
+      }
+      return !testing::Test::HasFailure();
+    });
+    ASSERT_EQ(permanent, kNumbers / 10);
+    ASSERT_EQ(own, rows_.size());
+  }
+
+  BTree* const tree_;
+  const uint32_t id_;
+  Random random_;
+  std::map<uint64_t, std::string> rows_;
+  uint64_t version_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+void RunOwners(TestTree& tree) {
+  for (uint64_t number = 0; number < kNumbers; number += 10) {
+    ASSERT_EQ(tree.Insert(Key(number, kPermanent), Row(number, 1, 50)), StatusCode::kOk);
+  }
+  std::vector<Owner> owners;
+  for (uint32_t id = 0; id < kThreads; ++id) owners.emplace_back(tree.tree.get(), id);
+  std::vector<std::thread> threads;
+  for (Owner& owner : owners) threads.emplace_back([&owner] { owner.Run(); });
+  for (std::thread& thread : threads) thread.join();
+  size_t rows = kNumbers / 10;
+  for (Owner& owner : owners) {
+    owner.CheckRows(tree);
+    rows += owner.rows();
+  }
+  EXPECT_EQ(tree.Check().rows, rows);
+}
+
+TEST(BTreeStress, AllOperations_EachThreadOwnsItsRows) {
+  TestTree tree(5000);
+  RunOwners(tree);
+}
+
+// All threads add to the same few rows while others push those rows around: nothing is lost.
+TEST(BTreeStress, Modify_SharedCountersLoseNothing) {
+  TestTree tree(5000);
+  constexpr uint64_t kCounters = 5;
+  for (uint64_t i = 0; i < kCounters; ++i) {
+    ASSERT_EQ(tree.Insert(Key(i * 10, kPermanent), std::string(8, '\0')), StatusCode::kOk);
+  }
+  const auto work = [&](uint32_t id) {
+    Random random = Random::Stream(kSeed, 100 + id);
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      const StatusCode code = tree.tree->Modify(Bytes(Key(random.Below(kCounters) * 10, kPermanent)),
+                                                [](std::span<std::byte> row) {
+                                                  uint64_t value;
+                                                  std::memcpy(&value, row.data(), sizeof(value));
+                                                  ++value;
+                                                  std::memcpy(row.data(), &value, sizeof(value));
+                                                });
+      ASSERT_EQ(code, StatusCode::kOk);
+      const std::string neighbour = Key(random.Below(50), id);
+      round / 50 % 2 == 0 ? tree.Insert(neighbour, std::string(300, 'n'))
+                          : tree.tree->Remove(Bytes(neighbour));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t id = 0; id < kThreads; ++id) threads.emplace_back(work, id);
+  for (std::thread& thread : threads) thread.join();
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < kCounters; ++i) {
+    uint64_t value;
+    std::memcpy(&value, tree.Read(Key(i * 10, kPermanent)).data(), sizeof(value));
+    sum += value;
+  }
+  EXPECT_EQ(sum, kThreads * kRounds);
+  tree.Check();
+}
+
+// Threads race to insert and remove the same keys: of each race exactly one wins.
+TEST(BTreeStress, InsertAndRemove_OneWinner) {
+  TestTree tree(5000);
+  std::atomic<int64_t> balance{0};
+  const auto work = [&](uint32_t id) {
+    Random random = Random::Stream(kSeed, 200 + id);
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      const std::string key = Key(random.Below(kNumbers), 0);
+      if (random.Below(2) == 0) {
+        if (tree.Insert(key, std::string(random.Below(400), 'r')) == StatusCode::kOk) balance.fetch_add(1);
+      } else if (tree.tree->Remove(Bytes(key)) == StatusCode::kOk) {
+        balance.fetch_sub(1);
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t id = 0; id < kThreads; ++id) threads.emplace_back(work, id);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(static_cast<int64_t>(tree.Check().rows), balance.load());
+}
+
+// A pool that runs full again and again under concurrent inserts: refused operations change nothing.
+TEST(BTreeStress, Insert_PoolFullUnderConcurrency) {
+  TestTree tree(60);
+  std::atomic<int64_t> balance{0};
+  std::atomic<uint64_t> refused{0};
+  const auto work = [&](uint32_t id) {
+    Random random = Random::Stream(kSeed, 300 + id);
+    for (uint64_t round = 0; round < kRounds / 4; ++round) {
+      const std::string key = Key(random.Below(kNumbers), id);
+      const StatusCode code =
+          round / 200 % 2 == 0 ? tree.Insert(key, std::string(700, 'r')) : tree.tree->Remove(Bytes(key));
+      if (code == StatusCode::kOk) balance.fetch_add(round / 200 % 2 == 0 ? 1 : -1);
+      if (code == StatusCode::kResourceExhausted) refused.fetch_add(1);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t id = 0; id < kThreads; ++id) threads.emplace_back(work, id);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(refused.load(), 0u);
+  EXPECT_EQ(static_cast<int64_t>(tree.Check().rows), balance.load());
+}
+
+}  // namespace
+}  // namespace islands::storage

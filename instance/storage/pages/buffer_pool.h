@@ -1,0 +1,134 @@
+// The buffer pool: one reserved stretch of virtual memory in which every page of the island's sites has its
+// fixed place, so that a page id becomes an address by arithmetic (vmcache, Leis et al. 2023).
+//
+//   region   | state words, 8 bytes per page | slot 0: pages 0..n-1 | slot 1 | ... | slack |
+//
+// The slots begin at multiples of a huge page.
+//
+// A slot holds one site. Memory is used by pages that were touched only. This first version keeps pages in
+// memory once they are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need
+// a page answer RESOURCE_EXHAUSTED.
+//
+// Huge pages spare most of the address translation, which costs more than the cache miss itself. They are
+// asked for where a site's share of the pool is large: its pages are used from the front without gaps, so
+// that at most one huge page per site is not full (and one of state words, where these fill one). Small pools
+// ask for small ones. The region is left out of core dumps, which would otherwise take minutes to walk it.
+//
+// Thread safety: all functions may be called from any thread.
+//
+// Invariants:
+//  1. resident_pages <= capacity_pages, but for what was claimed in an UndoScope.
+//  2. Reading up to kSlackBytes beyond any page's begin is harmless, so that torn lengths of optimistic reads
+//     are too.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "instance/storage/pages/page.h"
+#include "instance/storage/pages/page_guard.h"
+#include "instance/storage/pages/page_state.h"
+#include "runtime/check.h"
+
+namespace islands::storage {
+
+#if defined(ISLANDS_TSAN) || defined(__SANITIZE_ADDRESS__)
+inline constexpr uint64_t kRegionBytes = uint64_t{1} << 36;  // sanitizers shadow the address space
+#else
+inline constexpr uint64_t kRegionBytes = uint64_t{1} << 44;  // of 47 bits; shared by all slots
+#endif
+inline constexpr uint64_t kSlackBytes = uint64_t{1} << 20;
+
+struct BufferPoolOptions {
+  uint64_t capacity_bytes = 0;
+  uint32_t slots = 1;
+  uint64_t region_bytes = kRegionBytes;  // halved until the kernel grants it
+  absl::FunctionRef<void(void* address, size_t bytes)>* bind_memory = nullptr;
+  bool alone = false;  // one thread at a time uses the pages: no latches (page_guard.h)
+};
+
+// The pages of one slot, by number.
+class PageArray {
+ public:
+  PageArray() = default;
+  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size, bool alone)
+      : states_(states), pages_(pages), size_(size), alone_(alone) {}
+  uint64_t size() const { return size_; }
+  bool alone() const { return alone_; }
+  PageRef At(uint64_t number) const {
+    ISLANDS_CHECK(number < size_);
+    return PageRef(states_ + number, pages_ + number * kPageBytes, alone_);
+  }
+  // Starts loading the state word and the first lines of a page, so that their cache misses overlap. Any
+  // number will do. Inlined by force, like all who call it only for that: GCC 12 takes a function that does
+  // nothing but prefetch for one without effect, and leaves out the calls.
+  [[gnu::always_inline]] void Prefetch(uint64_t number) const {
+    const auto state = reinterpret_cast<uintptr_t>(states_) + number * sizeof(AtomicPageState);
+    __builtin_prefetch(reinterpret_cast<const void*>(state));
+    const auto page = reinterpret_cast<uintptr_t>(pages_) + number * kPageBytes;
+    for (size_t line = 0; line < kPrefetchedLines; ++line) {
+      __builtin_prefetch(reinterpret_cast<const void*>(page + line * kCacheLineBytes));
+    }
+  }
+
+ private:
+  static constexpr size_t kCacheLineBytes = 64;
+  static constexpr size_t kPrefetchedLines = 3;  // node header and slots of a leaf with wide rows
+
+  AtomicPageState* states_ = nullptr;
+  std::byte* pages_ = nullptr;
+  uint64_t size_ = 0;
+  bool alone_ = false;
+};
+
+// While one lives on this thread, ClaimPage does not look at the capacity: undoing a change must not fail for
+// want of room that somebody else took since. It takes a few pages at most, and gives them back when trees
+// shrink.
+class UndoScope {
+ public:
+  UndoScope();
+  ~UndoScope();
+  UndoScope(const UndoScope&) = delete;
+  UndoScope& operator=(const UndoScope&) = delete;
+  // How many live on this thread from now on; returns how many did. For who runs several workers on it.
+  static int Swap(int scopes);
+};
+
+class BufferPool {
+ public:
+  static absl::StatusOr<std::unique_ptr<BufferPool>> Create(const BufferPoolOptions& options);
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  PageArray Slot(uint32_t slot) const;
+  // Counts one more page as resident; false when the pool is full.
+  [[nodiscard]] bool ClaimPage();
+
+  uint64_t resident_pages() const { return resident_pages_.load(std::memory_order_relaxed); }
+  uint64_t capacity_pages() const { return capacity_pages_; }
+  const void* region() const { return region_; }
+  uint64_t region_bytes() const { return region_bytes_; }
+
+ private:
+  BufferPool() = default;
+  absl::Status Reserve(const BufferPoolOptions& options);
+  void Advise();
+  std::byte* pages() const;
+
+  // Constant after construction.
+  std::byte* region_ = nullptr;
+  uint64_t region_bytes_ = 0;
+  uint64_t capacity_pages_ = 0;
+  uint64_t pages_per_slot_ = 0;
+  uint32_t slots_ = 0;
+  bool alone_ = false;
+  // Atomic.
+  std::atomic<uint64_t> resident_pages_{0};
+};
+
+}  // namespace islands::storage

@@ -1,0 +1,59 @@
+// The pages of one site: its header page, with the roots of its trees, and which pages are free.
+//
+//   site header (page number 0)   offset  bytes
+//                                      0     32  page header, type kSiteHeader
+//                                     32      8  magic "ISLSITE1"
+//                                     40      8  next page never used so far
+//                                     48      8  first free page, 0 = none
+//                                     56      8  number of free pages
+//                                     64      4  number of trees
+//                                     68      4  zero
+//                                     72  8 * n  root page number by tree id; roots never move
+//   free page                          0     32  page header, type kFree
+//                                     32      8  next free page, 0 = none
+//
+// Free pages stay resident and are used again by any tree of the site.
+//
+// Thread safety: Allocate and Free from any thread, holding any latches of tree pages: the header's latch is
+// taken last. Format before anything else.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "instance/storage/pages/buffer_pool.h"
+#include "instance/storage/pages/page_guard.h"
+
+namespace islands::storage {
+
+class SiteSpace {
+ public:
+  SiteSpace(BufferPool* pool, uint32_t slot, uint32_t site)
+      : pool_(pool), site_(site), pages_(pool->Slot(slot)) {}
+
+  // Writes an empty header with room for `trees` roots, each 0. False when the pool is full.
+  [[nodiscard]] bool Format(uint32_t trees);
+  void SetRoot(uint32_t tree, uint64_t number);
+  uint64_t Root(uint32_t tree) const;
+
+  // A page of type kTree, zeroed behind its header. Empty when the pool or the site's address space is full.
+  GuardX Allocate(uint32_t tree, uint8_t level);
+  // Nothing may point to the page any more.
+  void Free(GuardX page);
+
+  uint32_t site() const { return site_; }
+  PageRef At(uint64_t number) const { return pages_.At(number); }
+  [[gnu::always_inline]] void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
+  bool alone() const { return pages_.alone(); }
+  uint64_t used_pages() const;  // header included, free pages not
+  // The free list is a list, its pages are free, and with `tree_pages` reachable pages and the header every
+  // page is accounted for.
+  absl::Status Check(uint64_t tree_pages) const;
+
+ private:
+  BufferPool* const pool_;
+  const uint32_t site_;
+  const PageArray pages_;
+};
+
+}  // namespace islands::storage

@@ -1,0 +1,144 @@
+// The clients' side of a worker: slots that run one transaction after the other, from a workload's generator.
+#include <utility>
+
+#include "instance/worker/worker_internal.h"
+#include "runtime/check.h"
+#include "runtime/latch_site.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::instance {
+
+using coordinator::Outcome;
+using runtime::Planted;
+using runtime::PlantedBug;
+
+namespace {
+
+// After so many aborts in a row that trying again at once would only repeat (a peer is gone): do not spin.
+// But not for long, and not after the first: the next transaction may be a local one.
+constexpr uint32_t kFailuresInARow = 4;
+constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
+constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
+constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
+
+}  // namespace
+
+void Worker::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
+                      uint64_t seed) {
+  ISLANDS_CHECK(active_slots_ == 0);
+  slots_.clear();
+  workload_ = &workload;
+  generator_ = std::move(generator);
+  random_ = runtime::Random::Stream(seed, (uint64_t{options_.island} << 16) | options_.index);
+  run_ending_ = false;
+  active_slots_ = mpl;
+  running_.store(mpl != 0, std::memory_order_relaxed);
+  counters_.in_flight.Set(mpl);
+  const runtime::ReadyQueue::Scope scope(&ready_);
+  for (uint32_t i = 0; i < mpl; ++i) {
+    slots_.push_back(std::make_unique<Slot>(*this));
+    Slot& slot = *slots_.back();
+    slot.request = generator_->MakeRequest();
+    slot.loop = SlotLoop(slot);
+  }
+  for (const std::unique_ptr<Slot>& slot : slots_) slot->loop.Start();
+}
+
+coordinator::TransactionId Worker::NextId() {
+  return {options_.island, options_.index, options_.boot_epoch, next_sequence_++};
+}
+
+runtime::Task<void> Worker::SlotLoop(Slot& slot) {
+  Yield yield{*this};
+  co_await yield;
+  uint32_t in_a_row = 0;
+  uint32_t failed_in_a_row = 0;
+  while (!run_ending_) {
+    generator_->Next(random_, *slot.request);
+    runtime::Task<bool> transaction = RunOneTransaction(slot);
+    const bool ended_well = co_await transaction;
+    slot.begun_ns = 0;
+    failed_in_a_row = ended_well ? 0 : failed_in_a_row + 1;
+    if (ended_well) {
+      if (++in_a_row < options_.begun_in_a_row && MayBegin()) continue;
+      in_a_row = 0;
+      co_await yield;
+    } else if (failed_in_a_row % kFailuresInARow == 0) {
+      Pause pause{*this, now_ns_ + kFailurePauseNs};
+      co_await pause;
+    } else {
+      co_await yield;
+    }
+  }
+  counters_.in_flight.Set(--active_slots_);
+  if (active_slots_ != 0) co_return;
+  const std::unique_lock lock = ISLANDS_LATCH("worker.run_end", std::unique_lock(shared_.run_mutex));
+  running_.store(false, std::memory_order_relaxed);
+  shared_.run_ended.notify_all();
+}
+
+// From the request to its outcome, victims run again with a random, growing pause. False when it failed for a
+// reason that will probably last.
+runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
+  RunningTransaction& transaction = slot.transaction;
+  slot.begun_ns = last_begun_ns_ = clock_.NowNs();
+  ++begun_in_round_;
+  const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
+  int64_t backoff_ns = kFirstBackoffNs;
+  while (true) {
+    transaction.Begin(
+        Planted(PlantedBug::kRetryKeepsId) && backoff_ns != kFirstBackoffNs ? transaction.id() : NextId(),
+        deadline_ns);
+    runtime::Task<absl::Status> procedure = workload_->Run(transaction, *slot.request);
+    absl::Status status = co_await procedure;
+    Outcome outcome = Outcome::kAborted;
+    if (status.ok() && !transaction.failure.set()) {
+      runtime::Task<Outcome> commit = transaction.Commit();
+      outcome = co_await commit;
+    } else {
+      transaction.Fail(AbortReason::kProcedure, std::move(status));
+      runtime::Task<Outcome> abort = transaction.Abort();
+      outcome = co_await abort;
+    }
+    CountEnd(slot, outcome);
+    generator_->OnEnd(transaction.id(), *slot.request, outcome);
+    if (outcome == Outcome::kCommitted) co_return true;
+    const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) &&
+                       !run_ending_ && now_ns_ < deadline_ns;
+    if (!again) co_return false;
+    Pause pause{*this, now_ns_ + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1};
+    co_await pause;
+    backoff_ns = std::min(2 * backoff_ns, kLongestBackoffNs);
+  }
+}
+
+void Worker::NoteWait(int64_t waited_ns) {
+  const auto waited = static_cast<uint64_t>(waited_ns);
+  if (waited > counters_.longest_wait_ns.Get()) counters_.longest_wait_ns.Set(waited);
+}
+
+void Worker::CountEnd(Slot& slot, Outcome outcome) {
+  const int64_t waited_ns = clock_.NowNs() - slot.begun_ns;
+  NoteWait(waited_ns);
+  const RunningTransaction& transaction = slot.transaction;
+  ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(transaction.scope())];
+  const int64_t delta = slot.request->audit_delta;
+  switch (outcome) {
+    case Outcome::kCommitted:
+      scope.committed.Add(1);
+      scope.latency.Record(waited_ns);
+      counters_.audit_committed.Add(static_cast<uint64_t>(delta));
+      break;
+    case Outcome::kUnknown:
+    case Outcome::kPending:
+      scope.unknown.Add(1);
+      counters_.audit_unknown.Add(static_cast<uint64_t>(delta < 0 ? -delta : delta));
+      break;
+    case Outcome::kAborted:
+      scope.aborted.Add(1);
+      counters_.aborts[static_cast<uint8_t>(transaction.failure.reason)].Add(1);
+      break;
+  }
+}
+
+}  // namespace islands::instance

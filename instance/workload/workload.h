@@ -1,0 +1,114 @@
+// What a workload implements: a shared object that islandd opens by name.
+//
+// A workload brings the initial rows of its tables, generators that make up transactions, and the procedure
+// that carries one out. Its object exports one C function, IslandsOpenWorkload (see the macro at the end).
+// experiments/micro/ is the example to copy.
+//
+// Thread safety: a Workload is shared by all workers of an island and immutable after creation; a Generator
+// and the Requests it made belong to one worker.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/coordinator.h"
+#include "instance/storage/catalog.h"
+#include "instance/workload/transaction.h"
+#include "runtime/random.h"
+#include "runtime/task.h"
+
+namespace islands::instance {
+
+inline constexpr uint32_t kWorkloadAbi = 4;
+
+using Parameters = std::map<std::string, std::string>;
+
+// The input of one transaction. Workloads derive from it; the generator fills the same object again and
+// again.
+struct Request {
+  virtual ~Request() = default;
+  // How much this transaction adds to the audited sum if it commits (0: nothing to audit).
+  int64_t audit_delta = 0;
+};
+
+// What a generator may know of where it runs.
+struct GeneratorContext {
+  const storage::Catalog& catalog;
+  uint32_t island = 0;
+  uint32_t worker = 0;
+  partitioner::SiteRun sites;  // this island's
+  uint32_t workers = 1;        // this island's, each with a generator of its own
+};
+
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  virtual std::unique_ptr<Request> MakeRequest() = 0;
+  // Fills `request` with the next input. No allocation after warm-up.
+  virtual void Next(runtime::Random& random, Request& request) = 0;
+  // How an attempt at `request` ended, when that is known: once per call of Workload::Run, with the id its
+  // transaction had. After kAborted the same request may be run again, under another id.
+  virtual void OnEnd(const coordinator::TransactionId& id, const Request& request,
+                     coordinator::Outcome outcome) {
+    (void)id, (void)request, (void)outcome;
+  }
+};
+
+// Where a loader puts rows. Rows of other islands' sites are dropped, so a loader may simply produce
+// everything, but it should ask Owns first where that is cheap.
+class Loader {
+ public:
+  virtual ~Loader() = default;
+  virtual const storage::Catalog& catalog() const = 0;
+  virtual bool Owns(uint32_t site) const = 0;
+  virtual absl::Status Insert(TableId table, KeyView key, RowView row) = 0;
+};
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  virtual const char* name() const = 0;
+  // The tables it loads; each is emptied before Load is called.
+  virtual std::vector<std::string> tables() const = 0;
+  // This island's share of the initial rows.
+  virtual absl::Status Load(Loader& loader) const = 0;
+  virtual absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(const GeneratorContext& context) const = 0;
+  // One transaction. Returning an error aborts it (a retryable one is run again with the same request); after
+  // OK the island commits it. The request outlives the task.
+  virtual runtime::Task<absl::Status> Run(Transaction& transaction, const Request& request) const = 0;
+
+  // The audited sum is a property of all rows that committed transactions change by their audit_delta and
+  // nothing else does. Returns what one row adds to it.
+  virtual int64_t AuditRow(TableId table, KeyView key, RowView row) const {
+    (void)table, (void)key, (void)row;
+    return 0;
+  }
+};
+
+// What the shared object exports. `error` receives the reason when it returns null: unknown parameter, bad
+// value.
+using OpenWorkloadFunction = Workload* (*)(uint32_t abi, const storage::Catalog* catalog,
+                                           const Parameters* parameters, std::string* error);
+
+#define ISLANDS_WORKLOAD(Open)                                                 \
+  extern "C" ::islands::instance::Workload* IslandsOpenWorkload(               \
+      uint32_t abi, const ::islands::storage::Catalog* catalog,                \
+      const ::islands::instance::Parameters* parameters, std::string* error) { \
+    if (abi != ::islands::instance::kWorkloadAbi) {                            \
+      *error = "built for another version of islands; build it again";         \
+      return nullptr;                                                          \
+    }                                                                          \
+    auto workload = Open(*catalog, *parameters);                               \
+    if (!workload.ok()) {                                                      \
+      *error = std::string(workload.status().message());                       \
+      return nullptr;                                                          \
+    }                                                                          \
+    return workload->release();                                                \
+  }
+
+}  // namespace islands::instance

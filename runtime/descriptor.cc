@@ -1,0 +1,31 @@
+#include "runtime/descriptor.h"
+
+#include <cerrno>
+
+#include "fmt/format.h"
+
+namespace islands::runtime {
+
+absl::StatusOr<std::string> ReadAll(int fd, std::string_view what) {
+  std::string content;
+  char buffer[16384];
+  while (true) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, fmt::format("cannot read {}", what));
+    if (got == 0) return content;
+    content.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+absl::Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
+  while (!bytes.empty()) {
+    const ssize_t now = write(fd, bytes.data(), bytes.size());
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", what));
+    bytes.remove_prefix(static_cast<size_t>(now));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace islands::runtime

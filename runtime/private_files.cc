@@ -1,0 +1,89 @@
+#include "runtime/private_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "fmt/format.h"
+
+namespace islands::runtime {
+namespace {
+
+constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+constexpr mode_t kPermissions = S_IRWXU | kOthers;
+
+absl::Status Denied(const std::string& path, std::string_view why) {
+  return absl::PermissionDeniedError(fmt::format("{} {}", path, why));
+}
+
+absl::Status CheckOwner(const std::string& path, const struct stat& info, std::string_view or_else) {
+  if (info.st_uid == geteuid()) return absl::OkStatus();
+  return Denied(path, fmt::format("belongs to user {}, and this is user {}; act as that user, or {}",
+                                  info.st_uid, geteuid(), or_else));
+}
+
+}  // namespace
+
+absl::Status CheckPrivateDirectory(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, fmt::format("cannot look at directory {}", path));
+  }
+  if (S_ISLNK(info.st_mode)) {
+    return Denied(path, "is a symbolic link, which can be turned elsewhere; name the directory itself");
+  }
+  if (!S_ISDIR(info.st_mode)) return Denied(path, "is no directory; remove it, or choose another");
+  if (absl::Status owner = CheckOwner(path, info, "choose another directory"); !owner.ok()) {
+    return owner;
+  }
+  if ((info.st_mode & kOthers) == 0) return absl::OkStatus();
+  return Denied(path, fmt::format("has mode {:04o} and is open to other users; close it with `chmod 700 {}`",
+                                  info.st_mode & kPermissions, path));
+}
+
+absl::Status MakePrivateDirectory(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (!error && mkdir(path.c_str(), S_IRWXU) != 0) error.assign(errno, std::generic_category());
+  if (error && error != std::errc::file_exists) {
+    return absl::ErrnoToStatus(error.value(), fmt::format("cannot make directory {}", path));
+  }
+  return CheckPrivateDirectory(path);
+}
+
+absl::StatusOr<UniqueFd> OpenPrivateFile(const std::string& path, int flags) {
+  // O_NONBLOCK: a pipe in the file's place would have us wait for its other end. To files it means nothing.
+  constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+  UniqueFd file(open(path.c_str(), flags | kAlways, S_IRUSR | S_IWUSR));
+  if (!file && errno == ELOOP) return Denied(path, "is a symbolic link; remove it");
+  if (!file) return absl::ErrnoToStatus(errno, fmt::format("cannot open {}", path));
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0)
+    return absl::ErrnoToStatus(errno, fmt::format("cannot look at {}", path));
+  if (!S_ISREG(info.st_mode)) return Denied(path, "is no regular file; remove it");
+  if (absl::Status owner = CheckOwner(path, info, "remove it if it should not be there"); !owner.ok()) {
+    return owner;
+  }
+  if (info.st_nlink > 1) return Denied(path, "is a file that has another name as well; remove it");
+  return file;
+}
+
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path) {
+  const absl::StatusOr<UniqueFd> file = OpenPrivateFile(path, O_RDONLY);
+  if (!file.ok()) return file.status();
+  return ReadAll(file->get(), path);
+}
+
+absl::Status WritePrivateFile(const std::string& path, std::string_view content) {
+  const absl::StatusOr<UniqueFd> file = OpenPrivateFile(path, O_WRONLY | O_CREAT);
+  if (!file.ok()) return file.status();
+  if (ftruncate(file->get(), 0) != 0) return absl::ErrnoToStatus(errno, fmt::format("cannot empty {}", path));
+  return WriteAll(file->get(), content, path);
+}
+
+}  // namespace islands::runtime

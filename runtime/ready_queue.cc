@@ -1,0 +1,7 @@
+#include "runtime/ready_queue.h"
+
+namespace islands::runtime {
+
+thread_local ReadyQueue* ReadyQueue::current_ = nullptr;
+
+}  // namespace islands::runtime
