@@ -195,7 +195,6 @@ absl::Status Island::CreateWorkers() {
     options.seed = seams_.seed;
     options.begun_in_a_row = seams_.begun_in_a_row;
     workers_.push_back(std::make_unique<Worker>(options, shared_, *std::move(transport), links));
-    shared_.workers.push_back(workers_.back().get());
   }
   return absl::OkStatus();
 }
@@ -330,7 +329,7 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
     const Workload* running = workload->get();
     worker->MarkRunning();
     worker->Post([worker, running, generator, mpl = request.mpl(), seed = request.seed()] {
-      worker->BeginRun(*running, std::move(*generator), mpl, seed);
+      worker->clients().BeginRun(*running, std::move(*generator), mpl, seed);
     });
   }
   return absl::OkStatus();
@@ -338,7 +337,7 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
 
 void Island::RequestStop() {
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    worker->Post([worker = worker.get()] { worker->EndRun(); });
+    worker->Post([worker = worker.get()] { worker->clients().EndRun(); });
   }
 }
 

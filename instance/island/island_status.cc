@@ -89,7 +89,7 @@ std::string PagesElsewhere(const control::v1::IslandConfig& config, const topolo
 
 bool Island::PeerSilent(uint32_t peer) const {
   return std::any_of(workers_.begin(), workers_.end(),
-                     [peer](const auto& worker) { return worker->PeerSilent(peer); });
+                     [peer](const auto& worker) { return worker->peers().ShownSilent(peer); });
 }
 
 control::v1::Snapshot Island::TakeSnapshot() const {
@@ -134,7 +134,7 @@ control::v1::IslandStatus Island::Status() const {
   };
   for (int i = 0; i < config_.workers_size(); ++i) {
     Worker* worker = workers_[static_cast<size_t>(i)].get();
-    peers_up += worker->peers_up();
+    peers_up += worker->peers().up();
     const int32_t tid = worker->tid();
     absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), tid);
     placement->add_worker_cpus(cpus.ok() ? *cpus : "unknown");

@@ -326,7 +326,7 @@ control::v1::IslandStatus MetricsCollector::Placement() const {
     placement_read_ns_ = now_ns;
   }
   uint32_t peers_up = 0;
-  for (const auto& worker : island_.workers()) peers_up += worker->peers_up();
+  for (const auto& worker : island_.workers()) peers_up += worker->peers().up();
   placement_.set_peers_connected(peers_up);
   return placement_;
 }

@@ -13,7 +13,7 @@ using runtime::kNsPerMs;
 namespace {
 
 constexpr int64_t kLookNs = 5 * kNsPerMs;
-// worker_probes.cc: a wait's chases through queues are 32 ms apart, and begin with a round, every 2 ms.
+// probes.h: a wait's chases through queues are 32 ms apart, and begin with a round, every 2 ms.
 // They may be taken for those of another wait of the same transaction, from before the cycle, for 8 ms and
 // a round.
 constexpr int64_t kChaseNs = 44 * kNsPerMs;
@@ -75,7 +75,7 @@ bool DeadlockWatch::Calm() const {
 void DeadlockWatch::LookAtWorker(uint32_t island, instance::Worker& worker, Waits* waits,
                                  std::map<Place, int64_t>* untold) {
   std::vector<TransactionId> blockers;
-  for (const auto& [token, waiter] : worker.LockWaiters()) {
+  for (const auto& [token, waiter] : worker.lock_waits().Sorted()) {
     if (waiter->failure.set()) continue;
     const locks::LockOwner& owner = waiter->branch.locks;
     if (!owner.waiting()) {
@@ -102,7 +102,7 @@ void DeadlockWatch::LookAtWorker(uint32_t island, instance::Worker& worker, Wait
 
 bool DeadlockWatch::Executes(const TransactionId& id) const {
   if (!cluster_.alive(id.island) || cluster_.boot_epoch(id.island) != id.boot_epoch) return false;
-  return cluster_.island(id.island).workers()[id.worker]->Executes(id);
+  return cluster_.island(id.island).workers()[id.worker]->clients().FindExecuting(id) != nullptr;
 }
 
 std::vector<coordinator::TransactionId> DeadlockWatch::OldCycle(int64_t age_ns) const {

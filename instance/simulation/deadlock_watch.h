@@ -5,7 +5,7 @@
 // wait ahead of it for such a mode. Each of these waits lasts until one of the two transactions has ended. So
 // a cycle of them never opens by itself, and it is as old as its youngest wait.
 //
-// How long one may stand follows from how probes work (worker_probes.cc): the next chase of its highest
+// How long one may stand follows from how probes work (probes.h): the next chase of its highest
 // transaction that goes through queues finds it, and each of the others costs the probe two messages, one to
 // its coordinator, one to where it waits. That takes a calm, in which nobody stalls and every link is as it
 // should be; what a disturbance has destroyed begins anew when it is over.

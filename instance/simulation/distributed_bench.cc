@@ -108,7 +108,8 @@ class TwoIslands {
       : files_(runtime::MakeMemoryFileSystem()),
         workload_(std::make_shared<Changes>(update, multisite_percent)) {
     for (uint32_t i = 0; i < kIslands; ++i) Boot(i);
-    while (islands_[0]->workers()[0]->peers_up() == 0 || islands_[1]->workers()[0]->peers_up() == 0) Round();
+    while (islands_[0]->workers()[0]->peers().up() == 0 || islands_[1]->workers()[0]->peers().up() == 0)
+      Round();
     control::v1::StartRun run;
     run.set_run_id(1);
     run.set_mpl(mpl);

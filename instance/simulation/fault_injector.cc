@@ -19,7 +19,7 @@ std::vector<Machine> Machines(SimCluster& cluster) {
     if (!cluster.alive(island)) continue;
     for (const auto& worker : cluster.island(island).workers()) {
       const Address where{island, worker->options().index};
-      for (const instance::CoordinatorEntry* entry : worker->Coordinated()) {
+      for (const instance::CoordinatorEntry* entry : worker->coordinated().All()) {
         if (entry->machine.done()) continue;
         Machine machine{IndexOf(entry->machine.state()), where, entry->id, {}};
         for (const auto& peer : entry->peers) {
@@ -27,7 +27,7 @@ std::vector<Machine> Machines(SimCluster& cluster) {
         }
         machines.push_back(std::move(machine));
       }
-      for (const instance::ParticipantEntry* entry : worker->Participants()) {
+      for (const instance::ParticipantEntry* entry : worker->branches().All()) {
         if (entry->machine.done()) continue;
         Machine machine{IndexOf(entry->machine.state()), where, entry->id, {entry->coordinator().peer}};
         if (entry->machine.orphaned()) {

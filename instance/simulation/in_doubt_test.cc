@@ -76,7 +76,7 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
   }
   // Of island 0: one that executes, for which island 1 has done its part and island 2 has not.
   std::optional<Machine> HalfAnswered() {
-    for (instance::CoordinatorEntry* entry : cluster_->island(0).workers()[0]->Coordinated()) {
+    for (instance::CoordinatorEntry* entry : cluster_->island(0).workers()[0]->coordinated().All()) {
       const auto *one = entry->FindPeer(1), *two = entry->FindPeer(2);
       if (IndexOf(entry->machine.state()) != kExecuting || one == nullptr || two == nullptr) continue;
       if (!one->answer_due && two->answer_due) return Machine{kExecuting, {0, 0}, entry->id, {}};
@@ -337,7 +337,7 @@ TEST_P(InDoubtTest, Hang_DoesNotKeepOthersCommitsRemembered) {
   cluster_->RunFor(10 * kNsPerSecond);
   EXPECT_GT(Committed(0, instance::Scope::kDistributed), 3000u);
   for (const uint32_t island : {0u, 1u})
-    EXPECT_LT(cluster_->island(island).workers()[0]->commits_remembered(), 1500u);
+    EXPECT_LT(cluster_->island(island).workers()[0]->branches().commits_remembered(), 1500u);
   cluster_->RunFor(3 * kNsPerSecond);
   ExpectMoneyIsThere();
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "instance/worker/worker_internal.h"
 #include "runtime/check.h"
 
 namespace islands::instance {
@@ -17,28 +16,20 @@ constexpr int64_t kCongestionPauseNs = 100 * runtime::kNsPerUs;
 
 }  // namespace
 
-const storage::Catalog& RunningTransaction::catalog() const { return *worker_.shared_.catalog; }
-
-runtime::Random& RunningTransaction::random() { return worker_.random_; }
-
-void RunningTransaction::Begin(const coordinator::TransactionId& id, int64_t deadline_ns) {
-  ISLANDS_CHECK(entry_ == nullptr && branch.locks.held() == 0 && branch.undo.empty());
-  id_ = id;
-  deadline_ns_ = deadline_ns;
+void RunningTransaction::Begin(const coordinator::TransactionId& id, int64_t deadline) {
+  ISLANDS_CHECK(entry == nullptr && branch.locks.held() == 0 && branch.undo.empty());
+  own_id = id;
+  deadline_ns = deadline;
   touched_ = {};
   distributed_ = false;
-  pending_replies_ = 0;
+  pending_replies = 0;
   batches_ = 0;
-  outcome_.reset();
+  outcome.reset();
   failure = {};
   batch_.Clear();
   branch.locks.transaction = id;
-  branch.locks.worker = worker_.options_.index;
-  branch.locks.wake_token = worker_.next_token_++;
-}
-
-void RunningTransaction::Fail(AbortReason reason, absl::Status status) {
-  if (!failure.set()) failure = {reason, std::move(status)};
+  branch.locks.worker = parts_.options.index;
+  branch.locks.wake_token = parts_.lock_waits.NextToken();
 }
 
 Scope RunningTransaction::scope() const {
@@ -46,115 +37,119 @@ Scope RunningTransaction::scope() const {
   return touched_.several ? Scope::kMultisite : Scope::kLocal;
 }
 
-runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
-  // Between batches others have their turn, if this one has gone on for long without having to wait.
-  if (++batches_ > 1 && worker_.LongSinceRoundBegan()) {
-    Worker::Breath breath{worker_};
-    co_await breath;
-  }
-  if (!failure.set() && worker_.now_ns_ > deadline_ns_) {
+void RunningTransaction::FailIfLate() {
+  if (parts_.turns.now_ns() > deadline_ns)
     Fail(AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed"));
-  }
+}
+
+void RunningTransaction::Plan(Batch& batch) {
+  FailIfLate();
   if (!failure.set() && batch.stored_bytes() > Batch::kMaxBytes) {
     Fail(AbortReason::kProcedure,
          absl::OutOfRangeError(fmt::format("a batch holds more than {} MiB, results of earlier executions "
                                            "included; use several, and clear each before it is filled again",
                                            Batch::kMaxBytes >> 20)));
   }
-  if (failure.set()) co_return failure.status;
+  if (failure.set()) return;
   batch.ResetResults();
   batch.scanned().clear();
-  chunks_.clear();
-  if (absl::Status status = worker_.router_->Route(batch, &plan_, &touched_); !status.ok()) {
-    Fail(AbortReason::kProcedure, status);
-    co_return failure.status;
+  chunks.clear();
+  absl::Status status = parts_.engine.router().Route(batch, &plan, &touched_);
+  if (!status.ok()) Fail(AbortReason::kProcedure, std::move(status));
+}
+
+runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
+  Turns& turns = parts_.turns;
+  // Between batches others have their turn, if this one has gone on for long without having to wait.
+  if (++batches_ > 1 && turns.LongSinceRoundBegan()) {
+    Turns::Breath breath = turns.Breathe();
+    co_await breath;
   }
+  Plan(batch);
+  if (failure.set()) co_return failure.status;
   // Remote shares leave first, so that other islands work while this one does.
-  executing_ = &batch;
-  if (!plan_.remote().empty()) {
+  executing = &batch;
+  if (!plan.remote().empty()) {
     distributed_ = true;
     // A transaction that has begun nothing is not in anybody's way.
-    while (entry_ == nullptr && !branch.open && worker_.now_ns_ < deadline_ns_ &&
-           worker_.MustWaitForPeers(plan_)) {
-      Worker::Pause pause{worker_, worker_.now_ns_ + kCongestionPauseNs};
+    while (entry == nullptr && !branch.open && turns.now_ns() < deadline_ns &&
+           parts_.peers.MustWaitFor(plan)) {
+      Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kCongestionPauseNs);
       co_await pause;
     }
-    worker_.Ship(*this, batch);
+    parts_.coordinated.Ship(*this, batch);
   }
-  for (size_t cursor = 0; !failure.set() && cursor < plan_.local().size();) {
-    const Progress progress = worker_.RunSome(branch, batch, plan_.local(), &cursor, &failure);
+  for (size_t cursor = 0; !failure.set() && cursor < plan.local().size();) {
+    const Progress progress = parts_.engine.RunSome(branch, batch, plan.local(), &cursor, &failure);
     if (progress == Progress::kWaiting) {
-      runtime::Task<void> lock = worker_.AwaitLock(*this);
+      runtime::Task<void> lock = parts_.lock_waits.Await(*this);
       co_await lock;
-    } else if (progress == Progress::kDone && cursor < plan_.local().size() &&
-               worker_.LongSinceRoundBegan()) {
-      Worker::Breath breath{worker_};
+    } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
+      Turns::Breath breath = turns.Breathe();
       co_await breath;
-      if (worker_.now_ns_ > deadline_ns_) {
-        Fail(AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed"));
-      }
+      FailIfLate();
     }
   }
-  while (pending_replies_ != 0 && !failure.set()) {
+  while (pending_replies != 0 && !failure.set()) {
     Suspension suspension = Suspend();
     co_await suspension;
   }
-  executing_ = nullptr;
-  pending_replies_ = 0;
+  executing = nullptr;
+  pending_replies = 0;
   if (failure.set()) co_return failure.status;
-  if (!chunks_.empty()) KeepLocalScans(batch);
+  if (!chunks.empty()) KeepLocalScans(batch);
   co_return absl::OkStatus();
 }
 
 // A scan over several islands: what this island found joins the others' rows in key order.
 void RunningTransaction::KeepLocalScans(Batch& batch) {
-  const auto from_others = static_cast<ptrdiff_t>(chunks_.size());
-  for (const RoutedOperation& routed : plan_.local()) {
+  const auto from_others = static_cast<ptrdiff_t>(chunks.size());
+  for (const RoutedOperation& routed : plan.local()) {
     const bool joined =
-        std::any_of(chunks_.begin(), chunks_.begin() + from_others,
+        std::any_of(chunks.begin(), chunks.begin() + from_others,
                     [&](const ScanChunk& chunk) { return chunk.operation == routed.operation; });
     if (!joined) continue;
     const Batch::Result& result = batch.result(routed.operation);
-    chunks_.push_back({routed.operation, worker_.options_.island, result.first_scanned, result.scanned});
+    chunks.push_back({routed.operation, parts_.options.island, result.first_scanned, result.scanned});
   }
-  JoinScans(&batch, &chunks_);
+  JoinScans(&batch, &chunks);
 }
 
 runtime::Task<Outcome> RunningTransaction::Commit() {
-  if (entry_ == nullptr) {
-    worker_.CommitBranch(*this);
+  if (entry == nullptr) {
+    parts_.engine.Commit(branch);
     co_return Outcome::kCommitted;
   }
-  worker_.StepCoordinator(
-      *entry_, {.kind = coordinator::CoordinatorEvent::kCommitRequested, .local_wrote = branch.wrote()});
-  runtime::Task<Outcome> outcome = AwaitOutcome();
-  co_return co_await outcome;
+  parts_.coordinated.Step(
+      *entry, {.kind = coordinator::CoordinatorEvent::kCommitRequested, .local_wrote = branch.wrote()});
+  runtime::Task<Outcome> outcome_task = AwaitOutcome();
+  co_return co_await outcome_task;
 }
 
 runtime::Task<Outcome> RunningTransaction::Abort() {
   // An outcome at this point: the coordinator's machine ended it already, because a participant was lost.
-  if (!outcome_) {
-    if (entry_ == nullptr) {
-      worker_.RollbackBranch(*this);
+  if (!outcome) {
+    if (entry == nullptr) {
+      parts_.engine.Rollback(branch);
       co_return Outcome::kAborted;
     }
-    worker_.StepCoordinator(*entry_, {.kind = coordinator::CoordinatorEvent::kAbortRequested});
+    parts_.coordinated.Step(*entry, {.kind = coordinator::CoordinatorEvent::kAbortRequested});
   }
-  runtime::Task<Outcome> outcome = AwaitOutcome();
-  co_return co_await outcome;
+  runtime::Task<Outcome> outcome_task = AwaitOutcome();
+  co_return co_await outcome_task;
 }
 
 runtime::Task<Outcome> RunningTransaction::AwaitOutcome() {
-  while (!outcome_) {
+  while (!outcome) {
     Suspension suspension = Suspend();
     co_await suspension;
   }
-  if (entry_ != nullptr) {
+  if (entry != nullptr) {
     // The outcome is known; acks may still come in for the entry.
-    entry_->transaction = nullptr;
-    entry_ = nullptr;
+    entry->transaction = nullptr;
+    entry = nullptr;
   }
-  co_return *outcome_;
+  co_return *outcome;
 }
 
 }  // namespace islands::instance

@@ -1,10 +1,10 @@
-// The clients' side of a worker: slots that run one transaction after the other, from a workload's generator.
+#include "instance/worker/clients.h"
+
+#include <algorithm>
 #include <utility>
 
-#include "instance/worker/worker_internal.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
-#include "runtime/planted_bug.h"
 
 namespace islands::instance {
 
@@ -23,20 +23,20 @@ constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
 
 }  // namespace
 
-void Worker::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
-                      uint64_t seed) {
-  ISLANDS_CHECK(active_slots_ == 0);
+void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
+                       uint64_t seed) {
+  ISLANDS_CHECK(active_ == 0);
   slots_.clear();
   workload_ = &workload;
   generator_ = std::move(generator);
   random_ = runtime::Random::Stream(seed, (uint64_t{options_.island} << 16) | options_.index);
-  run_ending_ = false;
-  active_slots_ = mpl;
+  ending_ = false;
+  active_ = mpl;
   running_.store(mpl != 0, std::memory_order_relaxed);
   counters_.in_flight.Set(mpl);
-  const runtime::ReadyQueue::Scope scope(&ready_);
+  const runtime::ReadyQueue::Scope scope(turns_.queue());
   for (uint32_t i = 0; i < mpl; ++i) {
-    slots_.push_back(std::make_unique<Slot>(*this));
+    slots_.push_back(std::make_unique<Slot>(parts_));
     Slot& slot = *slots_.back();
     slot.request = generator_->MakeRequest();
     slot.loop = SlotLoop(slot);
@@ -44,34 +44,30 @@ void Worker::BeginRun(const Workload& workload, std::unique_ptr<Generator> gener
   for (const std::unique_ptr<Slot>& slot : slots_) slot->loop.Start();
 }
 
-coordinator::TransactionId Worker::NextId() {
-  return {options_.island, options_.index, options_.boot_epoch, next_sequence_++};
-}
-
-runtime::Task<void> Worker::SlotLoop(Slot& slot) {
-  Yield yield{*this};
+runtime::Task<void> Clients::SlotLoop(Slot& slot) {
+  Turns::Yield yield = turns_.LetOthersBegin();
   co_await yield;
   uint32_t in_a_row = 0;
   uint32_t failed_in_a_row = 0;
-  while (!run_ending_) {
+  while (!ending_) {
     generator_->Next(random_, *slot.request);
-    runtime::Task<bool> transaction = RunOneTransaction(slot);
+    runtime::Task<bool> transaction = RunOne(slot);
     const bool ended_well = co_await transaction;
     slot.begun_ns = 0;
     failed_in_a_row = ended_well ? 0 : failed_in_a_row + 1;
     if (ended_well) {
-      if (++in_a_row < options_.begun_in_a_row && MayBegin()) continue;
+      if (++in_a_row < options_.begun_in_a_row && turns_.MayBegin()) continue;
       in_a_row = 0;
       co_await yield;
     } else if (failed_in_a_row % kFailuresInARow == 0) {
-      Pause pause{*this, now_ns_ + kFailurePauseNs};
+      Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kFailurePauseNs);
       co_await pause;
     } else {
       co_await yield;
     }
   }
-  counters_.in_flight.Set(--active_slots_);
-  if (active_slots_ != 0) co_return;
+  counters_.in_flight.Set(--active_);
+  if (active_ != 0) co_return;
   const std::unique_lock lock = ISLANDS_LATCH("worker.run_end", std::unique_lock(shared_.run_mutex));
   running_.store(false, std::memory_order_relaxed);
   shared_.run_ended.notify_all();
@@ -79,16 +75,16 @@ runtime::Task<void> Worker::SlotLoop(Slot& slot) {
 
 // From the request to its outcome, victims run again with a random, growing pause. False when it failed for a
 // reason that will probably last.
-runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
+runtime::Task<bool> Clients::RunOne(Slot& slot) {
   RunningTransaction& transaction = slot.transaction;
-  slot.begun_ns = last_begun_ns_ = clock_.NowNs();
-  ++begun_in_round_;
+  slot.begun_ns = turns_.NoteBegin();
   const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
   int64_t backoff_ns = kFirstBackoffNs;
   while (true) {
-    transaction.Begin(
-        Planted(PlantedBug::kRetryKeepsId) && backoff_ns != kFirstBackoffNs ? transaction.id() : NextId(),
-        deadline_ns);
+    transaction.Begin(Planted(PlantedBug::kRetryKeepsId) && backoff_ns != kFirstBackoffNs
+                          ? transaction.id()
+                          : coordinated_.NextId(),
+                      deadline_ns);
     runtime::Task<absl::Status> procedure = workload_->Run(transaction, *slot.request);
     absl::Status status = co_await procedure;
     Outcome outcome = Outcome::kAborted;
@@ -103,22 +99,23 @@ runtime::Task<bool> Worker::RunOneTransaction(Slot& slot) {
     CountEnd(slot, outcome);
     generator_->OnEnd(transaction.id(), *slot.request, outcome);
     if (outcome == Outcome::kCommitted) co_return true;
-    const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) &&
-                       !run_ending_ && now_ns_ < deadline_ns;
+    const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) && !ending_ &&
+                       turns_.now_ns() < deadline_ns;
     if (!again) co_return false;
-    Pause pause{*this, now_ns_ + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1};
+    const auto wait_ns = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1;
+    Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + wait_ns);
     co_await pause;
     backoff_ns = std::min(2 * backoff_ns, kLongestBackoffNs);
   }
 }
 
-void Worker::NoteWait(int64_t waited_ns) {
+void Clients::NoteWait(int64_t waited_ns) {
   const auto waited = static_cast<uint64_t>(waited_ns);
   if (waited > counters_.longest_wait_ns.Get()) counters_.longest_wait_ns.Set(waited);
 }
 
-void Worker::CountEnd(Slot& slot, Outcome outcome) {
-  const int64_t waited_ns = clock_.NowNs() - slot.begun_ns;
+void Clients::CountEnd(Slot& slot, Outcome outcome) {
+  const int64_t waited_ns = turns_.NowNs() - slot.begun_ns;
   NoteWait(waited_ns);
   const RunningTransaction& transaction = slot.transaction;
   ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(transaction.scope())];
@@ -139,6 +136,38 @@ void Worker::CountEnd(Slot& slot, Outcome outcome) {
       counters_.aborts[static_cast<uint8_t>(transaction.failure.reason)].Add(1);
       break;
   }
+}
+
+void Clients::Sweep() {
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (slot->begun_ns == 0) continue;
+    NoteWait(turns_.now_ns() - slot->begun_ns);  // one that hangs is seen as well
+    RunningTransaction& transaction = slot->transaction;
+    if (turns_.now_ns() < transaction.deadline_ns || !transaction.branch.locks.waiting()) continue;
+    transaction.Fail(AbortReason::kDeadline, absl::DeadlineExceededError("still waits for a lock"));
+    turns_.Resume(transaction);
+  }
+}
+
+uint64_t Clients::OldestBegun() const {
+  uint64_t oldest = std::numeric_limits<uint64_t>::max();
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (slot->begun_ns != 0) oldest = std::min(oldest, slot->transaction.own_id.sequence);
+  }
+  return oldest;
+}
+
+CoordinatedTransaction* Clients::FindExecuting(const coordinator::TransactionId& id) {
+  if (!options_.Began(id)) return nullptr;
+  CoordinatedTransaction* transaction = nullptr;
+  if (const CoordinatorEntry* entry = coordinated_.Find(id)) {
+    transaction = entry->transaction;
+  } else {
+    for (const std::unique_ptr<Slot>& slot : slots_) {
+      if (slot->transaction.own_id == id) transaction = &slot->transaction;
+    }
+  }
+  return transaction != nullptr && transaction->Executes() ? transaction : nullptr;
 }
 
 }  // namespace islands::instance

@@ -1,0 +1,184 @@
+#include "instance/worker/branches.h"
+
+#include <gmock/gmock.h>
+
+#include "instance/worker/worker_parts_testing.h"
+
+namespace islands::instance {
+namespace {
+
+using coordinator::Outcome;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class BranchesTest : public WorkerPartsTest {
+ protected:
+  static constexpr Fellow kUs{0, kOurEpoch};
+
+  // Adds 1 to a row here, on behalf of island 1.
+  void Execute(uint64_t sequence, uint64_t row, uint32_t step = 1, uint64_t epoch = kOurEpoch) {
+    Batch batch;
+    batch.Add(0, Key(0, row), 0, 1);
+    const RoutedOperation route{0, 0, 0};
+    far_.outbox.SendExecute(0, TheirId(sequence),
+                            {.participant_epoch = epoch, .number = step, .deadline_us = 1'000'000}, {}, batch,
+                            {&route, 1});
+    Pump();
+  }
+  void Prepare(uint64_t sequence, std::span<const Fellow> fellows = {}) {
+    far_.outbox.SendPrepare(kUs, TheirId(sequence), fellows);
+    Pump();
+  }
+};
+
+constexpr const char* kDone = "execute reply from 0: step 1 code 0 reason 0 wrote true";
+
+TEST_F(BranchesTest, Commit_KeepsAndIsAcknowledgedAgain) {
+  PutRow(1);
+  Execute(7, 1);
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone));
+  EXPECT_EQ(counters_.branches_open.Get(), 1u);
+  Prepare(7);
+  EXPECT_EQ(counters_.in_doubt.Get(), 1u);
+  far_.outbox.SendDecision(kUs, TheirId(7), true);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: yes", "acknowledge from 0 of 7"));
+  EXPECT_EQ(Counter(1), 1);
+  EXPECT_TRUE(branches_.empty());
+  EXPECT_EQ(counters_.in_doubt.Get(), 0u);
+  // The acknowledgement is lost, the decision comes again.
+  far_.outbox.SendDecision(kUs, TheirId(7), true);
+  EXPECT_THAT(FarHeard(), ElementsAre("acknowledge from 0 of 7"));
+  EXPECT_EQ(branches_.commits_remembered(), 1u);
+}
+
+TEST_F(BranchesTest, Abort_UndoesAndSaysNothing) {
+  PutRow(1);
+  Execute(7, 1);
+  Prepare(7);
+  FarHeard();
+  far_.outbox.SendDecision(kUs, TheirId(7), false);
+  EXPECT_THAT(FarHeard(), IsEmpty());
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(BranchesTest, EarlierLife_IsNeverServed) {
+  PutRow(1);
+  Execute(7, 1, 1, kOurEpoch - 1);
+  EXPECT_THAT(FarHeard(), ElementsAre("execute reply from 0: step 1 code 10 reason 6 wrote false"));
+  // What an earlier life voted for is not here: never acknowledged.
+  far_.outbox.SendPrepare({0, kOurEpoch - 1}, TheirId(7), {});
+  far_.outbox.SendDecision({0, kOurEpoch - 1}, TheirId(7), true);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: no", "gone from 0 of 7"));
+  EXPECT_EQ(Counter(1), 0);
+}
+
+TEST_F(BranchesTest, Gone_VotesNoAndWasNotCommitted) {
+  Prepare(7);
+  far_.outbox.SendDecision(kUs, TheirId(7), true);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: no", "gone from 0 of 7"));
+}
+
+TEST_F(BranchesTest, Steps_OncePerNumberAndInTurn) {
+  PutRow(1);
+  Execute(7, 1);
+  Execute(7, 1);     // a duplicate
+  Execute(7, 1, 3);  // out of turn
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone));
+  Execute(8, 1, 2);  // its first step was for a branch that is gone
+  EXPECT_THAT(FarHeard(), ElementsAre("execute reply from 0: step 2 code 10 reason 9 wrote false"));
+  Prepare(7);
+  Execute(7, 1, 2);  // has voted
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 7: yes",
+                                      "execute reply from 0: step 2 code 9 reason 9 wrote false"));
+}
+
+TEST_F(BranchesTest, Prepare_WhileItStillExecutesIsNo) {
+  PutRow(1);
+  Execute(7, 1);
+  Execute(8, 1);  // waits for 7
+  FarHeard();
+  EXPECT_EQ(lock_waits_.Sorted().size(), 1u);
+  Prepare(8);
+  EXPECT_THAT(FarHeard(), ElementsAre("vote from 0 on 8: no"));
+  Pump();
+  EXPECT_TRUE(lock_waits_.empty());
+  EXPECT_EQ(branches_.All().size(), 1u);
+}
+
+TEST_F(BranchesTest, OnePhase_KeepsItsAnswerUntilItIsConfirmed) {
+  PutRow(1);
+  Execute(7, 1);
+  FarHeard();
+  far_.outbox.SendCommitOnePhase(kUs, TheirId(7));
+  EXPECT_THAT(FarHeard(), ElementsAre("one-phase reply from 0 on 7: committed"));
+  far_.outbox.SendInquiryToDecider(kUs, TheirId(7));
+  EXPECT_THAT(FarHeard(), ElementsAre("decider's reply from 0 on 7: committed"));
+  far_.outbox.SendConfirm(0, TheirId(7));
+  Pump();
+  EXPECT_TRUE(branches_.empty());
+  EXPECT_EQ(Counter(1), 1);
+}
+
+TEST_F(BranchesTest, InDoubt_AsksAndEndsByNothingElse) {
+  PutRow(1);
+  Execute(7, 1);
+  Prepare(7);
+  FarHeard();
+  for (int i = 0; i < 50; ++i) {
+    Advance(options_.transaction_timeout_ns);
+    branches_.Sweep();
+  }
+  EXPECT_EQ(FarHeard().size(), 50u);
+  EXPECT_EQ(counters_.in_doubt.Get(), 1u);
+  far_.outbox.SendInquiryReply(0, TheirId(7), Outcome::kCommitted);
+  EXPECT_THAT(FarHeard(), ElementsAre("acknowledge from 0 of 7"));
+  EXPECT_EQ(Counter(1), 1);
+}
+
+TEST_F(BranchesTest, Orphan_IsBornByProofOnly) {
+  PutRow(1);
+  Execute(7, 1);
+  Prepare(7);
+  FarHeard();
+  bool dead = false;
+  shared_.proven_dead = [&](uint32_t island, uint64_t epoch) {
+    EXPECT_TRUE(island == 1 && epoch == kTheirEpoch);
+    return dead;
+  };
+  hub_.Drop(1);
+  Pump();
+  Advance(100 * runtime::kNsPerSecond);
+  branches_.Sweep();
+  EXPECT_EQ(counters_.in_doubt.Get(), 1u);
+  dead = true;
+  Advance(runtime::kNsPerSecond);
+  branches_.Sweep();  // no fellows: nobody knows of a commit
+  EXPECT_TRUE(branches_.empty());
+  EXPECT_EQ(Counter(1), 0);
+}
+
+TEST_F(BranchesTest, Stuck_WhileNobodyAnswers) {
+  PutRow(1);
+  Execute(7, 1);
+  Prepare(7);
+  Advance(2 * options_.lock_timeout_ns);
+  branches_.Sweep();
+  EXPECT_FALSE(shared_.stuck.any());
+  hub_.Partition(0, 1);
+  Pump();
+  branches_.Sweep();
+  EXPECT_TRUE(shared_.stuck.Contains(TheirId(7)));
+}
+
+TEST_F(BranchesTest, Fellow_IsToldWhatIsKnown) {
+  PutRow(1);
+  Execute(7, 1);
+  const Id id{2, 0, 1, 7};  // of a third island, of which there is nothing here
+  far_.outbox.SendDecisionRequest(kUs, id);
+  far_.outbox.SendDecisionRequest({0, kOurEpoch - 1}, id);
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone, "decision reply from 0 on 7: aborted, 0 gone"));
+}
+
+}  // namespace
+}  // namespace islands::instance

@@ -1,0 +1,84 @@
+// The clients' side of a worker: slots that run one transaction after the other, from a workload's generator.
+//
+// Thread safety: owned by a worker; running and MarkRunning from any thread.
+//
+// Invariant: running() holds from MarkRunning, or BeginRun, until the last slot has ended.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "instance/worker/counters.h"
+#include "instance/worker/running_transaction.h"
+#include "instance/worker/turns.h"
+#include "instance/worker/worker_shared.h"
+#include "instance/workload/workload.h"
+#include "runtime/random.h"
+#include "runtime/task.h"
+
+namespace islands::instance {
+
+class Clients {
+ public:
+  Clients(const WorkerOptions& options, WorkerShared& shared, Turns& turns, LockWaits& lock_waits,
+          Engine& engine, Peers& peers, Coordinated& coordinated, WorkerCounters& counters)
+      : options_(options),
+        shared_(shared),
+        turns_(turns),
+        counters_(counters),
+        coordinated_(coordinated),
+        random_(options.seed),
+        parts_{options, turns, lock_waits, engine, peers, coordinated, random_} {}
+  Clients(const Clients&) = delete;
+  Clients& operator=(const Clients&) = delete;
+
+  void MarkRunning() { running_.store(true, std::memory_order_relaxed); }
+  bool running() const { return running_.load(std::memory_order_relaxed); }
+  // The run before has ended.
+  void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed);
+  // Transactions under way finish; running() turns false when the last one has.
+  void EndRun() { ending_ = true; }
+  bool active() const { return active_ != 0; }
+
+  // Deadlines of transactions that wait for a lock.
+  void Sweep();
+  // Sequence of the oldest transaction that has begun and has no answer yet; UINT64_MAX if there is none.
+  uint64_t OldestBegun() const;
+  // Null when it is not executing (any more) or has failed.
+  CoordinatedTransaction* FindExecuting(const coordinator::TransactionId& id);
+
+ private:
+  struct Slot {
+    explicit Slot(const TransactionParts& parts) : transaction(parts) {}
+    RunningTransaction transaction;
+    std::unique_ptr<Request> request;
+    int64_t begun_ns = 0;  // of the transaction that has no answer yet; 0 = none
+    runtime::Task<void> loop;
+  };
+
+  runtime::Task<void> SlotLoop(Slot& slot);
+  runtime::Task<bool> RunOne(Slot& slot);
+  void CountEnd(Slot& slot, coordinator::Outcome outcome);
+  void NoteWait(int64_t waited_ns);
+
+  const WorkerOptions& options_;
+  WorkerShared& shared_;
+  Turns& turns_;
+  WorkerCounters& counters_;
+  Coordinated& coordinated_;
+  runtime::Random random_;
+  const TransactionParts parts_;
+
+  std::vector<std::unique_ptr<Slot>> slots_;
+  const Workload* workload_ = nullptr;
+  std::unique_ptr<Generator> generator_;
+  uint32_t active_ = 0;
+  bool ending_ = false;
+  std::atomic<bool> running_{false};
+};
+
+}  // namespace islands::instance

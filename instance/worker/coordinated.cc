@@ -1,0 +1,384 @@
+#include "instance/worker/coordinated.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "proto/data.pb.h"
+#include "runtime/check.h"
+
+namespace islands::instance {
+
+using coordinator::CoordinatorAction;
+using coordinator::CoordinatorEvent;
+using coordinator::Outcome;
+using runtime::Planted;
+using runtime::PlantedBug;
+
+namespace {
+
+// Why a commit that was asked for ended as an abort.
+Failure FailureOf(const CoordinatorEvent& event) {
+  switch (event.kind) {
+    case CoordinatorEvent::kVote:
+      return {AbortReason::kVoteNo, absl::AbortedError(fmt::format("island {} voted no", event.island))};
+    case CoordinatorEvent::kPeerSilent:
+      return {AbortReason::kPeerUnresponsive,
+              absl::UnavailableError(fmt::format("island {} does not move", event.island))};
+    case CoordinatorEvent::kPeerLost:
+    case CoordinatorEvent::kPeerUp:
+    case CoordinatorEvent::kPeerGone:
+      return {AbortReason::kPeerLost,
+              absl::UnavailableError(fmt::format("island {} was lost", event.island))};
+    case CoordinatorEvent::kTimeout:
+      return {AbortReason::kDeadline, absl::DeadlineExceededError("the transaction's deadline has passed")};
+    default:
+      return {AbortReason::kRefused, absl::AbortedError("aborted by its participants")};
+  }
+}
+
+bool IsExecuting(const CoordinatorEntry& entry) {
+  return entry.machine.state() == coordinator::Coordinator::State::kExecuting;
+}
+
+}  // namespace
+
+CoordinatorEntry& Coordinated::EntryFor(CoordinatedTransaction& transaction) {
+  if (transaction.entry != nullptr) return *transaction.entry;
+  std::unique_ptr<CoordinatorEntry> entry;
+  if (spare_.empty()) {
+    entry = std::make_unique<CoordinatorEntry>();
+  } else {
+    entry = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  entry->id = transaction.own_id;
+  entry->machine.Reset();
+  entry->transaction = &transaction;
+  entry->deadline_ns = transaction.deadline_ns;
+  entry->overdue = entry->over = false;
+  entry->peers.clear();
+  transaction.entry = entry.get();
+  CoordinatorEntry& added = *(entries_[transaction.own_id.sequence] = std::move(entry));
+  counters_.coordinated.Set(entries_.size());
+  return added;
+}
+
+void Coordinated::Ship(CoordinatedTransaction& transaction, const Batch& batch) {
+  EntryFor(transaction);
+  for (const RoutePlan::Share& share : transaction.plan.remote()) {
+    if (!ShipShare(transaction, batch, share)) return;
+  }
+}
+
+bool Coordinated::ShipShare(CoordinatedTransaction& transaction, const Batch& batch,
+                            const RoutePlan::Share& share) {
+  CoordinatorEntry& entry = *transaction.entry;
+  if (!links_.IsUp(share.island)) {
+    transaction.Fail(AbortReason::kPeerLost,
+                     absl::UnavailableError(fmt::format("island {} cannot be reached", share.island)));
+    return false;
+  }
+  if (peers_.Silent(share.island)) {
+    transaction.Fail(AbortReason::kPeerUnresponsive,
+                     absl::UnavailableError(fmt::format("island {} does not move", share.island)));
+    return false;
+  }
+  const uint64_t boot_epoch = links_.BootEpoch(share.island);
+  CoordinatorEntry::Peer* peer = entry.FindPeer(share.island);
+  if (peer == nullptr) peer = &entry.peers.emplace_back(CoordinatorEntry::Peer{{share.island, boot_epoch}});
+  if (peer->boot_epoch != boot_epoch && !OverlooksEpochs(options_.boot_epoch, peer->boot_epoch)) {
+    transaction.Fail(AbortReason::kPeerRestarted,
+                     absl::AbortedError(fmt::format("island {} restarted in mid-transaction", share.island)));
+    return false;
+  }
+  Step(entry, {.kind = CoordinatorEvent::kParticipant, .island = share.island});
+  const Outbox::Step step{.participant_epoch = boot_epoch,
+                          .number = ++peer->step,
+                          .deadline_us = (transaction.deadline_ns - turns_.now_ns()) / runtime::kNsPerUs,
+                          .layout_generation = shared_.layout_generation};
+  if (!outbox_.SendExecute(share.island, entry.id, step, ended_, batch, share.operations)) {
+    transaction.Fail(AbortReason::kProcedure,
+                     absl::ResourceExhaustedError(fmt::format(
+                         "the operations for island {} do not fit into one message", share.island)));
+    return false;
+  }
+  ++transaction.pending_replies;
+  peer->answer_due = true;
+  return true;
+}
+
+CoordinatorEntry* Coordinated::Find(const Id& id) {
+  if (!options_.Began(id)) return nullptr;
+  const auto found = entries_.find(id.sequence);
+  return found == entries_.end() ? nullptr : found->second.get();
+}
+
+std::vector<CoordinatorEntry*> Coordinated::All() const {
+  std::vector<CoordinatorEntry*> entries;
+  for (const auto& [sequence, entry] : entries_) entries.push_back(entry.get());
+  std::sort(entries.begin(), entries.end(), [](const CoordinatorEntry* a, const CoordinatorEntry* b) {
+    return a->id.sequence < b->id.sequence;
+  });
+  return entries;
+}
+
+bool Coordinated::Step(CoordinatorEntry& entry, const CoordinatorEvent& event) {
+  std::vector<CoordinatorAction> actions = std::move(actions_);
+  actions.clear();
+  entry.machine.Step(event, &actions);
+  CoordinatedTransaction* transaction = entry.transaction;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const CoordinatorAction action = actions[i];
+    if (action.kind == CoordinatorAction::kForceCommitRecord) {
+      // Durability `none`: there is no log, so what is forced is durable at once.
+      entry.machine.Step({.kind = CoordinatorEvent::kCommitRecordDurable}, &actions);
+    } else if (const Performer perform = PerformerOf(action.kind)) {
+      (this->*perform)(entry, action);
+    }
+  }
+  actions_ = std::move(actions);
+  if (transaction != nullptr && transaction->outcome == Outcome::kAborted && !transaction->failure.set()) {
+    transaction->failure = FailureOf(event);
+  }
+  const bool over = entry.over;
+  if (over) Forget(entry);
+  return over;
+}
+
+Coordinated::Performer Coordinated::PerformerOf(Action::Kind kind) {
+  static constexpr auto kPerformers = [] {
+    std::array<Performer, Action::kForget + 1> performers{};  // null: nothing to do without a log
+    performers[Action::kSendPrepare] = &Coordinated::SendPrepare;
+    performers[Action::kSendCommitOnePhase] = &Coordinated::SendCommitOnePhase;
+    performers[Action::kSendDecision] = &Coordinated::SendDecision;
+    performers[Action::kSendOnePhaseConfirm] = &Coordinated::SendConfirm;
+    performers[Action::kSendInquiry] = &Coordinated::SendInquiry;
+    performers[Action::kSendInquiryReply] = &Coordinated::SendInquiryReply;
+    performers[Action::kCommitLocal] = &Coordinated::CommitLocal;
+    performers[Action::kAbortLocal] = &Coordinated::AbortLocal;
+    performers[Action::kAnswer] = &Coordinated::Answer;
+    performers[Action::kLoseShare] = &Coordinated::LoseShare;
+    performers[Action::kForget] = &Coordinated::EndEntry;
+    return performers;
+  }();
+  return kPerformers[kind];
+}
+
+void Coordinated::SendPrepare(CoordinatorEntry& entry, const Action& action) {
+  participants_.assign(entry.peers.begin(), entry.peers.end());
+  outbox_.SendPrepare(*entry.FindPeer(action.island), entry.id, participants_);
+}
+
+void Coordinated::SendCommitOnePhase(CoordinatorEntry& entry, const Action& action) {
+  outbox_.SendCommitOnePhase(*entry.FindPeer(action.island), entry.id);
+}
+
+void Coordinated::SendDecision(CoordinatorEntry& entry, const Action& action) {
+  const bool first = action.island == entry.peers.front().island;
+  if (Planted(PlantedBug::kForgetVictimBranch) && !action.commit && first) return;
+  // Again: only to one who takes it. It will be said again.
+  CoordinatorEntry::Peer& peer = *entry.FindPeer(action.island);
+  if (std::exchange(peer.told, true) && !peers_.WorthSaying(action.island)) return;
+  outbox_.SendDecision(peer, entry.id, action.commit);
+}
+
+void Coordinated::SendConfirm(CoordinatorEntry& entry, const Action& action) {
+  outbox_.SendConfirm(action.island, entry.id);
+}
+
+void Coordinated::SendInquiry(CoordinatorEntry& entry, const Action& action) {
+  if (!peers_.WorthSaying(action.island)) return;
+  outbox_.SendInquiryToDecider(*entry.FindPeer(action.island), entry.id);
+}
+
+void Coordinated::SendInquiryReply(CoordinatorEntry& entry, const Action& action) {
+  outbox_.SendInquiryReply(action.island, entry.id, action.outcome);
+}
+
+void Coordinated::CommitLocal(CoordinatorEntry& entry, const Action&) {
+  if (entry.transaction != nullptr) engine_.Commit(entry.transaction->branch);
+}
+
+void Coordinated::AbortLocal(CoordinatorEntry& entry, const Action&) {
+  if (entry.transaction != nullptr) engine_.Rollback(entry.transaction->branch);
+}
+
+void Coordinated::Answer(CoordinatorEntry& entry, const Action& action) {
+  if (entry.transaction == nullptr) return;
+  entry.transaction->outcome = action.outcome;
+  turns_.Resume(*entry.transaction);
+}
+
+void Coordinated::LoseShare(CoordinatorEntry& entry, const Action& action) {
+  counters_.shares_lost.Add(1);
+  spdlog::warn("transaction {} is committed, but island {} died before it had done so: its share is lost",
+               entry.id.ToString(), action.island);
+}
+
+void Coordinated::EndEntry(CoordinatorEntry& entry, const Action&) { entry.over = true; }
+
+void Coordinated::Forget(CoordinatorEntry& entry) {
+  if (entry.transaction != nullptr) {
+    ISLANDS_CHECK(entry.transaction->entry == &entry);
+    entry.transaction->entry = nullptr;
+  }
+  const auto found = entries_.find(entry.id.sequence);
+  ISLANDS_CHECK(found != entries_.end() && entry.machine.done());
+  spare_.push_back(std::move(found->second));
+  entries_.erase(found);
+  counters_.coordinated.Set(entries_.size());
+}
+
+void Coordinated::StepOrAnswer(const Id& id, const CoordinatorEvent& event) {
+  if (CoordinatorEntry* entry = Find(id)) {
+    Step(*entry, event);
+    return;
+  }
+  const bool this_life = id.boot_epoch == options_.boot_epoch;
+  std::vector<CoordinatorAction> actions;
+  coordinator::AnswerWithoutMachine(
+      event, this_life ? coordinator::Life::kThis : coordinator::Life::kEarlierLost, &actions);
+  for (const CoordinatorAction& action : actions) {
+    if (action.kind == CoordinatorAction::kSendOnePhaseConfirm) {
+      outbox_.SendConfirm(action.island, id);
+    } else {
+      outbox_.SendInquiryReply(action.island, id, action.outcome);
+    }
+  }
+}
+
+void Coordinated::OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& reply) {
+  CoordinatorEntry* entry = Find(DecodeId(reply));
+  if (entry == nullptr || entry->transaction == nullptr) return;  // late: the transaction has ended
+  CoordinatedTransaction& transaction = *entry->transaction;
+  CoordinatorEntry::Peer* peer = entry->FindPeer(from);
+  const bool expected =
+      peer != nullptr && peer->answer_due && peer->step == reply.step() && transaction.Executes();
+  if (!expected) return;
+  peer->answer_due = false;
+  if (reply.code() != 0) {
+    const auto reason = reply.abort_reason() < kAbortReasons ? static_cast<AbortReason>(reply.abort_reason())
+                                                             : AbortReason::kRefused;
+    transaction.Fail(reason == AbortReason::kNone ? AbortReason::kRefused : reason,
+                     absl::Status(static_cast<absl::StatusCode>(reply.code()),
+                                  fmt::format("island {}: {}", from, reply.message())));
+    turns_.Resume(transaction);
+    return;
+  }
+  for (const RoutePlan::Share& share : transaction.plan.remote()) {
+    if (share.island != from) continue;
+    absl::Status status =
+        DecodeResults(reply, from, share.operations, transaction.executing, &transaction.chunks);
+    if (!status.ok()) transaction.Fail(AbortReason::kRefused, std::move(status));
+  }
+  if (reply.wrote()) Step(*entry, {.kind = CoordinatorEvent::kWrote, .island = from});
+  if (--transaction.pending_replies == 0 || transaction.failure.set()) turns_.Resume(transaction);
+}
+
+void Coordinated::OnVote(uint32_t from, const Id& id, coordinator::VoteKind vote) {
+  StepOrAnswer(id, {.kind = CoordinatorEvent::kVote, .island = from, .vote = vote});
+}
+
+void Coordinated::OnAcknowledge(uint32_t from, const Id& id, bool gone) {
+  StepOrAnswer(
+      id, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kAcknowledged, .island = from});
+}
+
+void Coordinated::OnOnePhaseReply(uint32_t from, const Id& id, Outcome outcome) {
+  StepOrAnswer(id, {.kind = CoordinatorEvent::kOnePhaseReply, .island = from, .outcome = outcome});
+}
+
+void Coordinated::OnInquiry(uint32_t from, const Id& id) {
+  if (id.island != options_.island || id.worker != options_.index) return;
+  StepOrAnswer(id, {.kind = CoordinatorEvent::kInquiry, .island = from});
+}
+
+void Coordinated::OnDecidersReply(uint32_t from, const Id& id, Outcome outcome) {
+  StepOrAnswer(id, {.kind = CoordinatorEvent::kInquiryReply, .island = from, .outcome = outcome});
+}
+
+void Coordinated::OnPeerUp(uint32_t island, uint64_t boot_epoch) {
+  for (CoordinatorEntry* entry : All()) {
+    const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
+    if (peer == nullptr) continue;
+    // Durability `none`: an earlier life kept nothing.
+    const bool gone =
+        peer->boot_epoch != boot_epoch && !OverlooksEpochs(options_.boot_epoch, peer->boot_epoch);
+    Step(*entry, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kPeerUp, .island = island});
+  }
+}
+
+// While it executes, its procedure is told; what to do about the other participants is the machine's affair.
+void Coordinated::FailExecuting(CoordinatorEntry& entry, AbortReason reason, absl::Status why) {
+  if (entry.transaction == nullptr || !IsExecuting(entry)) return;
+  entry.transaction->Fail(reason, std::move(why));
+  turns_.Resume(*entry.transaction);
+}
+
+void Coordinated::OnPeerLost(uint32_t island, uint64_t boot_epoch, const absl::Status& why) {
+  const bool overlooked = OverlooksEpochs(options_.boot_epoch, boot_epoch);
+  for (CoordinatorEntry* entry : All()) {
+    if (entry->FindPeer(island) == nullptr) continue;
+    if (overlooked && entry->transaction != nullptr && IsExecuting(*entry)) continue;
+    FailExecuting(*entry, AbortReason::kPeerLost, why);
+    Step(*entry, {.kind = CoordinatorEvent::kPeerLost, .island = island});
+  }
+}
+
+void Coordinated::OnPeerSilent(uint32_t island) {
+  for (CoordinatorEntry* entry : All()) {
+    if (entry->FindPeer(island) == nullptr) continue;
+    FailExecuting(*entry, AbortReason::kPeerUnresponsive,
+                  absl::UnavailableError(fmt::format("island {} does not move", island)));
+    Step(*entry, {.kind = CoordinatorEvent::kPeerSilent, .island = island});
+  }
+}
+
+// Those that do not end for long, because a participant does not answer, are named; they are few, since
+// nothing new is begun with it. A transaction that has begun may yet ship its first operation.
+void Coordinated::NoteEnded(uint64_t oldest_begun) {
+  uint64_t below = std::min(next_sequence_, oldest_begun);
+  std::vector<uint64_t> overdue;
+  for (const auto& [sequence, entry] : entries_) {
+    if (Planted(PlantedBug::kForgetOpenCommits) && entry->transaction == nullptr) continue;
+    if (entry->overdue) {
+      overdue.push_back(sequence);
+    } else {
+      below = std::min(below, sequence);
+    }
+  }
+  ended_ = WhatEnded(below, std::move(overdue));
+}
+
+void Coordinated::Sweep() {
+  for (CoordinatorEntry* entry : All()) {
+    if (LookForDeadParticipants(*entry)) continue;
+    if (turns_.now_ns() < entry->deadline_ns) continue;
+    entry->deadline_ns = turns_.now_ns() + options_.transaction_timeout_ns;
+    if (entry->transaction != nullptr && IsExecuting(*entry)) {
+      // Its procedure is told, and aborts it.
+      FailExecuting(*entry, AbortReason::kDeadline,
+                    absl::DeadlineExceededError("no answer within the deadline"));
+    } else if (!Step(*entry, {.kind = CoordinatorEvent::kTimeout})) {
+      entry->overdue = entry->transaction == nullptr;
+    }
+  }
+}
+
+// True when the entry is forgotten.
+bool Coordinated::LookForDeadParticipants(CoordinatorEntry& entry) {
+  for (size_t i = 0; i < entry.peers.size(); ++i) {
+    const Fellow peer = entry.peers[i];
+    if (peers_.Reaches(peer.island, peer.boot_epoch)) continue;
+    if (!peers_.ProvenDead(peer.island, peer.boot_epoch, turns_.now_ns())) continue;
+    if (IsExecuting(entry) && OverlooksEpochs(options_.boot_epoch, peer.boot_epoch)) continue;
+    if (Step(entry, {.kind = CoordinatorEvent::kPeerGone, .island = peer.island})) return true;
+  }
+  return false;
+}
+
+}  // namespace islands::instance

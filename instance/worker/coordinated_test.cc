@@ -1,0 +1,157 @@
+#include "instance/worker/coordinated.h"
+
+#include <gmock/gmock.h>
+
+#include "instance/worker/worker_parts_testing.h"
+
+namespace islands::instance {
+namespace {
+
+using coordinator::CoordinatorEvent;
+using coordinator::Outcome;
+using coordinator::VoteKind;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class CoordinatedTest : public WorkerPartsTest {
+ protected:
+  // A transaction that reads here and on island 1.
+  void Ship() {
+    transaction_.own_id = coordinated_.NextId();
+    transaction_.deadline_ns = clock_.NowNs() + options_.transaction_timeout_ns;
+    batch_.Read(0, Key(1, 5));
+    batch_.ResetResults();
+    transaction_.plan.Clear();
+    transaction_.plan.Add(1, 0, {0, 1, 1});
+    transaction_.executing = &batch_;
+    coordinated_.Ship(transaction_, batch_);
+  }
+  void Answer(bool wrote) {
+    Batch results;
+    results.Read(0, Key(1, 5));
+    results.ResetResults();
+    results.result(0).code = absl::StatusCode::kNotFound;
+    const RoutedOperation route{0, 1, 1};
+    Failure failure;
+    far_.outbox.SendResults(transaction_.own_id, 1, wrote, results, {&route, 1}, &failure);
+    Pump();
+  }
+  bool Commit(bool local_wrote) {
+    transaction_.executing = nullptr;
+    return coordinated_.Step(*transaction_.entry,
+                             {.kind = CoordinatorEvent::kCommitRequested, .local_wrote = local_wrote});
+  }
+
+  CoordinatedTransaction transaction_;
+  Batch batch_;
+};
+
+TEST_F(CoordinatedTest, TwoPhases_FromTheFirstOperationToForgetting) {
+  Ship();
+  ASSERT_FALSE(transaction_.failure.set()) << transaction_.failure.status;
+  EXPECT_THAT(FarHeard(), ElementsAre("execute 1 step 1 epoch 5 ended below 1"));
+  EXPECT_EQ(transaction_.pending_replies, 1u);
+  Answer(/*wrote=*/true);
+  EXPECT_EQ(transaction_.pending_replies, 0u);
+  EXPECT_EQ(batch_.code(0), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(Commit(/*local_wrote=*/true));
+  EXPECT_THAT(FarHeard(), ElementsAre("prepare 1 epoch 5 fellows"));
+  far_.outbox.SendVote(transaction_.own_id, VoteKind::kYes);
+  EXPECT_THAT(FarHeard(), ElementsAre("commit 1 epoch 5"));
+  EXPECT_EQ(transaction_.outcome, Outcome::kCommitted);
+  ASSERT_EQ(coordinated_.All().size(), 1u);
+  far_.outbox.SendAcknowledge(transaction_.own_id);
+  Pump();
+  EXPECT_TRUE(coordinated_.empty());
+  EXPECT_EQ(transaction_.entry, nullptr);
+  EXPECT_EQ(counters_.coordinated.Get(), 0u);
+}
+
+TEST_F(CoordinatedTest, OnePhase_TheOnlyWriterDecides) {
+  Ship();
+  Answer(/*wrote=*/true);
+  Commit(/*local_wrote=*/false);
+  far_.outbox.SendOnePhaseReply(transaction_.own_id, Outcome::kCommitted);
+  EXPECT_THAT(FarHeard(), ElementsAre("execute 1 step 1 epoch 5 ended below 1", "commit one-phase 1 epoch 5",
+                                      "confirm 1"));
+  EXPECT_EQ(transaction_.outcome, Outcome::kCommitted);
+  EXPECT_TRUE(coordinated_.empty());
+  // The confirmation is lost, the decider repeats its answer: it is confirmed without an entry, too.
+  far_.outbox.SendOnePhaseReply({0, 0, kOurEpoch, 1}, Outcome::kCommitted);
+  EXPECT_THAT(FarHeard(), ElementsAre("confirm 1"));
+}
+
+TEST_F(CoordinatedTest, Inquiry_OfWhatIsForgottenIsPresumedAborted) {
+  far_.outbox.SendInquiry(OurId(77));
+  EXPECT_THAT(FarHeard(), ElementsAre("inquiry reply on 77: aborted"));
+}
+
+TEST_F(CoordinatedTest, OtherLives_NeverReachAnEntry) {
+  Ship();
+  FarHeard();
+  coordinated_.OnVote(1, {0, 0, kOurEpoch - 1, 1}, VoteKind::kNo);
+  coordinated_.OnVote(1, {0, 1, kOurEpoch, 1}, VoteKind::kNo);
+  coordinated_.OnInquiry(1, {0, 1, kOurEpoch, 1});
+  EXPECT_EQ(transaction_.entry->machine.state(), coordinator::Coordinator::State::kExecuting);
+  EXPECT_THAT(FarHeard(), IsEmpty());
+  EXPECT_EQ(coordinated_.Find({0, 0, kOurEpoch - 1, 1}), nullptr);
+  EXPECT_NE(coordinated_.Find(OurId(1)), nullptr);
+}
+
+TEST_F(CoordinatedTest, OnPeerLost_FailsWhatExecutes) {
+  Ship();
+  coordinated_.OnPeerLost(2, 1, absl::UnavailableError("gone"));  // has no part in it
+  EXPECT_FALSE(transaction_.failure.set());
+  coordinated_.OnPeerLost(1, kTheirEpoch, absl::UnavailableError("gone"));
+  EXPECT_EQ(transaction_.failure.reason, AbortReason::kPeerLost);
+}
+
+TEST_F(CoordinatedTest, OnPeerUp_ALaterLifeHasLostItsShare) {
+  Ship();
+  Answer(/*wrote=*/true);
+  Commit(/*local_wrote=*/true);
+  far_.outbox.SendVote(transaction_.own_id, VoteKind::kYes);
+  Pump();
+  EXPECT_EQ(transaction_.outcome, Outcome::kCommitted);
+  coordinated_.OnPeerUp(1, kTheirEpoch);  // the same: told again
+  ASSERT_FALSE(coordinated_.empty());
+  coordinated_.OnPeerUp(1, kTheirEpoch + 1);
+  EXPECT_TRUE(coordinated_.empty());
+  EXPECT_EQ(counters_.shares_lost.Get(), 1u);
+}
+
+TEST_F(CoordinatedTest, Ship_NotToAnIslandThatIsNotThere) {
+  transaction_.own_id = coordinated_.NextId();
+  transaction_.plan.Clear();
+  transaction_.plan.Add(2, 0, {0, 2, 2});
+  batch_.Read(0, Key(2, 5));
+  coordinated_.Ship(transaction_, batch_);
+  EXPECT_EQ(transaction_.failure.reason, AbortReason::kPeerLost);
+  EXPECT_EQ(transaction_.pending_replies, 0u);
+}
+
+TEST_F(CoordinatedTest, Sweep_TellsAProcedureThatItsDeadlineHasPassed) {
+  Ship();
+  Advance(options_.transaction_timeout_ns - 1);
+  coordinated_.Sweep();
+  EXPECT_FALSE(transaction_.failure.set());
+  Advance(1);
+  coordinated_.Sweep();
+  EXPECT_EQ(transaction_.failure.reason, AbortReason::kDeadline);
+}
+
+TEST_F(CoordinatedTest, NoteEnded_NamesWhatStaysOpen) {
+  Ship();
+  EXPECT_EQ(coordinated_.NextId().sequence, 2u);
+  coordinated_.NoteEnded(/*oldest_begun=*/1);
+  FarHeard();
+  CoordinatedTransaction next;
+  next.own_id = coordinated_.NextId();
+  next.plan.Clear();
+  next.plan.Add(1, 0, {0, 1, 1});
+  coordinated_.Ship(next, batch_);
+  EXPECT_THAT(FarHeard(), ElementsAre("execute 3 step 1 epoch 5 ended below 1"));
+}
+
+}  // namespace
+}  // namespace islands::instance

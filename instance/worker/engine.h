@@ -1,0 +1,79 @@
+// What a worker does with this island's rows: routes and carries out operations, ends branches, and tells
+// those who waited for their locks.
+//
+// Thread safety: owned by a worker.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "instance/execution/executor.h"
+#include "instance/execution/router.h"
+#include "instance/worker/lock_waits.h"
+#include "instance/worker/waiter.h"
+#include "instance/worker/worker_shared.h"
+
+namespace islands::instance {
+
+class Engine {
+ public:
+  Engine(const WorkerOptions& options, WorkerShared& shared, LockWaits& lock_waits)
+      : options_(options), shared_(shared), lock_waits_(lock_waits) {
+    Rebind();
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // After the island's catalog or store was replaced.
+  void Rebind() {
+    executor_.emplace(*shared_.catalog, *shared_.store, *shared_.locks,
+                      ExecutorOptions{.worker = options_.index, .alone = shared_.alone});
+    router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
+  }
+
+  const storage::Catalog& catalog() const { return *shared_.catalog; }
+  const Router& router() const { return *router_; }
+  // As Executor::Run, but stops (kDone) after so many operations that the clock is worth a look.
+  Progress RunSome(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,
+                   Failure* failure) {
+    const size_t end = std::min(operations.size(), *cursor + kOperationsPerLook);
+    return executor_->Run(branch, batch, operations.first(end), cursor, failure);
+  }
+  // Whenever a coroutine has given control back (Executor::EndQuiet).
+  void EndQuiet() { executor_->EndQuiet(); }
+
+  // End the branch: its changes stay or are undone, its locks are free.
+  void Commit(Branch& branch) {
+    executor_->Commit(branch, &wakeups_);
+    lock_waits_.Deliver(&wakeups_);
+  }
+  void Rollback(Branch& branch) {
+    executor_->Rollback(branch, &wakeups_);
+    lock_waits_.Deliver(&wakeups_);
+  }
+  // Planted bugs only: the locks go before their time.
+  void ReleaseLocks(Branch& branch) {
+    shared_.locks->ReleaseAll(branch.locks, &wakeups_);
+    lock_waits_.Deliver(&wakeups_);
+  }
+  bool HasGhosts() const { return executor_->ghosts() != 0; }
+  void RemoveGhosts() {
+    executor_->RemoveGhosts(&wakeups_);
+    lock_waits_.Deliver(&wakeups_);
+  }
+
+ private:
+  static constexpr size_t kOperationsPerLook = 512;
+
+  const WorkerOptions& options_;
+  WorkerShared& shared_;
+  LockWaits& lock_waits_;
+  std::optional<Executor> executor_;
+  std::optional<Router> router_;
+  std::vector<locks::Wakeup> wakeups_;  // scratch
+};
+
+}  // namespace islands::instance

@@ -1,0 +1,125 @@
+// Whose turn it is on a worker: coroutines that can go on, slots that are about to begin a transaction, and
+// those that sleep until a point in time.
+//
+// Who has what it waited for goes on before anybody begins: its locks are in others' way.
+//
+// Thread safety: owned by a worker.
+//
+// Invariant: a coroutine handle is in one of the queues or stored in its Waiter, never both.
+#pragma once
+
+#include <algorithm>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "instance/worker/waiter.h"
+#include "runtime/clock.h"
+#include "runtime/ready_queue.h"
+
+namespace islands::instance {
+
+class Turns {
+ public:
+  // Transactions begun per round, and for how long: so much that polling the links costs a fraction of each,
+  // and so little that others do not wait long for their answers.
+  static constexpr uint32_t kBegunPerRound = 64;
+  static constexpr int64_t kLongestRoundNs = 200 * runtime::kNsPerUs;
+
+  // Waits until a point in time.
+  struct Pause {
+    Turns& turns;
+    int64_t until_ns;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> self) { turns.AddSleeper(until_ns, self); }
+    void await_resume() const noexcept {}
+  };
+  // Lets the loop go round once: links are polled, and whoever is ready has a turn.
+  struct Breath {
+    Turns& turns;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> self) { turns.ready_.Push(self); }
+    void await_resume() const noexcept {}
+  };
+  // Lets everybody go first who is ready, and the other slots that are about to begin a transaction.
+  struct Yield {
+    Turns& turns;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> self) { turns.fresh_.Push(self); }
+    void await_resume() const noexcept {}
+  };
+
+  explicit Turns(const runtime::Clock& clock) : clock_(clock), now_ns_(clock.NowNs()) {}
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+  Pause PauseUntil(int64_t until_ns) { return {*this, until_ns}; }
+  Breath Breathe() { return {*this}; }
+  Yield LetOthersBegin() { return {*this}; }
+  // Where tasks go that this worker starts (runtime::ReadyQueue::Scope).
+  runtime::ReadyQueue* queue() { return &ready_; }
+
+  void BeginRound() { now_ns_ = clock_.NowNs(); }
+  int64_t now_ns() const { return now_ns_; }        // when the round began
+  int64_t NowNs() const { return clock_.NowNs(); }  // reads the clock
+  size_t ready() const { return ready_.size() + fresh_.size(); }
+
+  // A wait is over. Nothing happens if it does not wait.
+  void Resume(Waiter& waiter) {
+    if (waiter.suspended) ready_.Push(std::exchange(waiter.suspended, nullptr));
+  }
+  size_t WakeSleepers();
+  // Resumes those that were ready, then lets others begin; `after_each` is called whenever one has given
+  // control back. Returns how many had a turn.
+  template <typename AfterEach>
+  size_t ResumeReady(AfterEach after_each) {
+    size_t resumed = 0;
+    begun_in_round_ = 0;
+    const auto resume = [&](runtime::ReadyQueue& queue) {
+      queue.Pop().resume();
+      after_each();
+      ++resumed;
+    };
+    for (size_t left = ready_.size(); left > 0; --left) resume(ready_);
+    for (size_t left = fresh_.size(); left > 0 && (begun_in_round_ == 0 || MayBegin()); --left)
+      resume(fresh_);
+    return resumed;
+  }
+
+  // A transaction begins. Returns the time, which it reads.
+  int64_t NoteBegin() {
+    ++begun_in_round_;
+    return last_begun_ns_ = clock_.NowNs();
+  }
+  // Whether another transaction may begin in this round.
+  bool MayBegin() const {
+    return begun_in_round_ < kBegunPerRound && last_begun_ns_ - now_ns_ < kLongestRoundNs;
+  }
+  // Whether it is time to look after the links. Reads the clock.
+  bool LongSinceRoundBegan() const { return clock_.NowNs() - now_ns_ > kLongestRoundNs; }
+  // When the next sleeper is to be woken; INT64_MAX if nobody sleeps.
+  int64_t NextDeadlineNs() const {
+    return sleepers_.empty() ? std::numeric_limits<int64_t>::max() : sleepers_.front().at_ns;
+  }
+
+ private:
+  struct Sleeper {
+    int64_t at_ns;
+    std::coroutine_handle<> handle;
+    bool operator<(const Sleeper& other) const { return at_ns > other.at_ns; }  // earliest on top
+  };
+  void AddSleeper(int64_t at_ns, std::coroutine_handle<> handle);
+
+  const runtime::Clock& clock_;
+  int64_t now_ns_;
+  runtime::ReadyQueue ready_;
+  runtime::ReadyQueue fresh_;  // slots that wait for their turn to begin a transaction
+  uint32_t begun_in_round_ = 0;
+  int64_t last_begun_ns_ = 0;
+  std::vector<Sleeper> sleepers_;  // heap
+};
+
+}  // namespace islands::instance
