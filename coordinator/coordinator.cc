@@ -1,8 +1,8 @@
 #include "coordinator/coordinator.h"
 
 #include <algorithm>
-#include <cassert>
 
+#include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
 namespace islands::coordinator {
@@ -62,7 +62,7 @@ std::string_view StateName(Coordinator::State state) {
 void Coordinator::Reset() {
   state_ = State::kExecuting;
   answered_ = false;
-  local_wrote_ = false;
+  local_wrote_ = local_ended_ = false;
   decider_ = 0;
   participants_.clear();
 }
@@ -150,7 +150,7 @@ void Coordinator::StepForcing(const Event& event, Actions* actions) {
     if (!participant.voted_yes()) continue;
     actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = true});
   }
-  actions->push_back({.kind = Action::kCommitLocal});
+  EndLocal(Action::kCommitLocal, actions);
   AnswerOnce(Outcome::kCommitted, actions);
   if (!AnyYes() || Planted(PlantedBug::kForgetBeforeAcks)) return Finish(actions);
   state_ = State::kCommitting;
@@ -204,6 +204,7 @@ void Coordinator::StepOnePhase(const Event& event, Actions* actions) {
 }
 
 void Coordinator::BeginVoting(Actions* actions) {
+  ISLANDS_CHECK(state_ == State::kExecuting);
   const Participant* const only_writer = OnlyWriter();
   state_ = State::kVoting;
   for (Participant& participant : participants_) {
@@ -241,21 +242,23 @@ void Coordinator::CountVotes(Actions* actions) {
     actions->push_back({.kind = Action::kSendPrepare, .island = unasked->island});
     return;
   }
+  ISLANDS_CHECK(state_ == State::kVoting);
   if (local_wrote_ || AnyYes()) {
     actions->push_back({.kind = Action::kForceCommitRecord});
     state_ = State::kForcing;
     return;
   }
-  actions->push_back({.kind = Action::kCommitLocal});
+  EndLocal(Action::kCommitLocal, actions);
   AnswerOnce(Outcome::kCommitted, actions);
   Finish(actions);
 }
 
 void Coordinator::BeginOnePhase(uint32_t decider, Actions* actions) {
+  ISLANDS_CHECK(state_ == State::kVoting && !local_wrote_);  // and every reader has voted READ
   decider_ = decider;
   state_ = State::kOnePhase;
   actions->push_back({.kind = Action::kSendCommitOnePhase, .island = decider});
-  actions->push_back({.kind = Action::kCommitLocal});
+  EndLocal(Action::kCommitLocal, actions);
 }
 
 void Coordinator::AskDecider(Actions* actions) {
@@ -274,22 +277,31 @@ void Coordinator::LearnOutcome(Outcome outcome, Actions* actions) {
 }
 
 void Coordinator::Abort(Actions* actions) {
+  // Once a commit record was forced, or another decides, no abort is said.
+  ISLANDS_CHECK(state_ == State::kExecuting || state_ == State::kVoting);
   for (const Participant& participant : participants_) {
     if (participant.voted && !participant.voted_yes()) continue;  // READ or NO: its branch has ended
     actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = false});
   }
-  actions->push_back({.kind = Action::kAbortLocal});
+  EndLocal(Action::kAbortLocal, actions);
   AnswerOnce(Outcome::kAborted, actions);
   Finish(actions);
 }
 
+void Coordinator::EndLocal(Action::Kind how, Actions* actions) {
+  ISLANDS_CHECK(!local_ended_);
+  local_ended_ = true;
+  actions->push_back({.kind = how});
+}
+
 void Coordinator::AnswerOnce(Outcome outcome, Actions* actions) {
-  assert(!answered_);
+  ISLANDS_CHECK(!answered_);
   answered_ = true;
   actions->push_back({.kind = Action::kAnswer, .outcome = outcome});
 }
 
 void Coordinator::Finish(Actions* actions) {
+  ISLANDS_CHECK(answered_ && local_ended_ && !done());
   state_ = State::kDone;
   actions->push_back({.kind = Action::kForget});
 }
@@ -315,6 +327,21 @@ Coordinator::Participant* Coordinator::OnlyWriter() {
 bool Coordinator::AnyYes() const {
   return std::any_of(participants_.begin(), participants_.end(),
                      [](const Participant& participant) { return participant.voted_yes(); });
+}
+
+void Coordinator::CheckInvariants() const {
+  for (const Participant& participant : participants_) {
+    const auto same = [&](const Participant& other) { return other.island == participant.island; };
+    ISLANDS_CHECK(std::count_if(participants_.begin(), participants_.end(), same) == 1);
+    ISLANDS_CHECK(state_ != State::kExecuting || (!participant.asked && !participant.voted));
+    ISLANDS_CHECK(!participant.voted || participant.asked || participant.vote == VoteKind::kNo);
+    ISLANDS_CHECK(!participant.acknowledged || participant.voted_yes());
+  }
+  const bool committing = state_ == State::kCommitting;
+  ISLANDS_CHECK(!committing || (AnyYes() && answered_ && local_ended_));
+  ISLANDS_CHECK(state_ != State::kVoting || !(answered_ || local_ended_));
+  ISLANDS_CHECK(state_ != State::kExecuting || !(answered_ || local_ended_));
+  ISLANDS_CHECK(!done() || (answered_ && local_ended_));
 }
 
 void AnswerWithoutMachine(const Event& event, Life life, std::vector<Action>* actions) {

@@ -103,10 +103,10 @@ class Coordinator {
 
   State state() const { return state_; }
   bool done() const { return state_ == State::kDone; }
-  // Whether a participant list exists: false = a purely local transaction.
-  bool distributed() const { return !participants_.empty(); }
   // Makes the object ready for another transaction; keeps its memory.
   void Reset();
+  // Between two steps. The numbered invariants are checked as they happen.
+  void CheckInvariants() const;
 
  private:
   using Actions = std::vector<CoordinatorAction>;
@@ -135,6 +135,7 @@ class Coordinator {
   void AskDecider(Actions* actions);
   void LearnOutcome(Outcome outcome, Actions* actions);
   void Abort(Actions* actions);
+  void EndLocal(CoordinatorAction::Kind how, Actions* actions);
   void AnswerOnce(Outcome outcome, Actions* actions);
   void Finish(Actions* actions);
 
@@ -145,6 +146,7 @@ class Coordinator {
   State state_ = State::kExecuting;
   bool answered_ = false;
   bool local_wrote_ = false;
+  bool local_ended_ = false;  // by kCommitLocal or kAbortLocal
   uint32_t decider_ = 0;
   std::vector<Participant> participants_;  // few; searched linearly
 };

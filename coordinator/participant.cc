@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
 namespace islands::coordinator {
@@ -36,6 +37,7 @@ std::string_view StateName(Participant::State state) {
 
 void Participant::Reset() {
   state_ = State::kActive;
+  applied_ = false;
   decided_ = Outcome::kUnknown;
   nobody_asks_ = false;
   fellows_.clear();
@@ -73,7 +75,7 @@ void Participant::StepActive(const Event& event, Actions* actions) {
     case Event::kPrepare:
       if (event.wrote) return BeginPrepare(event, actions);
       actions->push_back({.kind = Action::kSendVote, .vote = VoteKind::kRead});
-      actions->push_back({.kind = Action::kApplyCommit});
+      Apply(Action::kApplyCommit, actions);
       return Finish(actions);
     case Event::kCommitOnePhase:
       if (event.wrote) {
@@ -84,7 +86,7 @@ void Participant::StepActive(const Event& event, Actions* actions) {
       // The coordinator was told of changes that are not here any more.
       state_ = State::kDecided;
       decided_ = Outcome::kAborted;
-      actions->push_back({.kind = Action::kApplyAbort});
+      Apply(Action::kApplyAbort, actions);
       actions->push_back({.kind = Action::kSendOnePhaseReply, .outcome = decided_});
       return;
     case Event::kDecision:
@@ -236,7 +238,7 @@ std::vector<uint32_t> Participant::Gone() const {
 
 void Participant::StepCommitting(const Event& event, Actions* actions) {
   if (event.kind != Event::kCommitDurable) return;
-  actions->push_back({.kind = Action::kApplyCommit});
+  Apply(Action::kApplyCommit, actions);
   actions->push_back({.kind = Action::kSendAcknowledge});
   Finish(actions);
 }
@@ -245,7 +247,7 @@ void Participant::StepDeciding(const Event& event, Actions* actions) {
   if (event.kind == Event::kCoordinatorRestarted || event.kind == Event::kCoordinatorGone)
     nobody_asks_ = true;
   if (event.kind != Event::kCommitDurable) return;
-  actions->push_back({.kind = Action::kApplyCommit});
+  Apply(Action::kApplyCommit, actions);
   if (nobody_asks_) return Finish(actions);
   state_ = State::kDecided;
   decided_ = Outcome::kCommitted;
@@ -271,24 +273,45 @@ void Participant::StepDecided(const Event& event, Actions* actions) {
 }
 
 void Participant::BeginPrepare(const Event& event, Actions* actions) {
+  ISLANDS_CHECK(state_ == State::kActive && fellows_.empty());
   state_ = State::kPreparing;
   for (const uint32_t island : event.fellows) fellows_.push_back({.island = island});
   actions->push_back({.kind = Action::kForcePrepare});
 }
 
 void Participant::BeginCommit(Actions* actions) {
+  ISLANDS_CHECK(in_doubt());  // nothing else has voted YES
   state_ = State::kCommitting;
   actions->push_back({.kind = Action::kForceCommit});
 }
 
+void Participant::Apply(Action::Kind how, Actions* actions) {
+  ISLANDS_CHECK(!applied_);
+  applied_ = true;
+  actions->push_back({.kind = how});
+}
+
 void Participant::Abort(Actions* actions) {
-  actions->push_back({.kind = Action::kApplyAbort});
+  Apply(Action::kApplyAbort, actions);
   Finish(actions);
 }
 
 void Participant::Finish(Actions* actions) {
+  ISLANDS_CHECK(applied_ && !done());
   state_ = State::kDone;
   actions->push_back({.kind = Action::kForget});
+}
+
+void Participant::CheckInvariants() const {
+  ISLANDS_CHECK(applied_ == (done() || decided()));
+  bool all_settled = true;
+  for (const Fellow& fellow : fellows_) {
+    const auto same = [&](const Fellow& other) { return other.island == fellow.island; };
+    ISLANDS_CHECK(std::count_if(fellows_.begin(), fellows_.end(), same) == 1);
+    ISLANDS_CHECK(state_ != State::kPrepared || !fellow.settled());
+    all_settled &= fellow.settled();
+  }
+  ISLANDS_CHECK(!orphaned() || !all_settled);  // it would have aborted
 }
 
 void AnswerWithoutMachine(const Event& event, Trace trace, std::vector<Action>* actions) {

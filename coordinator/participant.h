@@ -130,6 +130,8 @@ class Participant {
   std::vector<uint32_t> Gone() const;
   // Makes the object ready for another transaction; keeps its memory.
   void Reset();
+  // Between two steps. The numbered invariants are checked as they happen.
+  void CheckInvariants() const;
 
  private:
   using Actions = std::vector<ParticipantAction>;
@@ -157,11 +159,13 @@ class Participant {
   void TakeReply(const ParticipantEvent& event, Actions* actions);
   void AskFellows(Actions* actions);
   void AbortIfNobodyKnows(Actions* actions);
+  void Apply(ParticipantAction::Kind how, Actions* actions);
   void Abort(Actions* actions);
   void Finish(Actions* actions);
   Fellow* FindFellow(uint32_t island);
 
   State state_ = State::kActive;
+  bool applied_ = false;                 // by kApplyCommit or kApplyAbort
   Outcome decided_ = Outcome::kUnknown;  // kDecided: what was answered
   bool nobody_asks_ = false;             // kDeciding: the coordinator has restarted and will not ask
   std::vector<Fellow> fellows_;

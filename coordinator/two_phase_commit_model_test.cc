@@ -421,6 +421,7 @@ class Model {
     std::vector<CA> actions;
     const std::string before(StateName(machine_->state()));
     machine_->Step(event, &actions);
+    machine_->CheckInvariants();
     Log("  C event " + std::to_string(event.kind) + ": " + before + " -> " +
         std::string(StateName(machine_->state())));
     const bool done = machine_->done();
@@ -702,6 +703,7 @@ class Model {
     std::vector<PA> actions;
     const std::string before(StateName(branch.machine->state()));
     branch.machine->Step(event, &actions);
+    branch.machine->CheckInvariants();
     Log("  " + Name(i) + " event " + std::to_string(event.kind) + ": " + before + " -> " +
         std::string(StateName(branch.machine->state())));
     const bool done = branch.machine->done();

@@ -16,6 +16,13 @@
 
 namespace islands::runtime {
 
+// Whether CheckInvariants() of what a worker owns runs after every round, whoever runs it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kCheckEveryRound = true;
+#else
+inline constexpr bool kCheckEveryRound = false;
+#endif
+
 [[noreturn, gnu::cold, gnu::noinline]] inline void CheckFailed(const char* file, int line,
                                                                const char* condition) {
   std::fprintf(stderr, "%s:%d: invariant broken: %s\n", file, line, condition);

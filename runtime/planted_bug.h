@@ -1,8 +1,7 @@
 // Bugs that can be switched on, one at a time, to prove that the tests would find them.
 //
 // They exist only in the separate build of instance/simulation/planted (ISLANDS_PLANTED_BUGS); in the product
-// Planted() is a constant and costs nothing. It lives here because the coordinator is the lowest folder that
-// plants one.
+// Planted() is a constant and costs nothing.
 //
 // Thread safety: `planted_bug` is set before the threads of a test start.
 #pragma once
@@ -63,12 +62,14 @@ inline constexpr uint32_t kPlantedBugs = 41;
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;
 inline bool Planted(PlantedBug bug) { return planted_bug == bug; }
+inline bool AnyPlanted() { return planted_bug != PlantedBug::kNone; }
 // Lets other threads in where a bug would show: tests that rely on luck find it only on most days.
 inline void Linger(int turns = 1) {
   for (; turns > 0 && planted_bug != PlantedBug::kNone; --turns) std::this_thread::yield();
 }
 #else
 constexpr bool Planted(PlantedBug) { return false; }
+constexpr bool AnyPlanted() { return false; }
 constexpr void Linger(int = 1) {}
 #endif
 

@@ -2,7 +2,7 @@
 // status and stops everything.
 //
 // It runs as `islands supervise FILE`, a hidden command that `islands up` starts in a session of its own.
-// Islands are its children and die with it (supervisor_spawn.h), so that a dead supervisor leaves no orphans;
+// Islands are its children and die with it (processes/spawn.h), so that a dead supervisor leaves no orphans;
 // its locks (supervisor_data.h) keep a second one away until its islands are gone, so that a new one starts
 // no doubles.
 //

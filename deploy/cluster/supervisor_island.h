@@ -1,7 +1,7 @@
 // What a supervisor does with one island, apart from watching it: start its process, remember its loads, ask
 // how it is.
 //
-// Thread safety: StartIsland on the main thread only (supervisor_spawn.h); the rest from any.
+// Thread safety: StartIsland on the main thread only (processes/spawn.h); the rest from any.
 #pragma once
 
 #include <sys/types.h>

@@ -161,6 +161,8 @@ class LockTable {
   void Blockers(const LockOwner& owner, BlockerSet which,
                 std::vector<coordinator::TransactionId>* blockers) const;
 
+  // What every head and queue must be; while nobody else uses the table. Looks at all of it.
+  void CheckInvariants() const;
   // Exact when quiet, otherwise approximate.
   uint64_t LocksHeld() const;
   uint64_t OwnersWaiting() const;

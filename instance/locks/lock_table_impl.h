@@ -122,6 +122,7 @@ struct LockTable::Impl {
   void GrantWaiters(LockHead* head, std::vector<Wakeup>* wakeups);
   void EndWait(LockHead* head, LockRequest* request);
   void DropIfEmpty(size_t bucket, LockHead* head);
+  static void CheckHead(const LockHead& head, size_t bucket);
 
   bool ClosesCycle(const Candidate& candidate, size_t bucket);
   bool PushBlockers(const Candidate& candidate, const LockHead& head, const LockOwner* waiter,

@@ -399,6 +399,29 @@ void Links::PublishQueues() {
 
 bool Links::IsUp(uint32_t island) const { return peers_[island].state == DialState::kUp; }
 uint64_t Links::BootEpoch(uint32_t island) const { return peers_[island].up_epoch; }
+void Links::CheckInvariants() const {
+  uint32_t up = 0;
+  for (uint32_t island = 0; island < peers_.size(); ++island) {
+    const Peer& peer = peers_[island];
+    ISLANDS_CHECK((peer.connection == 0) == (peer.state == DialState::kWaiting));
+    if (peer.connection != 0)
+      ISLANDS_CHECK(dialled_.contains(peer.connection) && dialled_.at(peer.connection) == island);
+    if (peer.state != DialState::kUp) continue;
+    ISLANDS_CHECK(peer.up_epoch != 0 && peer.up_epoch <= peer.newest_epoch);
+    ++up;
+  }
+  ISLANDS_CHECK(up == peers_up_ && dialled_.size() >= up);
+  for (uint32_t island = 0; island < introduced_.size(); ++island) {
+    for (uint32_t worker = 0; worker < introduced_[island].size(); ++worker) {
+      const Introduced& latest = introduced_[island][worker];
+      if (latest.connection == 0) continue;
+      const auto link = accepted_.find(latest.connection);
+      ISLANDS_CHECK(link != accepted_.end() && link->second.introduced);
+      ISLANDS_CHECK((link->second.origin == Origin{{island, worker}, latest.boot_epoch}));
+    }
+  }
+}
+
 uint32_t Links::PeersUp() const { return peers_up_; }
 const PeerTraffic& Links::Traffic(uint32_t island) const { return traffic_[island]; }
 

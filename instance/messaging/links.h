@@ -123,6 +123,8 @@ class Links final : private TransportHandler {
   // Why the link to `island` is not up, or was lost the last time.
   const absl::Status& LastFailure(uint32_t island) const { return peers_[island].last_failure; }
   Address self() const { return options_.self; }
+  // Between two polls.
+  void CheckInvariants() const;
   std::span<const uint32_t> workers_per_island() const { return options_.workers_per_island; }
   // The worker of `island` that serves links dialled by `worker`.
   uint32_t ServingWorker(uint32_t island, uint32_t worker) const {

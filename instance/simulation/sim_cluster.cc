@@ -12,6 +12,8 @@ using runtime::kNsPerUs;
 namespace {
 // Nothing is due later than that without being announced; a limit all the same.
 constexpr int64_t kLongestJumpNs = 20 * kNsPerMs;
+// Lock tables are looked at as a whole only now and then: that takes as long as many steps.
+constexpr uint64_t kStepsPerLockCheck = 256;
 
 uint32_t WorkersOf(const SimOptions& options, uint32_t island) {
   return options.workers_of.empty() ? options.workers : options.workers_of[island];
@@ -203,8 +205,20 @@ void SimCluster::StepWorkers() {
   Mix(static_cast<uint64_t>(clock_.NowNs()));
 }
 
+// With a planted bug it is for the tests' own judges to find it.
+void SimCluster::CheckInvariants() {
+  if (runtime::AnyPlanted()) return;
+  const bool locks_too = ++steps_ % kStepsPerLockCheck == 0;
+  for (Node& node : nodes_) {
+    if (node.island == nullptr) continue;
+    for (const auto& worker : node.island->workers()) worker->CheckInvariants();
+    if (locks_too) node.island->locks().CheckInvariants();
+  }
+}
+
 void SimCluster::Step() {
   StepWorkers();
+  CheckInvariants();
   if (options_.on_step) options_.on_step();
 }
 

@@ -126,6 +126,7 @@ class SimCluster {
   };
   bool LinksUp();
   void StepWorkers();
+  void CheckInvariants();
   // A round of every worker in turns_, in random order. Whether anybody had anything to do.
   bool RunWorkers();
   void Mix(uint64_t value) { trace_ = (trace_ ^ value) * 0x100000001b3ull; }
@@ -142,6 +143,7 @@ class SimCluster {
     runtime::Runnable* worker = nullptr;  // null: has had it
   };
   std::vector<Turn> turns_;  // scratch
+  uint64_t steps_ = 0;
   std::vector<runtime::Runnable*> together_;
   std::optional<Interleaver> interleaver_;
   uint64_t run_id_ = 0;

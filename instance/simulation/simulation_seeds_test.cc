@@ -11,6 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
 #include "instance/simulation/seed_runner.h"
 
@@ -29,8 +32,15 @@ constexpr time_t kSecondsPerSeed = 60;  // of CPU: what loops is ended, not what
 
 char last_words[256];  // written before a seed runs, because a signal handler can format nothing
 
+// Of this very program: others of the same tests have bugs planted or are sanitized.
 std::string CommandFor(uint64_t seed) {
-  return fmt::format("ISLANDS_SEED={} build/release/tests/simulation_seeds_test", seed);
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const size_t build = self.rfind("/build/");
+  const char* bug = std::getenv("ISLANDS_PLANTED_BUG");
+  return fmt::format("{}ISLANDS_SEED={} {}",
+                     bug != nullptr ? fmt::format("ISLANDS_PLANTED_BUG={} ", bug) : "", seed,
+                     build != std::string::npos ? self.substr(build + 1) : self);
 }
 
 void OnDeath(int signal) {

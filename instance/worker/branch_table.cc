@@ -50,6 +50,24 @@ void BranchTable::Reap() {
   });
 }
 
+void BranchTable::CheckInvariants() const {
+  for (const auto& [id, entry] : entries_) {
+    ISLANDS_CHECK(entry->id == id && entry->branch.locks.transaction == id);
+    ISLANDS_CHECK(!entry->ended && !entry->machine.done());
+    ISLANDS_CHECK(!entry->machine.in_doubt() || !entry->executing);
+    entry->machine.CheckInvariants();
+  }
+  for (const std::unique_ptr<ParticipantEntry>& entry : graveyard_)
+    ISLANDS_CHECK(entry->ended && entry->machine.done() && !Listed(*entry));
+  for (const std::unique_ptr<ParticipantEntry>& entry : spare_)
+    ISLANDS_CHECK(entry->branch.locks.held() == 0 && entry->branch.undo.empty() && !entry->task.valid());
+}
+
+bool BranchTable::Listed(const ParticipantEntry& entry) const {
+  const auto found = entries_.find(entry.id);
+  return found != entries_.end() && found->second.get() == &entry;
+}
+
 std::vector<ParticipantEntry*> BranchTable::All() const {
   std::vector<ParticipantEntry*> entries;
   for (const auto& [id, entry] : entries_) entries.push_back(entry.get());

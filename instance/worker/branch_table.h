@@ -56,10 +56,14 @@ class BranchTable {
 
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
+  // Between two rounds.
+  void CheckInvariants() const;
   // In the order of their ids: hash order differs from run to run, and a simulation must not.
   std::vector<ParticipantEntry*> All() const;
 
  private:
+  bool Listed(const ParticipantEntry& entry) const;
+
   absl::flat_hash_map<coordinator::TransactionId, std::unique_ptr<ParticipantEntry>> entries_;
   std::vector<std::unique_ptr<ParticipantEntry>> graveyard_;
   std::vector<std::unique_ptr<ParticipantEntry>> spare_;

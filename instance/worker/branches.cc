@@ -308,6 +308,16 @@ void Branches::Acknowledge(ParticipantEntry& entry, const Action&) {
   outbox_.SendAcknowledge(entry.id);
 }
 
+void Branches::CheckInvariants() const {
+  table_.CheckInvariants();
+  uint64_t in_doubt = 0;
+  for (const ParticipantEntry* entry : All()) {
+    in_doubt += entry->machine.in_doubt() ? 1 : 0;
+    ISLANDS_CHECK(entry->stuck == shared_.stuck.Contains(entry->id));
+  }
+  ISLANDS_CHECK(counters_.in_doubt.Get() == in_doubt && counters_.branches_open.Get() == table_.size());
+}
+
 void Branches::OnCoordinatorUp(const Origin& origin) {
   for (ParticipantEntry* entry : All()) {
     if (entry->coordinator() == origin) Step(*entry, {.kind = ParticipantEvent::kCoordinatorUp});

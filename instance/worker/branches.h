@@ -52,6 +52,7 @@ class Branches final : public ParticipantInbox {
   std::vector<ParticipantEntry*> All() const { return table_.All(); }
   bool empty() const { return table_.empty(); }
   void Reap() { table_.Reap(); }
+  void CheckInvariants() const;  // between two rounds
   size_t commits_remembered() const { return committed_.size(); }
 
   // Questions that are due, coordinators and fellows that are proven dead, branches that are stuck.

@@ -233,6 +233,20 @@ void Coordinated::Forget(CoordinatorEntry& entry) {
   counters_.coordinated.Set(entries_.size());
 }
 
+void Coordinated::CheckInvariants() const {
+  for (const auto& [sequence, entry] : entries_) {
+    ISLANDS_CHECK(options_.Began(entry->id) && entry->id.sequence == sequence && sequence < next_sequence_);
+    ISLANDS_CHECK(!entry->over && !entry->machine.done());
+    entry->machine.CheckInvariants();
+    const CoordinatedTransaction* transaction = entry->transaction;
+    if (transaction == nullptr) continue;
+    ISLANDS_CHECK(transaction->entry == entry.get() && transaction->own_id == entry->id);
+    const auto due = std::count_if(entry->peers.begin(), entry->peers.end(),
+                                   [](const CoordinatorEntry::Peer& peer) { return peer.answer_due; });
+    ISLANDS_CHECK(!transaction->Executes() || transaction->pending_replies == due);
+  }
+}
+
 void Coordinated::StepOrAnswer(const Id& id, const CoordinatorEvent& event) {
   if (CoordinatorEntry* entry = Find(id)) {
     Step(*entry, event);

@@ -99,6 +99,9 @@ class Coordinated final : public CoordinatorInbox {
   std::vector<CoordinatorEntry*> All() const;
   bool empty() const { return entries_.empty(); }
 
+  // Between two rounds.
+  void CheckInvariants() const;
+
   // Deadlines, and participants that are proven dead.
   void Sweep();
   // Brings up to date what other islands are told of those that have ended. `oldest_begun`: sequence of the

@@ -61,6 +61,14 @@ std::vector<std::pair<uint64_t, Waiter*>> LockWaits::Sorted() const {
   return waiting;
 }
 
+void LockWaits::CheckInvariants() const {
+  for (const auto& [token, waiter] : waiters_) {
+    ISLANDS_CHECK(waiter->branch.locks.wake_token == token && !waiter->branch.quiet);
+    // Whoever sleeps has something to wait for; who has not is in a queue of Turns.
+    ISLANDS_CHECK(waiter->suspended == nullptr || (waiter->branch.open && !waiter->failure.set()));
+  }
+}
+
 void LockWaits::FailIfBlockedByStuck(Waiter& waiter) {
   blockers_.clear();
   shared_.locks->Blockers(waiter.branch.locks, locks::BlockerSet::kHolders, &blockers_);

@@ -41,6 +41,7 @@ class LockWaits {
   void Sweep();
 
   bool empty() const { return waiters_.empty(); }
+  void CheckInvariants() const;  // between two rounds
   // In the order of their tokens: hash order differs from run to run, and a simulation must not.
   std::vector<std::pair<uint64_t, Waiter*>> Sorted() const;
 

@@ -102,10 +102,18 @@ bool Worker::RunOnce() {
   links_.Flush();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   branches_.Reap();
+  if constexpr (runtime::kCheckEveryRound) CheckInvariants();
   // A round without work is part of the wait.
   const bool open = HasOpenBranches() || !coordinated_.empty();
   between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
+}
+
+void Worker::CheckInvariants() const {
+  links_.CheckInvariants();
+  lock_waits_.CheckInvariants();
+  coordinated_.CheckInvariants();
+  branches_.CheckInvariants();
 }
 
 void Worker::Sleep(int64_t timeout_ns) {

@@ -77,6 +77,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const LockWaits& lock_waits() const { return lock_waits_; }
   const Coordinated& coordinated() const { return coordinated_; }
   const Branches& branches() const { return branches_; }
+  // Between two rounds. For who steps it: simulation does after each, sanitized builds do so by themselves.
+  void CheckInvariants() const;
   // After the island's catalog or store was replaced.
   void Rebind() { engine_.Rebind(); }
   // Whether any transaction has work here; only meaningful while no scheduler runs the worker.

@@ -51,12 +51,6 @@ void SiteSpace::SetRoot(uint32_t tree, uint64_t number) {
   Header(guard)->roots[tree] = number;
 }
 
-uint64_t SiteSpace::Root(uint32_t tree) const {
-  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
-  ISLANDS_CHECK(tree < Header(guard)->trees);
-  return Header(guard)->roots[tree];
-}
-
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
   const GuardX header_guard = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(0)));
   SiteHeader* header = Header(header_guard);

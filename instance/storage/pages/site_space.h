@@ -34,7 +34,6 @@ class SiteSpace {
   // Writes an empty header with room for `trees` roots, each 0. False when the pool is full.
   [[nodiscard]] bool Format(uint32_t trees);
   void SetRoot(uint32_t tree, uint64_t number);
-  uint64_t Root(uint32_t tree) const;
 
   // A page of type kTree, zeroed behind its header. Empty when the pool or the site's address space is full.
   GuardX Allocate(uint32_t tree, uint8_t level);
