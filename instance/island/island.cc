@@ -109,6 +109,12 @@ absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::Island
     return absl::InvalidArgumentError(fmt::format("configuration of island {}: {} islands, {} workers",
                                                   config.island(), sites->islands(), config.workers_size()));
   }
+  const uint32_t announced = config.peers(static_cast<int>(config.island())).workers();
+  if (announced != static_cast<uint32_t>(config.workers_size())) {
+    return absl::InvalidArgumentError(
+        fmt::format("configuration of island {}: {} workers, but its peers expect {}", config.island(),
+                    config.workers_size(), announced));
+  }
   std::unique_ptr<Island> island(new Island(config, seams, *sites));
   for (const control::v1::LoadSpec& load : config.loads()) ReplaceTables(load, &island->config_);
   if (absl::Status status = island->BuildStore(island->config_.tables()); !status.ok()) return status;

@@ -241,6 +241,7 @@ absl::Status Links::CheckHello(const data::v1::Hello& hello, int64_t uid) const 
         fmt::format("worker {} of island {} does not serve worker {} of island {}", options_.self.worker,
                     self, hello.worker(), hello.island()));
   }
+  if (hello.boot_epoch() == 0) return absl::InvalidArgumentError("boot epoch 0: lives are counted from 1");
   if (hello.boot_epoch() < peers_[hello.island()].newest_epoch) {
     return absl::FailedPreconditionError(
         fmt::format("island {} has booted again since: epoch {} was seen after epoch {}", hello.island(),
@@ -297,6 +298,10 @@ absl::Status Links::CheckHelloReply(uint32_t island, const data::v1::HelloReply&
     return absl::InvalidArgumentError(fmt::format("dialled island {} worker {}, reached island {} worker {}",
                                                   island, ServingWorker(island, options_.self.worker),
                                                   reply.island(), reply.worker()));
+  }
+  if (reply.boot_epoch() == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("island {} answered with boot epoch 0: lives are counted from 1", island));
   }
   if (reply.boot_epoch() < peers_[island].newest_epoch) {
     return absl::UnavailableError(fmt::format("an older incarnation of island {} answered", island));

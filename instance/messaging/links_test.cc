@@ -390,6 +390,7 @@ TEST_F(ScriptedPeer, Hello_Refused) {
       {"does not serve worker 1", [](auto& hello) { hello.set_worker(1); }},  // worker 1 of 2 would
       {"does not serve worker 4", [](auto& hello) { hello.set_worker(4); }},  // there are three
       {"of cluster ''", [](auto& hello) { hello.set_cluster_id(""); }},
+      {"counted from 1", [](auto& hello) { hello.set_boot_epoch(0); }},
   };
   uint64_t refused = 0;
   for (const Case& refusal : cases) {
@@ -522,6 +523,14 @@ TEST_F(ScriptedPeer, HelloReply_FromTheWrongOneIsNoPeer) {
   EXPECT_FALSE(links_->IsUp(1));
   EXPECT_EQ(links_->HandshakesRefused(), 1u);
   EXPECT_NE(std::string(links_->LastFailure(1).message()).find("reached island 2"), std::string::npos);
+}
+
+TEST_F(ScriptedPeer, HelloReply_WithoutAnEpochIsNoPeer) {
+  Start();
+  Say(link_, FrameType::kHelloReply, Reply(0));
+  EXPECT_FALSE(links_->IsUp(1));
+  EXPECT_EQ(links_->HandshakesRefused(), 1u);
+  links_->CheckInvariants();
 }
 
 TEST_F(ScriptedPeer, HelloReply_OfAnOlderEpochIsNoPeer) {

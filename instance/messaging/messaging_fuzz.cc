@@ -177,6 +177,7 @@ void FuzzLinks(Input input) {
   while (!input.empty()) {
     clock.AdvanceNs(int64_t{input.Byte()} * 10 * runtime::kNsPerMs);
     links.Poll();
+    links.CheckInvariants();
     assert(links.PeersUp() == handler.up().size());
     for (uint32_t island = 1; island < kIslands; ++island) {
       assert(links.IsUp(island) == handler.up().contains(island));

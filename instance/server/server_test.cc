@@ -107,6 +107,15 @@ class OneIsland : public testing::Test {
   std::unique_ptr<instance::Island> island_;
 };
 
+// Who dials a worker finds it by that number.
+TEST_F(OneIsland, Create_RefusesWorkersThatItsPeersDoNotExpect) {
+  control::v1::IslandConfig config = GoodConfig();
+  config.mutable_peers(0)->set_workers(config.peers(0).workers() + 1);
+  const auto island = instance::Island::Create(config, seams_);
+  EXPECT_EQ(island.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(island.status().message()).find("its peers expect"), std::string::npos);
+}
+
 TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   bool shut_down = false;
   ControlService service(*island_, "port taken", [&] { shut_down = true; });

@@ -228,6 +228,7 @@ void Coordinated::Forget(CoordinatorEntry& entry) {
   }
   const auto found = entries_.find(entry.id.sequence);
   ISLANDS_CHECK(found != entries_.end() && entry.machine.done());
+  entry.over = false;
   spare_.push_back(std::move(found->second));
   entries_.erase(found);
   counters_.coordinated.Set(entries_.size());
