@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -40,10 +41,16 @@ struct Version {
   int64_t amount = 0;
 };
 
+// The versions of one word. Of a row that comes and goes there are as many absences as looks at it.
+struct Named {
+  std::vector<uint32_t> versions;  // their numbers, growing
+  std::vector<uint64_t> earliest;  // at i: the least `learned` of versions[i] and all after it
+};
+
 struct RowLog {
   std::vector<Look> looks;  // everybody's, in the order of `learned`
   std::vector<Version> versions;
-  std::unordered_map<Word, std::vector<uint32_t>> by_word;  // numbers of versions
+  std::unordered_map<Word, Named> by_word;
 };
 
 class Checker {
@@ -285,7 +292,16 @@ void Checker::OrderVersions(const RowName& row, RowLog* log) {
     const Access& access = *look.access;
     log->versions.push_back({access.after, look.who, access.learned, access.has_amount, access.amount});
   }
-  for (uint32_t i = 0; i < log->versions.size(); ++i) log->by_word[log->versions[i].word].push_back(i);
+  for (uint32_t i = 0; i < log->versions.size(); ++i)
+    log->by_word[log->versions[i].word].versions.push_back(i);
+  for (auto& [word, named] : log->by_word) {
+    uint64_t earliest = std::numeric_limits<uint64_t>::max();
+    named.earliest.resize(named.versions.size());
+    for (size_t i = named.versions.size(); i-- > 0;) {
+      earliest = std::min(earliest, log->versions[named.versions[i]].learned);
+      named.earliest[i] = earliest;
+    }
+  }
 }
 
 void Checker::Connect(const RowName& row, const RowLog& log) {
@@ -308,16 +324,15 @@ void Checker::Connect(const RowName& row, const RowLog& log) {
   }
 }
 
-// The version that an access saw: by its name, an absence by its time. Null: nobody left it there.
+// The version that an access saw: by its name, an absence by its time, which is the last one learned before
+// it, or the first. Null: nobody left it there.
 const Version* Checker::FindVersion(const RowLog& log, const Access& access) const {
-  const auto named = log.by_word.find(access.before);
-  if (named == log.by_word.end()) return nullptr;
-  const Version* found = nullptr;
-  for (const uint32_t i : named->second) {
-    const Version& version = log.versions[i];
-    if (found == nullptr || version.learned < access.learned) found = &version;
-  }
-  return found;
+  const auto found = log.by_word.find(access.before);
+  if (found == log.by_word.end()) return nullptr;
+  const Named& named = found->second;
+  const auto after = std::lower_bound(named.earliest.begin(), named.earliest.end(), access.learned);
+  const size_t later = static_cast<size_t>(after - named.earliest.begin());
+  return &log.versions[named.versions[later == 0 ? 0 : later - 1]];
 }
 
 void Checker::ConnectLook(const RowName& row, const RowLog& log, const Look& look) {

@@ -27,8 +27,8 @@ constexpr uint64_t kShare = 1;
 #endif
 // Fewer cannot be expected to hit every pair of state and fault.
 constexpr uint64_t kEnoughForCoverage = 400;
-constexpr uint64_t kTwice = 50;         // every so many seeds one runs again
-constexpr time_t kSecondsPerSeed = 60;  // of CPU: what loops is ended, not what a busy machine keeps waiting
+constexpr uint64_t kTwice = 50;          // every so many seeds one runs again
+constexpr time_t kSecondsPerSeed = 240;  // of CPU: what loops is ended, not what has millions of attempts
 
 char last_words[256];  // written before a seed runs, because a signal handler can format nothing
 
