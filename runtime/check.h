@@ -16,7 +16,8 @@
 
 namespace islands::runtime {
 
-// Whether CheckInvariants() of what a worker owns runs after every round, whoever runs it.
+// Whether CheckInvariants() of what a worker owns runs after every round, whoever runs it: in builds that
+// GCC has sanitized.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kCheckEveryRound = true;
 #else

@@ -1,10 +1,9 @@
 // The `islands` command: what every subcommand shares.
 //
-// Each folder of deploy/ adds its subcommands to the CLI::App and gives each its function with OnCommand;
-// main.cc collects them, parses the command line, which calls the chosen one, and exits with
-// CommandContext::exit_code. `--format` may stand
-// before or after the subcommand. stdout carries the result (with --format json exactly one JSON document),
-// stderr everything else.
+// Rooms of deploy/ add their subcommands to the CLI::App and give each its function with OnCommand; main.cc
+// collects them, parses the command line, which calls the chosen one, and exits with
+// CommandContext::exit_code. `--format` may stand before or after the subcommand. stdout carries the result
+// (with --format json exactly one JSON document), stderr everything else.
 //
 // Thread safety: commands run on the main thread.
 #pragma once

@@ -8,6 +8,7 @@
 #include "instance/messaging/control_channel.h"
 
 namespace islands::deploy {
+
 absl::StatusOr<control::v1::ClusterStatus> ClusterClient::Status(int64_t timeout_ms) const {
   control::v1::Request request;
   request.mutable_status();

@@ -45,6 +45,11 @@ enum class FrameType : uint8_t {
   kControlReply = 33,
 };
 
+// What workers send each other once they have been introduced.
+constexpr bool IsData(FrameType type) {
+  return type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply;
+}
+
 struct FrameHeader {
   uint32_t payload_bytes = 0;
   uint8_t version = kFrameVersion;

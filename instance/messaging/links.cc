@@ -15,10 +15,6 @@ namespace {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kKeptBufferBytes = 1 << 20;
 
-bool IsData(FrameType type) {
-  return type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply;
-}
-
 void Add(std::atomic<uint64_t>& counter, uint64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }

@@ -149,7 +149,7 @@ class CheckingHandler : public LinksHandler {
   }
   void OnMessage(const Origin& origin, FrameType type, std::span<const std::byte>) override {
     assert(origin.peer.island != 0 && origin.peer.island < kIslands);
-    assert(type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply);
+    assert(IsData(type));
     Saw(origin.peer.island, origin.boot_epoch);
   }
   const std::map<uint32_t, uint64_t>& up() const { return up_; }

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "instance/worker/worker_parts_testing.h"
 
 namespace islands::instance {
@@ -140,17 +142,40 @@ TEST_F(CoordinatedTest, Sweep_TellsAProcedureThatItsDeadlineHasPassed) {
   EXPECT_EQ(transaction_.failure.reason, AbortReason::kDeadline);
 }
 
+// 1 is committed, and island 1 does not acknowledge it: first nothing from it on has ended, then it is named.
 TEST_F(CoordinatedTest, NoteEnded_NamesWhatStaysOpen) {
+  constexpr uint64_t kNobody = std::numeric_limits<uint64_t>::max();
+  const auto told_with = [&](CoordinatedTransaction& next) {
+    coordinated_.NoteEnded(/*oldest_begun=*/kNobody);
+    next.own_id = coordinated_.NextId();
+    next.deadline_ns = clock_.NowNs() + options_.transaction_timeout_ns;
+    next.plan.Clear();
+    next.plan.Add(1, 0, {0, 1, 1});
+    FarHeard();
+    coordinated_.Ship(next, batch_);
+    return FarHeard();
+  };
   Ship();
-  EXPECT_EQ(coordinated_.NextId().sequence, 2u);
-  coordinated_.NoteEnded(/*oldest_begun=*/1);
-  FarHeard();
-  CoordinatedTransaction next;
-  next.own_id = coordinated_.NextId();
-  next.plan.Clear();
-  next.plan.Add(1, 0, {0, 1, 1});
-  coordinated_.Ship(next, batch_);
-  EXPECT_THAT(FarHeard(), ElementsAre("execute 3 step 1 epoch 5 ended below 1"));
+  Answer(/*wrote=*/true);
+  Commit(/*local_wrote=*/true);
+  far_.outbox.SendVote(transaction_.own_id, VoteKind::kYes);
+  Pump();
+  ASSERT_EQ(transaction_.outcome, Outcome::kCommitted);
+  transaction_.entry->transaction = nullptr;  // its client has its answer
+  transaction_.entry = nullptr;
+  CoordinatedTransaction second, third;
+  EXPECT_THAT(told_with(second), ElementsAre("execute 2 step 1 epoch 5 ended below 1"));
+  Advance(options_.transaction_timeout_ns);
+  coordinated_.Sweep();
+  EXPECT_THAT(told_with(third), ElementsAre("execute 3 step 1 epoch 5 ended below 2 open 1"));
+}
+
+// One that has begun may yet ship its first operation.
+TEST_F(CoordinatedTest, NoteEnded_NothingFromTheOldestBegunOn) {
+  for (int i = 0; i < 5; ++i) (void)coordinated_.NextId();
+  coordinated_.NoteEnded(/*oldest_begun=*/4);
+  Ship();
+  EXPECT_THAT(FarHeard(), ElementsAre("execute 6 step 1 epoch 5 ended below 4"));
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "instance/worker/messages.h"
 #include "instance/worker/wire.h"
-#include "proto/data.pb.h"
 
 namespace islands::instance {
 
@@ -14,23 +14,6 @@ using coordinator::Outcome;
 using coordinator::VoteKind;
 using messaging::FrameType;
 using messaging::Origin;
-
-struct Inbox::Messages {
-  data::v1::ExecuteRequest execute;
-  data::v1::PrepareRequest prepare;
-  data::v1::Decision decision;
-  data::v1::CommitOnePhase one_phase;
-  data::v1::OnePhaseConfirm confirm;
-  data::v1::ExecuteReply execute_reply;
-  data::v1::Vote vote;
-  data::v1::Acknowledge acknowledge;
-  data::v1::OnePhaseReply one_phase_reply;
-  data::v1::Inquiry inquiry;
-  data::v1::InquiryReply inquiry_reply;
-  data::v1::DecisionRequest decision_request;
-  data::v1::DecisionReply decision_reply;
-  data::v1::Probe probe;
-};
 
 namespace {
 

@@ -80,7 +80,6 @@ class Inbox {
   using Payload = std::span<const std::byte>;
   // False when the message makes no sense.
   using Reader = bool (Inbox::*)(const messaging::Origin& origin, Payload payload);
-  struct Messages;
 
   static Reader ReaderOf(messaging::FrameType type);
 
@@ -104,8 +103,7 @@ class Inbox {
   CoordinatorInbox& coordinator_;
   ParticipantInbox& participant_;
   ProbeInbox& probes_;
-  // Messages are parsed into the same objects again and again, so that protobuf keeps their memory. Whoever
-  // is handed one is finished with it before another of its type is read.
+  // Whoever is handed one is finished with it before another of its type is read.
   const std::unique_ptr<Messages> messages_;
   std::vector<Fellow> fellows_;  // scratch
 };

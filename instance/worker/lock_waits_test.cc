@@ -49,7 +49,6 @@ class LockWaitsTest : public testing::Test {
   WorkerOptions options_;
   WorkerShared shared_;
   WorkerCounters counters_;
-  int woken_ = 0;
   Mailbox own_mail_{[] {}}, others_mail_{[] {}};
   Turns turns_{clock_};
   LockWaits lock_waits_{options_, shared_, turns_, counters_};

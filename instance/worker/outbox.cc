@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "instance/worker/messages.h"
 #include "instance/worker/wire.h"
-#include "proto/data.pb.h"
 
 namespace islands::instance {
 
@@ -11,23 +11,6 @@ using coordinator::Outcome;
 using coordinator::VoteKind;
 using messaging::FrameType;
 using messaging::Origin;
-
-struct Outbox::Messages {
-  data::v1::ExecuteRequest execute;
-  data::v1::ExecuteReply results;
-  data::v1::PrepareRequest prepare;
-  data::v1::CommitOnePhase one_phase;
-  data::v1::Decision decision;
-  data::v1::OnePhaseConfirm confirm;
-  data::v1::Inquiry inquiry;
-  data::v1::InquiryReply inquiry_reply;
-  data::v1::Vote vote;
-  data::v1::Acknowledge acknowledge;
-  data::v1::OnePhaseReply one_phase_reply;
-  data::v1::DecisionRequest decision_request;
-  data::v1::DecisionReply decision_reply;
-  data::v1::Probe probe;
-};
 
 namespace {
 
@@ -151,7 +134,7 @@ void Outbox::SendInquiryReply(uint32_t island, const Id& id, Outcome outcome) {
 
 void Outbox::SendResults(const Id& id, uint32_t step, bool wrote, const Batch& batch,
                          std::span<const RoutedOperation> operations, Failure* failure) {
-  data::v1::ExecuteReply& reply = Begin(id, messages_->results);
+  data::v1::ExecuteReply& reply = Begin(id, messages_->execute_reply);
   reply.set_step(step);
   reply.set_wrote(wrote);
   if (failure->set()) {
@@ -169,7 +152,7 @@ void Outbox::SendResults(const Id& id, uint32_t step, bool wrote, const Batch& b
 }
 
 void Outbox::SendRefusal(const Origin& to, const Id& id, uint32_t step, const Failure& why) {
-  data::v1::ExecuteReply& reply = Begin(id, messages_->results);
+  data::v1::ExecuteReply& reply = Begin(id, messages_->execute_reply);
   reply.set_step(step);
   FillFailure(why, &reply);
   links_.SendBack(to, FrameType::kExecuteReply, reply);

@@ -23,6 +23,8 @@
 
 namespace islands::instance {
 
+struct Messages;
+
 // Another participant of a transaction, in the life that it takes part in.
 struct Fellow {
   uint32_t island = 0;
@@ -75,9 +77,6 @@ class Outbox {
   bool SendProbe(uint32_t island, const Probe& probe);
 
  private:
-  // Kept, so that protobuf keeps their memory.
-  struct Messages;
-
   void Count(TwoPhaseStep step) { counters_.two_phase[static_cast<uint8_t>(step)].Add(1); }
   void SendAcknowledgement(const Id& id, bool gone);
 

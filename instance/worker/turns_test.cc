@@ -78,8 +78,7 @@ TEST_F(TurnsTest, ResumeReady_OnlySoManyBeginInARound) {
 
 // A round that has gone on for long lets one begin, so that nobody starves, and no more.
 TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
-  const auto slow = [this]() -> runtime::Task<void> { return Beginner("slow"); };
-  for (int i = 0; i < 3; ++i) Start(slow());
+  for (int i = 0; i < 3; ++i) Start(Beginner("slow"));
   const runtime::ReadyQueue::Scope scope(turns_.queue());
   turns_.BeginRound();
   clock_.AdvanceNs(2 * Turns::kLongestRoundNs);

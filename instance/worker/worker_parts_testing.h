@@ -46,8 +46,10 @@ class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbo
     Add("decider's reply from {} on {}: {}", from, id.sequence, OutcomeName(outcome));
   }
   void OnExecute(const messaging::Origin&, const data::v1::ExecuteRequest& request) override {
-    Add("execute {} step {} epoch {} ended below {}", request.sequence(), request.step(),
-        request.participant_epoch(), request.ended_below());
+    std::string open;
+    for (const uint64_t sequence : request.still_open()) open += fmt::format(" open {}", sequence);
+    Add("execute {} step {} epoch {} ended below {}{}", request.sequence(), request.step(),
+        request.participant_epoch(), request.ended_below(), open);
   }
   void OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) override {
     std::string text;
