@@ -56,8 +56,9 @@ enum class PlantedBug : uint8_t {
   kForgetOpenCommits,      // a coordinator tells that commits have ended that a participant has not heard of
   kIgnoreLastWords,        // who is proven dead counts as gone before what it has said is read
   kAnswerForEarlierLife,   // a later life answers for one that has died: there is nothing here
+  kForgetPageChange,       // a page changes without a word to those who listen
 };
-inline constexpr uint32_t kPlantedBugs = 41;
+inline constexpr uint32_t kPlantedBugs = 42;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

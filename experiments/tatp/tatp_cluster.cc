@@ -171,11 +171,13 @@ TatpCluster::Rows TatpCluster::AllRows() {
     const partitioner::SiteRun own = sites->SitesOf(i);
     for (instance::TableId table = 0; table < 4; ++table) {
       for (uint32_t site = own.first; site < own.first + own.count; ++site) {
-        (void)nodes_[i]->island->store().Scan(table, site, {}, {}, false,
-                                              [&](instance::KeyView key, instance::RowView row) {
-                                                rows[{table, TextOf(key)}].assign(row.begin(), row.end());
-                                                return true;
-                                              });
+        nodes_[i]
+            ->island->store()
+            .At(table, site)
+            ->Scan({}, {}, false, [&](instance::KeyView key, instance::RowView row) {
+              rows[{table, TextOf(key)}].assign(row.begin(), row.end());
+              return true;
+            });
       }
     }
   }

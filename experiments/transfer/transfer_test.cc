@@ -106,9 +106,10 @@ Ended RunOnTwoIslands(const std::string& remote) {
   Ended ended;
   ended.totals = cluster.Sum();
   for (uint32_t site = 0; site < kSites; ++site) {
-    (void)cluster.island(site < kSites / 2 ? 0 : 1)
+    cluster.island(site < kSites / 2 ? 0 : 1)
         .store()
-        .Scan(0, site, {}, {}, false, [&](instance::KeyView, instance::RowView row) {
+        .At(0, site)
+        ->Scan({}, {}, false, [&](instance::KeyView, instance::RowView row) {
           int64_t balance = 0;
           std::memcpy(&balance, row.data(), sizeof(balance));
           ended.smallest = std::min(ended.smallest, balance);

@@ -67,6 +67,7 @@ void UndoLog::Rollback(storage::Store& store) {
 void UndoLog::VisitGhosts(bool committed,
                           absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
   if (!any_ghosts_) return;
+  ISLANDS_CHECK(!entries_.empty());
   for (const Entry& entry : entries_) {
     const bool inserted =
         entry.kind == Kind::kInsert || entry.kind == Kind::kGhost || entry.kind == Kind::kRevive;
@@ -76,33 +77,34 @@ void UndoLog::VisitGhosts(bool committed,
 }
 
 void UndoLog::Undo(const Entry& entry, storage::Store& store) {
+  ISLANDS_CHECK(size_t{entry.row_at} + entry.row_bytes <= bytes_.size());
   const KeyView key(bytes_.data() + entry.key_at, entry.key_bytes);
   const RowView before(bytes_.data() + entry.row_at, entry.row_bytes);
+  storage::SiteTable* rows = store.At(entry.table, entry.site);
+  ISLANDS_CHECK(rows != nullptr);
   absl::StatusCode code = absl::StatusCode::kOk;
   switch (entry.kind) {
     case Kind::kWrite:
-      code = store.Modify(entry.table, entry.site, key, {entry.offset, before.size()},
-                          [&](std::span<std::byte> row) {
-                            std::copy(before.begin(), before.end(), row.begin() + entry.offset);
-                          });
+      code = rows->Modify(key, {entry.offset, before.size()}, [&](std::span<std::byte> row) {
+        std::copy(before.begin(), before.end(), row.begin() + entry.offset);
+      });
       break;
     case Kind::kInsert:
       // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).
-      code = Planted(PlantedBug::kRemoveUndoneInsert) ? store.Remove(entry.table, entry.site, key)
-                                                      : store.MarkGhost(entry.table, entry.site, key);
+      code = rows->MarkGhost(key);
+      if (Planted(PlantedBug::kRemoveUndoneInsert)) (void)rows->RemoveGhost(key);
       break;
     case Kind::kGhost:  // has changed no row
       break;
     case Kind::kRevive:
-      if (!Planted(PlantedBug::kForgetRevivedBytes))
-        code = store.Replace(entry.table, entry.site, key, before);
-      if (code == absl::StatusCode::kOk) code = store.MarkGhost(entry.table, entry.site, key);
+      if (!Planted(PlantedBug::kForgetRevivedBytes)) code = rows->Replace(key, before);
+      if (code == absl::StatusCode::kOk) code = rows->MarkGhost(key);
       break;
     case Kind::kReplace:
-      code = store.Replace(entry.table, entry.site, key, before);
+      code = rows->Replace(key, before);
       break;
     case Kind::kDelete:
-      code = store.Unghost(entry.table, entry.site, key);
+      code = rows->Unghost(key);
       break;
   }
   // The branch still holds the row's lock, and room is found in any case (UndoScope): nothing but a bug can

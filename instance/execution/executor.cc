@@ -87,13 +87,7 @@ Executor::~Executor() = default;
     batch.Rewind(mark);
     row.CopyTo(batch.StoreReserved(row.size(), &result.row));
   };
-  const KeyView key = batch.View(operation.key);
-  absl::StatusCode code = absl::StatusCode::kNotFound;
-  if (const storage::BTree* const tree = target.lookup->tree()) {
-    if (tree->Find(key, target.lookup, take) == KeyState::kRow) code = absl::StatusCode::kOk;
-  } else {
-    code = store_.Read(operation.table, target.site, key, target.lookup, take);
-  }
+  const absl::StatusCode code = target.rows.Read(batch.View(operation.key), target.lookup, take);
   if (code != absl::StatusCode::kOk) [[unlikely]] {  // a ghost's bytes are nobody's business
     batch.Rewind(mark);
     result.row = {};
@@ -140,6 +134,7 @@ Executor::~Executor() = default;
 
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
+  ISLANDS_CHECK(*cursor <= operations.size());
   if (!branch.open && !operations.empty()) Open(branch);
   size_t ahead = *cursor;  // where the last lookups end
   if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
@@ -150,9 +145,12 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       LookAhead(batch, operations.subspan(ahead, count));
       ahead += count;
     }
-    storage::Lookup& lookup = lookups_[lookups_.size() - (ahead - *cursor)];
-    const Target target{branch, batch, routed.operation, routed.site, routed.last_site, &lookup};
-    const Step step = Apply(target);
+    const size_t i = kLookups - (ahead - *cursor);
+    Step step{.code = absl::StatusCode::kInvalidArgument};
+    if (storage::SiteTable* rows = ahead_.rows[i]) [[likely]] {
+      step =
+          Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
+    }
     if (step.lock == LockResult::kWaiting) return Progress::kWaiting;
     if (step.lock == LockResult::kDeadlock) {
       *failure = FailureOfLock();
@@ -167,33 +165,30 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   return Progress::kDone;
 }
 
-// The lookups are the last ones of the array.
+// Fills the last places of the arrays.
 void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> operations) {
-  const std::span<storage::Lookup> lookups = std::span(lookups_).last(operations.size());
-  const storage::BTree* tree = nullptr;
+  const auto lookups = std::span(ahead_.lookups).last(operations.size());
+  const auto rows = std::span(ahead_.rows).last(operations.size());
   TableId table = 0;
-  uint32_t site = kNoSite;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Batch::Operation& operation = batch.operation(operations[i].operation);
+    const bool as_before = i > 0 && operation.table == table && operations[i].site == operations[i - 1].site;
+    table = operation.table;
+    rows[i] = as_before ? rows[i - 1] : store_.At(table, operations[i].site);
     const bool one_row =
         operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
-    if (tree == nullptr || operation.table != table || operations[i].site != site) {
-      table = operation.table;
-      site = operations[i].site;
-      tree = store_.Rows(table, site);
-    }
-    const KeyView key = batch.View(operation.key);
-    if (!one_row || tree == nullptr || key.empty() || key.size() > partitioner::kMaxKeyBytes) {
+    if (!one_row || rows[i] == nullptr) {
       lookups[i] = {};
       continue;
     }
     const size_t bytes = operation.kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
-    tree->StartLookup(key, bytes, &lookups[i]);
+    rows[i]->StartLookup(batch.View(operation.key), bytes, &lookups[i]);
   }
-  storage::BTree::FinishLookups(lookups);
+  storage::SiteTable::FinishLookups(lookups);
 }
 
 void Executor::Open(Branch& branch) {
+  ISLANDS_CHECK(branch.undo.empty() && branch.touched.empty() && !branch.scanned);
   branch.open = true;
   if (!options_.alone) return;
   branch.quiet = ++open_ == 1;
@@ -201,16 +196,21 @@ void Executor::Open(Branch& branch) {
 }
 
 void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
-  if (branch.open && options_.alone) --open_;
+  if (branch.open && options_.alone) {
+    ISLANDS_CHECK(open_ > 0);
+    --open_;
+  }
   if (quiet_ == &branch) quiet_ = nullptr;
   branch.open = branch.quiet = branch.scanned = false;
   branch.touched.clear();
   branch.undo.Clear();
   locks_.ReleaseAll(branch.locks, wakeups);
+  ISLANDS_CHECK(branch.locks.held() == 0 && !branch.locks.waiting());
 }
 
 void Executor::LockTouched() {
   Branch& branch = *std::exchange(quiet_, nullptr);
+  ISLANDS_CHECK(branch.quiet && branch.open && open_ == 1);
   branch.quiet = false;
   for (const Branch::Touched& touched : branch.touched) {
     if (Planted(PlantedBug::kSuspendWithoutLocks)) break;
@@ -218,6 +218,12 @@ void Executor::LockTouched() {
     ISLANDS_CHECK(Take(branch, touched.name, touched.mode) == LockResult::kGranted);
   }
   branch.touched.clear();
+}
+
+void Executor::CheckInvariants() const {
+  ISLANDS_CHECK(quiet_ == nullptr);  // everybody has given control back
+  ISLANDS_CHECK(cleaner_.held() == 0 && !cleaner_.waiting());
+  ISLANDS_CHECK(options_.alone || open_ == 0);
 }
 
 void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
@@ -240,7 +246,7 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wak
     const bool free = (options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
                       locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
     if (free) {
-      store_.RemoveGhost(table, site, key);
+      store_.At(table, site)->RemoveGhost(key);
     } else {
       ghosts_.push_back({table, site, std::vector<std::byte>(key.begin(), key.end())});
     }
@@ -256,7 +262,7 @@ void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
         (locks_.TryAcquireKey(cleaner_, NameOf(ghost.table, ghost.site, ghost.key), LockMode::kX) &&
          locks_.TryAcquireKey(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX));
     if (free) {
-      store_.RemoveGhost(ghost.table, ghost.site, ghost.key);
+      store_.At(ghost.table, ghost.site)->RemoveGhost(ghost.key);
     } else {
       ghosts_.push_back(std::move(ghost));
     }
@@ -289,19 +295,15 @@ absl::StatusCode Executor::Add(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   int64_t before = 0;
   int64_t after = 0;
-  bool fits = false;
-  const absl::StatusCode code = store_.Modify(
-      operation.table, target.site, target.batch.View(operation.key), {operation.offset, sizeof(before)},
+  const absl::StatusCode code = target.rows.Modify(
+      target.batch.View(operation.key), {operation.offset, sizeof(before)},
       [&](std::span<std::byte> row) {
-        fits = row.size() >= sizeof(before) && operation.offset <= row.size() - sizeof(before);
-        if (!fits) return;
         std::memcpy(&before, row.data() + operation.offset, sizeof(before));
         after = Sum(before, operation.delta);
         std::memcpy(row.data() + operation.offset, &after, sizeof(after));
       },
       target.lookup);
   if (code != absl::StatusCode::kOk) return code;
-  if (!fits) return absl::StatusCode::kInvalidArgument;
   target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
                                  operation.offset, std::as_bytes(std::span(&before, 1)));
   target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&after, 1)));
@@ -317,21 +319,16 @@ absl::StatusCode Executor::Update(const Target& target) {
     row_.resize(row.size());
     row.CopyTo(row_.data());
   };
-  absl::StatusCode code = absl::StatusCode::kNotFound;
-  if (const storage::BTree* const tree = target.lookup->tree()) {
-    if (tree->Find<true>(key, target.lookup, take) == KeyState::kRow) code = absl::StatusCode::kOk;
-  } else {
-    code = store_.Read(operation.table, target.site, key, target.lookup, take);
-  }
+  absl::StatusCode code = target.rows.Read</*kAgain=*/true>(key, target.lookup, take);
   if (code != absl::StatusCode::kOk) return code;
   int64_t counter = 0;
-  if (row_.size() < sizeof(counter) || operation.offset > row_.size() - sizeof(counter))
-    return absl::StatusCode::kInvalidArgument;
+  const storage::RowPart part{operation.offset, sizeof(counter)};
+  if (!part.Within(row_.size())) return absl::StatusCode::kInvalidArgument;
   std::memcpy(&counter, row_.data() + operation.offset, sizeof(counter));
   counter = Sum(counter, operation.delta);
   runtime::Linger();  // only the row's lock keeps others out here
-  code = store_.Modify(
-      operation.table, target.site, key, {operation.offset, sizeof(counter)},
+  code = target.rows.Modify(
+      key, part,
       [&](std::span<std::byte> row) {
         ISLANDS_CHECK(row.size() == row_.size());  // the branch holds the row's lock
         std::memcpy(row.data(), row_.data(), row.size());
@@ -347,19 +344,15 @@ absl::StatusCode Executor::Update(const Target& target) {
 absl::StatusCode Executor::Write(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const RowView bytes = target.batch.View(operation.row);
-  bool fits = false;
-  const absl::StatusCode code = store_.Modify(
-      operation.table, target.site, target.batch.View(operation.key), {operation.offset, bytes.size()},
+  const absl::StatusCode code = target.rows.Modify(
+      target.batch.View(operation.key), {operation.offset, bytes.size()},
       [&](std::span<std::byte> row) {
-        fits = operation.offset <= row.size() && bytes.size() <= row.size() - operation.offset;
-        if (!fits) return;
         const auto at = row.subspan(operation.offset, bytes.size());
         row_.assign(at.begin(), at.end());
         std::copy(bytes.begin(), bytes.end(), at.begin());
       },
       target.lookup);
   if (code != absl::StatusCode::kOk) return code;
-  if (!fits) return absl::StatusCode::kInvalidArgument;
   target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
                                  operation.offset, row_);
   return code;
@@ -369,17 +362,15 @@ Executor::Step Executor::Insert(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
   const RowView row = target.batch.View(operation.row);
-  const uint32_t row_bytes = catalog_.table(operation.table).row_bytes;
-  if (row_bytes != 0 && row.size() != row_bytes) return {.code = absl::StatusCode::kInvalidArgument};
-  const storage::BTree* rows = store_.Rows(operation.table, target.site);
-  if (rows == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
+  storage::SiteTable& rows = target.rows;
+  if (!rows.FitsRow(row)) return {.code = absl::StatusCode::kInvalidArgument};
   while (true) {
-    const uint64_t key_changes = rows->key_changes();
-    switch (store_.Find(operation.table, target.site, key, &row_)) {
+    const uint64_t key_changes = rows.key_changes();
+    switch (rows.Find(key, &row_)) {
       case KeyState::kRow:
         return {.code = absl::StatusCode::kAlreadyExists};
       case KeyState::kGhost: {  // its key has been there for scans to lock: no gap is parted
-        const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row);
+        const absl::StatusCode code = rows.Insert(key, row);
         if (code == absl::StatusCode::kOk)
           target.branch.undo.RecordRevive(operation.table, target.site, key, row_);
         return {.code = code};
@@ -388,7 +379,8 @@ Executor::Step Executor::Insert(const Target& target) {
         break;
     }
     storage::KeyBuffer next;
-    const bool last = !rows->NextKey(key, &next);
+    const bool last = !rows.NextKey(key, &next);
+    ISLANDS_CHECK(last || storage::CompareKeys(next.view(), key) > 0);
     const LockName gap =
         last ? LastGap(operation.table, target.site) : GapBelow(operation.table, target.site, next.view());
     LockResult lock = LockResult::kGranted;
@@ -402,11 +394,11 @@ Executor::Step Executor::Insert(const Target& target) {
       expected.reset();
       runtime::Linger(20);
     }
-    const absl::StatusCode code = store_.Insert(operation.table, target.site, key, row, expected);
+    const absl::StatusCode code = rows.Insert(key, row, expected);
     if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
     if (code == absl::StatusCode::kOk) {
       target.branch.undo.RecordInsert(operation.table, target.site, key);
-    } else if (store_.Find(operation.table, target.site, key, &row_) == KeyState::kGhost) {
+    } else if (rows.Find(key, &row_) == KeyState::kGhost) {
       target.branch.undo.RecordGhost(operation.table, target.site, key);
     }
     return {.code = code};
@@ -417,11 +409,10 @@ absl::StatusCode Executor::Replace(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
   const RowView row = target.batch.View(operation.row);
-  const uint32_t row_bytes = catalog_.table(operation.table).row_bytes;
-  if (row_bytes != 0 && row.size() != row_bytes) return absl::StatusCode::kInvalidArgument;
-  absl::StatusCode code = store_.Read(operation.table, target.site, key, &row_);
+  if (!target.rows.FitsRow(row)) return absl::StatusCode::kInvalidArgument;
+  absl::StatusCode code = target.rows.Read(key, &row_);
   if (code != absl::StatusCode::kOk) return code;
-  code = store_.Replace(operation.table, target.site, key, row);
+  code = target.rows.Replace(key, row);
   if (code == absl::StatusCode::kOk)
     target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
   return code;
@@ -430,7 +421,7 @@ absl::StatusCode Executor::Replace(const Target& target) {
 absl::StatusCode Executor::Delete(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
-  const absl::StatusCode code = store_.MarkGhost(operation.table, target.site, key);
+  const absl::StatusCode code = target.rows.MarkGhost(key);
   if (code == absl::StatusCode::kOk) target.branch.undo.RecordDelete(operation.table, target.site, key);
   return code;
 }

@@ -78,6 +78,7 @@ class Executor {
   // Removes ghosts that could not be removed when their branch ended; now and then, by the run loop.
   void RemoveGhosts(std::vector<locks::Wakeup>* wakeups);
   size_t ghosts() const { return ghosts_.size(); }
+  void CheckInvariants() const;  // while no branch is being worked on
 
  private:
   struct Target {  // of the operation being carried out
@@ -86,6 +87,7 @@ class Executor {
     uint32_t number;
     uint32_t site;
     uint32_t last_site;
+    storage::SiteTable& rows;  // of `site`
     storage::Lookup* lookup;
   };
   // How far an operation came. `code` counts when every lock was granted.
@@ -103,6 +105,10 @@ class Executor {
   // So many operations look for their rows together: enough to hide a cache miss behind the others' work, and
   // few enough for what was fetched to be still there.
   static constexpr size_t kLookups = 16;
+  struct Ahead {  // of the operations that were looked ahead for
+    std::array<storage::SiteTable*, kLookups> rows;
+    std::array<storage::Lookup, kLookups> lookups;
+  };
   void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
   void Open(Branch& branch);
   void LockTouched();
@@ -121,7 +127,8 @@ class Executor {
   absl::StatusCode Delete(const Target& target);
   Step Scan(const Target& target);
   Step ScanSite(const Target& target, uint32_t site, KeyView first, KeyView end);
-  void RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass);
+  void RunPass(const Target& target, uint32_t site, const storage::SiteTable& rows, KeyView first,
+               KeyView end, ScanPass* pass);
   locks::LockResult TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary);
   Step IndexScan(const Target& target);
   locks::LockResult TakeIndexEntries(const Target& target);
@@ -136,7 +143,7 @@ class Executor {
   Branch* quiet_ = nullptr;   // the open branch that runs without locks
   locks::LockOwner cleaner_;  // of RemoveGhosts
   std::deque<Ghost> ghosts_;
-  std::array<storage::Lookup, kLookups> lookups_;
+  Ahead ahead_;
   std::vector<std::byte> row_;    // scratch, warm
   std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
   std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met

@@ -35,9 +35,9 @@ LockResult Executor::TakeEntry(const Target& target, uint32_t site, KeyView key,
   return Take(target.branch, key.empty() ? LastGap(table, site) : GapBelow(table, site, key), LockMode::kS);
 }
 
-void Executor::RunPass(const Target& target, uint32_t site, KeyView first, KeyView end, ScanPass* pass) {
+void Executor::RunPass(const Target& target, uint32_t site, const storage::SiteTable& rows, KeyView first,
+                       KeyView end, ScanPass* pass) {
   const Batch::Operation operation = target.batch.operation(target.number);
-  const storage::BTree& rows = *store_.Rows(operation.table, site);
   Batch& batch = target.batch;
   Batch::Result& result = batch.result(target.number);
   const bool locks = site != storage::kReplicatedSite;
@@ -55,7 +55,8 @@ void Executor::RunPass(const Target& target, uint32_t site, KeyView first, KeyVi
     pass->step.lock = TakeEntry(target, site, key, boundary);
     return pass->step.lock == LockResult::kGranted;
   };
-  bool beyond = false;  // met the first key beyond the range, or has no need to
+  ISLANDS_CHECK(!locks || target.branch.scanned);  // who has locked gaps is asked for them by inserts
+  bool beyond = false;                             // met the first key beyond the range, or has no need to
   if (reverse) {
     if (!end.empty()) {
       rows.ScanAll(end, {}, false, [&](KeyView key, RowView, bool) {
@@ -90,7 +91,8 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
   const TableId table = target.batch.operation(target.number).table;
   Batch& batch = target.batch;
   Branch& branch = target.branch;
-  if (store_.Rows(table, site) == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
+  const storage::SiteTable* rows = store_.At(table, site);
+  if (rows == nullptr) return {.code = absl::StatusCode::kInvalidArgument};
   const Batch::Mark mark = batch.MarkResults();
   const uint32_t scanned = batch.result(target.number).scanned;
   const size_t touched = branch.touched.size();
@@ -98,7 +100,7 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
   locked_.clear();
   while (true) {
     ScanPass pass{.stable = true};
-    RunPass(target, site, first, end, &pass);
+    RunPass(target, site, *rows, first, end, &pass);
     if (pass.step.code != absl::StatusCode::kOk) return pass.step;
     if (Planted(PlantedBug::kTrustFirstPass)) pass.stable = true;
     if (pass.step.lock == LockResult::kGranted && (pass.stable || options_.alone)) break;
@@ -128,6 +130,7 @@ Executor::Step Executor::Scan(const Target& target) {
   if (first.size() > storage::kMaxTreeKeyBytes || end.size() > storage::kMaxTreeKeyBytes) {
     return {.code = absl::StatusCode::kInvalidArgument};
   }
+  ISLANDS_CHECK(target.last_site >= target.site);  // as routed, or as DecodeOperations let in
   const uint32_t count = target.last_site - target.site + 1;
   for (uint32_t n = 0; n < count; ++n) {
     if (operation.limit != 0 && result.scanned >= operation.limit) break;
@@ -153,16 +156,16 @@ Executor::Step Executor::IndexScan(const Target& target) {
   keys_.clear();
   uint32_t found = 0;
   const absl::StatusCode code =
-      store_.IndexScan(operation.table, operation.index, target.site, batch.View(operation.key),
-                       batch.View(operation.end_key), operation.reverse, [&](KeyView key) {
-                         const auto bytes = static_cast<uint16_t>(key.size());
-                         const auto prefix = std::as_bytes(std::span(&bytes, 1));
-                         keys_.insert(keys_.end(), prefix.begin(), prefix.end());
-                         keys_.insert(keys_.end(), key.begin(), key.end());
-                         ++found;
-                         if (keys_.size() > Batch::kMaxBytes) return false;
-                         return operation.limit == 0 || found < operation.limit;
-                       });
+      target.rows.IndexScan(operation.index, batch.View(operation.key), batch.View(operation.end_key),
+                            operation.reverse, [&](KeyView key) {
+                              const auto bytes = static_cast<uint16_t>(key.size());
+                              const auto prefix = std::as_bytes(std::span(&bytes, 1));
+                              keys_.insert(keys_.end(), prefix.begin(), prefix.end());
+                              keys_.insert(keys_.end(), key.begin(), key.end());
+                              ++found;
+                              if (keys_.size() > Batch::kMaxBytes) return false;
+                              return operation.limit == 0 || found < operation.limit;
+                            });
   if (code != absl::StatusCode::kOk) return {.code = code};
   if (keys_.size() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
   // The entries stay what they are from here on, so the rows may be locked one after the other.
@@ -171,7 +174,7 @@ Executor::Step Executor::IndexScan(const Target& target) {
     if (lock != LockResult::kGranted) return {lock};
   }
   VisitFound([&](KeyView key) {
-    if (store_.Read(operation.table, target.site, key, &row_) != absl::StatusCode::kOk) return true;
+    if (target.rows.Read(key, &row_) != absl::StatusCode::kOk) return true;
     const Batch::Bytes key_at = batch.Store(key);
     batch.scanned().push_back({key_at, batch.Store(row_)});
     ++result.scanned;
@@ -201,6 +204,7 @@ void Executor::VisitFound(absl::FunctionRef<bool(KeyView)> visit) const {
   for (size_t at = 0; at < keys_.size();) {
     uint16_t bytes = 0;
     std::memcpy(&bytes, keys_.data() + at, sizeof(bytes));
+    ISLANDS_CHECK(bytes != 0 && at + sizeof(bytes) + bytes <= keys_.size());
     const KeyView key(keys_.data() + at + sizeof(bytes), bytes);
     at += sizeof(bytes) + bytes;
     if (!visit(key)) return;

@@ -46,7 +46,7 @@ struct Shared {
     store = *storage::Store::Create(*catalog, options, *files);
     const std::vector<std::byte> row(400);  // few to a leaf, so that leaves split and merge
     for (uint64_t key = 0; key < kRows; ++key) {
-      EXPECT_EQ(store->Insert(0, 0, Uint64Key(key * kKeys / kRows), row), absl::StatusCode::kOk);
+      EXPECT_EQ(store->At(0, 0)->Insert(Uint64Key(key * kKeys / kRows), row), absl::StatusCode::kOk);
     }
   }
   const bool indexed;
@@ -294,7 +294,7 @@ TEST(ExecutorStress, Updates_AddUp) {
   uint64_t sum = 0;
   std::vector<std::byte> row;
   for (uint64_t key = 0; key < kHotRows; ++key) {
-    ASSERT_EQ(shared.store->Read(0, 0, Uint64Key(key * kKeys / kRows), &row), absl::StatusCode::kOk);
+    ASSERT_EQ(shared.store->At(0, 0)->Read(Uint64Key(key * kKeys / kRows), &row), absl::StatusCode::kOk);
     uint64_t counter = 0;
     std::memcpy(&counter, row.data() + kCounterAt, sizeof(counter));
     sum += counter;
@@ -313,7 +313,7 @@ TEST(ExecutorStress, RowsThatStay_AreFound) {
   for (uint64_t key = 0; key < kKeys; key += kStaying) {
     std::vector<std::byte> row(400);
     std::memcpy(row.data(), &key, sizeof(key));
-    ASSERT_EQ(shared.store->Replace(0, 0, Uint64Key(key), row), absl::StatusCode::kOk);
+    ASSERT_EQ(shared.store->At(0, 0)->Replace(Uint64Key(key), row), absl::StatusCode::kOk);
   }
   std::vector<std::thread> threads;
   for (uint32_t worker = 0; worker < kWorkers; ++worker) {

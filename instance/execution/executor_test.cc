@@ -77,11 +77,11 @@ TEST_F(OneSite, Rollback_PutsEverythingBack) {
   executor_->Rollback(branch, &wakeups_);
   EXPECT_EQ(locks_.LocksHeld(), 0u);
   std::vector<std::byte> row;
-  ASSERT_EQ(store_->Read(0, 0, Uint64Key(1), &row), absl::StatusCode::kOk);
+  ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(1), &row), absl::StatusCode::kOk);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(row.data()), row.size()), std::string(16, 'a'));
-  ASSERT_EQ(store_->Read(0, 0, Uint64Key(2), &row), absl::StatusCode::kOk);
+  ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(2), &row), absl::StatusCode::kOk);
   EXPECT_EQ(row.size(), 4u);
-  EXPECT_EQ(store_->Read(0, 0, Uint64Key(3), &row), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->At(0, 0)->Read(Uint64Key(3), &row), absl::StatusCode::kNotFound);
 }
 
 int64_t CounterOf(RowView bytes) {
@@ -115,7 +115,7 @@ TEST_F(OneSite, AddAndUpdate_ChangeTheCounterAndNothingElse) {
     executor_->Commit(branch, &wakeups_);
     std::memcpy(row.data() + kOffset, batch.row(2).data(), sizeof(most));
     std::vector<std::byte> now;
-    ASSERT_EQ(store_->Read(0, 0, Uint64Key(update), &now), absl::StatusCode::kOk);
+    ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(update), &now), absl::StatusCode::kOk);
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(now.data()), now.size()), row);
     for (const uint32_t beyond : {33u, 40u, 0xffffffffu}) {
       batch.Clear();
@@ -124,7 +124,7 @@ TEST_F(OneSite, AddAndUpdate_ChangeTheCounterAndNothingElse) {
       ASSERT_EQ(Run(branch, batch), Progress::kFailed) << beyond;
       EXPECT_EQ(failure_.status.code(), absl::StatusCode::kInvalidArgument);
       executor_->Rollback(branch, &wakeups_);
-      ASSERT_EQ(store_->Read(0, 0, Uint64Key(update), &now), absl::StatusCode::kOk);
+      ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(update), &now), absl::StatusCode::kOk);
       EXPECT_EQ(std::string(reinterpret_cast<const char*>(now.data()), now.size()), row);
     }
   }
@@ -166,7 +166,7 @@ TEST_F(OneSite, RandomChanges_AgreeWithAModel) {
     commits ? executor_->Commit(branch, &wakeups_) : executor_->Rollback(branch, &wakeups_);
     std::vector<std::byte> now;
     for (const auto& [key, row] : rows) {
-      ASSERT_EQ(store_->Read(0, 0, Uint64Key(key), &now), absl::StatusCode::kOk);
+      ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(key), &now), absl::StatusCode::kOk);
       ASSERT_EQ(std::string(reinterpret_cast<const char*>(now.data()), now.size()), row) << key;
     }
   }
@@ -264,7 +264,7 @@ TEST_F(OneSite, InsertRefusedAtAnIndex_LeavesAGhostToItsScanners) {
   };
   const auto state = [&](uint64_t key) {
     std::vector<std::byte> row;
-    return store_->Find(0, 0, Uint64Key(key), &row);
+    return store_->At(0, 0)->Find(Uint64Key(key), &row);
   };
   Branch filler;
   uint64_t key = 0;
@@ -371,7 +371,7 @@ class Gaps : public OneSite {
   void Rollback(Branch& branch) { executor_->Rollback(branch, &wakeups_); }
   storage::KeyState State(uint64_t key) {
     std::vector<std::byte> row;
-    return store_->Find(0, 0, Uint64Key(key), &row);
+    return store_->At(0, 0)->Find(Uint64Key(key), &row);
   }
 
   std::vector<int64_t> found_;
@@ -672,11 +672,11 @@ TEST_F(Gaps, DeleteInsertDelete_RollsBackToTheFirstRow) {
   ASSERT_EQ(Run(branch, batch), Progress::kDone) << failure_.status;
   Rollback(branch);
   std::vector<std::byte> row;
-  ASSERT_EQ(store_->Read(0, 0, Uint64Key(40), &row), absl::StatusCode::kOk);
+  ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(40), &row), absl::StatusCode::kOk);
   EXPECT_EQ(std::memcmp(row.data(), "row.", 4), 0);
   ASSERT_EQ(Run(branch, batch), Progress::kDone) << failure_.status;
   Commit(branch);
-  ASSERT_EQ(store_->Read(0, 0, Uint64Key(40), &row), absl::StatusCode::kOk);
+  ASSERT_EQ(store_->At(0, 0)->Read(Uint64Key(40), &row), absl::StatusCode::kOk);
   EXPECT_EQ(std::memcmp(row.data(), "last", 4), 0);
   EXPECT_TRUE(store_->Check().ok()) << store_->Check();
 }

@@ -6,6 +6,8 @@
 #include <array>
 #include <limits>
 
+#include "runtime/check.h"
+
 namespace islands::instance {
 
 void RoutePlan::Clear() {
@@ -95,6 +97,7 @@ absl::Status Router::RouteScan(const Batch& batch, uint32_t number, RoutePlan* p
     const uint32_t island = sites_.IslandOf(site);
     const partitioner::SiteRun run = sites_.SitesOf(island);
     const uint32_t last = std::min(span->last, run.first + run.count - 1);
+    ISLANDS_CHECK(site >= run.first && site <= last);  // so the next one is further on
     touched->Touch(site);
     touched->Touch(last);
     plan->Add(island, own_island_, {number, site, last});

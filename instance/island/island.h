@@ -107,7 +107,7 @@ class Island {
   absl::Status LoadRows(const control::v1::LoadSpec& load);
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
   void BindPool(void* address, size_t bytes);
-  absl::StatusOr<control::v1::AuditReply> SumRows(const Workload& workload) const;
+  control::v1::AuditReply SumRows(const Workload& workload) const;
   std::vector<runtime::Runnable*> Runnables() const;
   // For something that has to have the island to itself.
   void HaltWorkers();

@@ -296,7 +296,7 @@ void SeedRun::JudgeStores(std::vector<FinalRow>* rows) {
     const auto range =
         partitioner::RangePartition::Create(0, static_cast<int64_t>(plan_.keys), plan_.cluster.sites);
     for (uint32_t site = own.first; site < own.first + own.count; ++site) {
-      store.Scan(0, site, {}, {}, false, [&](instance::KeyView key, instance::RowView row) {
+      store.At(0, site)->Scan({}, {}, false, [&](instance::KeyView key, instance::RowView row) {
         uint64_t number = 0;
         for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
         found[number] = ParseLedgerRow(row);

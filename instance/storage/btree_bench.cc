@@ -34,7 +34,7 @@ struct Fixture {
     const std::vector<std::byte> row(kRowBytes);
     for (uint64_t i = 0; i < kRows; ++i) {
       const Uint64Key key(i);
-      if (store->Insert(0, *catalog->SiteOf(0, key), key, row) != absl::StatusCode::kOk) std::abort();
+      if (store->At(0, *catalog->SiteOf(0, key))->Insert(key, row) != absl::StatusCode::kOk) std::abort();
     }
   }
   std::unique_ptr<Catalog> catalog;
@@ -56,7 +56,8 @@ void BM_Read(benchmark::State& state) {
     for (int i = 0; i < kRowsPerTransaction; ++i) {
       const Uint64Key key(random.Below(kRows));
       const uint32_t site = *fixture.catalog->SiteOf(0, key);
-      if (fixture.store->Read(0, site, key, &row) != absl::StatusCode::kOk) state.SkipWithError("row lost");
+      if (fixture.store->At(0, site)->Read(key, &row) != absl::StatusCode::kOk)
+        state.SkipWithError("row lost");
       benchmark::DoNotOptimize(row.data());
     }
   }
@@ -77,7 +78,7 @@ void BM_Update(benchmark::State& state) {
     for (int i = 0; i < kRowsPerTransaction; ++i) {
       const Uint64Key key(random.Below(kRows));
       const uint32_t site = *fixture.catalog->SiteOf(0, key);
-      if (fixture.store->Modify(0, site, key, {0, sizeof(uint64_t)}, add_one) != absl::StatusCode::kOk)
+      if (fixture.store->At(0, site)->Modify(key, {0, sizeof(uint64_t)}, add_one) != absl::StatusCode::kOk)
         state.SkipWithError("row lost");
     }
   }
@@ -89,7 +90,8 @@ void BM_ScanAll(benchmark::State& state) {
   Fixture& fixture = Shared(1);
   for (auto _ : state) {
     uint64_t rows = 0;
-    fixture.store->Scan(0, 0, {}, {}, state.range(0) != 0, [&](KeyView, RowView) { return ++rows, true; });
+    fixture.store->At(0, 0)->Scan({}, {}, state.range(0) != 0,
+                                  [&](KeyView, RowView) { return ++rows, true; });
     if (rows != kRows) state.SkipWithError("rows lost");
   }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(kRows));

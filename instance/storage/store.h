@@ -1,18 +1,7 @@
-// One island's rows: a buffer pool, and for every table and site of the island a B+tree, with the site-local
-// trees of its secondary indexes kept in step.
+// One island's rows: a buffer pool, and a SiteTable for every table and site of the island.
 //
-// Transactions, locks and undo are the caller's: Store changes what it is told to at once. The caller holds
-// the row locks that make concurrent calls on one key meaningful; page latches make all concurrent calls
-// safe.
-//
-// Thread safety: row operations from every worker; Truncate only while no other call is active. With
-// StoreOptions::alone no two calls may overlap.
-//
-// Invariants:
-//  1. Every entry of a secondary index names an existing row (no ghost) whose fields give that entry, and
-//     every row has its entry in each index (while no operation on that row is under way).
-//  2. No page latch is held while a callback of the caller runs, except in Modify, whose callback only writes
-//     to the span.
+// Thread safety: At and what it gives from every worker (site_table.h); Truncate, CountRows and Check only
+// while no other call is active.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +13,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/storage/btree/btree.h"
 #include "instance/storage/catalog.h"
+#include "instance/storage/pages/buffer_pool.h"
+#include "instance/storage/pages/site_space.h"
+#include "instance/storage/site_table.h"
 #include "runtime/file_system.h"
 
 namespace islands::storage {
@@ -48,67 +39,42 @@ struct PoolUsage {
   uint64_t region_bytes = 0;
 };
 
-// Codes: OK, NOT_FOUND, ALREADY_EXISTS, RESOURCE_EXHAUSTED (the pool is full; no row and no index changed),
-// INVALID_ARGUMENT (key empty or too long, row of another length than the table's row_bytes or too long, a
-// site of another island, a new key outside its site).
 class Store {
  public:
   static absl::StatusOr<std::unique_ptr<Store>> Create(const Catalog& catalog, const StoreOptions& options,
                                                        runtime::FileSystem& files);  // `catalog` outlives it
-  ~Store();
 
-  // Hands the row to `take`, maybe several times: only the last counts, and only with OK.
-  absl::StatusCode Read(TableId table, uint32_t site, KeyView key, Lookup* hint,
-                        absl::FunctionRef<void(TornBytes row)> take);
-  // Copies the row; `row` keeps its capacity between calls, so a warm buffer is not reallocated.
-  absl::StatusCode Read(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
-  // Runs `change` once on the row's bytes, in place under the page's exclusive latch; the length cannot
-  // change. Where `part`, the bytes that may change, is in an index, on a copy that then replaces the row.
-  struct Part {
-    size_t offset = 0;
-    size_t bytes = 0;
-  };
-  absl::StatusCode Modify(TableId table, uint32_t site, KeyView key, Part part,
-                          absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint = nullptr);
-  // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert. RESOURCE_EXHAUSTED may
-  // leave a ghost of a new key, to be buried (RemoveGhost): others may have locked the gap below it.
-  absl::StatusCode Insert(TableId table, uint32_t site, KeyView key, RowView row,
-                          std::optional<uint64_t> expected = {});
-  absl::StatusCode Replace(TableId table, uint32_t site, KeyView key, RowView row);
-  absl::StatusCode Remove(TableId table, uint32_t site, KeyView key);
-
-  // Deleting in two steps (btree.h): MarkGhost hides the row and takes its index entries away, Unghost brings
-  // all of it back, RemoveGhost gives the ghost's room back. NOT_FOUND: there is no such row, or ghost.
-  absl::StatusCode MarkGhost(TableId table, uint32_t site, KeyView key);
-  absl::StatusCode Unghost(TableId table, uint32_t site, KeyView key);
-  absl::StatusCode RemoveGhost(TableId table, uint32_t site, KeyView key);
-  // What is there under this key, its bytes (a ghost's too) in `row`. INVALID_ARGUMENT shows as kAbsent.
-  KeyState Find(TableId table, uint32_t site, KeyView key, std::vector<std::byte>* row);
-  // The tree that holds the rows of this table and site, for those who lock gaps or look ahead;
-  // null if it is not here.
-  const BTree* Rows(TableId table, uint32_t site) const;
-
-  // Rows with first <= key < end of one site, in key order or reverse, until `visit` returns false. `end`
-  // empty = no upper bound. Key and row are valid during the call only.
-  absl::StatusCode Scan(TableId table, uint32_t site, KeyView first, KeyView end, bool reverse,
-                        absl::FunctionRef<bool(KeyView key, RowView row)> visit);
-  // The same over a secondary index, bounds being encoded index components; visits primary keys in index
-  // order.
-  absl::StatusCode IndexScan(TableId table, IndexId index, uint32_t site, KeyView first, KeyView end,
-                             bool reverse, absl::FunctionRef<bool(KeyView primary_key)> visit);
+  // Null: there is no such table, or the island does not have it on that site.
+  SiteTable* At(TableId table, uint32_t site) const {
+    const uint32_t slot = SlotOf(site);
+    if (table >= table_count_ || slot >= spaces_.size()) return nullptr;
+    return tables_[slot * table_count_ + table].get();
+  }
 
   // Empties a table on all sites of this island.
   absl::Status Truncate(TableId table);
-  uint64_t CountRows(TableId table);
+  uint64_t CountRows(TableId table) const;
 
   PoolUsage Usage() const;
-  // Walks every tree and checks order, fill, links and index agreement; for tests. Quiet store only.
-  absl::Status Check();
+  // Walks every tree and checks order, fill, links and index agreement; for tests.
+  absl::Status Check() const;
 
  private:
-  struct Impl;
-  explicit Store(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Store(partitioner::SiteRun sites) : sites_(sites) {}
+  absl::Status Build(const Catalog& catalog);
+  absl::Status BuildSlot(const Catalog& catalog, uint32_t slot, uint32_t site);
+  std::unique_ptr<SiteTable> BuildTable(const TableDefinition& table, SiteSpace* space, uint32_t first_tree);
+  // Own sites, then the replicated one. A number that is no slot for sites of other islands.
+  uint32_t SlotOf(uint32_t site) const {
+    if (site == kReplicatedSite) return sites_.count;
+    return site - sites_.first < sites_.count ? site - sites_.first : UINT32_MAX;
+  }
+
+  const partitioner::SiteRun sites_;
+  std::unique_ptr<BufferPool> pool_;
+  std::vector<std::unique_ptr<SiteSpace>> spaces_;  // by slot
+  size_t table_count_ = 0;
+  std::vector<std::unique_ptr<SiteTable>> tables_;  // slot * table_count_ + table; null where it is not
 };
 
 }  // namespace islands::storage

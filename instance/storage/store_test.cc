@@ -51,6 +51,11 @@ std::string Person(int64_t balance, const std::string& name, size_t filling = 0)
   return row + std::string(filling, 'f');
 }
 
+StatusCode RemoveFrom(SiteTable& rows, KeyView key) {
+  const StatusCode code = rows.MarkGhost(key);
+  return code == StatusCode::kOk ? rows.RemoveGhost(key) : code;
+}
+
 class StoreTest : public testing::Test {
  protected:
   // This island has sites 2 .. 5 of 10: keys 20 .. 59.
@@ -67,15 +72,17 @@ class StoreTest : public testing::Test {
 
   static uint32_t Site(uint64_t key) { return static_cast<uint32_t>(key / 10); }
   StatusCode Insert(TableId table, uint64_t key, const std::string& row) {
-    return store_->Insert(table, Site(key), Uint64Key(key), Bytes(row));
+    return store_->At(table, Site(key))->Insert(Uint64Key(key), Bytes(row));
   }
   StatusCode Replace(TableId table, uint64_t key, const std::string& row) {
-    return store_->Replace(table, Site(key), Uint64Key(key), Bytes(row));
+    return store_->At(table, Site(key))->Replace(Uint64Key(key), Bytes(row));
   }
-  StatusCode Remove(TableId table, uint64_t key) { return store_->Remove(table, Site(key), Uint64Key(key)); }
+  StatusCode Remove(TableId table, uint64_t key) {
+    return RemoveFrom(*store_->At(table, Site(key)), Uint64Key(key));
+  }
   std::string Read(TableId table, uint64_t key) {
     std::vector<std::byte> row;
-    const StatusCode code = store_->Read(table, Site(key), Uint64Key(key), &row);
+    const StatusCode code = store_->At(table, Site(key))->Read(Uint64Key(key), &row);
     return code == StatusCode::kOk ? Text(row) : absl::StatusCodeToString(code);
   }
   static uint64_t Number(KeyView key) {
@@ -88,15 +95,17 @@ class StoreTest : public testing::Test {
     if (!first.empty()) partitioner::AppendString(first, &from);
     if (!end.empty()) partitioner::AppendString(end, &to);
     std::vector<uint64_t> keys;
-    EXPECT_EQ(store_->IndexScan(kIndexed, kByName, site, Bytes(from), Bytes(to), reverse,
-                                [&](KeyView key) { return keys.push_back(Number(key)), true; }),
+    EXPECT_EQ(store_->At(kIndexed, site)
+                  ->IndexScan(kByName, Bytes(from), Bytes(to), reverse,
+                              [&](KeyView key) { return keys.push_back(Number(key)), true; }),
               StatusCode::kOk);
     return keys;
   }
   std::vector<uint64_t> ByBalance(uint32_t site) {
     std::vector<uint64_t> keys;
-    EXPECT_EQ(store_->IndexScan(kIndexed, kByBalance, site, {}, {}, false,
-                                [&](KeyView key) { return keys.push_back(Number(key)), true; }),
+    EXPECT_EQ(store_->At(kIndexed, site)
+                  ->IndexScan(kByBalance, {}, {}, false,
+                              [&](KeyView key) { return keys.push_back(Number(key)), true; }),
               StatusCode::kOk);
     return keys;
   }
@@ -116,8 +125,8 @@ TEST_F(StoreTest, RowOperations_OnOneRow) {
   EXPECT_EQ(Insert(kPlain, 25, "first"), StatusCode::kOk);
   EXPECT_EQ(Insert(kPlain, 25, "again"), StatusCode::kAlreadyExists);
   EXPECT_EQ(Read(kPlain, 25), "first");
-  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), {0, 1},
-                           [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
+  EXPECT_EQ(store_->At(kPlain, 2)->Modify(Uint64Key(25), {0, 1},
+                                          [](std::span<std::byte> row) { row[0] = std::byte{'F'}; }),
             StatusCode::kOk);
   EXPECT_EQ(Read(kPlain, 25), "First");
   EXPECT_EQ(Replace(kPlain, 25, ""), StatusCode::kOk);
@@ -125,7 +134,7 @@ TEST_F(StoreTest, RowOperations_OnOneRow) {
   EXPECT_EQ(Replace(kPlain, 26, "x"), StatusCode::kNotFound);
   EXPECT_EQ(Remove(kPlain, 25), StatusCode::kOk);
   EXPECT_EQ(Remove(kPlain, 25), StatusCode::kNotFound);
-  EXPECT_EQ(store_->Modify(kPlain, 2, Uint64Key(25), {0, 1}, [](std::span<std::byte>) { FAIL(); }),
+  EXPECT_EQ(store_->At(kPlain, 2)->Modify(Uint64Key(25), {0, 1}, [](std::span<std::byte>) { FAIL(); }),
             StatusCode::kNotFound);
 }
 
@@ -135,30 +144,37 @@ TEST_F(StoreTest, RowOperations_InvalidArguments) {
   EXPECT_EQ(Insert(kPlain, 25, long_row), StatusCode::kInvalidArgument);
   EXPECT_EQ(Insert(kPlain, 25, long_row.substr(1)), StatusCode::kOk);
   EXPECT_EQ(Replace(kPlain, 25, long_row), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Insert(kPlain, 2, Bytes(long_key), {}), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Insert(kPlain, 2, {}, {}), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Read(kPlain, 2, Bytes(long_key), &row), StatusCode::kInvalidArgument);
-  for (const uint32_t site : {0u, 1u, 6u, 9u, kMaxSites, kReplicatedSite}) {
-    EXPECT_EQ(store_->Read(kPlain, site, Uint64Key(25), &row), StatusCode::kInvalidArgument) << site;
-  }
-  EXPECT_EQ(store_->Read(kReplicated, 2, Uint64Key(25), &row), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Read(kReplicated, 6, Uint64Key(25), &row), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Read(3, 2, Uint64Key(25), &row), StatusCode::kInvalidArgument);
-  const auto any = [](KeyView, RowView) { return true; };
-  EXPECT_EQ(store_->Scan(kPlain, 2, Bytes(bound), {}, false, any), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Scan(kPlain, 2, {}, Bytes(bound), true, any), StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->IndexScan(kIndexed, 2, 2, {}, {}, false, [](KeyView) { return true; }),
+  EXPECT_EQ(store_->At(kPlain, 2)->Insert(Bytes(long_key), {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->At(kPlain, 2)->Insert({}, {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->At(kPlain, 2)->Read(Bytes(long_key), &row), StatusCode::kInvalidArgument);
+  const auto any = [](KeyView) { return true; };
+  EXPECT_EQ(store_->At(kIndexed, 2)->IndexScan(0, Bytes(bound), {}, false, any),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->At(kIndexed, 2)->IndexScan(0, {}, Bytes(bound), true, any), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->At(kPlain, 2)->Modify(Uint64Key(25), {kMaxRowBytes - 1, 2}, [](auto) { FAIL(); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->At(kIndexed, 2)->IndexScan(/*index=*/2, {}, {}, false, [](KeyView) { return true; }),
             StatusCode::kInvalidArgument);
   EXPECT_FALSE(store_->Truncate(3).ok());
   EXPECT_EQ(store_->CountRows(3), 0u);
-  EXPECT_EQ(store_->Insert(kReplicated, kReplicatedSite, Uint64Key(1), Bytes("five!")),
+  EXPECT_EQ(store_->At(kReplicated, kReplicatedSite)->Insert(Uint64Key(1), Bytes("five!")),
             StatusCode::kInvalidArgument);
 }
 
+TEST_F(StoreTest, At_NullWhereTheTableIsNot) {
+  for (const uint32_t site : {0u, 1u, 6u, 9u, kMaxSites, kReplicatedSite}) {
+    EXPECT_EQ(store_->At(kPlain, site), nullptr) << site;
+  }
+  EXPECT_EQ(store_->At(kReplicated, 2), nullptr);
+  EXPECT_EQ(store_->At(kReplicated, 6), nullptr);
+  EXPECT_EQ(store_->At(3, 2), nullptr);
+}
+
 TEST_F(StoreTest, ReplicatedTable_LivesOnItsOwnSite) {
-  EXPECT_EQ(store_->Insert(kReplicated, kReplicatedSite, Uint64Key(~0ull), Bytes("four")), StatusCode::kOk);
+  EXPECT_EQ(store_->At(kReplicated, kReplicatedSite)->Insert(Uint64Key(~0ull), Bytes("four")),
+            StatusCode::kOk);
   std::vector<std::byte> row;
-  EXPECT_EQ(store_->Read(kReplicated, kReplicatedSite, Uint64Key(~0ull), &row), StatusCode::kOk);
+  EXPECT_EQ(store_->At(kReplicated, kReplicatedSite)->Read(Uint64Key(~0ull), &row), StatusCode::kOk);
   EXPECT_EQ(Text(row), "four");
   EXPECT_EQ(store_->CountRows(kReplicated), 1u);
 }
@@ -168,13 +184,11 @@ TEST_F(StoreTest, Scan_OneSiteInBothDirections) {
     ASSERT_EQ(Insert(kPlain, key, std::to_string(key)), StatusCode::kOk);
   const auto scan = [&](KeyView first, KeyView end, bool reverse, size_t limit) {
     std::vector<uint64_t> keys;
-    EXPECT_EQ(store_->Scan(kPlain, 3, first, end, reverse,
-                           [&](KeyView key, RowView row) {
-                             EXPECT_EQ(Text(row), std::to_string(Number(key)));
-                             keys.push_back(Number(key));
-                             return keys.size() < limit;
-                           }),
-              StatusCode::kOk);
+    store_->At(kPlain, 3)->Scan(first, end, reverse, [&](KeyView key, RowView row) {
+      EXPECT_EQ(Text(row), std::to_string(Number(key)));
+      keys.push_back(Number(key));
+      return keys.size() < limit;
+    });
     return keys;
   };
   EXPECT_THAT(scan({}, {}, false, 99), ElementsAre(30, 31, 32, 33, 34, 35, 36, 37, 38, 39));
@@ -202,11 +216,12 @@ TEST_F(StoreTest, Indexes_FollowInsertReplaceModifyRemove) {
   EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 30, 32));
   EXPECT_THAT(ByBalance(3), ElementsAre(32, 31, 30));
 
-  EXPECT_EQ(store_->Modify(kIndexed, 3, Uint64Key(31), {0, 8},
-                           [](std::span<std::byte> row) {
-                             const int64_t balance = 100;
-                             std::memcpy(row.data(), &balance, sizeof(balance));
-                           }),
+  EXPECT_EQ(store_->At(kIndexed, 3)
+                ->Modify(Uint64Key(31), {0, 8},
+                         [](std::span<std::byte> row) {
+                           const int64_t balance = 100;
+                           std::memcpy(row.data(), &balance, sizeof(balance));
+                         }),
             StatusCode::kOk);
   EXPECT_THAT(ByBalance(3), ElementsAre(32, 30, 31));
   EXPECT_THAT(ByName(3, "", ""), ElementsAre(31, 30, 32));
@@ -222,20 +237,21 @@ TEST_F(StoreTest, Indexes_FollowInsertReplaceModifyRemove) {
 TEST_F(StoreTest, Indexes_HaveNoEntriesOfGhosts) {
   ASSERT_EQ(Insert(kIndexed, 31, Person(7, "ann")), StatusCode::kOk);
   ASSERT_EQ(Insert(kIndexed, 32, Person(5, "bob")), StatusCode::kOk);
-  ASSERT_EQ(store_->MarkGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  ASSERT_EQ(store_->At(kIndexed, 3)->MarkGhost(Uint64Key(31)), StatusCode::kOk);
   EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{32}));
   EXPECT_EQ(store_->CountRows(kIndexed), 1u);
   ASSERT_TRUE(store_->Check().ok()) << store_->Check();
-  ASSERT_EQ(store_->Unghost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  ASSERT_EQ(store_->At(kIndexed, 3)->Unghost(Uint64Key(31)), StatusCode::kOk);
   EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{31, 32}));
-  ASSERT_EQ(store_->MarkGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  ASSERT_EQ(store_->At(kIndexed, 3)->MarkGhost(Uint64Key(31)), StatusCode::kOk);
   ASSERT_EQ(Insert(kIndexed, 31, Person(9, "zoe")), StatusCode::kOk);
   EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{32, 31}));
-  EXPECT_EQ(store_->RemoveGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kNotFound) << "it is a row again";
-  ASSERT_EQ(store_->MarkGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
-  EXPECT_EQ(store_->RemoveGhost(kIndexed, 3, Uint64Key(31)), StatusCode::kOk);
+  EXPECT_EQ(store_->At(kIndexed, 3)->RemoveGhost(Uint64Key(31)), StatusCode::kNotFound)
+      << "it is a row again";
+  ASSERT_EQ(store_->At(kIndexed, 3)->MarkGhost(Uint64Key(31)), StatusCode::kOk);
+  EXPECT_EQ(store_->At(kIndexed, 3)->RemoveGhost(Uint64Key(31)), StatusCode::kOk);
   std::vector<std::byte> row;
-  EXPECT_EQ(store_->Find(kIndexed, 3, Uint64Key(31), &row), KeyState::kAbsent);
+  EXPECT_EQ(store_->At(kIndexed, 3)->Find(Uint64Key(31), &row), KeyState::kAbsent);
 }
 
 TEST_F(StoreTest, Indexes_RowTooShortForThemIsRefused) {
@@ -341,15 +357,15 @@ TEST_F(SmallStoreTest, PoolFull_ManyIndexEntries) {
     StatusCode code = StatusCode::kOk;
     const uint64_t dice = random.Below(10);
     if (dice < 5) {
-      code = store->Insert(0, 0, Uint64Key(key), Bytes(row));
+      code = store->At(0, 0)->Insert(Uint64Key(key), Bytes(row));
       if (code == StatusCode::kOk) model[key] = row;
     } else if (dice < 8) {
-      code = store->Modify(0, 0, Uint64Key(key), {0, row.size()}, [&](std::span<std::byte> bytes) {
+      code = store->At(0, 0)->Modify(Uint64Key(key), {0, row.size()}, [&](std::span<std::byte> bytes) {
         std::memcpy(bytes.data(), row.data(), row.size());
       });
       if (code == StatusCode::kOk) model[key] = row;
     } else {
-      code = store->Remove(0, 0, Uint64Key(key));
+      code = RemoveFrom(*store->At(0, 0), Uint64Key(key));
       if (code == StatusCode::kOk) model.erase(key);
     }
     refused += code == StatusCode::kResourceExhausted;
@@ -362,7 +378,7 @@ TEST_F(SmallStoreTest, PoolFull_ManyIndexEntries) {
   EXPECT_EQ(store->CountRows(0), model.size());
   for (const auto& [key, row] : model) {
     std::vector<std::byte> found;
-    ASSERT_EQ(store->Read(0, 0, Uint64Key(key), &found), StatusCode::kOk);
+    ASSERT_EQ(store->At(0, 0)->Read(Uint64Key(key), &found), StatusCode::kOk);
     ASSERT_EQ(Text(found), row);
   }
 }
@@ -408,13 +424,13 @@ TEST(Store, Insert_FirstAndLastKeysOfEverySite) {
               ? partitioner::AppendSigned(c.type, first, &key)
               : partitioner::AppendUnsigned(c.type, static_cast<uint64_t>(first), &key);
           partitioner::AppendString(second, &key);
-          const StatusCode code = store->Insert(0, site, Bytes(key), Bytes("row"));
+          const StatusCode code = store->At(0, site)->Insert(Bytes(key), Bytes("row"));
           ASSERT_TRUE(code == StatusCode::kOk || code == StatusCode::kAlreadyExists)
               << first << " " << second;
           rows += code == StatusCode::kOk ? 1 : 0;
           // Not a key of the next site.
           if (site + 1 < 6 && partition.SiteBegin(site + 1) != partition.SiteBegin(site + 2)) {
-            ASSERT_EQ(store->Insert(0, site + 1, Bytes(key), Bytes("row")), StatusCode::kInvalidArgument);
+            ASSERT_EQ(store->At(0, site + 1)->Insert(Bytes(key), Bytes("row")), StatusCode::kInvalidArgument);
           }
         }
       }

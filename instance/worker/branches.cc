@@ -49,6 +49,7 @@ ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch) {
 }
 
 ParticipantEntry& Branches::Open(const Id& id) {
+  ISLANDS_CHECK(id.island != options_.island);  // inbox.cc lets nobody speak for another, or for us
   ParticipantEntry& entry = table_.Add(id);
   entry.branch.locks.transaction = id;
   entry.branch.locks.worker = options_.index;
@@ -82,6 +83,7 @@ void Branches::OnExecute(const Origin& origin, const data::v1::ExecuteRequest& r
   if (!refused) return;
   if (refused->set()) return outbox_.SendRefusal(origin, id, request.step(), *refused);
   if (entry == nullptr) entry = &Open(id);
+  ISLANDS_CHECK(!entry->executing && !entry->ended && !entry->failure.set());
   const ExecutingScope executing(time_);
   entry->step = request.step();
   entry->last_heard_ns = turns_.now_ns();

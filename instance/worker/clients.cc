@@ -66,6 +66,7 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
       co_await yield;
     }
   }
+  ISLANDS_CHECK(active_ > 0);
   counters_.in_flight.Set(--active_);
   if (active_ != 0) co_return;
   const std::unique_lock lock = ISLANDS_LATCH("worker.run_end", std::unique_lock(shared_.run_mutex));
@@ -155,6 +156,19 @@ uint64_t Clients::OldestBegun() const {
     if (slot->begun_ns != 0) oldest = std::min(oldest, slot->transaction.own_id.sequence);
   }
   return oldest;
+}
+
+void Clients::CheckInvariants() const {
+  ISLANDS_CHECK(active_ <= slots_.size() && (active_ == 0 || running()));
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    const RunningTransaction& transaction = slot->transaction;
+    if (slot->begun_ns != 0) {
+      ISLANDS_CHECK(options_.Began(transaction.own_id));
+      continue;
+    }
+    ISLANDS_CHECK(transaction.entry == nullptr && transaction.executing == nullptr);
+    ISLANDS_CHECK(transaction.branch.locks.held() == 0 && transaction.branch.undo.empty());
+  }
 }
 
 CoordinatedTransaction* Clients::FindExecuting(const coordinator::TransactionId& id) {

@@ -48,6 +48,7 @@ class Clients {
   void Sweep();
   // Sequence of the oldest transaction that has begun and has no answer yet; UINT64_MAX if there is none.
   uint64_t OldestBegun() const;
+  void CheckInvariants() const;  // between two rounds
   // Null when it is not executing (any more) or has failed.
   CoordinatedTransaction* FindExecuting(const coordinator::TransactionId& id);
 

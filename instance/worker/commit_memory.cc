@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/check.h"
+
 namespace islands::instance {
 
 using coordinator::TransactionId;
@@ -13,6 +15,7 @@ Ended WhatEnded(uint64_t below, std::vector<uint64_t> overdue) {
     below = std::min(below, overdue[Ended::kMostNamed]);
     overdue.resize(Ended::kMostNamed);
   }
+  ISLANDS_CHECK(overdue.size() <= Ended::kMostNamed && std::is_sorted(overdue.begin(), overdue.end()));
   return {below, std::move(overdue)};
 }
 

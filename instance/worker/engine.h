@@ -44,6 +44,7 @@ class Engine {
   }
   // Whenever a coroutine has given control back (Executor::EndQuiet).
   void EndQuiet() { executor_->EndQuiet(); }
+  void CheckInvariants() const { executor_->CheckInvariants(); }  // between two rounds
 
   // End the branch: its changes stay or are undone, its locks are free.
   void Commit(Branch& branch) {

@@ -34,6 +34,7 @@ void LockWaits::Wake(uint64_t token) {
 
 void LockWaits::Deliver(std::vector<locks::Wakeup>* wakeups) {
   for (const locks::Wakeup& wakeup : *wakeups) {
+    ISLANDS_CHECK(wakeup.worker < shared_.colleagues.size());
     if (wakeup.worker == options_.index) {
       Wake(wakeup.wake_token);
     } else {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/check.h"
+
 namespace islands::instance {
 
 namespace {
@@ -36,6 +38,7 @@ bool Peers::MustWaitFor(const RoutePlan& plan) {
 }
 
 bool Peers::ProvenDead(uint32_t island, uint64_t boot_epoch, int64_t now_ns) {
+  ISLANDS_CHECK(island < proofs_.size());
   Proof& proof = proofs_[island];
   if (boot_epoch < links_.NewestEpoch(island) || boot_epoch <= proof.dead_up_to) return true;
   if (!shared_.proven_dead || (proof.asked_ns != 0 && now_ns - proof.asked_ns < kProofIntervalNs))

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "instance/worker/mailbox.h"
+#include "runtime/check.h"
 
 namespace islands::instance {
 
@@ -164,6 +165,7 @@ void Probes::Send(const Probe& probe) {
 }
 
 void Probes::PostTo(uint32_t worker, const Probe& probe) {
+  ISLANDS_CHECK(worker < shared_.colleagues.size());  // inbox.cc has compared ids with the island's workers
   const Colleague& owner = shared_.colleagues[worker];
   owner.mailbox->Post([probes = owner.probes, probe] { probes->Take(probe); });
 }

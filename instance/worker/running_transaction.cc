@@ -79,6 +79,7 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
     }
     parts_.coordinated.Ship(*this, batch);
   }
+  ISLANDS_CHECK(pending_replies == 0 || entry != nullptr);
   for (size_t cursor = 0; !failure.set() && cursor < plan.local().size();) {
     const Progress progress = parts_.engine.RunSome(branch, batch, plan.local(), &cursor, &failure);
     if (progress == Progress::kWaiting) {
@@ -116,6 +117,7 @@ void RunningTransaction::KeepLocalScans(Batch& batch) {
 }
 
 runtime::Task<Outcome> RunningTransaction::Commit() {
+  ISLANDS_CHECK(!failure.set() && executing == nullptr && pending_replies == 0);
   if (entry == nullptr) {
     parts_.engine.Commit(branch);
     co_return Outcome::kCommitted;
@@ -144,6 +146,7 @@ runtime::Task<Outcome> RunningTransaction::AwaitOutcome() {
     Suspension suspension = Suspend();
     co_await suspension;
   }
+  ISLANDS_CHECK(branch.locks.held() == 0 && branch.undo.empty());  // the machine has ended it
   if (entry != nullptr) {
     // The outcome is known; acks may still come in for the entry.
     entry->transaction = nullptr;

@@ -72,6 +72,7 @@ class Turns {
     if (waiter.suspended) ready_.Push(std::exchange(waiter.suspended, nullptr));
   }
   size_t WakeSleepers();
+  void CheckInvariants() const;  // between two rounds
   // Resumes those that were ready, then lets others begin; `after_each` is called whenever one has given
   // control back. Returns how many had a turn.
   template <typename AfterEach>

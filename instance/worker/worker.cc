@@ -111,9 +111,12 @@ bool Worker::RunOnce() {
 
 void Worker::CheckInvariants() const {
   links_.CheckInvariants();
+  turns_.CheckInvariants();
+  engine_.CheckInvariants();
   lock_waits_.CheckInvariants();
   coordinated_.CheckInvariants();
   branches_.CheckInvariants();
+  clients_.CheckInvariants();
 }
 
 void Worker::Sleep(int64_t timeout_ns) {

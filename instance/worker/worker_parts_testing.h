@@ -178,7 +178,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   int64_t Counter(uint64_t row) {
     std::vector<std::byte> bytes;
     int64_t counter = -1;
-    if (store_->Read(0, 0, Key(0, row), &bytes) == absl::StatusCode::kOk)
+    if (store_->At(0, 0)->Read(Key(0, row), &bytes) == absl::StatusCode::kOk)
       std::memcpy(&counter, bytes.data(), sizeof(counter));
     return counter;
   }

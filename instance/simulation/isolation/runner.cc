@@ -137,8 +137,8 @@ class Driver {
     for (uint32_t island = 0; island < kDataIslands; ++island) {
       const partitioner::SiteRun sites = partitioner::SiteMap::Create(kSites, kIslands)->SitesOf(island);
       for (uint32_t site = sites.first; site < sites.first + sites.count; ++site) {
-        (void)cluster_->island(island).store().Scan(
-            0, site, {}, {}, false, [this](instance::KeyView key, instance::RowView row) {
+        cluster_->island(island).store().At(0, site)->Scan(
+            {}, {}, false, [this](instance::KeyView key, instance::RowView row) {
               uint64_t number = 0;
               for (std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
               int64_t value = 0;

@@ -93,6 +93,7 @@ BUGS: dict[str, list[Test]] = {
     "forget_open_commits": [in_doubt("Orphan_IsToldOfACommitLongAgo")],
     "ignore_last_words": [orphans("LastWordsOfACoordinator"), orphans("LastWordsOfAFellow")],
     "answer_for_earlier_life": [orphans("LaterLifeOfAFellow_DoesNotSpeakForTheEarlierOne")],
+    "forget_page_change": [only("planted_btree", "*BTreeModelTest*")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

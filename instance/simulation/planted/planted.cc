@@ -52,6 +52,7 @@ constexpr std::string_view kNames[] = {
     "forget_open_commits",
     "ignore_last_words",
     "answer_for_earlier_life",
+    "forget_page_change",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

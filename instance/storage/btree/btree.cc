@@ -35,6 +35,12 @@ void Distribute(const Node& from, const Node::SplitPoint& split, Node* left, Nod
   right->SetChild(right->count(), from.child(from.count()));
 }
 
+// A child's number, the rightmost one's too.
+PageChange ChildAt(const Node* node, uint32_t i) {
+  if (i < node->count()) return {PageChange::Kind::kValue, i, 0, sizeof(uint64_t)};
+  return {.offset = Node::kRightmostChild, .bytes = sizeof(uint64_t)};
+}
+
 // For leaves also when the entry would take the place of its equal.
 bool HasRoom(const Node& node, const PendingEntry& entry) {
   bool equal = false;
@@ -53,7 +59,7 @@ BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_
 uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower, KeyView upper) {
   const GuardX root = site->Allocate(tree, 0);
   if (!root) return 0;
-  NodeOf(root)->Initialize(lower, upper);
+  ChangeAll(root)->Initialize(lower, upper);
   return NodeOf(root)->number();
 }
 
@@ -124,18 +130,19 @@ KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
   });
 }
 
-absl::StatusCode BTree::Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
-                               Lookup* hint) {
+absl::StatusCode BTree::Modify(KeyView key, RowPart part,
+                               absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
   GuardX guard;
   if (hint != nullptr && hint->node_) guard = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(hint->node_));
   const bool hinted = static_cast<bool>(guard);
   if (!hinted) guard = FindLeafExclusive(key);
-  Node* leaf = NodeOf(guard);
+  const Node* leaf = NodeOf(guard);
   bool found = hinted && hint->has_slot_;
   const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
   if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
-  change(leaf->value(i));
+  if (!part.Within(leaf->value(i).size())) return absl::StatusCode::kInvalidArgument;
+  change(Change(guard, {Kind::kValue, i, part.offset, part.bytes})->value(i));
   return absl::StatusCode::kOk;
 }
 
@@ -144,13 +151,13 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
     GuardX guard = FindLeafExclusive(key);
-    Node* leaf = NodeOf(guard);
+    const Node* leaf = NodeOf(guard);
     bool found = false;
     const uint32_t i = leaf->LowerBound(key, &found);
     if (found && !leaf->ghost(i)) return absl::StatusCode::kAlreadyExists;
     if (found && leaf->HasRoomToReplace(i, row.size())) {
-      leaf->ReplaceValue(i, row);
-      leaf->SetGhost(i, false);
+      Change(guard, {Kind::kNewValue, i, 0, row.size()})->ReplaceValue(i, row);
+      Change(guard, {Kind::kGhost, i})->SetGhost(i, false);
       return absl::StatusCode::kOk;
     }
     if (!found && leaf->HasRoomFor(entry)) {
@@ -159,7 +166,7 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
       } else if (!key_changes_.compare_exchange_strong(*expected, *expected + 1, std::memory_order_acq_rel)) {
         return absl::StatusCode::kAborted;
       }
-      leaf->Insert(i, key, row);
+      Change(guard, {Kind::kInsert, i, 0, row.size()})->Insert(i, key, row);
       return absl::StatusCode::kOk;
     }
     guard.Release();
@@ -172,12 +179,12 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
     GuardX guard = FindLeafExclusive(key);
-    Node* leaf = NodeOf(guard);
+    const Node* leaf = NodeOf(guard);
     bool found = false;
     const uint32_t i = leaf->LowerBound(key, &found);
     if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
     if (leaf->HasRoomToReplace(i, row.size())) {
-      leaf->ReplaceValue(i, row);
+      Change(guard, {Kind::kNewValue, i, 0, row.size()})->ReplaceValue(i, row);
       const bool underfull = leaf->Underfull();
       guard.Release();
       if (underfull) Merge(key, 0);
@@ -191,12 +198,12 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
 absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
   if (!Covers(key)) return absl::StatusCode::kNotFound;
   GuardX guard = FindLeafExclusive(key);
-  Node* leaf = NodeOf(guard);
+  const Node* leaf = NodeOf(guard);
   bool found = false;
   const uint32_t i = leaf->LowerBound(key, &found);
   if (!found || (only_ghost && !leaf->ghost(i))) return absl::StatusCode::kNotFound;
   key_changes_.fetch_add(1, std::memory_order_acq_rel);
-  leaf->Remove(i);
+  Change(guard, {Kind::kRemove, i})->Remove(i);
   const bool underfull = leaf->Underfull();
   guard.Release();
   if (underfull) Merge(key, 0);
@@ -206,11 +213,11 @@ absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
 absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
   if (!Covers(key)) return absl::StatusCode::kNotFound;
   const GuardX guard = FindLeafExclusive(key);
-  Node* leaf = NodeOf(guard);
+  const Node* leaf = NodeOf(guard);
   bool found = false;
   const uint32_t i = leaf->LowerBound(key, &found);
   if (!found || leaf->ghost(i) == ghost) return absl::StatusCode::kNotFound;
-  leaf->SetGhost(i, ghost);
+  Change(guard, {Kind::kGhost, i})->SetGhost(i, ghost);
   return absl::StatusCode::kOk;
 }
 
@@ -235,7 +242,7 @@ absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
     ChooseSplit(*NodeOf(node), entry, &split);
     const PendingEntry separator{.key = split.separator.view(), .value_bytes = sizeof(uint64_t)};
     if (NodeOf(parent)->HasRoomFor(separator)) {
-      return SplitChild(NodeOf(parent), position.index, NodeOf(node), split);
+      return SplitChild(parent, position.index, node, split);
     }
     node.Release();
     parent.Release();
@@ -245,17 +252,17 @@ absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
 }
 
 absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
-  Node* node = NodeOf(root);
-  GuardX left = site_->Allocate(tree_, node->level());
+  GuardX left = site_->Allocate(tree_, NodeOf(root)->level());
   if (!left) return absl::StatusCode::kResourceExhausted;
-  GuardX right = site_->Allocate(tree_, node->level());
+  GuardX right = site_->Allocate(tree_, NodeOf(root)->level());
   if (!right) {
     site_->Free(std::move(left));
     return absl::StatusCode::kResourceExhausted;
   }
   Node::SplitPoint split;
-  ChooseSplit(*node, entry, &split);
-  Distribute(*node, split, NodeOf(left), NodeOf(right));
+  ChooseSplit(*NodeOf(root), entry, &split);
+  Distribute(*NodeOf(root), split, ChangeAll(left), ChangeAll(right));
+  Node* node = ChangeAll(root);
   ++node->header().level;
   node->Initialize(lower_.view(), upper_.view());
   node->InsertChild(0, split.separator.view(), NodeOf(left)->number());
@@ -263,16 +270,21 @@ absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
   return absl::StatusCode::kOk;
 }
 
-absl::StatusCode BTree::SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split) {
-  const GuardX right = site_->Allocate(tree_, node->level());
+absl::StatusCode BTree::SplitChild(const GuardX& parent, uint32_t index, const GuardX& node,
+                                   const Node::SplitPoint& split) {
+  const GuardX right = site_->Allocate(tree_, NodeOf(node)->level());
   if (!right) return absl::StatusCode::kResourceExhausted;
-  alignas(Node) std::byte left_bytes[kPageBytes];
+  // The child is where the parent says, or the descent has gone wrong.
+  ISLANDS_CHECK(NodeOf(parent)->child(index) == NodeOf(node)->number());
+  ISLANDS_CHECK(NodeOf(parent)->level() == NodeOf(node)->level() + 1);
+  alignas(Node) std::byte left_bytes[kPageBytes] = {};
   Node* left = Node::At(left_bytes);
-  left->header() = node->header();
-  Distribute(*node, split, left, NodeOf(right));
-  node->CopyContent(*left);
-  parent->InsertChild(index, split.separator.view(), node->number());
-  parent->SetChild(index + 1, NodeOf(right)->number());
+  left->header() = NodeOf(node)->header();
+  Distribute(*NodeOf(node), split, left, ChangeAll(right));
+  ChangeAll(node)->CopyContent(*left);
+  Change(parent, {Kind::kInsert, index, 0, sizeof(uint64_t)})
+      ->InsertChild(index, split.separator.view(), NodeOf(node)->number());
+  Change(parent, ChildAt(NodeOf(parent), index + 1))->SetChild(index + 1, NodeOf(right)->number());
   return absl::StatusCode::kOk;
 }
 
@@ -321,22 +333,25 @@ void BTree::Merge(KeyView key, uint8_t level) {
 
 bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& left_guard,
                             GuardX right_guard) {
-  Node* parent = NodeOf(parent_guard);
-  Node* left = NodeOf(left_guard);
-  Node* right = NodeOf(right_guard);
+  const Node* parent = NodeOf(parent_guard);
+  const Node* left = NodeOf(left_guard);
+  const Node* right = NodeOf(right_guard);
   KeyBuffer separator;
   parent->CopyKey(left_index, &separator);
+  ISLANDS_CHECK(left->level() == right->level() && parent->level() == left->level() + 1);
+  ISLANDS_CHECK(CompareKeys(left->upper_fence(), separator.view()) == 0);
+  ISLANDS_CHECK(CompareKeys(right->lower_fence(), separator.view()) == 0);
   if (left->MergedBytes(*right, separator.view()) > kMergeBytes) return false;
-  alignas(Node) std::byte merged_bytes[kPageBytes];
+  alignas(Node) std::byte merged_bytes[kPageBytes] = {};
   Node* merged = Node::At(merged_bytes);
   merged->header() = left->header();
   Fill(merged, *left, 0, left->count(), left->lower_fence(), right->upper_fence());
   if (!left->is_leaf()) merged->InsertChild(merged->count(), separator.view(), left->child(left->count()));
   merged->AppendFrom(*right, 0, right->count());
   if (!left->is_leaf()) merged->SetChild(merged->count(), right->child(right->count()));
-  left->CopyContent(*merged);
-  parent->SetChild(left_index + 1, left->number());
-  parent->Remove(left_index);
+  ChangeAll(left_guard)->CopyContent(*merged);
+  Change(parent_guard, {Kind::kRemove, left_index})->Remove(left_index);
+  Change(parent_guard, ChildAt(parent, left_index))->SetChild(left_index, left->number());
   site_->Free(std::move(right_guard));
   return true;
 }
@@ -344,7 +359,9 @@ bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& l
 // The only child has the root's fences, so its content is the root's.
 void BTree::PullUpIntoRoot(GuardX root) {
   GuardX child = ISLANDS_LATCH("btree.merge_root", GuardX(site_->At(NodeOf(root)->child(0))));
-  NodeOf(root)->CopyContent(*NodeOf(child));
+  ISLANDS_CHECK(NodeOf(root)->count() == 0 && NodeOf(child)->level() + 1 == NodeOf(root)->level());
+  ISLANDS_CHECK(CompareKeys(NodeOf(child)->upper_fence(), upper_.view()) == 0);
+  ChangeAll(root)->CopyContent(*NodeOf(child));
   site_->Free(std::move(child));
 }
 
@@ -364,6 +381,7 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
 // count.
 void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
                     absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const {
+  ISLANDS_CHECK(first.size() <= kMaxTreeKeyBytes && end.size() <= kMaxTreeKeyBytes);
   alignas(Node) std::byte copy[kPageBytes];
   const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
   KeyBuffer low, high, key;
@@ -374,6 +392,8 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
     CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
     const KeyView lower = leaf->lower_fence();
     const KeyView upper = leaf->upper_fence();
+    // Every leaf brings the bounds closer together, so the scan ends.
+    ISLANDS_CHECK(leaf->is_leaf() && (upper.empty() || CompareKeys(lower, upper) < 0));
     const bool has_begin = CompareKeys(low.view(), lower) >= 0;
     const bool has_end = !high.view().empty() && (upper.empty() || CompareKeys(high.view(), upper) < 0);
     bool equal = false;
@@ -414,7 +434,7 @@ uint64_t BTree::Count() const {
 
 void BTree::Clear() {
   const GuardX root = ISLANDS_LATCH("btree.clear", GuardX(site_->At(root_)));
-  Node* node = NodeOf(root);
+  Node* node = ChangeAll(root);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   node->header().level = 0;
   node->Initialize(lower_.view(), upper_.view());

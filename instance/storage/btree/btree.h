@@ -43,17 +43,19 @@ static_assert(kTornReach <= kSlackBytes);
 
 enum class KeyState : uint8_t { kAbsent, kGhost, kRow };
 
+// So many bytes of a row, from `offset` on.
+struct RowPart {
+  size_t offset = 0;
+  size_t bytes = 0;
+  bool Within(size_t row_bytes) const { return offset <= row_bytes && bytes <= row_bytes - offset; }
+};
+
 class BTree;
 
 // Where a key is, found ahead of the operation on it. It is a hint: the operation looks whether the leaf is
 // still the same, and otherwise descends by itself. Holds nothing (page_guard.h), but must not outlive the
 // step that made it: a leaf is looked at again without having been latched in between.
 class Lookup {
- public:
-  // The tree, if it is known to cover the key.
-  const BTree* tree() const { return tree_; }
-
- private:
   friend class BTree;
   enum class Stage : uint8_t { kNone, kDescends, kLeaf };
 
@@ -82,6 +84,8 @@ class BTree {
   // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
   static void FinishLookups(std::span<Lookup> lookups);
+  // Whether the lookup went down this tree, and so its key is one of the tree's.
+  bool IsOf(const Lookup* lookup) const { return lookup != nullptr && lookup->tree_ == this; }
 
   // Keys have 1 .. kMaxTreeKeyBytes bytes, rows at most kMaxRowBytes; the caller has checked. A key outside
   // the tree's bounds is absent; to insert it is INVALID_ARGUMENT.
@@ -93,8 +97,9 @@ class BTree {
   // the hint stays good for a second operation on the same key.
   template <bool kAgain = false, typename Take>
   KeyState Find(KeyView key, Lookup* hint, Take take) const;
-  // OK, NOT_FOUND. `change` runs under the leaf's exclusive latch.
-  absl::StatusCode Modify(KeyView key, absl::FunctionRef<void(std::span<std::byte>)> change,
+  // OK, NOT_FOUND, INVALID_ARGUMENT (the row does not have that part). `change` gets the row, under the
+  // leaf's exclusive latch, and changes nothing but `part`.
+  absl::StatusCode Modify(KeyView key, RowPart part, absl::FunctionRef<void(std::span<std::byte>)> change,
                           Lookup* hint = nullptr);
   // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED:
   // the key is new, and keys came or went since key_changes() was `expected`.
@@ -109,6 +114,7 @@ class BTree {
   // The smallest key above `key`, ghosts included. False: there is none.
   bool NextKey(KeyView key, KeyBuffer* next) const;
   // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
+  // Key and row are valid during the call only.
   void Scan(KeyView first, KeyView end, bool reverse,
             absl::FunctionRef<bool(KeyView key, RowView row)> visit) const;
   // The same with ghosts among them.
@@ -142,9 +148,7 @@ class BTree {
     return CompareKeys(key, lower_.view()) >= 0 &&
            (upper_.view().empty() || CompareKeys(key, upper_.view()) < 0);
   }
-  bool Covers(KeyView key, const Lookup* hint) const {
-    return (hint != nullptr && hint->tree_ == this) || Covers(key);
-  }
+  bool Covers(KeyView key, const Lookup* hint) const { return IsOf(hint) || Covers(key); }
   // Half a level further down: from a node to its child's number, from there to the child; in large trees the
   // entry that holds the number is a cache miss of its own. False: that was the last step, whether or not the
   // leaf was found.
@@ -153,14 +157,21 @@ class BTree {
   static bool AdvanceAlone(Lookup* lookup);
   static TornNode NodeOf(const GuardO& guard) { return TornNode(guard.page()); }
   static PlainNode NodeOf(const GuardN& guard) { return PlainNode(PlainPage(guard.bytes())); }
-  static Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
+  static const Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
+  using Kind = PageChange::Kind;
+  static Node* Change(const GuardX& guard, const PageChange& change) {
+    return Node::At(guard.Change(change));
+  }
+  // Of a step that moves many entries.
+  static Node* ChangeAll(const GuardX& guard) { return Change(guard, {.bytes = kPageBytes}); }
   void ChooseSplit(const Node& node, const PendingEntry& entry, Node::SplitPoint* split) const;
 
   // Makes room for the entry at `level`, by one split there or above. OK also when others made the room
   // meanwhile.
   absl::StatusCode Split(const PendingEntry& entry, uint8_t level);
   absl::StatusCode SplitRoot(GuardX root, const PendingEntry& entry);
-  absl::StatusCode SplitChild(Node* parent, uint32_t index, Node* node, const Node::SplitPoint& split);
+  absl::StatusCode SplitChild(const GuardX& parent, uint32_t index, const GuardX& node,
+                              const Node::SplitPoint& split);
   // Merges the node of `level` around `key` with a neighbour if it is underfull and they fit into one.
   void Merge(KeyView key, uint8_t level);
   bool MergeNeighbours(GuardX& parent, uint32_t left_index, GuardX& left, GuardX right);

@@ -13,6 +13,8 @@ void Separate(KeyView left, KeyView right, KeyBuffer* separator) {
 }  // namespace
 
 void Node::Initialize(KeyView lower, KeyView upper) {
+  ISLANDS_CHECK(lower.size() <= kMaxTreeKeyBytes && upper.size() <= kMaxTreeKeyBytes);
+  ISLANDS_CHECK(upper.empty() || CompareKeys(lower, upper) < 0);
   rightmost_child_ = 0;
   count_ = 0;
   heap_begin_ = kPageBytes;
@@ -46,7 +48,7 @@ void Node::MakeRoom(size_t entry_bytes_and_slot) {
 }
 
 void Node::Compact() {
-  alignas(Node) std::byte copy_bytes[kPageBytes];
+  alignas(Node) std::byte copy_bytes[kPageBytes] = {};  // what is free has no old rows in it
   Node* copy = Node::At(copy_bytes);
   copy->header_ = header_;
   copy->Initialize(lower_fence(), upper_fence());
@@ -56,6 +58,7 @@ void Node::Compact() {
 }
 
 void Node::Insert(uint32_t i, KeyView key, RowView value) {
+  ISLANDS_CHECK(i <= count_ && key.size() >= prefix_bytes_ && value.size() <= kMaxRowBytes);
   const KeyView suffix = key.subspan(prefix_bytes_);
   const size_t bytes = sizeof(uint16_t) + suffix.size() + value.size();
   MakeRoom(bytes + sizeof(Slot));
@@ -76,6 +79,7 @@ void Node::InsertChild(uint32_t i, KeyView separator, uint64_t number) {
 }
 
 void Node::SetChild(uint32_t i, uint64_t number) {
+  ISLANDS_CHECK(!is_leaf() && i <= count_ && number != 0);
   if (i >= count_) {
     rightmost_child_ = number;
   } else {
@@ -84,12 +88,14 @@ void Node::SetChild(uint32_t i, uint64_t number) {
 }
 
 void Node::Remove(uint32_t i) {
+  ISLANDS_CHECK(i < count_ && heap_used_ >= SlotEntryBytes(i));
   heap_used_ = static_cast<uint16_t>(heap_used_ - SlotEntryBytes(i));
   std::memmove(slots() + i, slots() + i + 1, (count_ - i - 1) * sizeof(Slot));
   --count_;
 }
 
 void Node::SetGhost(uint32_t i, bool ghost) {
+  ISLANDS_CHECK(is_leaf() && i < count_);
   const auto bytes = static_cast<uint16_t>(value(i).size() | (ghost ? kGhost : 0));
   std::memcpy(base() + slots()[i].offset, &bytes, sizeof(bytes));
 }
@@ -109,6 +115,7 @@ void Node::ReplaceValue(uint32_t i, RowView value) {
 }
 
 void Node::AppendFrom(const Node& from, uint32_t begin, uint32_t end) {
+  ISLANDS_CHECK(level() == from.level() && end <= from.count_);
   KeyBuffer key;
   for (uint32_t i = begin; i < end; ++i) {
     from.CopyKey(i, &key);

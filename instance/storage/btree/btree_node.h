@@ -22,6 +22,7 @@ struct PendingEntry {
 class Node : NodeFields {
  public:
   using NodeFields::kHeaderBytes;
+  using NodeFields::kRightmostChild;
 
   // The node in a page.
   static const Node* At(const std::byte* page) { return reinterpret_cast<const Node*>(page); }

@@ -59,6 +59,7 @@ static_assert(sizeof(Slot) == 8);
 class NodeFields {
  public:
   static constexpr size_t kHeaderBytes = 64;
+  static constexpr size_t kRightmostChild = sizeof(PageHeader);  // its offset
 
  protected:
   template <typename Page>
@@ -144,7 +145,7 @@ class NodeView {
   uint64_t child(uint32_t i) const { return ChildAt(ChildPlace(i)); }
   // In two steps, since the number may be a cache miss of its own: where in the page it is, and what it is.
   uint32_t ChildPlace(uint32_t i) const {
-    return i < count() ? ValueOffset(slots()[i]) : offsetof(NodeFields, rightmost_child_);
+    return i < count() ? ValueOffset(slots()[i]) : NodeFields::kRightmostChild;
   }
   [[gnu::always_inline]] void PrefetchChild(uint32_t place) const {
     page_.Prefetch(place);

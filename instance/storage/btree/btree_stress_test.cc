@@ -119,7 +119,7 @@ class Owner {
       const std::string changed = Row(number, version, row.size() - sizeof(RowHead));
       std::memcpy(row.data(), changed.data(), changed.size());
     };
-    const StatusCode code = tree_->Modify(Bytes(Key(number, id_)), change, hint);
+    const StatusCode code = tree_->Modify(Bytes(Key(number, id_)), {0, sizeof(RowHead)}, change, hint);
     ASSERT_EQ(code, Expect(number, StatusCode::kOk, StatusCode::kNotFound));
     if (found != rows_.end()) found->second = Row(number, version, found->second.size() - sizeof(RowHead));
   }
@@ -225,7 +225,7 @@ TEST(BTreeStress, Modify_SharedCountersLoseNothing) {
     Random random = Random::Stream(kSeed, 100 + id);
     for (uint64_t round = 0; round < kRounds; ++round) {
       const StatusCode code = tree.tree->Modify(Bytes(Key(random.Below(kCounters) * 10, kPermanent)),
-                                                [](std::span<std::byte> row) {
+                                                {0, sizeof(uint64_t)}, [](std::span<std::byte> row) {
                                                   uint64_t value;
                                                   std::memcpy(&value, row.data(), sizeof(value));
                                                   ++value;

@@ -107,18 +107,45 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   void ModifyOne() { Modify(AnyKey(), nullptr); }
   void Modify(const std::string& key, Lookup* hint) {
     const auto found = model_.find(key);
+    RowPart part{0, 1};
+    if (found != model_.end()) {
+      part.offset = random_.Below(found->second.size() + 1);
+      part.bytes = random_.Below(found->second.size() - part.offset + 1);
+    }
     const StatusCode code = tree_.tree->Modify(
-        Bytes(key),
+        Bytes(key), part,
         [&](std::span<std::byte> row) {
           ASSERT_NE(found, model_.end());
           ASSERT_EQ(Text(row), found->second);
-          for (std::byte& b : row) b ^= std::byte{0x5a};
+          for (std::byte& b : row.subspan(part.offset, part.bytes)) b ^= std::byte{0x5a};
         },
         hint);
     if (found != model_.end()) {
-      for (char& c : found->second) c = static_cast<char>(c ^ 0x5a);
+      for (char& c : std::span(found->second).subspan(part.offset, part.bytes))
+        c = static_cast<char>(c ^ 0x5a);
     }
     ASSERT_EQ(code, found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound);
+  }
+  // Makes a row a ghost, and then a row again, another one, or nothing.
+  void GhostOne() {
+    const std::string key = AnyKey(), row = AnyRow();
+    const auto found = model_.find(key);
+    const StatusCode expected = found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound;
+    ASSERT_EQ(tree_.tree->SetGhost(Bytes(key), true), expected);
+    if (found == model_.end()) return;
+    ASSERT_EQ(tree_.Read(key), "NOT_FOUND");
+    switch (random_.Below(3)) {
+      case 0:
+        ASSERT_EQ(tree_.tree->SetGhost(Bytes(key), false), StatusCode::kOk);
+        break;
+      case 1:
+        ASSERT_EQ(tree_.Insert(key, row), StatusCode::kOk);
+        found->second = row;
+        break;
+      default:
+        ASSERT_EQ(tree_.tree->Remove(Bytes(key), /*only_ghost=*/true), StatusCode::kOk);
+        model_.erase(found);
+    }
   }
   // Looks for several rows together, and then uses what was found while other changes come in between.
   void LookupSome() {
@@ -167,6 +194,7 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     if (dice < 100) return ReadOne();
     if (dice < 150) return ReplaceOne();
     if (dice < 200) return ModifyOne();
+    if (dice < 230) return GhostOne();
     random_.Below(100) < insert_percent ? InsertOne() : RemoveOne();
   }
   void CheckAll() {
@@ -175,6 +203,7 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   }
 
   const Mix& mix_;
+  PageShadow shadow_;
   TestTree tree_;
   Random random_;
   Model model_;
@@ -207,6 +236,7 @@ TEST_P(BTreeModelTest, AllOperations_GrowAndShrink) {
   EXPECT_EQ(totals.rows, 0u);
   EXPECT_EQ(totals.levels, 1u);
   EXPECT_EQ(totals.pages, 1u);
+  EXPECT_GT(shadow_.announced(), 1000u);
 }
 
 // ---- borders ----
@@ -216,7 +246,8 @@ TEST(BTree, Read_EmptyTree) {
   EXPECT_EQ(tree.Read("a"), "NOT_FOUND");
   EXPECT_EQ(tree.tree->Remove(Bytes("a")), StatusCode::kNotFound);
   EXPECT_EQ(tree.tree->Replace(Bytes("a"), Bytes("b")), StatusCode::kNotFound);
-  EXPECT_EQ(tree.tree->Modify(Bytes("a"), [](std::span<std::byte>) { FAIL(); }), StatusCode::kNotFound);
+  EXPECT_EQ(tree.tree->Modify(Bytes("a"), {0, 1}, [](std::span<std::byte>) { FAIL(); }),
+            StatusCode::kNotFound);
   EXPECT_TRUE(tree.Scan("", "", false).empty());
   EXPECT_TRUE(tree.Scan("", "", true).empty());
   EXPECT_EQ(tree.tree->Count(), 0u);
@@ -233,11 +264,12 @@ TEST(BTree, Bounds_KeysOutsideAreAbsentAndRefused) {
       EXPECT_EQ(tree.tree->Remove(Bytes(key)), StatusCode::kNotFound);
       EXPECT_EQ(tree.tree->Replace(Bytes(key), Bytes(key)), StatusCode::kNotFound);
       EXPECT_EQ(tree.tree->SetGhost(Bytes(key), true), StatusCode::kNotFound);
-      EXPECT_EQ(tree.tree->Modify(Bytes(key), [](std::span<std::byte>) { FAIL(); }), StatusCode::kNotFound);
+      EXPECT_EQ(tree.tree->Modify(Bytes(key), {0, 1}, [](std::span<std::byte>) { FAIL(); }),
+                StatusCode::kNotFound);
       Lookup lookup;
       tree.tree->StartLookup(Bytes(key), 0, &lookup);
       BTree::FinishLookups(std::span(&lookup, 1));
-      EXPECT_EQ(lookup.tree(), nullptr);
+      EXPECT_FALSE(tree.tree->IsOf(&lookup));
       EXPECT_EQ(tree.tree->Find(Bytes(key), &lookup, [](TornBytes) { FAIL(); }), KeyState::kAbsent);
     }
     for (const bool reverse : {false, true}) {
@@ -414,7 +446,8 @@ TEST(BTree, Ghost_IsHiddenButParts) {
   EXPECT_EQ(tree.tree->SetGhost(Bytes(BigEndian(3)), true), StatusCode::kNotFound);
   EXPECT_EQ(tree.tree->SetGhost(Bytes(BigEndian(4)), false), StatusCode::kNotFound);
   EXPECT_EQ(tree.Read(BigEndian(3)), "NOT_FOUND");
-  EXPECT_EQ(tree.tree->Modify(Bytes(BigEndian(3)), [](std::span<std::byte>) {}), StatusCode::kNotFound);
+  EXPECT_EQ(tree.tree->Modify(Bytes(BigEndian(3)), {0, 0}, [](std::span<std::byte>) {}),
+            StatusCode::kNotFound);
   EXPECT_EQ(tree.tree->Replace(Bytes(BigEndian(3)), {}), StatusCode::kNotFound);
   EXPECT_EQ(tree.Scan("", "", false).size(), 200u);
   EXPECT_EQ(tree.Scan("", "", true).size(), 200u);
@@ -467,7 +500,7 @@ TEST(BTree, Check_FindsWhatIsBroken) {
     ASSERT_EQ(tree.Insert(BigEndian(i), std::string(100, 'x')), StatusCode::kOk);
   tree.Check();
   GuardX page(tree.space.At(2));
-  page.bytes()[70] ^= std::byte{1};  // a slot's head or offset
+  page.Change({.offset = 70, .bytes = 1})[70] ^= std::byte{1};  // a slot's head or offset
   page.Release();
   const absl::Status status = tree.tree->Check().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

@@ -1,8 +1,11 @@
-// What tests of the tree share: a tree with its pool, and keys and rows as strings.
+// What tests of the tree share: a tree with its pool, keys and rows as strings, and a listener that knows
+// whether all that changed was announced.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,6 +27,62 @@ inline std::string Text(TornBytes bytes) {
   bytes.CopyTo(copy.data());
   return Text(copy);
 }
+
+// Copies of all pages, changed as announced and no other way: what is put into them is taken from the page
+// when its latch goes. Listens from its construction on, to this thread.
+class PageShadow final : public PageChangeSink {
+ public:
+  PageShadow() { page_change_sink = this; }
+  ~PageShadow() override { page_change_sink = nullptr; }
+
+  void BeforeChange(const std::byte* page, const PageChange& change) override {
+    changes_[page].push_back(change);
+    ++announced_;
+  }
+  void BeforeRelease(const std::byte* page) override {
+    std::vector<std::byte>& shadow = shadows_[page];
+    shadow.resize(kPageBytes);
+    for (const PageChange& change : changes_[page]) Redo(change, page, shadow.data());
+    changes_.erase(page);
+    if (std::memcmp(shadow.data(), page, kPageBytes) == 0) return;
+    ADD_FAILURE() << "a page is not what the announced changes make of it";
+    std::memcpy(shadow.data(), page, kPageBytes);
+  }
+  uint64_t announced() const { return announced_; }
+
+ private:
+  static void Redo(const PageChange& change, const std::byte* page, std::byte* shadow) {
+    const Node& from = *Node::At(page);
+    Node& node = *Node::At(shadow);
+    KeyBuffer key;
+    switch (change.kind) {
+      case PageChange::Kind::kBytes:
+        std::memcpy(shadow + change.offset, page + change.offset, change.bytes);
+        break;
+      case PageChange::Kind::kValue:
+        std::memcpy(node.value(change.slot).data() + change.offset,
+                    from.value(change.slot).data() + change.offset, change.bytes);
+        break;
+      case PageChange::Kind::kInsert:
+        from.CopyKey(change.slot, &key);
+        node.Insert(change.slot, key.view(), from.value(change.slot));
+        break;
+      case PageChange::Kind::kRemove:
+        node.Remove(change.slot);
+        break;
+      case PageChange::Kind::kNewValue:
+        node.ReplaceValue(change.slot, from.value(change.slot));
+        break;
+      case PageChange::Kind::kGhost:
+        node.SetGhost(change.slot, from.ghost(change.slot));
+        break;
+    }
+  }
+
+  std::map<const std::byte*, std::vector<std::byte>> shadows_;
+  std::map<const std::byte*, std::vector<PageChange>> changes_;
+  uint64_t announced_ = 0;
+};
 
 struct TestTree {
   static constexpr uint32_t kSite = 3;

@@ -5,7 +5,8 @@
 //           only if Valid() says so afterwards; until then any value may be torn, so that it must be bounded
 //           before it is used as an offset.
 //   GuardS  shared: several readers, no writer.
-//   GuardX  exclusive: one writer; its release gives the page a new version.
+//   GuardX  exclusive: one writer, who says what it is about to change; its release gives the page a new
+//           version.
 //   GuardN  none: for a thread that has all pages to itself, until it changes or allocates one. Not even the
 //           state word is touched.
 //
@@ -22,16 +23,19 @@
 //     moved into.
 //  2. Destructors do not throw and do not wait.
 //  3. If Valid() is true, no exclusive latch was held at any moment since the guard was made.
+//  4. No byte of a page changes that was not named to Change of its exclusive guard before.
 #pragma once
 
 #include <cstddef>
 #include <utility>
 
 #include "instance/storage/pages/page.h"
+#include "instance/storage/pages/page_change.h"
 #include "instance/storage/pages/page_state.h"
 #include "instance/storage/pages/torn.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
+#include "runtime/planted_bug.h"
 
 namespace islands::storage {
 
@@ -183,9 +187,16 @@ class GuardX {
   ~GuardX() { Release(); }
 
   explicit operator bool() const { return page_.state_ != nullptr; }
-  std::byte* bytes() const { return page_.bytes_; }
+  const std::byte* bytes() const { return page_.bytes_; }
+  // The page's bytes, to make this change.
+  std::byte* Change(const PageChange& change) const {
+    if (page_change_sink != nullptr && !runtime::Planted(runtime::PlantedBug::kForgetPageChange))
+      page_change_sink->BeforeChange(page_.bytes_, change);
+    return page_.bytes_;
+  }
   void Release() noexcept {
     if (page_.state_ != nullptr) {
+      if (page_change_sink != nullptr) page_change_sink->BeforeRelease(page_.bytes_);
       PageState state = page_.state_->LoadRelaxed();
       while (!page_.Change(state, state.WithLatch(0).WithNextVersion())) {
       }

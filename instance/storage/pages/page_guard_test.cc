@@ -24,7 +24,8 @@ static_assert(!std::is_copy_constructible_v<GuardO> && !std::is_copy_constructib
 class PageGuardTest : public testing::TestWithParam<bool> {
  protected:
   PageGuardTest() {
-    for (uint8_t i = 0; i < 2; ++i) GuardX::FirstUse(Page(i)).bytes()[0] = static_cast<std::byte>(7 + i);
+    for (uint8_t i = 0; i < 2; ++i)
+      GuardX::FirstUse(Page(i)).Change({.bytes = 1})[0] = static_cast<std::byte>(7 + i);
   }
   PageRef Page(size_t i) { return PageRef(&states_[i], bytes_.data() + i * kPageBytes, GetParam()); }
   PageState State(size_t i) { return states_[i].Load(); }
@@ -162,7 +163,7 @@ TEST_P(PageGuardTest, GuardX_ExcludesWritersAndReaders) {
         continue;
       }
       const GuardX guard(Page(0));
-      auto* own = reinterpret_cast<uint64_t*>(guard.bytes());
+      auto* own = reinterpret_cast<uint64_t*>(guard.Change({.bytes = 2 * sizeof(uint64_t)}));
       ++own[0];
       ++own[1];
     }
@@ -215,7 +216,8 @@ TEST(BufferPool, Slot_PagesDoNotOverlap) {
     for (const uint64_t number : {uint64_t{0}, uint64_t{1}, pages.size() - 1}) {
       guards.push_back(GuardX::FirstUse(pages.At(number)));
       for (size_t i = 0; i < kPageBytes; ++i) ASSERT_EQ(guards.back().bytes()[i], std::byte{0});
-      std::fill_n(guards.back().bytes(), kPageBytes, static_cast<std::byte>(guards.size()));
+      std::fill_n(guards.back().Change({.bytes = kPageBytes}), kPageBytes,
+                  static_cast<std::byte>(guards.size()));
     }
   }
   for (size_t g = 0; g < guards.size(); ++g) {

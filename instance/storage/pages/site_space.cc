@@ -28,8 +28,18 @@ struct FreePage {
   uint64_t next_free;
 };
 
-SiteHeader* Header(const GuardX& guard) { return reinterpret_cast<SiteHeader*>(guard.bytes()); }
-const SiteHeader* Header(const GuardS& guard) { return reinterpret_cast<const SiteHeader*>(guard.bytes()); }
+template <typename Guard>
+const SiteHeader* Header(const Guard& guard) {
+  return reinterpret_cast<const SiteHeader*>(guard.bytes());
+}
+
+constexpr PageChange kWholePage{.bytes = kPageBytes};
+constexpr PageChange kFreePages{
+    .offset = offsetof(SiteHeader, next_page),
+    .bytes = offsetof(SiteHeader, trees) - offsetof(SiteHeader, next_page)};  // all that is known of them
+SiteHeader* ChangeFreePages(const GuardX& header) {
+  return reinterpret_cast<SiteHeader*>(header.Change(kFreePages));
+}
 
 }  // namespace
 
@@ -37,7 +47,7 @@ bool SiteSpace::Format(uint32_t trees) {
   ISLANDS_CHECK(trees <= kMaxTrees);
   if (!pool_->ClaimPage()) return false;
   const GuardX guard = GuardX::FirstUse(pages_.At(0));
-  SiteHeader* header = new (guard.bytes()) SiteHeader{};
+  SiteHeader* header = new (guard.Change(kWholePage)) SiteHeader{};
   header->page = {.page_id = PageId(site_, 0).value(), .type = PageType::kSiteHeader};
   header->magic = kMagic;
   header->next_page = 1;
@@ -47,18 +57,24 @@ bool SiteSpace::Format(uint32_t trees) {
 
 void SiteSpace::SetRoot(uint32_t tree, uint64_t number) {
   const GuardX guard = ISLANDS_LATCH("site.roots", GuardX(pages_.At(0)));
-  ISLANDS_CHECK(tree < Header(guard)->trees);
-  Header(guard)->roots[tree] = number;
+  ISLANDS_CHECK(tree < Header(guard)->trees && number != 0 && number < Header(guard)->next_page);
+  const PageChange root{.offset = offsetof(SiteHeader, roots) + tree * sizeof(number),
+                        .bytes = sizeof(number)};
+  reinterpret_cast<SiteHeader*>(guard.Change(root))->roots[tree] = number;
 }
 
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
   const GuardX header_guard = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(0)));
-  SiteHeader* header = Header(header_guard);
+  SiteHeader* header = ChangeFreePages(header_guard);
   GuardX page;
   uint64_t number = header->free_head;
+  ISLANDS_CHECK(header->magic == kMagic && (number == 0) == (header->free_count == 0));
   if (number != 0) {
     page = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(number)));
-    header->free_head = reinterpret_cast<FreePage*>(page.bytes())->next_free;
+    const auto* free_page = reinterpret_cast<const FreePage*>(page.bytes());
+    ISLANDS_CHECK(free_page->page.type == PageType::kFree &&
+                  free_page->page.page_id == PageId(site_, number).value());
+    header->free_head = free_page->next_free;
     --header->free_count;
   } else {
     number = header->next_page;
@@ -66,19 +82,25 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
     page = GuardX::FirstUse(pages_.At(number));
     ++header->next_page;
   }
-  std::memset(page.bytes(), 0, kPageBytes);
-  new (page.bytes()) PageHeader{
+  std::byte* bytes = page.Change(kWholePage);
+  std::memset(bytes, 0, kPageBytes);
+  new (bytes) PageHeader{
       .page_id = PageId(site_, number).value(), .tree = tree, .type = PageType::kTree, .level = level};
   return page;
 }
 
 void SiteSpace::Free(GuardX page) {
   const GuardX header_guard = ISLANDS_LATCH("site.free", GuardX(pages_.At(0)));
-  SiteHeader* header = Header(header_guard);
-  auto* free_page = reinterpret_cast<FreePage*>(page.bytes());
+  SiteHeader* header = ChangeFreePages(header_guard);
+  constexpr PageChange kFreed{.offset = offsetof(PageHeader, type),
+                              .bytes = sizeof(FreePage) - offsetof(PageHeader, type)};
+  auto* free_page = reinterpret_cast<FreePage*>(page.Change(kFreed));
+  const PageId id = PageId::FromValue(free_page->page.page_id);
+  ISLANDS_CHECK(id.site() == site_ && id.number() != 0 && id.number() < header->next_page);
+  ISLANDS_CHECK(free_page->page.type == PageType::kTree);  // not freed before
   free_page->page.type = PageType::kFree;
   free_page->next_free = header->free_head;
-  header->free_head = PageId::FromValue(free_page->page.page_id).number();
+  header->free_head = id.number();
   ++header->free_count;
 }
 
