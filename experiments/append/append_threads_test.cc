@@ -9,27 +9,25 @@
 
 #include "experiments/append/append.h"
 #include "experiments/append/append_judge.h"
-#include "instance/simulation/threaded_cluster_testing.h"
+#include "instance/testing/in_process_cluster.h"
 
 namespace islands::experiments {
 namespace {
 
 constexpr int64_t kRows = 48;  // few, so that transactions meet
 
-simulation::SimOptions Options(uint32_t islands, uint32_t workers, const std::string& directory) {
-  simulation::SimOptions options;
+instance::ClusterOptions Options(uint32_t islands, uint32_t workers, const std::string& directory) {
+  instance::ClusterOptions options;
   options.islands = islands;
   options.workers = workers;
-  options.sites = 4;
-  options.table.set_name(kAppendTable);
-  options.table.add_key("uint64");
-  options.table.set_range_end(kRows);
-  options.table.set_row_bytes(120);
-  options.open = [directory](const storage::Catalog& catalog) -> std::shared_ptr<const instance::Workload> {
-    auto workload = AppendWorkload::Create(
+  control::v1::TableSpec& table = *options.config.add_tables();
+  table.set_name(kAppendTable);
+  table.add_key("uint64");
+  table.set_range_end(kRows);
+  table.set_row_bytes(120);
+  options.open = [directory](const storage::Catalog& catalog) {
+    return AppendWorkload::Create(
         catalog, {{"history", directory}, {"rows", "3"}, {"multisite", "50"}, {"zipf", "0.5"}});
-    EXPECT_TRUE(workload.ok()) << workload.status();
-    return *std::move(workload);
   };
   return options;
 }
@@ -55,19 +53,16 @@ TEST_P(AppendThreads, Histories_AreStrictlySerializable) {
   std::string directory = testing::TempDir() + "/append-XXXXXX";
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   {
-    simulation::ThreadedCluster cluster(Options(GetParam().islands, GetParam().workers, directory));
-    ASSERT_TRUE(cluster.Start().ok());
+    instance::InProcessCluster cluster(Options(GetParam().islands, GetParam().workers, directory));
+    const absl::Status started = cluster.Start();
+    ASSERT_TRUE(started.ok()) << started;
     for (int round = 0; round < 2; ++round) {  // files of its own each
-      const absl::Status status = cluster.Run(/*mpl=*/4, /*milliseconds=*/200);
-      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_TRUE(cluster.StartRun(/*mpl=*/4).ok());
+      cluster.RunFor(200 * runtime::kNsPerMs);
+      EXPECT_TRUE(cluster.Drain(30 * runtime::kNsPerSecond));
     }
-    EXPECT_TRUE(cluster.BecomesQuiet());
-    int64_t sum = 0, appended = 0;
-    for (const auto& node : cluster.nodes()) {
-      sum += node.island->Audit({})->value();
-      appended += static_cast<int64_t>(node.island->TakeSnapshot().audit_committed());
-    }
-    EXPECT_EQ(sum, appended);
+    const instance::InProcessCluster::Totals totals = cluster.Sum();
+    EXPECT_EQ(totals.audit_sum, totals.audit_committed);
   }
   const std::vector<RecordedHistory> histories = ReadAll(directory);
   EXPECT_EQ(histories.size(), 2 * GetParam().islands * GetParam().workers);

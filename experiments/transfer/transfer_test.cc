@@ -91,7 +91,7 @@ Ended RunOnTwoIslands(const std::string& remote) {
   options.islands = 2;
   options.workers = 2;
   options.sites = kSites;
-  options.table = Table();
+  *options.config.add_tables() = Table();
   options.open = [remote](const storage::Catalog& catalog) {
     std::string error;
     auto workload = Open(catalog, {{"remote", remote}}, &error);

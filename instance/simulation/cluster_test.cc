@@ -18,7 +18,7 @@ SimOptions Options(uint64_t seed, uint32_t islands, uint32_t workers) {
   options.seed = seed;
   options.islands = islands;
   options.workers = workers;
-  options.table = BankTable();
+  *options.config.add_tables() = BankTable();
   options.open = OpenBank;
   return options;
 }

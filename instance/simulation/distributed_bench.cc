@@ -15,7 +15,7 @@
 #include <memory>
 #include <new>
 
-#include "instance/simulation/sim_cluster.h"
+#include "instance/testing/in_process_cluster.h"
 
 namespace {
 std::atomic<uint64_t> g_allocations{0};
@@ -102,46 +102,47 @@ class Changes final : public instance::Workload {
   const uint32_t multisite_percent_;
 };
 
-class TwoIslands {
+instance::ClusterOptions TwoIslands(bool update, uint32_t multisite_percent) {
+  instance::ClusterOptions options;
+  options.pace = instance::Pace::kSimulated;
+  options.seed = 0;
+  options.islands = kIslands;
+  options.sites = kSites;
+  options.config.set_pool_bytes(128u << 20);
+  control::v1::TableSpec& table = *options.config.add_tables();
+  table.set_name("rows");
+  table.add_key("uint64");
+  table.set_range_end(kRows);
+  table.set_row_bytes(kRowBytes);
+  options.open = [workload = std::make_shared<Changes>(update, multisite_percent)](const storage::Catalog&) {
+    return workload;
+  };
+  return options;
+}
+
+class Measured {
  public:
-  TwoIslands(bool update, uint32_t multisite_percent, uint32_t mpl)
-      : files_(runtime::MakeMemoryFileSystem()),
-        workload_(std::make_shared<Changes>(update, multisite_percent)) {
-    for (uint32_t i = 0; i < kIslands; ++i) Boot(i);
-    while (islands_[0]->workers()[0]->peers().up() == 0 || islands_[1]->workers()[0]->peers().up() == 0)
-      Round();
-    control::v1::StartRun run;
-    run.set_run_id(1);
-    run.set_mpl(mpl);
-    for (auto& island : islands_) Check(island->StartRun(run));
+  Measured(bool update, uint32_t multisite_percent, uint32_t mpl)
+      : cluster_(TwoIslands(update, multisite_percent)) {
+    Check(cluster_.Start());
+    Check(cluster_.StartRun(mpl));
+    // Under another name than what is measured, for callgrind's toggle.
+    while (Committed() < kMeasured) cluster_.Step();
   }
-  ~TwoIslands() {
-    for (auto& island : islands_) island->RequestStop();
-    while (islands_[0]->Running() || islands_[1]->Running()) Round();
-  }
+  ~Measured() { (void)cluster_.Drain(10 * runtime::kNsPerSecond); }
 
   // Runs until `transactions` more have committed; returns the rounds that took.
   [[gnu::noinline]] uint64_t RunMeasured(uint64_t transactions) {
     const uint64_t until = Committed() + transactions;
     uint64_t rounds = 0;
-    for (; Committed() < until; ++rounds) Round();
+    for (; Committed() < until; ++rounds) cluster_.Step();
     return rounds;
   }
-  // Under another name, for callgrind's toggle.
-  void WarmUp() {
-    while (Committed() < kMeasured) Round();
-  }
-  uint64_t Committed() const {
-    uint64_t sum = 0;
-    for (const auto& island : islands_) {
-      for (const auto& scope : island->workers()[0]->counters().scopes) sum += scope.committed.Get();
-    }
-    return sum;
-  }
+  uint64_t Committed() const { return cluster_.Committed(); }
   uint64_t Aborted() const {
     uint64_t sum = 0;
-    for (const auto& island : islands_) {
-      for (const auto& scope : island->workers()[0]->counters().scopes) sum += scope.aborted.Get();
+    for (uint32_t i = 0; i < kIslands; ++i) {
+      for (const auto& scope : cluster_.island(i).workers()[0]->counters().scopes) sum += scope.aborted.Get();
     }
     return sum;
   }
@@ -155,55 +156,16 @@ class TwoIslands {
   uint64_t Sent(std::atomic<uint64_t> messaging::PeerTraffic::*counter) const {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < kIslands; ++i) {
-      sum += (islands_[i]->workers()[0]->links().Traffic(1 - i).*counter).load();
+      sum += (cluster_.island(i).workers()[0]->links().Traffic(1 - i).*counter).load();
     }
     return sum;
   }
-  void Boot(uint32_t i) {
-    SimOptions options;
-    options.islands = kIslands;
-    options.sites = kSites;
-    options.table.set_name("rows");
-    options.table.add_key("uint64");
-    options.table.set_range_end(kRows);
-    options.table.set_row_bytes(kRowBytes);
-    control::v1::IslandConfig config = ConfigOf(options, i, 1);
-    config.set_pool_bytes(128u << 20);
-    instance::Seams seams;
-    seams.clock = &clock_;
-    seams.files = files_.get();
-    seams.scheduler = &schedulers_[i];
-    seams.make_transport =
-        [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
-      return hub_.MakeTransport(self);
-    };
-    seams.open_workload = [this](const std::string&, const storage::Catalog&,
-                                 const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
-      return workload_;
-    };
-    absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(config, seams);
-    Check(island.status());
-    islands_[i] = *std::move(island);
-    Check(islands_[i]->Start());
-  }
-  void Round() {
-    for (const SteppedScheduler& scheduler : schedulers_) {
-      scheduler.workers()[0]->RunOnce();
-      clock_.AdvanceNs(runtime::kNsPerUs);
-    }
-  }
 
-  runtime::ManualClock clock_;
-  messaging::MemoryHub hub_;
-  std::unique_ptr<runtime::FileSystem> files_;
-  std::shared_ptr<const Changes> workload_;
-  std::array<SteppedScheduler, kIslands> schedulers_;
-  std::array<std::unique_ptr<instance::Island>, kIslands> islands_;
+  instance::InProcessCluster cluster_;
 };
 
 void Run(benchmark::State& state, bool update) {
-  TwoIslands cluster(update, static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1)));
-  cluster.WarmUp();
+  Measured cluster(update, static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1)));
   const uint64_t allocations = g_allocations.load();
   const uint64_t messages = cluster.Messages();
   const uint64_t bytes = cluster.Bytes();

@@ -109,11 +109,12 @@ SimOptions Options(uint64_t seed, uint32_t islands) {
   options.delay = [](runtime::Random& random, messaging::Address, messaging::Address) {
     return static_cast<int64_t>(kNsPerMs + random.Below(4 * kNsPerMs));
   };
-  options.table.set_name("rows");
-  options.table.add_key("uint64");
-  options.table.set_range_begin(0);
-  options.table.set_range_end(static_cast<int64_t>(islands * kRowsPerIsland));
-  options.table.set_row_bytes(kRowBytes);
+  control::v1::TableSpec& table = *options.config.add_tables();
+  table.set_name("rows");
+  table.add_key("uint64");
+  table.set_range_begin(0);
+  table.set_range_end(static_cast<int64_t>(islands * kRowsPerIsland));
+  table.set_row_bytes(kRowBytes);
   options.open = [islands](const storage::Catalog& catalog) {
     return std::make_shared<Flooding>(catalog.Find("rows")->id, islands);
   };

@@ -30,7 +30,7 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
     SimOptions options;
     options.seed = GetParam();
     options.islands = islands;
-    options.table = BankTable();
+    *options.config.add_tables() = BankTable();
     options.open = OpenBank;
     cluster_.emplace(options);
     ASSERT_TRUE(cluster_->Start().ok());

@@ -53,7 +53,7 @@ class Liar final : private messaging::LinksHandler {
         random_(seed),
         boot_epoch_(boot_epoch),
         transport_(cluster.hub().MakeTransport({kLiar, 0})),
-        links_({.cluster_id = "simulated",
+        links_({.cluster_id = cluster.island(0).config().cluster_id(),
                 .self = {kLiar, 0},
                 .boot_epoch = boot_epoch,
                 .workers_per_island = {1, 1, 1}},
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, NonsenseTest, testing::Range<uint64_t>(1, 11));
 TEST_P(NonsenseTest, OthersGoOn) {
   SimOptions options;
   options.seed = GetParam();
-  options.table = BankTable();
+  *options.config.add_tables() = BankTable();
   options.open = OpenBank;
   SimCluster cluster(options);
   ASSERT_TRUE(cluster.Start().ok());

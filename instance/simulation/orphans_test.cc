@@ -94,7 +94,7 @@ class OrphansTest : public testing::TestWithParam<uint64_t> {
     SimOptions options;
     options.seed = GetParam();
     options.islands = options.sites = kIslands;
-    options.table = BankTable();
+    *options.config.add_tables() = BankTable();
     options.open = [](const storage::Catalog& catalog) {
       return std::make_shared<AllIslands>(*catalog.Find("accounts"));
     };

@@ -101,7 +101,7 @@ SimOptions Options(uint64_t seed, uint32_t islands, uint32_t workers) {
   options.islands = islands;
   options.workers = workers;
   options.sites = 12;
-  options.table = BankTable();
+  *options.config.add_tables() = BankTable();
   options.open = OpenWalk;
   return options;
 }
@@ -384,7 +384,7 @@ class FakeIsland final : public messaging::LinksHandler {
   FakeIsland(SimCluster& cluster, runtime::Clock& clock, uint32_t island, uint32_t islands)
       : cluster_(cluster), transport_(cluster.hub().MakeTransport({island, 0})) {
     messaging::LinksOptions options;
-    options.cluster_id = "simulated";
+    options.cluster_id = cluster.island(0).config().cluster_id();
     options.self = {island, 0};
     options.boot_epoch = 2;
     options.workers_per_island.assign(islands, 1);

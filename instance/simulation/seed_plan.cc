@@ -43,7 +43,8 @@ void PlanCluster(Random& random, SeedPlan* plan) {
                   static_cast<uint32_t>(random.Below(cluster.islands));
   // One packet may exceed the limit; the smallest one lets every second message wait for the first.
   cluster.hub.connection_bytes = Pick<size_t>(random, std::array<size_t, 4>{64, 400, 4000, 256 << 10});
-  cluster.transaction_timeout_ms = Pick<uint64_t>(random, std::array<uint64_t, 4>{400, 1000, 2000, 2000});
+  cluster.config.set_transaction_timeout_ms(
+      Pick<uint64_t>(random, std::array<uint64_t, 4>{400, 1000, 2000, 2000}));
   plan->keys = cluster.sites * (9 + random.Below(40));
   plan->mpl = 1 + static_cast<uint32_t>(random.Below(6));
 }
@@ -81,7 +82,7 @@ void PlanStorage(Random& random, SeedPlan* plan) {
   // A third of the keys is loaded, with rows of half the greatest length: leaves, their root, the index.
   const uint64_t leaves = 1 + plan->keys / cluster.sites * kMostRowBytes / 6 / (storage::kPageBytes / 2);
   const uint64_t pages = leaves + (leaves > 1 ? 1 : 0) + 1;
-  cluster.pool_bytes = (sites * pages + 4 + random.Below(2 * sites)) * storage::kPageBytes;
+  cluster.config.set_pool_bytes((sites * pages + 4 + random.Below(2 * sites)) * storage::kPageBytes);
 }
 
 PlannedFault::Kind KindOf(Fault fault) {
@@ -197,11 +198,11 @@ std::string SeedPlan::Describe() const {
       "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB\n"
       "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
       "  faults planned: {}",
-      cluster.islands, workers, cluster.sites, keys, mpl, cluster.transaction_timeout_ms,
+      cluster.islands, workers, cluster.sites, keys, mpl, cluster.config.transaction_timeout_ms(),
       cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
       network.tail_percent, network.tail_ns / kNsPerMs, mix.local, mix.multisite, mix.hot, mix.scans,
-      mix.churn, mix.longer, mix.failing, mix.by_colour, cluster.escalate_after, cluster.pool_bytes >> 10,
-      cluster.interleave_percent, faults.size());
+      mix.churn, mix.longer, mix.failing, mix.by_colour, cluster.escalate_after,
+      cluster.config.pool_bytes() >> 10, cluster.interleave_percent, faults.size());
 }
 
 SeedPlan MakePlan(uint64_t seed) {

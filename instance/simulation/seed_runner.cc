@@ -100,7 +100,7 @@ void SeedRun::MakeCluster() {
     return cluster_->island(island).workers()[worker]->links().BootEpoch(to);
   };
   SimOptions options = plan_.cluster;
-  options.table = LedgerTable(plan_.keys, plan_.mix.by_colour != 0);
+  *options.config.add_tables() = LedgerTable(plan_.keys, plan_.mix.by_colour != 0);
   options.open = [this](const storage::Catalog& catalog) { return OpenLedger(catalog, ledger_); };
   options.on_boot = [this](uint32_t, uint64_t life) { ledger_->booting_life = life; };
   options.delay = [this](runtime::Random& random, Address from, Address to) {
@@ -270,7 +270,7 @@ void SeedRun::Judge() {
 }
 
 void SeedRun::JudgeAnswers() {
-  const int64_t timeout_ns = static_cast<int64_t>(plan_.cluster.transaction_timeout_ms) * kNsPerMs;
+  const int64_t timeout_ns = static_cast<int64_t>(plan_.cluster.config.transaction_timeout_ms()) * kNsPerMs;
   const int64_t most_ns = timeout_ns + kSlackNs + injector_->stalled_ns();
   for (const Attempt& attempt : history_.attempts()) {
     const uint32_t island = attempt.id.island;

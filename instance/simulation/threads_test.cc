@@ -2,26 +2,22 @@
 // threads are judged in experiments/append/.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "instance/simulation/bank.h"
-#include "instance/simulation/threaded_cluster_testing.h"
+#include "instance/testing/in_process_cluster.h"
 
 namespace islands::simulation {
 namespace {
 
-using OpenWorkload = std::shared_ptr<const instance::Workload> (*)(const storage::Catalog&);
-using Node = ThreadedCluster::Node;
+using instance::InProcessCluster;
+using runtime::kNsPerMs;
+using runtime::kNsPerSecond;
 
-SimOptions Options(uint32_t islands, uint32_t workers, OpenWorkload open = OpenBank,
-                   uint64_t transaction_timeout_ms = 0) {
-  SimOptions options;
-  options.islands = islands;
+instance::ClusterOptions TwoIslands(uint32_t workers) {
+  instance::ClusterOptions options;
+  options.islands = 2;
   options.workers = workers;
-  options.transaction_timeout_ms = transaction_timeout_ms;
-  options.table = BankTable();
-  options.open = open;
+  *options.config.add_tables() = BankTable();
+  options.open = OpenBank;
   return options;
 }
 
@@ -66,58 +62,55 @@ class Endless final : public instance::Workload {
 
 // A deadline binds transactions that never wait, and they do not keep their worker from others' messages.
 TEST(Threads, EndlessTransactions_EndByTheirDeadlineAndLetOthersThrough) {
-  const auto open = [](const storage::Catalog&) -> std::shared_ptr<const instance::Workload> {
-    return std::make_shared<Endless>();
-  };
-  ThreadedCluster cluster(Options(2, 1, open, /*transaction_timeout_ms=*/100));
+  instance::ClusterOptions options = TwoIslands(1);
+  options.config.set_transaction_timeout_ms(100);
+  options.open = [](const storage::Catalog&) { return std::make_shared<Endless>(); };
+  InProcessCluster cluster(options);
   ASSERT_TRUE(cluster.Start().ok());
-  ASSERT_TRUE(cluster.Run(2, 500).ok());
-  const auto committed = [&](uint32_t island, int scope) {
-    return cluster.nodes()[island].island->TakeSnapshot().workers(0).scopes(scope).committed();
-  };
-  const control::v1::Snapshot snapshot = cluster.nodes()[0].island->TakeSnapshot();
-  EXPECT_EQ(committed(0, 0), 0u);
-  EXPECT_GT(snapshot.workers(0).aborts_by_reason().at("deadline"), 0u);
-  EXPECT_GT(committed(1, 2), 10u) << "transactions of the other island that read a row here";
+  ASSERT_TRUE(cluster.StartRun(2).ok());
+  cluster.RunFor(500 * kNsPerMs);
+  EXPECT_TRUE(cluster.Drain(30 * kNsPerSecond));
+  const instance::WorkerCounters& endless = cluster.island(0).workers()[0]->counters();
+  EXPECT_EQ(endless.scopes[0].committed.Get(), 0u);
+  EXPECT_GT(endless.aborts[static_cast<size_t>(instance::AbortReason::kDeadline)].Get(), 0u);
+  EXPECT_GT(cluster.island(1).workers()[0]->counters().scopes[2].committed.Get(), 10u)
+      << "transactions of the other island that read a row here";
 }
 
 TEST(Threads, Transfers_ConserveMoneyAndLeaveNothing) {
-  ThreadedCluster cluster(Options(2, 2));
+  InProcessCluster cluster(TwoIslands(2));
   ASSERT_TRUE(cluster.Start().ok());
-  for (int round = 0; round < 2; ++round) ASSERT_TRUE(cluster.Run(4, 500).ok());
-  EXPECT_TRUE(cluster.BecomesQuiet());
-  int64_t sum = 0;
-  int64_t deposited = 0;
-  uint64_t committed = 0;
-  for (Node& node : cluster.nodes()) {
-    sum += node.island->Audit({})->value();
-    const control::v1::Snapshot snapshot = node.island->TakeSnapshot();
-    deposited += snapshot.audit_committed();
-    for (const auto& worker : snapshot.workers()) committed += worker.scopes(2).committed();
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(cluster.StartRun(4).ok());
+    cluster.RunFor(500 * kNsPerMs);
+    EXPECT_TRUE(cluster.Drain(30 * kNsPerSecond));
   }
-  EXPECT_EQ(sum, kAccounts * kOpeningBalance + deposited);
-  EXPECT_GT(committed, 0u) << "no distributed transaction committed";
+  const InProcessCluster::Totals totals = cluster.Sum();
+  EXPECT_EQ(totals.audit_sum, kAccounts * kOpeningBalance + totals.audit_committed);
+  EXPECT_GT(totals.distributed, 0u) << "no distributed transaction committed";
 }
 
 TEST(Threads, Load_WaitsForNobodyAndResetsTheRows) {
-  ThreadedCluster cluster(Options(2, 2));
+  InProcessCluster cluster(TwoIslands(2));
   ASSERT_TRUE(cluster.Start().ok());
-  ASSERT_TRUE(cluster.Run(2, 100).ok());
-  control::v1::LoadSpec load;
-  load.set_workload("simulated");
-  int64_t sum = 0;
-  for (Node& node : cluster.nodes()) {
-    absl::Status status = node.island->Load(load);
-    for (int tries = 0; !status.ok() && tries < 100;
-         ++tries) {  // the other side's last branches may still be open
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      status = node.island->Load(load);
-    }
-    ASSERT_TRUE(status.ok()) << status;
-    sum += node.island->Audit({})->value();
+  ASSERT_TRUE(cluster.StartRun(2).ok());
+  cluster.RunFor(100 * kNsPerMs);
+  for (uint32_t i = 0; i < cluster.islands(); ++i) {
+    ASSERT_TRUE(cluster.island(i).StopRun(0, 30 * kNsPerSecond).ok());
   }
-  EXPECT_EQ(sum, kAccounts * kOpeningBalance);
-  EXPECT_TRUE(cluster.Run(2, 100).ok());
+  for (uint32_t i = 0; i < cluster.islands(); ++i) {
+    absl::Status status;
+    const auto loaded = [&] {
+      status = cluster.island(i).Load(cluster.island(i).config().loads(0));
+      return status.ok();
+    };
+    // The other side's last branches may still be open.
+    EXPECT_TRUE(cluster.RunUntil(loaded, kNsPerSecond)) << status;
+  }
+  EXPECT_EQ(cluster.Sum().audit_sum, kAccounts * kOpeningBalance);
+  ASSERT_TRUE(cluster.StartRun(2).ok());
+  cluster.RunFor(100 * kNsPerMs);
+  EXPECT_TRUE(cluster.Drain(30 * kNsPerSecond));
 }
 
 }  // namespace

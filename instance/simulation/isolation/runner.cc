@@ -32,7 +32,7 @@ class Driver {
     options.sites = kSites;
     options.workers = arrangement.workers;
     options.seed = arrangement.seed;
-    options.table = RowsTable(scenario);
+    *options.config.add_tables() = RowsTable(scenario);
     options.open = [this](const storage::Catalog& catalog) { return OpenSessions(catalog, stage_); };
     cluster_ = std::make_unique<SimCluster>(std::move(options));
   }
