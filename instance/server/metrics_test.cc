@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
-#include <thread>
 
-#include "instance/messaging/memory_transport.h"
 #include "instance/server/metric_descriptors.h"
+#include "instance/testing/in_process_cluster.h"
 
 namespace islands::server {
 namespace {
@@ -77,34 +75,26 @@ class PairWorkload final : public instance::Workload {
   const instance::TableId table_;
 };
 
-control::v1::IslandConfig ConfigOf(uint32_t island) {
-  control::v1::IslandConfig config;
-  config.set_cluster_id("c");
-  config.set_deployment("d");
-  config.set_island(island);
+instance::ClusterOptions Options() {
+  instance::ClusterOptions options;
+  options.islands = kIslands;
+  options.workers = kWorkers;
+  control::v1::IslandConfig& config = options.config;
   config.set_boot_epoch(3);
   config.set_restarts(2);
   config.set_layout("2ISL");
   config.set_placement("os");
   config.set_transport("uds");
   config.set_durability("none");
-  config.set_site_count(2 * kIslands);
-  config.set_pool_bytes(1 << 20);
-  for (uint32_t w = 0; w < kWorkers; ++w) config.add_workers()->set_cpu(-1);
-  for (uint32_t i = 0; i < kIslands; ++i) {
-    control::v1::Peer* peer = config.add_peers();
-    peer->set_island(i);
-    peer->set_workers(kWorkers);
-    peer->mutable_sites()->set_first(2 * i);
-    peer->mutable_sites()->set_count(2);
-  }
   control::v1::TableSpec* table = config.add_tables();
   table->set_name("t");
   table->add_key("uint64");
   table->set_range_end(kRows);
   table->set_row_bytes(8);
-  config.add_loads()->set_workload("pairs");
-  return config;
+  options.open = [](const storage::Catalog& catalog) {
+    return std::make_shared<PairWorkload>(catalog.Find("t")->id);
+  };
+  return options;
 }
 
 using Labels = std::map<std::string, std::string>;
@@ -132,36 +122,11 @@ std::optional<double> Sum(const std::vector<MetricFamily>& families, Metric metr
 
 class TwoIslands : public testing::Test {
  protected:
-  struct Node {
-    std::unique_ptr<runtime::Scheduler> scheduler;
-    std::unique_ptr<instance::Island> island;
-    std::unique_ptr<MetricsCollector> collector;
-  };
-
   void SetUp() override {
+    ASSERT_TRUE(cluster_.Start().ok());
     for (uint32_t i = 0; i < kIslands; ++i) {
-      nodes_[i].scheduler = runtime::MakeThreadScheduler(clock_, {.spin_ns = 0});
-      instance::Seams seams;
-      seams.clock = &clock_;
-      seams.files = files_.get();
-      seams.scheduler = nodes_[i].scheduler.get();
-      seams.make_transport =
-          [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
-        return hub_.MakeTransport(self);
-      };
-      seams.open_workload = [](const std::string&, const storage::Catalog& catalog,
-                               const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
-        return std::make_shared<PairWorkload>(catalog.Find("t")->id);
-      };
-      auto island = instance::Island::Create(ConfigOf(i), seams);
-      ASSERT_TRUE(island.ok()) << island.status();
-      nodes_[i].island = *std::move(island);
-      nodes_[i].collector = std::make_unique<MetricsCollector>(*nodes_[i].island, kBuild, 1.5e9);
-      ASSERT_TRUE(nodes_[i].island->Start().ok());
+      collectors_[i] = std::make_unique<MetricsCollector>(cluster_.island(i), kBuild, 1.5e9);
     }
-  }
-  void TearDown() override {
-    for (Node& node : nodes_) node.island->Stop();
   }
 
   void StartRun() {
@@ -174,30 +139,24 @@ class TwoIslands : public testing::Test {
     (*request.mutable_parameters())["update-percent"] = "a \"b\"";
     (*request.mutable_parameters())["island"] = "x";
     (*request.mutable_parameters())["9"] = "y";
-    for (Node& node : nodes_) ASSERT_TRUE(node.island->StartRun(request).ok());
+    ASSERT_TRUE(cluster_.StartRun(request).ok());
   }
-  static void Pass(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+  void Pass(int milliseconds) { cluster_.RunFor(milliseconds * runtime::kNsPerMs); }
   // Ends the run and waits until the last message has been taken.
   void EndRun() {
-    for (Node& node : nodes_) node.island->RequestStop();
-    for (Node& node : nodes_) ASSERT_TRUE(node.island->StopRun(0, 30 * runtime::kNsPerSecond).ok());
-    for (int tries = 0;
-         tries < 1000 && !(Both(Metric::kParticipantBranches) == 0.0 && Both(Metric::kCoordinated) == 0.0);
-         ++tries) {
-      Pass(10);
-    }
+    ASSERT_TRUE(cluster_.Drain(30 * runtime::kNsPerSecond));
+    const auto forgotten = [this] { return Both(Metric::kCoordinated) == 0.0; };
+    EXPECT_TRUE(cluster_.RunUntil(forgotten, 10 * runtime::kNsPerSecond));
   }
   double Both(Metric metric, const Labels& with = {}) {
     double sum = 0;
-    for (Node& node : nodes_) sum += Sum(node.collector->Collect(), metric, with).value_or(-1e9);
+    for (const auto& collector : collectors_) sum += Sum(collector->Collect(), metric, with).value_or(-1e9);
     return sum;
   }
 
-  const runtime::MonotonicClock clock_;
-  const int64_t begun_ns_ = clock_.NowNs();
-  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
-  messaging::MemoryHub hub_;
-  std::array<Node, kIslands> nodes_;
+  instance::InProcessCluster cluster_{Options()};
+  const int64_t begun_ns_ = cluster_.NowNs();
+  std::array<std::unique_ptr<MetricsCollector>, kIslands> collectors_;
 };
 
 TEST(MetricsPage, IsTheOneInTheRepository) {
@@ -274,9 +233,9 @@ void ExpectAsDescribed(const MetricFamily& family, const MetricDescriptor& metri
 TEST_F(TwoIslands, Collect_ServesWhatThePageSays) {
   StartRun();
   Pass(50);
-  for (Node& node : nodes_) {
+  for (const auto& collector : collectors_) {
     std::set<std::string_view> served;
-    for (const MetricFamily& family : node.collector->Collect()) {
+    for (const MetricFamily& family : collector->Collect()) {
       const auto all = AllMetrics();
       const auto found = std::find_if(
           all.begin(), all.end(), [&](const MetricDescriptor& metric) { return metric.name == family.name; });
@@ -295,7 +254,7 @@ TEST_F(TwoIslands, Collect_ServesWhatThePageSays) {
 }
 
 TEST_F(TwoIslands, Collect_DescribesIslandAndRun) {
-  const MetricsCollector& collector = *nodes_[1].collector;
+  const MetricsCollector& collector = *collectors_[1];
   EXPECT_EQ(Sum(collector.Collect(), Metric::kExperimentInfo), std::nullopt);
   StartRun();
   const std::vector<MetricFamily> families = collector.Collect();
@@ -328,7 +287,7 @@ TEST_F(TwoIslands, Counters_AgreeBetweenIslands) {
   StartRun();
   for (int round = 0; round < 50; ++round) {
     Pass(10);
-    for (Node& node : nodes_) (void)node.collector->Collect();  // while the workers count
+    for (const auto& collector : collectors_) (void)collector->Collect();  // while the workers count
   }
   EndRun();
   const auto steps = [&](const char* phase) { return Both(Metric::kTwoPhase, {{"phase", phase}}); };
@@ -354,10 +313,10 @@ TEST_F(TwoIslands, WorkerSeconds_AddUpToTheTimePassed) {
   StartRun();
   Pass(1000);
   EndRun();
-  for (Node& node : nodes_) node.island->Stop();
-  const double passed_s = static_cast<double>(clock_.NowNs() - begun_ns_) / 1e9;
-  for (Node& node : nodes_) {
-    const std::vector<MetricFamily> families = node.collector->Collect();
+  for (uint32_t i = 0; i < kIslands; ++i) cluster_.island(i).Stop();
+  const double passed_s = static_cast<double>(cluster_.NowNs() - begun_ns_) / 1e9;
+  for (const auto& collector : collectors_) {
+    const std::vector<MetricFamily> families = collector->Collect();
     for (uint32_t worker = 0; worker < kWorkers; ++worker) {
       const Labels one = {{"worker", std::to_string(worker)}};
       const double counted_s = Sum(families, Metric::kWorkerSeconds, one).value();

@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 
-#include "instance/messaging/memory_transport.h"
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
 #include "instance/server/metrics.h"
+#include "instance/testing/in_process_cluster.h"
 #include "runtime/descriptor.h"
 
 namespace islands::server {
@@ -79,46 +79,31 @@ TEST(Config, Read_ToTheEndOfADescriptorAndClosesIt) {
   EXPECT_NE(std::string(ReadConfig(ends[0]).status().message()).find("descriptor"), std::string::npos);
 }
 
-class OneIsland : public testing::Test {
- protected:
-  void SetUp() override {
-    seams_.clock = &clock_;
-    seams_.files = files_.get();
-    seams_.scheduler = scheduler_.get();
-    seams_.make_transport =
-        [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
-      return hub_.MakeTransport(self);
-    };
-    seams_.open_workload = [](const std::string&, const storage::Catalog&,
-                              const instance::Parameters&) -> absl::StatusOr<instance::OpenedWorkload> {
-      return absl::NotFoundError("no such workload");
-    };
-    auto island = instance::Island::Create(GoodConfig(), seams_);
-    ASSERT_TRUE(island.ok()) << island.status();
-    island_ = *std::move(island);
-    ASSERT_TRUE(island_->Start().ok());
-  }
-
-  const runtime::MonotonicClock clock_;
-  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
-  messaging::MemoryHub hub_;
-  const std::unique_ptr<runtime::Scheduler> scheduler_ = runtime::MakeThreadScheduler(clock_, {});
-  instance::Seams seams_;
-  std::unique_ptr<instance::Island> island_;
-};
-
 // Who dials a worker finds it by that number.
-TEST_F(OneIsland, Create_RefusesWorkersThatItsPeersDoNotExpect) {
+TEST(Island, Create_RefusesWorkersThatItsPeersDoNotExpect) {
   control::v1::IslandConfig config = GoodConfig();
   config.mutable_peers(0)->set_workers(config.peers(0).workers() + 1);
-  const auto island = instance::Island::Create(config, seams_);
+  const auto island = instance::Island::Create(config, {});
   EXPECT_EQ(island.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(island.status().message()).find("its peers expect"), std::string::npos);
 }
 
+class OneIsland : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(cluster_.Start().ok()); }
+  static instance::ClusterOptions WithoutWorkload() {
+    instance::ClusterOptions options;
+    options.config = GoodConfig();
+    return options;
+  }
+  instance::Island& island() { return cluster_.island(0); }
+
+  instance::InProcessCluster cluster_{WithoutWorkload()};
+};
+
 TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   bool shut_down = false;
-  ControlService service(*island_, "port taken", [&] { shut_down = true; });
+  ControlService service(island(), "port taken", [&] { shut_down = true; });
   control::v1::Request request;
   EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kUnimplemented));
   request.mutable_status();
@@ -147,21 +132,21 @@ TEST_F(OneIsland, Load_FailureChangesNothing) {
   table->set_name("t");
   table->add_key("no such type");
   table->set_range_end(10);
-  const std::string before = island_->config().SerializeAsString();
+  const std::string before = island().config().SerializeAsString();
   for (int tries = 0; tries < 2; ++tries) {
-    EXPECT_EQ(island_->Load(load).code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(island_->config().SerializeAsString(), before);
+    EXPECT_EQ(island().Load(load).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(island().config().SerializeAsString(), before);
   }
   table->set_key(0, "uint32");  // a good table, but there is no such workload
-  EXPECT_EQ(island_->Load(load).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(island_->config().SerializeAsString(), before);
-  EXPECT_EQ(island_->Status().state(), control::v1::READY);
-  EXPECT_GT(island_->PoolUsage().capacity_pages, 0u);
+  EXPECT_EQ(island().Load(load).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(island().config().SerializeAsString(), before);
+  EXPECT_EQ(island().Status().state(), control::v1::READY);
+  EXPECT_GT(island().PoolUsage().capacity_pages, 0u);
 }
 
 // As text, and without peers: nothing is said about them.
 TEST_F(OneIsland, Metrics_AsText) {
-  const MetricsCollector collector(*island_, {"1", "c", "g"}, 0);
+  const MetricsCollector collector(island(), {"1", "c", "g"}, 0);
   const std::string text = prometheus::TextSerializer().Serialize(collector.Collect());
   EXPECT_NE(
       text.find(
