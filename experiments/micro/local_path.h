@@ -7,10 +7,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "instance/testing/in_process_cluster.h"
 
 namespace islands::experiments {
 
@@ -26,10 +26,7 @@ struct LocalPathOptions {
 
 class LocalPath {
  public:
-  explicit LocalPath(LocalPathOptions options);
-  ~LocalPath();
-  LocalPath(const LocalPath&) = delete;
-  LocalPath& operator=(const LocalPath&) = delete;
+  explicit LocalPath(const LocalPathOptions& options);
 
   // Loads the rows and begins a run.
   absl::Status Open();
@@ -41,8 +38,8 @@ class LocalPath {
   Measured Run(uint64_t transactions);
 
  private:
-  struct Impl;
-  const std::unique_ptr<Impl> impl_;
+  const uint32_t mpl_;
+  instance::InProcessCluster cluster_;
 };
 
 }  // namespace islands::experiments

@@ -12,6 +12,8 @@
 namespace islands::experiments {
 namespace {
 
+using instance::InProcessCluster;
+
 enum : storage::TableId { kWarehouse, kDistrict, kCustomer, kHistory };
 
 std::vector<uint32_t> Numbers(instance::KeyView key, size_t count) {
@@ -31,17 +33,17 @@ struct Books {
   std::map<uint32_t, int64_t> ytd_of_district, history_of_district;
 };
 
-std::map<uint32_t, Books> BooksOf(TestIslands& islands) {
+std::map<uint32_t, Books> BooksOf(const InProcessCluster& cluster) {
   std::map<uint32_t, Books> books;
-  islands.Visit<WarehouseRow>(kWarehouse, [&](instance::KeyView key, const WarehouseRow& row) {
+  VisitRows<WarehouseRow>(cluster, kWarehouse, [&](instance::KeyView key, const WarehouseRow& row) {
     books[Numbers(key, 1)[0]].warehouse_ytd = row.ytd_cents;
   });
-  islands.Visit<DistrictRow>(kDistrict, [&](instance::KeyView key, const DistrictRow& row) {
+  VisitRows<DistrictRow>(cluster, kDistrict, [&](instance::KeyView key, const DistrictRow& row) {
     const std::vector<uint32_t> numbers = Numbers(key, 2);
     books[numbers[0]].district_ytd += row.ytd_cents;
     books[numbers[0]].ytd_of_district[numbers[1]] = row.ytd_cents;
   });
-  islands.Visit<HistoryRow>(kHistory, [&](instance::KeyView key, const HistoryRow& row) {
+  VisitRows<HistoryRow>(cluster, kHistory, [&](instance::KeyView key, const HistoryRow& row) {
     Books& of_warehouse = books[Numbers(key, 1)[0]];
     of_warehouse.history += row.paid_cents;
     of_warehouse.history_of_district[row.district] += row.paid_cents;
@@ -51,16 +53,16 @@ std::map<uint32_t, Books> BooksOf(TestIslands& islands) {
 }
 
 // Clause 3.3.2, conditions 1, 8 and 9, and what payments keep of 10 to 12.
-void ExpectConsistent(TestIslands& islands, bool history_is_whole) {
+void ExpectConsistent(const InProcessCluster& cluster, bool history_is_whole) {
   int64_t all_ytd = 0, all_paid = 0;
-  for (const auto& [warehouse, books] : BooksOf(islands)) {
+  for (const auto& [warehouse, books] : BooksOf(cluster)) {
     EXPECT_EQ(books.warehouse_ytd, books.district_ytd) << "warehouse " << warehouse;
     EXPECT_EQ(books.warehouse_ytd, books.history) << "warehouse " << warehouse;
     EXPECT_EQ(books.ytd_of_district.size(), kDistricts);
     EXPECT_TRUE(!history_is_whole || books.ytd_of_district == books.history_of_district);
     all_ytd += books.warehouse_ytd;
   }
-  islands.Visit<CustomerRow>(kCustomer, [&](instance::KeyView key, const CustomerRow& row) {
+  VisitRows<CustomerRow>(cluster, kCustomer, [&](instance::KeyView key, const CustomerRow& row) {
     const CustomerAccount account = row.account;
     all_paid += account.ytd_payment_cents;
     EXPECT_EQ(int64_t{account.balance_cents}, -int64_t{account.ytd_payment_cents})
@@ -79,25 +81,28 @@ class PaymentLayouts : public testing::TestWithParam<Case> {};
 
 TEST_P(PaymentLayouts, Run_BooksAgree) {
   const Case& c = GetParam();
-  TestIslands islands(c.layout);
-  ASSERT_TRUE(islands.status().ok()) << islands.status();
+  InProcessCluster cluster(PaymentCluster(c.layout));
+  ASSERT_TRUE(cluster.Start().ok());
   const bool overwrites = c.layout.parameters.contains("history");
-  const int64_t loaded = islands.Audit();
-  ASSERT_NO_FATAL_FAILURE(ExpectConsistent(islands, true));
-  ASSERT_NO_FATAL_FAILURE(islands.Run(2000, c.mpl));
-  EXPECT_EQ(islands.Audit(), loaded + islands.AuditCommitted());
-  EXPECT_NE(islands.AuditCommitted(), 0);
-  ASSERT_NO_FATAL_FAILURE(ExpectConsistent(islands, !overwrites));
-  const absl::Status check = islands.Check();
-  EXPECT_TRUE(check.ok()) << check;
+  const int64_t loaded = cluster.Sum().audit_sum;
+  ASSERT_NO_FATAL_FAILURE(ExpectConsistent(cluster, true));
+  ASSERT_NO_FATAL_FAILURE(RunPayments(cluster, 2000, c.mpl));
+  const InProcessCluster::Totals totals = cluster.Sum();
+  EXPECT_EQ(totals.audit_sum, loaded + totals.audit_committed);
+  EXPECT_NE(totals.audit_committed, 0);
+  ASSERT_NO_FATAL_FAILURE(ExpectConsistent(cluster, !overwrites));
+  for (uint32_t i = 0; i < cluster.islands(); ++i) {
+    const absl::Status check = cluster.island(i).store().Check();
+    EXPECT_TRUE(check.ok()) << check;
+  }
 
   uint64_t history_rows = 0;
-  for (const auto& [warehouse, books] : BooksOf(islands)) history_rows += books.history_rows;
+  for (const auto& [warehouse, books] : BooksOf(cluster)) history_rows += books.history_rows;
   const uint64_t loaded_rows = uint64_t{c.layout.warehouses} * kDistricts * 30;
-  EXPECT_EQ(history_rows, loaded_rows + (overwrites ? 0 : islands.Committed()));
+  EXPECT_EQ(history_rows, loaded_rows + (overwrites ? 0 : totals.committed));
   const bool remote = c.layout.parameters.contains("remote");
-  EXPECT_EQ(islands.Committed(1) + islands.Committed(2) > 0, remote);
-  EXPECT_TRUE(remote || islands.Aborted() == 0) << islands.Aborted();
+  EXPECT_EQ(totals.multisite + totals.distributed > 0, remote);
+  EXPECT_TRUE(remote || totals.aborted + totals.unknown == 0) << totals.aborted;
 }
 
 TestLayout Layout(uint32_t islands, uint32_t workers, uint32_t sites, uint32_t warehouses,
@@ -122,13 +127,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Every payment goes to the middle one of those that share the name, by first name.
 TEST(PaymentCluster, Run_ByNamePaysForTheMiddleCustomer) {
-  TestIslands islands(
-      {.sites = 1, .warehouses = 1, .parameters = {{"customers", "3000"}, {"by_name", "100"}}});
-  ASSERT_TRUE(islands.status().ok()) << islands.status();
-  ASSERT_NO_FATAL_FAILURE(islands.Run(5000, 4));
+  InProcessCluster cluster(PaymentCluster(
+      {.sites = 1, .warehouses = 1, .parameters = {{"customers", "3000"}, {"by_name", "100"}}}));
+  ASSERT_TRUE(cluster.Start().ok());
+  ASSERT_NO_FATAL_FAILURE(RunPayments(cluster, 5000, 4));
   // district, last name -> (first name, number, payments)
   std::map<std::pair<uint32_t, std::string>, std::vector<std::tuple<std::string, uint32_t, uint32_t>>> shared;
-  islands.Visit<CustomerRow>(kCustomer, [&](instance::KeyView key, const CustomerRow& row) {
+  VisitRows<CustomerRow>(cluster, kCustomer, [&](instance::KeyView key, const CustomerRow& row) {
     const std::vector<uint32_t> numbers = Numbers(key, 3);
     shared[{numbers[1], std::string(TextOf(row.last))}].emplace_back(TextOf(row.first), numbers[2],
                                                                      row.account.payments);
@@ -146,7 +151,7 @@ TEST(PaymentCluster, Run_ByNamePaysForTheMiddleCustomer) {
   }
   uint64_t payments = 0;
   for (const auto& [size, count] : payments_by_size) payments += count;
-  EXPECT_EQ(payments, islands.Committed());
+  EXPECT_EQ(payments, cluster.Committed());
   EXPECT_GT(payments_by_size[1], 0u);
   EXPECT_GT(payments_by_size[2], 0u);
   EXPECT_GT(payments_by_size[3], 0u);
@@ -154,11 +159,11 @@ TEST(PaymentCluster, Run_ByNamePaysForTheMiddleCustomer) {
 
 // Each worker stays with its own warehouses, and its island's.
 TEST(PaymentCluster, Run_EveryWarehouseIsPaidAtByItsOwnWorker) {
-  TestIslands islands(Layout(2, 2, 8, 8));
-  ASSERT_TRUE(islands.status().ok()) << islands.status();
-  ASSERT_NO_FATAL_FAILURE(islands.Run(4000, 2));
-  EXPECT_EQ(islands.Committed(), islands.Committed(0)) << "not all payments are local";
-  islands.Visit<HistoryRow>(kHistory, [&](instance::KeyView key, const HistoryRow&) {
+  InProcessCluster cluster(PaymentCluster(Layout(2, 2, 8, 8)));
+  ASSERT_TRUE(cluster.Start().ok());
+  ASSERT_NO_FATAL_FAILURE(RunPayments(cluster, 4000, 2));
+  EXPECT_EQ(cluster.Sum().multisite + cluster.Sum().distributed, 0u) << "not all payments are local";
+  VisitRows<HistoryRow>(cluster, kHistory, [&](instance::KeyView key, const HistoryRow&) {
     const std::vector<uint32_t> numbers = Numbers(key, 2);
     const uint32_t island = numbers[0] / 4, worker = numbers[0] / 2 % 2;
     EXPECT_TRUE(numbers[1] == 0 || numbers[1] == ((island + 1) << 16 | worker)) << "warehouse " << numbers[0];
@@ -167,11 +172,11 @@ TEST(PaymentCluster, Run_EveryWarehouseIsPaidAtByItsOwnWorker) {
 
 // Both kinds of credit; what a payment writes into the data of a bad one is readable there.
 TEST(PaymentCluster, Run_BadCreditNotesThePayment) {
-  TestIslands islands(Layout(1, 1, 1, 1, {{"by_name", "0"}}));
-  ASSERT_TRUE(islands.status().ok()) << islands.status();
-  ASSERT_NO_FATAL_FAILURE(islands.Run(2000, 1));
+  InProcessCluster cluster(PaymentCluster(Layout(1, 1, 1, 1, {{"by_name", "0"}})));
+  ASSERT_TRUE(cluster.Start().ok());
+  ASSERT_NO_FATAL_FAILURE(RunPayments(cluster, 2000, 1));
   uint64_t good = 0, bad = 0;
-  islands.Visit<CustomerRow>(kCustomer, [&](instance::KeyView key, const CustomerRow& row) {
+  VisitRows<CustomerRow>(cluster, kCustomer, [&](instance::KeyView key, const CustomerRow& row) {
     const std::vector<uint32_t> numbers = Numbers(key, 3);
     const std::string start = std::to_string(numbers[2]) + " " + std::to_string(numbers[1]) + " 0 " +
                               std::to_string(numbers[1]) + " 0 ";
@@ -186,13 +191,13 @@ TEST(PaymentCluster, Run_BadCreditNotesThePayment) {
 }
 
 TEST(PaymentCluster, Run_OverwrittenHistoryDoesNotGrow) {
-  TestIslands islands(Layout(1, 1, 1, 1, {{"history", "overwrite"}}));
-  ASSERT_TRUE(islands.status().ok()) << islands.status();
-  const uint64_t pages = islands.ResidentPages();
-  ASSERT_NO_FATAL_FAILURE(islands.Run(5000, 4));
-  EXPECT_EQ(islands.ResidentPages(), pages);
+  InProcessCluster cluster(PaymentCluster(Layout(1, 1, 1, 1, {{"history", "overwrite"}})));
+  ASSERT_TRUE(cluster.Start().ok());
+  const uint64_t pages = cluster.island(0).PoolUsage().resident_pages;
+  ASSERT_NO_FATAL_FAILURE(RunPayments(cluster, 5000, 4));
+  EXPECT_EQ(cluster.island(0).PoolUsage().resident_pages, pages);
   uint64_t rows = 0, overwritten = 0;
-  islands.Visit<HistoryRow>(kHistory, [&](instance::KeyView, const HistoryRow& row) {
+  VisitRows<HistoryRow>(cluster, kHistory, [&](instance::KeyView, const HistoryRow& row) {
     ++rows;
     overwritten += row.paid_cents > row.amount_cents;
   });
@@ -201,11 +206,9 @@ TEST(PaymentCluster, Run_OverwrittenHistoryDoesNotGrow) {
 }
 
 TEST(PaymentCluster, StartRun_IslandWithoutWarehouseIsAnError) {
-  TestIslands islands(Layout(2, 1, 4, 1));
-  ASSERT_TRUE(islands.status().ok()) << islands.status();
-  control::v1::StartRun request;
-  request.set_mpl(1);
-  const absl::Status status = islands.island(0).StartRun(request);
+  InProcessCluster cluster(PaymentCluster(Layout(2, 1, 4, 1)));
+  ASSERT_TRUE(cluster.Start().ok());
+  const absl::Status status = cluster.StartRun(1);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
             "payment: island 0 has no warehouse: its sites 0 to 1 of 4 hold none of the 1; give the tables a "

@@ -1,5 +1,4 @@
-// For tests: islands with TATP's tables, in this process, stepped by the calling thread, with messages
-// between them that arrive at once. Everything is the product's; only nobody but the caller runs it.
+// For tests: clusters with TATP's tables that the calling thread steps, with messages that arrive at once.
 //
 // Thread safety: none.
 #pragma once
@@ -14,8 +13,7 @@
 #include <vector>
 
 #include "experiments/tatp/tatp.h"
-#include "instance/island/island.h"
-#include "instance/messaging/memory_transport.h"
+#include "instance/testing/in_process_cluster.h"
 
 namespace islands::experiments {
 
@@ -33,52 +31,15 @@ struct TatpClusterOptions {
   std::function<std::unique_ptr<instance::Generator>(std::unique_ptr<instance::Generator>)> wrap_generator;
 };
 
-class TatpCluster {
- public:
-  explicit TatpCluster(TatpClusterOptions options);
-  ~TatpCluster();
-  TatpCluster(const TatpCluster&) = delete;
-  TatpCluster& operator=(const TatpCluster&) = delete;
+instance::ClusterOptions TatpCluster(const TatpClusterOptions& options);
 
-  // Loads the rows and waits until all links are up.
-  absl::Status Start();
-  absl::Status BeginRun(uint32_t mpl);
-  // A round of every worker.
-  void Step();
-  // False if something is still open after a long time.
-  bool EndRun();
+// By table and encoded key.
+using TatpRowKey = std::pair<instance::TableId, std::string>;
+using TatpRows = std::map<TatpRowKey, std::vector<std::byte>>;
+TatpRows AllTatpRows(const instance::InProcessCluster& cluster);
 
-  // By table and encoded key.
-  using Key = std::pair<instance::TableId, std::string>;
-  using Rows = std::map<Key, std::vector<std::byte>>;
-  Rows AllRows();
-  static std::string TextOf(instance::KeyView key) {
-    return std::string(reinterpret_cast<const char*>(key.data()), key.size());
-  }
-
-  struct Totals {
-    int64_t audit_sum = 0;
-    int64_t audit_committed = 0;
-    uint64_t committed = 0;
-    uint64_t distributed = 0;  // of these
-    uint64_t aborted = 0;
-    uint64_t unknown = 0;
-  };
-  Totals Sum();
-  uint64_t Committed() const;
-
-  const TatpTables& tables() const { return tables_; }
-
- private:
-  struct Node;
-  control::v1::IslandConfig ConfigOf(uint32_t island) const;
-
-  const TatpClusterOptions options_;
-  TatpTables tables_;
-  const runtime::MonotonicClock clock_;
-  const std::unique_ptr<runtime::FileSystem> files_;
-  messaging::MemoryHub hub_;
-  std::vector<std::unique_ptr<Node>> nodes_;
-};
+inline std::string TextOfKey(instance::KeyView key) {
+  return std::string(reinterpret_cast<const char*>(key.data()), key.size());
+}
 
 }  // namespace islands::experiments

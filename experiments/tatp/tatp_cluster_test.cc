@@ -62,13 +62,13 @@ TEST_P(TatpMixes, Run_SumIsAsCommitted) {
   options.wrap_generator = [&ends](std::unique_ptr<instance::Generator> generator) {
     return std::make_unique<Counting>(std::move(generator), &ends);
   };
-  TatpCluster cluster(std::move(options));
+  instance::InProcessCluster cluster(TatpCluster(options));
   ASSERT_TRUE(cluster.Start().ok());
   const int64_t loaded = cluster.Sum().audit_sum;
-  ASSERT_TRUE(cluster.BeginRun(test.mpl).ok());
+  ASSERT_TRUE(cluster.StartRun(test.mpl).ok());
   while (cluster.Committed() < 20'000) cluster.Step();
-  ASSERT_TRUE(cluster.EndRun());
-  const TatpCluster::Totals totals = cluster.Sum();
+  ASSERT_TRUE(cluster.Drain(20 * runtime::kNsPerSecond));
+  const instance::InProcessCluster::Totals totals = cluster.Sum();
   EXPECT_EQ(totals.audit_sum - loaded, totals.audit_committed);
   EXPECT_EQ(totals.audit_committed, static_cast<int64_t>(ends.committed[4]));
   EXPECT_EQ(totals.audit_committed > 0, test.mix != "read");

@@ -11,8 +11,6 @@
 namespace islands::experiments {
 namespace {
 
-using Rows = TatpCluster::Rows;
-
 // Hands out one request when told to, and otherwise one that changes nothing.
 class Scripted final : public instance::Generator {
  public:
@@ -52,19 +50,19 @@ class TatpProcedures : public testing::Test {
     options.wrap_generator = [this](std::unique_ptr<instance::Generator>) {
       return std::make_unique<Scripted>(&script_);
     };
-    cluster_ = std::make_unique<TatpCluster>(std::move(options));
+    cluster_ = std::make_unique<instance::InProcessCluster>(TatpCluster(options));
     ASSERT_TRUE(cluster_->Start().ok());
-    before_ = cluster_->AllRows();
-    ASSERT_TRUE(cluster_->BeginRun(1).ok());
+    before_ = AllTatpRows(*cluster_);
+    ASSERT_TRUE(cluster_->StartRun(1).ok());
   }
 
   // Whether it was successful; the rows from before in before_, those after it in after_.
   bool Run(const TatpRequest& request) {
-    before_ = cluster_->AllRows();
+    before_ = AllTatpRows(*cluster_);
     script_ = {.next = request};
     for (int round = 0; round < 10'000 && !script_.outcome; ++round) cluster_->Step();
     EXPECT_EQ(script_.outcome, coordinator::Outcome::kCommitted);
-    after_ = cluster_->AllRows();
+    after_ = AllTatpRows(*cluster_);
     return script_.successful;
   }
 
@@ -73,18 +71,16 @@ class TatpProcedures : public testing::Test {
     std::vector<std::byte> before;
     std::vector<std::byte> after;
   };
-  std::map<TatpCluster::Key, Change> Changes() const {
-    std::map<TatpCluster::Key, Change> changes;
+  std::map<TatpRowKey, Change> Changes() const {
+    std::map<TatpRowKey, Change> changes;
     for (const auto& [key, row] : before_) changes[key].before = row;
     for (const auto& [key, row] : after_) changes[key].after = row;
     std::erase_if(changes, [](const auto& change) { return change.second.before == change.second.after; });
     return changes;
   }
 
-  static TatpCluster::Key KeyOf(instance::TableId table, const TatpKey& key) {
-    return {table, TatpCluster::TextOf(key)};
-  }
-  bool Exists(const TatpCluster::Key& key) const { return before_.contains(key); }
+  static TatpRowKey KeyOf(instance::TableId table, const TatpKey& key) { return {table, TextOfKey(key)}; }
+  bool Exists(const TatpRowKey& key) const { return before_.contains(key); }
 
   static TatpRequest Make(TatpTransaction transaction, uint64_t s_id, uint8_t type = 1,
                           uint8_t start_time = 0) {
@@ -107,9 +103,9 @@ class TatpProcedures : public testing::Test {
   }
 
   Scripted::Script script_;
-  std::unique_ptr<TatpCluster> cluster_;
-  Rows before_;
-  Rows after_;
+  std::unique_ptr<instance::InProcessCluster> cluster_;
+  TatpRows before_;
+  TatpRows after_;
 };
 
 TEST_F(TatpProcedures, GetSubscriberData_AlwaysFinds) {
@@ -151,8 +147,8 @@ TEST_F(TatpProcedures, GetNewDestination_FindsActiveForwardingsOfThatTime) {
 
 TEST_F(TatpProcedures, UpdateSubscriberData_ChangesBothRowsOrNone) {
   ForAll([&](uint64_t s_id, uint8_t type) {
-    const TatpCluster::Key subscriber = KeyOf(0, TatpKey(s_id));
-    const TatpCluster::Key facility = KeyOf(2, TatpKey(s_id, type));
+    const TatpRowKey subscriber = KeyOf(0, TatpKey(s_id));
+    const TatpRowKey facility = KeyOf(2, TatpKey(s_id, type));
     TatpRequest request = Make(TatpTransaction::kUpdateSubscriberData, s_id, type);
     request.bit_1 = static_cast<uint8_t>(type % 2);
     request.data_a = static_cast<uint8_t>(200 + type);
@@ -190,8 +186,8 @@ TEST_F(TatpProcedures, UpdateLocation_ChangesTheSubscriberOfThatNumber) {
 TEST_F(TatpProcedures, InsertCallForwarding_OnlyIntoFreeSlotsOfFacilities) {
   int inserted = 0, without_facility = 0, taken = 0;
   ForAll([&](uint64_t s_id, uint8_t type) {
-    const TatpCluster::Key facility = KeyOf(2, TatpKey(s_id, type));
-    const TatpCluster::Key slot = KeyOf(3, TatpKey(s_id, type, 8));
+    const TatpRowKey facility = KeyOf(2, TatpKey(s_id, type));
+    const TatpRowKey slot = KeyOf(3, TatpKey(s_id, type, 8));
     TatpRequest request = Make(TatpTransaction::kInsertCallForwarding, s_id, type, 8);
     request.end_time = 13;
     request.numberx = NumberOf(4711 + s_id);
@@ -216,8 +212,8 @@ TEST_F(TatpProcedures, InsertCallForwarding_OnlyIntoFreeSlotsOfFacilities) {
 TEST_F(TatpProcedures, DeleteCallForwarding_TakesTheRowAwayOnce) {
   int deleted = 0;
   ForAll([&](uint64_t s_id, uint8_t type) {
-    const TatpCluster::Key facility = KeyOf(2, TatpKey(s_id, type));
-    const TatpCluster::Key slot = KeyOf(3, TatpKey(s_id, type, 16));
+    const TatpRowKey facility = KeyOf(2, TatpKey(s_id, type));
+    const TatpRowKey slot = KeyOf(3, TatpKey(s_id, type, 16));
     const TatpRequest request = Make(TatpTransaction::kDeleteCallForwarding, s_id, type, 16);
     const bool successful = Run(request);
     auto changes = Changes();

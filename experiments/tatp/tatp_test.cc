@@ -76,7 +76,7 @@ TEST(Tatp, NumberOf_IsTheSubscriberWithLeadingZeros) {
 
 // Of one table, by subscriber; the keys' other components come first in each row's text.
 std::map<uint64_t, std::vector<std::pair<std::string, std::vector<std::byte>>>> BySubscriber(
-    const TatpCluster::Rows& rows, instance::TableId table) {
+    const TatpRows& rows, instance::TableId table) {
   std::map<uint64_t, std::vector<std::pair<std::string, std::vector<std::byte>>>> found;
   for (const auto& [key, row] : rows) {
     if (key.first != table) continue;
@@ -86,17 +86,17 @@ std::map<uint64_t, std::vector<std::pair<std::string, std::vector<std::byte>>>> 
   return found;
 }
 
-TatpCluster::Rows LoadedRows(uint32_t islands, int64_t subscribers) {
-  TatpCluster cluster({.islands = islands, .subscribers = subscribers});
+TatpRows LoadedRows(uint32_t islands, int64_t subscribers) {
+  instance::InProcessCluster cluster(TatpCluster({.islands = islands, .subscribers = subscribers}));
   EXPECT_TRUE(cluster.Start().ok());
-  return cluster.AllRows();
+  return AllTatpRows(cluster);
 }
 
 TEST(TatpPopulation, Load_SameRowsInEveryLayout) { EXPECT_EQ(LoadedRows(1, 300), LoadedRows(2, 300)); }
 
 TEST(TatpPopulation, Load_SubscribersAndAccessInfos) {
   constexpr int kSubscribers = 4000;
-  const TatpCluster::Rows rows = LoadedRows(1, kSubscribers);
+  const TatpRows rows = LoadedRows(1, kSubscribers);
   const auto subscribers = BySubscriber(rows, 0);
   ASSERT_EQ(subscribers.size(), static_cast<size_t>(kSubscribers));
   int bits = 0;
@@ -127,7 +127,7 @@ TEST(TatpPopulation, Load_SubscribersAndAccessInfos) {
 
 TEST(TatpPopulation, Load_FacilitiesAndForwardings) {
   constexpr int kSubscribers = 4000;
-  const TatpCluster::Rows rows = LoadedRows(1, kSubscribers);
+  const TatpRows rows = LoadedRows(1, kSubscribers);
   const auto forwardings = BySubscriber(rows, 3);
   std::map<size_t, int> facility_counts;
   std::map<size_t, int> forwarding_counts;
@@ -152,7 +152,7 @@ TEST(TatpPopulation, Load_FacilitiesAndForwardings) {
   EXPECT_NEAR(active, 0.85 * facilities, 250);
   for (const auto& [s_id, found] : forwardings) {
     for (const auto& [type_and_start, row] : found) {
-      ASSERT_TRUE(rows.contains({2, TatpCluster::TextOf(TatpKey(s_id, type_and_start[0]))}));
+      ASSERT_TRUE(rows.contains({2, TextOfKey(TatpKey(s_id, type_and_start[0]))}));
       const int start = type_and_start[1];
       const int end = RowOf<CallForwardingRow>(row).end_time;
       ASSERT_TRUE(start == 0 || start == 8 || start == 16) << start;
