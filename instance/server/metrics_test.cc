@@ -124,6 +124,7 @@ class TwoIslands : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(cluster_.Start().ok());
+    started_ns_ = cluster_.NowNs();
     for (uint32_t i = 0; i < kIslands; ++i) {
       collectors_[i] = std::make_unique<MetricsCollector>(cluster_.island(i), kBuild, 1.5e9);
     }
@@ -156,6 +157,7 @@ class TwoIslands : public testing::Test {
 
   instance::InProcessCluster cluster_{Options()};
   const int64_t begun_ns_ = cluster_.NowNs();
+  int64_t started_ns_ = 0;
   std::array<std::unique_ptr<MetricsCollector>, kIslands> collectors_;
 };
 
@@ -313,15 +315,17 @@ TEST_F(TwoIslands, WorkerSeconds_AddUpToTheTimePassed) {
   StartRun();
   Pass(1000);
   EndRun();
+  // On a busy machine threads take their time to begin and to end.
+  const double least_s = static_cast<double>(cluster_.NowNs() - started_ns_) / 1e9;
   for (uint32_t i = 0; i < kIslands; ++i) cluster_.island(i).Stop();
-  const double passed_s = static_cast<double>(cluster_.NowNs() - begun_ns_) / 1e9;
+  const double most_s = static_cast<double>(cluster_.NowNs() - begun_ns_) / 1e9;
   for (const auto& collector : collectors_) {
     const std::vector<MetricFamily> families = collector->Collect();
     for (uint32_t worker = 0; worker < kWorkers; ++worker) {
       const Labels one = {{"worker", std::to_string(worker)}};
       const double counted_s = Sum(families, Metric::kWorkerSeconds, one).value();
-      EXPECT_LE(counted_s, passed_s);
-      EXPECT_GE(counted_s, 0.98 * passed_s);
+      EXPECT_LE(counted_s, most_s);
+      EXPECT_GE(counted_s, 0.98 * least_s);
     }
     for (const char* activity : instance::kActivityNames) {
       EXPECT_GT(Sum(families, Metric::kWorkerSeconds, {{"activity", activity}}).value(), 0.001) << activity;

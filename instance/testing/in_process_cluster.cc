@@ -177,8 +177,13 @@ void InProcessCluster::RunFor(int64_t ns) {
 }
 
 bool InProcessCluster::Drain(int64_t limit_ns) {
+  const bool threads = options_.pace == Pace::kThreads;
   RequestStop();
-  const int steps = options_.pace == Pace::kThreads ? 1 : kStepsPerLook;
+  for (const Node& node : nodes_) {
+    // What ends a run happens before StopRun returns; only then may another one take its workload's place.
+    if (threads && node.island != nullptr && !node.island->StopRun(0, limit_ns).ok()) return false;
+  }
+  const int steps = threads ? 1 : kStepsPerLook;
   for (const int64_t until_ns = NowNs() + limit_ns; NowNs() < until_ns;) {
     if (Quiet()) return true;
     for (int i = 0; i < steps; ++i) Step();
