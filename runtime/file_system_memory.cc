@@ -49,7 +49,7 @@ absl::Status MemoryFileSystem::RequireParent(const std::string& path) {
 
 absl::StatusOr<FileHandle> MemoryFileSystem::Open(const std::string& path, bool create, bool direct) {
   (void)direct;
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   auto found = names_.find(path);
   if (found == names_.end()) {
     if (!create) return NoSuchFile(path);
@@ -63,7 +63,7 @@ absl::StatusOr<FileHandle> MemoryFileSystem::Open(const std::string& path, bool 
 }
 
 absl::Status MemoryFileSystem::Close(FileHandle file) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   if (file < 0 || static_cast<size_t>(file) >= open_.size() || !open_[file]) {
     return absl::InvalidArgumentError(fmt::format("cannot close file {}: it is not open", file));
   }
@@ -76,14 +76,14 @@ std::unique_ptr<FileSystem::Queue> MemoryFileSystem::MakeQueue() {
 }
 
 absl::StatusOr<std::string> MemoryFileSystem::ReadFile(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   const auto found = names_.find(path);
   if (found == names_.end()) return NoSuchFile(path);
   return found->second->content;
 }
 
 absl::Status MemoryFileSystem::ReplaceFile(const std::string& path, std::string_view content) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   if (absl::Status parent = RequireParent(path); !parent.ok()) return parent;
   const std::string temporary = path + ".tmp";
   if (absl::Status step = Step(); !step.ok()) return step;
@@ -104,19 +104,19 @@ absl::Status MemoryFileSystem::ReplaceFile(const std::string& path, std::string_
 
 absl::Status MemoryFileSystem::MakeDirectories(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("cannot make a directory without a name");
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   if (absl::Status step = Step(); !step.ok()) return step;
   for (std::string name = path; !name.empty(); name = ParentOf(name)) directories_[name] = true;
   return absl::OkStatus();
 }
 
 bool MemoryFileSystem::Exists(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   return names_.contains(path) || directories_.contains(path);
 }
 
 absl::Status MemoryFileSystem::Remove(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   if (!names_.contains(path)) return absl::NotFoundError(fmt::format("cannot remove {}: no such file", path));
   if (absl::Status step = Step(); !step.ok()) return step;
   names_.erase(path);
@@ -125,12 +125,12 @@ absl::Status MemoryFileSystem::Remove(const std::string& path) {
 }
 
 void MemoryFileSystem::FailAfter(uint64_t steps) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   steps_left_ = steps;
 }
 
 void MemoryFileSystem::PowerLoss() {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   steps_left_ = UINT64_MAX;
   names_ = durable_names_;
   for (auto& [name, file] : names_) file->content = file->synced;
@@ -138,7 +138,7 @@ void MemoryFileSystem::PowerLoss() {
 }
 
 IoCompletion MemoryFileSystem::CarryOut(const IoRequest& request) {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   IoCompletion done{.token = request.token, .status = absl::OkStatus()};
   if (request.file < 0 || static_cast<size_t>(request.file) >= open_.size() || !open_[request.file]) {
     done.status = absl::InvalidArgumentError(fmt::format("file {} is not open", request.file));

@@ -13,12 +13,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "runtime/file_system.h"
+#include "runtime/mutex.h"
 
 namespace islands::runtime {
 
@@ -50,7 +49,7 @@ class MemoryFileSystem final : public FileSystem {
   absl::Status RequireParent(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   IoCompletion CarryOut(const IoRequest& request);
 
-  std::mutex mutex_;
+  runtime::Mutex mutex_;
   std::map<std::string, FilePtr> names_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, FilePtr> durable_names_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> directories_ ABSL_GUARDED_BY(mutex_);

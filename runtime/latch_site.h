@@ -1,7 +1,7 @@
 // Waiting for a latch, and the one macro through which latches are entered.
 //
-// ISLANDS_LATCH("btree.modify", expression) evaluates the expression that takes the latch and names its call
-// site. It costs nothing today; the profiler will count and time each site here.
+// ISLANDS_LATCH("btree.modify", expression) evaluates the expression that takes the latch, or that says which
+// mutex a MutexLock is to take, and names its call site. It costs nothing today; the profiler will count and time each site here.
 //
 // In the build with planted bugs (ISLANDS_PLANTED_BUGS) these sites are scheduling points as well: a
 // simulation runs the workers of an island on one thread, and changes from one to another there
@@ -12,9 +12,7 @@
 
 #include <sched.h>
 
-#include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #define ISLANDS_LATCH(site, ...) (static_cast<void>(site), ::islands::runtime::SchedulingPoint(), __VA_ARGS__)
 
@@ -53,21 +51,5 @@ class Backoff {
   }
   uint32_t rounds_ = 0;
 };
-
-// Of sections with scheduling points in them.
-#ifdef ISLANDS_PLANTED_BUGS
-class Mutex {
- public:
-  void lock() {
-    for (Backoff backoff; held_.exchange(true, std::memory_order_acquire);) backoff.Wait();
-  }
-  void unlock() { held_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> held_ = false;
-};
-#else
-using Mutex = std::mutex;
-#endif
 
 }  // namespace islands::runtime

@@ -11,12 +11,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/supervisor_data.h"
@@ -25,6 +23,7 @@
 #include "deploy/processes/interrupts.h"
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/control_channel.h"
+#include "runtime/mutex.h"
 
 namespace islands::deploy {
 namespace {
@@ -109,9 +108,9 @@ class Supervisor {
   std::string failure_;
 
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;
-  std::vector<Island> islands_
-      ABSL_GUARDED_BY(mutex_);  // pids and states are written by the main thread only
+  runtime::Mutex mutex_;
+  // Changed by the main thread only, which looks without the mutex, and changes and lets others look with it.
+  std::vector<Island> islands_;
 
   std::unique_ptr<messaging::ControlServer> server_;  // last: its threads use all of the above
 };
@@ -189,7 +188,7 @@ absl::Status Supervisor::SpawnIslands(const std::vector<uint32_t>& islands) {
 absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
   IslandConfig config;
   {
-    std::lock_guard lock(mutex_);
+    const runtime::MutexLock lock(mutex_);
     island.config.set_boot_epoch(boot_epoch);
     config = island.config;
   }
@@ -198,7 +197,7 @@ absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
       StartIsland(options_.island_program, files_, config, pulse_fd_.get());
   if (!started.ok()) return started.status();
   spdlog::info("island {}: process {}, boot epoch {}", config.island(), started->pid, boot_epoch);
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   island.pid = started->pid;
   island.state = control::v1::STARTING;
   island.log_begin = started->log_begin;
@@ -217,7 +216,7 @@ void Supervisor::OnExit(Island& island, int wait_status) {
   const uint32_t number = island.config.island();
   const std::string how = DescribeExit(wait_status);
   const std::string log_path = files_.IslandLog(number);
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   const pid_t pid = std::exchange(island.pid, 0);
   if (stopping_) {
     island.state = control::v1::STOPPED;
@@ -258,11 +257,11 @@ void Supervisor::StartDue() {
   for (Island& island : islands_) {
     if (island.state != control::v1::LOST || MonotonicMs() < island.restart_at_ms) continue;
     {
-      std::lock_guard lock(mutex_);
+      const runtime::MutexLock lock(mutex_);
       island.config.set_restarts(island.restarts + 1);
     }
     absl::Status spawned = SpawnIslands({island.config.island()});
-    std::lock_guard lock(mutex_);
+    const runtime::MutexLock lock(mutex_);
     if (spawned.ok()) {
       ++island.restarts;
     } else {
@@ -287,7 +286,7 @@ void Supervisor::ProbeStarting() {
     }
     spdlog::info("island {}: ready", island.config.island());
     ++ready;
-    std::lock_guard lock(mutex_);
+    const runtime::MutexLock lock(mutex_);
     island.state = control::v1::READY;
     island.detail.clear();
   }
@@ -311,7 +310,7 @@ void Supervisor::LookForHung() {
     if (news && hung_ms == 0 && island.state == control::v1::READY)
       spdlog::info("island {}: moves again", number);
     {
-      std::lock_guard lock(mutex_);
+      const runtime::MutexLock lock(mutex_);
       island.hung_ms = hung_ms;
     }
     if (most_ms == 0 || hung_ms < static_cast<int64_t>(most_ms)) continue;
@@ -319,7 +318,7 @@ void Supervisor::LookForHung() {
                   island.pid, most_ms);
     kill(island.pid, SIGKILL);
     hang_watch_->Forget(number);
-    std::lock_guard lock(mutex_);
+    const runtime::MutexLock lock(mutex_);
     island.hung_ms = 0;
   }
 }
@@ -328,7 +327,7 @@ void Supervisor::BeginStop() {
   if (stopping_.exchange(true)) return;
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
   RemoveTargets(files_.directory);
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   for (Island& island : islands_) {
     if (island.pid > 0) {
       island.state = control::v1::STOPPING;
@@ -422,7 +421,7 @@ Reply Supervisor::Status() {
   Reply reply;
   control::v1::ClusterStatus& status = *reply.mutable_cluster_status();
   {
-    std::lock_guard lock(mutex_);
+    const runtime::MutexLock lock(mutex_);
     for (const Island& island : islands_) {
       *status.add_configs() = island.config;
       IslandStatus& entry = *status.add_islands();
@@ -458,7 +457,7 @@ Reply Supervisor::Remember(const control::v1::LoadRequest& request) {
   if (load.workload().empty()) {
     return messaging::ErrorReply(absl::InvalidArgumentError("a load needs the name of its workload"));
   }
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   for (Island& island : islands_) {
     // Whatever was loaded before, its tables may be empty by now.
     island.config.clear_loads();

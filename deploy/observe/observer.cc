@@ -139,7 +139,7 @@ void Observer::Start() {
   if (status.ok()) status = Launch();
   if (!status.ok()) GiveUp("Prometheus was not started: " + std::string(status.message()));
   const std::string grafana = ProvisionGrafana(FindGrafanaProvisioning(), options_.dashboards, Url());
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   grafana_note_ = grafana;
 }
 
@@ -229,7 +229,7 @@ void Observer::Stop() {
 
 void Observer::SetState(State state, std::string prometheus_note) {
   state_ = state;
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   prometheus_note_ = std::move(prometheus_note);
   described_.set_starting(state == State::kStarting);
   described_.set_prometheus_pid(pid_);
@@ -237,7 +237,7 @@ void Observer::SetState(State state, std::string prometheus_note) {
 }
 
 control::v1::Observation Observer::Describe() const {
-  std::lock_guard lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   control::v1::Observation described = described_;
   for (const std::string* note : {&prometheus_note_, &grafana_note_}) {
     if (!note->empty()) described.add_notes(*note);

@@ -16,16 +16,15 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "deploy/processes/file_lock.h"
 #include "deploy/processes/restart.h"
 #include "proto/control.pb.h"
+#include "runtime/mutex.h"
 
 namespace islands::deploy {
 
@@ -84,7 +83,7 @@ class Observer {
   int64_t restart_at_ms_ = 0;
   uint64_t log_begin_ = 0;
 
-  mutable std::mutex mutex_;
+  mutable runtime::Mutex mutex_;
   control::v1::Observation described_ ABSL_GUARDED_BY(mutex_);  // without notes
   std::string prometheus_note_ ABSL_GUARDED_BY(mutex_);         // why it does not run, if so
   std::string grafana_note_ ABSL_GUARDED_BY(mutex_);

@@ -130,7 +130,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
   if (!created.ok()) return created.status();
   auto catalog = std::make_unique<storage::Catalog>(*std::move(created));
   {
-    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
     store_.reset();  // gives its memory back before the new one takes its own
   }
   const auto bind = [this](void* address, size_t bytes) { BindPool(address, bytes); };
@@ -146,7 +146,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
       storage::Store::Create(*catalog, options, *seams_.files);
   if (!store.ok()) return store.status();
   {
-    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
     store_ = *std::move(store);
   }
   catalog_ = std::move(catalog);
@@ -162,7 +162,7 @@ void Island::BindPool(void* address, size_t bytes) {
   const std::vector<uint32_t> nodes(config_.numa_nodes().begin(), config_.numa_nodes().end());
   const absl::Status status = topology::BindMemory(address, bytes, nodes, policy);
   if (status.ok()) return;
-  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
   binding_warning_ = std::string(status.message());
 }
 
@@ -228,7 +228,7 @@ void Island::LetWorkersGoOn() {
 }
 
 absl::Status Island::Start() {
-  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (absl::Status status = worker->Start(); !status.ok()) return status;
   }
@@ -239,7 +239,7 @@ absl::Status Island::Start() {
 }
 
 void Island::Stop() {
-  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (!started_) return;
   started_ = false;
   seams_.scheduler->Stop();
@@ -253,7 +253,7 @@ bool Island::Running() const {
 }
 
 absl::Status Island::Load(const control::v1::LoadSpec& load) {
-  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
   if (started_) HaltWorkers();
   bool open = false;
@@ -306,7 +306,7 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
 }
 
 absl::Status Island::StartRun(const control::v1::StartRun& request) {
-  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (!started_) return absl::FailedPreconditionError("the island is stopping");
   if (Running()) return absl::FailedPreconditionError("another run is active");
   if (request.mpl() == 0 || request.mpl() > 10'000) {
@@ -326,7 +326,7 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
   run_workload_ = *workload;
   run_id_ = request.run_id();
   {
-    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
     run_ = request;
   }
   for (uint32_t index = 0; index < workers_.size(); ++index) {
@@ -348,11 +348,11 @@ void Island::RequestStop() {
 }
 
 absl::Status Island::StopRun(uint64_t run_id, int64_t timeout_ns) {
-  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (run_id != 0 && run_id != run_id_) return absl::OkStatus();  // that run is over
   RequestStop();
-  std::unique_lock run_lock = ISLANDS_LATCH("island.run_end", std::unique_lock(shared_.run_mutex));
-  if (shared_.run_ended.wait_for(run_lock, std::chrono::nanoseconds(timeout_ns),
+  const runtime::MutexLock run_lock(ISLANDS_LATCH("island.run_end", shared_.run_mutex));
+  if (shared_.run_ended.wait_for(shared_.run_mutex, std::chrono::nanoseconds(timeout_ns),
                                  [this] { return !Running(); })) {
     return absl::OkStatus();
   }
@@ -360,7 +360,7 @@ absl::Status Island::StopRun(uint64_t run_id, int64_t timeout_ns) {
 }
 
 absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRequest& request) {
-  const std::unique_lock lock = ISLANDS_LATCH("island.control", std::unique_lock(mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (store_ == nullptr) return absl::FailedPreconditionError("the island has lost its tables; restart it");
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
@@ -395,13 +395,13 @@ control::v1::AuditReply Island::SumRows(const Workload& workload) const {
 }
 
 storage::PoolUsage Island::PoolUsage() const {
-  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
   return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
 }
 
 std::optional<control::v1::StartRun> Island::CurrentRun() const {
   if (!Running()) return std::nullopt;
-  const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
   return run_;
 }
 

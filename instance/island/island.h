@@ -18,7 +18,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +30,7 @@
 #include "proto/control.pb.h"
 #include "runtime/clock.h"
 #include "runtime/file_system.h"
+#include "runtime/mutex.h"
 #include "runtime/scheduler.h"
 
 namespace islands::instance {
@@ -121,20 +121,20 @@ class Island {
   std::vector<std::unique_ptr<Worker>> workers_;
 
   // Guarded by mutex_ for changing; store_ and catalog_ are replaced only while no worker runs.
-  mutable std::mutex mutex_;
+  mutable runtime::Mutex mutex_;
   control::v1::IslandConfig config_;
   std::unique_ptr<storage::Catalog> catalog_;
-  OpenedWorkload run_workload_;  // of the last run
-  uint64_t run_id_ = 0;
-  bool started_ = false;
+  OpenedWorkload run_workload_ ABSL_GUARDED_BY(mutex_);  // of the last run
+  uint64_t run_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 
   // Guarded by store_mutex_ for replacing and for readers outside mutex_: status and metrics must not wait
   // for a load.
-  mutable std::mutex store_mutex_;
+  mutable runtime::Mutex store_mutex_;
   std::unique_ptr<storage::Store> store_;
-  std::string binding_warning_;
-  control::v1::StartRun run_;  // the last one
+  std::string binding_warning_ ABSL_GUARDED_BY(store_mutex_);
+  control::v1::StartRun run_ ABSL_GUARDED_BY(store_mutex_);  // the last one
 };
 
 }  // namespace islands::instance

@@ -126,7 +126,7 @@ control::v1::IslandStatus Island::Status() const {
   uint32_t peers_up = 0;
   std::string warning;
   {
-    const std::unique_lock lock = ISLANDS_LATCH("island.store", std::unique_lock(store_mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
     warning = binding_warning_;
   }
   const auto warn = [&warning](std::string what) {

@@ -18,6 +18,7 @@
 #include "instance/locks/lock_table.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
+#include "runtime/mutex.h"
 
 namespace islands::locks {
 

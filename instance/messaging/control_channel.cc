@@ -14,13 +14,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "instance/messaging/frame_scan.h"
 #include "instance/messaging/unix_socket.h"
+#include "runtime/mutex.h"
 
 namespace islands::messaging {
 namespace {
@@ -148,12 +148,12 @@ struct ControlServer::Impl {
   UniqueFd stop;  // an eventfd that stays readable once we are to stop
   std::thread acceptor;
 
-  std::mutex mutex;
-  std::condition_variable session_done;
-  std::list<Session> sessions;  // guarded by mutex
+  runtime::Mutex mutex;
+  std::condition_variable_any session_done;
+  std::list<Session> sessions ABSL_GUARDED_BY(mutex);
 
-  // Removes threads that have finished. Called with `mutex` held.
-  void Reap() {
+  // Removes threads that have finished.
+  void Reap() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     for (auto it = sessions.begin(); it != sessions.end();) {
       if (it->done) it->thread.join();
       it = it->done ? sessions.erase(it) : std::next(it);
@@ -165,12 +165,12 @@ struct ControlServer::Impl {
            absl::StatusCode::kCancelled) {
       UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       const bool exhausted = !fd && errno != EAGAIN;
-      std::unique_lock lock(mutex);
+      const runtime::MutexLock lock(mutex);
       Reap();
       // Out of descriptors, most likely: a little patience instead of a spin.
-      if (exhausted) session_done.wait_for(lock, kBacklogRetry);
+      if (exhausted) session_done.wait_for(mutex, kBacklogRetry);
       if (!fd) continue;
-      session_done.wait(lock, [&] {
+      session_done.wait(mutex, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
         Reap();
         return sessions.size() < kMaxSessions;
       });
@@ -184,7 +184,7 @@ struct ControlServer::Impl {
     Answer(session.fd.get());
     session.fd.Reset();
     // Notified under the lock: once it is released the server may be gone.
-    const std::lock_guard lock(mutex);
+    const runtime::MutexLock lock(mutex);
     session.done = true;
     session_done.notify_one();
   }

@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "instance/messaging/connection_table.h"
 #include "instance/messaging/frame_scan.h"
 #include "runtime/check.h"
+#include "runtime/mutex.h"
 
 namespace islands::messaging {
 namespace {
@@ -54,7 +54,7 @@ struct Endpoint {
   std::atomic<bool> alive{true};  // written under the mutex, read by the owner between two events
   bool woken = false;             // Wake since the last Wait
   bool room_made = false;         // a peer took packets: Flush may get further
-  std::condition_variable changed;
+  std::condition_variable_any changed;
   std::map<std::pair<int64_t, uint64_t>, Event> inbox;  // by (due, order of sending)
 };
 
@@ -67,24 +67,23 @@ struct MemoryHub::Impl {
   const runtime::Clock* const clock;
   const MemoryHubOptions options;
 
-  mutable std::mutex mutex;
-  // All guarded by mutex.
-  Delay delay;
-  uint64_t sequence = 0;
-  std::map<Address, Endpoint*> listening;
+  mutable runtime::Mutex mutex;
+  Delay delay ABSL_GUARDED_BY(mutex);
+  uint64_t sequence ABSL_GUARDED_BY(mutex) = 0;
+  std::map<Address, Endpoint*> listening ABSL_GUARDED_BY(mutex);
   // By number, never by address: walks must come in the same order in every run.
-  std::map<uint64_t, Endpoint*> endpoints;
-  std::map<uint64_t, std::shared_ptr<Link>> links;
-  std::set<std::pair<uint32_t, uint32_t>> partitions;  // smaller island first
-  std::set<uint32_t> severed;
+  std::map<uint64_t, Endpoint*> endpoints ABSL_GUARDED_BY(mutex);
+  std::map<uint64_t, std::shared_ptr<Link>> links ABSL_GUARDED_BY(mutex);
+  std::set<std::pair<uint32_t, uint32_t>> partitions ABSL_GUARDED_BY(mutex);  // smaller island first
+  std::set<uint32_t> severed ABSL_GUARDED_BY(mutex);
 
   int64_t Now() const { return clock == nullptr ? 0 : clock->NowNs(); }
 
-  bool Separated(uint32_t a, uint32_t b) const {
+  bool Separated(uint32_t a, uint32_t b) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return a != b && (severed.contains(a) || severed.contains(b) || partitions.contains(std::minmax(a, b)));
   }
 
-  void Post(Event event) {
+  void Post(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Link& link = *event.link;
     Endpoint* to = link.side[event.side];
     if (to == nullptr) return;
@@ -98,7 +97,8 @@ struct MemoryHub::Impl {
     to->changed.notify_one();
   }
 
-  void PostClosed(const std::shared_ptr<Link>& link, int side, absl::Status why) {
+  void PostClosed(const std::shared_ptr<Link>& link, int side, absl::Status why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Event event;
     event.kind = EventKind::kClosed;
     event.link = link;
@@ -108,7 +108,8 @@ struct MemoryHub::Impl {
   }
 
   // Side `side` lets go; the other side hears of it after what was sent before.
-  void LetGo(const std::shared_ptr<Link>& link, int side, const absl::Status& why) {
+  void LetGo(const std::shared_ptr<Link>& link, int side, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (link->side[side] == nullptr) return;
     link->side[side] = nullptr;
     PostClosed(link, 1 - side, why);
@@ -116,7 +117,7 @@ struct MemoryHub::Impl {
   }
 
   // The endpoint's process is gone.
-  void Kill(Endpoint* endpoint) {
+  void Kill(Endpoint* endpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (!endpoint->alive) return;
     endpoint->alive = false;
     if (auto it = listening.find(endpoint->self); it != listening.end() && it->second == endpoint) {
@@ -133,13 +134,15 @@ struct MemoryHub::Impl {
     endpoint->changed.notify_one();
   }
 
-  void CutSeparated() {
-    Cut([this](const Link& link) { return Separated(link.address[0].island, link.address[1].island); });
+  void CutSeparated() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    Cut([this](const Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      return Separated(link.address[0].island, link.address[1].island);
+    });
   }
 
   // Cuts the connections that `unlucky` names, and what is under way on them.
   template <typename Predicate>
-  void Cut(Predicate&& unlucky) {
+  void Cut(Predicate&& unlucky) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const auto before = links;
     for (const auto& [number, link] : before) {
       if (!unlucky(*link)) continue;
@@ -162,12 +165,12 @@ class MemoryTransport final : public Transport {
  public:
   MemoryTransport(MemoryHub::Impl* hub, Address self) : hub_(hub) {
     endpoint_.self = self;
-    const std::lock_guard lock(hub_->mutex);
+    const runtime::MutexLock lock(hub_->mutex);
     endpoint_.number = ++hub_->sequence;
     hub_->endpoints.emplace(endpoint_.number, &endpoint_);
   }
   ~MemoryTransport() override {
-    const std::lock_guard lock(hub_->mutex);
+    const runtime::MutexLock lock(hub_->mutex);
     hub_->Kill(&endpoint_);
     hub_->endpoints.erase(endpoint_.number);
   }
@@ -205,7 +208,7 @@ class MemoryTransport final : public Transport {
 };
 
 absl::Status MemoryTransport::Listen() {
-  const std::lock_guard lock(hub_->mutex);
+  const runtime::MutexLock lock(hub_->mutex);
   const Address self = endpoint_.self;
   if (!endpoint_.alive) return absl::FailedPreconditionError("this transport was dropped");
   if (!hub_->listening.emplace(self, &endpoint_).second) {
@@ -222,7 +225,7 @@ ConnectionId MemoryTransport::Dial(Address peer) {
   const ConnectionId id = connections_.Add(std::move(connection));
   link->id[0] = id;
 
-  const std::lock_guard lock(hub_->mutex);
+  const runtime::MutexLock lock(hub_->mutex);
   if (!endpoint_.alive) return id;
   link->address[0] = endpoint_.self;
   link->address[1] = peer;
@@ -273,8 +276,8 @@ void MemoryTransport::Flush() {
 
 void MemoryTransport::SendBlocked() {
   if (blocked_.empty()) return;
-  const std::lock_guard lock(hub_->mutex);
-  std::erase_if(blocked_, [&](ConnectionId id) {
+  const runtime::MutexLock lock(hub_->mutex);
+  std::erase_if(blocked_, [&](ConnectionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     Connection* connection = connections_.Find(id);
     if (connection == nullptr || connection->out.empty()) return true;
     Link& link = *connection->link;
@@ -294,7 +297,7 @@ void MemoryTransport::SendBlocked() {
 }
 
 bool MemoryTransport::TakeDue(std::vector<Event>* due) {
-  const std::lock_guard lock(hub_->mutex);
+  const runtime::MutexLock lock(hub_->mutex);
   const int64_t now = hub_->Now();
   while (!endpoint_.inbox.empty() && endpoint_.inbox.begin()->first.first <= now) {
     Event event = std::move(endpoint_.inbox.begin()->second);
@@ -350,12 +353,12 @@ size_t MemoryTransport::HandlePacket(ConnectionId id, std::span<const std::byte>
 void MemoryTransport::Close(ConnectionId id) {
   const std::unique_ptr<Connection> connection = connections_.Remove(id);
   if (connection == nullptr) return;
-  const std::lock_guard lock(hub_->mutex);
+  const runtime::MutexLock lock(hub_->mutex);
   hub_->LetGo(connection->link, connection->side, absl::UnavailableError("the peer closed the connection"));
 }
 
 void MemoryTransport::Wait(int64_t timeout_ns) {
-  std::unique_lock lock(hub_->mutex);
+  const runtime::MutexLock lock(hub_->mutex);
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::max<int64_t>(timeout_ns, 0));
   while (!endpoint_.woken && !endpoint_.room_made) {
@@ -365,14 +368,14 @@ void MemoryTransport::Wait(int64_t timeout_ns) {
       if (in_ns <= 0) break;
       until = std::min(until, std::chrono::steady_clock::now() + std::chrono::nanoseconds(in_ns));
     }
-    endpoint_.changed.wait_until(lock, until);
+    endpoint_.changed.wait_until(hub_->mutex, until);
     if (std::chrono::steady_clock::now() >= deadline) break;
   }
   endpoint_.woken = false;
 }
 
 void MemoryTransport::Wake() {
-  const std::lock_guard lock(hub_->mutex);
+  const runtime::MutexLock lock(hub_->mutex);
   endpoint_.woken = true;
   endpoint_.changed.notify_one();
 }
@@ -388,53 +391,53 @@ std::unique_ptr<Transport> MemoryHub::MakeTransport(Address self) {
 
 void MemoryHub::SetDelay(Delay delay) {
   ISLANDS_CHECK(impl_->clock != nullptr || !delay);
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->delay = std::move(delay);
 }
 
 void MemoryHub::Drop(uint32_t island) {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   for (const auto& [number, endpoint] : impl_->endpoints) {
     if (endpoint->self.island == island) impl_->Kill(endpoint);
   }
 }
 
 void MemoryHub::Partition(uint32_t a, uint32_t b) {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->partitions.insert(std::minmax(a, b));
   impl_->CutSeparated();
 }
 
 void MemoryHub::Break(Address dialler, uint32_t island) {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->Cut(
       [&](const Link& link) { return link.address[0] == dialler && link.address[1].island == island; });
 }
 
 void MemoryHub::Heal(uint32_t a, uint32_t b) {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->partitions.erase(std::minmax(a, b));
 }
 
 void MemoryHub::Sever(uint32_t island) {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->severed.insert(island);
   impl_->CutSeparated();
 }
 
 void MemoryHub::Rejoin(uint32_t island) {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->severed.erase(island);
 }
 
 void MemoryHub::HealAll() {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   impl_->severed.clear();
   impl_->partitions.clear();
 }
 
 int64_t MemoryHub::NextDeliveryNs(int64_t after_ns) const {
-  const std::lock_guard lock(impl_->mutex);
+  const runtime::MutexLock lock(impl_->mutex);
   int64_t next = kNever;
   for (const auto& [number, endpoint] : impl_->endpoints) {
     if (endpoint->inbox.empty()) continue;

@@ -319,7 +319,7 @@ void AddIdentity(const instance::Island& island, const BuildInfo& build, double 
 }  // namespace
 
 control::v1::IslandStatus MetricsCollector::Placement() const {
-  const std::scoped_lock lock(mutex_);
+  const runtime::MutexLock lock(mutex_);
   const int64_t now_ns = runtime::MonotonicClock().NowNs();
   if (placement_read_ns_ == 0 || now_ns - placement_read_ns_ > kPlacementMaxAgeNs) {
     placement_ = island_.Status();

@@ -9,12 +9,12 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "instance/island/island.h"
+#include "runtime/mutex.h"
 
 namespace islands::server {
 
@@ -39,9 +39,9 @@ class MetricsCollector final : public prometheus::Collectable {
   const instance::Island& island_;
   const BuildInfo build_;
   const double started_at_s_;
-  mutable std::mutex mutex_;  // guards the two below
-  mutable control::v1::IslandStatus placement_;
-  mutable int64_t placement_read_ns_ = 0;
+  mutable runtime::Mutex mutex_;
+  mutable control::v1::IslandStatus placement_ ABSL_GUARDED_BY(mutex_);
+  mutable int64_t placement_read_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace islands::server

@@ -69,7 +69,7 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   ISLANDS_CHECK(active_ > 0);
   counters_.in_flight.Set(--active_);
   if (active_ != 0) co_return;
-  const std::unique_lock lock = ISLANDS_LATCH("worker.run_end", std::unique_lock(shared_.run_mutex));
+  const runtime::MutexLock lock(ISLANDS_LATCH("worker.run_end", shared_.run_mutex));
   running_.store(false, std::memory_order_relaxed);
   shared_.run_ended.notify_all();
 }

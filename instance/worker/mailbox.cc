@@ -9,7 +9,7 @@ namespace islands::instance {
 template <typename Add>
 void Mailbox::PostAnd(Add add) {
   {
-    const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("worker.mailbox", mutex_));
     add();
     has_mail_.store(true);
   }
@@ -17,11 +17,11 @@ void Mailbox::PostAnd(Add add) {
 }
 
 void Mailbox::Post(std::function<void()> function) {
-  PostAnd([&] { functions_.push_back(std::move(function)); });
+  PostAnd([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { functions_.push_back(std::move(function)); });
 }
 
 void Mailbox::PostWakeup(const locks::Wakeup& wakeup) {
-  PostAnd([&] { wakeups_.push_back(wakeup); });
+  PostAnd([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { wakeups_.push_back(wakeup); });
 }
 
 size_t Mailbox::Drain(absl::FunctionRef<void(const locks::Wakeup&)> on_wakeup) {
@@ -29,7 +29,7 @@ size_t Mailbox::Drain(absl::FunctionRef<void(const locks::Wakeup&)> on_wakeup) {
   std::vector<std::function<void()>> functions;
   std::vector<locks::Wakeup> wakeups;
   {
-    const std::unique_lock lock = ISLANDS_LATCH("worker.mailbox", std::unique_lock(mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("worker.mailbox", mutex_));
     functions.swap(functions_);
     wakeups.swap(wakeups_);
     has_mail_.store(false);

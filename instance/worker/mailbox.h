@@ -8,11 +8,11 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "instance/locks/lock_table.h"
+#include "runtime/mutex.h"
 
 namespace islands::instance {
 
@@ -36,9 +36,9 @@ class Mailbox {
   void PostAnd(Add add);
 
   const std::function<void()> wake_;
-  std::mutex mutex_;
-  std::vector<std::function<void()>> functions_;  // guarded by mutex_
-  std::vector<locks::Wakeup> wakeups_;            // guarded by mutex_
+  runtime::Mutex mutex_;
+  std::vector<std::function<void()>> functions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<locks::Wakeup> wakeups_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> has_mail_{false};
   std::atomic<bool> sleeping_{false};
 };

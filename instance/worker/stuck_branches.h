@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 
 #include "absl/container/flat_hash_set.h"
 #include "coordinator/transaction_id.h"
 #include "runtime/latch_site.h"
+#include "runtime/mutex.h"
 
 namespace islands::instance {
 
@@ -20,7 +20,7 @@ class StuckBranches {
   // For those who have a reason not to look: without a latch.
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
   void Set(const coordinator::TransactionId& id, bool stuck) {
-    const std::unique_lock lock = ISLANDS_LATCH("branches.stuck", std::unique_lock(mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("branches.stuck", mutex_));
     if (stuck) {
       ids_.insert(id);
     } else {
@@ -29,13 +29,13 @@ class StuckBranches {
     count_.store(ids_.size(), std::memory_order_relaxed);
   }
   bool Contains(const coordinator::TransactionId& id) const {
-    const std::unique_lock lock = ISLANDS_LATCH("branches.stuck", std::unique_lock(mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("branches.stuck", mutex_));
     return ids_.contains(id);
   }
 
  private:
-  mutable std::mutex mutex_;
-  absl::flat_hash_set<coordinator::TransactionId> ids_;  // guarded by mutex_
+  mutable runtime::Mutex mutex_;
+  absl::flat_hash_set<coordinator::TransactionId> ids_ ABSL_GUARDED_BY(mutex_);
   std::atomic<size_t> count_ = 0;
 };
 

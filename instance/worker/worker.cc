@@ -70,7 +70,7 @@ void Worker::OnThreadStart() {
   time_.Spent(Activity::kIdle);  // while no scheduler ran it
   const absl::Status status = BindThread();
   {
-    const std::unique_lock lock = ISLANDS_LATCH("worker.binding", std::unique_lock(binding_mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("worker.binding", binding_mutex_));
     binding_error_ = std::string(status.message());
   }
   // Last: whoever looks at the thread of this number sees it bound, or knows why it is not.
@@ -78,7 +78,7 @@ void Worker::OnThreadStart() {
 }
 
 std::string Worker::binding_error() {
-  const std::unique_lock lock = ISLANDS_LATCH("worker.binding", std::unique_lock(binding_mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("worker.binding", binding_mutex_));
   return binding_error_;
 }
 

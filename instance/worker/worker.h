@@ -22,7 +22,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "instance/messaging/links.h"
@@ -40,6 +39,7 @@
 #include "instance/worker/time_account.h"
 #include "instance/worker/turns.h"
 #include "instance/worker/worker_shared.h"
+#include "runtime/mutex.h"
 #include "runtime/scheduler.h"
 
 namespace islands::instance {
@@ -122,8 +122,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   int64_t next_sweep_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
   std::atomic<int32_t> tid_{0};
-  std::mutex binding_mutex_;
-  std::string binding_error_;  // guarded by binding_mutex_
+  runtime::Mutex binding_mutex_;
+  std::string binding_error_ ABSL_GUARDED_BY(binding_mutex_);
 };
 
 }  // namespace islands::instance

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "coordinator/transaction_id.h"
@@ -16,6 +15,7 @@
 #include "instance/worker/stuck_branches.h"
 #include "partitioner/site_map.h"
 #include "runtime/clock.h"
+#include "runtime/mutex.h"
 #include "runtime/planted_bug.h"
 #include "runtime/pulse_board.h"
 #include "topology/binding.h"
@@ -50,8 +50,8 @@ struct WorkerShared {
   runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
   StuckBranches stuck;
   // Told whenever a worker's run has ended.
-  std::mutex run_mutex;
-  std::condition_variable run_ended;
+  runtime::Mutex run_mutex;
+  std::condition_variable_any run_ended;
 };
 
 struct WorkerOptions {

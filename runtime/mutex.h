@@ -1,0 +1,53 @@
+// A mutex that Clang's thread safety analysis knows (-Wthread-safety, `make fuzz`): members say which one guards
+// them (ABSL_GUARDED_BY), functions which one their caller holds (ABSL_EXCLUSIVE_LOCKS_REQUIRED).
+//
+// The annotations are Abseil's, the mutex is not: ThreadSanitizer cannot see into Debian's Abseil. To wait for a
+// condition, std::condition_variable_any takes the Mutex itself.
+//
+// Thread safety: that is what it is for. A MutexLock belongs to one thread.
+#pragma once
+
+#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+#ifdef ISLANDS_PLANTED_BUGS
+#include <atomic>
+
+#include "runtime/latch_site.h"
+#endif
+
+namespace islands::runtime {
+
+class ABSL_LOCKABLE Mutex {
+ public:
+#ifdef ISLANDS_PLANTED_BUGS
+  // Sections may have scheduling points in them (latch_site.h).
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    for (Backoff backoff; held_.exchange(true, std::memory_order_acquire);) backoff.Wait();
+  }
+  void unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_ = false;
+#else
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+#endif
+};
+
+// Holds a mutex as long as it lives.
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+}  // namespace islands::runtime
