@@ -1,5 +1,6 @@
 // The `islands` command (design, section 7).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -94,6 +95,25 @@ std::string UnknownCommand(const std::string& word, const CLI::App& app) {
                      near ? fmt::format("did you mean '{}'?", *near) : "see `islands --help`");
 }
 
+// With what is there instead: names of options differ from workload to workload.
+std::string UnknownOption(const CLI::App& app, const std::string& word,
+                          const std::vector<std::string>& extras) {
+  const auto commands = app.get_subcommands([&](const CLI::App* sub) { return sub->check_name(word); });
+  const auto option = std::find_if(extras.begin(), extras.end(),
+                                   [](const std::string& text) { return text.starts_with('-'); });
+  if (option == extras.end() || commands.empty()) {
+    return fmt::format("found '{}', which is no option", fmt::join(extras, " "));
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* known : commands[0]->get_options()) {
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  }
+  const std::string name = option->substr(0, option->find('='));
+  const auto near = Nearest(name, names);
+  return fmt::format("found unknown option '{}', expected {}", name,
+                     near ? fmt::format("'{}'?", *near) : fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
 bool Knows(const CLI::App& app, const std::string& word) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   return std::any_of(commands.begin(), commands.end(),
@@ -101,7 +121,7 @@ bool Knows(const CLI::App& app, const std::string& word) {
 }
 
 int ParseAndRun(CLI::App& app, CommandContext& context, int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::vector<std::string>& arguments = context.arguments;
   const std::string word = CommandWord(arguments);
   if (!word.empty() && !Knows(app, word)) return UsageError(WantsJson(arguments), UnknownCommand(word, app));
   if (IsTool(word)) return ExecTool(context, word, arguments);
@@ -115,7 +135,9 @@ int ParseAndRun(CLI::App& app, CommandContext& context, int argc, char** argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     const std::string command = word.empty() ? "islands" : "islands " + word;
-    return UsageError(WantsJson(arguments), fmt::format("{}; see `{} --help`", error.what(), command));
+    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::string what = extras ? UnknownOption(app, word, app.remaining(true)) : error.what();
+    return UsageError(WantsJson(arguments), fmt::format("{}; see `{} --help`", what, command));
   }
   return context.exit_code;
 }
@@ -130,6 +152,7 @@ int CheckStdout(int exit_code) {
 int Main(int argc, char** argv) {
   CommandContext context;
   context.binary_directory = BinaryDirectory();
+  context.arguments.assign(argv + 1, argv + argc);
   for (int i = 0; i < argc; ++i) context.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
 
   CLI::App app("Cuts a multisocket machine into islands and runs a shared-nothing OLTP system on them.",

@@ -12,39 +12,91 @@ from collections.abc import Mapping
 from advising import advice, trials
 from advising.advice import Case, Verdict
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
-from islands_command import ROOT, Failed, Interrupted, Islands, complain, handle_signals, interrupt, json_of
+from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
+                             interrupt, json_of, option, wrong_value)
 from sweeping import results as result_files
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
 from sweeping.sweep_file import Measure
 from sweeping.table import PointMedians
-from sweeping.tree import BadFile, Reader
+from sweeping.tree import BadFile, Reader, Scalar
 
-EPILOG = """The short runs are those of the microbenchmark at 0, 5, 20 and 100 % multisite and zipf 0, 0.5, 0.75 and 1,
-on every layout, as far as what is asked needs them: once made (--results DIR) they answer for any percentage and skew.
-Other workloads are measured as they are. experiments/README.md explains the model.
+EPILOG = """The short runs of a workload that draws its rows as the microbenchmark does are at 0, 5, 20 and 100 %
+multisite and zipf 0, 0.5, 0.75 and 1, on every layout, as far as what is asked needs them: once made (--results DIR)
+they answer for any percentage and skew. Other workloads are measured as they are. experiments/README.md explains the
+model.
 
 examples:
   islands advise my.yaml --op update --multisite 20
   islands advise my.yaml --op update --multisite 0 10 50 --zipf 0 0.8 --validate
-  islands advise my.yaml --workload tatp --set mix=update
+  islands advise my.yaml --workload tatp --mix update
+  islands advise --workload tatp --help           parameters of another workload
 
 exit codes: 0 ok, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="islands advise", epilog=EPILOG,
+MODELLED = ("multisite", "zipf", "rows")  # a workload that has these is predicted, for several values of the first two
+
+
+def add_parameters(parser: argparse.ArgumentParser, workload: str, description: WorkloadDescription) -> None:
+    group = parser.add_argument_group(f"parameters of {workload}")
+    for parameter in description["parameters"]:
+        default = f"; default {parameter['preset']}" if "preset" in parameter else ""
+        group.add_argument(option(parameter["name"]), dest=f"of_{parameter['name']}",
+                           nargs="+" if is_modelled(description) and parameter["name"] in MODELLED[:2] else 1,
+                           metavar=parameter["kind"].upper(),
+                           help=f"{parameter['help']}; {parameter['expected']}{default}".replace("%", "%%"))
+
+
+def is_modelled(description: WorkloadDescription) -> bool:
+    return set(MODELLED) <= {parameter["name"] for parameter in description["parameters"]}
+
+
+def number(text: str) -> Scalar:
+    """What a word of the command line is: a number, if it looks like one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def read_parameters(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
+                    description: WorkloadDescription) -> None:
+    """Sets `parameters`, and `multisite` and `zipf`, of which there may be several."""
+    arguments.modelled = is_modelled(description)
+    arguments.multisite, arguments.zipf, arguments.parameters = [0.0], [0.0], {}
+    for parameter in description["parameters"]:
+        name = parameter["name"]
+        given = getattr(arguments, f"of_{name}")
+        if given is None and "preset" not in parameter:
+            continue
+        values = [number(text) for text in given or [parameter["preset"]]]
+        for value in values:
+            if wrong_value(parameter, value):
+                parser.error(f"{option(name)}: found {value}, expected {parameter['expected']}")
+        if arguments.modelled and name in MODELLED[:2]:
+            setattr(arguments, name, values)
+        elif given or arguments.modelled:
+            arguments.parameters[name] = values[0]
+
+
+def describe(parser: argparse.ArgumentParser, islands: Islands, workload: str) -> WorkloadDescription:
+    try:
+        found = islands.describe(workload)
+    except (Failed, OSError) as failure:
+        parser.error(str(failure))
+    if found is None:
+        parser.error(f"--workload: found '{workload}', expected one that is built in {islands.library}")
+    return found
+
+
+def parse_arguments(islands: Islands) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="islands advise", epilog=EPILOG, allow_abbrev=False,
                                      description="Predicts every layout's throughput under a load; recommends one.",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", help="a deployment file; its layout does not matter")
     parser.add_argument("--workload", default="micro", help="default micro")
-    parser.add_argument("--op", choices=("read", "update", "add"), default="read",
-                        help="micro: what a transaction does")
-    parser.add_argument("--rows", type=int, default=10, help="micro: rows of a transaction; default 10")
-    parser.add_argument("--multisite", type=float, nargs="+", default=[0.0], metavar="P",
-                        help="micro: percentages of multisite transactions; default 0")
-    parser.add_argument("--zipf", type=float, nargs="+", default=[0.0], metavar="S", help="micro: skews; default 0")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
-                        help="a parameter of a workload other than micro")
     parser.add_argument("--mpl", type=int, default=16, help="transactions in flight per worker; default 16")
     parser.add_argument("--layouts", nargs="+", metavar="NISL", help="default: from 1ISL to one island per core")
     parser.add_argument("--seconds", type=float, default=0.6, help="measured per run; default 0.6")
@@ -56,34 +108,28 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--results", metavar="DIR", help="where the runs are kept, and found again; default: a new "
                         "directory under ./results")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is written to stdout")
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--workload", default="micro")
+    workload = first.parse_known_args()[0].workload
+    description = describe(parser, islands, workload)
+    add_parameters(parser, workload, description)
     arguments = parser.parse_args()
-    for name, values, low, high in (("multisite", arguments.multisite, 0, 100), ("zipf", arguments.zipf, 0, 10),
-                                    ("rows", [arguments.rows], 1, 10_000), ("mpl", [arguments.mpl], 1, 1000),
-                                    ("seconds", [arguments.seconds], 0.1, 3600),
-                                    ("warmup", [arguments.warmup], 0, 3600),
-                                    ("repeat", [arguments.repeat], 1, 100), ("seed", [arguments.seed], 0, 2**32)):
-        for value in values:
-            if not low <= value <= high:
-                parser.error(f"--{name}: found {value:g}, expected {low} to {high}")
+    for name, value, low, high in (("mpl", arguments.mpl, 1, 1000), ("seconds", arguments.seconds, 0.1, 3600),
+                                   ("warmup", arguments.warmup, 0, 3600), ("repeat", arguments.repeat, 1, 100),
+                                   ("seed", arguments.seed, 0, 2**32)):
+        if not low <= value <= high:
+            parser.error(f"--{name}: found {value:g}, expected {low} to {high}")
     for layout in arguments.layouts or []:
         if not LAYOUT.match(layout):
             parser.error(f"--layouts: found '{layout}', expected {LAYOUTS}")
-    if arguments.workload == "micro":
-        if arguments.set:
-            parser.error("--set: found it with workload micro, expected --op, --rows, --multisite, --zipf")
-        arguments.parameters = {"op": arguments.op, "rows": arguments.rows}
-    else:
-        if any("=" not in word for word in arguments.set):
-            parser.error("--set: expected NAME=VALUE")
-        if arguments.multisite != [0.0] or arguments.zipf != [0.0]:
-            parser.error("--multisite and --zipf belong to workload micro; parameters of others are given with --set")
-        arguments.parameters = dict(word.split("=", 1) for word in arguments.set)
+    read_parameters(parser, arguments, description)
+    arguments.table = description["rows_total_of"]
     return arguments
 
 
 def anchors(arguments: argparse.Namespace) -> dict[str, list[float]]:
     """Axes of the calibration: no more of them than what is asked needs."""
-    if arguments.workload != "micro":
+    if not arguments.modelled:
         return {}
     wanted, skews = arguments.multisite, arguments.zipf
     return {"multisite": list(MULTISITE_ANCHORS if any(wanted) else MULTISITE_ANCHORS[:1]),
@@ -95,11 +141,12 @@ def islands_of(layout: str) -> int:
 
 
 def load_of(islands: Islands, arguments: argparse.Namespace, machine: Machine) -> Load:
-    """Rows and sites of the microbenchmark's table, as the deployment file says."""
+    """Rows and sites of the workload's table, as the deployment file says."""
     plan = islands.call("plan", arguments.file)
     tables = Reader(arguments.file).tree().plain_mapping().get("data", {}).get("tables", [])
-    begin, end = next((table["range"] for table in tables if table.get("name") == "micro"), (0, 240_000))
-    return Load(arguments.rows, end - begin, plan["sites"], arguments.op != "read")
+    begin, end = next((table["range"] for table in tables if table.get("name") == arguments.table),
+                      (0, 240_000))
+    return Load(arguments.parameters["rows"], end - begin, plan["sites"], arguments.parameters.get("op") != "read")
 
 
 def place_of(point: PointMedians) -> tuple[str, float, float]:
@@ -138,7 +185,7 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
     calibration = trials.experiment_of(arguments, "calibration", anchors(arguments), measure)
     points, made = trials.carry_out(islands, machine, calibration, os.path.join(directory, "calibration"), identity,
                                     command)
-    load = load_of(islands, arguments, machine) if arguments.workload == "micro" else None
+    load = load_of(islands, arguments, machine) if arguments.modelled else None
     models, noise = models_of(points, load), advice.noise_of(points)
     cases: list[Case] = []
     for multisite in arguments.multisite:
@@ -148,7 +195,7 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
                           "ranking": ranking})
     verdict = None
     if arguments.validate:
-        axes = {"multisite": arguments.multisite, "zipf": arguments.zipf} if arguments.workload == "micro" else {}
+        axes = {"multisite": arguments.multisite, "zipf": arguments.zipf} if arguments.modelled else {}
         handle_signals(interrupt)
         checked, _ = trials.carry_out(islands, machine, trials.experiment_of(arguments, "validation", axes, measure),
                                       os.path.join(directory, "validation"), identity, command)
@@ -171,7 +218,7 @@ def show(arguments: argparse.Namespace, machine: Machine, directory: str, cases:
     print(f"from {runs} runs of {arguments.seconds:g} s; a prediction may be off by {noise:.0%} for noise alone" +
           (" (assumed: --repeat 2 or more measures it)" if arguments.repeat == 1 else "") + "\n")
     for case in cases:
-        print(advice.case_text(case, arguments.workload == "micro") + "\n")
+        print(advice.case_text(case, arguments.modelled) + "\n")
     if verdict:
         print(f"of {sum(len(case['ranking']) for case in cases)} predictions: median error "
               f"{verdict['median_error']:.1%}, largest {verdict['largest_error']:.1%}")
@@ -181,10 +228,10 @@ def show(arguments: argparse.Namespace, machine: Machine, directory: str, cases:
 
 
 def main() -> int:
-    arguments = parse_arguments()
     islands = Islands(os.path.dirname(os.environ.get("ISLANDS_BIN", os.path.join(ROOT, "build/release/bin/islands"))))
     if not islands.built():
         return 2
+    arguments = parse_arguments(islands)
     handle_signals(interrupt)
     try:
         return run(arguments, islands)

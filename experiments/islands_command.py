@@ -44,7 +44,7 @@ class ScopeReport(TypedDict):
 
 
 class RunReport(TypedDict):
-    """Of what `islands run` says, the part that is used here; the last three are micro's."""
+    """Of what `islands run` says, the part that is used here; the last three are parameters of the workload."""
     run_directory: str
     layout: str
     islands: int
@@ -64,6 +64,24 @@ class RunReport(TypedDict):
     op: NotRequired[str]
     multisite_percent: NotRequired[float]
     zipf: NotRequired[float]
+
+
+class WorkloadParameter(TypedDict):
+    """What a workload can be told, as its shared object describes it (instance/workload/parameters.h)."""
+    name: str
+    kind: str      # whole, number, percent, choice, path
+    expected: str  # for people
+    help: str
+    min: NotRequired[float]
+    max: NotRequired[float]
+    choices: NotRequired[list[str]]
+    preset: NotRequired[str]
+
+
+class WorkloadDescription(TypedDict):
+    tables: list[str]
+    rows_total_of: str  # the table that --rows-total is about, if any
+    parameters: list[WorkloadParameter]
 
 
 class Failed(Exception):
@@ -143,17 +161,52 @@ def json_of(command: Sequence[str], directory: str | None = None, timeout_s: flo
         raise Failed(f"`{' '.join(command)}` printed no JSON:\n{out}") from None
 
 
+def option(parameter: str) -> str:
+    """Of a command line: update_percent -> --update-percent."""
+    return "--" + parameter.replace("_", "-")
+
+
+def word(value: str | int | float | None) -> str:
+    """As a command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def wrong_value(parameter: WorkloadParameter, value: object) -> bool:
+    """Whether `islands run` would refuse it; ReadValue in instance/workload/parameters.cc has the same rules."""
+    if parameter["kind"] in ("whole", "number", "percent"):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return True
+        whole = parameter["kind"] != "whole" or isinstance(value, int)
+        return not (whole and parameter.get("min", 0) <= value <= parameter.get("max", 100))
+    if parameter["kind"] == "choice":
+        return value not in parameter.get("choices", [])
+    return not str(value).startswith("/")
+
+
 class Islands:
     """The `islands` command of a folder of binaries."""
 
     def __init__(self, folder: str) -> None:
         self.binary = os.path.join(folder, "islands")
+        self.library = os.path.normpath(os.path.join(folder, "..", "lib", "islands"))  # workloads and programs
+        self.descriptions: dict[str, WorkloadDescription] = {}
 
     def built(self) -> bool:
         if os.path.exists(self.binary):
             return True
         complain(f"{self.binary} is not there; run `make build` first")
         return False
+
+    def describe(self, workload: str) -> WorkloadDescription | None:
+        """What it can be told; None if it is not built."""
+        file = os.path.join(self.library, f"{workload}.so")
+        if workload not in self.descriptions and os.path.isfile(file):
+            islandd = os.path.join(os.path.dirname(self.binary), "islandd")
+            try:
+                self.descriptions[workload] = json_of([islandd, "--describe", file])
+            except (Failed, OSError) as failure:
+                raise Failed(f"{islandd} cannot say what workload '{workload}' can be told: {failure}") from None
+        return self.descriptions.get(workload)
 
     def call(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> Any:
         return json_of([self.binary, *arguments, "--format", "json"], timeout_s=timeout_s)

@@ -238,7 +238,7 @@ def main() -> int:
     begin = time.monotonic()
     listen()
     try:
-        sweep = sweep_file.read(arguments.file)
+        sweep = sweep_file.read(arguments.file, islands.describe)
         override(sweep.experiments, arguments)
         machine = Machine(islands.call("machine"))
         plans = [plans_of.make(experiment, machine) for experiment in sweep.experiments]

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -34,6 +35,7 @@ struct CommandContext {
   std::string
       binary_directory;      // absolute; where `islands` itself lies, and islandd and the workloads beside it
   std::string command_line;  // as typed, for meta.json and messages
+  std::vector<std::string> arguments;  // the same in words, without the program
 
   bool json() const { return format == OutputFormat::kJson; }
 };

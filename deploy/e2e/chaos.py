@@ -212,9 +212,8 @@ class Chaos:
             self.findings.append(finding)
 
     def options(self) -> list[str]:
-        parameters = {"history": self.history, "rows": 4, "multisite": 80, "zipf": self.zipf}
-        return ["append", *(word for item in parameters.items() for word in ("--set", "%s=%s" % item)), "--results",
-                os.path.join(self.cluster.folder, "results")]
+        return ["append", "--history", self.history, "--rows", "4", "--multisite", "80", "--zipf", str(self.zipf),
+                "--results", os.path.join(self.cluster.folder, "results")]
 
     def attack(self) -> Document | None:
         options = [*self.options(), "--mpl", 4, "--duration", self.seconds, "--warmup", 0, "--seed", self.seed]

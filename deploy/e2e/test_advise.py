@@ -107,11 +107,14 @@ def test_nothing_is_measured_that_is_not_asked_for(islands: Islands, deployment:
 
 @pytest.mark.parametrize("arguments, complaint", [
     (["nosuch.yaml"], "nosuch.yaml"),
-    (["FILE", "--multisite", "101"], "--multisite: found 101, expected 0 to 100"),
+    (["FILE", "--multisite", "101"], "--multisite: found 101, expected a percentage from 0 to 100"),
+    (["FILE", "--zipf", "0", "nan"], "--zipf: found nan, expected a number from 0 to 1000"),
+    (["FILE", "--rows", "1", "2"], "unrecognized arguments: 2"),
     (["FILE", "--layouts", "2"], "--layouts: found '2'"),
-    (["FILE", "--set", "mix=read"], "--set: found it with workload micro"),
-    (["FILE", "--workload", "tatp", "--multisite", "5"], "belong to workload micro"),
-    (["FILE", "--workload", "tatp", "--set", "mix"], "NAME=VALUE"),
+    (["FILE", "--mix", "read"], "unrecognized arguments: --mix"),
+    (["FILE", "--workload", "tatp", "--multisite", "5"], "unrecognized arguments: --multisite"),
+    (["FILE", "--workload", "tatp", "--mix", "write"], "--mix: found write, expected standard | read | update"),
+    (["FILE", "--workload", "tpcc"], "--workload: found 'tpcc', expected one that is built"),
     (["FILE", "--layouts", "99ISL"], "deployment.yaml"),  # fewer sites than islands
     ([], "FILE"),
 ])

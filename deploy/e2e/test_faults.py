@@ -152,7 +152,7 @@ def test_interrupted_load_does_not_keep_islands_from_coming_back(cluster: Cluste
 def test_refused_load_is_the_end_of_the_one_before(cluster: Cluster) -> None:
     """Its tables are empty on whoever has not died: half of them measured is worse than none."""
     def tatp() -> str:
-        result = cluster.islands.json("run", cluster.file, "tatp", "--set", "remote=50", "--duration", "0.3",
+        result = cluster.islands.json("run", cluster.file, "tatp", "--remote", 50, "--duration", "0.3",
                                       "--warmup", "0.1", "--results", os.path.join(cluster.folder, "results"))
         return result["sum_check_detail"].rpartition("; ")[2]
     micro = "    - {name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}\n"

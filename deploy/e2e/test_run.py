@@ -4,14 +4,16 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 from xml.etree import ElementTree
 
 import pytest
 
 from cluster import Cluster, cluster, wait_until  # noqa: F401
-from conftest import Document
+from conftest import Document, Islands
 
 SCOPES = ("local", "multisite", "distributed")
 
@@ -102,7 +104,8 @@ def test_text_report(cluster: Cluster) -> None:
     done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, "--warmup", 0, "--multisite", 50,
                                cwd=cluster.folder)
     assert done.code == 0
-    for words in ("micro read: 10 rows, 50% multisite", "committed  ", "latency      p50", "per transaction",
+    for words in ("micro, op read, rows 10, multisite 50, zipf 0, mpl 4", "committed  ",
+                  "latency      p50", "per transaction",
                   "sum check    ok", "results in " + os.path.join(cluster.folder, "results")):
         assert words in done.out
     assert "committed/s" in done.err
@@ -116,16 +119,26 @@ def test_rows_are_loaded_once_and_again_when_asked_for_others(cluster: Cluster) 
     other = cluster.run("--op", "update", "--rows-total", 4800)
     assert other["rows_total"] == 4800 and "before 0," in other["sum_check_detail"]
     assert "4800 of 4800 rows" in other["sum_check_detail"]
-    assert cluster.run()["rows_total"] == 240000
+    assert cluster.run("--op", "update")["rows_total"] == 240000
+    refused = cluster.run("--rows", 100, "--rows-total", 240, code=2)
+    assert "--rows: found 100, expected at most the 10 rows" in refused["error"]["message"]
+    assert "before 0," not in cluster.run()["sum_check_detail"], "a run that was refused has emptied the table"
 
 
 @pytest.mark.parametrize("options, complaint", [
-    (["--op", "write"], "--op"), (["--op", "mix"], "--update-percent"),
-    (["--update-percent", "20"], "--update-percent"), (["--rows", "0"], "--rows"), (["--rows", "-1"], "--rows"),
-    (["--rows", "ten"], "--rows"), (["--multisite", "101"], "--multisite"), (["--multisite", "nan"], "--multisite"),
+    (["--op", "write"], "--op: found 'write', expected read | update | add | mix"),
+    (["--op", "mix"], "--update-percent: found none, expected a percentage from 0 to 100 with --op mix"),
+    (["--update-percent", "20"], "--update-percent: found '20', expected it only with --op mix"),
+    (["--rows", "0"], "--rows: found '0', expected a whole number from 1 to 10000"), (["--rows", "-1"], "--rows"),
+    (["--rows", "ten"], "--rows"), (["--rows=7", "--rows=8"], "--rows"), (["--rows"], "--rows"),
+    (["--multisite", "101"], "--multisite: found '101', expected a percentage"),
+    (["--multisite", "nan"], "--multisite"),
     (["--zipf", "-1"], "--zipf"), (["--zipf", "inf"], "--zipf"), (["--mpl", "0"], "--mpl"),
     (["--duration", "0"], "--duration"), (["--duration", "-3"], "--duration"), (["--warmup", "-1"], "--warmup"),
-    (["--seed", "x"], "--seed"), (["--rows-total", "0"], "--rows-total"), (["--frobnicate"], "frobnicate"),
+    (["--seed", "x"], "--seed"), (["--rows-total", "0"], "--rows-total"),
+    (["--multisit", "5"], "found unknown option '--multisit', expected '--multisite'?"),
+    (["--frobnicate"], "found unknown option '--frobnicate', expected one of --"),
+    (["--set", "rows=5"], "found unknown option '--set', expected"),
 ])
 def test_bad_options(cluster: Cluster, options: list[str], complaint: str) -> None:
     done = cluster.write().islands.run("run", cluster.file, "micro", *options)
@@ -133,11 +146,78 @@ def test_bad_options(cluster: Cluster, options: list[str], complaint: str) -> No
     assert complaint in done.err
 
 
+def test_help_of_a_workload_shows_its_parameters(islands: Islands) -> None:
+    """From its description: no deployment is needed for it."""
+    done = islands.run("run", "no.yaml", "micro", "--help")
+    text = " ".join(done.out.split())
+    assert done.code == 0, done
+    for words in ("Parameters of micro:", "--update-percent PERCENT", "with --op mix only", "--rows N",
+                  "distinct rows of a transaction; a whole number from 1 to 10000", "read | update | add | mix",
+                  "Rows of table micro", "--mpl", "Exit codes: 0 ok"):
+        assert words in text, words
+    other = islands.run("run", "no.yaml", "payment", "--help").out
+    assert "Parameters of payment:" in other and "--customers" in other and "--multisite" not in other
+    assert "--rows-total" not in other, "how many rows it has, its parameters say"
+    assert "--history PATH" in islands.run("run", "no.yaml", "append", "--help").out
+
+
+def test_help_without_a_workload_names_those_there_are(islands: Islands) -> None:
+    done = islands.run("run", "--help")
+    assert done.code == 0 and "`islands run FILE WORKLOAD --help`" in done.out
+    assert "append, micro, payment, tatp" in " ".join(done.out.split()) and "--multisite" not in done.out
+
+
+def test_help_of_what_is_no_workload_says_so(islands: Islands) -> None:
+    done = islands.run("run", "no.yaml", "tpcc", "--help")
+    assert done.code == 0 and "there is no workload 'tpcc'" in done.out and "--mpl" in done.out
+
+
+def test_options_may_stand_before_the_workload(cluster: Cluster) -> None:
+    done = cluster.write().islands.run("run", "--rows", "0", cluster.file, "--zipf=1", "micro")
+    assert done.code == 2 and "--rows: found '0'" in done.err
+
+
+def test_description_is_told_by_islandd_and_nothing_else_is_opened(islands: Islands, folder: str) -> None:
+    islandd = os.path.join(os.path.dirname(islands), "islandd")
+    library = os.path.join(os.path.dirname(islands), "..", "lib", "islands")
+
+    def describe(file: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([islandd, "--describe", file], capture_output=True, text=True, timeout=30, check=False)
+    done = describe(os.path.join(library, "micro.so"))
+    assert done.returncode == 0, done
+    told = json.loads(done.stdout)
+    assert [parameter["name"] for parameter in told["parameters"]] == ["op", "update_percent", "rows", "multisite",
+                                                                       "zipf"]
+    assert told["tables"] == ["micro"] and told["rows_total_of"] == "micro" and told["row_per_key"]
+    text = os.path.join(folder, "text.so")
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("no object")
+    for found, code, complaint in ((text, 1, "cannot open workload"), (text + "x", 1, "No such file"),
+                                   (folder, 1, "cannot open workload")):
+        done = describe(found)
+        assert (done.returncode, done.stdout) == (code, "") and complaint in done.stderr, done
+    shutil.copy(os.path.join(library, "micro.so"), text)
+    os.chmod(text, 0o666)
+    done = describe(text)
+    assert done.returncode == 1 and "can be changed by other users" in done.stderr, done
+
+
+def test_an_object_that_is_no_workload_is_told(islands: Islands, folder: str) -> None:
+    source = os.path.join(folder, "none.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("int nothing(void) { return 0; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", source + ".so"], check=True)
+    done = subprocess.run([os.path.join(os.path.dirname(islands), "islandd"), "--describe", source + ".so"],
+                          capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2 and "is not a workload: it lacks ISLANDS_WORKLOAD" in done.stderr, done
+
+
 def test_refusals_that_need_a_cluster(cluster: Cluster) -> None:
     cluster.write()
     done = cluster.islands.run("run", cluster.file, "micro")
     assert done.code == 1 and "not up" in done.err
-    assert cluster.islands.run("run", cluster.file, "tpcc").code == 2
+    done = cluster.islands.run("run", cluster.file, "tpcc", "--warehouses", "5")
+    assert done.code == 2 and "there is no workload 'tpcc'" in done.err and "micro" in done.err
     cluster.up()
     done = cluster.islands.run("run", cluster.file, "micro", "--rows", "100", "--rows-total", "240", cwd=cluster.folder)
     assert done.code == 2 and "--rows: found 100, expected at most the 10 rows" in done.err

@@ -56,7 +56,7 @@ def test_tatp_keeps_the_sum(cluster: Cluster, layout: str) -> None:
     cluster.write(layout, more=TATP_TABLES).up()
     for mix in ("standard", "read", "update"):
         for remote in (0, 50):
-            result = run(cluster, "tatp", "--set", f"mix={mix}", "--set", f"remote={remote}")
+            result = run(cluster, "tatp", "--mix", mix, "--remote", remote)
             check_sum(result, "tatp")
             assert (result["per_scope"]["distributed"]["committed"] > 0) == (remote > 0 and layout == "2ISL")
     cluster.down()
@@ -67,8 +67,7 @@ def test_payment_keeps_the_books(cluster: Cluster, layout: str) -> None:
     cluster.write(layout, more=PAYMENT_TABLES).up()
     for remote in (0, 30):
         for history in ("insert", "overwrite"):
-            result = run(cluster, "payment", "--set", "customers=30", "--set", f"remote={remote}", "--set",
-                         f"history={history}")
+            result = run(cluster, "payment", "--customers", 30, "--remote", remote, "--history", history)
             check_sum(result, "payment")
             assert (result["per_scope"]["distributed"]["committed"] > 0) == (remote > 0 and layout == "2ISL")
     cluster.down()
@@ -82,8 +81,10 @@ def test_wrong_parameters_and_tables_are_told(cluster: Cluster) -> None:
         assert done.code != 0, done
         return done.err
 
-    assert "tatp: mix=write: expected standard, read or update" in complaint("tatp", "--set", "mix=write")
-    assert "there are mix, uniform and remote" in complaint("tatp", "--set", "warp=9")
+    assert "--mix: found 'write', expected standard | read | update" in complaint("tatp", "--mix", "write")
+    assert "'--customers', expected one of --" in complaint("tatp", "--customers", "9")
+    assert "--history: found none, expected an absolute path" in complaint("append")
+    assert "needs; add what is missing of this" in complaint("transfer")
     assert "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}" in complaint("transfer")
 
 

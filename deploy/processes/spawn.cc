@@ -76,12 +76,15 @@ void PlaceDescriptors(std::vector<int>& from, const char* program) {
 }  // namespace
 
 absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
-  const absl::StatusOr<runtime::UniqueFd> log =
-      runtime::OpenPrivateFile(request.log_path, O_WRONLY | O_CREAT | O_APPEND);
+  absl::StatusOr<runtime::UniqueFd> log = runtime::UniqueFd();
+  if (!request.log_path.empty()) {
+    log = runtime::OpenPrivateFile(request.log_path, O_WRONLY | O_CREAT | O_APPEND);
+  }
   if (!log.ok()) return log.status();
   const runtime::UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   static_assert(kInheritedFd == STDERR_FILENO + 1);
-  std::vector<int> descriptors = {null.get(), log->get(), log->get()};
+  std::vector<int> descriptors = {null.get(), *log ? log->get() : request.stdout_fd,
+                                  *log ? log->get() : request.stderr_fd};
   descriptors.insert(descriptors.end(), request.inherit_fds.begin(), request.inherit_fds.end());
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -20,6 +20,8 @@ namespace islands::deploy {
 struct SpawnRequest {
   std::vector<std::string> arguments;  // [0] is the program's path
   std::string log_path;                // a private file; stdout and stderr are appended; stdin is /dev/null
+  int stdout_fd = -1;                  // without a log
+  int stderr_fd = -1;
   bool die_with_parent = true;
   bool own_session = false;         // setsid: survives the terminal
   std::vector<int> inherit_fds;     // become the child's descriptors kInheritedFd, kInheritedFd + 1, ...

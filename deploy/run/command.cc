@@ -27,6 +27,7 @@
 #include "deploy/run/directory.h"
 #include "deploy/run/driver.h"
 #include "deploy/run/options.h"
+#include "deploy/run/workload_options.h"
 
 namespace islands::deploy {
 namespace {
@@ -154,11 +155,10 @@ absl::StatusOr<RunResult> Measure(const RunContext& context, RunDriver& driver, 
 
 // Returns the exit code: 1 also when the sum check failed, 130 when interrupted (the run is stopped on every
 // island).
-int Run(const CommandContext& context, const RunOptions& options) {
-  absl::Status valid = CheckRunOptions(options);
-  if (!valid.ok()) return Fail(context, valid);
-  absl::StatusOr<std::string> object = FindWorkload(options.workload, context.binary_directory);
-  if (!object.ok()) return Fail(context, object.status());
+int Run(const CommandContext& context, const DescribedWorkload& workload, const RunOptions& asked) {
+  const absl::StatusOr<RunOptions> valid = CheckRunOptions(asked, workload.description);
+  if (!valid.ok()) return Fail(context, valid.status());
+  const RunOptions& options = *valid;
   absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
   const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
@@ -168,8 +168,10 @@ int Run(const CommandContext& context, const RunOptions& options) {
   if (!status.ok()) return Fail(context, status.status());
   absl::Status ready = CheckAllReady(*status);
   if (!ready.ok()) return Fail(context, ready);
-  absl::StatusOr<RunPlan> plan = PlanRun(options, status->configs(0), context.binary_directory);
+  absl::StatusOr<RunPlan> plan = PlanRun(options, workload, status->configs(0));
   if (!plan.ok()) return Fail(context, plan.status());
+  absl::Status fits = CheckLoad(plan->load, status->configs(0), context.binary_directory);
+  if (!fits.ok()) return Fail(context, fits);
   const int64_t started_us = UnixMicroseconds();
   plan->run_id = static_cast<uint64_t>(started_us);
 
@@ -197,32 +199,12 @@ int Run(const CommandContext& context, const RunOptions& options) {
   return Finish(context, *result);
 }
 
-}  // namespace
-
-void AddRunCommand(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
-  auto options = std::make_shared<RunOptions>();
+void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* options) {
   AddDeploymentFile(command, &options->file);
-  command->add_option("WORKLOAD", options->workload, "micro, payment, tatp, append, or one of your own")
+  command
+      ->add_option("WORKLOAD", options->workload,
+                   fmt::format("One that is built: {}", NamesOfWorkloads(context.binary_directory)))
       ->required();
-  auto set = std::make_shared<std::vector<std::string>>();
-  command
-      ->add_option("--set", *set, "NAME=VALUE: a parameter of a workload other than micro; may be repeated")
-      ->allow_extra_args(false);
-  command
-      ->add_option(
-          "--op", options->op,
-          "micro: what a transaction does with its rows: read, update (copies each, adds 1 to its counter "
-          "and writes it back), add (adds 1 in place) or mix (updates and reads)")
-      ->capture_default_str();
-  command->add_option("--update-percent", options->update_percent,
-                      "micro with --op mix: percentage of transactions that update, the others read");
-  command->add_option("--rows", options->rows, "micro: distinct rows of a transaction")
-      ->capture_default_str();
-  command->add_option("--multisite", options->multisite, "micro: percentage of multisite transactions")
-      ->capture_default_str();
-  command->add_option("--zipf", options->zipf, "micro: skew of the choice of rows; 0 = uniform")
-      ->capture_default_str();
   command
       ->add_option("--mpl", options->mpl,
                    "Transactions in flight per worker: as many slots, each of which draws its next "
@@ -234,19 +216,41 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--seed", options->seed, "Of the generators' random numbers")
       ->check(NotNegative)
       ->capture_default_str();
-  command->add_option("--rows-total", options->rows_total,
-                      "micro: rows of the table; the deployment file's range if not given");
   command->add_option("--results", options->results, "Where the run directory is made")
       ->capture_default_str();
-  OnCommand(command, context, [&context, command, options, set] {
-    for (const char* name : {"--op", "--update-percent", "--rows", "--multisite", "--zipf", "--rows-total"}) {
-      if (command->count(name) > 0) options->micro_options.push_back(name);
-    }
-    for (const std::string& text : *set) {
-      absl::Status added = AddParameter(text, &options->parameters);
-      if (!added.ok()) return Fail(context, added);
-    }
-    return Run(context, *options);
+}
+
+// The workload that the command line names, whose parameters become options; or what is wrong with it.
+absl::StatusOr<DescribedWorkload> AddNamedWorkload(CLI::App* command, const CommandContext& context,
+                                                   RunOptions* options) {
+  const std::vector<std::string> words = WordsOf(context.arguments);
+  if (words.size() < 3) return absl::InvalidArgumentError("WORKLOAD: found none");
+  absl::StatusOr<DescribedWorkload> workload = DescribeWorkload(words[2], context.binary_directory);
+  if (!workload.ok()) return workload;
+  absl::Status added = AddWorkloadOptions(*workload, command, options);
+  if (!added.ok()) return added;
+  return workload;
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
+  const std::vector<std::string> words = WordsOf(context.arguments);
+  if (words.empty() || words[0] != "run") return;
+  auto options = std::make_shared<RunOptions>();
+  AddOptions(command, context, options.get());
+  auto workload =
+      std::make_shared<absl::StatusOr<DescribedWorkload>>(AddNamedWorkload(command, context, options.get()));
+  std::string footer = "\nA workload's own options: `islands run FILE WORKLOAD --help`.";
+  if (!workload->ok() && words.size() >= 3) {  // its options may be right, for all we know
+    app.allow_extras();
+    command->allow_extras();
+    footer += "\nHere: " + std::string(workload->status().message()) + ".";
+  }
+  command->footer(footer + app.get_footer());
+  OnCommand(command, context, [&context, options, workload] {
+    return workload->ok() ? Run(context, **workload, *options) : Fail(context, workload->status());
   });
 }
 

@@ -73,13 +73,15 @@ absl::Status RunDriver::StopStale(uint64_t run_id) {
 
 // An island that died in the middle of it came back without rows.
 bool RunDriver::LoadInPlace() const {
+  const RunPlan& plan = result_.plan;
   for (const control::v1::IslandConfig& config : status_.configs()) {
     const auto& loads = config.loads();
-    if (loads.empty() || !SameLoad(loads.Get(loads.size() - 1), result_.plan.load)) return false;
+    if (loads.empty()) return false;
+    if (!SameLoad(loads.Get(loads.size() - 1), plan.load, plan.workload.description)) return false;
   }
   const absl::StatusOr<AuditSum> found = Audit();
   if (!found.ok() || found->empty_islands > 0) return false;
-  return !result_.plan.rows_total || found->rows == static_cast<uint64_t>(*result_.plan.rows_total);
+  return !plan.rows_total || found->rows == static_cast<uint64_t>(*plan.rows_total);
 }
 
 absl::Status RunDriver::Load() {

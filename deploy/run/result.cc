@@ -12,6 +12,7 @@
 namespace islands::deploy {
 namespace {
 
+using instance::Parameter;
 using json = nlohmann::ordered_json;
 
 // More digits than a measurement has only hide what matters.
@@ -122,29 +123,31 @@ std::string IslandsText(const RunResult& result) {
   return table.Render();
 }
 
-// The microbenchmark's parameters as numbers, under the names of the design.
-json MicroJson(const RunPlan& plan) {
-  const RunOptions& options = plan.options;
-  return {{"op", options.op},
-          {"update_percent", options.update_percent.value_or(options.op == "read" ? 0 : 100)},
-          {"rows", options.rows},
-          {"rows_total", *plan.rows_total},
-          {"multisite_percent", options.multisite},
-          {"zipf", options.zipf}};
+bool IsText(const Parameter& parameter) {
+  return parameter.kind == Parameter::Kind::kChoice || parameter.kind == Parameter::Kind::kPath;
+}
+
+// The workload's parameters, numbers as numbers; the names of percentages say so.
+json ParametersJson(const RunPlan& plan) {
+  json values = json::object();
+  for (const Parameter& parameter : plan.workload.description.parameters) {
+    const auto found = plan.options.parameters.find(parameter.name);
+    if (found == plan.options.parameters.end()) continue;
+    const bool suffix = parameter.kind == Parameter::Kind::kPercent && !parameter.name.ends_with("percent");
+    values[parameter.name + (suffix ? "_percent" : "")] =
+        IsText(parameter) ? json(found->second) : json::parse(found->second);
+  }
+  if (plan.rows_total) values["rows_total"] = *plan.rows_total;
+  return values;
 }
 
 std::string WorkloadText(const RunPlan& plan) {
-  const RunOptions& options = plan.options;
-  if (!plan.rows_total) {
-    std::string text = options.workload;
-    for (const auto& [name, value] : plan.parameters) text += fmt::format(", {} {}", name, value);
-    return text;
+  std::string text = plan.workload.name;
+  for (const Parameter& parameter : plan.workload.description.parameters) {
+    const auto found = plan.options.parameters.find(parameter.name);
+    if (found != plan.options.parameters.end()) text += fmt::format(", {} {}", parameter.name, found->second);
   }
-  const std::string op = options.update_percent
-                             ? fmt::format("{} with {:g}% updates", options.op, *options.update_percent)
-                             : options.op;
-  return fmt::format("{} {}: {} rows, {:g}% multisite, zipf {:g}", options.workload, op, options.rows,
-                     options.multisite, options.zipf);
+  return text;
 }
 
 }  // namespace
@@ -189,11 +192,15 @@ std::string Grouped(uint64_t number) {
 json ResultJson(const RunResult& result) {
   const RunOptions& options = result.plan.options;
   const Sums total = result.Total();
-  json document = {{"deployment", result.deployment},     {"layout", result.layout},
-                   {"islands", result.islands.size()},    {"placement", result.placement},
-                   {"transport", result.transport},       {"workload", options.workload},
-                   {"parameters", result.plan.parameters}};
-  if (result.plan.rows_total) document.update(MicroJson(result.plan));
+  json document = {{"deployment", result.deployment},  {"layout", result.layout},
+                   {"islands", result.islands.size()}, {"placement", result.placement},
+                   {"transport", result.transport},    {"workload", result.plan.workload.name},
+                   {"parameters", options.parameters}};
+  // What every run has goes before a parameter of the same name.
+  const json parameters = ParametersJson(result.plan);
+  for (const auto& [name, value] : parameters.items()) {
+    if (!document.contains(name)) document[name] = value;
+  }
   document.update({{"mpl", options.mpl},
                    {"seed", options.seed},
                    {"warmup_s", options.warmup_s},

@@ -19,7 +19,15 @@ using testing::HasSubstr;
 
 RunResult MakeResult() {
   RunResult result;
-  result.plan.options.workload = "micro";
+  using Kind = instance::Parameter::Kind;
+  result.plan.workload = {.name = "micro",
+                          .description = {.parameters = {{.name = "op", .kind = Kind::kChoice},
+                                                         {.name = "multisite", .kind = Kind::kPercent},
+                                                         {.name = "update_percent", .kind = Kind::kPercent},
+                                                         {.name = "zipf", .kind = Kind::kNumber},
+                                                         {.name = "committed", .kind = Kind::kWhole}}}};
+  result.plan.options.parameters = {
+      {"op", "read"}, {"multisite", "20"}, {"update_percent", "5"}, {"zipf", "0.5"}, {"committed", "1"}};
   result.plan.options.duration_s = 2;
   result.plan.rows_total = 240'000;
   result.deployment = "test";
@@ -61,29 +69,10 @@ TEST(SumCheck, Verdict_ComparesAuditAndCounters) {
 
 TEST(ResultJson, HasThePromisedKeysAndNumbers) {
   const nlohmann::ordered_json json = ResultJson(MakeResult());
-  for (const char* key : {"layout",
-                          "islands",
-                          "workload",
-                          "op",
-                          "rows",
-                          "multisite_percent",
-                          "zipf",
-                          "mpl",
-                          "duration_s",
-                          "committed",
-                          "committed_per_s",
-                          "aborted",
-                          "latency_us",
-                          "latency_from",
-                          "messages_per_transaction",
-                          "sum_check",
-                          "run_directory",
-                          "per_island",
-                          "per_scope",
-                          "aborts_by_reason",
-                          "unknown",
-                          "transport",
-                          "seed"}) {
+  for (const char* key :
+       {"layout", "islands", "workload", "mpl", "duration_s", "committed", "committed_per_s", "aborted",
+        "latency_us", "latency_from", "messages_per_transaction", "sum_check", "run_directory", "per_island",
+        "per_scope", "aborts_by_reason", "unknown", "transport", "seed"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["committed"], 12'000);
@@ -97,6 +86,19 @@ TEST(ResultJson, HasThePromisedKeysAndNumbers) {
   EXPECT_EQ(json["sum_check"], "ok");
 }
 
+TEST(ResultJson, Parameters_AreNumbersAndAsTheyWereGiven) {
+  const nlohmann::ordered_json json = ResultJson(MakeResult());
+  EXPECT_EQ(json["workload"], "micro");
+  EXPECT_EQ(json["op"], "read");
+  EXPECT_EQ(json["multisite_percent"], 20);
+  EXPECT_EQ(json["update_percent"], 5);
+  EXPECT_EQ(json["zipf"], 0.5);
+  EXPECT_EQ(json["rows_total"], 240'000);
+  EXPECT_EQ(json["committed"], 12'000) << "what every run has goes before a parameter of the same name";
+  EXPECT_EQ(json["parameters"]["multisite"], "20");
+  EXPECT_EQ(json["parameters"]["committed"], "1");
+}
+
 TEST(ResultJson, NothingCommitted_IsZeroNotNan) {
   RunResult result = MakeResult();
   for (IslandResult& island : result.islands) island = {.island = island.island};
@@ -108,6 +110,7 @@ TEST(ResultJson, NothingCommitted_IsZeroNotNan) {
 
 TEST(ResultText, FailedCheck_ShowsItsNumbers) {
   RunResult result = MakeResult();
+  EXPECT_THAT(ResultText(result), HasSubstr("micro, op read, multisite 20, update_percent 5, zipf 0.5, "));
   EXPECT_THAT(ResultText(result), HasSubstr("committed    12,000 = 6,000/s"));
   EXPECT_THAT(ResultText(result), HasSubstr("has drawn the request, retries included; there is no client\n"));
   result.sum.after = 11;

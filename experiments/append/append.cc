@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "experiments/micro/micro_generator.h"
 
 namespace islands::experiments {
@@ -59,11 +58,12 @@ class AppendGenerator final : public instance::Generator {
   const runtime::MonotonicClock clock_;
 };
 
+constexpr const char* kTableLine = "- {name: append, key: [uint64], range: [0, 24000], row_bytes: 120}";
+
 absl::Status CheckTable(const storage::TableDefinition* table) {
-  const char* shape = "{name: append, key: [uint64], range: [0, 24000], row_bytes: 120}";
   if (table == nullptr) {
     return absl::NotFoundError(
-        fmt::format("append: the deployment has no table 'append'; add {} to its data.tables", shape));
+        fmt::format("append: the deployment has no table 'append'; its data.tables need\n{}", kTableLine));
   }
   if (table->key == partitioner::KeySchema{partitioner::KeyType::kUint64} && table->partition.has_value() &&
       table->row_bytes >= kAppendLeastRowBytes) {
@@ -71,49 +71,66 @@ absl::Status CheckTable(const storage::TableDefinition* table) {
   }
   return absl::InvalidArgumentError(
       fmt::format("append: table 'append' must have one uint64 key, a range and rows of at least {} bytes, "
-                  "like {}",
-                  kAppendLeastRowBytes, shape));
+                  "like\n{}",
+                  kAppendLeastRowBytes, kTableLine));
 }
 
 }  // namespace
 
-absl::StatusOr<AppendOptions> ParseAppendOptions(const instance::Parameters& parameters) {
-  AppendOptions options;
-  instance::Parameters draw = {{"rows", "4"}};
-  for (const auto& [name, value] : parameters) {
-    if (name == "history") {
-      options.history = value;
-    } else if (name == "rows" || name == "multisite" || name == "zipf") {
-      draw[name] = value;
-    } else if (name == "readers" || name == "appends") {
-      double& percent = name == "readers" ? options.readers_percent : options.appends_percent;
-      if (absl::SimpleAtod(value, &percent) && percent >= 0 && percent <= 100) continue;
-      return absl::InvalidArgumentError(
-          fmt::format("append: {}={}: expected a number from 0 to 100", name, value));
-    } else {
-      return absl::InvalidArgumentError(
-          fmt::format("append: unknown parameter '{}'; there are history, rows, multisite, zipf, readers and "
-                      "appends",
-                      name));
-    }
-  }
-  if (!options.history.starts_with('/')) {
-    return absl::InvalidArgumentError(
-        fmt::format("append: history={}: expected the absolute path of a directory", options.history));
-  }
-  absl::StatusOr<MicroOptions> drawn = ParseMicroOptions(draw);
-  if (!drawn.ok()) return drawn.status();
-  options.draw = *drawn;
-  return options;
+const instance::Description& AppendWorkload::Describe() {
+  using Kind = instance::Parameter::Kind;
+  static const instance::Description description = {
+      .parameters =
+          {// A history begins with lists whose elements it knows.
+           {.name = "history",
+            .kind = Kind::kPath,
+            .help = "directory in which each worker writes its history; another one loads anew",
+            .loads = true},
+           {.name = "rows",
+            .kind = Kind::kWhole,
+            .help = "distinct rows of a transaction",
+            .min = 1,
+            .max = kMicroMaxRows,
+            .preset = "4"},
+           {.name = "multisite",
+            .kind = Kind::kPercent,
+            .help = "transactions that take their first row from a site of their island, the others "
+                    "from the whole table",
+            .preset = "0"},
+           {.name = "zipf",
+            .kind = Kind::kNumber,
+            .help = "skew of the choice of rows; 0 = uniform",
+            .max = kMaxZipf,
+            .preset = "0"},
+           {.name = "readers", .kind = Kind::kPercent, .help = "transactions that only read", .preset = "20"},
+           {.name = "appends",
+            .kind = Kind::kPercent,
+            .help = "rows of the others that are appended to, one at least",
+            .preset = "50"}},
+      .tables = {kAppendTable},
+      .tables_yaml = kTableLine,
+      .row_per_key = true,
+      .rows_total_of = kAppendTable};
+  return description;
 }
 
 absl::StatusOr<std::unique_ptr<AppendWorkload>> AppendWorkload::Create(
     const storage::Catalog& catalog, const instance::Parameters& parameters) {
-  absl::StatusOr<AppendOptions> options = ParseAppendOptions(parameters);
-  if (!options.ok()) return options.status();
+  using instance::NumberOf;
+  const absl::StatusOr<instance::Parameters> read =
+      instance::ReadParameters(Describe().parameters, parameters);
+  if (!read.ok()) return read.status();
+  const AppendOptions options = {.history = read->at("history"),
+                                 .draw = {.rows = static_cast<uint32_t>(NumberOf(*read, "rows")),
+                                          .multisite_percent = NumberOf(*read, "multisite"),
+                                          .zipf = NumberOf(*read, "zipf")},
+                                 .readers_percent = NumberOf(*read, "readers"),
+                                 .appends_percent = NumberOf(*read, "appends")};
   const storage::TableDefinition* table = catalog.Find(kAppendTable);
   if (absl::Status fits = CheckTable(table); !fits.ok()) return fits;
-  return std::unique_ptr<AppendWorkload>(new AppendWorkload(*table, *std::move(options)));
+  absl::Status fits = CheckRowsFit(options.draw, *table->partition, catalog.sites());
+  if (!fits.ok()) return fits;
+  return std::unique_ptr<AppendWorkload>(new AppendWorkload(*table, options));
 }
 
 absl::Status AppendWorkload::Load(instance::Loader& loader) const {
@@ -134,13 +151,12 @@ absl::Status AppendWorkload::Load(instance::Loader& loader) const {
 
 absl::StatusOr<std::unique_ptr<instance::Generator>> AppendWorkload::MakeGenerator(
     const instance::GeneratorContext& context) const {
-  absl::StatusOr<std::unique_ptr<MicroGenerator>> rows =
-      MicroGenerator::Create(options_.draw, *context.catalog.table(table_).partition, context.sites);
-  if (!rows.ok()) return rows.status();
+  auto rows = std::make_unique<MicroGenerator>(options_.draw, *context.catalog.table(table_).partition,
+                                               context.sites);
   absl::StatusOr<std::unique_ptr<HistoryLog>> log = HistoryLog::Create(
       options_.history, context.island, context.worker, context.sites.first, clock_.NowNs());
   if (!log.ok()) return log.status();
-  return std::make_unique<AppendGenerator>(options_, *std::move(rows), *std::move(log));
+  return std::make_unique<AppendGenerator>(options_, std::move(rows), *std::move(log));
 }
 
 runtime::Task<absl::Status> AppendWorkload::Run(instance::Transaction& transaction,

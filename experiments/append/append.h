@@ -3,14 +3,8 @@
 //
 // A sum tells lost changes; a list tells who saw whose change, and in which order.
 //
-// Table `append`: key [uint64], any range, fixed row_bytes (append_row.h). Parameters:
-//
-//   history    DIR, required         where each worker writes its history (append_history.h)
-//   rows       N, default 4          distinct rows of a transaction, drawn as the microbenchmark draws them
-//   multisite  percent, default 0    as the microbenchmark's
-//   zipf       S >= 0, default 0     as the microbenchmark's
-//   readers    percent, default 20   transactions that only read
-//   appends    percent, default 50   rows of the others that are appended to, one at least
+// Table `append`: key [uint64], any range, fixed row_bytes (append_row.h). Its parameters:
+// AppendWorkload::Describe. Rows are drawn as the microbenchmark draws them.
 //
 // An append is what applications do that compute for themselves: the row is read, nothing is held but its
 // lock, and in a second batch all of it is written, one element longer. Most read for update at once; some
@@ -45,9 +39,6 @@ struct AppendOptions {
   double appends_percent = 50;
 };
 
-// Errors name the parameter, its value and what is allowed; unknown parameters are errors.
-absl::StatusOr<AppendOptions> ParseAppendOptions(const instance::Parameters& parameters);
-
 struct AppendRequest final : instance::Request {
   enum Act : uint8_t {
     kRead,
@@ -64,14 +55,15 @@ struct AppendRequest final : instance::Request {
 
 class AppendWorkload final : public instance::Workload {
  public:
-  // Error when a parameter is wrong or the table is absent or of another shape.
+  static const instance::Description& Describe();
+  // Error when a parameter is wrong, the table is absent or of another shape, or has too few rows.
   static absl::StatusOr<std::unique_ptr<AppendWorkload>> Create(const storage::Catalog& catalog,
                                                                 const instance::Parameters& parameters);
 
   const char* name() const override { return "append"; }
   std::vector<std::string> tables() const override { return {kAppendTable}; }
   absl::Status Load(instance::Loader& loader) const override;
-  // Error when the history file cannot be created, or a site has too few rows.
+  // Error when the history file cannot be created.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
       const instance::GeneratorContext& context) const override;
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,

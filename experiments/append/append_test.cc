@@ -37,23 +37,34 @@ TEST(AppendRow, Elements_AreIds) {
   EXPECT_EQ(Element::Of(id).id(), id);
 }
 
-TEST(AppendOptions, Parameters_AreChecked) {
-  instance::Parameters good = {
+storage::Catalog MakeCatalog() {
+  storage::Catalog::TableSpecs tables;
+  control::v1::TableSpec& table = *tables.Add();
+  table.set_name(kAppendTable);
+  table.add_key("uint64");
+  table.set_range_end(40);
+  table.set_row_bytes(120);
+  return *storage::Catalog::Create(tables, 4);
+}
+
+TEST(AppendWorkload, Create_BadParameters) {
+  EXPECT_TRUE(instance::CheckDescription(AppendWorkload::Describe()).ok());
+  const storage::Catalog catalog = MakeCatalog();
+  const instance::Parameters good = {
       {"history", "/tmp"}, {"rows", "7"}, {"multisite", "20"}, {"zipf", "0.9"}, {"readers", "5"}};
-  const auto parsed = ParseAppendOptions(good);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->draw.rows, 7u);
-  EXPECT_EQ(parsed->readers_percent, 5);
-  EXPECT_EQ(ParseAppendOptions({{"history", "/tmp"}})->draw.rows, 4u);
+  EXPECT_TRUE(AppendWorkload::Create(catalog, good).ok());
   const auto complaint = [&](const char* name, const char* value) {
     instance::Parameters bad = good;
     bad[name] = value;
-    return Text(ParseAppendOptions(bad).status());
+    return Text(AppendWorkload::Create(catalog, bad).status());
   };
+  EXPECT_THAT(Text(AppendWorkload::Create(catalog, {}).status()), HasSubstr("--history: found none"));
   EXPECT_THAT(complaint("history", "here"), HasSubstr("absolute path"));
   EXPECT_THAT(complaint("readers", "101"), HasSubstr("from 0 to 100"));
-  EXPECT_THAT(complaint("op", "read"), HasSubstr("unknown parameter 'op'"));
-  EXPECT_THAT(complaint("zipf", "-1"), HasSubstr("zipf=-1"));
+  EXPECT_THAT(complaint("op", "read"),
+              HasSubstr("--op: found an unknown parameter, expected one of --history"));
+  EXPECT_THAT(complaint("zipf", "-1"), HasSubstr("--zipf: found '-1'"));
+  EXPECT_THAT(complaint("rows", "11"), HasSubstr("at most the 10 rows of the smallest site"));
 }
 
 class AppendHistory : public testing::Test {

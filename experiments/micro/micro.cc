@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "experiments/micro/micro_generator.h"
 #include "experiments/micro/micro_row.h"
 
@@ -15,50 +14,31 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the counter is read as it lies in the row");
 
-absl::Status BadValue(const std::string& name, const std::string& value, const std::string& allowed) {
-  return absl::InvalidArgumentError(fmt::format("micro: {}={}: expected {}", name, value, allowed));
-}
+constexpr const char* kTableLine = "- {name: micro, key: [uint64], range: [0, 240000], row_bytes: 250}";
 
-absl::Status ParseNumber(const std::string& name, const std::string& value, double limit, double* number) {
-  if (absl::SimpleAtod(value, number) && std::isfinite(*number) && *number >= 0 && *number <= limit) {
-    return absl::OkStatus();
-  }
-  return BadValue(name, value, fmt::format("a number from 0 to {}", limit));
-}
-
-absl::Status ParseOne(const std::string& name, const std::string& value, MicroOptions* options) {
-  if (name == "op") {
-    const std::optional<MicroOp> op = MicroOpOf(value);
-    options->op = op.value_or(MicroOp::kRead);
-    options->mix = value == "mix";
-    return op || options->mix ? absl::OkStatus() : BadValue(name, value, "read, update, add or mix");
-  }
-  if (name == "rows") {
-    if (absl::SimpleAtoi(value, &options->rows) && options->rows >= 1 && options->rows <= kMicroMaxRows) {
-      return absl::OkStatus();
-    }
-    return BadValue(name, value, fmt::format("a whole number from 1 to {}", kMicroMaxRows));
-  }
-  if (name == "update_percent") return ParseNumber(name, value, 100, &options->update_percent);
-  if (name == "multisite") return ParseNumber(name, value, 100, &options->multisite_percent);
-  // Beyond this the second key is never drawn: the law has degenerated.
-  if (name == "zipf") return ParseNumber(name, value, 1000, &options->zipf);
-  return absl::InvalidArgumentError(fmt::format(
-      "micro: unknown parameter '{}'; there are op, update_percent, rows, multisite and zipf", name));
+MicroOptions OptionsFrom(const instance::Parameters& read) {
+  MicroOptions options;
+  options.op = MicroOpOf(read.at("op")).value_or(MicroOp::kRead);
+  options.mix = read.at("op") == "mix";
+  if (options.mix) options.update_percent = instance::NumberOf(read, "update_percent");
+  options.rows = static_cast<uint32_t>(instance::NumberOf(read, "rows"));
+  options.multisite_percent = instance::NumberOf(read, "multisite");
+  options.zipf = instance::NumberOf(read, "zipf");
+  return options;
 }
 
 absl::StatusOr<const storage::TableDefinition*> FindTable(const storage::Catalog& catalog) {
   const storage::TableDefinition* table = catalog.Find(kMicroTable);
-  const char* shape = "{name: micro, key: [uint64], range: [0, 240000], row_bytes: 250}";
   if (table == nullptr) {
     return absl::NotFoundError(
-        fmt::format("micro: the deployment has no table 'micro'; add {} to its data.tables", shape));
+        fmt::format("micro: the deployment has no table 'micro'; its data.tables need\n{}", kTableLine));
   }
   const bool fits = table->key == partitioner::KeySchema{partitioner::KeyType::kUint64} &&
                     table->partition.has_value() && (table->row_bytes == 0 || table->row_bytes >= 8);
   if (fits) return table;
   return absl::InvalidArgumentError(fmt::format(
-      "micro: table 'micro' must have one uint64 key, a range and rows of at least 8 bytes, like {}", shape));
+      "micro: table 'micro' must have one uint64 key, a range and rows of at least 8 bytes, like\n{}",
+      kTableLine));
 }
 
 absl::Status MissingRow(uint64_t key, absl::StatusCode code) {
@@ -69,21 +49,55 @@ absl::Status MissingRow(uint64_t key, absl::StatusCode code) {
 
 }  // namespace
 
-absl::StatusOr<MicroOptions> ParseMicroOptions(const instance::Parameters& parameters) {
-  MicroOptions options;
-  for (const auto& [name, value] : parameters) {
-    if (absl::Status status = ParseOne(name, value, &options); !status.ok()) return status;
-  }
-  return options;
+const instance::Description& MicroWorkload::Describe() {
+  using Kind = instance::Parameter::Kind;
+  static const instance::Description description = {
+      .parameters = {{.name = "op",
+                      .kind = Kind::kChoice,
+                      .help =
+                          "what a transaction does with its rows: read; update (copies each, adds 1 to its "
+                          "counter and writes it back); add (adds 1 in place); mix (updates and reads)",
+                      .choices = {"read", "update", "add", "mix"},
+                      .preset = "read"},
+                     {.name = "update_percent",
+                      .kind = Kind::kPercent,
+                      .help = "of a mix: transactions that update, the others read",
+                      .only_with = {{"op", "mix"}}},
+                     {.name = "rows",
+                      .kind = Kind::kWhole,
+                      .help = "distinct rows of a transaction",
+                      .min = 1,
+                      .max = kMicroMaxRows,
+                      .preset = "10"},
+                     {.name = "multisite",
+                      .kind = Kind::kPercent,
+                      .help =
+                          "transactions that take their first row from a site of their island, the others "
+                          "from the whole table",
+                      .preset = "0"},
+                     {.name = "zipf",
+                      .kind = Kind::kNumber,
+                      .help = "skew of the choice of rows; 0 = uniform",
+                      .max = kMaxZipf,
+                      .preset = "0"}},
+      .tables = {kMicroTable},
+      .tables_yaml = kTableLine,
+      .row_per_key = true,
+      .rows_total_of = kMicroTable};
+  return description;
 }
 
 absl::StatusOr<std::unique_ptr<MicroWorkload>> MicroWorkload::Create(const storage::Catalog& catalog,
                                                                      const instance::Parameters& parameters) {
-  absl::StatusOr<MicroOptions> options = ParseMicroOptions(parameters);
-  if (!options.ok()) return options.status();
+  const absl::StatusOr<instance::Parameters> read =
+      instance::ReadParameters(Describe().parameters, parameters);
+  if (!read.ok()) return read.status();
   absl::StatusOr<const storage::TableDefinition*> table = FindTable(catalog);
   if (!table.ok()) return table.status();
-  return std::unique_ptr<MicroWorkload>(new MicroWorkload((*table)->id, *options));
+  const MicroOptions options = OptionsFrom(*read);
+  absl::Status fits = CheckRowsFit(options, *(*table)->partition, catalog.sites());
+  if (!fits.ok()) return fits;
+  return std::unique_ptr<MicroWorkload>(new MicroWorkload((*table)->id, options));
 }
 
 absl::Status MicroWorkload::Load(instance::Loader& loader) const {
@@ -103,7 +117,7 @@ absl::Status MicroWorkload::Load(instance::Loader& loader) const {
 
 absl::StatusOr<std::unique_ptr<instance::Generator>> MicroWorkload::MakeGenerator(
     const instance::GeneratorContext& context) const {
-  return MicroGenerator::Create(options_, *context.catalog.table(table_).partition, context.sites);
+  return std::make_unique<MicroGenerator>(options_, *context.catalog.table(table_).partition, context.sites);
 }
 
 runtime::Task<absl::Status> MicroWorkload::Run(instance::Transaction& transaction,

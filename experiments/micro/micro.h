@@ -2,13 +2,7 @@
 // table.
 //
 // Table `micro`: key [uint64], any range; a row starts with a little-endian int64 counter, the rest is
-// filler. Parameters:
-//
-//   op         read | update | add | mix
-//   update_percent   default 50      how many transactions of a mix are updates, the others read
-//   rows       N, default 10         distinct rows of a transaction
-//   multisite  percent, default 0    how many transactions are multisite
-//   zipf       S >= 0, default 0     skew; 0 = uniform
+// filler. Its parameters: MicroWorkload::Describe.
 //
 // An update and an add both add 1 to each row's counter. An update copies the row, lets go of its page and
 // writes all of the row back: what applications do that compute for themselves, and what loses changes where
@@ -45,6 +39,7 @@ namespace islands::experiments {
 inline constexpr const char* kMicroTable = "micro";
 inline constexpr uint32_t kMicroRowBytes = 250;    // where the table does not fix it
 inline constexpr uint32_t kMicroMaxRows = 10'000;  // so that a batch of the largest rows fits into one frame
+inline constexpr double kMaxZipf = 1'000;  // beyond it the second key is never drawn: the law has degenerated
 
 // What a transaction does with each of its rows.
 enum class MicroOp : uint8_t { kRead, kUpdate, kAdd };
@@ -64,9 +59,6 @@ struct MicroOptions {
   double zipf = 0;
 };
 
-// Errors name the parameter, its value and what is allowed; unknown parameters are errors.
-absl::StatusOr<MicroOptions> ParseMicroOptions(const instance::Parameters& parameters);
-
 struct MicroRequest final : instance::Request {
   std::vector<uint64_t> keys;
   MicroOp op = MicroOp::kRead;
@@ -76,14 +68,14 @@ struct MicroRequest final : instance::Request {
 
 class MicroWorkload final : public instance::Workload {
  public:
-  // Error when a parameter is wrong or the table is absent or of another shape.
+  static const instance::Description& Describe();
+  // Error when a parameter is wrong, the table is absent or of another shape, or has too few rows.
   static absl::StatusOr<std::unique_ptr<MicroWorkload>> Create(const storage::Catalog& catalog,
                                                                const instance::Parameters& parameters);
 
   const char* name() const override { return "micro"; }
   std::vector<std::string> tables() const override { return {kMicroTable}; }
   absl::Status Load(instance::Loader& loader) const override;
-  // Error when a site has too few rows for N distinct ones.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
       const instance::GeneratorContext& context) const override;
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,

@@ -11,31 +11,25 @@ uint64_t SiteRows(const partitioner::RangePartition& partition, uint32_t site) {
   return static_cast<uint64_t>(partition.SiteBegin(site + 1) - partition.SiteBegin(site));
 }
 
-absl::Status CheckRows(const MicroOptions& options, const partitioner::RangePartition& partition,
-                       partitioner::SiteRun sites) {
-  const uint64_t total = static_cast<uint64_t>(partition.end() - partition.begin());
-  if (total < options.rows) {
-    return absl::InvalidArgumentError(fmt::format(
-        "micro: rows={} distinct rows wanted, but the table has only {}; use fewer rows or a larger table",
-        options.rows, total));
-  }
-  const uint32_t wanted = options.multisite_percent < 100 ? options.rows : 1;
-  for (uint32_t site = sites.first; site < sites.first + sites.count; ++site) {
-    if (SiteRows(partition, site) >= wanted) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "micro: a transaction takes {} distinct rows of one site, but site {} has only {}; use fewer rows "
-        "per transaction, a larger table or fewer sites",
-        wanted, site, SiteRows(partition, site)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MicroGenerator>> MicroGenerator::Create(
-    const MicroOptions& options, const partitioner::RangePartition& partition, partitioner::SiteRun sites) {
-  if (absl::Status status = CheckRows(options, partition, sites); !status.ok()) return status;
-  return std::unique_ptr<MicroGenerator>(new MicroGenerator(options, partition, sites));
+absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangePartition& partition,
+                          uint32_t sites) {
+  const int64_t total = partition.end() - partition.begin();
+  int64_t smallest = total;
+  for (uint32_t site = 0; site < sites; ++site) {
+    smallest = std::min(smallest, static_cast<int64_t>(SiteRows(partition, site)));
+  }
+  const int64_t from_one_site = options.multisite_percent < 100 ? options.rows : 1;
+  if (from_one_site > smallest) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--rows: found {}, expected at most the {} rows of the smallest site ({} rows in {} sites); a larger "
+        "table makes room (--rows-total)",
+        options.rows, smallest, total, sites));
+  }
+  if (options.rows <= total) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--rows: found {}, expected at most all {} rows", options.rows, total));
 }
 
 MicroGenerator::MicroGenerator(const MicroOptions& options, const partitioner::RangePartition& partition,

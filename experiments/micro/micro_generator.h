@@ -19,11 +19,16 @@
 
 namespace islands::experiments {
 
+// INVALID_ARGUMENT where a transaction's distinct rows are not there: a local one takes all of them from one
+// site, a multisite one its first.
+absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangePartition& partition,
+                          uint32_t sites);
+
 class MicroGenerator final : public instance::Generator {
  public:
-  static absl::StatusOr<std::unique_ptr<MicroGenerator>> Create(const MicroOptions& options,
-                                                                const partitioner::RangePartition& partition,
-                                                                partitioner::SiteRun sites);
+  // `options` have passed CheckRowsFit.
+  MicroGenerator(const MicroOptions& options, const partitioner::RangePartition& partition,
+                 partitioner::SiteRun sites);
 
   std::unique_ptr<instance::Request> MakeRequest() override;
   void Next(runtime::Random& random, instance::Request& request) override;
@@ -38,8 +43,6 @@ class MicroGenerator final : public instance::Generator {
     Zipf zipf;
   };
 
-  MicroGenerator(const MicroOptions& options, const partitioner::RangePartition& partition,
-                 partitioner::SiteRun sites);
   void Take(uint64_t key, MicroRequest& request);
   void TakeUniform(runtime::Random& random, const Range& range, MicroRequest& request);
   void TakeZipf(runtime::Random& random, const Range& range, MicroRequest& request);

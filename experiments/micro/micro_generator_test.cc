@@ -40,9 +40,7 @@ RangePartition Partition(int64_t begin = kBegin, int64_t end = kEnd, uint32_t si
 struct Fixture {
   explicit Fixture(const MicroOptions& options, RangePartition table = Partition(), SiteRun run = kIsland)
       : partition(table), sites(run) {
-    auto created = MicroGenerator::Create(options, partition, sites);
-    EXPECT_TRUE(created.ok()) << created.status();
-    generator = *std::move(created);
+    generator = std::make_unique<MicroGenerator>(options, partition, sites);
     request = generator->MakeRequest();
   }
 
@@ -224,24 +222,27 @@ TEST(MicroGenerator, Next_SameSeedSameTransactions) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(one.Next().keys, two.Next().keys);
 }
 
-TEST(MicroGenerator, Create_TooFewRowsInASite) {
-  const auto generator = MicroGenerator::Create({.rows = 11}, Partition(0, 240), kIsland);
-  ASSERT_FALSE(generator.ok());
-  const std::string message(generator.status().message());
-  EXPECT_NE(message.find("site 6 has only 10"), std::string::npos) << message;
-}
-
-TEST(MicroGenerator, Create_MultisiteOnlyNeedsOneRowPerSite) {
-  Fixture fixture({.rows = 240, .multisite_percent = 100}, Partition(0, 240));
+TEST(MicroGenerator, Next_MultisiteOnlyNeedsOneRowPerSite) {
+  const MicroOptions options = {.rows = 240, .multisite_percent = 100};
+  EXPECT_TRUE(CheckRowsFit(options, Partition(0, 240), 24).ok());
+  Fixture fixture(options, Partition(0, 240));
   EXPECT_EQ(fixture.Next().keys.size(), 240u);
 }
 
-TEST(MicroGenerator, Create_TooFewRowsInTheTable) {
-  const auto generator =
-      MicroGenerator::Create({.rows = 241, .multisite_percent = 100}, Partition(0, 240), kIsland);
-  ASSERT_FALSE(generator.ok());
-  const std::string message(generator.status().message());
-  EXPECT_NE(message.find("only 240"), std::string::npos) << message;
+TEST(CheckRowsFit, SmallestSite_IsTheLimitUnlessAllIsMultisite) {
+  const auto error = [](const MicroOptions& options, int64_t rows) {
+    return std::string(CheckRowsFit(options, Partition(0, rows), 24).message());
+  };
+  EXPECT_EQ(error({.rows = 10}, 240), "");
+  EXPECT_EQ(
+      error({.rows = 11}, 240),
+      "--rows: found 11, expected at most the 10 rows of the smallest site (240 rows in 24 sites); a larger "
+      "table makes room (--rows-total)");
+  EXPECT_NE(error({.rows = 11}, 263), "") << "one site of 24 has only ten";
+  EXPECT_EQ(error({.rows = 11}, 264), "");
+  EXPECT_EQ(error({.rows = 11, .multisite_percent = 100}, 240), "");
+  EXPECT_EQ(error({.rows = 241, .multisite_percent = 100}, 240),
+            "--rows: found 241, expected at most all 240 rows");
 }
 
 }  // namespace

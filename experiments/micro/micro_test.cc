@@ -186,23 +186,20 @@ TEST(MicroWorkload, Load_OwnSitesOnly) {
 
 TEST(MicroWorkload, Create_BadParameters) {
   const storage::Catalog catalog = MakeCatalog();
-  EXPECT_EQ(ErrorOf(catalog, {{"op", "update"}, {"rows", "10000"}, {"multisite", "12.5"}, {"zipf", "1"}}),
-            "");
-  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "micro: op=write: expected read, update, add or mix");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "update"}, {"rows", "50"}, {"multisite", "12.5"}, {"zipf", "1"}}), "");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "write"}}), "--op: found 'write', expected read | update | add | mix");
   EXPECT_EQ(ErrorOf(catalog, {{"op", "add"}}), "");
   EXPECT_EQ(ErrorOf(catalog, {{"op", "mix"}, {"update_percent", "20"}}), "");
-  EXPECT_EQ(ErrorOf(catalog, {{"update_percent", "101"}}),
-            "micro: update_percent=101: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(catalog, {{"rows", "0"}}), "micro: rows=0: expected a whole number from 1 to 10000");
-  EXPECT_EQ(ErrorOf(catalog, {{"rows", "-1"}}), "micro: rows=-1: expected a whole number from 1 to 10000");
-  EXPECT_EQ(ErrorOf(catalog, {{"multisite", "101"}}),
-            "micro: multisite=101: expected a number from 0 to 100");
+  EXPECT_EQ(ErrorOf(catalog, {{"op", "mix"}}),
+            "--update-percent: found none, expected a percentage from 0 to 100 with --op mix");
+  EXPECT_EQ(ErrorOf(catalog, {{"update_percent", "20"}}),
+            "--update-percent: found '20', expected it only with --op mix");
+  EXPECT_EQ(ErrorOf(catalog, {{"rows", "0"}}), "--rows: found '0', expected a whole number from 1 to 10000");
   EXPECT_EQ(ErrorOf(catalog, {{"multisite", "nan"}}),
-            "micro: multisite=nan: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(catalog, {{"zipf", "-0.1"}}), "micro: zipf=-0.1: expected a number from 0 to 1000");
-  EXPECT_EQ(ErrorOf(catalog, {{"zipf", ""}}), "micro: zipf=: expected a number from 0 to 1000");
-  EXPECT_EQ(ErrorOf(catalog, {{"skew", "1"}}),
-            "micro: unknown parameter 'skew'; there are op, update_percent, rows, multisite and zipf");
+            "--multisite: found 'nan', expected a percentage from 0 to 100");
+  EXPECT_EQ(ErrorOf(catalog, {{"zipf", "1001"}}), "--zipf: found '1001', expected a number from 0 to 1000");
+  EXPECT_EQ(ErrorOf(catalog, {{"rows", "51"}}).substr(0, 58),
+            "--rows: found 51, expected at most the 50 rows of the smal");
 }
 
 TEST(MicroWorkload, Create_WrongTable) {

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "experiments/payment/payment_generator.h"
 #include "experiments/payment/payment_keys.h"
 #include "experiments/payment/payment_loader.h"
@@ -32,35 +30,6 @@ constexpr int64_t kPaymentWeight = 127;  // of one payment counted
 enum : size_t { kReadWarehouse, kAddWarehouse, kReadDistrict, kAddDistrict };
 // Of the last.
 enum : size_t { kWriteCustomer, kEnterHistory };
-
-absl::Status BadValue(const std::string& name, const std::string& value, const std::string& allowed) {
-  return absl::InvalidArgumentError(fmt::format("payment: {}={}: expected {}", name, value, allowed));
-}
-
-absl::Status ParsePercent(const std::string& name, const std::string& value, double* percent) {
-  if (absl::SimpleAtod(value, percent) && *percent >= 0 && *percent <= 100) return absl::OkStatus();
-  return BadValue(name, value, "a number from 0 to 100");
-}
-
-absl::Status ParseOne(const std::string& name, const std::string& value, PaymentOptions* options) {
-  if (name == "customers") {
-    uint32_t& customers = options->customers;
-    const bool fits =
-        absl::SimpleAtoi(value, &customers) && customers >= kFewestCustomers && customers <= kTpccCustomers;
-    if (fits) return absl::OkStatus();
-    return BadValue(name, value,
-                    fmt::format("a whole number from {} to {}", kFewestCustomers, kTpccCustomers));
-  }
-  if (name == "by_name") return ParsePercent(name, value, &options->by_name_percent);
-  if (name == "remote") return ParsePercent(name, value, &options->remote_percent);
-  if (name == "history") {
-    options->overwrite_history = value == "overwrite";
-    return options->overwrite_history || value == "insert" ? absl::OkStatus()
-                                                           : BadValue(name, value, "insert or overwrite");
-  }
-  return absl::InvalidArgumentError(
-      fmt::format("payment: unknown parameter '{}'; there are customers, by_name, remote and history", name));
-}
 
 absl::Status Missing(const std::string& row) {
   return absl::FailedPreconditionError(
@@ -158,12 +127,34 @@ HistoryRow MakeHistory(const coordinator::TransactionId& id, const PaymentReques
 
 }  // namespace
 
-absl::StatusOr<PaymentOptions> ParsePaymentOptions(const instance::Parameters& parameters) {
-  PaymentOptions options;
-  for (const auto& [name, value] : parameters) {
-    if (absl::Status status = ParseOne(name, value, &options); !status.ok()) return status;
-  }
-  return options;
+const instance::Description& PaymentWorkload::Describe() {
+  using Kind = instance::Parameter::Kind;
+  static const instance::Description description = {
+      .parameters =
+          {{.name = "customers",
+            .kind = Kind::kWhole,
+            .help = "of a district; fewer load faster, and below 1000 each has a last name of its own",
+            .min = kFewestCustomers,
+            .max = kTpccCustomers,
+            .preset = fmt::format("{}", kTpccCustomers),
+            .loads = true},
+           {.name = "by_name",
+            .kind = Kind::kPercent,
+            .help = "customers that are looked for by their last name",
+            .preset = "60"},
+           {.name = "remote",
+            .kind = Kind::kPercent,
+            .help = "customers of another warehouse: TPC-C has 15, the paper none",
+            .preset = "0"},
+           {.name = "history",
+            .kind = Kind::kChoice,
+            .help = "insert: a row more per payment, 100 MB a million; overwrite: in place of rows that "
+                    "were loaded, for runs of minutes",
+            .choices = {"insert", "overwrite"},
+            .preset = "insert"}},
+      .tables = {"warehouse", "district", "customer", "history"},
+      .tables_yaml = PaymentTablesYaml(0, kExampleWarehouses)};
+  return description;
 }
 
 int64_t PaymentAuditDelta(int64_t amount_cents) {
@@ -174,15 +165,21 @@ int64_t PaymentAuditDelta(int64_t amount_cents) {
 
 absl::StatusOr<std::unique_ptr<PaymentWorkload>> PaymentWorkload::Create(
     const storage::Catalog& catalog, const instance::Parameters& parameters) {
-  absl::StatusOr<PaymentOptions> options = ParsePaymentOptions(parameters);
-  if (!options.ok()) return options.status();
+  const absl::StatusOr<instance::Parameters> read =
+      instance::ReadParameters(Describe().parameters, parameters);
+  if (!read.ok()) return read.status();
+  const PaymentOptions options = {.customers = static_cast<uint32_t>(instance::NumberOf(*read, "customers")),
+                                  .by_name_percent = instance::NumberOf(*read, "by_name"),
+                                  .remote_percent = instance::NumberOf(*read, "remote"),
+                                  .overwrite_history = read->at("history") == "overwrite"};
   absl::StatusOr<PaymentTables> tables = FindPaymentTables(catalog);
   if (!tables.ok()) return tables.status();
   const partitioner::RangePartition& warehouses = *catalog.table(tables->warehouse).partition;
-  if (options->remote_percent > 0 && warehouses.end() - warehouses.begin() < 2) {
-    return BadValue("remote", parameters.at("remote"), "0, since there is only one warehouse");
+  if (options.remote_percent > 0 && warehouses.end() - warehouses.begin() < 2) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--remote: found {}, expected 0, since there is only one warehouse", options.remote_percent));
   }
-  return std::unique_ptr<PaymentWorkload>(new PaymentWorkload(*tables, *options));
+  return std::unique_ptr<PaymentWorkload>(new PaymentWorkload(*tables, options));
 }
 
 absl::Status PaymentWorkload::Load(instance::Loader& loader) const {

@@ -4,14 +4,7 @@
 // Tables warehouse, district, customer (with the index by_name: warehouse, district, last and first name) and
 // history, columns at their full widths (payment_rows.h). The first key component, the warehouse, partitions
 // them; the tables' `range`, the same for all four, says how many warehouses there are. A warehouse has 10
-// districts and takes about 30 MB. Parameters:
-//
-//   customers  10 to 3000, default 3000   customers of a district; fewer load faster. TPC-C has 3000, and
-//                                         1000 last names; with fewer than 1000 each has a name of its own
-//   by_name    percent, default 60        customers that are looked for by their last name
-//   remote     percent, default 0         customers of another warehouse, any of the others: 15 is TPC-C's,
-//                                         0 the paper's "all local"
-//   history    insert | overwrite, default insert     see below
+// districts and takes about 30 MB. Parameters: PaymentWorkload::Describe.
 //
 // Who pays where: the warehouses of an island are split among its workers, so that with one warehouse per
 // core every worker keeps to its own and meets nobody. With fewer warehouses than workers some share one. For
@@ -67,9 +60,6 @@ struct PaymentOptions {
   uint64_t loaded_history() const { return uint64_t{kDistricts} * customers; }  // rows of a warehouse
 };
 
-// Errors name the parameter, its value and what is allowed; unknown parameters are errors.
-absl::StatusOr<PaymentOptions> ParsePaymentOptions(const instance::Parameters& parameters);
-
 struct PaymentRequest final : instance::Request {
   uint32_t warehouse = 0;  // where it is paid
   uint32_t district = 0;
@@ -88,14 +78,13 @@ int64_t PaymentAuditDelta(int64_t amount_cents);
 
 class PaymentWorkload final : public instance::Workload {
  public:
+  static const instance::Description& Describe();
   // Error when a parameter is wrong or a table is absent or of another shape.
   static absl::StatusOr<std::unique_ptr<PaymentWorkload>> Create(const storage::Catalog& catalog,
                                                                  const instance::Parameters& parameters);
 
   const char* name() const override { return "payment"; }
-  std::vector<std::string> tables() const override {
-    return {"warehouse", "district", "customer", "history"};
-  }
+  std::vector<std::string> tables() const override { return Describe().tables; }
   absl::Status Load(instance::Loader& loader) const override;
   // Error when the island has no warehouse.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(

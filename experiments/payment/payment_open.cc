@@ -2,4 +2,5 @@
 // workloads.
 #include "experiments/payment/payment.h"
 
-ISLANDS_WORKLOAD(::islands::experiments::PaymentWorkload::Create)
+ISLANDS_WORKLOAD(::islands::experiments::PaymentWorkload::Create,
+                 ::islands::experiments::PaymentWorkload::Describe)

@@ -14,7 +14,6 @@ using storage::IndexComponent;
 using storage::TableDefinition;
 
 constexpr std::array<const char*, 4> kNames = {"warehouse", "district", "customer", "history"};
-constexpr int64_t kExampleWarehouses = 24;
 
 std::string RangeText(int64_t begin, int64_t end) { return fmt::format("[{}, {}]", begin, end); }
 

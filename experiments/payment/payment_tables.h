@@ -19,6 +19,8 @@ struct PaymentTables {
 
 inline constexpr storage::IndexId kByName = 0;  // of the customers
 
+inline constexpr int64_t kExampleWarehouses = 24;
+
 // The lines of data.tables for these warehouses: what errors tell the user to write.
 std::string PaymentTablesYaml(int64_t first_warehouse, int64_t end_warehouse);
 

@@ -71,18 +71,22 @@ TEST(PaymentWorkload, Create_BadParameters) {
   EXPECT_EQ(
       ErrorOf(catalog, {{"customers", "3000"}, {"by_name", "0.5"}, {"remote", "15"}, {"history", "insert"}}),
       "");
+  EXPECT_TRUE(instance::CheckDescription(PaymentWorkload::Describe()).ok());
   EXPECT_EQ(ErrorOf(catalog, {{"customers", "10"}, {"history", "overwrite"}}), "");
   for (const char* customers : {"9", "3001", "-10", "", "many"}) {
     EXPECT_EQ(ErrorOf(catalog, {{"customers", customers}}),
-              std::string("payment: customers=") + customers + ": expected a whole number from 10 to 3000");
+              std::string("--customers: found '") + customers + "', expected a whole number from 10 to 3000");
   }
-  EXPECT_EQ(ErrorOf(catalog, {{"by_name", "101"}}), "payment: by_name=101: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(catalog, {{"remote", "nan"}}), "payment: remote=nan: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(catalog, {{"history", "none"}}), "payment: history=none: expected insert or overwrite");
-  EXPECT_EQ(ErrorOf(catalog, {{"multisite", "1"}}),
-            "payment: unknown parameter 'multisite'; there are customers, by_name, remote and history");
+  EXPECT_EQ(ErrorOf(catalog, {{"by_name", "101"}}),
+            "--by-name: found '101', expected a percentage from 0 to 100");
+  EXPECT_EQ(ErrorOf(catalog, {{"remote", "nan"}}),
+            "--remote: found 'nan', expected a percentage from 0 to 100");
+  EXPECT_EQ(ErrorOf(catalog, {{"history", "none"}}), "--history: found 'none', expected insert | overwrite");
+  EXPECT_EQ(
+      ErrorOf(catalog, {{"multisite", "1"}}),
+      "--multisite: found an unknown parameter, expected one of --customers, --by-name, --remote, --history");
   EXPECT_EQ(ErrorOf(PaymentCatalog(0, 1, kSites), {{"remote", "15"}}),
-            "payment: remote=15: expected 0, since there is only one warehouse");
+            "--remote: found 15, expected 0, since there is only one warehouse");
 }
 
 TEST(PaymentWorkload, Create_MissingTableShowsWhatToAdd) {

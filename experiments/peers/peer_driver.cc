@@ -75,10 +75,9 @@ absl::StatusOr<std::unique_ptr<PeerDriver>> PeerDriver::Create(const PeerDriverO
   const auto partition = partitioner::RangePartition::Create(0, static_cast<int64_t>(options.range), 1);
   if (!partition.ok()) return partition.status();
   for (const MicroOp op : {MicroOp::kRead, MicroOp::kUpdate, MicroOp::kAdd}) {
-    auto generator = MicroGenerator::Create({.op = op, .rows = options.rows, .zipf = options.zipf},
-                                            *partition, {.first = 0, .count = 1});
-    if (!generator.ok()) return generator.status();
-    driver->generators_[op] = *std::move(generator);
+    const MicroOptions drawn = {.op = op, .rows = options.rows, .zipf = options.zipf};
+    if (absl::Status fits = CheckRowsFit(drawn, *partition, 1); !fits.ok()) return fits;
+    driver->generators_[op] = std::make_unique<MicroGenerator>(drawn, *partition, partitioner::SiteRun{0, 1});
   }
   for (const std::string& engine : options.engines) {
     if (absl::Status status = driver->Load(engine, make); !status.ok()) return status;

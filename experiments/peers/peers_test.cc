@@ -308,7 +308,7 @@ TEST(PeerDriver, Create_FewerRowsThanATransactionTakes) {
   const auto driver =
       PeerDriver::Create({.engines = {"descents"}, .directory = directory.path, .range = 9, .rows = 10});
   ASSERT_FALSE(driver.ok());
-  EXPECT_NE(std::string(driver.status().message()).find("rows=10"), std::string::npos);
+  EXPECT_NE(std::string(driver.status().message()).find("--rows: found 10"), std::string::npos);
 }
 
 }  // namespace

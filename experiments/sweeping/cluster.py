@@ -8,11 +8,11 @@ from typing import TypedDict
 
 import yaml
 
-from islands_command import Document, Failed, Islands, RunReport, json_of
+from islands_command import Document, Failed, Islands, RunReport, json_of, option, word
 from sweeping.machine import Machine
 from sweeping.observing import Observer, wait_until_seen
 from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, given, parameters_of
-from sweeping.sweep_file import Experiment
+from sweeping.sweep_file import ROWS_TOTAL, RUN_OPTIONS, Experiment
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
@@ -27,11 +27,6 @@ class ProgramReport(TypedDict, total=False):
     metrics: dict[str, float | None]
     placement: str
     skipped: str
-
-
-def library(islands: Islands) -> str:
-    """Where workloads and programs are."""
-    return os.path.normpath(os.path.join(os.path.dirname(islands.binary), "..", "lib", "islands"))
 
 
 def document(block: Block, machine: Machine, name: str) -> Document:
@@ -107,11 +102,6 @@ def position(experiment: Experiment, block: Block, path: Path | None) -> str:
     return f"{file}:{line_and_column(node.key_mark)}"
 
 
-def word(value: Scalar) -> str:
-    """As the command line takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def check(islands: Islands, block: Block, machine: Machine, folder: str) -> list[str]:
     """Complaints about a block's deployment, with the places of the sweep file."""
     # A path as long as that of the cluster itself: those of sockets have a limit.
@@ -133,7 +123,7 @@ def check(islands: Islands, block: Block, machine: Machine, folder: str) -> list
 
 def check_name(islands: Islands, experiment: Experiment) -> list[str]:
     """Whether there is such a workload or program."""
-    folder = library(islands)
+    folder = islands.library
     file = experiment.program or f"{experiment.workload}.so"
     if os.path.isfile(os.path.join(folder, file)):
         return []
@@ -195,17 +185,10 @@ class Cluster:
         measure = experiment.measure
         words = ["--duration", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--results", results,
                  "--seed", str(experiment.seed + run.repetition)]
-        if "mpl" in run.point:
-            words += ["--mpl", str(run.point["mpl"])]
-        if "rows_total" in run.point:
-            words += ["--rows-total", str(run.point["rows_total"])]
-        for name, value in parameters_of(run.point, experiment).items():
-            if name == "mpl":
-                words += ["--mpl", str(value)]
-            elif experiment.workload == "micro":
-                words += ["--" + name.replace("_", "-"), word(value)]
-            else:
-                words += ["--set", f"{name}={word(value)}"]
+        told = parameters_of(run.point, experiment) | {
+            name: run.point[name] for name in (*RUN_OPTIONS, ROWS_TOTAL) if name in run.point}
+        for name, value in told.items():
+            words += [option(name), word(value)]
         # Exit code 1 with a result: its check failed. Without one there is an error.
         report = json_of([self.islands.binary, "run", self.file, experiment.workload, *words, "--format", "json"],
                        timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
@@ -221,13 +204,13 @@ class Cluster:
 def run_alone(islands: Islands, experiment: Experiment, run: Run) -> ProgramReport:
     """What a program prints: {"metrics": {...}} or {"skipped": "why"}."""
     assert experiment.program
-    program = os.path.join(library(islands), experiment.program)
+    program = os.path.join(islands.library, experiment.program)
     if not os.access(program, os.X_OK):
         raise Failed(f"there is no program '{experiment.program}': no {program}")
     measure = experiment.measure
     words = []
     for name, value in parameters_of(run.point, experiment).items():
-        words += ["--" + name.replace("_", "-"), word(value)]
+        words += [option(name), word(value)]
     return json_of([program, "--seconds", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--seed",
                     str(experiment.seed + run.repetition), *words, "--format", "json"],
                    timeout_s=120 + measure["seconds"] + measure["warmup"])

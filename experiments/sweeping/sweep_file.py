@@ -12,16 +12,16 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
-from islands_command import Document
+from islands_command import Document, WorkloadDescription, wrong_value
 from sweeping.machine import CUTS, LAYOUT, LAYOUTS
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
-DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "rows_total")
+ROWS_TOTAL = "rows_total"  # of the table that the workload names, if it names one
+DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", ROWS_TOTAL)
 RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
-MICRO_PARAMETERS = ("op", "update_percent", "rows", "multisite", "zipf")
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share", "imbalance")
 PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind")
@@ -37,6 +37,7 @@ class Measure(TypedDict):
     repeat: int
 
 
+Describe = Callable[[str], WorkloadDescription | None]  # of a workload's name; None: it is not built
 Axes = dict[str, list[Scalar] | str]  # name -> list of values, or the word 'machine'
 PlotSpec = dict[str, Any]  # an entry of `plots`, with keys of PLOT_KEYS, as read_plots has checked it
 DEFAULT_MEASURE: Measure = {"seconds": 2.0, "warmup": 0.5, "repeat": 3}
@@ -60,6 +61,7 @@ class Experiment:
         self.positions: tuple[str, Node] | None = None       # file and Node of the base deployment
         self.axis_marks: dict[str, tuple[str, Mark | None]] = {}
         self.kind_mark: Mark | None = None                   # of the workload's or program's name
+        self.description: WorkloadDescription | None = None  # of a workload that is built
 
 
 class SweepFile:
@@ -90,10 +92,25 @@ def scalars(reader: Reader, node: Node, what: str) -> dict[str, Scalar]:
     return found
 
 
+def names_of(description: WorkloadDescription) -> list[str]:
+    """What `parameters` may say for a workload."""
+    return [*RUN_OPTIONS, *(parameter["name"] for parameter in description["parameters"])]
+
+
+def check_value(reader: Reader, name: str, child: Node, experiment: Experiment) -> None:
+    """Whether the workload would take it."""
+    for parameter in experiment.description["parameters"] if experiment.description else []:
+        if parameter["name"] == name and wrong_value(parameter, child.value):
+            reader.complain(child.mark, child.kind(), parameter["expected"])
+
+
 def read_parameters(reader: Reader, node: Node, experiment: Experiment) -> dict[str, Scalar]:
-    if experiment.workload == "micro":
-        reader.only(node, RUN_OPTIONS + MICRO_PARAMETERS)
-    return scalars(reader, node, "parameter")
+    found = scalars(reader, node, "parameter")
+    if experiment.description:
+        reader.only(node, names_of(experiment.description))
+        for name in found:
+            check_value(reader, name, node.mapping()[name], experiment)
+    return found
 
 
 def read_axes(reader: Reader, node: Node, experiment: Experiment) -> Axes:
@@ -111,11 +128,11 @@ def read_axes(reader: Reader, node: Node, experiment: Experiment) -> Axes:
             reader.complain(child.mark, child.kind(), "a list of values" +
                             (", or 'machine'" if name in ("layout", "cut", "cores", "workers", "placement") else ""))
         else:
-            found[name] = read_axis(reader, name, child)
+            found[name] = read_axis(reader, name, child, experiment)
     return found
 
 
-def read_axis(reader: Reader, name: str, node: Node) -> list[Scalar]:
+def read_axis(reader: Reader, name: str, node: Node, experiment: Experiment) -> list[Scalar]:
     values: list[Scalar] = []
     for child in node.sequence():
         if isinstance(child.value, (dict, list, type(None))):
@@ -127,6 +144,7 @@ def read_axis(reader: Reader, name: str, node: Node) -> list[Scalar]:
         elif name == "layout" and child.value != "auto" and not LAYOUT.match(str(child.value)):
             reader.complain(child.mark, child.kind(), f"{LAYOUTS}, or auto")
         else:
+            check_value(reader, name, child, experiment)
             values.append(child.value)
     return values
 
@@ -181,7 +199,7 @@ def read_deployment(reader: Reader, node: Node, experiment: Experiment) -> None:
     experiment.deployment = experiment.positions[1].plain_mapping()
 
 
-def read_experiment(file: str) -> Experiment:
+def read_experiment(file: str, describe: Describe) -> Experiment:
     reader = Reader(file)
     node = reader.tree()
     experiment = Experiment(os.path.splitext(os.path.basename(file))[0], file)
@@ -200,6 +218,8 @@ def read_experiment(file: str) -> Experiment:
     if (experiment.workload is None) == (experiment.program is None):
         reader.complain(node.mark, "workload and program together" if experiment.program else "neither workload nor "
                         "program", "one of them")
+    if experiment.workload and not experiment.program:
+        experiment.description = describe(experiment.workload)
     if experiment.program and "deployment" in node.mapping():
         reader.complain(node.mapping()["deployment"].key_mark, "a deployment", "none: a program runs without islands")
     if not NAME.match(experiment.name):
@@ -210,8 +230,9 @@ def read_experiment(file: str) -> Experiment:
         experiment.parameters = read_parameters(reader, parameters, experiment)
     axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
     if axes is not None:
-        if experiment.workload == "micro":
-            reader.only(axes, DEPLOYMENT_AXES + RUN_OPTIONS + MICRO_PARAMETERS)
+        if experiment.description:
+            settings = DEPLOYMENT_AXES if experiment.description["rows_total_of"] else DEPLOYMENT_AXES[:-1]
+            reader.only(axes, [*settings, *names_of(experiment.description)])
         experiment.axes = read_axes(reader, axes, experiment)
     experiment.measure = read_measure(reader, node, experiment.measure)
     experiment.seed = reader.whole(node, "seed", 0, 2**32, 1)
@@ -246,7 +267,7 @@ def change(reader: Reader, node: Node, experiment: Experiment) -> None:
     experiment.measure = read_measure(reader, node, experiment.measure)
 
 
-def read_list(reader: Reader, node: Node) -> list[Experiment]:
+def read_list(reader: Reader, node: Node, describe: Describe) -> list[Experiment]:
     reader.only(node, LIST_KEYS)
     read_version(reader, node)
     experiments: list[Experiment] = []
@@ -262,7 +283,7 @@ def read_list(reader: Reader, node: Node) -> list[Experiment]:
             reader.complain(entry.mark, f"'{entry.value}', which is not there", "a sweep file beside this one")
             continue
         try:
-            experiment = read_experiment(path)
+            experiment = read_experiment(path, describe)
         except BadFile as bad:
             reader.complaints.append(str(bad))
             continue
@@ -278,12 +299,13 @@ def read_list(reader: Reader, node: Node) -> list[Experiment]:
     return experiments
 
 
-def read(file: str) -> SweepFile:
+def read(file: str, describe: Describe) -> SweepFile:
     """A SweepFile; BadFile says everything that is wrong with it."""
     reader = Reader(file)
     node = reader.tree()
     name = os.path.splitext(os.path.basename(file))[0]
     title = reader.get(node, "title", (str,), "text")
-    experiments = read_list(reader, node) if "sweeps" in node.mapping() else [read_experiment(file)]
+    experiments = (read_list(reader, node, describe) if "sweeps" in node.mapping() else
+                   [read_experiment(file, describe)])
     reader.finish()
     return SweepFile(name, str(title.value) if title else name, experiments)

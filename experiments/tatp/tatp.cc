@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "experiments/tatp/tatp_generator.h"
 #include "experiments/tatp/tatp_population.h"
 
@@ -17,8 +17,8 @@ using storage::TableDefinition;
 
 constexpr int64_t kMostSubscribers = 1'000'000'000'000'000;  // their numbers have 15 digits
 
-constexpr const char* kTableLines = R"(
-    - name: subscriber
+constexpr std::array kTables = {"subscriber", "access_info", "special_facility", "call_forwarding"};
+constexpr const char* kTableLines = R"(    - name: subscriber
       key: [uint64]
       range: [1, 100001]
       row_bytes: 100
@@ -27,34 +27,9 @@ constexpr const char* kTableLines = R"(
     - {name: special_facility, key: [uint64, uint8], range: [1, 100001], row_bytes: 16}
     - {name: call_forwarding, key: [uint64, uint8, uint8], range: [1, 100001], row_bytes: 16})";
 
-absl::Status BadValue(const std::string& name, const std::string& value, const std::string& allowed) {
-  return absl::InvalidArgumentError(fmt::format("tatp: {}={}: expected {}", name, value, allowed));
-}
-
-absl::Status ParseOne(const std::string& name, const std::string& value, TatpOptions* options) {
-  if (name == "mix") {
-    if (value == "standard") return options->mix = TatpMix::kStandard, absl::OkStatus();
-    if (value == "read") return options->mix = TatpMix::kRead, absl::OkStatus();
-    if (value == "update") return options->mix = TatpMix::kUpdate, absl::OkStatus();
-    return BadValue(name, value, "standard, read or update");
-  }
-  if (name == "uniform") {
-    if (value != "yes" && value != "no") return BadValue(name, value, "yes or no");
-    options->uniform = value == "yes";
-    return absl::OkStatus();
-  }
-  if (name == "remote") {
-    double& percent = options->remote_percent;
-    if (absl::SimpleAtod(value, &percent) && percent >= 0 && percent <= 100) return absl::OkStatus();
-    return BadValue(name, value, "a number from 0 to 100");
-  }
-  return absl::InvalidArgumentError(
-      fmt::format("tatp: unknown parameter '{}'; there are mix, uniform and remote", name));
-}
-
 absl::Status WrongTables(const std::string& what) {
   return absl::InvalidArgumentError(fmt::format(
-      "tatp: {}; data.tables of the deployment must hold these, all of one range:{}", what, kTableLines));
+      "tatp: {}; data.tables of the deployment must hold these, all of one range:\n{}", what, kTableLines));
 }
 
 absl::StatusOr<const TableDefinition*> FindTable(const storage::Catalog& catalog, const char* name,
@@ -115,26 +90,45 @@ absl::StatusOr<TatpTables> FindTables(const storage::Catalog& catalog) {
 
 }  // namespace
 
-absl::StatusOr<TatpOptions> ParseTatpOptions(const instance::Parameters& parameters) {
-  TatpOptions options;
-  for (const auto& [name, value] : parameters) {
-    if (absl::Status status = ParseOne(name, value, &options); !status.ok()) return status;
-  }
-  return options;
+const instance::Description& TatpWorkload::Describe() {
+  using Kind = instance::Parameter::Kind;
+  static const instance::Description description = {
+      .parameters = {{.name = "mix",
+                      .kind = Kind::kChoice,
+                      .help = "all transactions, the three that read, or the four that write",
+                      .choices = {"standard", "read", "update"},
+                      .preset = "standard"},
+                     {.name = "uniform",
+                      .kind = Kind::kChoice,
+                      .help = "no: subscribers are drawn by TATP's rule, some of them more often than others",
+                      .choices = {"yes", "no"},
+                      .preset = "no"},
+                     {.name = "remote",
+                      .kind = Kind::kPercent,
+                      .help = "transactions that draw their subscriber from the whole table",
+                      .preset = "0"}},
+      .tables = {kTables.begin(), kTables.end()},
+      .tables_yaml = kTableLines};
+  return description;
 }
 
 absl::StatusOr<std::unique_ptr<TatpWorkload>> TatpWorkload::Create(const storage::Catalog& catalog,
                                                                    const instance::Parameters& parameters) {
-  const absl::StatusOr<TatpOptions> options = ParseTatpOptions(parameters);
-  if (!options.ok()) return options.status();
+  const absl::StatusOr<instance::Parameters> read =
+      instance::ReadParameters(Describe().parameters, parameters);
+  if (!read.ok()) return read.status();
+  const std::string& mix = read->at("mix");
+  const TatpOptions options = {.mix = mix == "read"     ? TatpMix::kRead
+                                      : mix == "update" ? TatpMix::kUpdate
+                                                        : TatpMix::kStandard,
+                               .uniform = read->at("uniform") == "yes",
+                               .remote_percent = instance::NumberOf(*read, "remote")};
   const absl::StatusOr<TatpTables> tables = FindTables(catalog);
   if (!tables.ok()) return tables.status();
-  return std::unique_ptr<TatpWorkload>(new TatpWorkload(*tables, *options));
+  return std::unique_ptr<TatpWorkload>(new TatpWorkload(*tables, options));
 }
 
-std::vector<std::string> TatpWorkload::tables() const {
-  return {"subscriber", "access_info", "special_facility", "call_forwarding"};
-}
+std::vector<std::string> TatpWorkload::tables() const { return {kTables.begin(), kTables.end()}; }
 
 absl::Status TatpWorkload::Load(instance::Loader& loader) const {
   const partitioner::RangePartition& subscribers = *loader.catalog().table(tables_.subscriber).partition;

@@ -1,26 +1,21 @@
 // TATP, the telecom benchmark (tatpbenchmark.sourceforge.net): all seven transactions of a home
 // location register.
 //
-// The number of subscribers is the range of the tables, which is the same for all four. Parameters:
+// The number of subscribers is the range of the tables, which is the same for all four. The parameter `mix`
+// (TatpWorkload::Describe has all of them), in percent:
 //
-//   mix      standard | read | update   default standard; in percent:
-//
-//                                      standard   read   update
-//              GetSubscriberData             35  43.75
-//              GetNewDestination             10  12.5
-//              GetAccessData                 35  43.75
-//              UpdateSubscriberData           2             10
-//              UpdateLocation                14             70
-//              InsertCallForwarding           2             10
-//              DeleteCallForwarding           2             10
-//
-//   uniform  yes | no, default no       no: subscribers are drawn by TATP's rule, (a | b) mod N, some of them
-//                                       more often than others
-//   remote   percent, default 0         transactions that draw their subscriber from the whole table
+//                          standard   read   update
+//   GetSubscriberData            35  43.75
+//   GetNewDestination            10  12.5
+//   GetAccessData                35  43.75
+//   UpdateSubscriberData          2             10
+//   UpdateLocation               14             70
+//   InsertCallForwarding          2             10
+//   DeleteCallForwarding          2             10
 //
 // A transaction deals with one subscriber, and all of its rows are in one site: TATP has no multisite
 // transactions. By default the subscriber is one of the generator's own island. A remote one may be
-// anybody's, this island's included: with two islands, `remote: 100` makes half of them distributed.
+// anybody's, this island's included: with two islands, `remote` 100 makes half of them distributed.
 //
 // UpdateLocation, InsertCallForwarding and DeleteCallForwarding know the subscriber by number and look it up
 // in the index by_number. An index is local to its site; which site to ask is known because a number is s_id
@@ -84,9 +79,6 @@ struct TatpOptions {
   double remote_percent = 0;
 };
 
-// Errors name the parameter, its value and what is allowed; unknown parameters are errors.
-absl::StatusOr<TatpOptions> ParseTatpOptions(const instance::Parameters& parameters);
-
 // The inputs of whichever transaction it is; the others' are left over.
 struct TatpRequest final : instance::Request {
   TatpTransaction transaction = TatpTransaction::kGetSubscriberData;
@@ -114,6 +106,7 @@ struct TatpTables {
 
 class TatpWorkload final : public instance::Workload {
  public:
+  static const instance::Description& Describe();
   // Error when a parameter is wrong or a table is absent or of another shape; it shows the lines to add.
   static absl::StatusOr<std::unique_ptr<TatpWorkload>> Create(const storage::Catalog& catalog,
                                                               const instance::Parameters& parameters);

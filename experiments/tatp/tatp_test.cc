@@ -25,14 +25,17 @@ std::string ErrorOf(const TableSpecs& tables, const instance::Parameters& parame
 
 TEST(Tatp, Create_BadParameters) {
   const TableSpecs tables = TatpTableSpecs(1000);
+  EXPECT_TRUE(instance::CheckDescription(TatpWorkload::Describe()).ok());
   EXPECT_EQ(ErrorOf(tables, {}), "");
   EXPECT_EQ(ErrorOf(tables, {{"mix", "update"}, {"uniform", "yes"}, {"remote", "12.5"}}), "");
-  EXPECT_EQ(ErrorOf(tables, {{"mix", "write"}}), "tatp: mix=write: expected standard, read or update");
-  EXPECT_EQ(ErrorOf(tables, {{"uniform", "1"}}), "tatp: uniform=1: expected yes or no");
-  EXPECT_EQ(ErrorOf(tables, {{"remote", "101"}}), "tatp: remote=101: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(tables, {{"remote", "nan"}}), "tatp: remote=nan: expected a number from 0 to 100");
+  EXPECT_EQ(ErrorOf(tables, {{"mix", "write"}}), "--mix: found 'write', expected standard | read | update");
+  EXPECT_EQ(ErrorOf(tables, {{"uniform", "1"}}), "--uniform: found '1', expected yes | no");
+  EXPECT_EQ(ErrorOf(tables, {{"remote", "101"}}),
+            "--remote: found '101', expected a percentage from 0 to 100");
+  EXPECT_EQ(ErrorOf(tables, {{"remote", "nan"}}),
+            "--remote: found 'nan', expected a percentage from 0 to 100");
   EXPECT_EQ(ErrorOf(tables, {{"multisite", "1"}}),
-            "tatp: unknown parameter 'multisite'; there are mix, uniform and remote");
+            "--multisite: found an unknown parameter, expected one of --mix, --uniform, --remote");
 }
 
 TEST(Tatp, Create_WrongTablesAreToldWithTheLinesToAdd) {

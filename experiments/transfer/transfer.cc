@@ -1,8 +1,7 @@
 // The example to copy: money moves between two accounts.
 //
-// Table `account`: key [uint64], rows of 8 bytes, the balance as a little-endian int64. Parameter `remote`
-// (percent, default 0): how many transfers pay into an account drawn from the whole table, the others pay
-// into one of this island. The account that pays is always of this island.
+// Table `account`: key [uint64], rows of 8 bytes, the balance as a little-endian int64. The account that pays
+// is always of this island; the parameter `remote` says how often the other may be anybody's.
 //
 // Whoever has too little does not pay; a transfer never makes or loses money. So the sum of all balances
 // stays what it was, and `islands run` checks that after every run: sum_check.
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "instance/workload/workload.h"
 
@@ -23,6 +21,8 @@ using instance::TableId;
 using partitioner::RangePartition;
 using partitioner::Uint64Key;
 
+constexpr const char* kTable = "account";
+constexpr const char* kTableLine = "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}";
 constexpr int64_t kOpeningBalance = 1000;
 constexpr int64_t kLargestAmount = 500;
 
@@ -70,7 +70,7 @@ class TransferWorkload final : public instance::Workload {
  public:
   TransferWorkload(TableId account, double remote) : account_(account), remote_percent_(remote) {}
   const char* name() const override { return "transfer"; }
-  std::vector<std::string> tables() const override { return {"account"}; }
+  std::vector<std::string> tables() const override { return {kTable}; }
 
   absl::Status Load(instance::Loader& loader) const override {
     const RangePartition& accounts = *loader.catalog().table(account_).partition;
@@ -132,29 +132,36 @@ class TransferWorkload final : public instance::Workload {
   const double remote_percent_;
 };
 
-// 4. How islandd gets it: complaints say what was found and what would be right.
+// 4. What it can be told, as data: `islands run FILE transfer --remote 20` and its --help come from here.
+const instance::Description& Describe() {
+  static const instance::Description description = {
+      .parameters =
+          {{.name = "remote",
+            .kind = instance::Parameter::Kind::kPercent,
+            .help = "transfers that pay into an account drawn from the whole table, the others pay into "
+                    "one of this island",
+            .preset = "0"}},
+      .tables = {kTable},
+      .tables_yaml = kTableLine,
+      .row_per_key = true};
+  return description;
+}
+
+// 5. How islandd gets it: complaints say what was found and what would be right.
 absl::StatusOr<std::unique_ptr<instance::Workload>> Open(const storage::Catalog& catalog,
                                                          const instance::Parameters& parameters) {
-  double remote = 0;
-  for (const auto& [name, value] : parameters) {
-    const std::string what = absl::StrCat("transfer: ", name, "=", value);
-    if (name != "remote")
-      return absl::InvalidArgumentError(what + ": expected remote, there is nothing else");
-    if (!absl::SimpleAtod(value, &remote) || !(remote >= 0 && remote <= 100)) {
-      return absl::InvalidArgumentError(what + ": expected a number from 0 to 100");
-    }
-  }
-  const auto* table = catalog.Find("account");
+  const auto read = instance::ReadParameters(Describe().parameters, parameters);
+  if (!read.ok()) return read.status();
+  const auto* table = catalog.Find(kTable);
   const partitioner::KeySchema schema = {partitioner::KeyType::kUint64};
   if (table != nullptr && table->key == schema && table->partition && table->row_bytes == 8) {
-    return std::make_unique<TransferWorkload>(table->id, remote);
+    return std::make_unique<TransferWorkload>(table->id, instance::NumberOf(*read, "remote"));
   }
   return absl::InvalidArgumentError(
-      "transfer: the deployment's data.tables must hold "
-      "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}");
+      absl::StrCat("transfer: the deployment's data.tables must hold\n", kTableLine));
 }
 
 }  // namespace
 }  // namespace islands::transfer
 
-ISLANDS_WORKLOAD(islands::transfer::Open)
+ISLANDS_WORKLOAD(islands::transfer::Open, islands::transfer::Describe)

@@ -11,6 +11,7 @@ extern "C" islands::instance::Workload* IslandsOpenWorkload(uint32_t abi,
                                                             const islands::storage::Catalog* catalog,
                                                             const islands::instance::Parameters* parameters,
                                                             std::string* error);
+extern "C" const islands::instance::Description* IslandsDescribeWorkload(uint32_t abi);
 
 namespace islands::experiments {
 namespace {
@@ -54,9 +55,10 @@ std::string ErrorOf(const control::v1::TableSpec& table, const Parameters& param
 TEST(Transfer, Open_SaysWhatIsWrong) {
   EXPECT_EQ(ErrorOf(Table(), {}), "");
   EXPECT_EQ(ErrorOf(Table(), {{"remote", "12.5"}}), "");
-  EXPECT_EQ(ErrorOf(Table(), {{"remote", "101"}}), "transfer: remote=101: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(Table(), {{"remote", "nan"}}), "transfer: remote=nan: expected a number from 0 to 100");
-  EXPECT_EQ(ErrorOf(Table(), {{"rows", "2"}}), "transfer: rows=2: expected remote, there is nothing else");
+  EXPECT_EQ(ErrorOf(Table(), {{"remote", "101"}}),
+            "--remote: found '101', expected a percentage from 0 to 100");
+  EXPECT_EQ(ErrorOf(Table(), {{"rows", "2"}}),
+            "--rows: found an unknown parameter, expected one of --remote");
   const std::string line = "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}";
   EXPECT_NE(ErrorOf(Table("accounts"), {}).find(line), std::string::npos);
   EXPECT_NE(ErrorOf(Table("account", 16), {}).find(line), std::string::npos);
@@ -68,6 +70,13 @@ TEST(Transfer, Open_OtherAbiIsRefused) {
   std::string error;
   EXPECT_EQ(IslandsOpenWorkload(instance::kWorkloadAbi + 1, &catalog, &none, &error), nullptr);
   EXPECT_NE(error, "");
+  EXPECT_EQ(IslandsDescribeWorkload(instance::kWorkloadAbi + 1), nullptr);
+}
+
+TEST(Transfer, Describe_IsWithoutContradiction) {
+  const instance::Description* description = IslandsDescribeWorkload(instance::kWorkloadAbi);
+  ASSERT_NE(description, nullptr);
+  EXPECT_TRUE(instance::CheckDescription(*description).ok());
 }
 
 TEST(Transfer, MakeGenerator_NeedsTwoAccountsPerIsland) {

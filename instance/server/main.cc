@@ -138,32 +138,65 @@ absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, const 
   return absl::OkStatus();
 }
 
+// For `islands` and sweeps, which cannot open an object: it needs symbols of this program.
+absl::Status Describe(const std::string& object) {
+  const absl::StatusOr<instance::Description> description = instance::DescribeWorkload(object);
+  if (description.ok()) fmt::print("{}\n", instance::DescriptionToJson(*description));
+  return description.status();
+}
+
+// Opens what the configuration wants loaded, and loads nothing: before anything is emptied for it.
+absl::Status CheckLoads(const control::v1::IslandConfig& config) {
+  const auto catalog = storage::Catalog::Create(config.tables(), config.site_count());
+  if (!catalog.ok()) return catalog.status();
+  for (const control::v1::LoadSpec& load : config.loads()) {
+    const instance::Parameters parameters(load.parameters().begin(), load.parameters().end());
+    const auto opened = instance::OpenWorkload(load.object(), *catalog, parameters);
+    if (!opened.ok()) return opened.status();
+  }
+  return absl::OkStatus();
+}
+
+int ExitCode(const absl::Status& status) {
+  if (status.ok()) return 0;
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
   int config_fd = -1;
   int pulse_fd = -1;
   std::string name;
   bool metrics_page = false;
+  std::string described;
+  bool check_loads = false;
   const auto* config_option =
       app.add_option("--config-fd", config_fd, "an open descriptor to read the island's configuration from");
   const auto* pulse_option = app.add_option(
       "--pulse-fd", pulse_fd, "an open descriptor of the memory in which all islands show that they move");
   app.add_option("--name", name, "who it is, for people who look at the list of processes");
   app.add_flag("--metrics-page", metrics_page, "print what every metric means, as dashboards/METRICS.md");
+  app.add_option("--describe", described,
+                 "print what the workload in this shared object can be told, as JSON");
+  app.add_flag("--check-loads", check_loads,
+               "only say whether workloads would load what the configuration wants");
   app.set_version_flag("--version", ISLANDS_VERSION);
   CLI11_PARSE(app, argc, argv);
   if (metrics_page) {
     fmt::print("{}", MetricsPage());
     return 0;
   }
+  if (!described.empty()) return ExitCode(Describe(described));
   if (config_option->empty()) return app.exit(CLI::RequiredError("--config-fd"));
-  if (pulse_option->empty()) return app.exit(CLI::RequiredError("--pulse-fd"));
+  if (pulse_option->empty() && !check_loads) return app.exit(CLI::RequiredError("--pulse-fd"));
   const sigset_t signals = BlockSignals();
   absl::StatusOr<control::v1::IslandConfig> config = ReadConfig(config_fd);
   if (!config.ok()) {
     fmt::print(stderr, "islandd: {}\n", std::string(config.status().message()));
     return 2;
   }
+  if (check_loads) return ExitCode(CheckLoads(*config));
   SetUpLog(config->island());
   const absl::Status status = Serve(*config, pulse_fd, signals);
   if (!status.ok()) {

@@ -1,15 +1,14 @@
 // What a workload implements: a shared object that islandd opens by name.
 //
 // A workload brings the initial rows of its tables, generators that make up transactions, and the procedure
-// that carries one out. Its object exports one C function, IslandsOpenWorkload (see the macro at the end).
-// experiments/micro/ is the example to copy.
+// that carries one out, and describes its parameters and tables (parameters.h). Its object exports two C
+// functions (see the macro at the end). experiments/transfer/ is the example to copy.
 //
 // Thread safety: a Workload is shared by all workers of an island and immutable after creation; a Generator
 // and the Requests it made belong to one worker.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -18,15 +17,15 @@
 #include "absl/status/statusor.h"
 #include "coordinator/coordinator.h"
 #include "instance/storage/catalog.h"
+#include "instance/workload/parameters.h"
 #include "instance/workload/transaction.h"
 #include "runtime/random.h"
 #include "runtime/task.h"
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 4;
-
-using Parameters = std::map<std::string, std::string>;
+inline constexpr uint32_t kWorkloadAbi = 5;
+inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
 // again.
@@ -91,24 +90,30 @@ class Workload {
 };
 
 // What the shared object exports. `error` receives the reason when it returns null: unknown parameter, bad
-// value.
+// value, parameters or tables that do not fit each other.
 using OpenWorkloadFunction = Workload* (*)(uint32_t abi, const storage::Catalog* catalog,
                                            const Parameters* parameters, std::string* error);
+// Null when it was built for another ABI.
+using DescribeWorkloadFunction = const Description* (*)(uint32_t abi);
 
-#define ISLANDS_WORKLOAD(Open)                                                 \
-  extern "C" ::islands::instance::Workload* IslandsOpenWorkload(               \
-      uint32_t abi, const ::islands::storage::Catalog* catalog,                \
-      const ::islands::instance::Parameters* parameters, std::string* error) { \
-    if (abi != ::islands::instance::kWorkloadAbi) {                            \
-      *error = "built for another version of islands; build it again";         \
-      return nullptr;                                                          \
-    }                                                                          \
-    auto workload = Open(*catalog, *parameters);                               \
-    if (!workload.ok()) {                                                      \
-      *error = std::string(workload.status().message());                       \
-      return nullptr;                                                          \
-    }                                                                          \
-    return workload->release();                                                \
+// Open(catalog, parameters) -> StatusOr<unique_ptr<Workload>>, Describe() -> const Description&.
+#define ISLANDS_WORKLOAD(Open, Describe)                                                     \
+  extern "C" ::islands::instance::Workload* IslandsOpenWorkload(                             \
+      uint32_t abi, const ::islands::storage::Catalog* catalog,                              \
+      const ::islands::instance::Parameters* parameters, std::string* error) {               \
+    if (abi != ::islands::instance::kWorkloadAbi) {                                          \
+      *error = ::islands::instance::kOtherAbi;                                               \
+      return nullptr;                                                                        \
+    }                                                                                        \
+    auto workload = Open(*catalog, *parameters);                                             \
+    if (!workload.ok()) {                                                                    \
+      *error = std::string(workload.status().message());                                     \
+      return nullptr;                                                                        \
+    }                                                                                        \
+    return workload->release();                                                              \
+  }                                                                                          \
+  extern "C" const ::islands::instance::Description* IslandsDescribeWorkload(uint32_t abi) { \
+    return abi == ::islands::instance::kWorkloadAbi ? &Describe() : nullptr;                 \
   }
 
 }  // namespace islands::instance

@@ -37,11 +37,11 @@ absl::Status CheckTrusted(const std::filesystem::path& path) {
       path.string(), geteuid(), path.string()));
 }
 
-}  // namespace
+absl::Status Unfit(const std::string& object, std::string_view reason) {
+  return absl::InvalidArgumentError(fmt::format("workload '{}': {}", object, reason));
+}
 
-absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object,
-                                                             const storage::Catalog& catalog,
-                                                             const Parameters& parameters) {
+absl::StatusOr<void*> OpenObject(const std::string& object) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(object, error);
   if (error) {
@@ -54,17 +54,34 @@ absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& 
   if (library == nullptr) {
     return absl::NotFoundError(fmt::format("cannot open workload '{}': {}", object, dlerror()));
   }
-  auto open = reinterpret_cast<OpenWorkloadFunction>(dlsym(library, "IslandsOpenWorkload"));
-  if (open == nullptr) {
-    return absl::InvalidArgumentError(
-        fmt::format("'{}' is not a workload: it lacks ISLANDS_WORKLOAD", object));
-  }
+  if (dlsym(library, "IslandsOpenWorkload") != nullptr) return library;
+  return absl::InvalidArgumentError(fmt::format("'{}' is not a workload: it lacks ISLANDS_WORKLOAD", object));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& object,
+                                                             const storage::Catalog& catalog,
+                                                             const Parameters& parameters) {
+  const absl::StatusOr<void*> library = OpenObject(object);
+  if (!library.ok()) return library.status();
+  const auto open = reinterpret_cast<OpenWorkloadFunction>(dlsym(*library, "IslandsOpenWorkload"));
   std::string reason;
   Workload* workload = open(kWorkloadAbi, &catalog, &parameters, &reason);
-  if (workload == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("workload '{}': {}", object, reason));
-  }
+  if (workload == nullptr) return Unfit(object, reason);
   return std::shared_ptr<const Workload>(workload);
+}
+
+absl::StatusOr<Description> DescribeWorkload(const std::string& object) {
+  const absl::StatusOr<void*> library = OpenObject(object);
+  if (!library.ok()) return library.status();
+  const auto describe =
+      reinterpret_cast<DescribeWorkloadFunction>(dlsym(*library, "IslandsDescribeWorkload"));
+  const Description* description = describe == nullptr ? nullptr : describe(kWorkloadAbi);
+  if (description == nullptr) return Unfit(object, kOtherAbi);
+  if (absl::Status status = CheckDescription(*description); !status.ok())
+    return Unfit(object, std::string(status.message()));
+  return *description;
 }
 
 }  // namespace islands::instance

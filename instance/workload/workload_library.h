@@ -19,4 +19,7 @@ absl::StatusOr<std::shared_ptr<const Workload>> OpenWorkload(const std::string& 
                                                              const storage::Catalog& catalog,
                                                              const Parameters& parameters);
 
+// What `object` can be told, under the same conditions.
+absl::StatusOr<Description> DescribeWorkload(const std::string& object);
+
 }  // namespace islands::instance
