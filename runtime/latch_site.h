@@ -1,7 +1,7 @@
 // Waiting for a latch, and the one macro through which latches are entered.
 //
-// ISLANDS_LATCH("btree.modify", expression) evaluates the expression that takes the latch, or that says which
-// mutex a MutexLock is to take, and names its call site. It costs nothing today; the profiler will count and time each site here.
+// ISLANDS_LATCH("btree.modify", expression) evaluates what takes the latch, or what a MutexLock is to take,
+// and names its call site. It costs nothing today; the profiler will count and time each site here.
 //
 // In the build with planted bugs (ISLANDS_PLANTED_BUGS) these sites are scheduling points as well: a
 // simulation runs the workers of an island on one thread, and changes from one to another there

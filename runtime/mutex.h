@@ -1,8 +1,8 @@
-// A mutex that Clang's thread safety analysis knows (-Wthread-safety, `make fuzz`): members say which one guards
-// them (ABSL_GUARDED_BY), functions which one their caller holds (ABSL_EXCLUSIVE_LOCKS_REQUIRED).
+// A mutex that Clang's thread safety analysis knows (-Wthread-safety, `make fuzz`): members say which one
+// guards them (ABSL_GUARDED_BY), functions which one their caller holds (ABSL_EXCLUSIVE_LOCKS_REQUIRED).
 //
-// The annotations are Abseil's, the mutex is not: ThreadSanitizer cannot see into Debian's Abseil. To wait for a
-// condition, std::condition_variable_any takes the Mutex itself.
+// The annotations are Abseil's, the mutex is not: ThreadSanitizer cannot see into Debian's Abseil. To wait
+// for a condition, std::condition_variable_any takes the Mutex itself.
 //
 // Thread safety: that is what it is for. A MutexLock belongs to one thread.
 #pragma once

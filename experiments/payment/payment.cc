@@ -129,6 +129,7 @@ HistoryRow MakeHistory(const coordinator::TransactionId& id, const PaymentReques
 
 const instance::Description& PaymentWorkload::Describe() {
   using Kind = instance::Parameter::Kind;
+  // All of them load anew: a sweep's runs with `history insert` would fill the pool one after the other.
   static const instance::Description description = {
       .parameters =
           {{.name = "customers",
@@ -141,17 +142,20 @@ const instance::Description& PaymentWorkload::Describe() {
            {.name = "by_name",
             .kind = Kind::kPercent,
             .help = "customers that are looked for by their last name",
-            .preset = "60"},
+            .preset = "60",
+            .loads = true},
            {.name = "remote",
             .kind = Kind::kPercent,
             .help = "customers of another warehouse: TPC-C has 15, the paper none",
-            .preset = "0"},
+            .preset = "0",
+            .loads = true},
            {.name = "history",
             .kind = Kind::kChoice,
             .help = "insert: a row more per payment, 100 MB a million; overwrite: in place of rows that "
                     "were loaded, for runs of minutes",
             .choices = {"insert", "overwrite"},
-            .preset = "insert"}},
+            .preset = "insert",
+            .loads = true}},
       .tables = {"warehouse", "district", "customer", "history"},
       .tables_yaml = PaymentTablesYaml(0, kExampleWarehouses)};
   return description;

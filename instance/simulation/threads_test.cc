@@ -90,6 +90,19 @@ TEST(Threads, Transfers_ConserveMoneyAndLeaveNothing) {
   EXPECT_GT(totals.distributed, 0u) << "no distributed transaction committed";
 }
 
+// Whoever sees that a run has ended may let go of its workload: nobody but the atomic itself says so here.
+TEST(Threads, Runs_FollowEachOtherAtOnce) {
+  InProcessCluster cluster(TwoIslands(2));
+  ASSERT_TRUE(cluster.Start().ok());
+  const auto over = [&] { return !cluster.island(0).Running() && !cluster.island(1).Running(); };
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(cluster.StartRun(2).ok());
+    cluster.RequestStop();
+    ASSERT_TRUE(cluster.RunUntil(over, 30 * kNsPerSecond));
+  }
+  EXPECT_TRUE(cluster.Drain(30 * kNsPerSecond));
+}
+
 TEST(Threads, Load_WaitsForNobodyAndResetsTheRows) {
   InProcessCluster cluster(TwoIslands(2));
   ASSERT_TRUE(cluster.Start().ok());

@@ -70,7 +70,7 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   counters_.in_flight.Set(--active_);
   if (active_ != 0) co_return;
   const runtime::MutexLock lock(ISLANDS_LATCH("worker.run_end", shared_.run_mutex));
-  running_.store(false, std::memory_order_relaxed);
+  running_.store(false, std::memory_order_release);
   shared_.run_ended.notify_all();
 }
 

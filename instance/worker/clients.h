@@ -37,7 +37,8 @@ class Clients {
   Clients& operator=(const Clients&) = delete;
 
   void MarkRunning() { running_.store(true, std::memory_order_relaxed); }
-  bool running() const { return running_.load(std::memory_order_relaxed); }
+  // After false, nothing of the run's workload is used any more.
+  bool running() const { return running_.load(std::memory_order_acquire); }
   // The run before has ended.
   void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed);
   // Transactions under way finish; running() turns false when the last one has.

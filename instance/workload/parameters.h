@@ -33,7 +33,8 @@ struct Parameter {
   std::vector<std::string> choices;
   std::optional<std::string> preset;  // none: has to be given
   std::optional<Case> only_with;      // has to be given in this case (without preset), and in no other
-  bool loads = false;                 // shapes the initial rows: when it changes they are loaded again
+  bool loads = false;                 // when it changes the initial rows are loaded again: it shapes them, or
+                                      // runs leave more rows behind than they found
 };
 
 struct Description {
