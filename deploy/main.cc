@@ -1,6 +1,7 @@
 // The `islands` command (design, section 7).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -109,6 +110,8 @@ std::string UnknownOption(const CLI::App& app, const std::string& word,
     for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
   }
   const std::string name = option->substr(0, option->find('='));
+  if (std::count(names.begin(), names.end(), name) > 0)  // behind `--`
+    return fmt::format("found '{}', which is no option there", fmt::join(extras, " "));
   const auto near = Nearest(name, names);
   return fmt::format("found unknown option '{}', expected {}", name,
                      near ? fmt::format("'{}'?", *near) : fmt::format("one of {}", fmt::join(names, ", ")));
@@ -150,6 +153,8 @@ int CheckStdout(int exit_code) {
 }
 
 int Main(int argc, char** argv) {
+  // Who started us may ignore it, and then the kernel does not say how our own children end.
+  signal(SIGCHLD, SIG_DFL);
   CommandContext context;
   context.binary_directory = BinaryDirectory();
   context.arguments.assign(argv + 1, argv + argc);

@@ -13,7 +13,7 @@ from advising import advice, trials
 from advising.advice import Case, Verdict
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
 from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
-                             interrupt, json_of, option, wrong_value)
+                             interrupt, json_of, misplaced, option, wrong_value)
 from sweeping import results as result_files
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
 from sweeping.sweep_file import Measure
@@ -79,6 +79,9 @@ def read_parameters(parser: argparse.ArgumentParser, arguments: argparse.Namespa
             setattr(arguments, name, values)
         elif given or arguments.modelled:
             arguments.parameters[name] = values[0]
+    for parameter in description["parameters"]:
+        if what := misplaced(parameter, arguments.parameters, description):
+            parser.error(what)
 
 
 def describe(parser: argparse.ArgumentParser, islands: Islands, workload: str) -> WorkloadDescription:
@@ -108,7 +111,7 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
     parser.add_argument("--results", metavar="DIR", help="where the runs are kept, and found again; default: a new "
                         "directory under ./results")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is written to stdout")
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = argparse.ArgumentParser(prog=parser.prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
     first.add_argument("--workload", default="micro")
     workload = first.parse_known_args()[0].workload
     description = describe(parser, islands, workload)

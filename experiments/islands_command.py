@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NotRequired, TypedDict
 
@@ -66,6 +66,12 @@ class RunReport(TypedDict):
     zipf: NotRequired[float]
 
 
+class ParameterCase(TypedDict):
+    """Another parameter has this value."""
+    name: str
+    value: str
+
+
 class WorkloadParameter(TypedDict):
     """What a workload can be told, as its shared object describes it (instance/workload/parameters.h)."""
     name: str
@@ -76,6 +82,7 @@ class WorkloadParameter(TypedDict):
     max: NotRequired[float]
     choices: NotRequired[list[str]]
     preset: NotRequired[str]
+    only_with: NotRequired[ParameterCase]
 
 
 class WorkloadDescription(TypedDict):
@@ -181,6 +188,22 @@ def wrong_value(parameter: WorkloadParameter, value: object) -> bool:
     if parameter["kind"] == "choice":
         return value not in parameter.get("choices", [])
     return not str(value).startswith("/")
+
+
+def misplaced(parameter: WorkloadParameter, told: Mapping[str, Any], description: WorkloadDescription) -> str:
+    """What is wrong with whether it is among what a run is told, "" if nothing; CheckGiven in
+    instance/workload/parameters.cc has the same rules."""
+    name, when, applies = parameter["name"], "", True
+    if needed := parameter.get("only_with"):
+        presets = {other["name"]: other.get("preset") for other in description["parameters"]}
+        applies = word(told.get(needed["name"], presets[needed["name"]])) == needed["value"]
+        when = f" with {option(needed['name'])} {needed['value']}"
+    given = name in told or "preset" in parameter
+    if given == applies:
+        return ""
+    if applies:
+        return f"found no {option(name)}, expected {parameter['expected']}{when}"
+    return f"found {option(name)} {word(told[name])}, expected it only{when}"
 
 
 class Islands:

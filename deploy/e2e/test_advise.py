@@ -114,6 +114,8 @@ def test_nothing_is_measured_that_is_not_asked_for(islands: Islands, deployment:
     (["FILE", "--mix", "read"], "unrecognized arguments: --mix"),
     (["FILE", "--workload", "tatp", "--multisite", "5"], "unrecognized arguments: --multisite"),
     (["FILE", "--workload", "tatp", "--mix", "write"], "--mix: found write, expected standard | read | update"),
+    (["FILE", "--op", "mix"], "found no --update-percent, expected a percentage from 0 to 100 with --op mix"),
+    (["FILE", "--workload", "append"], "found no --history, expected an absolute path"),
     (["FILE", "--workload", "tpcc"], "--workload: found 'tpcc', expected one that is built"),
     (["FILE", "--layouts", "99ISL"], "deployment.yaml"),  # fewer sites than islands
     ([], "FILE"),

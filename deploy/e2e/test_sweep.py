@@ -195,6 +195,13 @@ BAD = {
     "axis of another workload": (MICRO + "axes: {mix: [read], multisit: [0]}\n",
                                  ["3:8: found unknown key 'mix', expected ", "3:21: found unknown key 'multisit', "
                                   "expected 'multisite'?"]),
+    "mpl": (MICRO + "axes: {mpl: [4, 0, true]}\n", ["3:17: found '0', expected a whole number from 1 to 1,000",
+                                                   "3:20: found 'True', expected a whole number from 1 to 1,000"]),
+    "rows_total": (MICRO + "axes: {rows_total: [2.5]}\n", ["3:21: found '2.5', expected a whole number from 1"]),
+    "needed": (MICRO + "axes: {op: [read, mix]}\n",
+               ["2:11: found no --update-percent, expected a percentage from 0 to 100 with --op mix"]),
+    "idle": (MICRO + "axes: {op: [read, mix]}\nparameters: {update_percent: 20}\n",
+             ["2:11: found --update-percent 20, expected it only with --op mix"]),
     "no parameter of micro": (MICRO + "parameters: {opp: read}\n", ["3:14: found unknown key 'opp', expected 'op'?"]),
     "no parameter of tatp": (TATP + "parameters: {op: read}\naxes: {mixx: [read], rows_total: [100]}\n",
                              ["3:14: found unknown key 'op', expected one of mpl, mix, uniform, remote",

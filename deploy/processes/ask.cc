@@ -20,8 +20,11 @@ namespace {
 constexpr auto kPollEvery = std::chrono::milliseconds(2);
 
 // Whether it ended in time; if not it has been killed. Nothing is left either way.
-bool WaitUntil(pid_t pid, std::chrono::steady_clock::time_point until, int* wait_status) {
-  while (waitpid(pid, wait_status, WNOHANG) == 0) {
+absl::StatusOr<bool> WaitUntil(pid_t pid, std::chrono::steady_clock::time_point until, int* wait_status) {
+  while (true) {
+    const pid_t ended = waitpid(pid, wait_status, WNOHANG);
+    if (ended < 0) return absl::ErrnoToStatus(errno, "cannot tell how a program ended");
+    if (ended != 0) return true;
     if (std::chrono::steady_clock::now() >= until) {
       kill(pid, SIGKILL);
       waitpid(pid, wait_status, 0);
@@ -29,7 +32,6 @@ bool WaitUntil(pid_t pid, std::chrono::steady_clock::time_point until, int* wait
     }
     std::this_thread::sleep_for(kPollEvery);
   }
-  return true;
 }
 
 absl::StatusOr<std::string> Written(int fd, const std::string& program) {
@@ -50,7 +52,9 @@ absl::StatusOr<Answer> Ask(const std::vector<std::string>& arguments, int64_t ti
   if (!pid.ok()) return pid.status();
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   Answer answer;
-  if (!WaitUntil(*pid, until, &answer.wait_status)) {
+  const absl::StatusOr<bool> in_time = WaitUntil(*pid, until, &answer.wait_status);
+  if (!in_time.ok()) return in_time.status();
+  if (!*in_time) {
     return absl::DeadlineExceededError(
         fmt::format("`{}` did not end within {} s", fmt::join(arguments, " "), timeout_ms / 1000.0));
   }

@@ -1,6 +1,7 @@
 #include "deploy/processes/ask.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "deploy/processes/spawn.h"
 
@@ -25,6 +26,14 @@ TEST(Ask, NoAnswer_IsKilledAndTold) {
   const auto answer = Ask({"/bin/sleep", "60"}, 50);
   EXPECT_EQ(answer.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(answer.status().message(), "`/bin/sleep 60` did not end within 0.05 s");
+}
+
+// Where children are not waited for, by whoever started us.
+TEST(Ask, LostExit_IsNoSuccess) {
+  auto* const before = signal(SIGCHLD, SIG_IGN);
+  const auto answer = Ask({"/bin/sh", "-c", "exit 3"}, 10'000);
+  signal(SIGCHLD, before);
+  EXPECT_FALSE(answer.ok());
 }
 
 TEST(Ask, MissingProgram_IsToldAsItsComplaint) {

@@ -47,7 +47,10 @@ std::vector<std::string> WordsOf(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (argument == "--") continue;
+    if (argument == "--") {
+      words.insert(words.end(), arguments.begin() + static_cast<ptrdiff_t>(i) + 1, arguments.end());
+      break;
+    }
     if (!argument.starts_with('-')) {
       words.push_back(argument);
     } else if (argument != "--help" && argument != "-h" && argument.find('=') == std::string::npos) {

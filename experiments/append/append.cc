@@ -128,9 +128,11 @@ absl::StatusOr<std::unique_ptr<AppendWorkload>> AppendWorkload::Create(
                                  .appends_percent = NumberOf(*read, "appends")};
   const storage::TableDefinition* table = catalog.Find(kAppendTable);
   if (absl::Status fits = CheckTable(table); !fits.ok()) return fits;
-  absl::Status fits = CheckRowsFit(options.draw, *table->partition, catalog.sites());
-  if (!fits.ok()) return fits;
   return std::unique_ptr<AppendWorkload>(new AppendWorkload(*table, options));
+}
+
+absl::Status AppendWorkload::CheckRun(const storage::Catalog& catalog) const {
+  return CheckRowsFit(options_.draw, *catalog.table(table_).partition, catalog.sites());
 }
 
 absl::Status AppendWorkload::Load(instance::Loader& loader) const {

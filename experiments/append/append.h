@@ -63,6 +63,7 @@ class AppendWorkload final : public instance::Workload {
   const char* name() const override { return "append"; }
   std::vector<std::string> tables() const override { return {kAppendTable}; }
   absl::Status Load(instance::Loader& loader) const override;
+  absl::Status CheckRun(const storage::Catalog& catalog) const override;
   // Error when the history file cannot be created.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
       const instance::GeneratorContext& context) const override;

@@ -64,7 +64,15 @@ TEST(AppendWorkload, Create_BadParameters) {
   EXPECT_THAT(complaint("op", "read"),
               HasSubstr("--op: found an unknown parameter, expected one of --history"));
   EXPECT_THAT(complaint("zipf", "-1"), HasSubstr("--zipf: found '-1'"));
-  EXPECT_THAT(complaint("rows", "11"), HasSubstr("at most the 10 rows of the smallest site"));
+}
+
+TEST(AppendWorkload, CheckRun_RowsOfTheSmallestSite) {
+  const storage::Catalog catalog = MakeCatalog();
+  const auto complaint = [&](const char* rows) {
+    return Text((*AppendWorkload::Create(catalog, {{"history", "/tmp"}, {"rows", rows}}))->CheckRun(catalog));
+  };
+  EXPECT_EQ(complaint("10"), "");
+  EXPECT_THAT(complaint("11"), HasSubstr("at most the 10 rows of the smallest site"));
 }
 
 class AppendHistory : public testing::Test {

@@ -94,10 +94,11 @@ absl::StatusOr<std::unique_ptr<MicroWorkload>> MicroWorkload::Create(const stora
   if (!read.ok()) return read.status();
   absl::StatusOr<const storage::TableDefinition*> table = FindTable(catalog);
   if (!table.ok()) return table.status();
-  const MicroOptions options = OptionsFrom(*read);
-  absl::Status fits = CheckRowsFit(options, *(*table)->partition, catalog.sites());
-  if (!fits.ok()) return fits;
-  return std::unique_ptr<MicroWorkload>(new MicroWorkload((*table)->id, options));
+  return std::unique_ptr<MicroWorkload>(new MicroWorkload((*table)->id, OptionsFrom(*read)));
+}
+
+absl::Status MicroWorkload::CheckRun(const storage::Catalog& catalog) const {
+  return CheckRowsFit(options_, *catalog.table(table_).partition, catalog.sites());
 }
 
 absl::Status MicroWorkload::Load(instance::Loader& loader) const {

@@ -76,6 +76,7 @@ class MicroWorkload final : public instance::Workload {
   const char* name() const override { return "micro"; }
   std::vector<std::string> tables() const override { return {kMicroTable}; }
   absl::Status Load(instance::Loader& loader) const override;
+  absl::Status CheckRun(const storage::Catalog& catalog) const override;
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
       const instance::GeneratorContext& context) const override;
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,

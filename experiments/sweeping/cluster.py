@@ -13,7 +13,7 @@ from sweeping.machine import Machine
 from sweeping.observing import Observer, wait_until_seen
 from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, given, parameters_of
 from sweeping.sweep_file import ROWS_TOTAL, RUN_OPTIONS, Experiment
-from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
+from sweeping.tree import BadFile, Mark, Node, Reader, Scalar, line_and_column
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
 RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
@@ -64,10 +64,6 @@ def choose_cores(base: Document, machine: Machine) -> None:
             base["cores"] = machine.cpus(cores, workers)
         elif workers == "os":
             base.setdefault("placement", "os")  # else the kernel has the choice among these few alone
-
-
-def line_and_column(mark: Mark | None) -> str:
-    return f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
 
 
 def path_at(node: Node, mark_text: str, path: Path = ()) -> Path | None:

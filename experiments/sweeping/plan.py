@@ -11,10 +11,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from islands_command import Document
+from islands_command import Document, misplaced
 from sweeping.machine import Machine
 from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS, Experiment
-from sweeping.tree import BadFile, Scalar
+from sweeping.tree import BadFile, Scalar, line_and_column
 
 MAX_RUNS = 100_000
 # Of a deployment, never used: a sweep must not touch data that is there already, and loads every layout's afresh.
@@ -109,12 +109,25 @@ def parameters_of(point: Point, experiment: Experiment) -> dict[str, Scalar]:
                                     if (experiment.program or name not in DEPLOYMENT_AXES) and name not in RUN_OPTIONS}
 
 
+def check_parameters(experiment: Experiment, points: Sequence[Point]) -> None:
+    """Whether every run is told what its workload needs, and nothing that does not apply."""
+    description = experiment.description
+    if description is None:
+        return
+    found = {what: None for point in points for parameter in description["parameters"]
+             if (what := misplaced(parameter, parameters_of(point, experiment), description))}
+    if found:
+        place = f"{experiment.file}:{line_and_column(experiment.kind_mark)}"
+        raise BadFile("\n".join(f"{place}: {what}" for what in found))
+
+
 def make(experiment: Experiment, machine: Machine) -> Plan:
     axes, notes = resolve_axes(experiment, machine)
     points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
     repeat = experiment.measure["repeat"]
     if len(points) * repeat > MAX_RUNS:
         raise BadFile(f"{experiment.file}: {len(points) * repeat:,} runs; at most {MAX_RUNS:,}")
+    check_parameters(experiment, points)
     runs: list[Run] = []
     blocks: list[Block] = []
     shuffle = random.Random(experiment.seed)

@@ -21,6 +21,7 @@ from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 ROWS_TOTAL = "rows_total"  # of the table that the workload names, if it names one
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", ROWS_TOTAL)
+MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
 RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share", "imbalance")
@@ -98,7 +99,11 @@ def names_of(description: WorkloadDescription) -> list[str]:
 
 
 def check_value(reader: Reader, name: str, child: Node, experiment: Experiment) -> None:
-    """Whether the workload would take it."""
+    """Whether the workload, or `islands run`, would take it."""
+    limit = {"mpl": MAX_MPL, ROWS_TOTAL: MAX_ROWS_TOTAL}.get(name) if experiment.workload else None
+    whole = isinstance(child.value, int) and not isinstance(child.value, bool)
+    if limit and not (whole and isinstance(child.value, int) and 1 <= child.value <= limit):
+        reader.complain(child.mark, child.kind(), f"a whole number from 1 to {limit:,}")
     for parameter in experiment.description["parameters"] if experiment.description else []:
         if parameter["name"] == name and wrong_value(parameter, child.value):
             reader.complain(child.mark, child.kind(), parameter["expected"])

@@ -16,6 +16,10 @@ from islands_command import Document
 Scalar = str | int | float | None
 
 
+def line_and_column(mark: Mark | None) -> str:
+    return f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
+
+
 class BadFile(Exception):
     """Everything that is wrong with a file, a line each: file:line:column: found ..., expected ..."""
 

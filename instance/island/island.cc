@@ -315,6 +315,7 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
   if (!workload.ok()) return workload.status();
+  if (absl::Status possible = (*workload)->CheckRun(*catalog_); !possible.ok()) return possible;
   std::vector<std::unique_ptr<Generator>> generators;
   for (uint32_t index = 0; index < workers_.size(); ++index) {
     const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island()),

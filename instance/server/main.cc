@@ -145,7 +145,7 @@ absl::Status Describe(const std::string& object) {
   return description.status();
 }
 
-// Opens what the configuration wants loaded, and loads nothing: before anything is emptied for it.
+// Opens what the configuration wants loaded for a run, and loads nothing: before anything is emptied for it.
 absl::Status CheckLoads(const control::v1::IslandConfig& config) {
   const auto catalog = storage::Catalog::Create(config.tables(), config.site_count());
   if (!catalog.ok()) return catalog.status();
@@ -153,6 +153,7 @@ absl::Status CheckLoads(const control::v1::IslandConfig& config) {
     const instance::Parameters parameters(load.parameters().begin(), load.parameters().end());
     const auto opened = instance::OpenWorkload(load.object(), *catalog, parameters);
     if (!opened.ok()) return opened.status();
+    if (absl::Status possible = (*opened)->CheckRun(*catalog); !possible.ok()) return possible;
   }
   return absl::OkStatus();
 }

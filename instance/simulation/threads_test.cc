@@ -78,7 +78,9 @@ TEST(Threads, EndlessTransactions_EndByTheirDeadlineAndLetOthersThrough) {
 }
 
 TEST(Threads, Transfers_ConserveMoneyAndLeaveNothing) {
-  InProcessCluster cluster(TwoIslands(2));
+  instance::ClusterOptions options = TwoIslands(2);
+  options.spin_ns = runtime::ThreadSchedulerOptions().spin_ns;
+  InProcessCluster cluster(options);
   ASSERT_TRUE(cluster.Start().ok());
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(cluster.StartRun(4).ok());

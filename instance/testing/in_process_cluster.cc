@@ -91,7 +91,7 @@ Seams InProcessCluster::SeamsOf(uint32_t island) {
     if (!options_.open) return absl::NotFoundError("no such workload");
     return options_.open(catalog);
   };
-  seams.seed = options_.seed;
+  seams.seed = options_.seed + island;
   return seams;
 }
 
@@ -100,8 +100,9 @@ absl::Status InProcessCluster::Restart(uint32_t i) {
   ISLANDS_CHECK(node.island == nullptr);
   ++node.boot_epoch;
   // Tests have more workers than cores: who spins takes time from the one that has the answer.
-  node.scheduler = options_.pace == Pace::kThreads ? runtime::MakeThreadScheduler(clock(), {.spin_ns = 0})
-                                                   : std::make_unique<Stepped>();
+  node.scheduler = options_.pace == Pace::kThreads
+                       ? runtime::MakeThreadScheduler(clock(), {.spin_ns = options_.spin_ns})
+                       : std::make_unique<Stepped>();
   absl::StatusOr<std::unique_ptr<Island>> island = Island::Create(ConfigOf(i), SeamsOf(i));
   if (!island.ok()) return island.status();
   node.island = *std::move(island);

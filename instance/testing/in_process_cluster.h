@@ -38,7 +38,8 @@ struct ClusterOptions {
   uint32_t workers = 1;              // per island
   std::vector<uint32_t> workers_of;  // by island, instead
   uint32_t sites = 4;
-  uint64_t seed = 1;  // of runs
+  uint64_t seed = 1;    // of runs
+  int64_t spin_ns = 0;  // of threads; with more of them than cores, who spins keeps others from working
   // What all islands have in common: tables, pool, timeouts. The cluster adds which one it is, and its peers.
   control::v1::IslandConfig config;
   // For loading and for runs, whatever they are told to load or run; empty: there is no workload.

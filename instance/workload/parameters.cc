@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
@@ -51,6 +52,12 @@ absl::Status CheckGiven(const Parameter& parameter, const Parameters& values) {
   return Bad(parameter.name, fmt::format("found '{}', expected it only{}", values.at(parameter.name), when));
 }
 
+// What `islands run`, `advise` and sweep files mean by these words themselves.
+constexpr std::array kReserved = {"cores",     "cut",      "duration",   "file",    "format",  "help",
+                                  "latching",  "layout",   "layouts",    "mpl",     "observe", "placement",
+                                  "repeat",    "results",  "rows_total", "seconds", "seed",    "sites",
+                                  "transport", "validate", "version",    "warmup",  "workers", "workload"};
+
 bool WellNamed(std::string_view name) {
   return !name.empty() && absl::ascii_islower(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
@@ -96,7 +103,8 @@ absl::StatusOr<std::string> ReadValue(const Parameter& parameter, const std::str
       break;
     case Kind::kNumber:
     case Kind::kPercent:
-      if (absl::SimpleAtod(text, &number) && within(number)) return fmt::format("{}", number);
+      if (absl::SimpleAtod(text, &number) && within(number))
+        return fmt::format("{}", number + 0.0);  // no "-0"
       break;
     case Kind::kChoice:
       if (std::count(parameter.choices.begin(), parameter.choices.end(), text) > 0) return text;
@@ -141,10 +149,20 @@ absl::Status CheckDescription(const Description& description) {
     };
     if (!WellNamed(parameter.name)) return bad("found its name, expected lower-case letters, digits and '_'");
     if (Find(description.parameters, parameter.name) != &parameter) return bad("found twice, expected once");
+    if (std::count(kReserved.begin(), kReserved.end(), parameter.name) > 0)
+      return bad("found a name that every run has a meaning for, expected another");
+    if (parameter.min > parameter.max || (parameter.kind == Kind::kChoice && parameter.choices.empty()))
+      return bad("found no value that it could have");
     if (parameter.only_with && parameter.preset)
       return bad("found only_with and a preset, expected one of them");
-    if (parameter.only_with && Find(description.parameters, parameter.only_with->name) == nullptr) {
-      return bad(fmt::format("found only_with '{}', expected a parameter", parameter.only_with->name));
+    if (parameter.only_with) {
+      const Parameter::Case& needed = *parameter.only_with;
+      const Parameter* named = Find(description.parameters, needed.name);
+      if (named == nullptr || named == &parameter)
+        return bad(fmt::format("found only_with '{}', expected another parameter", needed.name));
+      const absl::StatusOr<std::string> value = ReadValue(*named, needed.value);
+      if (!value.ok() || *value != needed.value)
+        return bad(fmt::format("found only_with '{}', expected a value as it is kept", needed.value));
     }
     if (!parameter.preset) continue;
     const absl::StatusOr<std::string> preset = ReadValue(parameter, *parameter.preset);

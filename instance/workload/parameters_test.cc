@@ -62,6 +62,11 @@ TEST(ReadParameters, BadValues_NameParameterFoundAndExpected) {
   EXPECT_EQ(Complaint({{"folder", "here"}}), "--folder: found 'here', expected an absolute path");
 }
 
+TEST(ReadParameters, EqualNumbers_AreKeptAlike) {
+  for (const char* zero : {"0", "-0", "0.0", "-0e3"})
+    EXPECT_EQ((*Read({{"zipf", zero}}))["zipf"], "0") << zero;
+}
+
 TEST(ReadParameters, NeededOnes_AreMissed) {
   EXPECT_EQ(ReadParameters(Made().parameters, {}).status().message(),
             "--folder: found none, expected an absolute path");
@@ -90,6 +95,15 @@ TEST(CheckDescription, Contradictions_AreTold) {
   EXPECT_THAT(complaint([](auto& d) { d.parameters[1].preset = "5"; }), HasSubstr("only_with and a preset"));
   EXPECT_THAT(complaint([](auto& d) { d.parameters[1].only_with->name = "what"; }),
               HasSubstr("only_with 'what'"));
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[1].only_with->name = "update_percent"; }),
+              HasSubstr("expected another parameter"));
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[1].only_with->value = "write"; }),
+              HasSubstr("only_with 'write', expected a value as it is kept"));
+  for (const char* name : {"seed", "rows_total", "sites"}) {
+    EXPECT_THAT(complaint([&](auto& d) { d.parameters[2].name = name; }), HasSubstr("expected another"));
+  }
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[0].choices.clear(); }), HasSubstr("found no value"));
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[2].min = 1000; }), HasSubstr("found no value"));
   EXPECT_THAT(complaint([](auto& d) { d.parameters[2].preset = "101"; }),
               HasSubstr("of its preset, found '101'"));
   EXPECT_THAT(complaint([](auto& d) { d.parameters[3].preset = "0.0"; }), HasSubstr("expected it as '0'"));

@@ -76,6 +76,12 @@ class Workload {
   virtual std::vector<std::string> tables() const = 0;
   // This island's share of the initial rows.
   virtual absl::Status Load(Loader& loader) const = 0;
+  // Whether a run is possible on these tables. Nobody who only loads or audits asks: rows may have been
+  // loaded for another run.
+  virtual absl::Status CheckRun(const storage::Catalog& catalog) const {
+    (void)catalog;
+    return absl::OkStatus();
+  }
   virtual absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(const GeneratorContext& context) const = 0;
   // One transaction. Returning an error aborts it (a retryable one is run again with the same request); after
   // OK the island commits it. The request outlives the task.

@@ -98,7 +98,7 @@ class BTree {
   template <bool kAgain = false, typename Take>
   KeyState Find(KeyView key, Lookup* hint, Take take) const;
   // OK, NOT_FOUND, INVALID_ARGUMENT (the row does not have that part). `change` gets the row, under the
-  // leaf's exclusive latch, and changes nothing but `part`.
+  // leaf's exclusive latch; after it nothing has another value but `part`.
   absl::StatusCode Modify(KeyView key, RowPart part, absl::FunctionRef<void(std::span<std::byte>)> change,
                           Lookup* hint = nullptr);
   // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED:

@@ -14,9 +14,9 @@ struct PageChange {
   enum class Kind : uint8_t {
     kBytes,     // of the page: `bytes` from `offset` on
     kValue,     // of the value in `slot`: `bytes` from `offset` on
-    kInsert,    // an entry comes to `slot`; those from there on move up
+    kInsert,    // an entry with a value of `bytes` comes to `slot`; those from there on move up
     kRemove,    // the entry in `slot` goes; those behind it move down
-    kNewValue,  // the value in `slot` is replaced by one that may be of another size
+    kNewValue,  // the value in `slot` is replaced by one of `bytes`
     kGhost,     // the entry in `slot` becomes a ghost or ceases to be one
   };
   Kind kind = Kind::kBytes;
