@@ -56,7 +56,7 @@ struct AppendRequest final : instance::Request {
 class AppendWorkload final : public instance::Workload {
  public:
   static const instance::Description& Describe();
-  // Error when a parameter is wrong, the table is absent or of another shape, or has too few rows.
+  // Error when a parameter is wrong, the table is absent or of another shape.
   static absl::StatusOr<std::unique_ptr<AppendWorkload>> Create(const storage::Catalog& catalog,
                                                                 const instance::Parameters& parameters);
 

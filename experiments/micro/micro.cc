@@ -49,6 +49,32 @@ absl::Status MissingRow(uint64_t key, absl::StatusCode code) {
 
 }  // namespace
 
+instance::Parameter RowsParameter(const char* preset) {
+  return {.name = "rows",
+          .kind = instance::Parameter::Kind::kWhole,
+          .help = "distinct rows of a transaction",
+          .min = 1,
+          .max = kMicroMaxRows,
+          .preset = preset};
+}
+
+instance::Parameter MultisiteParameter() {
+  return {.name = "multisite",
+          .kind = instance::Parameter::Kind::kPercent,
+          .help =
+              "transactions that take their first row from a site of their island, the others from the "
+              "whole table",
+          .preset = "0"};
+}
+
+instance::Parameter ZipfParameter() {
+  return {.name = "zipf",
+          .kind = instance::Parameter::Kind::kNumber,
+          .help = "skew of the choice of rows; 0 = uniform",
+          .max = kMaxZipf,
+          .preset = "0"};
+}
+
 const instance::Description& MicroWorkload::Describe() {
   using Kind = instance::Parameter::Kind;
   static const instance::Description description = {
@@ -63,23 +89,9 @@ const instance::Description& MicroWorkload::Describe() {
                       .kind = Kind::kPercent,
                       .help = "of a mix: transactions that update, the others read",
                       .only_with = {{"op", "mix"}}},
-                     {.name = "rows",
-                      .kind = Kind::kWhole,
-                      .help = "distinct rows of a transaction",
-                      .min = 1,
-                      .max = kMicroMaxRows,
-                      .preset = "10"},
-                     {.name = "multisite",
-                      .kind = Kind::kPercent,
-                      .help =
-                          "transactions that take their first row from a site of their island, the others "
-                          "from the whole table",
-                      .preset = "0"},
-                     {.name = "zipf",
-                      .kind = Kind::kNumber,
-                      .help = "skew of the choice of rows; 0 = uniform",
-                      .max = kMaxZipf,
-                      .preset = "0"}},
+                     RowsParameter("10"),
+                     MultisiteParameter(),
+                     ZipfParameter()},
       .tables = {kMicroTable},
       .tables_yaml = kTableLine,
       .row_per_key = true,

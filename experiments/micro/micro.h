@@ -59,6 +59,11 @@ struct MicroOptions {
   double zipf = 0;
 };
 
+// Parameters of every workload that draws its rows as this one does.
+instance::Parameter RowsParameter(const char* preset);
+instance::Parameter MultisiteParameter();
+instance::Parameter ZipfParameter();
+
 struct MicroRequest final : instance::Request {
   std::vector<uint64_t> keys;
   MicroOp op = MicroOp::kRead;
@@ -69,7 +74,7 @@ struct MicroRequest final : instance::Request {
 class MicroWorkload final : public instance::Workload {
  public:
   static const instance::Description& Describe();
-  // Error when a parameter is wrong, the table is absent or of another shape, or has too few rows.
+  // Error when a parameter is wrong, the table is absent or of another shape.
   static absl::StatusOr<std::unique_ptr<MicroWorkload>> Create(const storage::Catalog& catalog,
                                                                const instance::Parameters& parameters);
 

@@ -114,8 +114,9 @@ def check_parameters(experiment: Experiment, points: Sequence[Point]) -> None:
     description = experiment.description
     if description is None:
         return
-    found = {what: None for point in points for parameter in description["parameters"]
-             if (what := misplaced(parameter, parameters_of(point, experiment), description))}
+    told = [parameters_of(point, experiment) for point in points]
+    found = {what: None for values in told for parameter in description["parameters"]
+             if (what := misplaced(parameter, values, description))}
     if found:
         place = f"{experiment.file}:{line_and_column(experiment.kind_mark)}"
         raise BadFile("\n".join(f"{place}: {what}" for what in found))

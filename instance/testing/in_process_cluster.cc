@@ -99,7 +99,6 @@ absl::Status InProcessCluster::Restart(uint32_t i) {
   Node& node = nodes_[i];
   ISLANDS_CHECK(node.island == nullptr);
   ++node.boot_epoch;
-  // Tests have more workers than cores: who spins takes time from the one that has the answer.
   node.scheduler = options_.pace == Pace::kThreads
                        ? runtime::MakeThreadScheduler(clock(), {.spin_ns = options_.spin_ns})
                        : std::make_unique<Stepped>();
