@@ -13,7 +13,7 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 export UBSAN_OPTIONS ?= print_stacktrace=1
 # GCC 12's ThreadSanitizer cannot start where the kernel randomizes addresses by more than 28 bits.
 TSAN_RUN := $(shell [ "$$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -le 28 ] || echo setarch -R)
-export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CURDIR)/cmake/tsan.supp
 
 # $(call tests_of,PRESET,LABEL): names of the tests with this label; each is also its build target.
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
@@ -54,13 +54,16 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), then SEEDS simulated clusters (10000)
+soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), then SEEDS (10000) simulated clusters and recoveries
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
-	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test
+	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
 	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/simulation_seeds_test'
+	@echo "soak: as many times an island that dies and recovers"
+	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
+	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
 
 CHAOS_MINUTES ?= 10
 chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories

@@ -69,7 +69,7 @@ void Coordinator::Reset() {
 
 void Coordinator::Step(const Event& event, Actions* actions) {
   if (event.kind == Event::kInquiry) {
-    if (done() || Find(event.island) == nullptr) return;
+    if (done() || Find(event.island) == nullptr) return;  // invariant 5: a stranger learns nothing
     const Outcome outcome = state_ == State::kCommitting ? Outcome::kCommitted : Outcome::kPending;
     actions->push_back({.kind = Action::kSendInquiryReply, .island = event.island, .outcome = outcome});
     return;
@@ -98,7 +98,7 @@ void Coordinator::StepExecuting(const Event& event, Actions* actions) {
       if (participant == nullptr) participants_.push_back({.island = event.island});
       return;
     case Event::kWrote:
-      if (participant != nullptr) participant->wrote = true;
+      if (participant != nullptr) participant->wrote = true;  // for invariant 7
       return;
     case Event::kCommitRequested:
       local_wrote_ = event.local_wrote;
@@ -145,7 +145,7 @@ void Coordinator::StepVoting(const Event& event, Actions* actions) {
 
 // The commit record may already be on its way to the disk: nothing but its arrival matters now.
 void Coordinator::StepForcing(const Event& event, Actions* actions) {
-  if (event.kind != Event::kCommitRecordDurable) return;
+  if (event.kind != Event::kCommitRecordDurable) return;  // invariant 2
   for (const Participant& participant : participants_) {
     if (!participant.voted_yes()) continue;
     actions->push_back({.kind = Action::kSendDecision, .island = participant.island, .commit = true});
@@ -166,7 +166,7 @@ void Coordinator::StepCommitting(const Event& event, Actions* actions) {
     }
   } else if (event.kind == Event::kAcknowledged || event.kind == Event::kPeerGone) {
     Participant* const participant = Find(event.island);
-    if (participant == nullptr || !waits_for(*participant)) return;
+    if (participant == nullptr || !waits_for(*participant)) return;  // invariant 5: twice, or never voted YES
     participant->acknowledged = true;
     if (event.kind == Event::kPeerGone)
       actions->push_back({.kind = Action::kLoseShare, .island = event.island});
@@ -193,10 +193,10 @@ void Coordinator::StepOnePhase(const Event& event, Actions* actions) {
       if (event.island == decider_) AskDecider(actions);
       return;
     case Event::kPeerGone:
-      if (event.island == decider_) LearnOutcome(Outcome::kUnknown, actions);
+      if (event.island == decider_) LearnOutcome(Outcome::kUnknown, actions);  // invariant 6
       return;
     case Event::kTimeout:
-      if (!answered_) AnswerOnce(Outcome::kUnknown, actions);
+      if (!answered_) AnswerOnce(Outcome::kUnknown, actions);  // invariants 1 and 6: we ask on
       return AskDecider(actions);
     default:
       return;
@@ -208,7 +208,7 @@ void Coordinator::BeginVoting(Actions* actions) {
   const Participant* const only_writer = OnlyWriter();
   state_ = State::kVoting;
   for (Participant& participant : participants_) {
-    if (&participant == only_writer) continue;
+    if (&participant == only_writer) continue;  // invariant 4: it is asked last, to decide
     participant.asked = true;
     actions->push_back({.kind = Action::kSendPrepare, .island = participant.island});
   }
@@ -216,13 +216,13 @@ void Coordinator::BeginVoting(Actions* actions) {
 }
 
 void Coordinator::TakeVote(Participant& participant, VoteKind vote, Actions* actions) {
-  if (participant.voted) return;
+  if (participant.voted) return;                            // invariant 5
   if (!participant.asked && vote != VoteKind::kNo) return;  // the decider-to-be has nothing to vote on
   participant.voted = true;
   participant.vote = vote;
   // READ from one that has written: its changes are gone.
   const bool lost_changes = vote == VoteKind::kRead && participant.wrote;
-  if (vote == VoteKind::kNo || lost_changes) return Abort(actions);
+  if (vote == VoteKind::kNo || lost_changes) return Abort(actions);  // invariant 7
   CountVotes(actions);
 }
 
@@ -236,7 +236,7 @@ void Coordinator::CountVotes(Actions* actions) {
     }
   }
   if (unasked != nullptr) {
-    if (!AnyYes()) return BeginOnePhase(unasked->island, actions);
+    if (!AnyYes()) return BeginOnePhase(unasked->island, actions);  // invariant 4: readers have voted
     // A supposed reader voted YES, so it holds changes too: both phases after all.
     unasked->asked = true;
     actions->push_back({.kind = Action::kSendPrepare, .island = unasked->island});
@@ -314,7 +314,7 @@ Coordinator::Participant* Coordinator::Find(uint32_t island) {
 }
 
 Coordinator::Participant* Coordinator::OnlyWriter() {
-  if (local_wrote_) return nullptr;
+  if (local_wrote_) return nullptr;  // invariant 4: nobody else may have written, we neither
   Participant* writer = nullptr;
   for (Participant& participant : participants_) {
     if (!participant.wrote) continue;

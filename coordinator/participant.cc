@@ -44,7 +44,7 @@ void Participant::Reset() {
 }
 
 void Participant::Step(const Event& event, Actions* actions) {
-  if (done()) return;
+  if (done()) return;  // invariant 5
   if (event.kind == Event::kCoordinatorInquiry) {
     const Outcome outcome = state_ == State::kDecided ? decided_ : Outcome::kPending;
     actions->push_back({.kind = Action::kSendInquiryReply, .outcome = outcome});
@@ -73,8 +73,8 @@ void Participant::Step(const Event& event, Actions* actions) {
 void Participant::StepActive(const Event& event, Actions* actions) {
   switch (event.kind) {
     case Event::kPrepare:
-      if (event.wrote) return BeginPrepare(event, actions);
-      actions->push_back({.kind = Action::kSendVote, .vote = VoteKind::kRead});
+      if (event.wrote) return BeginPrepare(event, actions);  // invariant 2: no YES before it is durable
+      actions->push_back({.kind = Action::kSendVote, .vote = VoteKind::kRead});  // invariant 3: locks go
       Apply(Action::kApplyCommit, actions);
       return Finish(actions);
     case Event::kCommitOnePhase:
@@ -133,18 +133,18 @@ void Participant::StepPrepared(const Event& event, Actions* actions) {
     case Event::kDecision:
       return event.commit ? BeginCommit(actions) : Abort(actions);
     case Event::kInquiryReply:
-      if (event.outcome == Outcome::kCommitted) BeginCommit(actions);
+      if (event.outcome == Outcome::kCommitted) BeginCommit(actions);  // invariant 1: the coordinator's word
       if (event.outcome == Outcome::kAborted) Abort(actions);
       return;
     case Event::kInquiryDue:
     case Event::kTimeout:
     case Event::kCoordinatorUp:
     case Event::kCoordinatorRestarted:
-      actions->push_back({.kind = Action::kSendInquiry});
+      actions->push_back({.kind = Action::kSendInquiry});  // invariant 1: it asks, and goes on waiting
       return;
     case Event::kCoordinatorGone:
       if (Planted(PlantedBug::kOrphanAsksNobody)) return Abort(actions);
-      state_ = State::kOrphaned;
+      state_ = State::kOrphaned;  // invariant 1: proven gone; now what the fellows know
       AskFellows(actions);
       return AbortIfNobodyKnows(actions);
     default:
@@ -210,7 +210,7 @@ void Participant::AskFellows(Actions* actions) {
 
 void Participant::AbortIfNobodyKnows(Actions* actions) {
   const bool all = std::all_of(fellows_.begin(), fellows_.end(), [](const Fellow& f) { return f.settled(); });
-  if (all) Abort(actions);
+  if (all) Abort(actions);  // nobody alive has heard of a commit, nor will
 }
 
 Participant::Fellow* Participant::FindFellow(uint32_t island) {
@@ -248,7 +248,7 @@ void Participant::StepDeciding(const Event& event, Actions* actions) {
     nobody_asks_ = true;
   if (event.kind != Event::kCommitDurable) return;
   Apply(Action::kApplyCommit, actions);
-  if (nobody_asks_) return Finish(actions);
+  if (nobody_asks_) return Finish(actions);  // invariant 4: its coordinator's life is over
   state_ = State::kDecided;
   decided_ = Outcome::kCommitted;
   actions->push_back({.kind = Action::kSendOnePhaseReply, .outcome = decided_});

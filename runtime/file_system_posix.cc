@@ -1,22 +1,22 @@
+// The calls that block. Queues: file_system_uring.cc, file_system_threads.cc.
+#include "runtime/file_system_posix.h"
+
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
-#include "runtime/descriptor.h"
-#include "runtime/file_system.h"
 
 namespace islands::runtime {
 namespace {
-
-// The one translator of errno: what was tried, on what, and the system's reason.
-absl::Status Failed(std::string_view action, const std::string& what, int error) {
-  return absl::ErrnoToStatus(error, fmt::format("cannot {} {}", action, what));
-}
 
 // A file's name is its own: a link in its place is an error. Directories may be linked to.
 int OpenRetrying(const std::string& path, int flags) {
@@ -34,92 +34,113 @@ std::string ParentOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// A new name survives power loss only once its directory is synced.
-absl::Status SyncDirectory(const std::string& path) {
-  const UniqueFd directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
-  if (directory.get() < 0) return Failed("open directory", path, errno);
-  if (fsync(directory.get()) != 0) return Failed("sync directory", path, errno);
+absl::StatusOr<uint64_t> SizeOf(const OpenFile& file) {
+  struct stat now {};
+  if (fstat(file.fd.get(), &now) != 0) return Failed("ask for the size of", file.path, errno);
+  return static_cast<uint64_t>(now.st_size);
+}
+
+// The file has no handle on it, or none whose requests are in flight.
+absl::Status WriteZeros(int fd, uint64_t begin, uint64_t end, const std::string& path) {
+  static constexpr size_t kBlock = size_t{1} << 20;
+  const std::string zeros(std::min<uint64_t>(kBlock, end - begin), '\0');
+  while (begin < end) {
+    const size_t bytes = std::min<uint64_t>(zeros.size(), end - begin);
+    const ssize_t now = pwrite(fd, zeros.data(), bytes, static_cast<off_t>(begin));
+    if (now < 0 && errno == EINTR) continue;
+    if (now <= 0) return Failed("allocate", path, now < 0 ? errno : ENOSPC);
+    begin += static_cast<uint64_t>(now);
+  }
   return absl::OkStatus();
 }
 
-// Moves up to buffer.size() bytes; fewer only at the end of a file that is read. Returns the bytes moved or
-// -1 with errno.
-ssize_t Transfer(const IoRequest& request) {
-  size_t moved = 0;
-  while (moved < request.buffer.size()) {
-    std::byte* at = request.buffer.data() + moved;
-    const size_t bytes = request.buffer.size() - moved;
-    const off_t offset = static_cast<off_t>(request.offset + moved);
-    const ssize_t now = request.kind == IoKind::kRead ? pread(request.file, at, bytes, offset)
-                                                      : pwrite(request.file, at, bytes, offset);
-    if (now < 0 && errno == EINTR) continue;
-    if (now < 0) return -1;
-    if (now == 0) {
-      if (request.kind == IoKind::kRead) break;
-      errno = ENOSPC;
-      return -1;
-    }
-    moved += static_cast<size_t>(now);
-  }
-  return static_cast<ssize_t>(moved);
-}
-
-// A failed fdatasync is reported once and never retried: the kernel may have dropped the pages.
-IoCompletion CarryOut(const IoRequest& request) {
-  IoCompletion done{.token = request.token, .status = absl::OkStatus()};
-  if (request.kind == IoKind::kSync) {
-    if (fdatasync(request.file) != 0) {
-      done.status = Failed("sync", fmt::format("file {}", request.file), errno);
-    }
-    return done;
-  }
-  const ssize_t moved = Transfer(request);
-  if (moved < 0) {
-    done.status = Failed(request.kind == IoKind::kRead ? "read" : "write",
-                         fmt::format("file {} at offset {}", request.file, request.offset), errno);
-  } else {
-    done.bytes = static_cast<size_t>(moved);
-  }
-  return done;
-}
-
-class PosixQueue final : public FileSystem::Queue {
+// All requests of a queue that has no engine.
+class RefusedQueue final : public FileSystem::Queue {
  public:
-  void Submit(const IoRequest& request) override { submitted_.push_back(request); }
-
-  size_t Poll(std::vector<IoCompletion>* completions) override {
-    const size_t finished = submitted_.size();
-    for (const IoRequest& request : submitted_) completions->push_back(CarryOut(request));
-    submitted_.clear();
-    return finished;
+  explicit RefusedQueue(absl::Status reason) : reason_(std::move(reason)) {}
+  void Submit(const IoRequest& request) override {
+    refused_.push_back({.token = request.token, .status = reason_});
   }
+  size_t Poll(std::vector<IoCompletion>* completions) override {
+    completions->insert(completions->end(), refused_.begin(), refused_.end());
+    return std::exchange(refused_, {}).size();
+  }
+  void Wait(int64_t /*timeout_ns*/) override {}
 
  private:
-  std::vector<IoRequest> submitted_;
+  const absl::Status reason_;
+  std::vector<IoCompletion> refused_;
 };
 
 class PosixFileSystem final : public FileSystem {
  public:
+  explicit PosixFileSystem(const PosixOptions& options) : options_(options) {}
+
   absl::StatusOr<FileHandle> Open(const std::string& path, bool create, bool direct) override {
-    const int flags = O_RDWR | (direct ? O_DIRECT : 0);
-    int fd = OpenRetrying(path, flags);
-    if (fd >= 0) return fd;
-    if (errno != ENOENT || !create) return Failed("open", path, errno);
-    fd = OpenRetrying(path, flags | O_CREAT);
-    if (fd < 0) return Failed("create", path, errno);
-    if (absl::Status synced = SyncDirectory(ParentOf(path)); !synced.ok()) {
-      close(fd);
-      return synced;
-    }
-    return fd;
+    const int fd = OpenRetrying(path, O_RDWR | (create ? O_CREAT : 0) | (direct ? O_DIRECT : 0));
+    if (fd < 0) return Failed(create ? "create" : "open", path, errno);
+    auto file = std::make_shared<OpenFile>(OpenFile{.fd = UniqueFd(fd), .path = path, .direct = direct});
+    return files_->Add(std::move(file));
   }
 
-  absl::Status Close(FileHandle file) override {
-    if (close(file) != 0) return Failed("close", fmt::format("file {}", file), errno);
-    return absl::OkStatus();
+  absl::Status Close(FileHandle handle) override {
+    const OpenFilePtr file = files_->Take(handle);
+    if (!file) return NotOpen("close", handle);
+    // No new transfers of it begin, so that a count of one stays one. Otherwise the last transfer closes it.
+    if (file.use_count() > 1 || close(file->fd.Release()) == 0) return absl::OkStatus();
+    return Failed("close", file->path, errno);
   }
 
-  std::unique_ptr<Queue> MakeQueue() override { return std::make_unique<PosixQueue>(); }
+  std::unique_ptr<Queue> MakeQueue() override {
+    if (options_.engine == PosixOptions::Engine::kThreads) return MakeThreadQueue(files_);
+    absl::StatusOr<std::unique_ptr<Queue>> ring = MakeUringQueue(files_);
+    if (ring.ok()) return *std::move(ring);
+    if (options_.engine == PosixOptions::Engine::kAuto) return MakeThreadQueue(files_);
+    return std::make_unique<RefusedQueue>(ring.status());
+  }
+
+  absl::Status Allocate(FileHandle handle, uint64_t bytes) override {
+    const OpenFilePtr file = files_->Find(handle);
+    if (!file) return NotOpen("allocate", handle);
+    if (bytes == 0) return absl::OkStatus();
+    const absl::StatusOr<uint64_t> before = SizeOf(*file);
+    if (!before.ok()) return before.status();
+    int result;
+    do {
+      result = fallocate(file->fd.get(), 0, 0, static_cast<off_t>(bytes));
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return absl::OkStatus();
+    absl::Status status = errno == EOPNOTSUPP || errno == ENOSYS ? FillHoles(*file, bytes)
+                                                                 : Failed("allocate", file->path, errno);
+    // What was got on the way to a full disk is given back; the error is about the way there.
+    if (!status.ok() && bytes > *before) (void)ftruncate(file->fd.get(), static_cast<off_t>(*before));
+    return status;
+  }
+
+  absl::Status Truncate(FileHandle handle, uint64_t bytes) override {
+    const OpenFilePtr file = files_->Find(handle);
+    if (!file) return NotOpen("truncate", handle);
+    if (ftruncate(file->fd.get(), static_cast<off_t>(bytes)) == 0) return absl::OkStatus();
+    return Failed("truncate", file->path, errno);
+  }
+
+  absl::StatusOr<uint64_t> Size(FileHandle handle) override {
+    const OpenFilePtr file = files_->Find(handle);
+    if (!file) return NotOpen("ask for the size of", handle);
+    return SizeOf(*file);
+  }
+
+  absl::Status Lock(FileHandle handle) override {
+    const OpenFilePtr file = files_->Find(handle);
+    if (!file) return NotOpen("lock", handle);
+    int result;
+    do {
+      result = flock(file->fd.get(), LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return absl::OkStatus();
+    if (errno != EWOULDBLOCK) return Failed("lock", file->path, errno);
+    return absl::FailedPreconditionError(fmt::format("cannot lock {}: somebody else holds it", file->path));
+  }
 
   absl::StatusOr<std::string> ReadFile(const std::string& path) override {
     const UniqueFd file(OpenRetrying(path, O_RDONLY));
@@ -157,13 +178,67 @@ class PosixFileSystem final : public FileSystem {
   bool Exists(const std::string& path) override { return access(path.c_str(), F_OK) == 0; }
 
   absl::Status Remove(const std::string& path) override {
-    if (unlink(path.c_str()) != 0) return Failed("remove", path, errno);
-    return SyncDirectory(ParentOf(path));
+    return unlink(path.c_str()) == 0 ? absl::OkStatus() : Failed("remove", path, errno);
   }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (ParentOf(from) != ParentOf(to)) {
+      return absl::InvalidArgumentError(
+          fmt::format("cannot rename {} to {}: it would change its directory", from, to));
+    }
+    if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    return Failed("rename", fmt::format("{} to {}", from, to), errno);
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override {
+    const UniqueFd directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
+    if (directory.get() < 0) return Failed("open directory", path, errno);
+    return fsync(directory.get()) == 0 ? absl::OkStatus() : Failed("sync directory", path, errno);
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+    if (!directory) return Failed("list directory", path, errno);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = readdir(directory.get())) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    if (errno != 0) return Failed("list directory", path, errno);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  const PosixOptions options_;
+  const std::shared_ptr<OpenFiles> files_ = std::make_shared<OpenFiles>();
 };
 
 }  // namespace
 
-std::unique_ptr<FileSystem> MakePosixFileSystem() { return std::make_unique<PosixFileSystem>(); }
+absl::Status FillHoles(const OpenFile& file, uint64_t bytes) {
+  // A descriptor through the page cache, which takes buffers of any alignment, and of a file that may be
+  // nameless by now.
+  const UniqueFd fd(open(fmt::format("/proc/self/fd/{}", file.fd.get()).c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd) return Failed("open", file.path, errno);
+  uint64_t hole = 0;
+  while (hole < bytes) {
+    // Beyond the last data there is nothing but a hole.
+    const off_t data = lseek(fd.get(), static_cast<off_t>(hole), SEEK_DATA);
+    if (data < 0 && errno != ENXIO) return Failed("allocate", file.path, errno);
+    const uint64_t end = data < 0 ? bytes : std::min(bytes, static_cast<uint64_t>(data));
+    if (absl::Status zeros = WriteZeros(fd.get(), hole, end, file.path); !zeros.ok() || end == bytes)
+      return zeros;
+    const off_t next = lseek(fd.get(), data, SEEK_HOLE);
+    if (next < 0) return Failed("allocate", file.path, errno);
+    hole = static_cast<uint64_t>(next);
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<FileSystem> MakePosixFileSystem(const PosixOptions& options) {
+  return std::make_unique<PosixFileSystem>(options);
+}
 
 }  // namespace islands::runtime

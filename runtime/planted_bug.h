@@ -57,8 +57,18 @@ enum class PlantedBug : uint8_t {
   kIgnoreLastWords,        // who is proven dead counts as gone before what it has said is read
   kAnswerForEarlierLife,   // a later life answers for one that has died: there is nothing here
   kForgetPageChange,       // a page changes without a word to those who listen
+  kSkipLogSync,            // EPOCH is written before the logs are synced
+  kIgnoreSyncError,        // a sync of the log that failed is taken for one that did not
+  kTrustUnsyncedEpoch,     // a new logger believes what the one before it wrote to EPOCH and did not sync
+  kFreeRingEarly,          // a ring's room is free before EPOCH covers what was there
+  kUndoTwice,              // what was rolled back is undone once more by recovery
+  kReuseLsn,               // the next life of an island gives LSNs that an earlier one has given
+  kResetLsnOnReuse,        // a page that is used again begins with LSN 0
+  kBuryBeforeCommit,       // ghosts are removed before the end of their transaction is in the log
+  kCutTooLate,             // a cut lets the first epoch live that was not durable everywhere
+  kPublishWithoutUndo,     // a transaction that gives up control leaves nothing to undo it with
 };
-inline constexpr uint32_t kPlantedBugs = 42;
+inline constexpr uint32_t kPlantedBugs = 52;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/shared_memory.h"
 
 namespace islands::runtime {
 
@@ -65,7 +66,8 @@ class PulseBoard {
   std::atomic<uint64_t>& At(uint32_t island, uint32_t worker) const { return LineOf(island, worker).pulse; }
 
   std::vector<size_t> first_;    // line of each island's worker 0; last: number of lines
-  std::unique_ptr<Line[]> own_;  // or mapped
+  std::unique_ptr<Line[]> own_;  // of this process only, or
+  Mapping mapping_;
   Line* lines_ = nullptr;
 };
 

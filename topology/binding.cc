@@ -19,20 +19,8 @@ constexpr uint32_t kMaxNode = 1023;  // MAX_NUMNODES of the kernel
 constexpr size_t kBitsPerWord = 8 * sizeof(unsigned long);
 
 absl::Status ErrnoStatus(int error, std::string what) {
-  std::string message = fmt::format("{}: {}", what, std::strerror(error));
-  switch (error) {
-    case EPERM:
-    case EACCES:
-      return absl::PermissionDeniedError(message);
-    case ENOSYS:
-      return absl::UnimplementedError(message);
-    case EINVAL:
-      return absl::InvalidArgumentError(message + " (does not exist, is offline or outside the cgroup)");
-    case ENOMEM:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::InternalError(message);
-  }
+  if (error == EINVAL) what += " (does not exist, is offline or outside the cgroup)";
+  return absl::ErrnoToStatus(error, what);
 }
 
 struct NodeMask {

@@ -117,7 +117,7 @@ std::string ReadAnswer(int fd) {
 absl::Status TryInChild(const SetSource& set_source) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(fmt::format("pipe: {}", std::strerror(errno)));
+    return absl::ErrnoToStatus(errno, "pipe");
   }
   pid_t child = fork();
   if (child == 0) TryAndExit(set_source, fds[1]);
@@ -125,7 +125,7 @@ absl::Status TryInChild(const SetSource& set_source) {
   close(fds[1]);
   if (child < 0) {
     close(fds[0]);
-    return absl::ResourceExhaustedError(fmt::format("fork: {}", std::strerror(fork_error)));
+    return absl::ErrnoToStatus(fork_error, "fork");
   }
   std::string answer = ReadAnswer(fds[0]);
   close(fds[0]);
@@ -154,7 +154,7 @@ absl::StatusOr<Machine> LoadDescribed(const std::string& source, std::string_vie
 absl::StatusOr<std::string> ReadXmlFile(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
-    return absl::NotFoundError(fmt::format("machine file '{}': {}", path, std::strerror(errno)));
+    return absl::ErrnoToStatus(errno, fmt::format("machine file '{}'", path));
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(fmt::format("machine file '{}': not a regular file", path));
@@ -242,8 +242,7 @@ absl::StatusOr<std::string> ExportThisMachineXml() {
   char* buffer = nullptr;
   int length = 0;
   if (hwloc_topology_export_xmlbuffer(topology->get(), &buffer, &length, 0) != 0) {
-    return absl::InternalError(
-        fmt::format("hwloc cannot export this machine as XML: {}", std::strerror(errno)));
+    return absl::ErrnoToStatus(errno, "hwloc cannot export this machine as XML");
   }
   std::string xml(buffer);
   hwloc_free_xmlbuffer(topology->get(), buffer);

@@ -21,9 +21,9 @@ absl::StatusOr<std::string> ReadProcFile(const std::string& path) {
   if (file) text << file.rdbuf();
   if (file && !text.str().empty()) return text.str();
   int error = errno;
-  std::string message = fmt::format("{}: {}", path, error == 0 ? "empty" : std::strerror(error));
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  return absl::NotFoundError(message);  // the process or thread has ended
+  // Empty, or no such process: the process or thread has ended.
+  if (error == 0 || error == ESRCH) return absl::NotFoundError(fmt::format("{}: nobody is there", path));
+  return absl::ErrnoToStatus(error, path);
 }
 
 std::string_view NextLine(std::string_view& text) {

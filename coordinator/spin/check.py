@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Verifies two_phase_commit.pml and orphans.pml with Spin: exhaustively, and that they would notice what they are there
-to notice.
+"""Verifies the models of this folder with Spin: exhaustively, and that they would notice what they are there to
+notice.
 
-  check.py            everything (about a minute on two cores)
+  check.py            everything (about three minutes on two cores)
   check.py NAME...    only these runs; --list prints their names
   check.py --keep DIR leaves the generated verifiers and error trails there
 
@@ -45,6 +45,14 @@ def orphans(name: str, kind: str, *defines: str, what: str = "") -> Run:
     return Run(name, kind, defines, what=what, model="orphans.pml")
 
 
+def epochs(name: str, kind: str, *defines: str, what: str = "") -> Run:
+    return Run(name, kind, defines, what=what, model="epochs.pml")
+
+
+def cut(name: str, kind: str, *defines: str, what: str = "") -> Run:
+    return Run(name, kind, defines, what=what, model="cut.pml")
+
+
 SMALL = ("N=2", "CRASHES=1")
 RUNS = [
     Run("crashes", "verify", ("N=3", "CRASHES=2"), what="3 participants, 2 crashes, every message again and late"),
@@ -56,6 +64,20 @@ RUNS = [
         what="2 participants, 2 crashes, a broken link, late messages: no run is infinite"),
     orphans("orphans", "verify", "N=3", "CRASHES=3", "BREAKS=1",
             what="3 participants that keep nothing, 3 crashes, a broken link, any stalls"),
+    epochs("epochs", "verify", what="workers with two transactions and one, of both kinds"),
+    epochs("epochs-raised", "verify", "TRANSACTIONS=1", "MAX_G=4", what="a transaction each, G goes further"),
+    epochs("epochs-overflow", "verify", "LONGS=0", "MAX_G=3", "OVERFLOWS=1", what="workers raise G too"),
+    epochs("epochs-kills", "verify", "OTHERS=0", "MAX_G=3", "KILLS=2", "LOGGER_KILLS=2",
+           what="one worker, killed twice, and its logger twice"),
+    epochs("epochs-kills-of-one", "verify", "LONGS=0", "KILLS=1", "LOGGER_KILLS=2",
+           what="an island is killed beside another, and the logger twice"),
+    cut("cut", "verify", "RAISES=1", what="2 islands, 2 transactions, a loss of power that keeps any part"),
+    cut("cut-raised", "verify", "RAISES=2", "ANY_PART=0", what="2 islands, 2 transactions, 3 epochs, a loss of power"),
+    cut("cut-kills", "verify", "RAISES=1", "KILLS=1", "ANY_PART=0", what="a kill of an island, a loss of power"),
+    cut("cut-twice", "verify", "RAISES=1", "LOSSES=2", "ANY_PART=0", what="two losses of power, also in recovery"),
+    cut("cut-three", "verify", "N=3", "RAISES=1", "ANY_PART=0", what="3 islands, 2 transactions, a loss of power"),
+    cut("cut-three-often", "verify", "N=3", "T=1", "KILLS=1", "LOSSES=2", "ANY_PART=0",
+        what="3 islands, a transaction on all, a kill, two losses of power"),
     Run("forgets-before-acks", "planted", SMALL + ("PREMATURE_FORGET",)),
     Run("yes-after-restart", "planted", SMALL + ("VOTE_YES_AFTER_RESTART",)),
     Run("presumes-one-phase", "planted", SMALL + ("PRESUME_ONE_PHASE",)),
@@ -72,6 +94,32 @@ RUNS = [
     orphans("ignores-who-else-is-gone", "planted", "IGNORE_GONE"),
     orphans("keeps-old-answers", "planted", "KEEPS_OLD_ANSWERS"),
     orphans("forgets-commits", "planted", "FORGETS_COMMITS"),
+    epochs("g-before-the-lock", "planted", "G_BEFORE_THE_LOCK"),
+    epochs("no-second-read-of-g", "planted", "NO_SECOND_READ"),
+    epochs("tails-before-holds", "planted", "TAILS_BEFORE_HOLDS"),
+    epochs("g-after-holds", "planted", "G_AFTER_HOLDS", "OVERFLOWS=1"),
+    epochs("hold-released-early", "planted", "HOLD_RELEASED_EARLY"),
+    epochs("two-epochs-of-a-redo-only-record", "planted", "TWO_EPOCHS"),
+    epochs("one-epoch-but-it-suspends", "planted", "READS_AFTER_FIRST_CHANGE"),
+    epochs("counter-overflows-alone", "planted", "OVERFLOWS_ALONE", "OVERFLOWS=1"),
+    epochs("epoch-before-sync", "planted", "EPOCH_BEFORE_SYNC"),
+    epochs("epoch-may-fall", "planted", "EPOCH_MAY_FALL", "MAX_G=3"),
+    epochs("answers-before-epoch-is-synced", "planted", "ANSWERS_BEFORE_EPOCH_SYNCED"),
+    epochs("page-before-epoch", "planted", "PAGE_BEFORE_EPOCH"),
+    epochs("page-before-epoch-is-synced", "planted", "PAGE_BEFORE_EPOCH_SYNCED"),
+    epochs("starts-before-drained", "planted", "STARTS_BEFORE_DRAINED", "KILLS=1"),
+    epochs("lsn-reset", "planted", "SAME_G_AFTER_KILL", "KILLS=1"),
+    epochs("new-logger-trusts-what-is-written", "planted", "TRUSTS_WHAT_IS_WRITTEN", "LOGGER_KILLS=1"),
+    epochs("new-logger-publishes-what-it-finds", "planted", "PUBLISHES_WHAT_IT_FINDS", "LOGGER_KILLS=1"),
+    cut("answers-at-commit", "planted", "ANSWERS_AT_COMMIT"),
+    cut("cut-at-what-islands-claim", "planted", "CUT_AT_ISLANDS_MINIMUM"),
+    cut("cut-not-recorded", "planted", "CUT_NOT_RECORDED", "LOSSES=2"),
+    cut("epochs-come-again", "planted", "EPOCHS_COME_AGAIN", "LOSSES=2"),
+    cut("read-vote-without-epoch", "planted", "READ_VOTES_WITHOUT_EPOCH"),
+    cut("next-life-forgets-commits", "planted", "NEXT_LIFE_FORGETS_COMMITS", "KILLS=1"),
+    cut("yes-before-prepare", "planted", "YES_BEFORE_PREPARE", "LOSSES=0", "KILLS=1"),
+    cut("commit-reads-g-early", "planted", "COMMIT_READS_G_EARLY"),
+    cut("end-reads-g-early", "planted", "END_READS_G_EARLY"),
     Run("committed", "reach", SMALL + ("REACH=answer==COMMITTED&&coordinator==DONE&&commit_durable",)),
     Run("unknown", "reach", SMALL + ("REACH=answer==UNKNOWN",)),
     Run("recovered-coordinator", "reach", SMALL + ("REACH=coordinator==COMMITTING&&coordinator_restarted",)),
@@ -81,6 +129,15 @@ RUNS = [
     orphans("aborted-with-a-fellow-gone", "reach", "REACH=p[0].state==ABORTED&&p[0].gone!=0&&p[0].doubt!=0"),
     orphans("told-by-a-fellow", "reach", "REACH=p[0].state==COMMITTED&&p[0].gone!=0&&coordinator==CDEAD"),
     orphans("share-lost", "reach", "REACH=coordinator==CDONE&&p[0].state==DEAD&&p[1].state==COMMITTED"),
+    epochs("stale-hold", "reach", "REACH=w[0].hold<=durable", "MAX_G=3"),
+    epochs("undo-of-a-page-at-home", "reach", "REACH=page&1&&MAY_GO_HOME&&t[0].commit.epoch>epoch_written"),
+    cut("lazy-answer-lost", "reach", "REACH=box==CUT_MADE&&IS_COMMITTED(0)&&VOID(t[0].commit.epoch)"),
+    cut("lost-beside-a-survivor", "reach",
+        "REACH=box==CUT_MADE&&t[0].answered&&COUNTS(t[0].commit)&&IS_COMMITTED(1)&&VOID(t[1].commit.epoch)"),
+    cut("in-doubt-finds-a-commit", "reach",
+        "REACH=box==UP&&cut[0].next>0&&t[0].state==COMMITTING&&B(0,1).state==PREPARED"),
+    cut("in-doubt-finds-none", "reach", "REACH=box==UP&&cut[0].next>0&&t[0].state==GONE&&B(0,1).state==PREPARED"),
+    cut("dark-again-before-it-opened", "reach", "REACH=box==CUT_MADE&&cut[1].next>0", "LOSSES=2"),
 ]
 
 

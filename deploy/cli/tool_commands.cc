@@ -67,9 +67,9 @@ int ExecTool(const CommandContext& context, const std::string& tool,
   pointers.push_back(nullptr);
   execv(kPython, pointers.data());
   return Fail(context,
-              absl::NotFoundError(fmt::format("cannot start {}: {}; install python3, python3-yaml and "
-                                              "python3-matplotlib",
-                                              kPython, std::strerror(errno))));
+              absl::ErrnoToStatus(errno, fmt::format("cannot start {}; install python3, python3-yaml and "
+                                                     "python3-matplotlib",
+                                                     kPython)));
 }
 
 }  // namespace islands::deploy

@@ -116,7 +116,7 @@ bool Confirmed(const Doomed& doomed, const std::string& name) {
 absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
   for (const std::string& path : doomed.files) {
     if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-      return absl::InternalError(fmt::format("cannot remove {}: {}", path, strerror(errno)));
+      return absl::ErrnoToStatus(errno, fmt::format("cannot remove {}", path));
     }
   }
   std::error_code error;

@@ -45,8 +45,7 @@ absl::StatusOr<Starting> StartSupervisor(const CommandContext& context, const Up
                                          const ControlFiles& files) {
   if (absl::Status made = runtime::MakePrivateDirectory(files.directory); !made.ok()) return made;
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    return absl::InternalError(fmt::format("cannot make a pipe: {}", strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
   Starting starting;
   starting.report = ends[0];
   std::error_code error;
@@ -164,7 +163,7 @@ absl::StatusOr<control::v1::ClusterStatus> StatusWhenObserved(const ClusterClien
 
 absl::Status CheckIslandProgram(const std::string& program) {
   if (access(program.c_str(), X_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(fmt::format("cannot run {}: {}; build it first", program, strerror(errno)));
+  return absl::ErrnoToStatus(errno, fmt::format("cannot run {}; build it first", program));
 }
 
 // Nothing can be observed that serves no metrics.

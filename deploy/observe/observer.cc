@@ -67,8 +67,8 @@ absl::Status CheckPortFree(uint16_t port) {
   const int error = errno;
   close(file);
   if (bound) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format(
-      "cannot listen on 127.0.0.1:{} ({}); choose another with --prometheus-port", port, strerror(error)));
+  return absl::ErrnoToStatus(
+      error, fmt::format("cannot listen on 127.0.0.1:{}; choose another with --prometheus-port", port));
 }
 
 // GET /-/ready says 200.

@@ -1,4 +1,5 @@
 // `islands template NISL`.
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -6,8 +7,6 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +14,7 @@
 #include "deploy/cli/output.h"
 #include "deploy/plan/commands.h"
 #include "deploy/plan/template.h"
+#include "runtime/descriptor.h"
 #include "topology/machine.h"
 
 namespace islands::deploy {
@@ -29,18 +29,13 @@ struct Arguments {
 
 // Never overwrites: a deployment file may be the only description of existing data.
 absl::Status WriteNew(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wx");
-  if (file == nullptr) {
+  const runtime::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file) {
     const int error = errno;
-    return absl::FailedPreconditionError(
-        fmt::format("cannot create {}: {}{}", path, std::strerror(error),
-                    error == EEXIST ? "; choose another name or remove it" : ""));
+    const char* advice = error == EEXIST ? "; choose another name or remove it" : "";
+    return absl::ErrnoToStatus(error, fmt::format("cannot create {}{}", path, advice));
   }
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) {
-    return absl::UnavailableError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  }
-  return absl::OkStatus();
+  return runtime::WriteAll(file.get(), text, path);
 }
 
 int Template(const CommandContext& context, Arguments arguments) {

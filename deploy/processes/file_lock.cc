@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/descriptor.h"
 #include "runtime/private_files.h"
 
 namespace islands::deploy {
@@ -58,11 +58,10 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_
 
 absl::Status FileLock::WriteNote(std::string_view note) {
   const std::string text = fmt::format("{}\n{}\n", getpid(), note);
-  if (ftruncate(file_.get(), 0) != 0 ||
-      pwrite(file_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return absl::InternalError(fmt::format("cannot write a lock file: {}", strerror(errno)));
+  if (ftruncate(file_.get(), 0) != 0 || lseek(file_.get(), 0, SEEK_SET) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot empty a lock file");
   }
-  return absl::OkStatus();
+  return runtime::WriteAll(file_.get(), text, "a lock file");
 }
 
 absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path) {

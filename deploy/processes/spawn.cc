@@ -95,10 +95,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) RunChild(request, argv.data(), descriptors, cpus, parent);
-  if (pid < 0) {
-    return absl::ResourceExhaustedError(
-        fmt::format("cannot start {}: {}", request.arguments[0], strerror(errno)));
-  }
+  if (pid < 0) return absl::ErrnoToStatus(errno, fmt::format("cannot start {}", request.arguments[0]));
   return pid;
 }
 

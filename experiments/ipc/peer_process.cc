@@ -29,9 +29,7 @@ sigset_t Termination() {
   return signals;
 }
 
-absl::Status Failed(const char* call, int error) {
-  return absl::InternalError(fmt::format("{}: {}", call, std::strerror(error)));
-}
+absl::Status Failed(const char* call, int error) { return absl::ErrnoToStatus(error, call); }
 
 }  // namespace
 

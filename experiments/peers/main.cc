@@ -87,8 +87,7 @@ absl::Status Pin(int cpu) {
   CPU_ZERO(&set);
   if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
   if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--cpu {}: {}; choose a CPU that `islands machine` shows", cpu, std::strerror(errno)));
+  return absl::ErrnoToStatus(errno, fmt::format("--cpu {}; choose a CPU that `islands machine` shows", cpu));
 }
 
 int Fail(int exit_code, const absl::Status& status) {

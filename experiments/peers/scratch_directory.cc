@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<ScratchDirectory>> ScratchDirectory::Create(const
   const sigset_t signals = BlockSignals();
   std::string path = parent + "/islands-peers-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("cannot create a directory in '{}': {}; use --directory", parent, std::strerror(errno)));
+    return absl::ErrnoToStatus(errno,
+                               fmt::format("cannot create a directory in '{}'; use --directory", parent));
   }
   // Not joined: it waits as long as the process lives.
   std::thread([signals, path] {

@@ -1,6 +1,7 @@
 #include "instance/execution/branch.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "instance/storage/pages/buffer_pool.h"
 #include "runtime/check.h"
@@ -55,18 +56,62 @@ void UndoLog::Clear() {
   any_ghosts_ = false;
 }
 
-void UndoLog::Rollback(storage::Store& store) {
+void UndoLog::Encode(size_t first, size_t end, std::vector<std::byte>* out) const {
+  ISLANDS_CHECK(first <= end && end <= entries_.size());
+  for (size_t i = first; i < end; ++i) {
+    const Entry& entry = entries_[i];
+    const Encoded head{entry.kind, entry.table, entry.site, entry.offset, entry.key_bytes, entry.row_bytes};
+    const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
+    out->insert(out->end(), head_bytes.begin(), head_bytes.end());
+    // Key and row lie behind each other.
+    const auto key = bytes_.begin() + entry.key_at;
+    out->insert(out->end(), key, key + entry.key_bytes + entry.row_bytes);
+  }
+}
+
+absl::Status UndoLog::Decode(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    Encoded head;
+    if (bytes.size() < sizeof(head)) return absl::DataLossError("an undo entry ends too early");
+    std::memcpy(&head, bytes.data(), sizeof(head));
+    bytes = bytes.subspan(sizeof(head));
+    if (head.kind > Kind::kDelete || uint64_t{head.key_bytes} + head.row_bytes > bytes.size())
+      return absl::DataLossError("an undo entry is of no kind, or longer than what holds it");
+    if (bytes_.size() + bytes.size() > kMostBytes) return absl::DataLossError("more to undo than can be");
+    Record(head.kind, head.table, head.site, bytes.first(head.key_bytes), head.offset,
+           bytes.subspan(head.key_bytes, head.row_bytes));
+    any_ghosts_ |= head.kind != Kind::kWrite && head.kind != Kind::kReplace;
+    bytes = bytes.subspan(head.key_bytes + head.row_bytes);
+  }
+  return absl::OkStatus();
+}
+
+bool UndoLog::Fits(const storage::Store& store) const {
+  return std::all_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return store.At(entry.table, entry.site) != nullptr; });
+}
+
+void UndoLog::DropLast(size_t left) {
+  ISLANDS_CHECK(left <= entries_.size());
+  entries_.resize(left);
+  if (left == 0) Clear();
+}
+
+void UndoLog::Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each) {
   const storage::UndoScope scope;
   // Of writes only: nothing else can be undone in another order.
   const auto is_write = [](const Entry& entry) { return entry.kind == Kind::kWrite; };
   if (Planted(PlantedBug::kUndoOldestFirst) && std::all_of(entries_.begin(), entries_.end(), is_write))
     std::reverse(entries_.begin(), entries_.end());
-  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) Undo(*entry, store);
+  for (size_t left = entries_.size(); left > 0; --left) {
+    Undo(entries_[left - 1], store);
+    after_each(left - 1);
+  }
 }
 
 void UndoLog::VisitGhosts(bool committed,
                           absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
-  if (!any_ghosts_) return;
+  if (!any_ghosts_) return;  // most branches
   ISLANDS_CHECK(!entries_.empty());
   for (const Entry& entry : entries_) {
     const bool inserted =

@@ -33,17 +33,33 @@ class UndoLog {
   void RecordReplace(TableId table, uint32_t site, KeyView key, RowView before);
   void RecordDelete(TableId table, uint32_t site, KeyView key);
   bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+
+  // For the log: the entries from number `first` to below `end`, oldest first. Each is
+  //   kind (1), table (4), site (4), offset (4), bytes of key (4), bytes of row before (4), key, row
+  void Encode(size_t first, size_t end, std::vector<std::byte>* out) const;
+  // Adds what Encode wrote. DATA_LOSS: it is not that.
+  absl::Status Decode(std::span<const std::byte> bytes);
+  // Whether all of it is about tables and sites that are there.
+  bool Fits(const storage::Store& store) const;
+  // Recovery: the last entries have been undone before the island died; `left` are still to be.
+  void DropLast(size_t left);
   // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
   size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
   void Clear();
-  // Newest first. The entries stay, for VisitGhosts, until Clear.
-  void Rollback(storage::Store& store);
+  // Newest first. The entries stay, for VisitGhosts, until Clear. `after_each` hears how many are left.
+  void Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each);
   // Keys this branch may have left as ghosts: those it deleted, or, rolled back, those it tried to insert.
   void VisitGhosts(bool committed,
                    absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
 
  private:
   enum class Kind : uint8_t { kWrite, kInsert, kGhost, kRevive, kReplace, kDelete };
+  struct [[gnu::packed]] Encoded {
+    Kind kind;
+    TableId table;
+    uint32_t site, offset, key_bytes, row_bytes;
+  };
   struct Entry {
     Kind kind;
     TableId table;
@@ -67,8 +83,11 @@ struct Branch {
 
   locks::LockOwner locks;
   UndoLog undo;
-  bool open = false;             // has carried out an operation, and has not ended
-  bool quiet = false;            // runs without locks
+  bool open = false;          // has carried out an operation, and has not ended
+  bool quiet = false;         // runs without locks
+  bool published = false;     // has left records in the log that do not end it
+  size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
+  size_t undo_published_bytes = 0;
   bool scanned = false;          // holds gaps
   std::vector<Touched> touched;  // while quiet
 

@@ -151,7 +151,8 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       step =
           Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
     }
-    if (step.lock == LockResult::kWaiting) return Progress::kWaiting;
+    if (options_.journal != nullptr && options_.journal->collected()) NoteChanges(branch);
+    if (step.lock == LockResult::kWaiting) return Progress::kWaiting;  // started again once it is over
     if (step.lock == LockResult::kDeadlock) {
       *failure = FailureOfLock();
       return Progress::kFailed;
@@ -201,7 +202,9 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
     --open_;
   }
   if (quiet_ == &branch) quiet_ = nullptr;
-  branch.open = branch.quiet = branch.scanned = false;
+  if (changing_ == &branch) changing_ = nullptr;
+  branch.open = branch.quiet = branch.scanned = branch.published = false;
+  branch.undo_published = branch.undo_published_bytes = 0;
   branch.touched.clear();
   branch.undo.Clear();
   locks_.ReleaseAll(branch.locks, wakeups);
@@ -221,20 +224,72 @@ void Executor::LockTouched() {
 }
 
 void Executor::CheckInvariants() const {
-  ISLANDS_CHECK(quiet_ == nullptr);  // everybody has given control back
+  ISLANDS_CHECK(quiet_ == nullptr && changing_ == nullptr);  // everybody has given control back
   ISLANDS_CHECK(cleaner_.held() == 0 && !cleaner_.waiting());
   ISLANDS_CHECK(options_.alone || open_ == 0);
 }
 
+// The order: what ends the branch is in the log, then its ghosts go, then its locks (log.md).
 void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
+  ISLANDS_CHECK(changing_ == nullptr ||
+                changing_ == &branch);  // or the log took another's changes for its own
+  if (Planted(PlantedBug::kBuryBeforeCommit)) BuryGhosts(branch, /*committed=*/true, wakeups);
+  if (log::Journal* journal = options_.journal) {
+    branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
+  }
   BuryGhosts(branch, /*committed=*/true, wakeups);
   Close(branch, wakeups);
 }
 
 void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
-  branch.undo.Rollback(store_);
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  UndoChanges(branch);
   BuryGhosts(branch, /*committed=*/false, wakeups);
   Close(branch, wakeups);
+}
+
+void Executor::UndoChanges(Branch& branch) {
+  log::Journal* const journal = options_.journal;
+  if (journal == nullptr) return branch.undo.Rollback(store_, [](size_t) {});
+  if (branch.published) Publish(branch);  // what is undone below is in the log, all of it
+  branch.undo.Rollback(store_, [&](size_t left) {
+    if (journal->collected_bytes() < log::Journal::kMostCollected) return;
+    if (branch.published)
+      return journal->AppendCompensation(branch.locks.transaction, static_cast<uint32_t>(left));
+    // Changes and part of their undo in one record, with the rest of the undo.
+    undo_.clear();
+    branch.undo.Encode(0, left, &undo_);
+    journal->AppendUpdate(branch.locks.transaction, undo_);
+    branch.published = true;
+  });
+  branch.published ? journal->AppendAborted(branch.locks.transaction) : journal->AppendDone();
+}
+
+void Executor::NoteChanges(Branch& branch) {
+  ISLANDS_CHECK(options_.alone && (changing_ == nullptr || changing_ == &branch));
+  changing_ = &branch;
+  const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
+  if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
+    Publish(branch);
+}
+
+void Executor::Publish(Branch& branch) {
+  if (!options_.journal->collected()) return;
+  undo_.clear();
+  const bool forget = Planted(PlantedBug::kPublishWithoutUndo);
+  branch.undo.Encode(forget ? branch.undo.size() : branch.undo_published, branch.undo.size(), &undo_);
+  options_.journal->AppendUpdate(branch.locks.transaction, undo_);
+  branch.published = true;
+  branch.undo_published = branch.undo.size();
+  branch.undo_published_bytes = branch.undo.bytes();
+}
+
+void Executor::Adopt(Branch& branch) {
+  ISLANDS_CHECK(!branch.open && branch.locks.transaction.valid());
+  branch.open = branch.published = true;
+  branch.undo_published = branch.undo.size();
+  branch.undo_published_bytes = branch.undo.bytes();
+  if (options_.alone) ++open_;
 }
 
 // A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next
@@ -247,6 +302,7 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wak
                       locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
     if (free) {
       store_.At(table, site)->RemoveGhost(key);
+      if (options_.journal != nullptr) options_.journal->AppendBurial();
     } else {
       ghosts_.push_back({table, site, std::vector<std::byte>(key.begin(), key.end())});
     }
@@ -254,6 +310,7 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wak
 }
 
 void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
+  ISLANDS_CHECK(changing_ == nullptr);
   for (size_t n = std::min(ghosts_.size(), kGhostsPerCall); n > 0; --n) {
     Ghost ghost = std::move(ghosts_.front());
     ghosts_.pop_front();
@@ -263,6 +320,7 @@ void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
          locks_.TryAcquireKey(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX));
     if (free) {
       store_.At(ghost.table, ghost.site)->RemoveGhost(ghost.key);
+      if (options_.journal != nullptr) options_.journal->AppendBurial();
     } else {
       ghosts_.push_back(std::move(ghost));
     }

@@ -32,12 +32,14 @@
 #include <cstddef>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "instance/execution/abort_reason.h"
 #include "instance/execution/branch.h"
 #include "instance/execution/router.h"
 #include "instance/locks/lock_table.h"
+#include "instance/log/journal.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/store.h"
 #include "instance/workload/operation.h"
@@ -50,6 +52,7 @@ struct ExecutorOptions {
   uint32_t worker = 0;
   bool alone = false;                  // the island has one worker
   size_t most_undo_bytes = 256 << 20;  // of a branch; one that would change more rows fails
+  log::Journal* journal = nullptr;     // null: nothing is kept. Only where `alone`
 };
 
 class Executor {
@@ -68,8 +71,12 @@ class Executor {
   // procedure that has suspended before puts its caller into the ready queue).
   void EndQuiet() {
     if (quiet_ != nullptr) LockTouched();
+    if (changing_ != nullptr) Publish(*std::exchange(changing_, nullptr));
   }
   const Branch* quiet() const { return quiet_; }
+
+  // Recovery: the branch has changed what its undo log says, in an earlier life, and has not ended.
+  void Adopt(Branch& branch);
 
   // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to
   // `wakeups`.
@@ -115,6 +122,10 @@ class Executor {
   void Close(Branch& branch, std::vector<locks::Wakeup>* wakeups);
   locks::LockResult Take(Branch& branch, const locks::LockName& name, locks::LockMode mode);
   locks::LockResult TakeKey(const Target& target, locks::LockMode mode);
+  // What the branch has changed since goes to the log, with what it takes to undo it.
+  void Publish(Branch& branch);
+  void NoteChanges(Branch& branch);  // the journal has collected some
+  void UndoChanges(Branch& branch);
   void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);
 
   Step Apply(const Target& target);
@@ -139,9 +150,11 @@ class Executor {
   storage::Store& store_;
   locks::LockTable& locks_;
   const ExecutorOptions options_;
-  size_t open_ = 0;           // branches; counted when alone
-  Branch* quiet_ = nullptr;   // the open branch that runs without locks
-  locks::LockOwner cleaner_;  // of RemoveGhosts
+  size_t open_ = 0;              // branches; counted when alone
+  Branch* quiet_ = nullptr;      // the open branch that runs without locks
+  Branch* changing_ = nullptr;   // whose changes the journal has collected; null: nobody's
+  std::vector<std::byte> undo_;  // scratch
+  locks::LockOwner cleaner_;     // of RemoveGhosts
   std::deque<Ghost> ghosts_;
   Ahead ahead_;
   std::vector<std::byte> row_;    // scratch, warm

@@ -59,7 +59,7 @@ void LockTable::Impl::DropIfEmpty(size_t bucket, LockHead* head) {
 
 // Without waiting: nothing is queued, so nobody's search can take it for somebody who waits.
 bool LockTable::Impl::TryAcquire(LockOwner& owner, const LockName& name, LockMode mode) {
-  ISLANDS_CHECK(!owner.waiting());
+  ISLANDS_CHECK(!owner.waiting());  // invariant 2
   if (name.key_hash == 0) {
     if (const LockRequest* const own = FindCoarse(owner, name)) {
       if (Covers(own->granted, mode)) return true;
@@ -105,7 +105,7 @@ LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, L
   const size_t held = owner.held_count_;
   const LockResult result = Acquire(owner, name, mode);
   coarse->keys_exclusive |= exclusive;
-  if (owner.held_count_ == held) return result;
+  if (owner.held_count_ == held) return result;  // one that it had: no more locks below than before
   if (++coarse->keys >= coarse->escalate_at && result == LockResult::kGranted) Escalate(owner, coarse);
   return result;
 }
@@ -128,7 +128,7 @@ bool LockTable::Impl::TryGrant(LockOwner& owner, size_t bucket, const LockName& 
   LockRequest* request = FindOwn(*head, owner);
   if (request != nullptr) {
     mode = Supremum(request->granted, mode);
-    if (mode == request->granted) return true;
+    if (mode == request->granted) return true;  // no stronger than what it has
   }
   const bool granted_anyhow = Planted(PlantedBug::kGrantEveryLock) ||
                               (request != nullptr && Planted(PlantedBug::kConvertOverHolders));
@@ -145,7 +145,7 @@ bool LockTable::Impl::TryGrant(LockOwner& owner, size_t bucket, const LockName& 
 
 // Requests are freed only after all have left their buckets: a search for cycles relies on it (PushOwner).
 void LockTable::Impl::ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups) {
-  if (owner.waiting()) CancelWait(owner, wakeups);
+  if (owner.waiting()) CancelWait(owner, wakeups);  // invariant 3
   if (owner.held_count_ == 0) return;
   for (LockRequest* request = owner.keys_; request != nullptr; request = request->next_of_owner) {
     Release(request, wakeups);
@@ -170,7 +170,7 @@ void LockTable::Impl::Release(LockRequest* request, std::vector<Wakeup>* wakeups
   const LatchGuard guard = ISLANDS_LATCH("lock.release", LatchGuard(buckets[request->bucket].latch, latched));
   LockHead* const head = request->head;
   if (request->holder.owner() != nullptr || request->holder.BeginEviction()) head->UnlinkGranted(request);
-  if (head->first_waiting != nullptr) GrantWaiters(head, wakeups);
+  if (head->first_waiting != nullptr) GrantWaiters(head, wakeups);  // invariant 1: in the order of arrival
   DropIfEmpty(request->bucket, head);
 }
 

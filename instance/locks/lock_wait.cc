@@ -17,7 +17,7 @@ LockResult LockTable::Impl::AcquireOrWait(LockOwner& owner, size_t bucket, const
   to_visit.clear();
   {
     const LatchGuard guard = ISLANDS_LATCH("lock.wait", LatchGuard(buckets[bucket].latch, latched));
-    if (TryGrant(owner, bucket, name, mode)) return LockResult::kGranted;
+    if (TryGrant(owner, bucket, name, mode)) return LockResult::kGranted;  // released meanwhile
     const LockHead& head = *FindHead(bucket, name);
     if (const LockRequest* own = FindOwn(head, owner)) {
       candidate.converting = true;
@@ -25,7 +25,7 @@ LockResult LockTable::Impl::AcquireOrWait(LockOwner& owner, size_t bucket, const
     }
     PushBlockers(candidate, head, &owner, candidate.wanted, nullptr);
   }
-  if (ClosesCycle(candidate, bucket)) return LockResult::kDeadlock;
+  if (ClosesCycle(candidate, bucket)) return LockResult::kDeadlock;  // invariant 4: nothing is queued yet
   const LatchGuard guard = ISLANDS_LATCH("lock.wait", LatchGuard(buckets[bucket].latch, latched));
   LockHead* head = FindHead(bucket, name);
   if (head == nullptr) head = NewHead(owner, bucket, name);
@@ -55,7 +55,7 @@ bool LockTable::Impl::ClosesCycle(const Candidate& candidate, size_t bucket) {
     const Visit visit = to_visit.back();
     to_visit.pop_back();
     const LatchGuard guard = ISLANDS_LATCH("lock.search", LatchGuard(buckets[visit.bucket].latch, latched));
-    if (!StillWaits(visit)) continue;
+    if (!StillWaits(visit)) continue;  // granted or given up since it was pushed
     const LockRequest& request = *visit.request;
     // A conversion goes ahead of the new requests that are already there.
     if (candidate.converting && !request.converting && visit.bucket == bucket &&
@@ -77,7 +77,7 @@ bool LockTable::Impl::PushBlockers(const Candidate& candidate, const LockHead& h
     if (PushOwner(candidate, *owner)) return true;
   }
   const bool converting = request != nullptr ? request->converting : candidate.converting;
-  if (converting) return false;
+  if (converting) return false;  // invariant 1: it goes ahead of all new requests
   for (const LockRequest* ahead = head.first_waiting; ahead != request; ahead = ahead->next_waiting) {
     if (!Compatible(ahead->wanted, wanted) && PushOwner(candidate, *ahead->holder.owner())) return true;
   }
@@ -182,7 +182,7 @@ void LockTable::Impl::Blockers(const LockOwner& owner, BlockerSet which,
     blockers->push_back(holder->transaction);
     enough = which == BlockerSet::kHolders;
   }
-  if (waiting->converting) return;
+  if (waiting->converting) return;  // invariant 1: nobody is ahead of a conversion but holders
   for (const LockRequest* r = head.first_waiting; r != waiting && !enough; r = r->next_waiting) {
     if (Compatible(r->wanted, waiting->wanted)) continue;
     blockers->push_back(r->holder.owner()->transaction);

@@ -42,7 +42,7 @@ absl::Status Await(int fd, int16_t events, int stop_fd, Deadline deadline) {
   pollfd fds[2] = {{fd, events, 0}, {stop_fd, POLLIN, 0}};
   while (true) {
     const int ready = poll(fds, stop_fd >= 0 ? 2 : 1, MillisecondsLeft(deadline));
-    if (ready < 0 && errno != EINTR) return ErrnoStatus(errno, "cannot poll");
+    if (ready < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "cannot poll");
     if (ready == 0) return absl::DeadlineExceededError("no answer in time");
     if (ready > 0) return fds[1].revents != 0 ? absl::CancelledError("stopping") : absl::OkStatus();
   }
@@ -224,7 +224,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
   impl->stop.Reset(eventfd(0, EFD_CLOEXEC));
   if (!impl->stop) {
     unlink(socket_path.c_str());
-    return ErrnoStatus(errno, "cannot create an eventfd");
+    return absl::ErrnoToStatus(errno, "cannot create an eventfd");
   }
   impl->acceptor = std::thread([server = impl.get(), cpu] {
     if (cpu >= 0 && cpu < CPU_SETSIZE) {

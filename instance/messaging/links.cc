@@ -123,7 +123,7 @@ void Links::LoseDialled(uint32_t island, const absl::Status& why) {
   peer.deadline_ns = clock_.NowNs() + peer.backoff_ns;
   peer.backoff_ns = std::min(2 * peer.backoff_ns, options_.redial_max_ns);
   next_deadline_ns_ = std::min(next_deadline_ns_, peer.deadline_ns);
-  if (!was_up) return;
+  if (!was_up) return;  // invariant 2: no OnPeerLost without an OnPeerUp
   --peers_up_;
   handler_.OnPeerLost(island, peer.up_epoch, why);
 }
@@ -156,7 +156,7 @@ void Links::OnFrame(ConnectionId connection, FrameType type, std::span<const std
     const Peer& peer = peers_[island];
     if (peer.state == DialState::kIntroducing && type == FrameType::kHelloReply) {
       OnHelloReply(island, payload);
-    } else if (peer.state == DialState::kUp && IsData(type)) {
+    } else if (peer.state == DialState::kUp && IsData(type)) {  // invariant 1
       Deliver({{island, ServingWorker(island, options_.self.worker)}, peer.up_epoch}, type, payload);
     } else {
       CountRefusal();
@@ -167,10 +167,10 @@ void Links::OnFrame(ConnectionId connection, FrameType type, std::span<const std
     return;
   }
   const auto it = accepted_.find(connection);
-  if (it == accepted_.end() || it->second.refused) return;
+  if (it == accepted_.end() || it->second.refused) return;  // invariants 1, 3
   if (!it->second.introduced && type == FrameType::kHello) {
     OnHello(connection, it->second, payload);
-  } else if (it->second.introduced && IsData(type)) {
+  } else if (it->second.introduced && IsData(type)) {  // invariant 1
     const Origin origin = it->second.origin;
     Deliver(origin, type, payload);
   } else {
@@ -238,7 +238,7 @@ absl::Status Links::CheckHello(const data::v1::Hello& hello, int64_t uid) const 
                     self, hello.worker(), hello.island()));
   }
   if (hello.boot_epoch() == 0) return absl::InvalidArgumentError("boot epoch 0: lives are counted from 1");
-  if (hello.boot_epoch() < peers_[hello.island()].newest_epoch) {
+  if (hello.boot_epoch() < peers_[hello.island()].newest_epoch) {  // invariant 5
     return absl::FailedPreconditionError(
         fmt::format("island {} has booted again since: epoch {} was seen after epoch {}", hello.island(),
                     peers_[hello.island()].newest_epoch, hello.boot_epoch()));
@@ -254,7 +254,7 @@ void Links::Introduce(ConnectionId connection, Accepted& accepted, const Origin&
   SawEpoch(origin.peer.island, origin.boot_epoch);
   // The dialler found an earlier link of its own broken before we did: nothing on it counts any more. What an
   // earlier incarnation said counts to its end, which the kernel will tell us of.
-  if (replaced.connection != 0 && replaced.boot_epoch == origin.boot_epoch) {
+  if (replaced.connection != 0 && replaced.boot_epoch == origin.boot_epoch) {  // invariant 5
     CloseAccepted(replaced.connection, absl::UnavailableError("its worker has dialled again"));
   }
   UpdateDeadline();
@@ -299,7 +299,7 @@ absl::Status Links::CheckHelloReply(uint32_t island, const data::v1::HelloReply&
     return absl::InvalidArgumentError(
         fmt::format("island {} answered with boot epoch 0: lives are counted from 1", island));
   }
-  if (reply.boot_epoch() < peers_[island].newest_epoch) {
+  if (reply.boot_epoch() < peers_[island].newest_epoch) {  // invariant 5
     return absl::UnavailableError(fmt::format("an older incarnation of island {} answered", island));
   }
   return absl::OkStatus();
@@ -326,9 +326,9 @@ void Links::CloseAccepted(ConnectionId connection, const absl::Status& why) {
   const Origin origin = it->second.origin;
   accepted_.erase(it);
   transport_.Close(connection);
-  if (!introduced) return;
+  if (!introduced) return;  // invariant 2: OnOriginUp was never said
   Introduced& latest = introduced_[origin.peer.island][origin.peer.worker];
-  if (latest.connection == connection) latest = {};
+  if (latest.connection == connection) latest = {};  // invariant 2: the next life may be there already
   handler_.OnOriginLost(origin, why);
 }
 
@@ -363,7 +363,7 @@ bool Links::SendCounted(ConnectionId connection, uint32_t island, FrameType type
 
 bool Links::Send(uint32_t island, FrameType type, const google::protobuf::MessageLite& message) {
   const Peer& peer = peers_[island];
-  return peer.state == DialState::kUp && SendCounted(peer.connection, island, type, message);
+  return peer.state == DialState::kUp && SendCounted(peer.connection, island, type, message);  // invariant 4
 }
 
 const Links::Introduced* Links::FindIntroduced(Address peer) const {
@@ -379,7 +379,7 @@ bool Links::SendBack(Address to, FrameType type, const google::protobuf::Message
 
 bool Links::SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message) {
   const Introduced* link = FindIntroduced(to.peer);
-  return link != nullptr && link->boot_epoch == to.boot_epoch &&
+  return link != nullptr && link->boot_epoch == to.boot_epoch &&  // invariant 4
          SendCounted(link->connection, to.peer.island, type, message);
 }
 

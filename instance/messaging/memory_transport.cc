@@ -16,6 +16,7 @@
 
 #include "instance/messaging/connection_table.h"
 #include "instance/messaging/frame_scan.h"
+#include "instance/messaging/send_queue.h"
 #include "runtime/check.h"
 #include "runtime/mutex.h"
 
@@ -178,7 +179,7 @@ class MemoryTransport final : public Transport {
   absl::Status Listen() override;
   ConnectionId Dial(Address peer) override;
   void Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) override;
-  size_t QueuedBytes(ConnectionId id) const override;
+  size_t QueuedBytes(ConnectionId id) const override { return queue_.QueuedBytes(id); }
   void Flush() override;
   size_t Poll(TransportHandler& handler) override;
   void Close(ConnectionId id) override;
@@ -186,11 +187,9 @@ class MemoryTransport final : public Transport {
   void Wake() override;
 
  private:
-  struct Connection {
+  struct Connection : QueuedOutput {
     std::shared_ptr<Link> link;
     int side = 0;
-    OutputBuffer out;
-    bool flush_due = false;
   };
 
   void SendBlocked();
@@ -203,8 +202,8 @@ class MemoryTransport final : public Transport {
   Endpoint endpoint_;  // guarded by the hub's mutex
   // Owned by the worker.
   ConnectionTable<Connection> connections_;
-  std::vector<ConnectionId> flush_due_;  // sent to since the last Flush
-  std::vector<ConnectionId> blocked_;    // flushed, but the connection was full
+  SendQueue<Connection> queue_{connections_};
+  std::vector<ConnectionId> blocked_;  // flushed, but the connection was full
 };
 
 absl::Status MemoryTransport::Listen() {
@@ -250,27 +249,11 @@ ConnectionId MemoryTransport::Dial(Address peer) {
 }
 
 void MemoryTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
-  ISLANDS_CHECK(payload.size() <= kMaxFrameBytes);
-  Connection* connection = connections_.Find(id);
-  if (connection == nullptr) return;
-  connection->out.Append(type, payload);
-  if (connection->flush_due) return;
-  connection->flush_due = true;
-  flush_due_.push_back(id);
-}
-
-size_t MemoryTransport::QueuedBytes(ConnectionId id) const {
-  const Connection* connection = connections_.Find(id);
-  return connection == nullptr ? 0 : connection->out.size();
+  if (Connection* connection = connections_.Find(id)) queue_.Append(id, *connection, type, payload);
 }
 
 void MemoryTransport::Flush() {
-  for (const ConnectionId id : std::exchange(flush_due_, {})) {
-    if (Connection* connection = connections_.Find(id)) {
-      connection->flush_due = false;
-      blocked_.push_back(id);
-    }
-  }
+  queue_.Flush([this](ConnectionId id, Connection&) { blocked_.push_back(id); });
   SendBlocked();
 }
 

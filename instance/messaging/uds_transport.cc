@@ -12,6 +12,7 @@
 
 #include "instance/messaging/connection_table.h"
 #include "instance/messaging/frame_scan.h"
+#include "instance/messaging/send_queue.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/messaging/waker.h"
 #include "runtime/check.h"
@@ -34,11 +35,9 @@ constexpr size_t kMostHot = 8;
 // just found something: what was found is better answered first.
 constexpr size_t kPollsAndFramesPerEpoll = 16;
 
-struct Connection {
+struct Connection : QueuedOutput {
   UniqueFd fd;  // none: the dial failed, OnClosed is due
   InputBuffer in;
-  OutputBuffer out;
-  bool flush_due = false;       // listed in flush_due_
   bool wants_writable = false;  // EPOLLOUT is armed; Flush leaves it alone until then
   bool hot = false;             // listed in hot_, not in the epoll set
   bool broken = false;          // sending failed; OnClosed follows once its input has been handed out
@@ -59,7 +58,7 @@ class UdsTransport final : public Transport {
   absl::Status Listen() override;
   ConnectionId Dial(Address peer) override;
   void Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) override;
-  size_t QueuedBytes(ConnectionId id) const override;
+  size_t QueuedBytes(ConnectionId id) const override { return queue_.QueuedBytes(id); }
   void Flush() override;
   size_t Poll(TransportHandler& handler) override;
   void Close(ConnectionId id) override;
@@ -93,11 +92,11 @@ class UdsTransport final : public Transport {
   UniqueFd listener_;
   bool accepting_ = false;  // false while we are out of file descriptors
   ConnectionTable<Connection> connections_;
+  SendQueue<Connection> queue_{connections_};
   std::vector<ConnectionId> hot_;
   uint64_t polls_ = 0;
   uint64_t last_sleep_ = 0;  // number of the poll before it
   size_t since_epoll_ = 0;   // polls and frames since epoll was asked
-  std::vector<ConnectionId> flush_due_;
   std::vector<std::pair<ConnectionId, absl::Status>>
       failures_;  // found outside Poll, reported by the next one
   // Closed by a handler during this Poll: the frame that it is looking at lies in such a connection's buffer.
@@ -110,7 +109,7 @@ absl::Status UdsTransport::Watch(int operation, int fd, uint32_t events, uint64_
   event.events = events;
   event.data.u64 = tag;
   if (epoll_ctl(waker_.epoll_fd(), operation, fd, &event) != 0) {
-    return ErrnoStatus(errno, fmt::format("cannot watch a connection of {}", path_));
+    return absl::ErrnoToStatus(errno, fmt::format("cannot watch a connection of {}", path_));
   }
   return absl::OkStatus();
 }
@@ -137,29 +136,15 @@ ConnectionId UdsTransport::Dial(Address peer) {
 }
 
 void UdsTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
-  ISLANDS_CHECK(payload.size() <= kMaxFrameBytes);
   Connection* connection = connections_.Find(id);
   if (connection == nullptr || !connection->fd || connection->broken) return;
-  connection->out.Append(type, payload);
-  if (!connection->flush_due && !connection->wants_writable) {
-    connection->flush_due = true;
-    flush_due_.push_back(id);
-  }
-}
-
-size_t UdsTransport::QueuedBytes(ConnectionId id) const {
-  const Connection* connection = connections_.Find(id);
-  return connection == nullptr ? 0 : connection->out.size();
+  queue_.Append(id, *connection, type, payload, !connection->wants_writable);
 }
 
 void UdsTransport::Flush() {
-  for (const ConnectionId id : flush_due_) {
-    Connection* connection = connections_.Find(id);
-    if (connection == nullptr) continue;
-    connection->flush_due = false;
-    if (!connection->wants_writable && !connection->out.empty()) SendQueued(id, *connection);
-  }
-  flush_due_.clear();
+  queue_.Flush([this](ConnectionId id, Connection& connection) {
+    if (!connection.wants_writable && !connection.out.empty()) SendQueued(id, connection);
+  });
 }
 
 void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
@@ -171,7 +156,7 @@ void UdsTransport::SendQueued(ConnectionId id, Connection& connection) {
   if (sent < 0 && errno != EAGAIN) {
     // What the peer said before it went is still in our receive buffer; Poll hands it out before it reports
     // the end.
-    Break(id, connection, ErrnoStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
+    Break(id, connection, absl::ErrnoToStatus(errno, fmt::format("cannot send to a peer of {}", path_)));
     connection.out.Clear();
     return;
   }
@@ -319,8 +304,8 @@ size_t UdsTransport::Receive(ConnectionId id, Connection& connection, TransportH
     return ReportClosed(id, absl::UnavailableError("the peer closed the connection"), handler);
   if (received < 0) {
     if (errno == EAGAIN || errno == EINTR) return 0;
-    return ReportClosed(id, ErrnoStatus(errno, fmt::format("cannot receive from a peer of {}", path_)),
-                        handler);
+    return ReportClosed(
+        id, absl::ErrnoToStatus(errno, fmt::format("cannot receive from a peer of {}", path_)), handler);
   }
   connection.in.Received(static_cast<size_t>(received));
   const ScanResult scan =

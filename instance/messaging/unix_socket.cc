@@ -7,25 +7,19 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
 namespace islands::messaging {
 namespace {
 
 absl::StatusOr<UniqueFd> NewSocket() {
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return ErrnoStatus(errno, "cannot create a Unix-domain socket");
+  if (!fd) return absl::ErrnoToStatus(errno, "cannot create a Unix-domain socket");
   return fd;
 }
 
 const sockaddr* Generic(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
 
 }  // namespace
-
-absl::Status ErrnoStatus(int error, const std::string& what) {
-  return absl::Status(absl::ErrnoToStatusCode(error),
-                      fmt::format("{}: {}", what, std::generic_category().message(error)));
-}
 
 absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
   sockaddr_un address{};
@@ -44,7 +38,8 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   if (!address.ok()) return address.status();
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, fmt::format("cannot look at {}", path));
+    return errno == ENOENT ? absl::OkStatus()
+                           : absl::ErrnoToStatus(errno, fmt::format("cannot look at {}", path));
   }
   if (!S_ISSOCK(info.st_mode)) {
     return absl::AlreadyExistsError(fmt::format("{} exists and is not a socket: remove it", path));
@@ -54,9 +49,10 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   if (connect(probe->get(), Generic(*address), sizeof(*address)) == 0 || errno == EAGAIN) {
     return absl::AlreadyExistsError(fmt::format("another process is serving {}: stop it first", path));
   }
-  if (errno != ECONNREFUSED && errno != ENOENT) return ErrnoStatus(errno, fmt::format("cannot try {}", path));
+  if (errno != ECONNREFUSED && errno != ENOENT)
+    return absl::ErrnoToStatus(errno, fmt::format("cannot try {}", path));
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return ErrnoStatus(errno, fmt::format("cannot remove the stale socket {}", path));
+    return absl::ErrnoToStatus(errno, fmt::format("cannot remove the stale socket {}", path));
   }
   return absl::OkStatus();
 }
@@ -68,13 +64,13 @@ absl::StatusOr<UniqueFd> ListenOn(const std::string& path) {
   absl::StatusOr<UniqueFd> fd = NewSocket();
   if (!fd.ok()) return fd.status();
   if (bind(fd->get(), Generic(*address), sizeof(*address)) != 0) {
-    return ErrnoStatus(errno, fmt::format("cannot bind a socket to {}", path));
+    return absl::ErrnoToStatus(errno, fmt::format("cannot bind a socket to {}", path));
   }
   // Nobody can connect before listen(), so the mode is in place in time.
   if (chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 || listen(fd->get(), SOMAXCONN) != 0) {
     const int error = errno;
     unlink(path.c_str());
-    return ErrnoStatus(error, fmt::format("cannot listen on {}", path));
+    return absl::ErrnoToStatus(error, fmt::format("cannot listen on {}", path));
   }
   return fd;
 }
@@ -90,7 +86,7 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path) {
     }
     if (errno == EAGAIN)
       return absl::ResourceExhaustedError(fmt::format("too many are waiting for {}", path));
-    return ErrnoStatus(errno, fmt::format("cannot connect to {}", path));
+    return absl::ErrnoToStatus(errno, fmt::format("cannot connect to {}", path));
   }
   if (absl::Status status = CheckServer(fd->get(), path); !status.ok()) return status;
   return fd;

@@ -17,9 +17,6 @@ namespace islands::messaging {
 
 using runtime::UniqueFd;
 
-// "WHAT: reason", with the canonical code of `error`.
-absl::Status ErrnoStatus(int error, const std::string& what);
-
 inline constexpr size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;  // 107 and a zero
 
 // INVALID_ARGUMENT if the path does not fit.

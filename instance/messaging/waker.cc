@@ -20,7 +20,7 @@ absl::Status EpollWaker::Open() {
   event.events = EPOLLIN;
   event.data.u64 = kTag;
   if (!epoll_ || !event_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event_.get(), &event) != 0) {
-    return ErrnoStatus(errno, "cannot set up epoll for a worker");
+    return absl::ErrnoToStatus(errno, "cannot set up epoll for a worker");
   }
   return absl::OkStatus();
 }

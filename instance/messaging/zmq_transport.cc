@@ -20,6 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "instance/messaging/connection_table.h"
 #include "instance/messaging/frame_scan.h"
+#include "instance/messaging/send_queue.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/messaging/waker.h"
 #include "runtime/check.h"
@@ -52,7 +53,7 @@ constexpr int64_t kRetryNs = 1 * runtime::kNsPerMs;
 // Messages that ZeroMQ holds per connection at either end, before it pushes back.
 constexpr int kHighWaterMark = 32;
 
-struct Connection {
+struct Connection : QueuedOutput {
   // Dialled.
   zmq::socket_t dealer;
   zmq::socket_t monitor;
@@ -62,10 +63,8 @@ struct Connection {
   int fd = -1;           // what the router's monitor will call it
   bool suspect = false;  // the monitor said that fd was closed
 
-  OutputBuffer out;
-  bool flush_due = false;  // listed in flush_due_
-  bool blocked = false;    // listed in blocked_
-  bool failed = false;     // listed in failures_
+  bool blocked = false;  // listed in blocked_
+  bool failed = false;   // listed in failures_
   bool dialled() const { return routing_id.empty(); }
 };
 
@@ -147,7 +146,7 @@ class ZmqTransport final : public Transport {
   absl::Status Listen() override;
   ConnectionId Dial(Address peer) override;
   void Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) override;
-  size_t QueuedBytes(ConnectionId id) const override;
+  size_t QueuedBytes(ConnectionId id) const override { return queue_.QueuedBytes(id); }
   void Flush() override;
   size_t Poll(TransportHandler& handler) override;
   void Close(ConnectionId id) override;
@@ -196,9 +195,9 @@ class ZmqTransport final : public Transport {
   zmq::socket_t router_monitor_;
   int64_t peer_uid_ = -1;  // all accepted peers have it
   ConnectionTable<Connection> connections_;
+  SendQueue<Connection> queue_{connections_};
   absl::flat_hash_map<std::string, ConnectionId> by_routing_id_;
 
-  std::vector<ConnectionId> flush_due_;
   std::vector<ConnectionId> blocked_;  // flushed, but ZeroMQ took not all
   std::vector<std::string> byes_;      // routing ids still to be told
   std::vector<std::pair<ConnectionId, absl::Status>> failures_;
@@ -280,11 +279,11 @@ absl::Status ZmqTransport::Listen() {
     router_monitor_ = MakeMonitor(router_, ZMQ_EVENT_DISCONNECTED, kRouterMonitorTag);
     router_.bind("ipc://" + path_);
     if (chmod(path_.c_str(), S_IRUSR | S_IWUSR) != 0)
-      return ErrnoStatus(errno, "cannot set the mode of " + path_);
+      return absl::ErrnoToStatus(errno, "cannot set the mode of " + path_);
     Watch(router_, kRouterTag);
     Watch(router_monitor_, kRouterMonitorTag);
   } catch (const zmq::error_t& error) {
-    return ErrnoStatus(error.num(), fmt::format("cannot listen on {}", path_));
+    return absl::ErrnoToStatus(error.num(), fmt::format("cannot listen on {}", path_));
   }
   // Some events may have come before epoll looked.
   router_touched_ = true;
@@ -301,7 +300,7 @@ ConnectionId ZmqTransport::Dial(Address peer) {
   try {
     Connect(*connections_.Find(id), id, path);
   } catch (const zmq::error_t& error) {
-    Fail(id, ErrnoStatus(error.num(), fmt::format("cannot connect to {}", path)));
+    Fail(id, absl::ErrnoToStatus(error.num(), fmt::format("cannot connect to {}", path)));
   }
   return id;
 }
@@ -319,30 +318,17 @@ void ZmqTransport::Connect(Connection& connection, ConnectionId id, const std::s
 }
 
 void ZmqTransport::Send(ConnectionId id, FrameType type, std::span<const std::byte> payload) {
-  ISLANDS_CHECK(payload.size() <= kMaxFrameBytes);
   Connection* connection = connections_.Find(id);
   if (connection == nullptr || connection->failed) return;
-  connection->out.Append(type, payload);
-  if (connection->flush_due || connection->blocked) return;
-  connection->flush_due = true;
-  flush_due_.push_back(id);
-}
-
-size_t ZmqTransport::QueuedBytes(ConnectionId id) const {
-  const Connection* connection = connections_.Find(id);
-  return connection == nullptr ? 0 : connection->out.size();
+  queue_.Append(id, *connection, type, payload, !connection->blocked);
 }
 
 void ZmqTransport::Flush() {
-  if (!flush_due_.empty()) flushed_ = true;
-  for (const ConnectionId id : flush_due_) {
-    Connection* connection = connections_.Find(id);
-    if (connection == nullptr) continue;
-    connection->flush_due = false;
-    SendQueued(id, *connection);
-    if (connection->blocked) blocked_.push_back(id);
-  }
-  flush_due_.clear();
+  if (!queue_.empty()) flushed_ = true;
+  queue_.Flush([this](ConnectionId id, Connection& connection) {
+    SendQueued(id, connection);
+    if (connection.blocked) blocked_.push_back(id);
+  });
 }
 
 void ZmqTransport::SendQueued(ConnectionId id, Connection& connection) {

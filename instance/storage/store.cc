@@ -26,58 +26,14 @@ std::string SiteBound(const TableDefinition& table, uint32_t site) {
 // A table's trees are its rows' and its indexes'.
 uint32_t TreesOf(const TableDefinition& table) { return 1 + static_cast<uint32_t>(table.indexes.size()); }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Store>> Store::Create(const Catalog& catalog, const StoreOptions& options,
-                                                     runtime::FileSystem& files) {
-  (void)files;  // data is memory resident: durability `none`
-  std::unique_ptr<Store> store(new Store(options.sites));
-  absl::StatusOr<std::unique_ptr<BufferPool>> pool = BufferPool::Create({.capacity_bytes = options.pool_bytes,
-                                                                         .slots = options.sites.count + 1,
-                                                                         .bind_memory = options.bind_memory,
-                                                                         .alone = options.alone});
-  if (!pool.ok()) return pool.status();
-  store->pool_ = *std::move(pool);
-  if (absl::Status built = store->Build(catalog); !built.ok()) return built;
-  return store;
-}
-
-absl::Status Store::Build(const Catalog& catalog) {
-  table_count_ = catalog.size();
-  bool any_replicated = false;
-  for (TableId id = 0; id < catalog.size(); ++id) any_replicated |= catalog.table(id).replicated();
-  for (uint32_t slot = 0; slot < sites_.count; ++slot) {
-    if (absl::Status built = BuildSlot(catalog, slot, sites_.first + slot); !built.ok()) return built;
-  }
-  return any_replicated ? BuildSlot(catalog, sites_.count, kReplicatedSite) : absl::OkStatus();
-}
-
-absl::Status Store::BuildSlot(const Catalog& catalog, uint32_t slot, uint32_t site) {
+uint32_t TreesOf(const Catalog& catalog) {
   uint32_t trees = 0;
   for (TableId id = 0; id < catalog.size(); ++id) trees += TreesOf(catalog.table(id));
-  spaces_.push_back(std::make_unique<SiteSpace>(pool_.get(), slot, site));
-  bool room = spaces_.back()->Format(trees);
-  // Tree ids count all trees of the catalog, so that they mean the same on every site.
-  uint32_t first_tree = 0;
-  for (TableId id = 0; room && id < catalog.size(); ++id) {
-    const TableDefinition& table = catalog.table(id);
-    tables_.push_back(nullptr);
-    if (table.replicated() == (site == kReplicatedSite)) {
-      tables_.back() = BuildTable(table, spaces_.back().get(), first_tree);
-      room = tables_.back() != nullptr;
-    }
-    first_tree += TreesOf(table);
-  }
-  if (room) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
-      "a buffer pool of {} pages has no room for empty trees: {} sites x {} tables and indexes; raise "
-      "storage.buffer_pool",
-      pool_->capacity_pages(), sites_.count, trees));
+  return trees;
 }
 
-// Null when the pool is full.
-std::unique_ptr<SiteTable> Store::BuildTable(const TableDefinition& table, SiteSpace* space,
-                                             uint32_t first_tree) {
+// New trees of a table. Null when the pool is full.
+std::unique_ptr<SiteTable> BuildTable(const TableDefinition& table, SiteSpace* space, uint32_t first_tree) {
   std::string lower, upper;
   if (!table.replicated()) {
     lower = SiteBound(table, space->site());
@@ -94,6 +50,87 @@ std::unique_ptr<SiteTable> Store::BuildTable(const TableDefinition& table, SiteS
     space->SetRoot(id, indexes.back().root);
   }
   return std::make_unique<SiteTable>(table, space, rows, indexes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::CreateForRedo(const Catalog& catalog,
+                                                            const StoreOptions& options) {
+  std::unique_ptr<Store> store(new Store(options.sites));
+  absl::StatusOr<std::unique_ptr<BufferPool>> pool = BufferPool::Create({.capacity_bytes = options.pool_bytes,
+                                                                         .slots = options.sites.count + 1,
+                                                                         .bind_memory = options.bind_memory,
+                                                                         .alone = options.alone});
+  if (!pool.ok()) return pool.status();
+  store->pool_ = *std::move(pool);
+  store->table_count_ = catalog.size();
+  bool any_replicated = false;
+  for (TableId id = 0; id < catalog.size(); ++id) any_replicated |= catalog.table(id).replicated();
+  const uint32_t slots = store->sites_.count + (any_replicated ? 1 : 0);
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    const uint32_t site = slot == store->sites_.count ? kReplicatedSite : store->sites_.first + slot;
+    store->spaces_.push_back(std::make_unique<SiteSpace>(store->pool_.get(), slot, site));
+  }
+  return store;
+}
+
+template <typename Make>
+bool Store::MakeTables(const Catalog& catalog, Make make) {
+  for (const std::unique_ptr<SiteSpace>& space : spaces_) {
+    // Tree ids count all trees of the catalog, so that they mean the same on every site.
+    uint32_t first_tree = 0;
+    for (TableId id = 0; id < catalog.size(); ++id) {
+      const TableDefinition& table = catalog.table(id);
+      tables_.push_back(nullptr);
+      if (table.replicated() == (space->site() == kReplicatedSite)) {
+        tables_.back() = make(table, space.get(), first_tree);
+        if (tables_.back() == nullptr) return false;
+      }
+      first_tree += TreesOf(table);
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Create(const Catalog& catalog, const StoreOptions& options,
+                                                     runtime::FileSystem& files) {
+  (void)files;  // nothing is on disk yet
+  absl::StatusOr<std::unique_ptr<Store>> store = CreateForRedo(catalog, options);
+  if (!store.ok()) return store.status();
+  const uint32_t trees = TreesOf(catalog);
+  bool room = true;
+  for (const std::unique_ptr<SiteSpace>& space : (*store)->spaces_) room = room && space->Format(trees);
+  if (room && (*store)->MakeTables(catalog, BuildTable)) return store;
+  return absl::ResourceExhaustedError(fmt::format(
+      "a buffer pool of {} pages has no room for empty trees: {} sites x {} tables and indexes; raise "
+      "storage.buffer_pool",
+      (*store)->pool_->capacity_pages(), options.sites.count, trees));
+}
+
+GuardX Store::PageForRedo(PageId page) {
+  ISLANDS_CHECK(tables_.empty());
+  const uint32_t slot = SlotOf(page.site());
+  return slot < spaces_.size() ? spaces_[slot]->ForRedo(page.number()) : GuardX();
+}
+
+absl::Status Store::FindTrees(const Catalog& catalog) {
+  ISLANDS_CHECK(tables_.empty());
+  std::string missing;
+  const auto find = [&](const TableDefinition& table, SiteSpace* space, uint32_t first_tree) {
+    std::vector<SiteTable::Tree> trees;
+    for (uint32_t id = first_tree; id < first_tree + TreesOf(table); ++id) {
+      trees.push_back({id, space->HasPage(0) ? space->Root(id) : 0});
+      const bool there = trees.back().root != 0 && space->HasPage(trees.back().root);
+      if (there) continue;
+      missing = fmt::format("table '{}' on site {}", table.name, space->site());
+      return std::unique_ptr<SiteTable>();
+    }
+    const SiteTable::Tree rows = trees.front();
+    trees.erase(trees.begin());
+    return std::make_unique<SiteTable>(table, space, rows, trees);
+  };
+  if (MakeTables(catalog, find)) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("{} has lost its pages: log and data do not go together", missing));
 }
 
 absl::Status Store::Truncate(TableId table) {

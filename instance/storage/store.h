@@ -44,6 +44,15 @@ class Store {
   static absl::StatusOr<std::unique_ptr<Store>> Create(const Catalog& catalog, const StoreOptions& options,
                                                        runtime::FileSystem& files);  // `catalog` outlives it
 
+  // As after a crash, in three steps: pages that nobody has touched; redo; trees where the site headers say.
+  // Until the last one only PageForRedo may be called.
+  static absl::StatusOr<std::unique_ptr<Store>> CreateForRedo(const Catalog& catalog,
+                                                              const StoreOptions& options);
+  // Empty: no site of this island has such a page.
+  GuardX PageForRedo(PageId page);
+  // DATA_LOSS: a site header is missing, or has not the trees that the catalog names.
+  absl::Status FindTrees(const Catalog& catalog);
+
   // Null: there is no such table, or the island does not have it on that site.
   SiteTable* At(TableId table, uint32_t site) const {
     const uint32_t slot = SlotOf(site);
@@ -61,9 +70,10 @@ class Store {
 
  private:
   explicit Store(partitioner::SiteRun sites) : sites_(sites) {}
-  absl::Status Build(const Catalog& catalog);
-  absl::Status BuildSlot(const Catalog& catalog, uint32_t slot, uint32_t site);
-  std::unique_ptr<SiteTable> BuildTable(const TableDefinition& table, SiteSpace* space, uint32_t first_tree);
+  // Calls make(table, space, number of its first tree) for every table of every site; it answers with the
+  // table, or null, and then it ends and says false.
+  template <typename Make>
+  bool MakeTables(const Catalog& catalog, Make make);
   // Own sites, then the replicated one. A number that is no slot for sites of other islands.
   uint32_t SlotOf(uint32_t site) const {
     if (site == kReplicatedSite) return sites_.count;

@@ -36,7 +36,7 @@ bool Branches::KnowsThisLife(uint64_t epoch) const {
 }
 
 ParticipantEntry* Branches::FindFor(const Id& id, uint64_t epoch) {
-  return KnowsThisLife(epoch) ? table_.Find(id) : nullptr;
+  return KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
 }
 
 ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch) {
@@ -45,7 +45,7 @@ ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch) {
     Step(*entry, {.kind = ParticipantEvent::kAbortLocally});
     return nullptr;
   }
-  return KnowsThisLife(epoch) ? entry : nullptr;
+  return KnowsThisLife(epoch) ? entry : nullptr;  // invariant 1
 }
 
 ParticipantEntry& Branches::Open(const Id& id) {
@@ -80,7 +80,7 @@ void Branches::OnExecute(const Origin& origin, const data::v1::ExecuteRequest& r
                         {request.still_open().data(), static_cast<size_t>(request.still_open_size())});
   ParticipantEntry* entry = table_.Find(id);
   const std::optional<Failure> refused = CheckStep(request, entry);
-  if (!refused) return;
+  if (!refused) return;  // repeated, or overtaken: it has been answered, or will be
   if (refused->set()) return outbox_.SendRefusal(origin, id, request.step(), *refused);
   if (entry == nullptr) entry = &Open(id);
   ISLANDS_CHECK(!entry->executing && !entry->ended && !entry->failure.set());
@@ -214,7 +214,7 @@ void Branches::AnswerForGone(const Id& id, const ParticipantEvent& event, uint64
 }
 
 coordinator::Trace Branches::TraceOf(const Id& id, uint64_t epoch) const {
-  if (!KnowsThisLife(epoch)) return coordinator::Trace::kEarlierLife;
+  if (!KnowsThisLife(epoch)) return coordinator::Trace::kEarlierLife;  // invariant 1
   return committed_.Knows(id) ? coordinator::Trace::kCommitted : coordinator::Trace::kNothing;
 }
 
@@ -244,7 +244,7 @@ void Branches::Step(ParticipantEntry& entry, const ParticipantEvent& event) {
   if (!entry.ended) return;
   if (entry.stuck) SetStuck(entry, false);
   turns_.Resume(entry);  // if it waits for a lock, its coroutine has to come to its end
-  table_.Bury(entry);
+  table_.Bury(entry);    // its memory stays until its coroutine has ended (branch_table.h)
   counters_.branches_open.Set(table_.size());
 }
 
@@ -306,7 +306,7 @@ void Branches::Vote(ParticipantEntry& entry, const Action& action) {
 
 // Only a branch that has voted YES acknowledges.
 void Branches::Acknowledge(ParticipantEntry& entry, const Action&) {
-  committed_.Remember(entry.id);
+  committed_.Remember(entry.id);  // invariant 2: before anybody hears of it
   outbox_.SendAcknowledge(entry.id);
 }
 

@@ -224,7 +224,7 @@ void Coordinated::EndEntry(CoordinatorEntry& entry, const Action&) { entry.over 
 void Coordinated::Forget(CoordinatorEntry& entry) {
   if (entry.transaction != nullptr) {
     ISLANDS_CHECK(entry.transaction->entry == &entry);
-    entry.transaction->entry = nullptr;
+    entry.transaction->entry = nullptr;  // invariant 2
   }
   const auto found = entries_.find(entry.id.sequence);
   ISLANDS_CHECK(found != entries_.end() && entry.machine.done());
@@ -273,7 +273,7 @@ void Coordinated::OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& re
   CoordinatorEntry::Peer* peer = entry->FindPeer(from);
   const bool expected =
       peer != nullptr && peer->answer_due && peer->step == reply.step() && transaction.Executes();
-  if (!expected) return;
+  if (!expected) return;  // late or twice: its step is over
   peer->answer_due = false;
   if (reply.code() != 0) {
     const auto reason = reply.abort_reason() < kAbortReasons ? static_cast<AbortReason>(reply.abort_reason())
@@ -308,7 +308,7 @@ void Coordinated::OnOnePhaseReply(uint32_t from, const Id& id, Outcome outcome) 
 }
 
 void Coordinated::OnInquiry(uint32_t from, const Id& id) {
-  if (id.island != options_.island || id.worker != options_.index) return;
+  if (id.island != options_.island || id.worker != options_.index) return;  // invariant 3
   StepOrAnswer(id, {.kind = CoordinatorEvent::kInquiry, .island = from});
 }
 

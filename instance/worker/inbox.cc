@@ -46,10 +46,16 @@ VoteKind FromWire(data::v1::VoteKind vote) {
   }
 }
 
+// Whether it names a transaction at all: what answers does (Outbox checks it).
+template <typename Message>
+bool NamesOne(const Message& id) {
+  return id.sequence() != 0;
+}
+
 // A coordinator speaks only of its own transactions of this life, through the worker that runs them.
 template <typename Message>
 bool SpeaksForItself(const Origin& origin, const Message& id) {
-  return id.island() == origin.peer.island && id.worker() == origin.peer.worker &&
+  return NamesOne(id) && id.island() == origin.peer.island && id.worker() == origin.peer.worker &&
          id.boot_epoch() == origin.boot_epoch;
 }
 
@@ -144,35 +150,35 @@ bool Inbox::ReadConfirm(const Origin& origin, Payload payload) {
 
 bool Inbox::ReadExecuteReply(const Origin& origin, Payload payload) {
   data::v1::ExecuteReply& reply = messages_->execute_reply;
-  if (!Parse(payload, &reply)) return false;
+  if (!Parse(payload, &reply) || !NamesOne(reply)) return false;
   coordinator_.OnExecuteReply(origin.peer.island, reply);
   return true;
 }
 
 bool Inbox::ReadVote(const Origin& origin, Payload payload) {
   data::v1::Vote& vote = messages_->vote;
-  if (!Parse(payload, &vote)) return false;
+  if (!Parse(payload, &vote) || !NamesOne(vote)) return false;
   coordinator_.OnVote(origin.peer.island, DecodeId(vote), FromWire(vote.vote()));
   return true;
 }
 
 bool Inbox::ReadAcknowledge(const Origin& origin, Payload payload) {
   data::v1::Acknowledge& acknowledge = messages_->acknowledge;
-  if (!Parse(payload, &acknowledge)) return false;
+  if (!Parse(payload, &acknowledge) || !NamesOne(acknowledge)) return false;
   coordinator_.OnAcknowledge(origin.peer.island, DecodeId(acknowledge), acknowledge.gone());
   return true;
 }
 
 bool Inbox::ReadOnePhaseReply(const Origin& origin, Payload payload) {
   data::v1::OnePhaseReply& reply = messages_->one_phase_reply;
-  if (!Parse(payload, &reply)) return false;
+  if (!Parse(payload, &reply) || !NamesOne(reply)) return false;
   coordinator_.OnOnePhaseReply(origin.peer.island, DecodeId(reply), FromWire(reply.outcome()));
   return true;
 }
 
 bool Inbox::ReadInquiry(const Origin& origin, Payload payload) {
   data::v1::Inquiry& inquiry = messages_->inquiry;
-  if (!Parse(payload, &inquiry)) return false;
+  if (!Parse(payload, &inquiry) || !NamesOne(inquiry.transaction())) return false;
   const coordinator::TransactionId id = DecodeId(inquiry.transaction());
   if (!inquiry.to_decider()) {
     coordinator_.OnInquiry(origin.peer.island, id);
@@ -185,7 +191,7 @@ bool Inbox::ReadInquiry(const Origin& origin, Payload payload) {
 
 bool Inbox::ReadInquiryReply(const Origin& origin, Payload payload) {
   data::v1::InquiryReply& reply = messages_->inquiry_reply;
-  if (!Parse(payload, &reply)) return false;
+  if (!Parse(payload, &reply) || !NamesOne(reply.transaction())) return false;
   const coordinator::TransactionId id = DecodeId(reply.transaction());
   const Outcome outcome = FromWire(reply.outcome());
   if (reply.from_decider()) {
@@ -199,14 +205,15 @@ bool Inbox::ReadInquiryReply(const Origin& origin, Payload payload) {
 
 bool Inbox::ReadDecisionRequest(const Origin& origin, Payload payload) {
   data::v1::DecisionRequest& request = messages_->decision_request;
-  if (!Parse(payload, &request) || request.transaction().island() >= options_.islands) return false;
+  if (!Parse(payload, &request) || !NamesOne(request.transaction())) return false;
+  if (request.transaction().island() >= options_.islands) return false;
   participant_.OnDecisionRequest(origin, DecodeId(request.transaction()), request.participant_epoch());
   return true;
 }
 
 bool Inbox::ReadDecisionReply(const Origin& origin, Payload payload) {
   data::v1::DecisionReply& reply = messages_->decision_reply;
-  if (!Parse(payload, &reply)) return false;
+  if (!Parse(payload, &reply) || !NamesOne(reply.transaction())) return false;
   participant_.OnDecisionReply(origin.peer.island, DecodeId(reply.transaction()), FromWire(reply.outcome()),
                                {reply.gone().data(), static_cast<size_t>(reply.gone_size())});
   return true;

@@ -108,6 +108,8 @@ TEST_F(MessagesTest, Nonsense_IsDropped) {
   const std::byte bytes[] = {std::byte{0xff}, std::byte{0xff}};
   far_.inbox.Take({{0, 0}, kOurEpoch}, FrameType::kVote, bytes);
   far_.inbox.Take({{0, 0}, kOurEpoch}, FrameType::kControlRequest, {});
+  // Empty messages: they name no transaction, so nobody could answer them.
+  for (int type = 0; type < 256; ++type) far_.inbox.Take({{0, 0}, 0}, static_cast<FrameType>(type), {});
   EXPECT_THAT(FarHeard(), IsEmpty());
 }
 

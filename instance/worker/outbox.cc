@@ -4,6 +4,7 @@
 
 #include "instance/worker/messages.h"
 #include "instance/worker/wire.h"
+#include "runtime/check.h"
 
 namespace islands::instance {
 
@@ -20,6 +21,7 @@ constexpr size_t kMaxResultBytes = messaging::kMaxFrameBytes - 1024;
 // A message, emptied, that names its transaction in plain fields.
 template <typename Message>
 Message& Begin(const coordinator::TransactionId& id, Message& message) {
+  ISLANDS_CHECK(id.valid());
   message.Clear();
   EncodeId(id, &message);
   return message;
@@ -28,6 +30,7 @@ Message& Begin(const coordinator::TransactionId& id, Message& message) {
 // The same for those that have a TransactionId inside.
 template <typename Message>
 Message& BeginRare(const coordinator::TransactionId& id, Message& message) {
+  ISLANDS_CHECK(id.valid());
   message.Clear();
   EncodeId(id, message.mutable_transaction());
   return message;
@@ -62,6 +65,7 @@ TwoPhaseStep StepOf(VoteKind vote) {
 }
 
 void FillFailure(const Failure& failure, data::v1::ExecuteReply* reply) {
+  ISLANDS_CHECK(failure.set() && !failure.status.ok());  // or it would be taken for one with results
   reply->set_code(static_cast<uint32_t>(failure.status.code()));
   reply->set_message(std::string(failure.status.message()));
   reply->set_abort_reason(static_cast<uint32_t>(failure.reason));
@@ -212,6 +216,7 @@ void Outbox::SendDecisionReply(const Origin& to, const Id& id, Outcome outcome,
 }
 
 bool Outbox::SendProbe(uint32_t island, const Probe& probe) {
+  ISLANDS_CHECK(probe.initiator.valid() && probe.blocked_on.valid());  // or the far inbox drops it
   data::v1::Probe& message = messages_->probe;
   message.Clear();
   EncodeId(probe.initiator, message.mutable_initiator());

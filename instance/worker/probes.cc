@@ -91,6 +91,8 @@ void Probes::OnProbe(const Probe& probe) {
 }
 
 void Probes::Take(const Probe& probe) {
+  // Whose transactions these are: OnProbe and PostTo have brought it to the right worker.
+  ISLANDS_CHECK(probe.at_participant || probe.blocked_on.worker == options_.index);
   here_.push_back(probe);
   Drain();
 }
@@ -183,6 +185,7 @@ void Probes::SendToIsland(uint32_t island, const Probe& probe) {
 
 // If it still waits where the chase began.
 void Probes::FailVictim(CoordinatedTransaction& transaction, uint32_t waits_on_island) {
+  ISLANDS_CHECK(transaction.branch.locks.transaction.island == options_.island);
   if (waits_on_island == options_.island) {
     if (!transaction.branch.locks.waiting()) return;
   } else {

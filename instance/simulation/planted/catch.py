@@ -48,6 +48,8 @@ CROWD = executor("ExecutorStress.RowsThatCrowd_AreSeenByScansOrNot")
 STAYING = executor("ExecutorStress.RowsThatStay_AreFound")
 INDEXED = executor("Indexed.IndexScan_KeepsItsEntriesAndRows")
 ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
+LOGGER = only("planted_recovery", "Logger.*")
+RECOVERY = only("planted_recovery", "Recovery.*")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
@@ -94,6 +96,16 @@ BUGS: dict[str, list[Test]] = {
     "ignore_last_words": [orphans("LastWordsOfACoordinator"), orphans("LastWordsOfAFellow")],
     "answer_for_earlier_life": [orphans("LaterLifeOfAFellow_DoesNotSpeakForTheEarlierOne")],
     "forget_page_change": [only("planted_btree", "*BTreeModelTest*")],
+    "skip_log_sync": [LOGGER, RECOVERY],
+    "ignore_sync_error": [LOGGER],
+    "trust_unsynced_epoch": [LOGGER],
+    "free_ring_early": [LOGGER],
+    "undo_twice": [RECOVERY],
+    "reuse_lsn": [RECOVERY],
+    "reset_lsn_on_reuse": [RECOVERY],
+    "bury_before_commit": [RECOVERY],
+    "cut_too_late": [RECOVERY],
+    "publish_without_undo": [RECOVERY],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

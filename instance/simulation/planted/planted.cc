@@ -53,6 +53,16 @@ constexpr std::string_view kNames[] = {
     "ignore_last_words",
     "answer_for_earlier_life",
     "forget_page_change",
+    "skip_log_sync",
+    "ignore_sync_error",
+    "trust_unsynced_epoch",
+    "free_ring_early",
+    "undo_twice",
+    "reuse_lsn",
+    "reset_lsn_on_reuse",
+    "bury_before_commit",
+    "cut_too_late",
+    "publish_without_undo",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

@@ -162,9 +162,9 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
     }
     if (!found && leaf->HasRoomFor(entry)) {
       if (!expected) {
-        key_changes_.fetch_add(1, std::memory_order_acq_rel);
+        key_changes_.fetch_add(1, std::memory_order_acq_rel);  // invariant 4
       } else if (!key_changes_.compare_exchange_strong(*expected, *expected + 1, std::memory_order_acq_rel)) {
-        return absl::StatusCode::kAborted;
+        return absl::StatusCode::kAborted;  // invariant 4: the gap that the caller has locked was parted
       }
       Change(guard, {Kind::kInsert, i, 0, row.size()})->Insert(i, key, row);
       return absl::StatusCode::kOk;
@@ -228,7 +228,7 @@ absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
     if (!Descend(level, choose, &position)) continue;
     if (!position.parent) {
       GuardX root = ISLANDS_LATCH("btree.split_root", GuardX::Upgrade(position.node));
-      if (!root) continue;
+      if (!root) continue;  // somebody was faster: look again from the root
       // A root below `level`: the tree shrank, and what needed room is elsewhere now.
       if (NodeOf(root)->level() != level || HasRoom(*NodeOf(root), entry)) return absl::StatusCode::kOk;
       return SplitRoot(std::move(root), entry);
@@ -237,7 +237,7 @@ absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
     if (!parent) continue;
     GuardX node = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.node));
     if (!node) continue;
-    if (HasRoom(*NodeOf(node), entry)) return absl::StatusCode::kOk;
+    if (HasRoom(*NodeOf(node), entry)) return absl::StatusCode::kOk;  // somebody has split it
     Node::SplitPoint split;
     ChooseSplit(*NodeOf(node), entry, &split);
     const PendingEntry separator{.key = split.separator.view(), .value_bytes = sizeof(uint64_t)};
@@ -253,7 +253,7 @@ absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
 
 absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
   GuardX left = site_->Allocate(tree_, NodeOf(root)->level());
-  if (!left) return absl::StatusCode::kResourceExhausted;
+  if (!left) return absl::StatusCode::kResourceExhausted;  // invariant 3: before anything has changed
   GuardX right = site_->Allocate(tree_, NodeOf(root)->level());
   if (!right) {
     site_->Free(std::move(left));
@@ -263,7 +263,7 @@ absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
   ChooseSplit(*NodeOf(root), entry, &split);
   Distribute(*NodeOf(root), split, ChangeAll(left), ChangeAll(right));
   Node* node = ChangeAll(root);
-  ++node->header().level;
+  ++node->header().level;  // invariant 2: its content is one level down now
   node->Initialize(lower_.view(), upper_.view());
   node->InsertChild(0, split.separator.view(), NodeOf(left)->number());
   node->SetChild(1, NodeOf(right)->number());
@@ -273,11 +273,11 @@ absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
 absl::StatusCode BTree::SplitChild(const GuardX& parent, uint32_t index, const GuardX& node,
                                    const Node::SplitPoint& split) {
   const GuardX right = site_->Allocate(tree_, NodeOf(node)->level());
-  if (!right) return absl::StatusCode::kResourceExhausted;
+  if (!right) return absl::StatusCode::kResourceExhausted;  // invariant 3: likewise
   // The child is where the parent says, or the descent has gone wrong.
   ISLANDS_CHECK(NodeOf(parent)->child(index) == NodeOf(node)->number());
   ISLANDS_CHECK(NodeOf(parent)->level() == NodeOf(node)->level() + 1);
-  alignas(Node) std::byte left_bytes[kPageBytes] = {};
+  alignas(Node) std::byte left_bytes[kPageBytes];
   Node* left = Node::At(left_bytes);
   left->header() = NodeOf(node)->header();
   Distribute(*NodeOf(node), split, left, ChangeAll(right));
@@ -300,7 +300,7 @@ void BTree::Merge(KeyView key, uint8_t level) {
     position.parent.Release();
     GuardX parent = ISLANDS_LATCH("btree.merge", GuardX::Upgrade(position.node));
     if (!parent) continue;
-    if (NodeOf(parent)->level() != parent_level) return;
+    if (NodeOf(parent)->level() != parent_level) return;  // the tree has shrunk below this level
     if (NodeOf(parent)->count() == 0) {  // an only child: give its parent neighbours to merge with
       parent.Release();
       return Merge(key, parent_level);
@@ -342,7 +342,7 @@ bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& l
   ISLANDS_CHECK(CompareKeys(left->upper_fence(), separator.view()) == 0);
   ISLANDS_CHECK(CompareKeys(right->lower_fence(), separator.view()) == 0);
   if (left->MergedBytes(*right, separator.view()) > kMergeBytes) return false;
-  alignas(Node) std::byte merged_bytes[kPageBytes] = {};
+  alignas(Node) std::byte merged_bytes[kPageBytes];
   Node* merged = Node::At(merged_bytes);
   merged->header() = left->header();
   Fill(merged, *left, 0, left->count(), left->lower_fence(), right->upper_fence());
@@ -372,7 +372,7 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
     if (!Descend(0, choose, &position)) continue;
     position.parent.Release();
     position.node.page().Bytes(0, kPageBytes).CopyTo(copy);
-    if (position.node.Valid()) return;
+    if (position.node.Valid()) return;  // or what was copied may be torn
   }
 }
 

@@ -15,11 +15,8 @@ void Separate(KeyView left, KeyView right, KeyBuffer* separator) {
 void Node::Initialize(KeyView lower, KeyView upper) {
   ISLANDS_CHECK(lower.size() <= kMaxTreeKeyBytes && upper.size() <= kMaxTreeKeyBytes);
   ISLANDS_CHECK(upper.empty() || CompareKeys(lower, upper) < 0);
-  rightmost_child_ = 0;
-  count_ = 0;
+  std::memset(base() + sizeof(header_), 0, kPageBytes - sizeof(header_));
   heap_begin_ = kPageBytes;
-  heap_used_ = 0;
-  zero_ = 0;
   lower_bytes_ = static_cast<uint16_t>(lower.size());
   lower_offset_ = PlaceInHeap(lower.size());
   if (!lower.empty()) std::memcpy(base() + lower_offset_, lower.data(), lower.size());
@@ -31,8 +28,10 @@ void Node::Initialize(KeyView lower, KeyView upper) {
 
 void Node::CopyContent(const Node& from) {
   const uint64_t page_id = header_.page_id;
+  const uint64_t lsn = header_.lsn;
   std::memcpy(base(), from.base(), kPageBytes);
   header_.page_id = page_id;
+  header_.lsn = lsn;
 }
 
 uint16_t Node::PlaceInHeap(size_t bytes) {
@@ -48,7 +47,7 @@ void Node::MakeRoom(size_t entry_bytes_and_slot) {
 }
 
 void Node::Compact() {
-  alignas(Node) std::byte copy_bytes[kPageBytes] = {};  // what is free has no old rows in it
+  alignas(Node) std::byte copy_bytes[kPageBytes];
   Node* copy = Node::At(copy_bytes);
   copy->header_ = header_;
   copy->Initialize(lower_fence(), upper_fence());
@@ -92,6 +91,7 @@ void Node::Remove(uint32_t i) {
   heap_used_ = static_cast<uint16_t>(heap_used_ - SlotEntryBytes(i));
   std::memmove(slots() + i, slots() + i + 1, (count_ - i - 1) * sizeof(Slot));
   --count_;
+  slots()[count_] = {};  // invariant 3
 }
 
 void Node::SetGhost(uint32_t i, bool ghost) {
@@ -206,33 +206,6 @@ size_t Node::MergedBytes(const Node& right, KeyView separator) const {
   }
   if (!is_leaf()) bytes += sizeof(Slot) + sizeof(uint16_t) + separator.size() - prefix + sizeof(uint64_t);
   return bytes;
-}
-
-const char* Node::FindFault() const {
-  if (heap_begin_ > kPageBytes || heap_begin_ < kHeaderBytes + count_ * sizeof(Slot))
-    return "slots and heap overlap";
-  if (lower_offset_ + lower_bytes_ > kPageBytes || upper_offset_ + upper_bytes_ > kPageBytes)
-    return "fence outside";
-  if (upper_bytes_ != 0 && CompareKeys(lower_fence(), upper_fence()) >= 0) return "fences out of order";
-  if (prefix_bytes_ != CommonPrefix(lower_fence(), upper_fence())) return "prefix is not that of the fences";
-  size_t used = lower_bytes_ + upper_bytes_;
-  KeyBuffer key, before;
-  for (uint32_t i = 0; i < count_; ++i) {
-    const Slot slot = slots()[i];
-    if (slot.offset < heap_begin_ || slot.offset + SlotEntryBytes(i) > kPageBytes)
-      return "entry outside the heap";
-    if (slot.head != KeyHead(suffix(i))) return "head is not that of the key";
-    if (prefix_bytes_ + slot.key_bytes > kMaxTreeKeyBytes) return "key too long";
-    CopyKey(i, &key);
-    if (i > 0 && CompareKeys(before.view(), key.view()) >= 0) return "keys out of order";
-    if (CompareKeys(key.view(), lower_fence()) < 0) return "key below the lower fence";
-    if (upper_bytes_ != 0 && CompareKeys(key.view(), upper_fence()) >= 0) return "key above the upper fence";
-    if (!is_leaf() && value(i).size() != sizeof(uint64_t)) return "child is not a page number";
-    used += SlotEntryBytes(i);
-    before = key;
-  }
-  if (used != heap_used_) return "bytes in use miscounted";
-  return nullptr;
 }
 
 }  // namespace islands::storage

@@ -28,9 +28,9 @@ class Node : NodeFields {
   static const Node* At(const std::byte* page) { return reinterpret_cast<const Node*>(page); }
   static Node* At(std::byte* page) { return reinterpret_cast<Node*>(page); }
 
-  // Makes an empty node of a page whose PageHeader is set.
+  // Makes an empty node of a page whose PageHeader is set. The fences lie elsewhere.
   void Initialize(KeyView lower, KeyView upper);
-  // Takes over everything of `from` but its page id.
+  // Takes over everything of `from` but its page id and LSN.
   void CopyContent(const Node& from);
 
   const PageHeader& header() const { return header_; }
@@ -41,6 +41,9 @@ class Node : NodeFields {
   uint32_t count() const { return count_; }
   size_t used_bytes() const { return kHeaderBytes + count_ * sizeof(Slot) + heap_used_; }
   size_t free_bytes() const { return kPageBytes - used_bytes(); }
+  // The free room: from here to there.
+  size_t slots_end() const { return kHeaderBytes + count_ * sizeof(Slot); }
+  size_t heap_begin() const { return heap_begin_; }
   bool Underfull() const { return used_bytes() < kPageBytes / 4; }
 
   KeyView lower_fence() const { return Range(lower_offset_, lower_bytes_); }
@@ -94,7 +97,8 @@ class Node : NodeFields {
   // Used bytes of this node and its right neighbour as one. `separator` parts them in their parent.
   size_t MergedBytes(const Node& right, KeyView separator) const;
 
-  // Everything that can be checked without other nodes; empty when all is well.
+  // Everything that can be checked without other nodes; null when all is well. Any bytes may be asked; where
+  // there is no fault, no function of a node leaves the page or meets an assertion, given what it asks for.
   const char* FindFault() const;
 
  private:
@@ -104,6 +108,9 @@ class Node : NodeFields {
   size_t SlotEntryBytes(uint32_t i) const {
     return sizeof(uint16_t) + slots()[i].key_bytes + value(i).size();
   }
+  const char* FindFaultOfFences() const;
+  const char* FindFaultOfEntry(uint32_t i) const;
+  const char* FindFaultOfHeap() const;
   size_t SlotBytes(uint32_t i) const { return sizeof(Slot) + SlotEntryBytes(i); }
   size_t KeyBytes(uint32_t i) const { return prefix_bytes_ + slots()[i].key_bytes; }
   bool SidesFit(size_t left_bytes, size_t right_bytes, size_t separator_bytes) const;

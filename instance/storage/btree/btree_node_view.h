@@ -28,7 +28,8 @@
 // Invariants:
 //  1. lower fence <= every key < upper fence; keys strictly ascend.
 //  2. The prefix is the longest common prefix of both fences; without an upper fence it is empty.
-//  3. NodeView loads a field once for each question, and what follows from it is bounded by that one value.
+//  3. The free room between slots and heap is zero: no old rows are there, and the log can leave it out.
+//  4. NodeView loads a field once for each question, and what follows from it is bounded by that one value.
 #pragma once
 
 #include <algorithm>

@@ -39,7 +39,7 @@ class PageShadow final : public PageChangeSink {
     changes_[page].push_back(change);
     ++announced_;
   }
-  void BeforeRelease(const std::byte* page) override {
+  void BeforeRelease(std::byte* page) override {
     std::vector<std::byte>& shadow = shadows_[page];
     shadow.resize(kPageBytes);
     for (const PageChange& change : changes_[page]) Redo(change, page, shadow.data());

@@ -8,7 +8,9 @@
 //
 //   page header  offset  bytes
 //                     0      8  page id: a page read from a wrong place is recognised
-//                     8      8  LSN of the last log record that changed it (0: none yet)
+//                     8      8  LSN of the last change that is in the log (0: none yet). Whoever listens to
+//                               changes sets it (page_change.h), and nobody ever lowers it: not with the
+//                               page's next use either, nor with content that comes from another page
 //                    16      4  checksum of the page with this field zero; covers the page id (0: none yet)
 //                    20      4  tree id: position of the table or index among all trees of the deployment
 //                    24      1  page type

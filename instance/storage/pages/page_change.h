@@ -32,8 +32,9 @@ class PageChangeSink {
   virtual ~PageChangeSink() = default;
   // The page as it is before.
   virtual void BeforeChange(const std::byte* page, const PageChange& change) = 0;
-  // Nobody else has seen the changes yet; called for pages without any, too.
-  virtual void BeforeRelease(const std::byte* page) = 0;
+  // Nobody else has seen the changes yet; called for pages without any, too. Of the page the sink may write
+  // the header's LSN, and nothing else.
+  virtual void BeforeRelease(std::byte* page) = 0;
 };
 
 // Null: nobody listens.

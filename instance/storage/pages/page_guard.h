@@ -46,6 +46,8 @@ class PageRef {
   PageRef() = default;
   PageRef(AtomicPageState* state, std::byte* bytes, bool alone = false)
       : state_(state), bytes_(bytes), alone_(alone) {}
+  // Whether it was ever touched; for recovery, while nobody else is there.
+  bool resident() const { return state_->Load().residency() != Residency::kEvicted; }
 
  private:
   friend class GuardN;
@@ -192,6 +194,11 @@ class GuardX {
   std::byte* Change(const PageChange& change) const {
     if (page_change_sink != nullptr && !runtime::Planted(runtime::PlantedBug::kForgetPageChange))
       page_change_sink->BeforeChange(page_.bytes_, change);
+    return page_.bytes_;
+  }
+  // The page's bytes, to make changes again that are in the log already: nobody hears of them.
+  std::byte* Redo() const {
+    ISLANDS_CHECK(page_change_sink == nullptr);
     return page_.bytes_;
   }
   void Release() noexcept {

@@ -1,5 +1,6 @@
 #include "instance/storage/pages/site_space.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -63,6 +64,24 @@ void SiteSpace::SetRoot(uint32_t tree, uint64_t number) {
   reinterpret_cast<SiteHeader*>(guard.Change(root))->roots[tree] = number;
 }
 
+uint64_t SiteSpace::Root(uint32_t tree) const {
+  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
+  const SiteHeader* header = Header(guard);
+  if (header->magic != kMagic || header->page.page_id != PageId(site_, 0).value()) return 0;
+  if (tree >= std::min<uint32_t>(header->trees, kMaxTrees)) return 0;
+  const uint64_t root = header->roots[tree];
+  return root < header->next_page && root < pages_.size() ? root : 0;
+}
+
+GuardX SiteSpace::ForRedo(uint64_t number) {
+  if (number >= pages_.size()) return {};
+  const PageRef page = pages_.At(number);
+  if (page.resident()) return GuardX(page);
+  const UndoScope whatever_room_there_is;
+  ISLANDS_CHECK(pool_->ClaimPage());
+  return GuardX::FirstUse(page);
+}
+
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
   const GuardX header_guard = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(0)));
   SiteHeader* header = ChangeFreePages(header_guard);
@@ -83,9 +102,14 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
     ++header->next_page;
   }
   std::byte* bytes = page.Change(kWholePage);
+  uint64_t lsn = reinterpret_cast<const PageHeader*>(bytes)->lsn;  // of its earlier use
+  if (runtime::Planted(runtime::PlantedBug::kResetLsnOnReuse)) lsn = 0;
   std::memset(bytes, 0, kPageBytes);
-  new (bytes) PageHeader{
-      .page_id = PageId(site_, number).value(), .tree = tree, .type = PageType::kTree, .level = level};
+  new (bytes) PageHeader{.page_id = PageId(site_, number).value(),
+                         .lsn = lsn,
+                         .tree = tree,
+                         .type = PageType::kTree,
+                         .level = level};
   return page;
 }
 

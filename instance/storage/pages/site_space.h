@@ -34,6 +34,13 @@ class SiteSpace {
   // Writes an empty header with room for `trees` roots, each 0. False when the pool is full.
   [[nodiscard]] bool Format(uint32_t trees);
   void SetRoot(uint32_t tree, uint64_t number);
+  // After redo: 0 if the header is none, or knows no such tree.
+  uint64_t Root(uint32_t tree) const;
+  // Whether the page was ever touched; for recovery.
+  bool HasPage(uint64_t number) const { return number < pages_.size() && pages_.At(number).resident(); }
+  // Redo: the page with this number, latched, zeroed if it was never touched; empty if no site has such a
+  // number. Whether there is room in the pool is not asked: the page was there before.
+  GuardX ForRedo(uint64_t number);
 
   // A page of type kTree, zeroed behind its header. Empty when the pool or the site's address space is full.
   GuardX Allocate(uint32_t tree, uint8_t level);

@@ -1,0 +1,56 @@
+// What records say: their kinds, and what the body of each consists of. The body's last part is always
+// changes of pages, perhaps none (page_changes_format.h).
+//
+//   kind            body before the changes                    what it says
+//   kDone           -                                          changes that nothing undoes any more: all of a
+//                                                              transaction that has committed, of one that
+//                                                              was undone before anything else had a turn, a
+//                                                              ghost removed
+//   kUpdate         id, undo                                   part of a transaction that is still open
+//   kCompensation   id, varint left                            part of its undo: of the undo entries of its
+//                                                              kUpdate records the first `left` are still to
+//                                                              be undone
+//   kCommit         id                                         the rest of the transaction; it has committed
+//   kAborted        id                                         the rest of its undo; it is over
+//
+//   id     24 bytes: island (4), worker (4), boot epoch (8), sequence (8) of the transaction
+//   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
+//
+// Invariants:
+//  1. A page's changes are in the log in the order in which they were made to it: a record holds what was
+//     changed since the one before it in its stream, so no change may be seen by anybody who might append
+//     first.
+//  2. kDone takes one epoch, for all its changes and for itself: were a change in an earlier one than what
+//     says that it stays, a page might go to disk that a cut between the two could not bring back (log.md,
+//     Pages). The same holds of kCommit and kAborted and the changes within them.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "coordinator/transaction_id.h"
+#include "instance/log/page_changes_buffer.h"
+#include "instance/log/record.h"
+
+namespace islands::log {
+
+enum class EntryKind : uint8_t { kDone = 1, kUpdate = 2, kCompensation = 3, kCommit = 4, kAborted = 5 };
+
+struct Entry {
+  EntryKind kind = EntryKind::kDone;
+  coordinator::TransactionId transaction;  // not of kDone
+  uint32_t left = 0;                       // of kCompensation
+  std::span<const std::byte> undo;         // of kUpdate
+  std::span<const std::byte> changes;
+};
+
+// Everything of the body but the changes.
+void EncodeEntryHead(const Entry& entry, RecordBuffer* head);
+// DATA_LOSS: the record is of another kind, or its body too short.
+absl::StatusOr<Entry> DecodeEntry(const Record& record);
+
+}  // namespace islands::log

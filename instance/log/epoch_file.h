@@ -1,0 +1,57 @@
+// EPOCH: up to which epoch everything is durable on all islands, and where the log of each ends (Silo's
+// pepoch file). Answers, page writes and the cut after a power loss go by it, and by nothing else.
+//
+//   file     two blocks of EpochBlockBytes(islands), written in turns, each synced before the next is begun;
+//            so at most one of them is torn, and the other says what was durable before
+//   block    offset   bytes
+//                 0       8  magic "ISLEPOCH"
+//                 8       8  number of the block: how many were written, this one included; it lies at block
+//                            number mod 2
+//                16       8  cluster: as in segments
+//                24       8  epoch
+//                32       8  reaches: no record before the ends is of a later epoch
+//                40       4  islands
+//                44       4  CRC-32C of the block up to the last island, with this field zero
+//                48  16 each  for every island: segment number and offset of its log's end
+//
+// What is before the ends and above the epoch is on disk, and counts as long as power is not lost: a box that
+// starts goes on above `reaches`, and so does one that makes a cut.
+//
+// Only the logger writes it, and only after it has synced everything that the block speaks of.
+//
+// Thread safety: plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "instance/log/segment.h"
+#include "runtime/file_system.h"
+
+namespace islands::log {
+
+inline constexpr char kEpochFileName[] = "EPOCH";
+inline constexpr uint32_t kMostIslands = 4096;
+
+struct EpochBlock {
+  uint64_t number = 0;
+  uint64_t cluster = 0;
+  uint64_t epoch = 0;
+  uint64_t reaches = 0;
+  std::vector<LogPosition> ends;  // by island
+};
+
+// Bytes of a block; a multiple of 4096, so that no sector belongs to both.
+size_t EpochBlockBytes(size_t islands);
+std::vector<std::byte> EncodeEpochBlock(const EpochBlock& block);
+// The newest valid block of the whole file. DATA_LOSS: there is none.
+absl::StatusOr<EpochBlock> DecodeEpochFile(std::span<const std::byte> file);
+// The same of a file, whose data must be these. FAILED_PRECONDITION: they are others.
+absl::StatusOr<EpochBlock> ReadEpochFile(runtime::FileSystem& files, const std::string& path,
+                                         uint64_t cluster, size_t islands);
+
+}  // namespace islands::log

@@ -1,0 +1,78 @@
+#include "instance/log/journal.h"
+
+#include "runtime/check.h"
+
+namespace islands::log {
+
+void Journal::Listen() {
+  ISLANDS_CHECK(storage::page_change_sink == nullptr && !begun_);
+  storage::page_change_sink = this;
+}
+
+void Journal::EndListening() {
+  ISLANDS_CHECK(storage::page_change_sink == this && !begun_ && !hold_.held());
+  storage::page_change_sink = nullptr;
+}
+
+void Journal::BeginRecord() {
+  begun_ = true;
+  body_.Clear();
+  // One epoch for all of the record (entry.h): if its counter may become full on the way, the next one.
+  uint64_t epoch = hold_.Take();
+  const Lsn last = collector_.last();
+  if (last.epoch() >= epoch && last.Next(kMostRecordBytes).epoch() != last.epoch()) {
+    board_.RaiseEpoch(last.epoch() + 1);
+    epoch = hold_.Take();
+  }
+  collector_.Begin(epoch, &body_);
+}
+
+void Journal::BeforeChange(const std::byte* page, const storage::PageChange& change) {
+  if (!begun_) [[unlikely]]
+    BeginRecord();
+  collector_.BeforeChange(page, change);
+}
+
+void Journal::AppendEntry(const Entry& entry) {
+  if (!begun_) BeginRecord();
+  // A record without changes needs an LSN of its own; one with changes has that of the last.
+  const Lsn lsn = collected() ? collector_.last() : collector_.Stamp();
+  head_.Clear();
+  EncodeEntryHead(entry, &head_);
+  Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(), {head_.bytes(), body_.bytes()});
+  // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
+  if (collector_.AheadOfEpoch()) board_.RaiseEpoch(lsn.epoch());
+  if (entry.kind == EntryKind::kDone || entry.kind == EntryKind::kCommit) commit_epoch_ = lsn.epoch();
+  begun_ = false;
+  appended_ = true;
+  body_.Clear();
+}
+
+void Journal::AppendDone() {
+  if (collected()) AppendEntry({.kind = EntryKind::kDone});
+}
+
+void Journal::AppendBurial() {
+  const uint64_t commit_epoch = commit_epoch_;
+  AppendDone();
+  commit_epoch_ = commit_epoch;
+}
+
+void Journal::AppendUpdate(const Id& id, std::span<const std::byte> undo) {
+  if (collected() || !undo.empty())
+    AppendEntry({.kind = EntryKind::kUpdate, .transaction = id, .undo = undo});
+}
+
+void Journal::AppendCompensation(const Id& id, uint32_t left) {
+  AppendEntry({.kind = EntryKind::kCompensation, .transaction = id, .left = left});
+}
+
+void Journal::EndStep() {
+  ISLANDS_CHECK(!collected());  // invariant 1
+  begun_ = false;
+  if (appended_) writer_.Show();
+  appended_ = false;
+  hold_.Release();
+}
+
+}  // namespace islands::log

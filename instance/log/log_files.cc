@@ -1,0 +1,152 @@
+#include "instance/log/log_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "instance/log/record.h"
+#include "runtime/check.h"
+
+namespace islands::log {
+namespace {
+
+constexpr char kPrefix[] = "segment-";
+constexpr size_t kPrefixBytes = sizeof(kPrefix) - 1;
+
+// Of the whole records at the beginning of `records` that need at most `most` bytes: each begins with its
+// length. DATA_LOSS: it cannot; they lie in memory that an island can write to.
+absl::StatusOr<size_t> WholeRecords(std::span<const std::byte> records, size_t most) {
+  if (records.size() <= most) return records.size();
+  size_t taken = 0;
+  for (;;) {
+    uint32_t bytes;
+    std::memcpy(&bytes, records.data() + taken, sizeof(bytes));
+    if (bytes < kRecordHeaderBytes || bytes > records.size() - taken || bytes % kRecordAlignment != 0)
+      return absl::DataLossError(fmt::format("a record of {} bytes is in a log ring", bytes));
+    if (taken + bytes > most) return taken;
+    taken += bytes;
+  }
+}
+
+}  // namespace
+
+std::string SegmentName(uint64_t number) { return fmt::format("{}{:010}", kPrefix, number); }
+
+uint64_t SegmentNumber(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return 0;
+  uint64_t number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + kPrefixBytes, end, number);
+  return error == std::errc() && at == end && name == SegmentName(number) ? number : 0;
+}
+
+absl::StatusOr<LogFiles> LogFiles::Open(runtime::FileSystem& files, Options options, const LogPosition& end) {
+  ISLANDS_CHECK(options.segment_bytes >= kLeastSegmentBytes && options.segment_bytes <= kMostSegmentBytes);
+  LogFiles log(files, std::move(options));
+  if (absl::Status made = files.MakeDirectories(log.options_.directory); !made.ok()) return made;
+  absl::StatusOr<std::vector<std::string>> names = files.List(log.options_.directory);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) log.last_number_ = std::max(log.last_number_, SegmentNumber(name));
+  log.end_ = end;
+  return log;
+}
+
+absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
+  const uint64_t number = ++last_number_;  // used up, whatever comes: its name may stay and not be durable
+  const std::string path = options_.directory + "/" + SegmentName(number);
+  absl::StatusOr<runtime::FileHandle> file = files_->Open(path, /*create=*/true, /*direct=*/false);
+  if (!file.ok()) return file.status();
+  absl::Status status = files_->Allocate(*file, options_.segment_bytes);
+  if (status.ok()) status = files_->SyncDirectory(options_.directory);
+  if (!status.ok()) {
+    files_->Close(*file).IgnoreError();
+    files_->Remove(path).IgnoreError();
+    return status;
+  }
+  return Segment{*file, number};
+}
+
+absl::Status LogFiles::PrepareNext() {
+  const bool half_full = current_.number != 0 && end_.offset >= options_.segment_bytes / 2;
+  if (!half_full || next_.number != 0) return absl::OkStatus();
+  absl::StatusOr<Segment> made = MakeSegment();
+  if (made.ok()) next_ = *made;
+  return made.status();
+}
+
+absl::Status LogFiles::NextSegment() {
+  if (next_.number == 0) {
+    absl::StatusOr<Segment> made = MakeSegment();
+    if (!made.ok()) return made.status();
+    next_ = *made;
+  }
+  if (current_.number != 0) full_.push_back(current_);
+  current_ = std::exchange(next_, {});
+  pending_.push_back({current_, 0,
+                      EncodeSegmentHeader({.cluster = options_.cluster,
+                                           .island = options_.island,
+                                           .number = current_.number,
+                                           .bytes = options_.segment_bytes,
+                                           .previous = end_})});
+  end_ = {current_.number, kSegmentHeaderBytes};
+  return absl::OkStatus();
+}
+
+absl::Status LogFiles::Add(const StreamId& stream, uint64_t offset, std::span<const std::byte> records,
+                           size_t* added) {
+  *added = 0;
+  while (*added < records.size()) {
+    const uint64_t room = current_.number == 0 ? 0 : options_.segment_bytes - end_.offset;
+    const std::span<const std::byte> rest = records.subspan(*added);
+    const size_t most = room <= kFrameHeaderBytes ? 0 : room - kFrameHeaderBytes;
+    const absl::StatusOr<size_t> taken = WholeRecords(rest, most);
+    if (!taken.ok()) return taken.status();
+    if (*taken == 0) {
+      if (absl::Status status = NextSegment(); !status.ok()) return status;
+      continue;
+    }
+    if (pending_.empty()) pending_.push_back({current_, end_.offset, {}});
+    EncodeFrame({stream, offset + *added, rest.first(*taken)}, end_, &pending_.back().bytes);
+    end_.offset += kFrameHeaderBytes + *taken;
+    *added += *taken;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<runtime::IoRequest> LogFiles::Writes() {
+  std::vector<runtime::IoRequest> requests;
+  for (Pending& pending : pending_) {
+    requests.push_back({.kind = runtime::IoKind::kWrite,
+                        .file = pending.segment.file,
+                        .offset = pending.offset,
+                        .buffer = std::span(pending.bytes)});
+  }
+  return requests;
+}
+
+std::vector<runtime::IoRequest> LogFiles::Syncs() const {
+  std::vector<runtime::IoRequest> requests;
+  for (const Pending& pending : pending_) {
+    requests.push_back({.kind = runtime::IoKind::kSync, .file = pending.segment.file});
+  }
+  return requests;
+}
+
+void LogFiles::OnSynced() {
+  for (const Segment& segment : full_) files_->Close(segment.file).IgnoreError();
+  full_.clear();
+  pending_.clear();
+}
+
+void LogFiles::Close() {
+  OnSynced();
+  for (Segment* segment : {&current_, &next_}) {
+    if (segment->number != 0) files_->Close(segment->file).IgnoreError();
+    *segment = {};
+  }
+}
+
+}  // namespace islands::log

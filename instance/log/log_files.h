@@ -1,0 +1,87 @@
+// The log files of one island, from the side that writes them: frames are put together in memory, written by
+// one request per segment and synced.
+//
+// Files are called segment-0000000001 and so on. One is preallocated before the one in use is full, so that a
+// full disk is noticed while there is still room in the log.
+//
+// Thread safety: owned by the logger. Add and PrepareNext make blocking calls when they need a new file.
+//
+// Invariants:
+//  1. Bytes at a position are written once. A writer begins in a segment that nobody has used.
+//  2. The name of a segment is durable before a frame goes into it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "instance/log/segment.h"
+#include "runtime/file_system.h"
+
+namespace islands::log {
+
+std::string SegmentName(uint64_t number);
+// The number in a name as above; 0: it is none.
+uint64_t SegmentNumber(const std::string& name);
+
+class LogFiles {
+ public:
+  struct Options {
+    std::string directory;
+    uint64_t cluster = 0;
+    uint32_t island = 0;
+    uint64_t segment_bytes = 64 << 20;
+  };
+
+  // `end`: where the island's log ends according to EPOCH; the first segment goes on from there. Makes the
+  // directory.
+  static absl::StatusOr<LogFiles> Open(runtime::FileSystem& files, Options options, const LogPosition& end);
+
+  // Records, whole ones, from `offset` of their stream on. RESOURCE_EXHAUSTED: the disk is full; `*added`
+  // says how many bytes came in before that.
+  absl::Status Add(const StreamId& stream, uint64_t offset, std::span<const std::byte> records,
+                   size_t* added);
+  // Behind everything that was added.
+  const LogPosition& end() const { return end_; }
+  // Makes the next segment, if the one in use is half full.
+  absl::Status PrepareNext();
+
+  // Both: requests that the caller submits, with its tokens. Writes() hands out what was added since, Syncs()
+  // the files that those were for; what Writes() names must live until they have completed.
+  std::vector<runtime::IoRequest> Writes();
+  std::vector<runtime::IoRequest> Syncs() const;
+  // The syncs have completed.
+  void OnSynced();
+  // At the end; nothing is in flight.
+  void Close();
+
+ private:
+  struct Segment {
+    runtime::FileHandle file = -1;
+    uint64_t number = 0;  // 0: none
+  };
+  // What goes to one segment, from `offset` on.
+  struct Pending {
+    Segment segment;
+    uint64_t offset = 0;
+    std::vector<std::byte> bytes;
+  };
+
+  LogFiles(runtime::FileSystem& files, Options options) : files_(&files), options_(std::move(options)) {}
+  absl::StatusOr<Segment> MakeSegment();
+  absl::Status NextSegment();
+
+  runtime::FileSystem* files_;
+  Options options_;
+  uint64_t last_number_ = 0;  // of any segment that ever was
+  Segment current_;
+  Segment next_;
+  std::vector<Segment> full_;  // closed once they are synced
+  LogPosition end_;
+  std::vector<Pending> pending_;  // the last one is for current_
+};
+
+}  // namespace islands::log

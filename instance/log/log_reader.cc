@@ -1,0 +1,105 @@
+#include "instance/log/log_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "instance/log/log_files.h"
+
+namespace islands::log {
+namespace {
+
+absl::Status Damaged(const std::string& path, absl::string_view what) {
+  return absl::DataLossError(
+      fmt::format("{} is damaged: {}; it had been written to disk whole: restore data and log from a copy",
+                  path, std::string(what)));
+}
+
+}  // namespace
+
+std::string LogReader::PathOf(uint64_t number) const {
+  return options_.directory + "/" + SegmentName(number);
+}
+
+absl::StatusOr<std::string> LogReader::ReadSegment(uint64_t number, SegmentHeader* header) {
+  const std::string path = PathOf(number);
+  absl::StatusOr<std::string> content = files_.ReadFile(path);
+  if (!content.ok()) return content.status();
+  const absl::StatusOr<SegmentHeader> found = DecodeSegmentHeader(std::as_bytes(std::span(*content)));
+  if (!found.ok()) return Damaged(path, found.status().message());
+  if (found->cluster != options_.cluster || found->island != options_.island || found->number != number) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is segment {} of island {} of other data; put the right file in its place", path,
+                    found->number, found->island));
+  }
+  if (found->previous.segment >= number) return Damaged(path, "it goes on from a later one");
+  *header = *found;
+  return content;
+}
+
+absl::StatusOr<std::vector<LogPosition>> LogReader::Segments() {
+  std::vector<LogPosition> segments;
+  for (LogPosition end = end_; end.segment != 0;) {
+    // The oldest ones have been removed: nobody needs them any more. Which those are, checkpoints know.
+    if (end != end_ && !files_.Exists(PathOf(end.segment))) break;
+    SegmentHeader header;
+    const absl::StatusOr<std::string> content = ReadSegment(end.segment, &header);
+    if (!content.ok()) return content.status();
+    if (content->size() < end.offset) {
+      return Damaged(PathOf(end.segment), fmt::format("it has {} of {} bytes", content->size(), end.offset));
+    }
+    segments.push_back(end);
+    end = header.previous;
+  }
+  std::reverse(segments.begin(), segments.end());
+  return segments;
+}
+
+absl::Status LogReader::Read(absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit) {
+  const absl::StatusOr<std::vector<LogPosition>> segments = Segments();
+  if (!segments.ok()) return segments.status();
+  for (const LogPosition& end : *segments) {
+    SegmentHeader header;
+    const absl::StatusOr<std::string> content = ReadSegment(end.segment, &header);
+    if (!content.ok()) return content.status();
+    if (absl::Status read = ReadFrames(*content, end, visit); !read.ok()) return read;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LogReader::ReadFrames(const std::string& content, const LogPosition& end,
+                                   absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(content)).first(end.offset);
+  for (size_t at = kSegmentHeaderBytes, taken = 0; at < bytes.size(); at += taken) {
+    const absl::StatusOr<Frame> frame =
+        DecodeFrame(options_.island, {end.segment, at}, bytes.subspan(at), &taken);
+    if (!frame.ok()) return Damaged(PathOf(end.segment), frame.status().message());
+    if (absl::Status read = ReadRecords(*frame, visit); !read.ok()) return read;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LogReader::ReadRecords(const Frame& frame,
+                                    absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit) {
+  // A stream whose beginning is in a segment that was removed begins where it is found first.
+  uint64_t& next = next_.try_emplace(frame.stream, frame.offset).first->second;
+  if (frame.offset > next) {
+    return Damaged(options_.directory,
+                   fmt::format("worker {} of life {} has records from offset {} on, but "
+                               "not from {} on",
+                               frame.stream.worker, frame.stream.life, frame.offset, next));
+  }
+  for (size_t at = 0, taken = 0; at < frame.records.size(); at += taken) {
+    const uint64_t offset = frame.offset + at;
+    const absl::StatusOr<Record> record =
+        ParseRecord(frame.stream, offset, frame.records.subspan(at), &taken);
+    if (!record.ok()) return Damaged(options_.directory, record.status().message());
+    if (offset != next) continue;  // written again: invariant 1
+    next = offset + taken;
+    if (absl::Status visited = visit(frame.stream, *record); !visited.ok()) return visited;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace islands::log

@@ -1,0 +1,348 @@
+#include "instance/log/logger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "instance/log/lsn.h"
+#include "instance/log/record.h"
+#include "runtime/check.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::log {
+namespace {
+
+constexpr int64_t kFullRetryNs = 100 * runtime::kNsPerMs;  // after this a full disk is asked again
+
+using runtime::IoKind;
+using runtime::IoRequest;
+using runtime::Planted;
+using runtime::PlantedBug;
+
+// An EPOCH of which nothing is durable yet.
+absl::Status MakeEpochFile(runtime::FileSystem& files, const std::string& path, uint64_t cluster,
+                           uint32_t islands) {
+  const EpochBlock block{
+      .number = 1, .cluster = cluster, .epoch = 0, .ends = std::vector<LogPosition>(islands)};
+  std::string content(EpochBlockBytes(islands), '\0');
+  const std::vector<std::byte> bytes = EncodeEpochBlock(block);  // number 1: the second of the two
+  content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return files.ReplaceFile(path, content);
+}
+
+// Whoever makes an EPOCH begins the log anew.
+absl::Status CheckNoSegments(runtime::FileSystem& files, const std::string& directory, uint32_t islands) {
+  for (uint32_t island = 0; island < islands; ++island) {
+    const std::string path = IslandDirectory(directory, island);
+    if (!files.Exists(path)) continue;
+    const absl::StatusOr<std::vector<std::string>> names = files.List(path);
+    if (!names.ok()) return names.status();
+    const auto is_segment = [](const std::string& name) { return SegmentNumber(name) != 0; };
+    if (std::none_of(names->begin(), names->end(), is_segment)) continue;
+    return absl::DataLossError(
+        fmt::format("{} has no {}, but {} has segments of a log: restore data and log from a copy, or remove "
+                    "them to begin anew",
+                    directory, kEpochFileName, path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string IslandDirectory(const std::string& log_directory, uint32_t island) {
+  return fmt::format("{}/island-{}", log_directory, island);
+}
+
+Logger::Logger(runtime::FileSystem& files, const runtime::Clock& clock, Board& board, Options options)
+    : files_(files), clock_(clock), board_(board), options_(std::move(options)), queue_(files.MakeQueue()) {}
+
+absl::StatusOr<std::unique_ptr<Logger>> Logger::Open(runtime::FileSystem& files, const runtime::Clock& clock,
+                                                     Board& board, Options options) {
+  std::unique_ptr<Logger> logger(new Logger(files, clock, board, std::move(options)));
+  absl::Status opened = logger->OpenEpoch();
+  if (opened.ok()) opened = logger->OpenLogs();
+  if (!opened.ok()) return opened;
+  // Above all that is in the files: what they hold beyond the epoch of the file may be seen by the next
+  // lives.
+  const EpochBlock& block = logger->block_;
+  logger->covers_ = block.reaches;
+  board.RaiseEpoch(std::max({block.epoch, block.reaches, logger->options_.first_epoch - 1}) + 1);
+  board.SetDurable(block.epoch);
+  return logger;
+}
+
+absl::Status Logger::OpenEpoch() {
+  if (absl::Status made = files_.MakeDirectories(options_.directory); !made.ok()) return made;
+  const std::string path = options_.directory + "/" + kEpochFileName;
+  if (!files_.Exists(path)) {
+    absl::Status made = CheckNoSegments(files_, options_.directory, board_.islands());
+    if (made.ok()) made = MakeEpochFile(files_, path, options_.cluster, board_.islands());
+    if (!made.ok()) return made;
+  }
+  const absl::StatusOr<runtime::FileHandle> file = files_.Open(path, /*create=*/false, /*direct=*/false);
+  if (!file.ok()) return file.status();
+  epoch_file_ = *file;
+  if (absl::Status locked = files_.Lock(epoch_file_); !locked.ok()) return locked;
+  absl::StatusOr<EpochBlock> block = ReadEpochFile(files_, path, options_.cluster, board_.islands());
+  if (!block.ok()) return block.status();
+  block_ = *std::move(block);
+  if (block_.epoch < board_.durable()) {
+    return absl::DataLossError(fmt::format(
+        "{} says that epoch {} is durable, after it has said {}: it is damaged, or an old copy; restore data "
+        "and log from a copy",
+        path, block_.epoch, board_.durable()));
+  }
+  return SecureEpoch();
+}
+
+// What the logger before us has written there and not synced can be read, and is not durable; nor would a
+// sync make it so if an earlier one has failed. So it is written once more. Every sector of it is on disk
+// already, or of no use.
+absl::Status Logger::SecureEpoch() {
+  if (Planted(PlantedBug::kTrustUnsyncedEpoch)) return absl::OkStatus();
+  epoch_bytes_ = EncodeEpochBlock(block_);
+  absl::Status secured = DoNow(EpochWrite(block_.number));
+  if (secured.ok()) secured = DoNow({.kind = IoKind::kSync, .file = epoch_file_});
+  return secured;
+}
+
+absl::Status Logger::OpenLogs() {
+  for (uint32_t island = 0; island < board_.islands(); ++island) {
+    absl::StatusOr<LogFiles> log = LogFiles::Open(files_,
+                                                  {.directory = IslandDirectory(options_.directory, island),
+                                                   .cluster = options_.cluster,
+                                                   .island = island,
+                                                   .segment_bytes = options_.segment_bytes},
+                                                  block_.ends[island]);
+    if (!log.ok()) return log.status();
+    logs_.push_back(*std::move(log));
+  }
+  return files_.SyncDirectory(options_.directory);  // a logger may have died before it came to that
+}
+
+Logger::~Logger() {
+  queue_.reset();  // waits for what is in flight
+  for (LogFiles& log : logs_) log.Close();
+  if (epoch_file_ >= 0) files_.Close(epoch_file_).IgnoreError();
+}
+
+absl::Status Logger::DoNow(const IoRequest& request) {
+  completions_.clear();
+  queue_->Submit(request);
+  while (queue_->Poll(&completions_) == 0) queue_->Wait(runtime::kNsPerSecond);
+  return completions_.front().status;
+}
+
+absl::Status Logger::Add(std::shared_ptr<Ring> ring) {
+  if (ring->stream().island >= logs_.size()) {
+    return absl::FailedPreconditionError(
+        fmt::format("a log ring of island {} was found, and there are {}; it belongs to other data",
+                    ring->stream().island, logs_.size()));
+  }
+  // From the head on: what a logger before this one has written beyond it, EPOCH does not cover
+  // (invariant 3).
+  const uint64_t head = ring->head(), tail = ring->tail();
+  uint64_t lsn = 0;
+  for (size_t at = head, taken = 0; at < tail; at += taken) {
+    const absl::StatusOr<Record> record = ParseRecord(ring->stream(), at, ring->Bytes(at, tail), &taken);
+    if (!record.ok()) return record.status();
+    lsn = std::max(lsn, record->lsn);
+  }
+  if (!Planted(PlantedBug::kReuseLsn)) board_.RaiseEpoch(Lsn::FromValue(lsn).epoch() + 1);
+  streams_.push_back({.ring = std::move(ring), .added = head});
+  // What is in the files already may still be above EPOCH.
+  if (tail != 0) Cover(&streams_.back());
+  return absl::OkStatus();
+}
+
+void Logger::Cover(Stream* stream) {
+  stream->covers = board_.epoch();
+  covers_ = std::max(covers_, stream->covers);
+}
+
+void Logger::OnIslandDead(uint32_t island, uint64_t life) {
+  bool lives = false;  // again
+  for (Stream& stream : streams_) {
+    if (stream.ring->stream().island != island) continue;
+    stream.dead |= stream.ring->stream().life <= life;
+    lives |= !stream.dead;
+  }
+  if (lives) return;  // the holds are the next life's
+  const size_t end = board_.Number(island + 1, 0);
+  for (size_t worker = board_.Number(island, 0); worker < end; ++worker) board_.Hold(worker) = Board::kNoHold;
+}
+
+bool Logger::ReleaseDrained(uint32_t island) {
+  const auto is_dead = [&](const Stream& stream) {
+    return stream.dead && stream.ring->stream().island == island;
+  };
+  for (const Stream& stream : streams_) {
+    if (!is_dead(stream)) continue;
+    if (stream.ring->head() < stream.ring->tail()) return false;
+    if (block_.epoch < stream.covers) return false;  // its records are on disk, and do not count yet
+  }
+  std::erase_if(streams_, is_dead);
+  return true;
+}
+
+bool Logger::HasWork() const {
+  if (block_.epoch < covers_) return true;
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const Stream& stream) { return stream.added < stream.ring->tail(); });
+}
+
+bool Logger::Due() const {
+  if (clock_.NowNs() >= next_round_ns_) return true;
+  if (!full_.ok()) return false;
+  return std::any_of(streams_.begin(), streams_.end(), [](const Stream& stream) {
+    return (stream.dead && stream.added < stream.ring->tail()) ||
+           stream.ring->tail() - stream.ring->head() >= stream.ring->capacity() / 2;
+  });
+}
+
+int64_t Logger::NextDeadlineNs() const {
+  if (!failure_.ok() || busy() || !HasWork()) return std::numeric_limits<int64_t>::max();
+  return Due() ? clock_.NowNs() : next_round_ns_;
+}
+
+bool Logger::RunOnce() {
+  if (!failure_.ok()) return false;
+  if (state_ == State::kIdle) {
+    if (!HasWork() || !Due()) return false;
+    BeginRound();
+    return true;
+  }
+  if (state_ == State::kRaised) {
+    Collect();
+    return true;
+  }
+  completions_.clear();
+  const bool some = queue_->Poll(&completions_) != 0;
+  for (const runtime::IoCompletion& completion : completions_) {
+    const bool overlooked = Planted(PlantedBug::kIgnoreSyncError) && state_ == State::kSyncing;
+    if (!completion.status.ok() && !overlooked) Fail(completion.status);
+    --under_way_;
+  }
+  if (failure_.ok() && under_way_ == 0) {
+    Advance();
+    return true;
+  }
+  return some;
+}
+
+void Logger::BeginRound() {
+  next_round_ns_ = clock_.NowNs() + options_.interval_ns;
+  board_.RaiseEpoch(board_.epoch() + 1);
+  state_ = State::kRaised;
+}
+
+void Logger::Collect() {
+  const uint64_t complete = board_.Complete();  // first the epochs, then the tails (board.h)
+  const bool all = Drain();
+  if (!all) next_round_ns_ += kFullRetryNs;
+  next_block_ = block_;
+  next_block_.number = block_.number + 1;
+  next_block_.reaches = covers_;
+  if (all) next_block_.epoch = std::max(block_.epoch, complete);
+  for (size_t island = 0; island < logs_.size(); ++island) next_block_.ends[island] = logs_[island].end();
+  std::vector<IoRequest> writes;
+  for (LogFiles& log : logs_) {
+    for (const IoRequest& request : log.Writes()) writes.push_back(request);
+  }
+  Submit(std::move(writes), State::kWriting);
+}
+
+bool Logger::Drain() {
+  full_ = absl::OkStatus();
+  for (Stream& stream : streams_) {
+    const uint64_t tail = stream.ring->tail();
+    if (!stream.ring->IsSound(stream.added, tail)) {
+      const StreamId& id = stream.ring->stream();
+      Fail(absl::DataLossError(fmt::format("the log ring of worker {} of island {} says that {} follows {}",
+                                           id.worker, id.island, tail, stream.added)));
+      return false;
+    }
+    size_t added = 0;
+    absl::Status status = logs_[stream.ring->stream().island].Add(
+        stream.ring->stream(), stream.added, stream.ring->Bytes(stream.added, tail), &added);
+    stream.added += added;
+    if (added != 0) Cover(&stream);
+    if (!status.ok() && !absl::IsResourceExhausted(status)) {
+      Fail(std::move(status));
+      return false;
+    }
+    if (!status.ok()) full_ = std::move(status);
+  }
+  return full_.ok();
+}
+
+void Logger::Submit(std::vector<IoRequest> requests, State state) {
+  state_ = state;
+  under_way_ = requests.size();
+  for (const IoRequest& request : requests) queue_->Submit(request);
+}
+
+void Logger::Advance() {
+  switch (state_) {
+    case State::kIdle:
+    case State::kRaised:
+      return;
+    case State::kWriting: {
+      std::vector<IoRequest> syncs;
+      for (const LogFiles& log : logs_) {
+        for (const IoRequest& request : log.Syncs()) syncs.push_back(request);
+      }
+      if (Planted(PlantedBug::kSkipLogSync)) syncs.clear();
+      if (Planted(PlantedBug::kFreeRingEarly)) FreeRings();
+      return Submit(std::move(syncs), State::kSyncing);
+    }
+    case State::kSyncing:
+      for (LogFiles& log : logs_) log.OnSynced();
+      return WriteEpoch();
+    case State::kWritingEpoch:
+      return Submit({{.kind = IoKind::kSync, .file = epoch_file_}}, State::kSyncingEpoch);
+    case State::kSyncingEpoch:
+      return Finish();
+  }
+}
+
+IoRequest Logger::EpochWrite(uint64_t number) {
+  const uint64_t offset = number % 2 * epoch_bytes_.size();
+  return {.kind = IoKind::kWrite, .file = epoch_file_, .offset = offset, .buffer = std::span(epoch_bytes_)};
+}
+
+void Logger::WriteEpoch() {
+  epoch_bytes_ = EncodeEpochBlock(next_block_);
+  Submit({EpochWrite(next_block_.number)}, State::kWritingEpoch);
+}
+
+void Logger::Finish() {
+  state_ = State::kIdle;
+  block_ = std::move(next_block_);
+  board_.SetDurable(block_.epoch);
+  FreeRings();
+  if (clock_.NowNs() < next_prepare_ns_) return;
+  for (LogFiles& log : logs_) {
+    absl::Status made = log.PrepareNext();
+    if (made.ok()) continue;
+    if (!absl::IsResourceExhausted(made)) return Fail(std::move(made));
+    next_prepare_ns_ = clock_.NowNs() + kFullRetryNs;  // there is still room in the segment in use
+    if (full_.ok()) full_ = std::move(made);
+  }
+}
+
+void Logger::FreeRings() {
+  for (Stream& stream : streams_) stream.ring->SetHead(stream.added);
+}
+
+void Logger::Fail(absl::Status why) {
+  if (!failure_.ok()) return;
+  failure_ =
+      absl::Status(why.code(), fmt::format("the log cannot go on: {}; nothing is made durable any more, "
+                                           "stop the deployment and mend the disk",
+                                           std::string(why.message())));
+}
+
+}  // namespace islands::log

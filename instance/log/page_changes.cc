@@ -1,0 +1,205 @@
+#include "instance/log/page_changes.h"
+
+#include <bit>
+#include <cstring>
+
+#include "instance/storage/btree/btree_node.h"
+#include "runtime/check.h"
+
+namespace islands::log {
+namespace {
+
+using storage::kPageBytes;
+using storage::Node;
+using storage::PageChange;
+using storage::PageHeader;
+using storage::PageId;
+using storage::PageType;
+using Kind = storage::PageChange::Kind;
+
+static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
+
+constexpr size_t kMostHeadBytes = 1 + 4 * kMaxVarintBytes + 1;
+constexpr size_t kMostChangeBytes = 1 + 3 * kMaxVarintBytes + storage::kMaxTreeKeyBytes;  // besides its bytes
+// No more than this is no reason to look at how large an image would be.
+constexpr size_t kFewBytes = 256;
+
+std::byte* PutBytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes == sizeof(uint64_t)) {  // the commonest, without a call
+    std::memcpy(to, from, sizeof(uint64_t));
+  } else if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+  return to + bytes;
+}
+
+std::byte* PutOp(std::byte* to, PageOp op, uint32_t slot) {
+  const uint32_t near = slot < kOpFarSlot ? slot : kOpFarSlot;
+  *to++ = static_cast<std::byte>(static_cast<uint32_t>(op) | near << kOpSlotShift);
+  return near == kOpFarSlot ? PutVarint(to, slot) : to;
+}
+
+const PageHeader& HeaderOf(const std::byte* page) { return *reinterpret_cast<const PageHeader*>(page); }
+
+// The zeros in the middle of a page: [begin, end).
+struct FreeRoom {
+  size_t begin;
+  size_t end;
+  size_t image_bytes() const { return begin - kImageBegin + kPageBytes - end; }
+};
+
+FreeRoom FindFreeRoom(const std::byte* page) {
+  if (HeaderOf(page).type == PageType::kTree) {
+    const Node* node = Node::At(page);
+    ISLANDS_CHECK(node->slots_end() <= node->heap_begin() && node->heap_begin() <= kPageBytes);
+    return {node->slots_end(), node->heap_begin()};
+  }
+  size_t used = kPageBytes;
+  while (used > sizeof(PageHeader) && page[used - 1] == std::byte{0}) --used;
+  return {used, kPageBytes};
+}
+
+// Whether `next` can be told together with `last`: bytes side by side or one over the other.
+[[gnu::noinline]] bool Absorb(PageChange* last, const PageChange& next) {
+  if (last->kind != next.kind || (next.kind != Kind::kBytes && next.kind != Kind::kValue)) return false;
+  const size_t last_end = last->offset + last->bytes;
+  const size_t next_end = next.offset + next.bytes;
+  if (last->slot != next.slot || next.offset > last_end || last->offset > next_end) return false;
+  last->offset = std::min(last->offset, next.offset);
+  last->bytes = std::max(last_end, next_end) - last->offset;
+  return true;
+}
+
+[[gnu::noinline]] std::byte* PutImage(std::byte* to, const std::byte* page) {
+  const FreeRoom room = FindFreeRoom(page);
+  to = PutOp(to, PageOp::kImage, 0);
+  to = PutVarint(to, room.begin - kImageBegin);
+  to = PutVarint(to, kPageBytes - room.end);
+  to = PutBytes(to, page + kImageBegin, room.begin - kImageBegin);
+  return PutBytes(to, page + room.end, kPageBytes - room.end);
+}
+
+}  // namespace
+
+void PageChangeCollector::Begin(uint64_t epoch, RecordBuffer* body) {
+  ISLANDS_CHECK(changed_pages_ == 0);
+  RaiseEpoch(epoch);
+  body_ = body;
+  before_page_ = {};
+  before_lsn_ = {};
+}
+
+[[gnu::always_inline]] inline PageChangeCollector::ChangedPage* PageChangeCollector::Find(
+    const std::byte* page) {
+  for (size_t i = 0; i < changed_pages_; ++i) {
+    if (pages_[i].page == page) return &pages_[i];
+  }
+  return nullptr;
+}
+
+[[gnu::always_inline]] inline PageChangeCollector::ChangedPage* PageChangeCollector::Add(
+    const std::byte* page) {
+  if (changed_pages_ == pages_.size()) [[unlikely]]
+    GrowPages();
+  ChangedPage* changed = &pages_[changed_pages_++];
+  changed->page = page;
+  changed->lsn = HeaderOf(page).lsn;
+  changed->bytes = 0;
+  changed->count = 0;
+  return changed;
+}
+
+// Out of line, as the rest that is rare: the common way keeps its values in registers.
+[[gnu::noinline]] void PageChangeCollector::GrowPages() { pages_.emplace_back(); }
+
+void PageChangeCollector::BeforeChange(const std::byte* page, const PageChange& change) {
+  ChangedPage* changed = Find(page);
+  if (changed == nullptr) changed = Add(page);
+  changed->bytes += change.bytes;
+  if (changed->count != 0) {
+    if (changed->count > ChangedPage::kMostChanges) return;  // an image
+    if (Absorb(&changed->changes[changed->count - 1], change)) return;
+  }
+  if (changed->count < ChangedPage::kMostChanges) changed->changes[changed->count] = change;
+  ++changed->count;
+}
+
+void PageChangeCollector::Release(std::byte* page) {
+  ChangedPage* changed = Find(page);
+  if (changed == nullptr) return;
+  uint64_t& lsn = reinterpret_cast<PageHeader*>(page)->lsn;
+  ISLANDS_CHECK(lsn == changed->lsn);  // invariant 1: nobody else writes it
+  last_ = std::max(std::max(last_, floor_), Lsn::FromValue(lsn)).Next();
+  lsn = last_.value();
+  WriteGroup(*changed, last_);
+  if (changed != &pages_[--changed_pages_]) *changed = pages_[changed_pages_];
+}
+
+// Of more than a few bytes: whether the header is announced, or more changes than the page holds.
+[[gnu::noinline]] bool PageChangeCollector::MostlyChanged(const ChangedPage& changed) {
+  for (uint32_t i = 0; i < changed.count; ++i) {
+    if (changed.changes[i].kind == Kind::kBytes && changed.changes[i].offset < kImageBegin) return true;
+  }
+  return changed.bytes >= FindFreeRoom(changed.page).image_bytes();
+}
+
+[[gnu::always_inline]] inline void PageChangeCollector::WriteGroup(const ChangedPage& changed, Lsn lsn) {
+  const PageId page = PageId::FromValue(HeaderOf(changed.page).page_id);
+  const uint64_t lsn_delta = lsn.value() - before_lsn_.value() - 1;
+  const bool site = page.site() != before_page_.site();
+  const bool image = changed.lsn == 0 || changed.count > ChangedPage::kMostChanges ||
+                     (changed.bytes > kFewBytes && MostlyChanged(changed));
+  const uint32_t count = image ? 1 : changed.count;
+  std::byte* to = body_->Room(kMostHeadBytes + kPageBytes + changed.bytes + count * kMostChangeBytes);
+  *to++ = static_cast<std::byte>((site ? kHeadSite : 0) | (lsn_delta != 0 ? kHeadLsn : 0) |
+                                 count << kHeadCountShift);
+  if (site) to = PutVarint(to, ZigZag(int64_t{page.site()} - before_page_.site()));
+  to = PutVarint(to, ZigZag(static_cast<int64_t>(page.number() - before_page_.number())));
+  if (lsn_delta != 0) to = PutVarint(to, lsn_delta);
+  *to++ = static_cast<std::byte>(FoldLsn(Lsn::FromValue(changed.lsn)));
+  before_page_ = page;
+  before_lsn_ = lsn;
+  if (image) {
+    to = PutImage(to, changed.page);
+  } else {
+    for (uint32_t i = 0; i < count; ++i) to = PutChange(to, changed.page, changed.changes[i]);
+  }
+  body_->EndAt(to);
+}
+
+// The checks, here and below: what was announced is still there, as storage has promised (page_change.h).
+[[gnu::always_inline]] inline std::byte* PageChangeCollector::PutChange(std::byte* to, const std::byte* page,
+                                                                        const PageChange& change) {
+  if (change.kind == Kind::kValue) [[likely]] {
+    const Node& node = *Node::At(page);
+    const storage::RowView value = node.value(change.slot);
+    ISLANDS_CHECK(change.slot < node.count() && change.offset + change.bytes <= value.size());
+    to = PutVarint(PutVarint(PutOp(to, PageOp::kValue, change.slot), change.offset), change.bytes);
+    return PutBytes(to, value.data() + change.offset, change.bytes);
+  }
+  if (change.kind != Kind::kBytes) return PutEntry(to, page, change);
+  ISLANDS_CHECK(change.offset + change.bytes <= kPageBytes);
+  to = PutVarint(PutVarint(PutOp(to, PageOp::kBytes, 0), change.offset), change.bytes);
+  return PutBytes(to, page + change.offset, change.bytes);
+}
+
+std::byte* PageChangeCollector::PutEntry(std::byte* to, const std::byte* page, const PageChange& change) {
+  if (change.kind == Kind::kRemove) return PutOp(to, PageOp::kRemove, change.slot);
+  const Node& node = *Node::At(page);
+  ISLANDS_CHECK(change.slot < node.count());
+  if (change.kind == Kind::kGhost)
+    return PutOp(to, node.ghost(change.slot) ? PageOp::kGhost : PageOp::kNoGhost, change.slot);
+  const storage::RowView value = node.value(change.slot);
+  ISLANDS_CHECK(change.bytes == value.size());
+  if (change.kind == Kind::kInsert) {
+    const storage::KeyView key = node.suffix(change.slot);
+    to = PutVarint(PutVarint(PutOp(to, PageOp::kInsert, change.slot), key.size()), value.size());
+    to = PutBytes(to, key.data(), key.size());
+  } else {
+    ISLANDS_CHECK(change.kind == Kind::kNewValue);
+    to = PutVarint(PutOp(to, PageOp::kNewValue, change.slot), value.size());
+  }
+  return PutBytes(to, value.data(), value.size());
+}
+
+}  // namespace islands::log

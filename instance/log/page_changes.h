@@ -1,0 +1,90 @@
+// Turns the changes that storage names (page_change.h) into the body of a log record, and stamps pages with
+// LSNs. The worker that owns a collector makes it this thread's page_change_sink.
+//
+//   Begin            a record begins: an empty body, and the epoch for what follows
+//   BeforeChange     remembered
+//   BeforeRelease    the page's new bytes are there and nobody else has seen them: its LSN is set, and one
+//                    group is appended to the body (page_changes_format.h has the layout)
+//
+// A page that is new, is in the log for the first time (LSN 0), or has mostly changed, is written as an
+// image.
+//
+// Thread safety: none; one thread's.
+//
+// Invariants:
+//  1. LSN of a group = max(last LSN given here, the page's, epoch << 24) + 1, and the page has it when its
+//     latch goes. A page's LSN never falls, whatever happens to its bytes.
+//  2. A group tells of the page as it is released; pages without changes leave nothing in the body.
+//  3. The body ends with a whole group, whenever the thread is not within BeforeRelease.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "instance/log/lsn.h"
+#include "instance/log/page_changes_buffer.h"
+#include "instance/log/page_changes_format.h"
+#include "instance/storage/pages/page_change.h"
+
+namespace islands::log {
+
+class PageChangeCollector final : public storage::PageChangeSink {
+ public:
+  // What follows is above `last`.
+  explicit PageChangeCollector(Lsn last = {}) : last_(last) {}
+
+  // Groups are appended to `body` from now on, as a body of their own. No page with changes is latched.
+  void Begin(uint64_t epoch, RecordBuffer* body);
+  // The box's epoch as read later, within a record; an earlier one than before changes nothing.
+  void RaiseEpoch(uint64_t epoch) { floor_ = std::max(floor_, Lsn::Of(epoch, 0)); }
+
+  void BeforeChange(const std::byte* page, const storage::PageChange& change) override;
+  void BeforeRelease(std::byte* page) override {
+    if (changed_pages_ != 0) Release(page);
+  }
+
+  // An LSN for what is no change of a page: a COMMIT, a PREPARE.
+  Lsn Stamp() { return last_ = std::max(last_, floor_).Next(); }
+  // The highest LSN given so far.
+  Lsn last() const { return last_; }
+  // Whether it lies in a later epoch than the one told: a page brought it from there, or the counter was
+  // full. The caller raises the box's epoch to last().epoch(), if it is not there yet, before any lock goes.
+  bool AheadOfEpoch() const { return last_.epoch() > floor_.epoch(); }
+
+ private:
+  // A page that is latched and about to change. More changes than there is room for make an image.
+  struct ChangedPage {
+    static constexpr uint32_t kMostChanges = 12;
+    const std::byte* page = nullptr;
+    uint64_t lsn = 0;  // at its first change
+    size_t bytes = 0;  // of all changes
+    uint32_t count = 0;
+    std::array<storage::PageChange, kMostChanges> changes;
+  };
+  static_assert(ChangedPage::kMostChanges <= kMostGroupChanges);
+
+  ChangedPage* Find(const std::byte* page);
+  ChangedPage* Add(const std::byte* page);
+  void GrowPages();
+  void Release(std::byte* page);
+  void WriteGroup(const ChangedPage& changed, Lsn lsn);
+  static bool MostlyChanged(const ChangedPage& changed);
+  static std::byte* PutChange(std::byte* to, const std::byte* page, const storage::PageChange& change);
+  static std::byte* PutEntry(std::byte* to, const std::byte* page, const storage::PageChange& change);
+
+  // Of this record.
+  RecordBuffer* body_ = nullptr;
+  storage::PageId before_page_;  // of the last group
+  Lsn before_lsn_;
+  // Of this thread, over all records.
+  Lsn last_;
+  Lsn floor_;
+  // As many pages as were ever latched at once; the first `changed_pages_` are now, in any order.
+  std::vector<ChangedPage> pages_;
+  size_t changed_pages_ = 0;
+};
+
+}  // namespace islands::log

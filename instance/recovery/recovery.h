@@ -1,0 +1,85 @@
+// Brings an island's rows back from its log: repeats what was done, then undoes what nobody ended (ARIES,
+// Mohan et al. 1992; for islands with one worker).
+//
+//   Redo        every record of the log, in its order: its changes, unless their pages have them; and what it
+//               says of transactions
+//   FindTrees   the pages are as they were when the island died
+//   UndoLosers  with a journal that listens: what was open is rolled back, by key, and that is logged as any
+//               rollback is. An island that dies meanwhile goes on where it was
+//
+// Records in a cut do not count: power was lost, and not everything of their epochs was on disk on every
+// island (log.md, Restart). What such a record said has never been heard of.
+//
+// Thread safety: none; nobody else uses the store.
+//
+// Invariants:
+//  1. A change is undone once, whenever islands die: what was undone before is known from the log.
+//  2. Streams of an island with one worker follow each other, a life after the other: the order of the log's
+//     records is that of their LSNs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "instance/execution/branch.h"
+#include "instance/execution/executor.h"
+#include "instance/log/entry.h"
+#include "instance/log/lsn.h"
+#include "instance/log/record.h"
+#include "instance/storage/store.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::recovery {
+
+// Epochs that never count: those strictly between.
+struct Cut {
+  uint64_t durable = 0;  // what EPOCH said when power had been lost
+  uint64_t next = 0;     // with which the box went on
+  bool Drops(uint64_t epoch) const {
+    const uint64_t late = runtime::Planted(runtime::PlantedBug::kCutTooLate) ? 1 : 0;
+    return epoch > durable + late && epoch < next;
+  }
+};
+
+class Recovery {
+ public:
+  // `store` of Store::CreateForRedo.
+  Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<Cut> cuts)
+      : catalog_(catalog), store_(store), cuts_(std::move(cuts)) {}
+
+  // DATA_LOSS: the record is damaged, or does not fit the pages.
+  absl::Status Redo(const log::StreamId& stream, const log::Record& record);
+  // DATA_LOSS: they are not what the catalog says.
+  absl::Status FindTrees();
+  // Rolls back what has not ended; what the executor's journal collects is appended. Ends early, with false,
+  // when `go_on` says so: somebody else may go on later, after another Redo.
+  bool UndoLosers(instance::Executor& executor, absl::FunctionRef<bool()> go_on);
+
+  uint64_t records() const { return records_; }
+  uint64_t dropped() const { return dropped_; }
+  size_t losers() const { return open_.size(); }
+  // The highest of all records that count: the new life goes on above it.
+  log::Lsn last() const { return last_; }
+
+ private:
+  struct Open {
+    instance::UndoLog undo;
+    log::Lsn last;
+  };
+  absl::Status Note(const log::Entry& entry, log::Lsn lsn);
+  absl::Status RedoChanges(std::span<const std::byte> changes);
+
+  const storage::Catalog& catalog_;
+  storage::Store& store_;
+  const std::vector<Cut> cuts_;
+  std::map<coordinator::TransactionId, Open> open_;  // have changed something and not ended
+  log::Lsn last_;
+  uint64_t records_ = 0;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace islands::recovery
