@@ -16,8 +16,7 @@
 //                                                              coordinates: its word ends it, and nothing
 //                                                              else. Fellows: the other participants
 //   kDecision       id, fellows                                as kCommit, by its coordinator: it has committed
-//                                                              on all islands. Fellows: those who have yet to
-//                                                              hear
+//                                                              everywhere. Fellows: who has yet to hear
 //   kDecided        id                                         as kCommit, by the one participant that wrote:
 //                                                              its coordinator has yet to hear
 //   kEnd            id                                         of kDecision and kDecided: they have heard

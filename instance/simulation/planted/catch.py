@@ -38,6 +38,7 @@ def orphans(test: str) -> Test:
 SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 KEPT_SEEDS = (*SEEDS, "--keeps")  # of clusters that keep what they promise
+DECIDERS = (*KEPT_SEEDS, "--seeds=121:45")  # where one dies that has decided, and its answer with it
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
 TREE = ("planted_btree", "--gtest_fail_fast")
@@ -111,7 +112,7 @@ BUGS: dict[str, list[Test]] = {
     "forget_decisions": [KEPT_SEEDS],
     "vote_unprepared": [KEPT_SEEDS],
     "decide_unlogged": [KEPT_SEEDS],
-    "forget_outcome": [KEPT_SEEDS],
+    "forget_outcome": [DECIDERS],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.
