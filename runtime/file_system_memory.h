@@ -50,7 +50,7 @@ struct SimulatedDisk {
   uint32_t sector_bytes = 512;  // what the disk writes whole or not at all; 4096 on many
 };
 
-class MemoryFileSystem final : public FileSystem {
+class MemoryFileSystem : public FileSystem {
  public:
   explicit MemoryFileSystem(const SimulatedDisk& disk = {});
 

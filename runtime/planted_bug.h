@@ -67,8 +67,10 @@ enum class PlantedBug : uint8_t {
   kBuryBeforeCommit,       // ghosts are removed before the end of their transaction is in the log
   kCutTooLate,             // a cut lets the first epoch live that was not durable everywhere
   kPublishWithoutUndo,     // a transaction that gives up control leaves nothing to undo it with
+  kReadEpochOnce,          // who reads EPOCH beside a logger takes the first block that is whole
+  kTrustUnsyncedManifest,  // who reads the log's manifest does not make sure that its name is durable
 };
-inline constexpr uint32_t kPlantedBugs = 52;
+inline constexpr uint32_t kPlantedBugs = 54;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

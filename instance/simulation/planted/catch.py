@@ -106,6 +106,8 @@ BUGS: dict[str, list[Test]] = {
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
     "publish_without_undo": [RECOVERY],
+    "read_epoch_once": [only("planted_recovery", "LiveEpoch.*")],
+    "trust_unsynced_manifest": [only("planted_recovery", "BoxManifest.*")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -63,6 +63,8 @@ constexpr std::string_view kNames[] = {
     "bury_before_commit",
     "cut_too_late",
     "publish_without_undo",
+    "read_epoch_once",
+    "trust_unsynced_manifest",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
