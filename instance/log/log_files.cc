@@ -41,9 +41,9 @@ absl::StatusOr<LogFiles> LogFiles::Open(runtime::FileSystem& files, Options opti
   return log;
 }
 
-// Who may still write there, because the one before us has died with writes in flight, does so without a name.
-// What has a header stays: its records are beyond EPOCH, but after an accident with that file they may be all
-// that is left.
+// Who may still write there, because the one before us has died with writes in flight, does so without a
+// name. What has a header stays: its records are beyond EPOCH, but after an accident with that file they may
+// be all that is left.
 absl::Status LogFiles::RemovePrepared(const std::vector<std::string>& names) {
   const std::unique_ptr<runtime::FileSystem::Queue> queue = files_->MakeQueue();
   for (const std::string& name : names) {

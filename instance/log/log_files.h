@@ -32,8 +32,9 @@ class LogFiles {
     uint64_t segment_bytes = 64 << 20;
   };
 
-  // `end`: where the island's log ends according to EPOCH, on which the caller has the lock; the first segment
-  // goes on from there. Makes the directory, and removes what an earlier logger had prepared and not begun.
+  // `end`: where the island's log ends according to EPOCH, on which the caller has the lock; the first
+  // segment goes on from there. Makes the directory, and removes what an earlier logger had prepared and not
+  // begun.
   static absl::StatusOr<LogFiles> Open(runtime::FileSystem& files, Options options, const LogPosition& end);
 
   // Records, whole ones, from `offset` of their stream on. RESOURCE_EXHAUSTED: the disk is full; `*added`

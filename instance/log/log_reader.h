@@ -35,8 +35,8 @@ class LogReader {
   LogReader(runtime::FileSystem& files, Options options, const LogPosition& end)
       : files_(files), options_(std::move(options)), end_(end) {}
 
-  // From their headers: the segments that count, oldest first, each with the offset where it ends. What is older than the oldest
-  // that is there has been removed, because nobody needed it any more.
+  // From their headers: the segments that count, oldest first, each with the offset where it ends. What is
+  // older than the oldest that is there has been removed, because nobody needed it any more.
   absl::StatusOr<std::vector<LogPosition>> Segments();
 
   // Every record, segment by segment. A status other than OK from `visit` ends it. Once only.

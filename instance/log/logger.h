@@ -4,8 +4,9 @@
 // It goes in rounds: G is raised; the holds are read, then the tails; what is before them goes to the
 // islands' files, which are synced; then EPOCH is written and synced; then the board says so and the rings
 // have room again. RunOnce is a step of it, and requests are under way between two steps. It waits for the
-// disk only where a segment is made: once in segment_bytes, a file is made and preallocated, and its directory
-// synced, while rings fill up. A round in which nothing has moved, because a hold stands still, writes nothing.
+// disk only where a segment is made: once in segment_bytes, a file is made and preallocated, and its
+// directory synced, while rings fill up. A round in which nothing has moved, because a hold stands still,
+// writes nothing.
 //
 // An error of the disk ends it: what a failed sync has not made durable may be gone without a trace, so
 // trying again would prove nothing. Nothing becomes durable any more, and Failure says why. Only a full disk

@@ -115,6 +115,22 @@ TEST_F(LoggerLife, Hold_ThatStandsStillCostsNoWrites) {
   EXPECT_GT(board_.durable(), epoch);
 }
 
+// Another process had made the directories and died.
+TEST(Logger, Open_MakesItsDirectoriesDurable) {
+  for (const char* left : {"/log", "/log/island-0"}) {
+    runtime::MemoryFileSystem files;
+    runtime::ManualClock clock;
+    Board board(std::vector<uint32_t>{1});
+    if (left != std::string("/log")) {
+      ASSERT_TRUE(files.MakeDirectories("/log").ok());
+    }
+    files.LeaveDirectory(left);
+    ASSERT_TRUE(Logger::Open(files, clock, board, {.directory = "/log"}).ok());
+    files.PowerLoss();
+    EXPECT_TRUE(files.Exists(left));
+  }
+}
+
 // A logger that dies leaves the segment that it had prepared; they would pile up.
 TEST_F(LoggerLife, Open_RemovesWhatItsPredecessorHadPrepared) {
   const std::shared_ptr<Ring> ring = MakeRing(1);
