@@ -72,8 +72,10 @@ enum class PlantedBug : uint8_t {
   kVoteUnprepared,         // a YES goes out, and nothing of its branch is in the log
   kDecideUnlogged,         // participants are told to commit, and the decision is not in the log
   kForgetOutcome,          // the one participant that wrote does not log that somebody will ask it
+  kReadEpochOnce,          // who reads EPOCH beside a logger takes the first block that is whole
+  kTrustUnsyncedManifest,  // who reads the log's manifest does not make sure that its name is durable
 };
-inline constexpr uint32_t kPlantedBugs = 57;
+inline constexpr uint32_t kPlantedBugs = 59;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -113,6 +113,8 @@ BUGS: dict[str, list[Test]] = {
     "vote_unprepared": [KEPT_SEEDS],
     "decide_unlogged": [KEPT_SEEDS],
     "forget_outcome": [DECIDERS],
+    "read_epoch_once": [only("planted_recovery", "LiveEpoch.*")],
+    "trust_unsynced_manifest": [only("planted_recovery", "BoxManifest.*")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -68,6 +68,8 @@ constexpr std::string_view kNames[] = {
     "vote_unprepared",
     "decide_unlogged",
     "forget_outcome",
+    "read_epoch_once",
+    "trust_unsynced_manifest",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
