@@ -23,6 +23,7 @@ SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> work
       {.directory = kDirectory, .cluster = kCluster, .segment_bytes = log::kLeastSegmentBytes});
   ISLANDS_CHECK(logger.ok());
   logger_ = *std::move(logger);
+  ISLANDS_CHECK(logger_->Start().ok());
   seam_.board = &board_;
   seam_.make_ring = [this](const log::StreamId& stream) { return MakeRing(stream); };
   seam_.read = [this](uint32_t island, instance::LogSeam::TakeRecord take) { return Read(island, take); };
@@ -40,8 +41,8 @@ absl::StatusOr<std::shared_ptr<log::Ring>> SimLog::MakeRing(const log::StreamId&
 }
 
 absl::Status SimLog::Read(uint32_t island, instance::LogSeam::TakeRecord take) {
-  const absl::StatusOr<log::EpochBlock> block = log::ReadEpochFile(
-      files_, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, board_.islands());
+  const absl::StatusOr<log::EpochBlock> block = log::ReadLiveEpochFile(
+      files_, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, board_.islands(), board_);
   if (!block.ok()) return block.status();
   log::LogReader reader(
       files_, {.directory = log::IslandDirectory(kDirectory, island), .cluster = kCluster, .island = island},
