@@ -51,6 +51,48 @@ TEST_F(BranchesTest, Commit_KeepsAndIsAcknowledgedAgain) {
   EXPECT_EQ(branches_.commits_remembered(), 1u);
 }
 
+// As recovery finds it: changed in an earlier life, and prepared there.
+TEST_F(BranchesTest, Restored_IsInDoubtWithItsLocksUntilItIsTold) {
+  shared_.keeps = true;
+  for (const bool commit : {true, false}) {
+    const uint64_t row = commit ? 1 : 2;
+    PutRow(row);
+    recovery::Unsettled::Prepared prepared{.fellows = {{2, 8}}};
+    const int64_t before = 41;
+    prepared.undo.RecordWrite(0, 0, Key(0, row), 0, std::as_bytes(std::span(&before, 1)));
+    branches_.RestorePrepared(TheirId(row), prepared);
+    EXPECT_EQ(counters_.in_doubt.Get(), 1u);
+    Batch batch;
+    batch.Read(0, Key(0, row));
+    Branch reader;
+    reader.locks.transaction = OurId(row);
+    EXPECT_EQ(Run(reader, batch), Progress::kWaiting);
+    Advance(runtime::kNsPerSecond);
+    branches_.Sweep();
+    EXPECT_THAT(FarHeard(), ElementsAre(testing::HasSubstr("inquiry from 0")));
+    // It was promised in an earlier life; this one speaks for it.
+    branches_.OnDecision(TheirId(row), kOurEpoch - 1, commit);
+    const std::vector<std::string> heard = FarHeard();
+    EXPECT_EQ(heard.size(), commit ? 1u : 0u);
+    EXPECT_EQ(Counter(row), commit ? 0 : before);
+    EXPECT_TRUE(branches_.empty());
+    EXPECT_EQ(Run(reader, batch), Progress::kDone);
+    engine_.Commit(reader);
+  }
+}
+
+TEST_F(BranchesTest, Restored_OutcomeIsSaidUntilItIsConfirmed) {
+  shared_.keeps = true;
+  branches_.RestoreDecided(TheirId(7));
+  branches_.OnInquiryToDecider(TheirId(7), kOurEpoch - 1);
+  EXPECT_THAT(FarHeard(), ElementsAre(testing::HasSubstr("on 7: committed")));
+  branches_.OnConfirm(TheirId(7));
+  EXPECT_TRUE(branches_.empty());
+  // Of another, nothing is there: it was never decided.
+  branches_.OnInquiryToDecider(TheirId(8), kOurEpoch - 1);
+  EXPECT_THAT(FarHeard(), ElementsAre(testing::HasSubstr("on 8: aborted")));
+}
+
 TEST_F(BranchesTest, Abort_UndoesAndSaysNothing) {
   PutRow(1);
   Execute(7, 1);

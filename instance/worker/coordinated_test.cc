@@ -88,6 +88,23 @@ TEST_F(CoordinatedTest, Inquiry_OfWhatIsForgottenIsPresumedAborted) {
   EXPECT_THAT(FarHeard(), ElementsAre("inquiry reply on 77: aborted"));
 }
 
+// As recovery finds it: decided in an earlier life, and not known to have been heard.
+TEST_F(CoordinatedTest, Restored_DecisionIsSaidUntilItIsAcknowledged) {
+  shared_.keeps = far_.shared.keeps = true;
+  const Id id{0, 0, kOurEpoch - 1, 9};
+  const Fellow participant{1, kTheirEpoch - 1};
+  coordinated_.Restore(id, {&participant, 1});
+  Advance(runtime::kNsPerSecond);
+  coordinated_.Sweep();
+  EXPECT_THAT(FarHeard(), ElementsAre("commit 9 epoch 4"));
+  coordinated_.OnInquiry(1, id);
+  EXPECT_THAT(FarHeard(), ElementsAre(testing::HasSubstr("9: committed")));
+  coordinated_.OnAcknowledge(1, id, /*gone=*/false);
+  EXPECT_TRUE(coordinated_.empty());
+  coordinated_.OnInquiry(1, id);
+  EXPECT_THAT(FarHeard(), ElementsAre(testing::HasSubstr("9: aborted")));
+}
+
 TEST_F(CoordinatedTest, OtherLives_NeverReachAnEntry) {
   Ship();
   FarHeard();

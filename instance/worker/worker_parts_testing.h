@@ -104,7 +104,7 @@ class FarIsland : public messaging::LinksHandler {
   void OnPeerLost(uint32_t, uint64_t, const absl::Status&) override {}
   void OnMessage(const messaging::Origin& origin, messaging::FrameType type,
                  std::span<const std::byte> payload) override {
-    inbox.Take(origin, type, payload);
+    (shared.keeps ? keeping_inbox : inbox).Take(origin, type, payload);
   }
 
   std::unique_ptr<messaging::Transport> transport;
@@ -114,6 +114,11 @@ class FarIsland : public messaging::LinksHandler {
   Outbox outbox{links, shared, counters};
   Heard heard;
   Inbox inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch}, heard, heard, heard};
+  // In a deployment that keeps what it promises.
+  Inbox keeping_inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch, .keeps = true},
+                      heard,
+                      heard,
+                      heard};
 };
 
 class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
