@@ -6,7 +6,8 @@
 //   dead ISLAND LIFE   drained ISLAND LIFE  its process is dead and its locks are free; all that it has
 //                                           appended is in EPOCH: the next life may begin, and its rings may
 //                                           go
-//   life ISLAND LIFE   added ISLAND LIFE    its rings are there, all workers'; before its process starts
+//   life ISLAND LIFE   added ISLAND LIFE    its rings are there, all workers', made after the life before it
+//                                           was drained; before its process starts
 //   start              ready EPOCH          after every `dead` that was not answered by `drained` yet
 //                      vanished             the ring directory is no longer in its place
 //                      error TEXT           what was said makes no sense

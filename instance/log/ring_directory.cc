@@ -100,7 +100,6 @@ absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::Choose(const Choic
     if (path.empty() || choice.known == BoxId{}) continue;
     absl::StatusOr<std::unique_ptr<RingDirectory>> there = Open(path);
     if (there.ok() && (*there)->id() == choice.known) return Make(path);  // with its manners
-    if (absl::IsPermissionDenied(there.status())) return there;
   }
   absl::StatusOr<std::unique_ptr<RingDirectory>> directory = Make(choice.path);
   if (!directory.ok()) return directory;

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,12 +157,31 @@ TEST_F(RingDirectoryTest, Choose_FallsBackWhereThereIsNoRoom) {
   EXPECT_THAT(std::string(alone.message()), testing::HasSubstr(path_));
 }
 
+// As in a container: what is under /dev/shm is small.
+TEST_F(RingDirectoryTest, Choose_FallbackIsSaid) {
+  const std::string small = base_ + "/small";
+  fs::create_directory(small);
+  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tmpfs", small.c_str(), "tmpfs", 0, "size=1m") != 0) {
+    GTEST_SKIP() << "cannot mount a small disk: " << strerror(errno);
+  }
+  std::string warning;
+  const RingDirectory::Choice choice{
+      .path = small + "/rings", .fallback = base_ + "/fallback", .bytes = 2 << 20};
+  const auto chosen = RingDirectory::Choose(choice, &warning);
+  umount2(small.c_str(), MNT_DETACH);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ((*chosen)->path(), choice.fallback);
+  EXPECT_THAT(warning, testing::AllOf(testing::HasSubstr(choice.path), testing::HasSubstr(choice.fallback)));
+}
+
 TEST_F(RingDirectoryTest, Choose_TakesTheOneThatIsKnown) {
   std::string warning;
   const BoxId known = RingDirectory::Make(base_ + "/fallback").value()->id();
   ASSERT_TRUE(RingDirectory::Make(path_).ok());
   const RingDirectory::Choice choice{
       .path = path_, .fallback = base_ + "/fallback", .bytes = uint64_t{1} << 60, .known = known};
+  ASSERT_EQ(chmod(path_.c_str(), 0755), 0);  // nor what somebody has put in the other's place
   // Its rings are there; that there is no room for more does not matter.
   EXPECT_EQ(RingDirectory::Choose(choice, &warning).value()->id(), known);
 }
