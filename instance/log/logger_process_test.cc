@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,6 +127,9 @@ class LoggerProcessTest : public testing::Test {
     logger_ = fork();
     if (logger_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{most_file_bytes_, most_file_bytes_};
+    setrlimit(RLIMIT_FSIZE, &limit);
     fcntl(board_fd_.get(), F_SETFD, 0);
     fcntl(theirs.get(), F_SETFD, 0);
     const int errors = open(ErrorsPath().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -134,7 +138,7 @@ class LoggerProcessTest : public testing::Test {
     _exit(127);
   }
   void StartLogger() {
-    SpawnLogger();
+    SpawnLogger({"--engine", ++starts_ % 2 == 0 ? "threads" : "auto"});
     for (const auto& [island, life] : dying_) Say(fmt::format("dead {} {}", island, life));
     Say("start");
     Await("ready");
@@ -217,6 +221,23 @@ class LoggerProcessTest : public testing::Test {
     dying_.erase(island);
   }
 
+  // Of an island that is not a process.
+  std::shared_ptr<Ring> BeginLife() {
+    const std::shared_ptr<Ring> ring = rings_->MakeRing({1, 0, 0}, Ring::kLeastCapacity).value();
+    appended_[ring->stream()] = ring;
+    Say("life 0 1");
+    Await("added 0 1");
+    return ring;
+  }
+  void AppendOne(Ring& ring) {
+    EpochHold hold(*board_, 0, 0);
+    RingWriter writer(ring);
+    const std::string body = BodyOf(ring.stream(), 0);
+    Append(writer, 1, Lsn::Of(hold.Take(), 0).value(), {std::as_bytes(std::span(body))});
+    writer.Show();
+    hold.Release();
+  }
+
   // Until the log has gone on by that many epochs.
   void AwaitProgress(uint64_t epochs) {
     const uint64_t until = board_->durable() + epochs;
@@ -264,6 +285,8 @@ class LoggerProcessTest : public testing::Test {
   std::map<uint32_t, std::vector<pid_t>> processes_;
   std::map<StreamId, std::shared_ptr<Ring>> appended_;
   uint64_t last_epoch_ = 0;
+  int starts_ = 0;
+  rlim_t most_file_bytes_ = RLIM_INFINITY;  // of the next logger
   uint64_t seed_ = 0;
   uint64_t records_ = 0;
 };
@@ -299,16 +322,8 @@ TEST_F(LoggerProcessTest, Kill_OfAnybodyLosesNothing) {
 
 TEST_F(LoggerProcessTest, Sigterm_DrainsWhatThereIs) {
   StartLogger();
-  const std::shared_ptr<Ring> ring = rings_->MakeRing({1, 0, 0}, Ring::kLeastCapacity).value();
-  appended_[ring->stream()] = ring;
-  Say("life 0 1");
-  Await("added 0 1");
-  EpochHold hold(*board_, 0, 0);
-  RingWriter writer(*ring);
-  const std::string body = BodyOf(ring->stream(), 0);
-  Append(writer, 1, Lsn::Of(hold.Take(), 0).value(), {std::as_bytes(std::span(body))});
-  writer.Show();
-  hold.Release();
+  const std::shared_ptr<Ring> ring = BeginLife();
+  AppendOne(*ring);
   kill(logger_, SIGTERM);
   EXPECT_EQ(AwaitExit(), 0) << Errors();
   EXPECT_EQ(ring->head(), ring->tail());
@@ -328,6 +343,25 @@ TEST_F(LoggerProcessTest, Sigterm_SaysWhatIsStillHeld) {
   socket_.Reset();  // as SIGTERM: nobody is there to tell it anything
   EXPECT_EQ(AwaitExit(), 1);
   EXPECT_THAT(Errors(), HasSubstr("is still held"));
+}
+
+// It says why, and promises nothing; what was appended waits in its ring.
+TEST_F(LoggerProcessTest, DiskFails_EndsItAndTheNextOneGoesOn) {
+  most_file_bytes_ = 100'000;  // EPOCH, and no segment
+  StartLogger();
+  const std::shared_ptr<Ring> ring = BeginLife();
+  const uint64_t durable = board_->durable();
+  AppendOne(*ring);
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_THAT(Errors(), testing::AllOf(HasSubstr("the log cannot go on"), HasSubstr("File too large")));
+  EXPECT_EQ(board_->durable(), durable);
+  EXPECT_EQ(ring->head(), 0u);
+  most_file_bytes_ = RLIM_INFINITY;
+  StartLogger();
+  kill(logger_, SIGTERM);
+  EXPECT_EQ(AwaitExit(), 0) << Errors();
+  EXPECT_GT(board_->durable(), durable);
+  CompareFiles();
 }
 
 TEST_F(LoggerProcessTest, Second_IsRefused) {
