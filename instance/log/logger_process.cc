@@ -97,9 +97,10 @@ void LoggerProcess::Report() {
     Say(fmt::format("drained {} {}", dying.first, dying.second));
     return true;
   });
-  if (std::exchange(full_, !logger_->full().ok()) != full_) {
+  if (const bool full = !logger_->full().ok(); full != full_) {
+    full_ = full;
     fmt::print(stderr, "{}\n",
-               full_ ? "the log waits: " + std::string(logger_->full().message()) : "the log has room again");
+               full ? "the log waits: " + std::string(logger_->full().message()) : "the log has room again");
   }
   if (vanished_ || clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;
@@ -111,9 +112,10 @@ void LoggerProcess::Report() {
 }
 
 absl::Status LoggerProcess::Stuck() const {
+  if (!logger_->full().ok()) return logger_->full();
   return absl::DeadlineExceededError(
-      fmt::format("not all that was appended is durable: EPOCH is {}, and epoch {} is still held by a worker "
-                  "that was not said to be dead",
+      fmt::format("not all that was appended is durable: EPOCH is {}, and a worker that was not said to be "
+                  "dead goes on, or epoch {} is still held by it",
                   logger_->epoch_block().epoch, board_.Complete() + 1));
 }
 
