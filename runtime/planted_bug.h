@@ -67,10 +67,15 @@ enum class PlantedBug : uint8_t {
   kBuryBeforeCommit,       // ghosts are removed before the end of their transaction is in the log
   kCutTooLate,             // a cut lets the first epoch live that was not durable everywhere
   kPublishWithoutUndo,     // a transaction that gives up control leaves nothing to undo it with
+  kRestoreWithoutLocks,    // a branch in doubt comes back without its locks
+  kForgetDecisions,        // a coordinator that comes back does not know what it has decided
+  kVoteUnprepared,         // a YES goes out, and nothing of its branch is in the log
+  kDecideUnlogged,         // participants are told to commit, and the decision is not in the log
+  kForgetOutcome,          // the one participant that wrote does not log that somebody will ask it
   kReadEpochOnce,          // who reads EPOCH beside a logger takes the first block that is whole
   kTrustUnsyncedManifest,  // who reads the log's manifest does not make sure that its name is durable
 };
-inline constexpr uint32_t kPlantedBugs = 54;
+inline constexpr uint32_t kPlantedBugs = 59;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -63,6 +63,11 @@ constexpr std::string_view kNames[] = {
     "bury_before_commit",
     "cut_too_late",
     "publish_without_undo",
+    "restore_without_locks",
+    "forget_decisions",
+    "vote_unprepared",
+    "decide_unlogged",
+    "forget_outcome",
     "read_epoch_once",
     "trust_unsynced_manifest",
 };
