@@ -11,8 +11,8 @@
 // Invariants:
 //  1. PowerLoss() leaves exactly the synced bytes of the durably named files in durable directories.
 //     PowerLoss(seed) leaves them too, unless they were written over since, and any part of what was not
-//     synced: writes in any order, whole, in sectors, or not at all, those still in flight among them; changes
-//     of names (file_system_memory_names.h). A sector is old or new, never a mixture.
+//     synced: writes in any order, whole, in sectors, or not at all, those still in flight among them;
+//     changes of names (file_system_memory_names.h). A sector is old or new, never a mixture.
 //  2. A sync makes durable what completed before the sync was submitted, and nothing else.
 //  3. After FailAfter(n), n more steps succeed and every later one answers UNAVAILABLE until power is lost.
 //  4. A failed sync drops what it was to make durable, as Linux does: reading still shows it until power is

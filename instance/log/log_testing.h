@@ -1,6 +1,6 @@
 // A box of islands for tests of the log: rings in memory, workers that append records of which each says who
 // and what it is, one logger on a simulated disk. It remembers what was appended, and compares after every
-// loss of power what the disk gives back.
+// loss of power what the disk gives back, and whether the manifest's cuts say of it what they must.
 //
 // Thread safety: none.
 #pragma once
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "instance/log/board.h"
+#include "instance/log/box_manifest.h"
 #include "instance/log/epoch_file.h"
 #include "instance/log/log_reader.h"
 #include "instance/log/logger.h"
@@ -38,6 +39,7 @@ class LogBox {
     uint64_t epoch = 0;
     std::string body;
     bool shown = false;
+    std::optional<bool> counts = {};  // once power was lost: whether it was durable
     friend bool operator==(const Written& a, const Written& b) {
       return a.epoch == b.epoch && a.body == b.body;
     }
@@ -119,6 +121,7 @@ class LogBox {
     lose();  // with whatever the logger has in flight
     logger_.reset();
     islands_.clear();
+    MakeCut();
     CompareDisk(promised);
     StartBox();
   }
@@ -144,13 +147,42 @@ class LogBox {
   };
 
   void StartBox() {
+    const absl::StatusOr<BoxManifest> manifest = ReadManifest();
+    if (manifest.ok()) {
+      manifest_ = *manifest;
+    } else {
+      ASSERT_TRUE(absl::IsNotFound(manifest.status())) << manifest.status();
+      WriteManifest({.cluster = kCluster, .lives = Lives()});
+    }
     board_ = std::make_unique<Board>(workers_);
-    board_->RaiseEpoch(next_epoch_);
     islands_.resize(workers_.size());
     for (uint32_t island = 0; island < workers_.size(); ++island)
       islands_[island].workers.resize(workers_[island]);
     StartLogger();
     for (uint32_t island = 0; island < workers_.size(); ++island) StartIsland(island);
+  }
+  std::vector<uint64_t> Lives() const { return std::vector<uint64_t>(workers_.size()); }
+  absl::StatusOr<BoxManifest> ReadManifest() {
+    return ReadBoxManifest(files_, kDirectory, kCluster, workers_.size());
+  }
+  void WriteManifest(const BoxManifest& manifest) {
+    const absl::Status written = WriteBoxManifest(files_, kDirectory, manifest);
+    ASSERT_TRUE(written.ok()) << written;
+    manifest_ = manifest;
+  }
+  void MakeCut() {
+    absl::StatusOr<BoxManifest> manifest = ReadManifest();
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    EXPECT_EQ(*manifest, manifest_);
+    const auto block =
+        ReadEpochFile(files_, std::string(kDirectory) + "/" + kEpochFileName, kCluster, workers_.size());
+    ASSERT_TRUE(block.ok()) << block.status();
+    Cut(&*manifest, *block);
+    WriteManifest(*manifest);
+  }
+  bool IsCut(uint64_t epoch) const {
+    return std::any_of(manifest_.cuts.begin(), manifest_.cuts.end(),
+                       [&](const EpochCut& cut) { return epoch > cut.durable && epoch < cut.next; });
   }
   void StartIsland(uint32_t island) {
     ++life_;
@@ -165,9 +197,11 @@ class LogBox {
     }
   }
   void StartLogger() {
-    auto opened =
-        Logger::Open(files_, clock_, *board_,
-                     {.directory = kDirectory, .cluster = kCluster, .segment_bytes = kLeastSegmentBytes});
+    auto opened = Logger::Open(files_, clock_, *board_,
+                               {.directory = kDirectory,
+                                .cluster = kCluster,
+                                .segment_bytes = kLeastSegmentBytes,
+                                .first_epoch = FirstEpoch(manifest_)});
     ASSERT_TRUE(opened.ok()) << opened.status();
     logger_ = std::move(*opened);
     for (uint32_t island = 0; island < islands_.size(); ++island) {
@@ -221,14 +255,12 @@ class LogBox {
           block->ends[island]);
       const absl::Status read = reader.Read([&](const StreamId& stream, const Record& record) {
         const uint64_t epoch = record.lsn >> 24;
-        next_epoch_ = std::max(next_epoch_, epoch + 1);  // the cut: what is between counts for nobody, ever
         found[stream].push_back(
             {epoch, std::string(reinterpret_cast<const char*>(record.body.data()), record.body.size())});
         return absl::OkStatus();
       });
       ASSERT_TRUE(read.ok()) << read;
     }
-    next_epoch_ = std::max(next_epoch_, block->epoch + 1);
     for (auto& [id, written] : streams_) Compare(id, written, found[id], block->epoch);
     for (const auto& [id, stream] : found) EXPECT_TRUE(streams_.contains(id));
   }
@@ -244,8 +276,12 @@ class LogBox {
       ASSERT_LT(number, found.size()) << where << ": a record of epoch " << written[number].epoch
                                       << " is lost, though EPOCH says " << epoch;
     }
-    // They stay in the files, and the next comparison finds them again.
+    // They stay in the files, and the next comparison finds them again: what did not count never does.
     written.resize(found.size());
+    for (Written& record : written) {
+      if (!record.counts) record.counts = record.epoch <= epoch;
+      EXPECT_NE(IsCut(record.epoch), *record.counts) << where << " epoch " << record.epoch;
+    }
   }
 
   const std::vector<uint32_t> workers_;
@@ -257,7 +293,7 @@ class LogBox {
   std::unique_ptr<Logger> logger_;
   std::map<StreamId, Stream> streams_;
   uint64_t life_ = 0;
-  uint64_t next_epoch_ = 1;
+  BoxManifest manifest_;  // as on disk
   uint64_t kept_ = 0;
   uint64_t dropped_ = 0;
 };

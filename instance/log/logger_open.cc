@@ -6,7 +6,7 @@
 
 #include "instance/log/logger.h"
 #include "instance/log/lsn.h"
-#include "instance/log/record.h"
+#include "instance/log/ring_check.h"
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
@@ -151,13 +151,9 @@ absl::Status Logger::Add(std::shared_ptr<Ring> ring) {
   // From the head on: what a logger before this one has written beyond it, EPOCH does not cover
   // (invariant 3).
   const uint64_t head = ring->head(), tail = ring->tail();
-  uint64_t lsn = 0;
-  for (size_t at = head, taken = 0; at < tail; at += taken) {
-    const absl::StatusOr<Record> record = ParseRecord(ring->stream(), at, ring->Bytes(at, tail), &taken);
-    if (!record.ok()) return record.status();
-    lsn = std::max(lsn, record->lsn);
-  }
-  if (!Planted(PlantedBug::kReuseLsn)) board_.RaiseEpoch(Lsn::FromValue(lsn).epoch() + 1);
+  const absl::StatusOr<uint64_t> lsn = HighestLsn(*ring, tail);
+  if (!lsn.ok()) return lsn.status();
+  if (!Planted(PlantedBug::kReuseLsn)) board_.RaiseEpoch(Lsn::FromValue(*lsn).epoch() + 1);
   streams_.push_back({.ring = std::move(ring), .added = head});
   // What is in the files already may still be above EPOCH.
   if (tail != 0) Cover(&streams_.back());

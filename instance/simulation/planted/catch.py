@@ -52,6 +52,7 @@ INDEXED = executor("Indexed.IndexScan_KeepsItsEntriesAndRows")
 ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 LOGGER = only("planted_recovery", "Logger.*")
 RECOVERY = only("planted_recovery", "Recovery.*")
+LOGGER_PROCESS = only("planted_logger_process", "*Kill_OfAnybody*")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
@@ -101,7 +102,7 @@ BUGS: dict[str, list[Test]] = {
     "skip_log_sync": [LOGGER, RECOVERY],
     "ignore_sync_error": [LOGGER],
     "trust_unsynced_epoch": [LOGGER],
-    "free_ring_early": [LOGGER],
+    "free_ring_early": [LOGGER, LOGGER_PROCESS],
     "undo_twice": [RECOVERY],
     "reuse_lsn": [RECOVERY],
     "reset_lsn_on_reuse": [RECOVERY],
