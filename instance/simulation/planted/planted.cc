@@ -63,6 +63,14 @@ constexpr std::string_view kNames[] = {
     "bury_before_commit",
     "cut_too_late",
     "publish_without_undo",
+    "trust_torn_page",
+    "skip_double_write",
+    "forget_half_home",
+    "write_page_early",
+    "checkpoint_past_copies",
+    "checkpoint_past_branches",
+    "move_master_early",
+    "trust_unsynced_checkpoint",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
