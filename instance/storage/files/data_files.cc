@@ -63,6 +63,13 @@ DataFiles::DataFiles(DataFiles&& other) noexcept
       options_(std::move(other.options_)),
       handles_(std::exchange(other.handles_, {})) {}
 
+DataFiles& DataFiles::operator=(DataFiles&& other) noexcept {
+  std::swap(files_, other.files_);
+  std::swap(options_, other.options_);
+  std::swap(handles_, other.handles_);
+  return *this;
+}
+
 DataFiles::~DataFiles() {
   for (const runtime::FileHandle file : handles_) files_->Close(file).IgnoreError();
 }

@@ -41,7 +41,7 @@ class DataFiles {
 
   ~DataFiles();
   DataFiles(DataFiles&& other) noexcept;
-  DataFiles& operator=(DataFiles&&) = delete;
+  DataFiles& operator=(DataFiles&& other) noexcept;
 
   size_t slots() const { return options_.sites.size(); }
   uint32_t SiteOf(size_t slot) const { return options_.sites[slot]; }
