@@ -1,6 +1,6 @@
 // The checkpoint of an island: from where its log has to be read, given the pages in its data files.
 //
-//   file     two blocks of CheckpointBlockBytes(sites), written in turns, each synced before the next is begun
+//   file     two blocks of CheckpointBlockBytes(sites), written in turns, each synced before the next begins
 //   block    offset   bytes
 //                 0       8  magic "ISLCHKP1"
 //                 8       8  number of the block: how many were written, this one included; it lies at block

@@ -20,12 +20,11 @@ using runtime::PlantedBug;
 constexpr size_t kMostMarks = 1024;
 
 Cleaner::Cleaner(runtime::FileSystem& files, storage::Store& store, const log::Board& board, IslandData data,
-                 Options options, OldestOpen oldest_open)
+                 Options options)
     : files_(files),
       store_(store),
       board_(board),
       options_(std::move(options)),
-      oldest_open_(std::move(oldest_open)),
       data_(std::move(data)),
       writer_(files, data_.files, options_.batch_pages),
       queue_(files.MakeQueue()),
@@ -38,8 +37,8 @@ absl::StatusOr<std::unique_ptr<Cleaner>> Cleaner::Create(runtime::FileSystem& fi
   const std::string path = options.log_directory + "/" + log::kEpochFileName;
   const absl::StatusOr<runtime::FileHandle> file = files.Open(path, /*create=*/false, /*direct=*/false);
   if (!file.ok()) return file.status();
-  std::unique_ptr<Cleaner> cleaner(
-      new Cleaner(files, store, board, std::move(data), std::move(options), std::move(oldest_open)));
+  std::unique_ptr<Cleaner> cleaner(new Cleaner(files, store, board, std::move(data), std::move(options)));
+  cleaner->oldest_open_ = std::move(oldest_open);
   cleaner->epoch_file_ = *file;
   return cleaner;
 }

@@ -93,7 +93,7 @@ class Cleaner {
     log::LogPosition position;
   };
   Cleaner(runtime::FileSystem& files, storage::Store& store, const log::Board& board, IslandData data,
-          Options options, OldestOpen oldest_open);
+          Options options);
   bool BeginPass();
   void NoteMark();
   bool Visit();
@@ -111,7 +111,7 @@ class Cleaner {
   storage::Store& store_;
   const log::Board& board_;
   const Options options_;
-  const OldestOpen oldest_open_;
+  OldestOpen oldest_open_;
   IslandData data_;
   storage::PageWriter writer_;
   std::unique_ptr<runtime::FileSystem::Queue> queue_;  // of EPOCH and checkpoint

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "instance/storage/btree/btree_node.h"
 #include "instance/storage/files/blocking_queue.h"
 #include "instance/storage/files/disk_page.h"
 #include "instance/storage/files/double_write.h"
@@ -106,6 +107,12 @@ class Loader {
   uint64_t all_ = 0;
 };
 
+// Redo and trees trust what they are given (page_changes_reader.h).
+bool IsSound(storage::ConstPageBytes page) {
+  return storage::HeaderOf(page).type != storage::PageType::kTree ||
+         storage::Node::At(page.data())->FindFault() == nullptr;
+}
+
 absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t slot, IslandData* data) {
   const Checkpoint::Site& site = data->checkpoint.sites[slot];
   const absl::StatusOr<uint64_t> bytes = files.Size(data->files.site(slot));
@@ -119,7 +126,7 @@ absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t 
   home.resize(site.pages);
   const auto visit = [&](uint64_t number, storage::ConstPageBytes page) {
     const PageId id(static_cast<uint32_t>(site.site), number);
-    if (!storage::IsWhole(page, id)) return;
+    if (!storage::IsWhole(page, id) || !IsSound(page)) return;
     const storage::GuardX there = store.PageForRedo(id);
     if (!there) return;  // beyond the site's room; redo will miss it
     std::copy(page.begin(), page.end(), there.Redo());

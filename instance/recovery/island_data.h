@@ -46,9 +46,9 @@ struct IslandDataOptions {
 using Progress = absl::FunctionRef<void(uint64_t done, uint64_t all)>;
 inline void NoProgress(uint64_t /*done*/, uint64_t /*all*/) {}
 
-// From where the log counts for a new generation. Once EPOCH has all that the island has ever appended, and the
-// head of its ring has reached the tail: the epoch behind EPOCH's, and the end of the island's log there. So
-// nothing old is of that epoch or later; and no box, whatever happens to it, stamps with an earlier one.
+// From where the log counts for a new generation. Once EPOCH has all that the island has ever appended, and
+// the head of its ring has reached the tail: the epoch behind EPOCH's, and the end of the island's log there.
+// So nothing old is of that epoch or later; and no box, whatever happens to it, stamps with an earlier one.
 struct LogBegin {
   uint64_t bound = 0;
   log::LogPosition position;

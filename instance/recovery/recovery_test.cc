@@ -133,7 +133,9 @@ class Box {
     works_ = false;
     ASSERT_TRUE(cleaner_->failure().ok()) << cleaner_->failure();
     checkpoints_ += cleaner_->checkpoint().number - before;
-    if (random_.Below(20) != 0) return;
+    if (random_.Below(20) == 0) RemoveSegments();
+  }
+  void RemoveSegments() {
     const std::string log = log::IslandDirectory(kLogDirectory, 0);
     const size_t segments = files_.List(log)->size();
     const absl::Status removed = log::RemoveSegmentsBefore(files_, log, cleaner_->checkpoint().position);
@@ -232,7 +234,7 @@ class Box {
   // Recovers, and dies now and then while it does.
   void StartIsland(const std::vector<Cut>& cuts) {
     while (!TryStartIsland(cuts)) {
-      ASSERT_FALSE(testing::Test::HasFatalFailure());
+      ASSERT_FALSE(testing::Test::HasFailure());
       ++restarts_of_recovery_;
       if (without_power_ || (pages_ && random_.Below(3) == 0)) {
         ++lost_in_recovery_;
@@ -331,6 +333,7 @@ class Box {
     auto cleaner = Cleaner::Create(files_, *store_, *board_, std::move(data), options, oldest_open);
     ASSERT_TRUE(cleaner.ok()) << cleaner.status();
     cleaner_ = *std::move(cleaner);
+    RemoveSegments();
   }
   void Die() {
     cleaner_.reset();
@@ -424,6 +427,7 @@ class Box {
   }
 
   void Compare(const std::vector<Committed>& committed) {
+    if (testing::Test::HasFailure()) return;  // there may be nothing to compare
     rows_.clear();
     for (const Committed& one : committed) Apply(one.changes, &rows_);
     Rows found;

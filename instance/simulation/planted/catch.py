@@ -50,6 +50,8 @@ INDEXED = executor("Indexed.IndexScan_KeepsItsEntriesAndRows")
 ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 LOGGER = only("planted_recovery", "Logger.*")
 RECOVERY = only("planted_recovery", "Recovery.*")
+PAGES = only("planted_recovery", "Recovery.Property_FromPagesOnDisk")
+PAGE_WRITER = only("planted_recovery", "PageWriter.*")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
@@ -106,6 +108,14 @@ BUGS: dict[str, list[Test]] = {
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
     "publish_without_undo": [RECOVERY],
+    "trust_torn_page": [PAGES, PAGE_WRITER],
+    "skip_double_write": [PAGES, PAGE_WRITER],
+    "forget_half_home": [PAGES, PAGE_WRITER],
+    "write_page_early": [PAGES],
+    "checkpoint_past_copies": [PAGES],
+    "checkpoint_past_branches": [PAGES],
+    "move_master_early": [PAGES],
+    "trust_unsynced_checkpoint": [only("planted_recovery", "IslandDataTest.Start_MakesDurableWhatItBelieves")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

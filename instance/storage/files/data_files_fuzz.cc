@@ -1,4 +1,5 @@
-// Whatever lies where pages and their copies should be: only whole pages are taken, and put where they belong.
+// Whatever lies where pages and their copies should be: only whole pages are taken, and put where they
+// belong.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
