@@ -15,66 +15,66 @@ namespace islands::runtime {
 
 enum class PlantedBug : uint8_t {
   kNone,
-  kReleaseReadLocksEarly,   // a participant that only read releases its locks with its step, before the vote
-  kReleaseAtYes,            // a participant releases its write locks when it votes YES
-  kSkipNextKeyLock,         // a scan locks the keys it returns, not the gaps between them
-  kSkipInsertIntention,     // an insert does not look whether a scan has locked its gap
-  kForgetVictimBranch,      // an abort is not told to the first participant
-  kVoteYesWithoutBranch,    // PREPARE for a branch that is gone is answered YES
-  kIgnoreBootEpoch,         // a restarted island serves transactions that knew its earlier life
-  kForgetBeforeAcks,        // the coordinator forgets a commit before it was acknowledged
-  kPresumeOnePhaseCommit,   // a coordinator whose one-phase answer was lost takes it for a commit
-  kLoseWakeup,              // a granted waiter is not told
-  kConvertOverHolders,      // a conversion is granted although others hold the lock
-  kSkipValidation,          // a descent does not look whether the parent changed under it
-  kSuspendWithoutLocks,     // a transaction that ran without locks suspends without taking them
-  kDropProbes,              // deadlock probes are not forwarded
-  kGrantEveryLock,          // every lock is granted at once, whoever holds it
-  kScanPassesGhosts,        // a scan passes over ghosts without locking them
-  kRemoveUndoneInsert,      // an insert that is rolled back takes its key with it, instead of leaving a ghost
-  kRemoveRefusedInsert,     // an insert that an index refuses takes its key with it
-  kBuryLockedGhost,         // a ghost is removed although somebody has locked its gap
-  kIgnoreKeyChanges,        // an insert does not look whether its gap was parted while it locked it
-  kTrustFirstPass,          // a scan does not look whether all that it met was locked before
-  kForgetQuietScan,         // a scan of very many keys without locks remembers none of them
-  kTrustStaleHint,          // a read takes the row where it was found ahead, though its leaf has changed
-  kLookAheadBlindly,        // a lookup ahead does not look whether the parent changed under it
-  kSkipIndexEntryLock,      // a write does not lock the index entries that it adds and removes
-  kSkipFoundRows,           // an index scan does not lock the rows that it finds
-  kLeavePastWaiter,         // a lock is left to its worker although another waits for it
-  kReclaimAnyMode,          // a worker's next transaction takes an inherited lock for a stronger one
-  kEscalateOverHolders,     // key locks become one on the site although others are in the way
-  kEscalatedSCoversAll,     // after an escalation of reads, writes need no locks any more
-  kUndoOldestFirst,         // writes are undone in the order in which they were made
-  kForgetRevivedBytes,      // undo makes a revived ghost a ghost again, but not its bytes
-  kRetryKeepsId,            // the second attempt of a transaction has the id of the first
-  kIgnoreLaterEpochs,       // as ignore_boot_epoch, but only between islands that have both restarted before
-  kGiveUpByClock,           // a branch in doubt ends by itself after 10 s, though its coordinator lives
-  kAcknowledgeUnapplied,    // a commit is acknowledged by a life that does not have the branch
-  kOrphanAsksNobody,        // a branch whose coordinator died aborts without asking its fellows
-  kBelieveAnyDoubt,         // a fellow's doubt counts though it may still hear from one of the dead
-  kForgetOpenCommits,       // a coordinator tells that commits have ended that a participant has not heard of
-  kIgnoreLastWords,         // who is proven dead counts as gone before what it has said is read
-  kAnswerForEarlierLife,    // a later life answers for one that has died: there is nothing here
-  kForgetPageChange,        // a page changes without a word to those who listen
-  kSkipLogSync,             // EPOCH is written before the logs are synced
-  kIgnoreSyncError,         // a sync of the log that failed is taken for one that did not
-  kTrustUnsyncedEpoch,      // a new logger believes what the one before it wrote to EPOCH and did not sync
-  kFreeRingEarly,           // a ring's room is free before EPOCH covers what was there
-  kUndoTwice,               // what was rolled back is undone once more by recovery
-  kReuseLsn,                // the next life of an island gives LSNs that an earlier one has given
-  kResetLsnOnReuse,         // a page that is used again begins with LSN 0
-  kBuryBeforeCommit,        // ghosts are removed before the end of their transaction is in the log
-  kCutTooLate,              // a cut lets the first epoch live that was not durable everywhere
-  kPublishWithoutUndo,      // a transaction that gives up control leaves nothing to undo it with
-  kTrustTornPage,           // a page from disk is taken whatever its checksum says
-  kSkipDoubleWrite,         // pages are written home without a copy elsewhere
-  kForgetHalfHome,          // what is only in the double-write area is not written home at the start
-  kWritePageEarly,          // a page is written before its last change is durable everywhere
-  kCheckpointPastCopies,    // a checkpoint does not wait for copies of pages on their way home
-  kCheckpointPastBranches,  // a checkpoint does not look at transactions that are open
-  kMoveMasterEarly,  // a checkpoint counts before the ends of transactions that it has seen are durable
-  kTrustUnsyncedCheckpoint,  // a new life believes a checkpoint that the one before it did not sync
+  kReleaseReadLocksEarly,  // a participant that only read releases its locks with its step, before the vote
+  kReleaseAtYes,           // a participant releases its write locks when it votes YES
+  kSkipNextKeyLock,        // a scan locks the keys it returns, not the gaps between them
+  kSkipInsertIntention,    // an insert does not look whether a scan has locked its gap
+  kForgetVictimBranch,     // an abort is not told to the first participant
+  kVoteYesWithoutBranch,   // PREPARE for a branch that is gone is answered YES
+  kIgnoreBootEpoch,        // a restarted island serves transactions that knew its earlier life
+  kForgetBeforeAcks,       // the coordinator forgets a commit before it was acknowledged
+  kPresumeOnePhaseCommit,  // a coordinator whose one-phase answer was lost takes it for a commit
+  kLoseWakeup,             // a granted waiter is not told
+  kConvertOverHolders,     // a conversion is granted although others hold the lock
+  kSkipValidation,         // a descent does not look whether the parent changed under it
+  kSuspendWithoutLocks,    // a transaction that ran without locks suspends without taking them
+  kDropProbes,             // deadlock probes are not forwarded
+  kGrantEveryLock,         // every lock is granted at once, whoever holds it
+  kScanPassesGhosts,       // a scan passes over ghosts without locking them
+  kRemoveUndoneInsert,     // an insert that is rolled back takes its key with it, instead of leaving a ghost
+  kRemoveRefusedInsert,    // an insert that an index refuses takes its key with it
+  kBuryLockedGhost,        // a ghost is removed although somebody has locked its gap
+  kIgnoreKeyChanges,       // an insert does not look whether its gap was parted while it locked it
+  kTrustFirstPass,         // a scan does not look whether all that it met was locked before
+  kForgetQuietScan,        // a scan of very many keys without locks remembers none of them
+  kTrustStaleHint,         // a read takes the row where it was found ahead, though its leaf has changed
+  kLookAheadBlindly,       // a lookup ahead does not look whether the parent changed under it
+  kSkipIndexEntryLock,     // a write does not lock the index entries that it adds and removes
+  kSkipFoundRows,          // an index scan does not lock the rows that it finds
+  kLeavePastWaiter,        // a lock is left to its worker although another waits for it
+  kReclaimAnyMode,         // a worker's next transaction takes an inherited lock for a stronger one
+  kEscalateOverHolders,    // key locks become one on the site although others are in the way
+  kEscalatedSCoversAll,    // after an escalation of reads, writes need no locks any more
+  kUndoOldestFirst,        // writes are undone in the order in which they were made
+  kForgetRevivedBytes,     // undo makes a revived ghost a ghost again, but not its bytes
+  kRetryKeepsId,           // the second attempt of a transaction has the id of the first
+  kIgnoreLaterEpochs,      // as ignore_boot_epoch, but only between islands that have both restarted before
+  kGiveUpByClock,          // a branch in doubt ends by itself after 10 s, though its coordinator lives
+  kAcknowledgeUnapplied,   // a commit is acknowledged by a life that does not have the branch
+  kOrphanAsksNobody,       // a branch whose coordinator died aborts without asking its fellows
+  kBelieveAnyDoubt,        // a fellow's doubt counts though it may still hear from one of the dead
+  kForgetOpenCommits,      // a coordinator tells that commits have ended that a participant has not heard of
+  kIgnoreLastWords,        // who is proven dead counts as gone before what it has said is read
+  kAnswerForEarlierLife,   // a later life answers for one that has died: there is nothing here
+  kForgetPageChange,       // a page changes without a word to those who listen
+  kSkipLogSync,            // EPOCH is written before the logs are synced
+  kIgnoreSyncError,        // a sync of the log that failed is taken for one that did not
+  kTrustUnsyncedEpoch,     // a new logger believes what the one before it wrote to EPOCH and did not sync
+  kFreeRingEarly,          // a ring's room is free before EPOCH covers what was there
+  kUndoTwice,              // what was rolled back is undone once more by recovery
+  kReuseLsn,               // the next life of an island gives LSNs that an earlier one has given
+  kResetLsnOnReuse,        // a page that is used again begins with LSN 0
+  kBuryBeforeCommit,       // ghosts are removed before the end of their transaction is in the log
+  kCutTooLate,             // a cut lets the first epoch live that was not durable everywhere
+  kPublishWithoutUndo,     // a transaction that gives up control leaves nothing to undo it with
+  kTrustTornPage,          // a page from disk is taken whatever its checksum says
+  kSkipDoubleWrite,        // pages are written home without a copy elsewhere
+  kForgetHalfHome,         // what is only in the double-write area is not written home at the start
+  kWritePageEarly,         // a page is written before its last change is durable everywhere
+  kCheckpointPastCopies,   // a checkpoint does not wait for copies of pages on their way home
+  kPassOpenBranches,       // a checkpoint does not look at transactions that are open
+  kMoveMasterEarly,        // a checkpoint counts before the ends that it has seen are durable
+  kTrustUnsyncedMaster,    // a new life believes a checkpoint that the one before it did not sync
 };
 inline constexpr uint32_t kPlantedBugs = 60;
 

@@ -159,7 +159,7 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(runtime::FileSystem& files, const stor
         "data and log from a copy",
         path, std::string(checkpoint.status().message())));
   }
-  if (runtime::Planted(runtime::PlantedBug::kTrustUnsyncedCheckpoint)) return checkpoint;
+  if (runtime::Planted(runtime::PlantedBug::kTrustUnsyncedMaster)) return checkpoint;
   std::vector<std::byte> block = EncodeCheckpoint(*checkpoint);
   storage::BlockingQueue queue(files);
   absl::Status secured = queue.Do({.kind = runtime::IoKind::kWrite,

@@ -170,7 +170,7 @@ bool Cleaner::Write() {
 void Cleaner::TakeCheckpoint() {
   ++passes_;
   state_ = State::kIdle;
-  const bool blind = Planted(PlantedBug::kCheckpointPastBranches);
+  const bool blind = Planted(PlantedBug::kPassOpenBranches);
   const uint64_t bound = blind ? begin_ : std::min(begin_, oldest_open_());
   if (bound <= data_.checkpoint.bound) return;
   next_ = data_.checkpoint;

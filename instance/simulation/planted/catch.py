@@ -113,9 +113,9 @@ BUGS: dict[str, list[Test]] = {
     "forget_half_home": [PAGES, PAGE_WRITER],
     "write_page_early": [PAGES],
     "checkpoint_past_copies": [PAGES],
-    "checkpoint_past_branches": [PAGES],
+    "pass_open_branches": [PAGES],
     "move_master_early": [PAGES],
-    "trust_unsynced_checkpoint": [only("planted_recovery", "IslandDataTest.Start_MakesDurableWhatItBelieves")],
+    "trust_unsynced_master": [only("planted_recovery", "IslandDataTest.Start_MakesDurableWhatItBelieves")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

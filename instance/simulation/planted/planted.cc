@@ -68,9 +68,9 @@ constexpr std::string_view kNames[] = {
     "forget_half_home",
     "write_page_early",
     "checkpoint_past_copies",
-    "checkpoint_past_branches",
+    "pass_open_branches",
     "move_master_early",
-    "trust_unsynced_checkpoint",
+    "trust_unsynced_master",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
