@@ -313,6 +313,11 @@ Coordinator::Participant* Coordinator::Find(uint32_t island) {
   return nullptr;
 }
 
+bool Coordinator::VotedYes(uint32_t island) const {
+  return std::any_of(participants_.begin(), participants_.end(),
+                     [&](const Participant& p) { return p.island == island && p.voted_yes(); });
+}
+
 Coordinator::Participant* Coordinator::OnlyWriter() {
   if (local_wrote_) return nullptr;  // invariant 4: nobody else may have written, we neither
   Participant* writer = nullptr;
@@ -345,7 +350,7 @@ void Coordinator::CheckInvariants() const {
 }
 
 void AnswerWithoutMachine(const Event& event, Life life, std::vector<Action>* actions) {
-  if (event.kind == Event::kOnePhaseReply && life == Life::kThis) {
+  if (event.kind == Event::kOnePhaseReply && life != Life::kEarlierLost) {
     actions->push_back({.kind = Action::kSendOnePhaseConfirm, .island = event.island});
   } else if (event.kind == Event::kInquiry) {
     actions->push_back({.kind = Action::kSendInquiryReply,

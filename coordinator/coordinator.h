@@ -103,6 +103,8 @@ class Coordinator {
 
   State state() const { return state_; }
   bool done() const { return state_ == State::kDone; }
+  // Whether it has voted YES, and is told the decision.
+  bool VotedYes(uint32_t island) const;
   // Makes the object ready for another transaction; keeps its memory.
   void Reset();
   // Between two steps. The numbered invariants are checked as they happen.
@@ -161,8 +163,9 @@ enum class Life : uint8_t {
 };
 
 // What an island answers as coordinator of a transaction that it has no machine for:
-//  - OnePhaseReply: confirm. This life is done with it, so the confirmation was lost. In a later life
-//    nothing: the decider hears of the end of the earlier one.
+//  - OnePhaseReply: confirm. This life is done with it, so the confirmation was lost; an earlier one that has
+//    kept all it forced is done with it as well. About one that kept nothing: nothing, the decider hears of
+//    its end.
 //  - Inquiry: aborted, presumed. A commit is not forgotten before everybody who might ask has acknowledged.
 //    About a life that kept nothing: unknown.
 //  - Anything else: nothing.

@@ -316,6 +316,7 @@ void Participant::CheckInvariants() const {
 
 void AnswerWithoutMachine(const Event& event, Trace trace, std::vector<Action>* actions) {
   const bool this_life = trace != Trace::kEarlierLife;
+  const bool committed = trace == Trace::kCommitted || trace == Trace::kKept;
   const Outcome decided = this_life ? Outcome::kAborted : Outcome::kUnknown;
   switch (event.kind) {
     case Event::kPrepare:
@@ -331,12 +332,12 @@ void AnswerWithoutMachine(const Event& event, Trace trace, std::vector<Action>* 
       return;
     case Event::kDecision:
       if (!event.commit) return;
-      actions->push_back({.kind = trace == Trace::kCommitted || Planted(PlantedBug::kAcknowledgeUnapplied)
+      actions->push_back({.kind = committed || Planted(PlantedBug::kAcknowledgeUnapplied)
                                       ? Action::kSendAcknowledge
                                       : Action::kSendGone});
       return;
     case Event::kDecisionRequest:
-      if (!this_life) return;
+      if (!this_life || trace == Trace::kKept) return;  // who keeps all never needs to ask a fellow
       actions->push_back({.kind = Action::kAnswerFellow,
                           .outcome = trace == Trace::kCommitted ? Outcome::kCommitted : Outcome::kAborted,
                           .island = event.island});

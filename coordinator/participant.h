@@ -178,6 +178,7 @@ enum class Trace : uint8_t {
   kNothing,      // this life has not committed it, and was not asked to by a PREPARE that it said YES to
   kCommitted,    // this life has committed it
   kEarlierLife,  // the message is meant for an earlier life, which kept nothing
+  kKept,         // whatever was forced is known (there is a log): it was not prepared here, or that is over
 };
 
 // What an island answers about a transaction it has no machine for (never a fresh machine: it would commit
@@ -186,7 +187,8 @@ enum class Trace : uint8_t {
 //  - CommitOnePhase, and the coordinator's inquiry about it: aborted in the same life, since the request is
 //    sent only once, a connection that it went down on is closed before the inquiry comes, and a branch that
 //    has decided keeps its machine; unknown when it was meant for an earlier life.
-//  - Decision commit: acknowledged if this life has committed it, otherwise gone.
+//  - Decision commit: acknowledged if this life has committed it, otherwise gone. Where all that was forced
+//    is kept, acknowledged: it is said to who has voted YES, and a branch that has ends by it alone.
 //  - A fellow's decision request: committed, or that there is nothing here. An earlier life's: nothing, the
 //    fellow has to learn that it is gone.
 //  - Anything else: nothing.

@@ -226,7 +226,8 @@ class ParticipantMachine final : public Machine {
 
   void Restart(bool forgetful) {
     machine_.reset();
-    trace_ = forgetful || trace_ != Trace::kCommitted ? Trace::kEarlierLife : Trace::kCommitted;
+    restarted_ = true;
+    trace_ = forgetful ? Trace::kEarlierLife : Trace::kKept;
   }
   void Recover(const Words& words) {
     if (!machine_) machine_.emplace();
@@ -239,7 +240,7 @@ class ParticipantMachine final : public Machine {
     const bool this_life_only =
         event.kind == ParticipantEvent::kPrepare || event.kind == ParticipantEvent::kCommitOnePhase;
     std::vector<ParticipantAction> actions;
-    if (machine_ && (trace_ != Trace::kEarlierLife || !this_life_only)) {
+    if (machine_ && (!restarted_ || !this_life_only)) {
       Reach("participant", StateName(machine_->state()), words);
       machine_->Step(event, &actions);
       machine_->CheckInvariants();
@@ -314,6 +315,7 @@ class ParticipantMachine final : public Machine {
   }
 
   const bool forgets_;
+  bool restarted_ = false;
   Trace trace_ = Trace::kNothing;
   std::vector<uint32_t> islands_;  // what the event's spans point to
   std::optional<Participant> machine_ = Participant();

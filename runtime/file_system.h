@@ -89,6 +89,7 @@ class FileSystem {
   // Writes path.tmp, syncs it, renames it over path, syncs the directory: after OK the new content survives
   // power loss; after a crash at any moment the file holds the old content or the new, whole.
   virtual absl::Status ReplaceFile(const std::string& path, std::string_view content) = 0;
+  // Those above it too; durable when it returns, also where a process that has died had made them.
   virtual absl::Status MakeDirectories(const std::string& path) = 0;
   virtual bool Exists(const std::string& path) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;

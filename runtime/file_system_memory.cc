@@ -175,9 +175,26 @@ absl::StatusOr<std::vector<std::string>> MemoryFileSystem::List(const std::strin
 absl::Status MemoryFileSystem::MakeDirectories(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("cannot make a directory without a name");
   const MutexLock lock(mutex_);
-  const DiskSteps::Step step = steps_.Next("make directory", path);
-  if (step.status.ok()) names_.MakeDirectories(path);
-  return step.status;
+  // As the operating system's files do it: from the first that is missing on, each made and its parent
+  // synced; what is there was made by somebody who may have died before he synced.
+  std::vector<std::string> missing;
+  std::string above = DirectoryName(path);
+  for (; !names_.HasDirectory(above); above = SimulatedNames::DirectoryOf(above)) missing.push_back(above);
+  if (!above.empty()) {
+    if (absl::Status synced = SyncNames(SimulatedNames::DirectoryOf(above)); !synced.ok()) return synced;
+  }
+  for (auto name = missing.rbegin(); name != missing.rend(); ++name) {
+    const DiskSteps::Step step = steps_.Next("make directory", *name);
+    if (!step.status.ok()) return step.status;
+    names_.MakeDirectory(*name, step.lost);
+    if (absl::Status synced = SyncNames(SimulatedNames::DirectoryOf(*name)); !synced.ok()) return synced;
+  }
+  return absl::OkStatus();
+}
+
+void MemoryFileSystem::LeaveDirectory(const std::string& path) {
+  const MutexLock lock(mutex_);
+  names_.MakeDirectory(path, /*lost=*/false);
 }
 
 bool MemoryFileSystem::Exists(const std::string& path) {

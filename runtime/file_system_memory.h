@@ -9,10 +9,10 @@
 // the directory.
 //
 // Invariants:
-//  1. PowerLoss() leaves exactly the synced bytes of the durably named files. PowerLoss(seed) leaves them
-//     too, unless they were written over since, and any part of what was not synced: writes in any order,
-//     whole, in sectors, or not at all, those still in flight among them; changes of names
-//     (file_system_memory_names.h). A sector is old or new, never a mixture.
+//  1. PowerLoss() leaves exactly the synced bytes of the durably named files in durable directories.
+//     PowerLoss(seed) leaves them too, unless they were written over since, and any part of what was not
+//     synced: writes in any order, whole, in sectors, or not at all, those still in flight among them; changes
+//     of names (file_system_memory_names.h). A sector is old or new, never a mixture.
 //  2. A sync makes durable what completed before the sync was submitted, and nothing else.
 //  3. After FailAfter(n), n more steps succeed and every later one answers UNAVAILABLE until power is lost.
 //  4. A failed sync drops what it was to make durable, as Linux does: reading still shows it until power is
@@ -50,7 +50,7 @@ struct SimulatedDisk {
   uint32_t sector_bytes = 512;  // what the disk writes whole or not at all; 4096 on many
 };
 
-class MemoryFileSystem final : public FileSystem {
+class MemoryFileSystem : public FileSystem {
  public:
   explicit MemoryFileSystem(const SimulatedDisk& disk = {});
 
@@ -69,6 +69,9 @@ class MemoryFileSystem final : public FileSystem {
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status SyncDirectory(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override;
+
+  // What a process leaves that dies within MakeDirectories: it is there, and not durable.
+  void LeaveDirectory(const std::string& path);
 
   void FailAfter(uint64_t steps);
   // The step after `steps` more has this fault; several may be planned.

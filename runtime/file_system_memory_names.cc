@@ -25,8 +25,9 @@ std::vector<std::string> SimulatedNames::List(const std::string& directory) cons
   return names;
 }
 
-void SimulatedNames::MakeDirectories(const std::string& path) {
-  for (std::string name = path; !name.empty(); name = DirectoryOf(name)) directories_.insert(name);
+void SimulatedNames::MakeDirectory(const std::string& path, bool lost) {
+  directories_.insert(path);
+  (lost ? lost_directories_ : unsynced_directories_).insert(path);
 }
 
 void SimulatedNames::Apply(Change change, bool lost) {
@@ -38,12 +39,17 @@ void SimulatedNames::Sync(const std::string& directory) {
   for (const Change& change : unsynced_) {
     if (DirectoryOf(change.front().first) == directory) ApplyTo(change, &disk_);
   }
+  const auto is_in_it = [&](const std::string& path) { return DirectoryOf(path) == directory; };
+  std::erase_if(unsynced_directories_, is_in_it);
   DropUnsynced(directory);
 }
 
 void SimulatedNames::DropUnsynced(const std::string& directory) {
   std::erase_if(unsynced_,
                 [&](const Change& change) { return DirectoryOf(change.front().first) == directory; });
+  std::erase_if(unsynced_directories_, [&](const std::string& path) {
+    return DirectoryOf(path) == directory && lost_directories_.insert(path).second;
+  });
 }
 
 void SimulatedNames::LosePower(Random* random) {
@@ -56,7 +62,20 @@ void SimulatedNames::LosePower(Random* random) {
     for (const auto& [name, file] : change) lost.insert(name);
   }
   unsynced_.clear();
+  LoseDirectories(random);
   now_ = disk_;
+}
+
+void SimulatedNames::LoseDirectories(Random* random) {
+  for (const std::string& path : unsynced_directories_) {
+    if (random == nullptr || random->Below(2) != 0) lost_directories_.insert(path);
+  }
+  for (const std::string& path : lost_directories_) directories_.erase(path);
+  unsynced_directories_.clear();
+  lost_directories_.clear();
+  // Sorted: what is above comes first.
+  std::erase_if(directories_, [&](const std::string& path) { return !HasDirectory(DirectoryOf(path)); });
+  std::erase_if(disk_, [&](const auto& named) { return !HasDirectory(DirectoryOf(named.first)); });
 }
 
 void SimulatedNames::ApplyTo(const Change& change, Names* names) {

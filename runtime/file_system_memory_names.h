@@ -35,8 +35,8 @@ class SimulatedNames {
   std::vector<std::string> List(const std::string& directory) const;  // sorted
   const std::map<std::string, SimulatedFilePtr>& files() const { return now_; }
 
-  // Durable at once, with those above it.
-  void MakeDirectories(const std::string& path);
+  // Whose parent is there. Durable when that is synced; if it is lost, so is what is in it.
+  void MakeDirectory(const std::string& path, bool lost);
   // `lost`: shows, but no sync will find it.
   void Apply(Change change, bool lost);
   void Sync(const std::string& directory);
@@ -48,8 +48,11 @@ class SimulatedNames {
  private:
   using Names = std::map<std::string, SimulatedFilePtr>;
   static void ApplyTo(const Change& change, Names* names);
+  void LoseDirectories(Random* random);
 
   std::set<std::string> directories_;
+  std::set<std::string> unsynced_directories_;
+  std::set<std::string> lost_directories_;  // show, and no sync finds them
   Names now_;
   Names disk_;
   std::deque<Change> unsynced_;

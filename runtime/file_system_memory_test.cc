@@ -147,6 +147,31 @@ TEST(PowerLoss, Names_AreDurableOnlyWithTheirDirectory) {
   EXPECT_THAT(*files.List("."), ElementsAre("a"));
 }
 
+TEST(PowerLoss, Directories_AreDurableOnlyWithTheirParent) {
+  for (const bool again : {false, true}) {
+    MemoryFileSystem files;
+    files.LeaveDirectory("a");
+    // Whoever comes next may not take it for durable.
+    if (again) {
+      ASSERT_TRUE(files.MakeDirectories("a").ok());
+    }
+    ASSERT_TRUE(files.MakeDirectories("a/b").ok());
+    ASSERT_TRUE(files.ReplaceFile("a/b/file", "x").ok());
+    files.PowerLoss();
+    EXPECT_TRUE(files.Exists("a/b/file"));
+  }
+  std::set<bool> outcomes;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    MemoryFileSystem files;
+    files.LeaveDirectory("a");
+    ASSERT_TRUE(files.ReplaceFile("a/file", "x").ok());
+    files.PowerLoss(seed);
+    EXPECT_EQ(files.Exists("a"), files.Exists("a/file"));
+    outcomes.insert(files.Exists("a"));
+  }
+  EXPECT_EQ(outcomes.size(), 2u);
+}
+
 TEST(PowerLoss, WithSeed_ChangesOfDifferentNamesSurviveEachByItselfOfOneNameInOrder) {
   std::set<std::vector<std::string>> outcomes;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -232,7 +257,6 @@ TEST(DiskFault, EveryKindOfStepCanFail) {
       [](Disk& disk) { return disk.files.Rename("data", "other"); },
       [](Disk& disk) { return disk.files.SyncDirectory("."); },
       [](Disk& disk) { return disk.files.Remove("data"); },
-      [](Disk& disk) { return disk.files.MakeDirectories("directory"); },
   };
   for (const auto& step : steps) {
     Disk disk;
@@ -244,6 +268,19 @@ TEST(DiskFault, EveryKindOfStepCanFail) {
     EXPECT_THAT(*disk.files.List("."), ElementsAre("data"));
     EXPECT_TRUE(step(disk).ok());
     EXPECT_EQ(disk.files.steps(), before + 2);
+  }
+}
+
+TEST(DiskFault, MakeDirectories_CanFailAtEachStep) {
+  for (uint64_t step = 0; step < 4; ++step) {  // two are made, and their parents synced
+    MemoryFileSystem files;
+    files.Inject(step, DiskFault::kEnospc);
+    const absl::Status failed = files.MakeDirectories("a/b");
+    EXPECT_EQ(failed.code(), absl::StatusCode::kResourceExhausted) << failed;
+    EXPECT_EQ(files.steps(), step + 1);
+    files.PowerLoss();
+    EXPECT_FALSE(files.Exists("a/b"));
+    EXPECT_TRUE(files.MakeDirectories("a/b").ok());
   }
 }
 

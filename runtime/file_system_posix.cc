@@ -164,7 +164,8 @@ class PosixFileSystem final : public FileSystem {
     if (path.empty()) return absl::InvalidArgumentError("cannot make a directory without a name");
     struct stat existing {};
     if (stat(path.c_str(), &existing) == 0) {
-      return S_ISDIR(existing.st_mode) ? absl::OkStatus() : Failed("make directory", path, ENOTDIR);
+      if (!S_ISDIR(existing.st_mode)) return Failed("make directory", path, ENOTDIR);
+      return SyncName(path, existing.st_dev);
     }
     const std::string parent = ParentOf(path);
     if (parent != path) {
@@ -211,6 +212,17 @@ class PosixFileSystem final : public FileSystem {
   }
 
  private:
+  // Of a directory that is there. Whoever made it may have died before it came to that; those above it had
+  // been synced before.
+  absl::Status SyncName(const std::string& path, dev_t device) {
+    const std::string parent = ParentOf(path);
+    struct stat above {};
+    // Where something is mounted, the name is not on this disk. What we may not look into, we have not
+    // changed.
+    if (stat(parent.c_str(), &above) != 0 || above.st_dev != device) return absl::OkStatus();
+    return access(parent.c_str(), R_OK) == 0 ? SyncDirectory(parent) : absl::OkStatus();
+  }
+
   const PosixOptions options_;
   const std::shared_ptr<OpenFiles> files_ = std::make_shared<OpenFiles>();
 };

@@ -234,6 +234,20 @@ bool Deny(uint32_t system_call) {
   _exit(carried_out && said_why ? 0 : 1);
 }
 
+// Whoever made it may have died before he synced its name.
+TEST(PosixFileSystem, MakeDirectories_SyncsTheNameOfOneThatIsThere) {
+  const std::string directory = testing::TempDir() + "islands_there_already";
+  std::filesystem::create_directory(directory);
+  const auto make = [&] {
+    if (!Deny(SYS_fsync)) _exit(2);
+    const absl::Status made = MakePosixFileSystem()->MakeDirectories(directory);
+    std::cerr << made << std::endl;
+    _exit(made.ok() ? 0 : 1);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(1), "cannot sync directory");
+  std::filesystem::remove(directory);
+}
+
 TEST(UringQueue, Refused_AutoTakesThreadsAndIoUringSaysWhy) {
   const std::string path = testing::TempDir() + "islands_refused";
   EXPECT_EXIT(UseFilesWithout(SYS_io_uring_setup, path), testing::ExitedWithCode(0),

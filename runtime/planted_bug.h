@@ -67,6 +67,13 @@ enum class PlantedBug : uint8_t {
   kBuryBeforeCommit,       // ghosts are removed before the end of their transaction is in the log
   kCutTooLate,             // a cut lets the first epoch live that was not durable everywhere
   kPublishWithoutUndo,     // a transaction that gives up control leaves nothing to undo it with
+  kRestoreWithoutLocks,    // a branch in doubt comes back without its locks
+  kForgetDecisions,        // a coordinator that comes back does not know what it has decided
+  kVoteUnprepared,         // a YES goes out, and nothing of its branch is in the log
+  kDecideUnlogged,         // participants are told to commit, and the decision is not in the log
+  kForgetOutcome,          // the one participant that wrote does not log that somebody will ask it
+  kReadEpochOnce,          // who reads EPOCH beside a logger takes the first block that is whole
+  kTrustUnsyncedManifest,  // who reads the log's manifest does not make sure that its name is durable
   kTrustTornPage,          // a page from disk is taken whatever its checksum says
   kSkipDoubleWrite,        // pages are written home without a copy elsewhere
   kForgetHalfHome,         // what is only in the double-write area is not written home at the start
@@ -76,7 +83,7 @@ enum class PlantedBug : uint8_t {
   kMoveMasterEarly,        // a checkpoint counts before the ends that it has seen are durable
   kTrustUnsyncedMaster,    // a new life believes a checkpoint that the one before it did not sync
 };
-inline constexpr uint32_t kPlantedBugs = 60;
+inline constexpr uint32_t kPlantedBugs = 67;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

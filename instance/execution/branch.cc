@@ -109,6 +109,11 @@ void UndoLog::Rollback(storage::Store& store, absl::FunctionRef<void(size_t left
   }
 }
 
+void UndoLog::VisitKeys(absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
+  for (const Entry& entry : entries_)
+    visit(entry.table, entry.site, KeyView(bytes_.data() + entry.key_at, entry.key_bytes));
+}
+
 void UndoLog::VisitGhosts(bool committed,
                           absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const {
   if (!any_ghosts_) return;  // most branches

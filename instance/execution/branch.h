@@ -49,6 +49,8 @@ class UndoLog {
   void Clear();
   // Newest first. The entries stay, for VisitGhosts, until Clear. `after_each` hears how many are left.
   void Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each);
+  // Every key that was changed, once for each change.
+  void VisitKeys(absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
   // Keys this branch may have left as ghosts: those it deleted, or, rolled back, those it tried to insert.
   void VisitGhosts(bool committed,
                    absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
@@ -86,6 +88,7 @@ struct Branch {
   bool open = false;          // has carried out an operation, and has not ended
   bool quiet = false;         // runs without locks
   bool published = false;     // has left records in the log that do not end it
+  bool decided = false;       // one that says that it has committed
   size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
   size_t undo_published_bytes = 0;
   bool scanned = false;          // holds gaps

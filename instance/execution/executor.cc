@@ -203,7 +203,7 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   }
   if (quiet_ == &branch) quiet_ = nullptr;
   if (changing_ == &branch) changing_ = nullptr;
-  branch.open = branch.quiet = branch.scanned = branch.published = false;
+  branch.open = branch.quiet = branch.scanned = branch.published = branch.decided = false;
   branch.undo_published = branch.undo_published_bytes = 0;
   branch.touched.clear();
   branch.undo.Clear();
@@ -234,15 +234,39 @@ void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   ISLANDS_CHECK(changing_ == nullptr ||
                 changing_ == &branch);  // or the log took another's changes for its own
   if (Planted(PlantedBug::kBuryBeforeCommit)) BuryGhosts(branch, /*committed=*/true, wakeups);
-  if (log::Journal* journal = options_.journal) {
+  if (log::Journal* journal = options_.journal; journal != nullptr && !branch.decided) {
     branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
   }
   BuryGhosts(branch, /*committed=*/true, wakeups);
   Close(branch, wakeups);
 }
 
+void Executor::Prepare(Branch& branch, std::span<const coordinator::Fellow> fellows) {
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  if (options_.journal == nullptr) return;
+  undo_.clear();
+  branch.undo.Encode(branch.undo_published, branch.undo.size(), &undo_);
+  options_.journal->AppendPrepare(branch.locks.transaction, fellows, undo_);
+  NotePublished(branch);
+}
+
+void Executor::Decide(Branch& branch, std::span<const coordinator::Fellow> participants) {
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  if (options_.journal == nullptr) return;
+  options_.journal->AppendDecision(branch.locks.transaction, participants);
+  branch.decided = true;
+}
+
+void Executor::DecideAlone(Branch& branch) {
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  if (options_.journal == nullptr) return;
+  options_.journal->AppendDecided(branch.locks.transaction);
+  branch.decided = true;
+}
+
 void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  ISLANDS_CHECK(!branch.decided);
   UndoChanges(branch);
   BuryGhosts(branch, /*committed=*/false, wakeups);
   Close(branch, wakeups);
@@ -279,6 +303,10 @@ void Executor::Publish(Branch& branch) {
   const bool forget = Planted(PlantedBug::kPublishWithoutUndo);
   branch.undo.Encode(forget ? branch.undo.size() : branch.undo_published, branch.undo.size(), &undo_);
   options_.journal->AppendUpdate(branch.locks.transaction, undo_);
+  NotePublished(branch);
+}
+
+void Executor::NotePublished(Branch& branch) {
   branch.published = true;
   branch.undo_published = branch.undo.size();
   branch.undo_published_bytes = branch.undo.bytes();
@@ -286,10 +314,24 @@ void Executor::Publish(Branch& branch) {
 
 void Executor::Adopt(Branch& branch) {
   ISLANDS_CHECK(!branch.open && branch.locks.transaction.valid());
-  branch.open = branch.published = true;
-  branch.undo_published = branch.undo.size();
-  branch.undo_published_bytes = branch.undo.bytes();
+  branch.open = true;
+  NotePublished(branch);
   if (options_.alone) ++open_;
+}
+
+// What it has only read, or means to insert, needs no lock any more: all of the transaction's operations had
+// been carried out everywhere when it prepared. Gaps need none either: an inserted key that is locked keeps
+// scans out of where it is, and until it is a ghost that goes, which takes its gap.
+void Executor::AdoptPrepared(Branch& branch) {
+  Adopt(branch);
+  branch.undo.VisitKeys([&](TableId table, uint32_t site, KeyView key) {
+    const auto take = [&](const LockName& name, LockMode mode) {
+      ISLANDS_CHECK(locks_.TryAcquireKey(branch.locks, name, mode));  // as it had them, beside the others
+    };
+    if (Planted(PlantedBug::kRestoreWithoutLocks)) return;
+    take(NameOf(table, site, key), LockMode::kX);
+    if (!catalog_.table(table).indexes.empty()) take(IndexEntries(table, site), LockMode::kIX);
+  });
 }
 
 // A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next

@@ -35,6 +35,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/fellow.h"
 #include "instance/execution/abort_reason.h"
 #include "instance/execution/branch.h"
 #include "instance/execution/router.h"
@@ -77,6 +78,16 @@ class Executor {
 
   // Recovery: the branch has changed what its undo log says, in an earlier life, and has not ended.
   void Adopt(Branch& branch);
+  // The same of one that has prepared: it has the locks of what it has changed again. Nobody else has any.
+  void AdoptPrepared(Branch& branch);
+
+  // Two-phase commit, where there is a log: what the branch has changed is kept whatever dies, until it is
+  // committed or rolled back.
+  void Prepare(Branch& branch, std::span<const coordinator::Fellow> fellows);
+  // It is committed, in the log, and Commit will follow: as coordinator, with the participants that wrote; as
+  // the one participant that wrote.
+  void Decide(Branch& branch, std::span<const coordinator::Fellow> participants);
+  void DecideAlone(Branch& branch);
 
   // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to
   // `wakeups`.
@@ -124,6 +135,7 @@ class Executor {
   locks::LockResult TakeKey(const Target& target, locks::LockMode mode);
   // What the branch has changed since goes to the log, with what it takes to undo it.
   void Publish(Branch& branch);
+  static void NotePublished(Branch& branch);
   void NoteChanges(Branch& branch);  // the journal has collected some
   void UndoChanges(Branch& branch);
   void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);

@@ -7,6 +7,8 @@
 
 #include <chrono>
 
+#include "instance/execution/executor.h"
+#include "runtime/check.h"
 #include "topology/binding.h"
 
 namespace islands::instance {
@@ -121,8 +123,45 @@ absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::Island
   for (const control::v1::LoadSpec& load : config.loads()) {
     if (absl::Status status = island->LoadRows(load); !status.ok()) return status;
   }
+  std::optional<recovery::Recovery> recovery;
+  if (seams.log != nullptr) {
+    recovery.emplace(*island->catalog_, *island->store_, seams.log->cuts);
+    if (absl::Status status = island->Recover(&*recovery); !status.ok()) return status;
+  }
   if (absl::Status status = island->CreateWorkers(); !status.ok()) return status;
+  if (recovery) {
+    for (const std::unique_ptr<Worker>& worker : island->workers_) worker->Restore(recovery->unsettled());
+  }
   return island;
+}
+
+absl::Status Island::Recover(recovery::Recovery* recovery) {
+  if (!WorksAlone(config_))
+    return absl::UnimplementedError("only islands with one worker can keep a log so far");
+  store_->BeginRedo();
+  const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
+    return recovery->Redo(stream, record);
+  };
+  if (absl::Status status = seams_.log->read(config_.island(), redo); !status.ok()) return status;
+  if (absl::Status status = recovery->FindTrees(); !status.ok()) return status;
+  if (absl::Status status = MakeJournal(0, recovery->last()); !status.ok()) return status;
+  locks::LockTable locks({.buckets = kBucketsOfOneWorker, .latched = false});  // nobody else is here
+  log::Journal& journal = *journals_.front();
+  Executor executor(*catalog_, *store_, locks, {.alone = true, .journal = &journal});
+  journal.Listen();
+  ISLANDS_CHECK(recovery->UndoLosers(executor, [] { return true; }));
+  journal.EndStep();
+  journal.EndListening();
+  return absl::OkStatus();
+}
+
+absl::Status Island::MakeJournal(uint32_t worker, log::Lsn last) {
+  absl::StatusOr<std::shared_ptr<log::Ring>> ring =
+      seams_.log->make_ring({config_.boot_epoch(), config_.island(), worker});
+  if (!ring.ok()) return ring.status();
+  rings_.push_back(*std::move(ring));
+  journals_.push_back(std::make_unique<log::Journal>(*seams_.log->board, *rings_.back(), last));
+  return absl::OkStatus();
 }
 
 absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
@@ -174,6 +213,7 @@ absl::Status Island::CreateWorkers() {
   shared_.sites = &sites_;
   shared_.locks = shared_locks_.get();
   shared_.alone = WorksAlone(config_);
+  shared_.keeps = seams_.log != nullptr;
   shared_.layout_generation = config_.layout_generation();
   shared_.proven_dead = seams_.proven_dead;
   shared_.pulses = seams_.pulses;
@@ -190,6 +230,7 @@ absl::Status Island::CreateWorkers() {
     options.island = config_.island();
     options.index = index;
     options.boot_epoch = config_.boot_epoch();
+    options.journal = index < journals_.size() ? journals_[index].get() : nullptr;
     options.cpu = config_.workers(static_cast<int>(index)).cpu();
     options.memory_policy = PolicyOf(config_);
     options.cpus.assign(config_.cpus().begin(), config_.cpus().end());
@@ -255,6 +296,8 @@ bool Island::Running() const {
 absl::Status Island::Load(const control::v1::LoadSpec& load) {
   const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
+  if (seams_.log != nullptr)
+    return absl::UnimplementedError("an island that keeps a log cannot load anew so far");
   if (started_) HaltWorkers();
   bool open = false;
   for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasOpenBranches();

@@ -24,7 +24,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "instance/log/board.h"
+#include "instance/log/journal.h"
+#include "instance/log/record.h"
+#include "instance/log/ring.h"
 #include "instance/messaging/transport.h"
+#include "instance/recovery/recovery.h"
 #include "instance/worker/worker.h"
 #include "instance/workload/workload.h"
 #include "proto/control.pb.h"
@@ -36,6 +41,18 @@
 namespace islands::instance {
 
 using OpenedWorkload = std::shared_ptr<const Workload>;
+
+// Where an island keeps what it has promised, if it does.
+struct LogSeam {
+  using TakeRecord = absl::FunctionRef<absl::Status(const log::StreamId&, const log::Record&)>;
+
+  log::Board* board = nullptr;
+  // An empty one, of this life; the logger knows it already.
+  std::function<absl::StatusOr<std::shared_ptr<log::Ring>>(const log::StreamId&)> make_ring;
+  // All that the island's lives before have left, in order.
+  std::function<absl::Status(uint32_t island, TakeRecord take)> read;
+  std::vector<recovery::Cut> cuts;
+};
 
 struct Seams {
   const runtime::Clock* clock = nullptr;
@@ -53,6 +70,7 @@ struct Seams {
   // Called by every worker.
   ProofOfDeath proven_dead;               // empty: nobody is ever proven dead
   runtime::PulseBoard* pulses = nullptr;  // of the whole deployment; null: everybody is taken to move
+  const LogSeam* log = nullptr;           // null: nothing is kept (durability `none`)
 };
 
 // What the configuration asks for; kDefault when it names no nodes.
@@ -100,6 +118,10 @@ class Island {
 
  private:
   Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites);
+  // Where there is a log: what the lives before have kept goes over the rows that were loaded, which must be
+  // page for page what the first one loaded. What they have not ended but promised is for the workers.
+  absl::Status Recover(recovery::Recovery* recovery);
+  absl::Status MakeJournal(uint32_t worker, log::Lsn last);
   absl::Status CreateWorkers();
   // Catalog and empty store for these tables. On failure there may be no store, and the catalog is the old
   // one.
@@ -118,6 +140,8 @@ class Island {
   const partitioner::SiteMap sites_;
   WorkerShared shared_;
   std::unique_ptr<locks::LockTable> shared_locks_;
+  std::vector<std::shared_ptr<log::Ring>> rings_;  // by worker; where there is a log
+  std::vector<std::unique_ptr<log::Journal>> journals_;
   std::vector<std::unique_ptr<Worker>> workers_;
 
   // Guarded by mutex_ for changing; store_ and catalog_ are replaced only while no worker runs.

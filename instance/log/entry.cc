@@ -26,6 +26,11 @@ bool TakeId(Cursor* from, TransactionId* id) {
   return id->valid();
 }
 
+bool TakeSized(Cursor* from, std::span<const std::byte>* bytes) {
+  uint64_t size = 0;
+  return from->TakeVarint(&size) && from->TakeBytes(size, bytes);
+}
+
 // What its kind has before the changes.
 bool TakeHead(Cursor* from, Entry* entry) {
   if (entry->kind == EntryKind::kDone) return true;
@@ -33,7 +38,11 @@ bool TakeHead(Cursor* from, Entry* entry) {
   uint64_t number = 0;
   switch (entry->kind) {
     case EntryKind::kUpdate:
-      return from->TakeVarint(&number) && from->TakeBytes(number, &entry->undo);
+      return TakeSized(from, &entry->undo);
+    case EntryKind::kPrepare:
+      return TakeSized(from, &entry->fellows) && TakeSized(from, &entry->undo);
+    case EntryKind::kDecision:
+      return TakeSized(from, &entry->fellows);
     case EntryKind::kCompensation:
       if (!from->TakeVarint(&number) || number > UINT32_MAX) return false;
       entry->left = static_cast<uint32_t>(number);
@@ -53,6 +62,17 @@ void PutBytes(std::span<const std::byte> bytes, RecordBuffer* out) {
   out->EndAt(at + bytes.size());
 }
 
+void PutSized(std::span<const std::byte> bytes, RecordBuffer* out) {
+  PutNumber(bytes.size(), out);
+  PutBytes(bytes, out);
+}
+
+struct [[gnu::packed]] FellowLayout {
+  uint32_t island;
+  uint64_t boot_epoch;
+};
+static_assert(sizeof(FellowLayout) == 12);
+
 }  // namespace
 
 void EncodeEntryHead(const Entry& entry, RecordBuffer* head) {
@@ -61,14 +81,32 @@ void EncodeEntryHead(const Entry& entry, RecordBuffer* head) {
   const IdLayout layout{id.island, id.worker, id.boot_epoch, id.sequence};
   PutBytes(std::as_bytes(std::span(&layout, 1)), head);
   if (entry.kind == EntryKind::kCompensation) PutNumber(entry.left, head);
-  if (entry.kind != EntryKind::kUpdate) return;
-  PutNumber(entry.undo.size(), head);
-  PutBytes(entry.undo, head);
+  if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kDecision) PutSized(entry.fellows, head);
+  if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kUpdate) PutSized(entry.undo, head);
+}
+
+void EncodeFellows(std::span<const coordinator::Fellow> fellows, std::vector<std::byte>* out) {
+  for (const coordinator::Fellow& fellow : fellows) {
+    const FellowLayout layout{fellow.island, fellow.boot_epoch};
+    const auto bytes = std::as_bytes(std::span(&layout, 1));
+    out->insert(out->end(), bytes.begin(), bytes.end());
+  }
+}
+
+absl::StatusOr<std::vector<coordinator::Fellow>> DecodeFellows(std::span<const std::byte> bytes) {
+  if (bytes.size() % sizeof(FellowLayout) != 0) return absl::DataLossError("a list of islands is cut off");
+  std::vector<coordinator::Fellow> fellows;
+  for (; !bytes.empty(); bytes = bytes.subspan(sizeof(FellowLayout))) {
+    FellowLayout layout;
+    std::memcpy(&layout, bytes.data(), sizeof(layout));
+    fellows.push_back({layout.island, layout.boot_epoch});
+  }
+  return fellows;
 }
 
 absl::StatusOr<Entry> DecodeEntry(const Record& record) {
   Entry entry{.kind = static_cast<EntryKind>(record.kind)};
-  if (entry.kind < EntryKind::kDone || entry.kind > EntryKind::kAborted)
+  if (entry.kind < EntryKind::kDone || entry.kind > EntryKind::kEnd)
     return absl::DataLossError("a record of a kind that this version does not know");
   Cursor from(record.body);
   if (!TakeHead(&from, &entry)) return absl::DataLossError("a record ends before what its kind has");

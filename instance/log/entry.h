@@ -12,9 +12,18 @@
 //                                                              be undone
 //   kCommit         id                                         the rest of the transaction; it has committed
 //   kAborted        id                                         the rest of its undo; it is over
+//   kPrepare        id, fellows, undo                          the rest of a transaction that another island
+//                                                              coordinates: its word ends it, and nothing
+//                                                              else. Fellows: the other participants
+//   kDecision       id, fellows                                as kCommit, by its coordinator: it has committed
+//                                                              everywhere. Fellows: who has yet to hear
+//   kDecided        id                                         as kCommit, by the one participant that wrote:
+//                                                              its coordinator has yet to hear
+//   kEnd            id                                         of kDecision and kDecided: they have heard
 //
 //   id     24 bytes: island (4), worker (4), boot epoch (8), sequence (8) of the transaction
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
+//   fellows   varint n, n bytes: of each 4, its island, and 8, its life
 //
 // Invariants:
 //  1. A page's changes are in the log in the order in which they were made to it: a record holds what was
@@ -30,21 +39,40 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/fellow.h"
 #include "coordinator/transaction_id.h"
 #include "instance/log/page_changes_buffer.h"
 #include "instance/log/record.h"
 
 namespace islands::log {
 
-enum class EntryKind : uint8_t { kDone = 1, kUpdate = 2, kCompensation = 3, kCommit = 4, kAborted = 5 };
+enum class EntryKind : uint8_t {
+  kDone = 1,
+  kUpdate = 2,
+  kCompensation = 3,
+  kCommit = 4,
+  kAborted = 5,
+  kPrepare = 6,
+  kDecision = 7,
+  kDecided = 8,
+  kEnd = 9,
+};
+
+// Says that a transaction has committed: whatever it changed stays.
+constexpr bool Commits(EntryKind kind) {
+  return kind == EntryKind::kDone || kind == EntryKind::kCommit || kind == EntryKind::kDecision ||
+         kind == EntryKind::kDecided;
+}
 
 struct Entry {
   EntryKind kind = EntryKind::kDone;
   coordinator::TransactionId transaction;  // not of kDone
   uint32_t left = 0;                       // of kCompensation
-  std::span<const std::byte> undo;         // of kUpdate
+  std::span<const std::byte> fellows;      // of kPrepare, kDecision: as EncodeFellows has them
+  std::span<const std::byte> undo;         // of kUpdate, kPrepare
   std::span<const std::byte> changes;
 };
 
@@ -52,5 +80,9 @@ struct Entry {
 void EncodeEntryHead(const Entry& entry, RecordBuffer* head);
 // DATA_LOSS: the record is of another kind, or its body too short.
 absl::StatusOr<Entry> DecodeEntry(const Record& record);
+
+void EncodeFellows(std::span<const coordinator::Fellow> fellows, std::vector<std::byte>* out);
+// DATA_LOSS: it is not what EncodeFellows wrote.
+absl::StatusOr<std::vector<coordinator::Fellow>> DecodeFellows(std::span<const std::byte> bytes);
 
 }  // namespace islands::log

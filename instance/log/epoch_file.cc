@@ -10,12 +10,18 @@
 #include "instance/log/lsn.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
+#include "runtime/planted_bug.h"
 
 namespace islands::log {
 namespace {
 
 constexpr char kMagic[] = "ISLEPOCH";
 constexpr size_t kSectorBytes = 4096;
+// To miss once, a reader must stand still for two rounds of the logger.
+constexpr int kMostLiveReads = 100;
+
+using runtime::Planted;
+using runtime::PlantedBug;
 
 struct Layout {
   char magic[8];
@@ -95,6 +101,24 @@ absl::StatusOr<EpochBlock> ReadEpochFile(runtime::FileSystem& files, const std::
       fmt::format("{} belongs to other data, with {} islands; choose another "
                   "storage.log.directory",
                   path, block->ends.size()));
+}
+
+absl::StatusOr<EpochBlock> ReadLiveEpochFile(runtime::FileSystem& files, const std::string& path,
+                                             uint64_t cluster, size_t islands, const Board& board) {
+  // Before the file: the board follows it.
+  const uint64_t durable = board.durable();
+  absl::StatusOr<EpochBlock> block;
+  for (int attempt = 0; attempt < kMostLiveReads; ++attempt) {
+    block = ReadEpochFile(files, path, cluster, islands);
+    if (block.ok() && (block->epoch >= durable || Planted(PlantedBug::kReadEpochOnce))) return block;
+    // Only what the logger may be in the middle of is looked at again.
+    if (!block.ok() && !absl::IsDataLoss(block.status())) return block;
+  }
+  if (!block.ok()) return block;
+  return absl::UnavailableError(
+      fmt::format("{} says that epoch {} is durable, after {} had been; try again, and if that does not help "
+                  "it is an old copy: restore data and log from a copy",
+                  path, block->epoch, durable));
 }
 
 }  // namespace islands::log

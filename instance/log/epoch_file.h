@@ -19,6 +19,10 @@
 //
 // Only the logger writes it, and only after it has synced everything that the block speaks of.
 //
+// Who reads it while a logger lives may find either block half-written, or the one before the last: while it
+// was on its way through the file both were written anew. ReadLiveEpochFile is for them; ReadEpochFile for
+// those who have its lock, or know that no logger is there.
+//
 // Thread safety: plain values.
 #pragma once
 
@@ -29,6 +33,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "instance/log/board.h"
 #include "instance/log/segment.h"
 #include "runtime/file_system.h"
 
@@ -53,5 +58,12 @@ absl::StatusOr<EpochBlock> DecodeEpochFile(std::span<const std::byte> file);
 // The same of a file, whose data must be these. FAILED_PRECONDITION: they are others.
 absl::StatusOr<EpochBlock> ReadEpochFile(runtime::FileSystem& files, const std::string& path,
                                          uint64_t cluster, size_t islands);
+
+// For recovery of one island while the others, and the logger, go on: a block that is not below what was
+// durable when this was called. So what of a dead life ReleaseDrained has called drained is before its ends.
+// The block itself need not be durable yet: go by its ends and `reaches`, and for what is durable by the
+// board. UNAVAILABLE: the file stays below what the board says, which an old copy would do; errors as above.
+absl::StatusOr<EpochBlock> ReadLiveEpochFile(runtime::FileSystem& files, const std::string& path,
+                                             uint64_t cluster, size_t islands, const Board& board);
 
 }  // namespace islands::log

@@ -42,7 +42,7 @@ void Journal::AppendEntry(const Entry& entry) {
   Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(), {head_.bytes(), body_.bytes()});
   // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
   if (collector_.AheadOfEpoch()) board_.RaiseEpoch(lsn.epoch());
-  if (entry.kind == EntryKind::kDone || entry.kind == EntryKind::kCommit) commit_epoch_ = lsn.epoch();
+  if (Commits(entry.kind)) commit_epoch_ = lsn.epoch();
   begun_ = false;
   appended_ = true;
   body_.Clear();
@@ -65,6 +65,19 @@ void Journal::AppendUpdate(const Id& id, std::span<const std::byte> undo) {
 
 void Journal::AppendCompensation(const Id& id, uint32_t left) {
   AppendEntry({.kind = EntryKind::kCompensation, .transaction = id, .left = left});
+}
+
+void Journal::AppendPrepare(const Id& id, std::span<const coordinator::Fellow> fellows,
+                            std::span<const std::byte> undo) {
+  fellows_.clear();
+  EncodeFellows(fellows, &fellows_);
+  AppendEntry({.kind = EntryKind::kPrepare, .transaction = id, .fellows = fellows_, .undo = undo});
+}
+
+void Journal::AppendDecision(const Id& id, std::span<const coordinator::Fellow> fellows) {
+  fellows_.clear();
+  EncodeFellows(fellows, &fellows_);
+  AppendEntry({.kind = EntryKind::kDecision, .transaction = id, .fellows = fellows_});
 }
 
 void Journal::EndStep() {

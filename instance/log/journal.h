@@ -22,7 +22,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "coordinator/fellow.h"
 #include "coordinator/transaction_id.h"
 #include "instance/log/board.h"
 #include "instance/log/entry.h"
@@ -63,6 +66,11 @@ class Journal final : public storage::PageChangeSink {
   void AppendCompensation(const Id& id, uint32_t left);
   void AppendCommit(const Id& id) { AppendEntry({.kind = EntryKind::kCommit, .transaction = id}); }
   void AppendAborted(const Id& id) { AppendEntry({.kind = EntryKind::kAborted, .transaction = id}); }
+  void AppendPrepare(const Id& id, std::span<const coordinator::Fellow> fellows,
+                     std::span<const std::byte> undo);
+  void AppendDecision(const Id& id, std::span<const coordinator::Fellow> fellows);
+  void AppendDecided(const Id& id) { AppendEntry({.kind = EntryKind::kDecided, .transaction = id}); }
+  void AppendEnd(const Id& id) { AppendEntry({.kind = EntryKind::kEnd, .transaction = id}); }
   void EndStep();
 
   bool collected() const { return body_.size() != 0; }
@@ -84,10 +92,11 @@ class Journal final : public storage::PageChangeSink {
   RingWriter writer_;
   uint64_t commit_epoch_;
   PageChangeCollector collector_;
-  RecordBuffer body_;      // of the changes
-  RecordBuffer head_;      // scratch
-  bool begun_ = false;     // a record: its epoch is taken
-  bool appended_ = false;  // since the last Show
+  RecordBuffer body_;               // of the changes
+  RecordBuffer head_;               // scratch
+  std::vector<std::byte> fellows_;  // scratch
+  bool begun_ = false;              // a record: its epoch is taken
+  bool appended_ = false;           // since the last Show
 };
 
 }  // namespace islands::log

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -12,9 +11,6 @@
 
 namespace islands::log {
 namespace {
-
-constexpr char kPrefix[] = "segment-";
-constexpr size_t kPrefixBytes = sizeof(kPrefix) - 1;
 
 // Of the whole records at the beginning of `records` that need at most `most` bytes: each begins with its
 // length. DATA_LOSS: it cannot; they lie in memory that an island can write to.
@@ -32,16 +28,6 @@ absl::StatusOr<size_t> WholeRecords(std::span<const std::byte> records, size_t m
 }
 
 }  // namespace
-
-std::string SegmentName(uint64_t number) { return fmt::format("{}{:010}", kPrefix, number); }
-
-uint64_t SegmentNumber(const std::string& name) {
-  if (!name.starts_with(kPrefix)) return 0;
-  uint64_t number = 0;
-  const char* const end = name.data() + name.size();
-  const auto [at, error] = std::from_chars(name.data() + kPrefixBytes, end, number);
-  return error == std::errc() && at == end && name == SegmentName(number) ? number : 0;
-}
 
 absl::Status RemoveSegmentsBefore(runtime::FileSystem& files, const std::string& directory,
                                   const LogPosition& begin) {
@@ -63,7 +49,25 @@ absl::StatusOr<LogFiles> LogFiles::Open(runtime::FileSystem& files, Options opti
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) log.last_number_ = std::max(log.last_number_, SegmentNumber(name));
   log.end_ = end;
+  if (absl::Status removed = log.RemovePrepared(*names); !removed.ok()) return removed;
   return log;
+}
+
+// Who may still write there, because the one before us has died with writes in flight, does so without a
+// name. What has a header stays: its records are beyond EPOCH, but after an accident with that file they may
+// be all that is left.
+absl::Status LogFiles::RemovePrepared(const std::vector<std::string>& names) {
+  const std::unique_ptr<runtime::FileSystem::Queue> queue = files_->MakeQueue();
+  for (const std::string& name : names) {
+    if (SegmentNumber(name) <= end_.segment) continue;
+    const std::string path = options_.directory + "/" + name;
+    uint64_t bytes = 0;
+    const absl::Status header = ReadSegmentHeader(*files_, *queue, path, &bytes).status();
+    if (header.ok()) continue;
+    if (!absl::IsDataLoss(header)) return header;
+    if (absl::Status removed = files_->Remove(path); !removed.ok()) return removed;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {

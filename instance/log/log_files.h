@@ -18,14 +18,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/log/segment.h"
+#include "instance/log/segment_file.h"
 #include "runtime/file_system.h"
 
 namespace islands::log {
-
-std::string SegmentName(uint64_t number);
-// The number in a name as above; 0: it is none.
-uint64_t SegmentNumber(const std::string& name);
 
 // Removes the segments before that of `begin`: a checkpoint on disk says that an island's log is needed from
 // there on. Segments go whole. The one of `begin` stays, so that no number is used again.
@@ -41,8 +37,9 @@ class LogFiles {
     uint64_t segment_bytes = 64 << 20;
   };
 
-  // `end`: where the island's log ends according to EPOCH; the first segment goes on from there. Makes the
-  // directory.
+  // `end`: where the island's log ends according to EPOCH, on which the caller has the lock; the first
+  // segment goes on from there. Makes the directory, and removes what an earlier logger had prepared and not
+  // begun.
   static absl::StatusOr<LogFiles> Open(runtime::FileSystem& files, Options options, const LogPosition& end);
 
   // Records, whole ones, from `offset` of their stream on. RESOURCE_EXHAUSTED: the disk is full; `*added`
@@ -76,6 +73,7 @@ class LogFiles {
   };
 
   LogFiles(runtime::FileSystem& files, Options options) : files_(&files), options_(std::move(options)) {}
+  absl::Status RemovePrepared(const std::vector<std::string>& names);
   absl::StatusOr<Segment> MakeSegment();
   absl::Status NextSegment();
 

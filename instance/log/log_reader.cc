@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "instance/log/log_files.h"
+#include "instance/log/segment_file.h"
 
 namespace islands::log {
 namespace {
@@ -22,23 +23,26 @@ std::string LogReader::PathOf(uint64_t number) const {
   return options_.directory + "/" + SegmentName(number);
 }
 
-absl::StatusOr<std::string> LogReader::ReadSegment(uint64_t number, SegmentHeader* header) {
-  const std::string path = PathOf(number);
-  absl::StatusOr<std::string> content = files_.ReadFile(path);
-  if (!content.ok()) return content.status();
-  const absl::StatusOr<SegmentHeader> found = DecodeSegmentHeader(std::as_bytes(std::span(*content)));
-  if (!found.ok()) return Damaged(path, found.status().message());
-  if (found->cluster != options_.cluster || found->island != options_.island || found->number != number) {
+absl::StatusOr<SegmentHeader> LogReader::CheckSegment(runtime::FileSystem::Queue& queue,
+                                                      const LogPosition& end) {
+  const std::string path = PathOf(end.segment);
+  uint64_t bytes = 0;
+  const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(files_, queue, path, &bytes);
+  if (absl::IsDataLoss(header.status())) return Damaged(path, header.status().message());
+  if (!header.ok()) return header.status();
+  if (header->cluster != options_.cluster || header->island != options_.island ||
+      header->number != end.segment) {
     return absl::FailedPreconditionError(
         fmt::format("{} is segment {} of island {} of other data; put the right file in its place", path,
-                    found->number, found->island));
+                    header->number, header->island));
   }
-  if (found->previous.segment >= number) return Damaged(path, "it goes on from a later one");
-  *header = *found;
-  return content;
+  if (header->previous.segment >= end.segment) return Damaged(path, "it goes on from a later one");
+  if (bytes < end.offset) return Damaged(path, fmt::format("it has {} of {} bytes", bytes, end.offset));
+  return header;
 }
 
 absl::StatusOr<std::vector<LogPosition>> LogReader::Segments() {
+  const std::unique_ptr<runtime::FileSystem::Queue> queue = files_.MakeQueue();
   std::vector<LogPosition> segments;
   const LogPosition& begin = options_.begin;
   if (end_ < begin) {
@@ -54,14 +58,10 @@ absl::StatusOr<std::vector<LogPosition>> LogReader::Segments() {
           fmt::format("{} is gone, and it is needed from {}:{} on: restore it from a copy",
                       PathOf(end.segment), begin.segment, begin.offset));
     }
-    SegmentHeader header;
-    const absl::StatusOr<std::string> content = ReadSegment(end.segment, &header);
-    if (!content.ok()) return content.status();
-    if (content->size() < end.offset) {
-      return Damaged(PathOf(end.segment), fmt::format("it has {} of {} bytes", content->size(), end.offset));
-    }
+    const absl::StatusOr<SegmentHeader> header = CheckSegment(*queue, end);
+    if (!header.ok()) return header.status();
     segments.push_back(end);
-    end = header.previous;
+    end = header->previous;
   }
   std::reverse(segments.begin(), segments.end());
   const LogPosition oldest = segments.empty() ? LogPosition() : segments.front();
@@ -75,9 +75,9 @@ absl::Status LogReader::Read(absl::FunctionRef<absl::Status(const StreamId&, con
   const absl::StatusOr<std::vector<LogPosition>> segments = Segments();
   if (!segments.ok()) return segments.status();
   for (const LogPosition& end : *segments) {
-    SegmentHeader header;
-    const absl::StatusOr<std::string> content = ReadSegment(end.segment, &header);
+    const absl::StatusOr<std::string> content = files_.ReadFile(PathOf(end.segment));
     if (!content.ok()) return content.status();
+    if (content->size() < end.offset) return Damaged(PathOf(end.segment), "it has become shorter");
     if (absl::Status read = ReadFrames(*content, end, visit); !read.ok()) return read;
   }
   return absl::OkStatus();

@@ -36,15 +36,15 @@ class LogReader {
   LogReader(runtime::FileSystem& files, Options options, const LogPosition& end)
       : files_(files), options_(std::move(options)), end_(end) {}
 
-  // The segments that count, oldest first, each with the offset where it ends. What is older than the oldest
-  // that is there has been removed, because nobody needed it any more.
+  // From their headers: the segments that count, oldest first, each with the offset where it ends. What is
+  // older than the oldest that is there has been removed, because nobody needed it any more.
   absl::StatusOr<std::vector<LogPosition>> Segments();
 
   // Every record, segment by segment. A status other than OK from `visit` ends it. Once only.
   absl::Status Read(absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit);
 
  private:
-  absl::StatusOr<std::string> ReadSegment(uint64_t number, SegmentHeader* header);
+  absl::StatusOr<SegmentHeader> CheckSegment(runtime::FileSystem::Queue& queue, const LogPosition& end);
   absl::Status ReadFrames(const std::string& content, const LogPosition& end,
                           absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit);
   absl::Status ReadRecords(const Frame& frame,

@@ -180,6 +180,8 @@ class LogBox {
         logger_->OnIslandDead(island, islands_[island].workers[0].ring->stream().life);
       }
     }
+    const absl::Status started = logger_->Start();
+    EXPECT_TRUE(started.ok()) << started;
   }
 
   void Append(Worker& worker) {

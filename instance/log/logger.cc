@@ -21,141 +21,7 @@ using runtime::IoRequest;
 using runtime::Planted;
 using runtime::PlantedBug;
 
-// An EPOCH of which nothing is durable yet.
-absl::Status MakeEpochFile(runtime::FileSystem& files, const std::string& path, uint64_t cluster,
-                           uint32_t islands) {
-  const EpochBlock block{
-      .number = 1, .cluster = cluster, .epoch = 0, .ends = std::vector<LogPosition>(islands)};
-  std::string content(EpochBlockBytes(islands), '\0');
-  const std::vector<std::byte> bytes = EncodeEpochBlock(block);  // number 1: the second of the two
-  content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return files.ReplaceFile(path, content);
-}
-
-// Whoever makes an EPOCH begins the log anew.
-absl::Status CheckNoSegments(runtime::FileSystem& files, const std::string& directory, uint32_t islands) {
-  for (uint32_t island = 0; island < islands; ++island) {
-    const std::string path = IslandDirectory(directory, island);
-    if (!files.Exists(path)) continue;
-    const absl::StatusOr<std::vector<std::string>> names = files.List(path);
-    if (!names.ok()) return names.status();
-    const auto is_segment = [](const std::string& name) { return SegmentNumber(name) != 0; };
-    if (std::none_of(names->begin(), names->end(), is_segment)) continue;
-    return absl::DataLossError(
-        fmt::format("{} has no {}, but {} has segments of a log: restore data and log from a copy, or remove "
-                    "them to begin anew",
-                    directory, kEpochFileName, path));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-std::string IslandDirectory(const std::string& log_directory, uint32_t island) {
-  return fmt::format("{}/island-{}", log_directory, island);
-}
-
-Logger::Logger(runtime::FileSystem& files, const runtime::Clock& clock, Board& board, Options options)
-    : files_(files), clock_(clock), board_(board), options_(std::move(options)), queue_(files.MakeQueue()) {}
-
-absl::StatusOr<std::unique_ptr<Logger>> Logger::Open(runtime::FileSystem& files, const runtime::Clock& clock,
-                                                     Board& board, Options options) {
-  std::unique_ptr<Logger> logger(new Logger(files, clock, board, std::move(options)));
-  absl::Status opened = logger->OpenEpoch();
-  if (opened.ok()) opened = logger->OpenLogs();
-  if (!opened.ok()) return opened;
-  // Above all that is in the files: what they hold beyond the epoch of the file may be seen by the next
-  // lives.
-  const EpochBlock& block = logger->block_;
-  logger->covers_ = block.reaches;
-  board.RaiseEpoch(std::max({block.epoch, block.reaches, logger->options_.first_epoch - 1}) + 1);
-  board.SetDurable(block.epoch);
-  return logger;
-}
-
-absl::Status Logger::OpenEpoch() {
-  if (absl::Status made = files_.MakeDirectories(options_.directory); !made.ok()) return made;
-  const std::string path = options_.directory + "/" + kEpochFileName;
-  if (!files_.Exists(path)) {
-    absl::Status made = CheckNoSegments(files_, options_.directory, board_.islands());
-    if (made.ok()) made = MakeEpochFile(files_, path, options_.cluster, board_.islands());
-    if (!made.ok()) return made;
-  }
-  const absl::StatusOr<runtime::FileHandle> file = files_.Open(path, /*create=*/false, /*direct=*/false);
-  if (!file.ok()) return file.status();
-  epoch_file_ = *file;
-  if (absl::Status locked = files_.Lock(epoch_file_); !locked.ok()) return locked;
-  absl::StatusOr<EpochBlock> block = ReadEpochFile(files_, path, options_.cluster, board_.islands());
-  if (!block.ok()) return block.status();
-  block_ = *std::move(block);
-  if (block_.epoch < board_.durable()) {
-    return absl::DataLossError(fmt::format(
-        "{} says that epoch {} is durable, after it has said {}: it is damaged, or an old copy; restore data "
-        "and log from a copy",
-        path, block_.epoch, board_.durable()));
-  }
-  return SecureEpoch();
-}
-
-// What the logger before us has written there and not synced can be read, and is not durable; nor would a
-// sync make it so if an earlier one has failed. So it is written once more. Every sector of it is on disk
-// already, or of no use.
-absl::Status Logger::SecureEpoch() {
-  if (Planted(PlantedBug::kTrustUnsyncedEpoch)) return absl::OkStatus();
-  epoch_bytes_ = EncodeEpochBlock(block_);
-  absl::Status secured = DoNow(EpochWrite(block_.number));
-  if (secured.ok()) secured = DoNow({.kind = IoKind::kSync, .file = epoch_file_});
-  return secured;
-}
-
-absl::Status Logger::OpenLogs() {
-  for (uint32_t island = 0; island < board_.islands(); ++island) {
-    absl::StatusOr<LogFiles> log = LogFiles::Open(files_,
-                                                  {.directory = IslandDirectory(options_.directory, island),
-                                                   .cluster = options_.cluster,
-                                                   .island = island,
-                                                   .segment_bytes = options_.segment_bytes},
-                                                  block_.ends[island]);
-    if (!log.ok()) return log.status();
-    logs_.push_back(*std::move(log));
-  }
-  return files_.SyncDirectory(options_.directory);  // a logger may have died before it came to that
-}
-
-Logger::~Logger() {
-  queue_.reset();  // waits for what is in flight
-  for (LogFiles& log : logs_) log.Close();
-  if (epoch_file_ >= 0) files_.Close(epoch_file_).IgnoreError();
-}
-
-absl::Status Logger::DoNow(const IoRequest& request) {
-  completions_.clear();
-  queue_->Submit(request);
-  while (queue_->Poll(&completions_) == 0) queue_->Wait(runtime::kNsPerSecond);
-  return completions_.front().status;
-}
-
-absl::Status Logger::Add(std::shared_ptr<Ring> ring) {
-  if (ring->stream().island >= logs_.size()) {
-    return absl::FailedPreconditionError(
-        fmt::format("a log ring of island {} was found, and there are {}; it belongs to other data",
-                    ring->stream().island, logs_.size()));
-  }
-  // From the head on: what a logger before this one has written beyond it, EPOCH does not cover
-  // (invariant 3).
-  const uint64_t head = ring->head(), tail = ring->tail();
-  uint64_t lsn = 0;
-  for (size_t at = head, taken = 0; at < tail; at += taken) {
-    const absl::StatusOr<Record> record = ParseRecord(ring->stream(), at, ring->Bytes(at, tail), &taken);
-    if (!record.ok()) return record.status();
-    lsn = std::max(lsn, record->lsn);
-  }
-  if (!Planted(PlantedBug::kReuseLsn)) board_.RaiseEpoch(Lsn::FromValue(lsn).epoch() + 1);
-  streams_.push_back({.ring = std::move(ring), .added = head});
-  // What is in the files already may still be above EPOCH.
-  if (tail != 0) Cover(&streams_.back());
-  return absl::OkStatus();
-}
 
 void Logger::Cover(Stream* stream) {
   stream->covers = board_.epoch();
@@ -208,6 +74,7 @@ int64_t Logger::NextDeadlineNs() const {
 }
 
 bool Logger::RunOnce() {
+  ISLANDS_CHECK(started_);
   if (!failure_.ok()) return false;
   if (state_ == State::kIdle) {
     if (!HasWork() || !Due()) return false;
@@ -247,11 +114,20 @@ void Logger::Collect() {
   next_block_.reaches = covers_;
   if (all) next_block_.epoch = std::max(block_.epoch, complete);
   for (size_t island = 0; island < logs_.size(); ++island) next_block_.ends[island] = logs_[island].end();
+  if (failure_.ok() && !Moved()) {
+    state_ = State::kIdle;
+    return;
+  }
   std::vector<IoRequest> writes;
   for (LogFiles& log : logs_) {
     for (const IoRequest& request : log.Writes()) writes.push_back(request);
   }
   Submit(std::move(writes), State::kWriting);
+}
+
+bool Logger::Moved() const {
+  return next_block_.epoch != block_.epoch || next_block_.reaches != block_.reaches ||
+         next_block_.ends != block_.ends;
 }
 
 bool Logger::Drain() {

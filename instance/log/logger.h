@@ -4,7 +4,9 @@
 // It goes in rounds: G is raised; the holds are read, then the tails; what is before them goes to the
 // islands' files, which are synced; then EPOCH is written and synced; then the board says so and the rings
 // have room again. RunOnce is a step of it, and requests are under way between two steps. It waits for the
-// disk only where a segment is made.
+// disk only where a segment is made: once in segment_bytes, a file is made and preallocated, and its
+// directory synced, while rings fill up. A round in which nothing has moved, because a hold stands still,
+// writes nothing.
 //
 // An error of the disk ends it: what a failed sync has not made durable may be gone without a trace, so
 // trying again would prove nothing. Nothing becomes durable any more, and Failure says why. Only a full disk
@@ -60,11 +62,17 @@ class Logger {
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  // From now on its records are drained. Whose island lives must be here before the first RunOnce, and before
-  // it appends: EPOCH passes over rings that nobody has named. What is in it already was left by another
-  // logger or box: G goes above it, and DATA_LOSS says that it is not whole, FAILED_PRECONDITION that there
-  // is no such island.
+  // From now on its records are drained. EPOCH passes over rings that nobody has named, so:
+  //  - before Start all rings that there are come here, dead lives' too. What is in them was left by another
+  //    logger or box: G goes above it; DATA_LOSS: it is not whole;
+  //  - afterwards only those of a life that begins, before any of its workers stamps or appends: the ring is
+  //    empty, and the worker's hold is infinity. An earlier life's hold that is still there is let go by
+  //    OnIslandDead, which must have been called; later it would take it for the new life's.
+  // FAILED_PRECONDITION: it is not so, or there is no such worker. ALREADY_EXISTS: it is here.
   absl::Status Add(std::shared_ptr<Ring> ring);
+  // All rings that there are have been added, and OnIslandDead was called for what is known to be dead. Once,
+  // before the first RunOnce. FAILED_PRECONDITION: somebody holds an epoch whose ring is not here.
+  absl::Status Start();
   // The process of this life is dead, and its locks are free: nobody stamps or appends for it any more. Says
   // nothing of a later life, whose rings may be here already.
   void OnIslandDead(uint32_t island, uint64_t life);
@@ -99,12 +107,16 @@ class Logger {
   absl::Status SecureEpoch();
   absl::Status OpenLogs();
   absl::Status DoNow(const runtime::IoRequest& request);  // waits for it
+  absl::Status CheckNewLife(const Ring& ring) const;
+  bool HasRing(uint32_t island, uint32_t worker) const;
   bool Due() const;
   bool HasWork() const;
   // What the stream has added was stamped with the epoch of now at most.
   void Cover(Stream* stream);
   void BeginRound();
   void Collect();
+  // Whether the round under way has anything to write.
+  bool Moved() const;
   // What is in the rings goes into the files' buffers. Returns whether all of it did.
   bool Drain();
   void Advance();
@@ -127,6 +139,7 @@ class Logger {
   EpochBlock next_block_;  // of the round under way
   std::vector<std::byte> epoch_bytes_;
 
+  bool started_ = false;
   State state_ = State::kIdle;
   size_t under_way_ = 0;  // requests
   uint64_t covers_ = 0;   // of all streams, those that were let go among them

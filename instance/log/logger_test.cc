@@ -39,6 +39,7 @@ TEST(Logger, Hold_KeepsItsEpochFromBecomingDurable) {
   ASSERT_TRUE(logger.ok()) << logger.status();
   std::shared_ptr<Ring> ring = Ring::InMemory({1, 0, 0}, Ring::kLeastCapacity);
   ASSERT_TRUE((*logger)->Add(ring).ok());
+  ASSERT_TRUE((*logger)->Start().ok());
   RingWriter writer(*ring);
   EpochHold hold(board, 0, 0);
   const uint64_t epoch = hold.Take();
@@ -81,6 +82,8 @@ class TwoIslands : public testing::Test {
       if (worker.ring == nullptr) continue;
       EXPECT_TRUE(logger_->Add(worker.ring).ok());
     }
+    const absl::Status started = logger_->Start();
+    EXPECT_TRUE(started.ok()) << started;
   }
   // A step of a worker that appends one record. Returns its epoch.
   uint64_t Append(Worker& worker) {
@@ -171,7 +174,7 @@ TEST_F(TwoIslands, Threads_NothingComesLaterToAnEpochThatIsDurable) {
   std::vector<Said> said;
   std::thread first(work, std::ref(workers_[0]), &appended[0]);
   std::thread second(work, std::ref(workers_[1]), &appended[1]);
-  for (uint64_t number = 0; said.size() < 40'000;) {
+  for (uint64_t number = 0; said.size() < 4'000;) {
     clock_.AdvanceNs(runtime::kNsPerMs);
     logger_->RunOnce();
     const EpochBlock& block = logger_->epoch_block();
@@ -203,6 +206,7 @@ TEST(Logger, OnIslandDead_LeavesTheNextLifeAlone) {
   const std::shared_ptr<Ring> first = Ring::InMemory({1, 0, 0}, Ring::kLeastCapacity);
   const std::shared_ptr<Ring> second = Ring::InMemory({2, 0, 0}, Ring::kLeastCapacity);
   ASSERT_TRUE((*logger)->Add(first).ok());
+  ASSERT_TRUE((*logger)->Start().ok());
   (*logger)->OnIslandDead(0, 1);
   ASSERT_TRUE((*logger)->ReleaseDrained(0));
   ASSERT_TRUE((*logger)->Add(second).ok());
@@ -231,6 +235,7 @@ TEST(Logger, ScribbledRing_EndsTheLogWithAnError) {
     ASSERT_TRUE(logger.ok()) << logger.status();
     const std::shared_ptr<Ring> ring = Ring::InMemory({1, 0, 0}, Ring::kLeastCapacity);
     ASSERT_TRUE((*logger)->Add(ring).ok());
+    ASSERT_TRUE((*logger)->Start().ok());
     // Where its tail is (ring.h).
     const std::byte* const data = ring->Bytes(0, 8).data();
     std::memcpy(const_cast<std::byte*>(data) - Ring::kHeaderBytes + 64, &tail, sizeof(tail));
@@ -249,6 +254,7 @@ TEST(Logger, NextDeadline_IsNowForARingThatIsHalfFull) {
   ASSERT_TRUE(logger.ok()) << logger.status();
   const std::shared_ptr<Ring> ring = Ring::InMemory({1, 0, 0}, Ring::kLeastCapacity);
   ASSERT_TRUE((*logger)->Add(ring).ok());
+  ASSERT_TRUE((*logger)->Start().ok());
   RingWriter writer(*ring);
   const auto append = [&] {
     const std::vector<std::byte> body(1000);

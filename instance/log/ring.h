@@ -119,7 +119,7 @@ class RingWriter {
   }
   // Where the next bytes go; as many as Room has said may be written there.
   std::byte* Next(size_t bytes) {
-    ISLANDS_CHECK(bytes <= ring_.capacity_ - (appended_ - head_));
+    ISLANDS_CHECK(bytes <= Room());
     return ring_.data_ + (appended_ & (ring_.capacity_ - 1));
   }
   // They have been written.

@@ -4,7 +4,7 @@
 //   segment   offset   bytes
 //                  0       8  magic "ISLSEGM1"
 //                  8       8  cluster: fingerprint of the data's cluster id; files of another one are refused
-//                 16       8  number of this segment; from 1 on, never used twice
+//                 16       8  number of this segment, from 1 on; no two that EPOCH ever reached have the same
 //                 24       8  bytes of this file
 //                 32       8  number of the segment before it, 0: none
 //                 40       8  offset in that one where it stopped to count: what is behind was never durable

@@ -75,6 +75,9 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
       return open.undo.Decode(entry.undo);
     }
     case log::EntryKind::kCompensation: {
+      // One that had prepared was told to abort.
+      if (auto prepared = unsettled_.prepared.extract(entry.transaction))
+        open_[entry.transaction].undo = std::move(prepared.mapped().undo);
       const auto open = open_.find(entry.transaction);
       if (open == open_.end() || entry.left > open->second.undo.size())
         return ended ? absl::OkStatus() : absl::DataLossError("it undoes what was not done");
@@ -82,26 +85,62 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
       open->second.last = lsn;
       return absl::OkStatus();
     }
-    case log::EntryKind::kCommit:
     case log::EntryKind::kAborted:
-      if (Planted(PlantedBug::kUndoTwice) && entry.kind == log::EntryKind::kAborted) return absl::OkStatus();
-      if (open_.erase(entry.transaction) == 0 && !ended)
+      if (Planted(PlantedBug::kUndoTwice)) return absl::OkStatus();
+      if (open_.erase(entry.transaction) + unsettled_.prepared.erase(entry.transaction) == 0 && !ended)
         return absl::DataLossError("it ends a transaction that is not open");
+      return absl::OkStatus();
+    case log::EntryKind::kPrepare:
+      return NotePrepare(entry);
+    case log::EntryKind::kCommit:
+    case log::EntryKind::kDecision:
+    case log::EntryKind::kDecided:
+      return NoteCommit(entry, ended);
+    case log::EntryKind::kEnd:
+      if (unsettled_.decisions.erase(entry.transaction) + unsettled_.decided.erase(entry.transaction) == 0 &&
+          !ended)
+        return absl::DataLossError("it settles what was not decided");
       return absl::OkStatus();
   }
   return absl::OkStatus();
 }
 
+absl::Status Recovery::NotePrepare(const log::Entry& entry) {
+  absl::StatusOr<std::vector<coordinator::Fellow>> fellows = log::DecodeFellows(entry.fellows);
+  if (!fellows.ok()) return fellows.status();
+  Unsettled::Prepared& prepared = unsettled_.prepared[entry.transaction];
+  if (!prepared.undo.empty()) return absl::DataLossError("it prepares a transaction twice");
+  prepared.fellows = *std::move(fellows);
+  if (const auto open = open_.extract(entry.transaction)) prepared.undo = std::move(open.mapped().undo);
+  return prepared.undo.Decode(entry.undo);
+}
+
+// What a coordinator has decided may have changed nothing on its own island.
+absl::Status Recovery::NoteCommit(const log::Entry& entry, bool ended) {
+  const bool open = open_.erase(entry.transaction) + unsettled_.prepared.erase(entry.transaction) != 0;
+  if (entry.kind == log::EntryKind::kDecision) {
+    absl::StatusOr<std::vector<coordinator::Fellow>> fellows = log::DecodeFellows(entry.fellows);
+    if (!fellows.ok()) return fellows.status();
+    if (!Planted(PlantedBug::kForgetDecisions)) unsettled_.decisions[entry.transaction] = *std::move(fellows);
+    return absl::OkStatus();
+  }
+  if (!open && !ended) return absl::DataLossError("it ends a transaction that is not open");
+  if (entry.kind == log::EntryKind::kDecided) unsettled_.decided.insert(entry.transaction);
+  return absl::OkStatus();
+}
+
 absl::Status Recovery::FindTrees() {
   if (absl::Status found = store_.FindTrees(catalog_); !found.ok()) return found;
-  for (const auto& [id, open] : open_) {
-    if (open.undo.Fits(store_)) continue;
-    return absl::DataLossError(
-        fmt::format("transaction {} has changed tables that are not there: log and "
-                    "catalog do not go together",
-                    id.ToString()));
-  }
-  return absl::OkStatus();
+  const auto check = [&](const coordinator::TransactionId& id, const instance::UndoLog& undo) {
+    if (undo.Fits(store_)) return absl::OkStatus();
+    return absl::DataLossError(fmt::format(
+        "transaction {} has changed tables that are not there: log and catalog do not go together",
+        id.ToString()));
+  };
+  absl::Status status;
+  for (const auto& [id, open] : open_) status.Update(check(id, open.undo));
+  for (const auto& [id, prepared] : unsettled_.prepared) status.Update(check(id, prepared.undo));
+  return status;
 }
 
 bool Recovery::UndoLosers(instance::Executor& executor, absl::FunctionRef<bool()> go_on) {

@@ -7,6 +7,7 @@
 //   FindTrees   the pages are as they were when the island died
 //   UndoLosers  with a journal that listens: what was open is rolled back, by key, and that is logged as any
 //               rollback is. An island that dies meanwhile goes on where it was
+//   unsettled   what two-phase commit has left: it is for the workers of the new life to end
 //
 // Records in a cut do not count: power was lost, and not everything of their epochs was on disk on every
 // island (log.md, Restart). What such a record said has never been heard of.
@@ -23,10 +24,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "coordinator/fellow.h"
+#include "coordinator/transaction_id.h"
 #include "instance/execution/branch.h"
 #include "instance/execution/executor.h"
 #include "instance/log/entry.h"
@@ -48,6 +53,20 @@ struct Cut {
   }
 };
 
+// What an island has promised, and has not been told that it may forget. By transaction: they belong to the
+// workers that served them.
+struct Unsettled {
+  struct Prepared {
+    std::vector<coordinator::Fellow> fellows;
+    instance::UndoLog undo;
+  };
+  std::map<coordinator::TransactionId, Prepared> prepared;
+  // Committed as coordinator, and the participants that may not have heard.
+  std::map<coordinator::TransactionId, std::vector<coordinator::Fellow>> decisions;
+  // Committed in the name of a coordinator that may not have heard.
+  std::set<coordinator::TransactionId> decided;
+};
+
 class Recovery {
  public:
   // `store` of Store::CreateForRedo.
@@ -64,6 +83,8 @@ class Recovery {
   // when `go_on` says so: somebody else may go on later, after another Redo.
   bool UndoLosers(instance::Executor& executor, absl::FunctionRef<bool()> go_on);
 
+  const Unsettled& unsettled() const { return unsettled_; }
+
   uint64_t records() const { return records_; }
   uint64_t dropped() const { return dropped_; }
   size_t losers() const { return open_.size(); }
@@ -76,6 +97,8 @@ class Recovery {
     log::Lsn last;
   };
   absl::Status Note(const log::Entry& entry, log::Lsn lsn);
+  absl::Status NotePrepare(const log::Entry& entry);
+  absl::Status NoteCommit(const log::Entry& entry, bool ended);
   absl::Status RedoChanges(std::span<const std::byte> changes);
 
   const storage::Catalog& catalog_;
@@ -84,6 +107,7 @@ class Recovery {
   std::map<coordinator::TransactionId, Open> open_;  // have changed something and not ended
   uint64_t bound_ = 0;                               // epochs of the checkpoint
   uint64_t taken_ = 0;
+  Unsettled unsettled_;
   log::Lsn last_;
   uint64_t records_ = 0;
   uint64_t dropped_ = 0;

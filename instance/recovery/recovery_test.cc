@@ -227,8 +227,10 @@ class Box {
                                      .first_epoch = cuts_.empty() ? 1 : cuts_.back().next});
     ASSERT_TRUE(logger.ok()) << logger.status();
     logger_ = *std::move(logger);
-    if (ring_ == nullptr) return;
-    EXPECT_TRUE(logger_->Add(ring_).ok());
+    if (ring_ != nullptr) {
+      EXPECT_TRUE(logger_->Add(ring_).ok());
+    }
+    EXPECT_TRUE(logger_->Start().ok());
   }
 
   // Recovers, and dies now and then while it does.

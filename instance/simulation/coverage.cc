@@ -82,9 +82,10 @@ std::string Coverage::Table() const {
   return table + "\n";
 }
 
-std::vector<std::string> Coverage::Unreached() const {
+std::vector<std::string> Coverage::Unreached(bool keeps) const {
   std::vector<std::string> unreached;
   for (const StateIndex state : LastingStates()) {
+    if (keeps && state == IndexOf(ParticipantState::kOrphaned)) continue;
     for (size_t fault = 0; fault < kFaults; ++fault) {
       if (counts_[state][fault] == 0) {
         unreached.push_back(fmt::format("{} x {}", StateName(state), FaultName(static_cast<Fault>(fault))));

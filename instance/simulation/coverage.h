@@ -52,7 +52,8 @@ class Coverage {
   uint64_t count(StateIndex state, Fault fault) const { return counts_[state][static_cast<size_t>(fault)]; }
   std::string Table() const;
   // "coordinator voting x cut", for every pair that can occur and did not.
-  std::vector<std::string> Unreached() const;
+  // `keeps`: in a cluster that keeps what it promises, where nobody is orphaned.
+  std::vector<std::string> Unreached(bool keeps = false) const;
 
  private:
   std::array<std::array<uint64_t, kFaults>, kStates> counts_{};

@@ -55,7 +55,7 @@ void FaultInjector::Lose(uint32_t island) {
     if (here) coverage_.Add(machine.state, Fault::kCrashSelf);
     if (peer) coverage_.Add(machine.state, Fault::kCrashPeer), bereft_[island].insert(machine.id);
     Attempt* attempt = machine.state < kCoordinatorStates ? history_.Find(machine.id) : nullptr;
-    if (attempt == nullptr) continue;
+    if (attempt == nullptr || keeps_) continue;
     if (here && machine.state == IndexOf(Coordinator::State::kCommitting)) attempt->torn = true;
     if (peer && machine.state == IndexOf(Coordinator::State::kExecuting)) attempt->doomed = true;
   }

@@ -32,7 +32,9 @@ std::vector<Machine> Machines(SimCluster& cluster);
 
 class FaultInjector {
  public:
-  FaultInjector(SimCluster& cluster, History& history) : cluster_(cluster), history_(history) {}
+  // `keeps`: the cluster does, so that a death takes nothing of what was promised.
+  FaultInjector(SimCluster& cluster, History& history, bool keeps = false)
+      : cluster_(cluster), history_(history), keeps_(keeps) {}
 
   // Each does nothing when it would change nothing (a dead island, a link that is cut), and says so.
   bool Crash(uint32_t island);
@@ -65,6 +67,7 @@ class FaultInjector {
 
   SimCluster& cluster_;
   History& history_;
+  const bool keeps_;
   Coverage coverage_;
   // By dead island: transactions that had a branch or their coordinator there. Those begun since have not met
   // its death, and its return means nothing to them.

@@ -103,7 +103,7 @@ bool Attempted::Fill(uint32_t n, Batch* batch) {
   }
   lives_.resize(context_.sites.islands());
   for (uint32_t island = 0; island < lives_.size(); ++island) {
-    lives_[island] = island == id_.island ? id_.boot_epoch : context_.life_of(id_.island, id_.worker, island);
+    lives_[island] = context_.life_of(id_, island);
   }
   return !batch->empty();
 }

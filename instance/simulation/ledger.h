@@ -49,8 +49,8 @@ struct LedgerContext {
   partitioner::SiteMap sites;
   History* history = nullptr;
   std::function<int64_t()> now_ns;
-  // Which life of island `to` a transaction of this worker would reach now.
-  std::function<uint64_t(uint32_t island, uint32_t worker, uint32_t to)> life_of;
+  // Which life of the island's rows a transaction would reach now.
+  std::function<uint64_t(const coordinator::TransactionId& transaction, uint32_t island)> life_of;
   uint64_t booting_life = 1;  // of the island that is being loaded
 };
 

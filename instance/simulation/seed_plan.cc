@@ -205,7 +205,7 @@ std::string SeedPlan::Describe() const {
       cluster.config.pool_bytes() >> 10, cluster.interleave_percent, faults.size());
 }
 
-SeedPlan MakePlan(uint64_t seed) {
+SeedPlan MakePlan(uint64_t seed, bool keeps) {
   Random random = Random::Stream(seed, 0x15a);
   SeedPlan plan;
   plan.cluster.seed = seed;
@@ -217,6 +217,10 @@ SeedPlan MakePlan(uint64_t seed) {
   plan.cluster.interleave_percent = Pick<uint32_t>(interleaving, std::array<uint32_t, 3>{0, 3, 20});
   PlanAimed(seed, random, &plan);
   PlanOthers(random, &plan);
+  plan.cluster.keeps = keeps;
+  if (!keeps) return plan;
+  plan.cluster.workers_of.assign(plan.cluster.islands, 1);
+  for (PlannedFault& fault : plan.faults) fault.stays_dead = false;
   return plan;
 }
 

@@ -55,6 +55,7 @@ struct SeedPlan {
   std::string Describe() const;
 };
 
-SeedPlan MakePlan(uint64_t seed);
+// `keeps`: of a cluster that keeps what it promises. Nobody stays dead there, since a branch in doubt waits.
+SeedPlan MakePlan(uint64_t seed, bool keeps = false);
 
 }  // namespace islands::simulation

@@ -30,9 +30,12 @@ constexpr int64_t kLoadIntoLongFaultNs = 300 * kNsPerMs;
 // which the deadline is noticed, and a few sweeps.
 constexpr int64_t kSlackNs = 60 * kNsPerMs;
 
+constexpr uint64_t kOnlyLife = 1;
+
 class SeedRun {
  public:
-  explicit SeedRun(uint64_t seed) : plan_(MakePlan(seed)), random_(runtime::Random::Stream(seed, 0xfa017)) {
+  SeedRun(uint64_t seed, bool keeps)
+      : plan_(MakePlan(seed, keeps)), random_(runtime::Random::Stream(seed, 0xfa017)) {
     report_.seed = seed;
     report_.plan = plan_.Describe();
     MakeCluster();
@@ -66,6 +69,8 @@ class SeedRun {
   bool TryFault(const PlannedFault& fault);
   bool TryAimed(const PlannedFault& fault);
   bool TryAnywhere(const PlannedFault& fault);
+  // Where islands keep what they have promised, rows outlive them.
+  uint64_t LifeOfRows(uint64_t boot_epoch) const { return plan_.cluster.keeps ? kOnlyLife : boot_epoch; }
   bool MayCrash() const { return injector_->dead() + 2 < cluster_->islands(); }
   void PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed);
   void DoFollowUps();
@@ -96,20 +101,22 @@ void SeedRun::MakeCluster() {
       std::make_shared<LedgerContext>(LedgerContext{.mix = plan_.mix, .keys = plan_.keys, .sites = *sites});
   ledger_->history = &history_;
   ledger_->now_ns = [this] { return cluster_->NowNs(); };
-  ledger_->life_of = [this](uint32_t island, uint32_t worker, uint32_t to) {
-    return cluster_->island(island).workers()[worker]->links().BootEpoch(to);
+  ledger_->life_of = [this](const coordinator::TransactionId& id, uint32_t island) {
+    if (plan_.cluster.keeps) return kOnlyLife;
+    if (island == id.island) return id.boot_epoch;
+    return cluster_->island(id.island).workers()[id.worker]->links().BootEpoch(island);
   };
   SimOptions options = plan_.cluster;
   *options.config.add_tables() = LedgerTable(plan_.keys, plan_.mix.by_colour != 0);
   options.open = [this](const storage::Catalog& catalog) { return OpenLedger(catalog, ledger_); };
-  options.on_boot = [this](uint32_t, uint64_t life) { ledger_->booting_life = life; };
+  options.on_boot = [this](uint32_t, uint64_t life) { ledger_->booting_life = LifeOfRows(life); };
   options.delay = [this](runtime::Random& random, Address from, Address to) {
     return plan_.network.Delay(random, from, to);
   };
   options.on_step = [this] { watch_->Look(); };
   cluster_ = std::make_unique<SimCluster>(options);
   watch_ = std::make_unique<DeadlockWatch>(*cluster_, plan_.network.SlowestNs());
-  injector_ = std::make_unique<FaultInjector>(*cluster_, history_);
+  injector_ = std::make_unique<FaultInjector>(*cluster_, history_, plan_.cluster.keeps);
   for (uint64_t key = 0; key < plan_.keys; ++key) {
     if (IsLoadedKey(key)) history_.SetLoaded(key);
   }
@@ -264,7 +271,7 @@ void SeedRun::Judge() {
   for (const std::string& violation : watch_->violations()) Fail(violation);
   Verdict verdict = CheckHistory(history_, rows);
   for (std::string& violation : verdict.violations) Fail(std::move(violation));
-  if (injector_->crashes() == 0) JudgeSum(rows, verdict);
+  if (injector_->crashes() == 0 || plan_.cluster.keeps) JudgeSum(rows, verdict);
   for (const std::string& failure : injector_->failures()) Fail(failure);
   if (history_.ended() < kLeastEnded || injector_->faults() == 0) Fail("the seed does not count");
 }
@@ -304,8 +311,8 @@ void SeedRun::JudgeStores(std::vector<FinalRow>* rows) {
       });
       for (int64_t key = range->SiteBegin(site); key < range->SiteBegin(site + 1); ++key) {
         const LedgerRow row = found[static_cast<uint64_t>(key)];
-        rows->push_back(
-            {island, static_cast<uint64_t>(key), cluster_->boot_epoch(island), row.word, row.amount});
+        rows->push_back({island, static_cast<uint64_t>(key), LifeOfRows(cluster_->boot_epoch(island)),
+                         row.word, row.amount});
       }
     }
   }
@@ -374,6 +381,6 @@ std::string SeedReport::Text() const {
   return text;
 }
 
-SeedReport RunSeed(uint64_t seed) { return SeedRun(seed).Run(); }
+SeedReport RunSeed(uint64_t seed, bool keeps) { return SeedRun(seed, keeps).Run(); }
 
 }  // namespace islands::simulation

@@ -34,6 +34,6 @@ struct SeedReport {
   std::string Text() const;
 };
 
-SeedReport RunSeed(uint64_t seed);
+SeedReport RunSeed(uint64_t seed, bool keeps = false);
 
 }  // namespace islands::simulation

@@ -29,6 +29,7 @@ SimCluster::SimCluster(SimOptions options)
       options_(std::move(options)),
       random_(options_.seed),
       pulses_(workers_per_island()) {
+  if (options_.keeps) log_.emplace(simulated_clock(), workers_per_island());
 #ifdef ISLANDS_PLANTED_BUGS
   if (options_.interleave_percent != 0) interleaver_.emplace(options_.seed, options_.interleave_percent);
 #endif
@@ -46,6 +47,7 @@ instance::Seams SimCluster::SeamsOf(uint32_t island) {
   seams.begun_in_a_row = 1;
   if (options_.escalate_after != 0) seams.escalate_after = options_.escalate_after;
   seams.pulses = &pulses_;
+  if (log_) seams.log = &log_->seam();
   seams.proven_dead = [this](uint32_t other, uint64_t epoch) {
     return boot_epoch(other) > epoch || (boot_epoch(other) == epoch && !alive(other));
   };
@@ -54,12 +56,31 @@ instance::Seams SimCluster::SeamsOf(uint32_t island) {
 
 absl::Status SimCluster::Restart(uint32_t island) {
   stalled_until_ns_[island].assign(workers_of(island), 0);
+  if (log_ && boot_epoch(island) != 0) DrainLog(island);
   if (options_.on_boot) options_.on_boot(island, boot_epoch(island) + 1);
   return InProcessCluster::Restart(island);
 }
 
+void SimCluster::DrainLog(uint32_t island) {
+  while (!log_->Drained(island)) {
+    log_->Step();
+    simulated_clock().AdvanceNs(20 * kNsPerUs);
+  }
+}
+
+// As if it had died with what it says in its log, before it could send what it says to others.
+void SimCluster::LoseLastWords(uint32_t island) {
+  for (uint32_t other = 0; other < islands(); ++other) {
+    if (other == island) continue;
+    for (uint32_t w = 0; w < workers_of(island); ++w) hub().Break({island, w}, other);
+    for (uint32_t w = 0; w < workers_of(other); ++w) hub().Break({other, w}, island);
+  }
+}
+
 void SimCluster::Crash(uint32_t island) {
+  if (log_ && random_.Below(2) == 0) LoseLastWords(island);
   InProcessCluster::Crash(island);
+  if (log_) log_->OnCrash(island, boot_epoch(island));
   Mix(0xdead + island);
 }
 
@@ -136,6 +157,7 @@ void SimCluster::CheckInvariants() {
 
 void SimCluster::Step() {
   StepWorkers();
+  if (log_) log_->Step();
   CheckInvariants();
   if (options_.on_step) options_.on_step();
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "instance/simulation/interleaver.h"
+#include "instance/simulation/sim_log.h"
 #include "instance/testing/in_process_cluster.h"
 #include "runtime/random.h"
 
@@ -32,6 +33,8 @@ struct SimOptions : instance::ClusterOptions {
   // Workers of an island are interleaved inside their rounds, giving way at so many percent of the points
   // where they can (interleaver.h); 0: whole rounds. Only in the build with planted bugs.
   uint32_t interleave_percent = 0;
+  // Islands keep what they have acknowledged; only where all have one worker.
+  bool keeps = false;
   // After every step.
   std::function<void()> on_step;
   // Before an island loads its rows.
@@ -60,6 +63,9 @@ class SimCluster final : public instance::InProcessCluster {
 
  private:
   instance::Seams SeamsOf(uint32_t island) override;
+  // What a dead island has appended is brought to where its next life reads it; that takes time.
+  void DrainLog(uint32_t island);
+  void LoseLastWords(uint32_t island);
   void StepWorkers();
   void CheckInvariants();
   // A round of every worker in turns_, in random order. Whether anybody had anything to do.
@@ -69,6 +75,7 @@ class SimCluster final : public instance::InProcessCluster {
   const SimOptions options_;
   runtime::Random random_;
   runtime::PulseBoard pulses_;
+  std::optional<SimLog> log_;
   std::vector<std::vector<int64_t>> stalled_until_ns_;  // by island and worker
   struct Turn {
     uint32_t island = 0;

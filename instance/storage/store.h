@@ -48,6 +48,8 @@ class Store {
   // Until the last one only PageForRedo may be called.
   static absl::StatusOr<std::unique_ptr<Store>> CreateForRedo(const Catalog& catalog,
                                                               const StoreOptions& options);
+  // The same with pages that are there: redo goes on over them.
+  void BeginRedo() { tables_.clear(); }
   // Empty: no site of this island has such a page.
   GuardX PageForRedo(PageId page);
   bool HasPage(PageId page) const {

@@ -31,9 +31,10 @@ struct ParticipantEntry : Waiter {
   size_t cursor = 0;
   uint32_t step = 0;
   bool executing = false;
-  bool ended = false;       // its machine said kForget
-  bool stuck = false;       // as stuck_branches.h knows it
-  int64_t deadline_ns = 0;  // of the step
+  bool ended = false;         // its machine said kForget
+  bool stuck = false;         // as stuck_branches.h knows it
+  bool outcome_kept = false;  // in the log, until its machine says kForget
+  int64_t deadline_ns = 0;    // of the step
   int64_t last_heard_ns = 0;
   int64_t in_doubt_since_ns = 0;  // while it is
   std::vector<Fellow> fellows;    // other participants, as PREPARE named them

@@ -36,7 +36,7 @@ bool Branches::KnowsThisLife(uint64_t epoch) const {
 }
 
 ParticipantEntry* Branches::FindFor(const Id& id, uint64_t epoch) {
-  return KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
+  return shared_.keeps || KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
 }
 
 ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch) {
@@ -214,6 +214,7 @@ void Branches::AnswerForGone(const Id& id, const ParticipantEvent& event, uint64
 }
 
 coordinator::Trace Branches::TraceOf(const Id& id, uint64_t epoch) const {
+  if (shared_.keeps) return coordinator::Trace::kKept;
   if (!KnowsThisLife(epoch)) return coordinator::Trace::kEarlierLife;  // invariant 1
   return committed_.Knows(id) ? coordinator::Trace::kCommitted : coordinator::Trace::kNothing;
 }
@@ -225,10 +226,12 @@ void Branches::Step(ParticipantEntry& entry, const ParticipantEvent& event) {
   entry.machine.Step(event, &actions);
   for (size_t i = 0; i < actions.size(); ++i) {
     const ParticipantAction action = actions[i];
-    // Durability `none`: there is no log, so what is forced is durable at once.
+    // What is forced is in the log before any message leaves, or there is none: it is durable at once.
     if (action.kind == ParticipantAction::kForcePrepare) {
+      engine_.Prepare(entry.branch, entry.fellows);
       entry.machine.Step({.kind = ParticipantEvent::kPrepareDurable}, &actions);
     } else if (action.kind == ParticipantAction::kForceCommit) {
+      if (entry.machine.state() == coordinator::Participant::State::kDeciding) Decide(entry);
       entry.machine.Step({.kind = ParticipantEvent::kCommitDurable}, &actions);
     } else if (const Performer perform = PerformerOf(action.kind)) {
       (this->*perform)(entry, action);
@@ -288,7 +291,41 @@ void Branches::ApplyCommit(ParticipantEntry& entry, const Action&) { engine_.Com
 
 void Branches::ApplyAbort(ParticipantEntry& entry, const Action&) { engine_.Rollback(entry.branch); }
 
-void Branches::EndEntry(ParticipantEntry& entry, const Action&) { entry.ended = true; }
+void Branches::EndEntry(ParticipantEntry& entry, const Action&) {
+  entry.ended = true;
+  if (entry.outcome_kept) engine_.NoteEnd(entry.id);
+}
+
+void Branches::Decide(ParticipantEntry& entry) {
+  engine_.DecideAlone(entry.branch);
+  entry.outcome_kept = entry.branch.decided;
+}
+
+void Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared) {
+  ParticipantEntry& entry = Open(id);
+  entry.branch.undo = std::move(prepared.undo);
+  entry.fellows = std::move(prepared.fellows);
+  engine_.AdoptPrepared(entry.branch);
+  islands_.clear();
+  for (const Fellow& fellow : entry.fellows) islands_.push_back(fellow.island);
+  Replay(entry, {.kind = ParticipantEvent::kPrepare, .wrote = true, .fellows = islands_});
+  Replay(entry, {.kind = ParticipantEvent::kPrepareDurable});
+  ISLANDS_CHECK(entry.machine.in_doubt());
+  counters_.in_doubt.Set(counters_.in_doubt.Get() + 1);
+}
+
+void Branches::RestoreDecided(const Id& id) {
+  ParticipantEntry& entry = Open(id);
+  entry.outcome_kept = true;
+  Replay(entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = true});
+  Replay(entry, {.kind = ParticipantEvent::kCommitDurable});
+  ISLANDS_CHECK(entry.machine.decided());
+}
+
+void Branches::Replay(ParticipantEntry& entry, const ParticipantEvent& event) {
+  std::vector<ParticipantAction> carried_out;
+  entry.machine.Step(event, &carried_out);
+}
 
 void Branches::AskFellow(ParticipantEntry& entry, const Action& action) {
   if (!peers_.WorthSaying(action.island)) return;  // asked again soon
@@ -306,7 +343,7 @@ void Branches::Vote(ParticipantEntry& entry, const Action& action) {
 
 // Only a branch that has voted YES acknowledges.
 void Branches::Acknowledge(ParticipantEntry& entry, const Action&) {
-  committed_.Remember(entry.id);  // invariant 2: before anybody hears of it
+  if (!shared_.keeps) committed_.Remember(entry.id);  // invariant 2: before anybody hears of it
   outbox_.SendAcknowledge(entry.id);
 }
 
@@ -323,7 +360,13 @@ void Branches::CheckInvariants() const {
 
 void Branches::OnCoordinatorUp(const Origin& origin) {
   for (ParticipantEntry* entry : All()) {
-    if (entry->coordinator() == origin) Step(*entry, {.kind = ParticipantEvent::kCoordinatorUp});
+    const Origin coordinator = entry->coordinator();
+    if (coordinator == origin) {
+      Step(*entry, {.kind = ParticipantEvent::kCoordinatorUp});
+    } else if (shared_.keeps && coordinator.peer == origin.peer &&
+               coordinator.boot_epoch < origin.boot_epoch && !links_.Hears(coordinator)) {
+      Step(*entry, {.kind = ParticipantEvent::kCoordinatorRestarted});
+    }
   }
 }
 
@@ -347,7 +390,7 @@ void Branches::Sweep() {
     const bool say = !peers_.Silent(entry->coordinator().peer);
     if (entry->machine.orphaned()) {
       LookForDeadFellows(*entry);
-    } else {
+    } else if (!shared_.keeps) {
       LookForDeadCoordinator(*entry);
     }
     if (entry->ended) continue;

@@ -6,8 +6,11 @@
 // Thread safety: owned by a worker.
 //
 // Invariants:
-//  1. A message meant for an earlier life of this island never reaches a branch.
-//  2. What this life has committed is remembered before it is acknowledged (commit_memory.h).
+//  1. A message meant for an earlier life of this island never reaches a branch, unless that life's branches
+//     are kept: then what ends a branch does, and nothing that would begin one, go on with it, or ask it to
+//     vote.
+//  2. What this life has committed is remembered before it is acknowledged (commit_memory.h), where it is not
+//     in the log.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "coordinator/participant.h"
+#include "instance/recovery/recovery.h"
 #include "instance/worker/branch_table.h"
 #include "instance/worker/commit_memory.h"
 #include "instance/worker/counters.h"
@@ -54,6 +58,10 @@ class Branches final : public ParticipantInbox {
   void Reap() { table_.Reap(); }
   void CheckInvariants() const;  // between two rounds
   size_t commits_remembered() const { return committed_.size(); }
+
+  // What an earlier life has left, before anybody is let in.
+  void RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared);
+  void RestoreDecided(const Id& id);
 
   // Questions that are due, coordinators and fellows that are proven dead, branches that are stuck.
   void Sweep();
@@ -101,6 +109,9 @@ class Branches final : public ParticipantInbox {
   runtime::Task<void> ExecuteStep(ParticipantEntry& entry);
 
   void Step(ParticipantEntry& entry, const Event& event);
+  // What the log proves; what has to be done then was done by an earlier life.
+  static void Replay(ParticipantEntry& entry, const Event& event);
+  void Decide(ParticipantEntry& entry);
   // There is no branch (any more) that the message could be for; `epoch`: the life it names.
   void AnswerForGone(const Id& id, const Event& event, uint64_t epoch);
   coordinator::Trace TraceOf(const Id& id, uint64_t epoch) const;

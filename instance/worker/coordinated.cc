@@ -63,7 +63,7 @@ CoordinatorEntry& Coordinated::EntryFor(CoordinatedTransaction& transaction) {
   entry->peers.clear();
   transaction.entry = entry.get();
   CoordinatorEntry& added = *(entries_[transaction.own_id.sequence] = std::move(entry));
-  counters_.coordinated.Set(entries_.size());
+  counters_.coordinated.Set(entries_.size() + restored_.size());
   return added;
 }
 
@@ -112,17 +112,40 @@ bool Coordinated::ShipShare(CoordinatedTransaction& transaction, const Batch& ba
 }
 
 CoordinatorEntry* Coordinated::Find(const Id& id) {
-  if (!options_.Began(id)) return nullptr;
+  if (!options_.Began(id)) {
+    const auto restored = restored_.find(id);
+    return restored == restored_.end() ? nullptr : restored->second.get();
+  }
   const auto found = entries_.find(id.sequence);
   return found == entries_.end() ? nullptr : found->second.get();
+}
+
+void Coordinated::Restore(const Id& id, std::span<const Fellow> participants) {
+  ISLANDS_CHECK(id.island == options_.island && id.worker == options_.index && !options_.Began(id));
+  auto entry = std::make_unique<CoordinatorEntry>();
+  entry->id = id;
+  std::vector<CoordinatorAction> carried_out;  // by the life that decided
+  const auto replay = [&](const CoordinatorEvent& event) { entry->machine.Step(event, &carried_out); };
+  for (const Fellow& fellow : participants) {
+    entry->peers.push_back(CoordinatorEntry::Peer{fellow});
+    replay({.kind = CoordinatorEvent::kParticipant, .island = fellow.island});
+  }
+  replay({.kind = CoordinatorEvent::kCommitRequested, .local_wrote = true});
+  for (const Fellow& fellow : participants) {
+    replay({.kind = CoordinatorEvent::kVote, .island = fellow.island, .vote = coordinator::VoteKind::kYes});
+  }
+  replay({.kind = CoordinatorEvent::kCommitRecordDurable});
+  ISLANDS_CHECK(entry->machine.state() == coordinator::Coordinator::State::kCommitting);
+  restored_[id] = std::move(entry);
+  counters_.coordinated.Set(entries_.size() + restored_.size());
 }
 
 std::vector<CoordinatorEntry*> Coordinated::All() const {
   std::vector<CoordinatorEntry*> entries;
   for (const auto& [sequence, entry] : entries_) entries.push_back(entry.get());
-  std::sort(entries.begin(), entries.end(), [](const CoordinatorEntry* a, const CoordinatorEntry* b) {
-    return a->id.sequence < b->id.sequence;
-  });
+  for (const auto& [id, entry] : restored_) entries.push_back(entry.get());
+  std::sort(entries.begin(), entries.end(),
+            [](const CoordinatorEntry* a, const CoordinatorEntry* b) { return a->id < b->id; });
   return entries;
 }
 
@@ -134,7 +157,8 @@ bool Coordinated::Step(CoordinatorEntry& entry, const CoordinatorEvent& event) {
   for (size_t i = 0; i < actions.size(); ++i) {
     const CoordinatorAction action = actions[i];
     if (action.kind == CoordinatorAction::kForceCommitRecord) {
-      // Durability `none`: there is no log, so what is forced is durable at once.
+      Decide(entry);
+      // In the log before any message leaves, or there is none: durable at once.
       entry.machine.Step({.kind = CoordinatorEvent::kCommitRecordDurable}, &actions);
     } else if (const Performer perform = PerformerOf(action.kind)) {
       (this->*perform)(entry, action);
@@ -151,7 +175,7 @@ bool Coordinated::Step(CoordinatorEntry& entry, const CoordinatorEvent& event) {
 
 Coordinated::Performer Coordinated::PerformerOf(Action::Kind kind) {
   static constexpr auto kPerformers = [] {
-    std::array<Performer, Action::kForget + 1> performers{};  // null: nothing to do without a log
+    std::array<Performer, Action::kForget + 1> performers{};
     performers[Action::kSendPrepare] = &Coordinated::SendPrepare;
     performers[Action::kSendCommitOnePhase] = &Coordinated::SendCommitOnePhase;
     performers[Action::kSendDecision] = &Coordinated::SendDecision;
@@ -162,11 +186,23 @@ Coordinated::Performer Coordinated::PerformerOf(Action::Kind kind) {
     performers[Action::kAbortLocal] = &Coordinated::AbortLocal;
     performers[Action::kAnswer] = &Coordinated::Answer;
     performers[Action::kLoseShare] = &Coordinated::LoseShare;
+    performers[Action::kWriteEnd] = &Coordinated::WriteEnd;
     performers[Action::kForget] = &Coordinated::EndEntry;
     return performers;
   }();
   return kPerformers[kind];
 }
+
+// Where no other island has anything to commit, the branch's own commit says it all.
+void Coordinated::Decide(CoordinatorEntry& entry) {
+  participants_.clear();
+  for (const CoordinatorEntry::Peer& peer : entry.peers) {
+    if (entry.machine.VotedYes(peer.island)) participants_.push_back(peer);
+  }
+  if (!participants_.empty()) engine_.Decide(entry.transaction->branch, participants_);
+}
+
+void Coordinated::WriteEnd(CoordinatorEntry& entry, const Action&) { engine_.NoteEnd(entry.id); }
 
 void Coordinated::SendPrepare(CoordinatorEntry& entry, const Action& action) {
   participants_.assign(entry.peers.begin(), entry.peers.end());
@@ -226,12 +262,17 @@ void Coordinated::Forget(CoordinatorEntry& entry) {
     ISLANDS_CHECK(entry.transaction->entry == &entry);
     entry.transaction->entry = nullptr;  // invariant 2
   }
-  const auto found = entries_.find(entry.id.sequence);
-  ISLANDS_CHECK(found != entries_.end() && entry.machine.done());
-  entry.over = false;
-  spare_.push_back(std::move(found->second));
-  entries_.erase(found);
-  counters_.coordinated.Set(entries_.size());
+  ISLANDS_CHECK(entry.machine.done());
+  if (options_.Began(entry.id)) {
+    const auto found = entries_.find(entry.id.sequence);
+    ISLANDS_CHECK(found != entries_.end());
+    entry.over = false;
+    spare_.push_back(std::move(found->second));
+    entries_.erase(found);
+  } else {
+    restored_.erase(entry.id);
+  }
+  counters_.coordinated.Set(entries_.size() + restored_.size());
 }
 
 void Coordinated::CheckInvariants() const {
@@ -253,10 +294,11 @@ void Coordinated::StepOrAnswer(const Id& id, const CoordinatorEvent& event) {
     Step(*entry, event);
     return;
   }
+  using coordinator::Life;
   const bool this_life = id.boot_epoch == options_.boot_epoch;
+  const Life earlier = shared_.keeps ? Life::kEarlierKept : Life::kEarlierLost;
   std::vector<CoordinatorAction> actions;
-  coordinator::AnswerWithoutMachine(
-      event, this_life ? coordinator::Life::kThis : coordinator::Life::kEarlierLost, &actions);
+  coordinator::AnswerWithoutMachine(event, this_life ? Life::kThis : earlier, &actions);
   for (const CoordinatorAction& action : actions) {
     if (action.kind == CoordinatorAction::kSendOnePhaseConfirm) {
       outbox_.SendConfirm(action.island, id);
@@ -320,10 +362,12 @@ void Coordinated::OnPeerUp(uint32_t island, uint64_t boot_epoch) {
   for (CoordinatorEntry* entry : All()) {
     const CoordinatorEntry::Peer* peer = entry->FindPeer(island);
     if (peer == nullptr) continue;
-    // Durability `none`: an earlier life kept nothing.
-    const bool gone =
+    const bool restarted =
         peer->boot_epoch != boot_epoch && !OverlooksEpochs(options_.boot_epoch, peer->boot_epoch);
-    Step(*entry, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kPeerUp, .island = island});
+    const bool gone = restarted && !shared_.keeps;
+    Step(*entry, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kPeerUp,
+                  .island = island,
+                  .restarted = restarted});
   }
 }
 
@@ -386,6 +430,7 @@ void Coordinated::Sweep() {
 
 // True when the entry is forgotten.
 bool Coordinated::LookForDeadParticipants(CoordinatorEntry& entry) {
+  if (shared_.keeps) return false;  // who comes back has what it has voted for
   for (size_t i = 0; i < entry.peers.size(); ++i) {
     const Fellow peer = entry.peers[i];
     if (peers_.Reaches(peer.island, peer.boot_epoch)) continue;

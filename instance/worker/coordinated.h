@@ -9,10 +9,12 @@
 //  1. An entry is here from the first operation that was shipped until its machine says kForget.
 //  2. entry.transaction and transaction.entry point at each other, or the outcome was taken and both are
 //     null.
-//  3. Messages about a transaction of another boot epoch or another worker never reach an entry.
+//  3. Messages about a transaction of another worker never reach an entry, nor about one of an earlier life
+//     unless it had decided to commit it, and that was kept.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,15 +91,18 @@ class Coordinated final : public CoordinatorInbox {
   // Of the next transaction that begins on this worker, distributed or not.
   Id NextId() { return {options_.island, options_.index, options_.boot_epoch, next_sequence_++}; }
 
+  // What an earlier life has decided, and these may not have heard; before anybody is let in.
+  void Restore(const Id& id, std::span<const Fellow> participants);
+
   // Sends the remote shares of transaction.plan; a failure is set if that cannot be done.
   void Ship(CoordinatedTransaction& transaction, const Batch& batch);
   // True when the entry is forgotten.
   bool Step(CoordinatorEntry& entry, const coordinator::CoordinatorEvent& event);
-  // Null: none of this worker and this life, or forgotten.
+  // Null: none of this worker, or forgotten.
   CoordinatorEntry* Find(const Id& id);
   // In the order of their ids: hash order differs from run to run, and a simulation must not.
   std::vector<CoordinatorEntry*> All() const;
-  bool empty() const { return entries_.empty(); }
+  bool empty() const { return entries_.empty() && restored_.empty(); }
 
   // Between two rounds.
   void CheckInvariants() const;
@@ -136,6 +141,8 @@ class Coordinated final : public CoordinatorInbox {
   void Forget(CoordinatorEntry& entry);
 
   static Performer PerformerOf(Action::Kind kind);
+  void Decide(CoordinatorEntry& entry);
+  void WriteEnd(CoordinatorEntry& entry, const Action& action);
   void SendPrepare(CoordinatorEntry& entry, const Action& action);
   void SendCommitOnePhase(CoordinatorEntry& entry, const Action& action);
   void SendDecision(CoordinatorEntry& entry, const Action& action);
@@ -158,6 +165,7 @@ class Coordinated final : public CoordinatorInbox {
   WorkerCounters& counters_;
 
   absl::flat_hash_map<uint64_t, std::unique_ptr<CoordinatorEntry>> entries_;  // by sequence
+  std::map<Id, std::unique_ptr<CoordinatorEntry>> restored_;                  // of earlier lives
   std::vector<std::unique_ptr<CoordinatorEntry>> spare_;
   std::vector<Action> actions_;       // scratch
   std::vector<Fellow> participants_;  // scratch

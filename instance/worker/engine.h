@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "coordinator/fellow.h"
 #include "instance/execution/executor.h"
 #include "instance/execution/router.h"
 #include "instance/worker/lock_waits.h"
@@ -29,8 +30,9 @@ class Engine {
 
   // After the island's catalog or store was replaced.
   void Rebind() {
-    executor_.emplace(*shared_.catalog, *shared_.store, *shared_.locks,
-                      ExecutorOptions{.worker = options_.index, .alone = shared_.alone});
+    executor_.emplace(
+        *shared_.catalog, *shared_.store, *shared_.locks,
+        ExecutorOptions{.worker = options_.index, .alone = shared_.alone, .journal = options_.journal});
     router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
   }
 
@@ -55,6 +57,34 @@ class Engine {
     executor_->Rollback(branch, &wakeups_);
     lock_waits_.Deliver(&wakeups_);
   }
+
+  // What two-phase commit forces, where there is a log (Executor). It is there for good, whatever dies, with
+  // the end of the step.
+  void Prepare(Branch& branch, std::span<const coordinator::Fellow> fellows) {
+    if (!runtime::Planted(runtime::PlantedBug::kVoteUnprepared)) executor_->Prepare(branch, fellows);
+  }
+  void Decide(Branch& branch, std::span<const coordinator::Fellow> participants) {
+    if (!runtime::Planted(runtime::PlantedBug::kDecideUnlogged)) executor_->Decide(branch, participants);
+  }
+  void DecideAlone(Branch& branch) {
+    if (!runtime::Planted(runtime::PlantedBug::kForgetOutcome)) executor_->DecideAlone(branch);
+  }
+  // Nobody will ask for what was decided.
+  void NoteEnd(const coordinator::TransactionId& id) {
+    if (options_.journal != nullptr) options_.journal->AppendEnd(id);
+  }
+  void AdoptPrepared(Branch& branch) { executor_->AdoptPrepared(branch); }
+
+  // What is changed between the two goes to the log, and is there whatever dies once the second has returned.
+  void BeginStep() {
+    if (options_.journal != nullptr) options_.journal->Listen();
+  }
+  void EndStep() {
+    if (options_.journal == nullptr) return;
+    options_.journal->EndStep();
+    options_.journal->EndListening();
+  }
+
   // Planted bugs only: the locks go before their time.
   void ReleaseLocks(Branch& branch) {
     shared_.locks->ReleaseAll(branch.locks, &wakeups_);

@@ -61,6 +61,13 @@ bool SpeaksForItself(const Origin& origin, const Message& id) {
 
 }  // namespace
 
+// What ends a transaction of an earlier life, where that is kept, its coordinator says in a later one.
+template <typename Message>
+bool Inbox::SpeaksForEarlier(const Origin& origin, const Message& id) const {
+  if (!options_.keeps || id.boot_epoch() >= origin.boot_epoch) return SpeaksForItself(origin, id);
+  return NamesOne(id) && id.island() == origin.peer.island && id.worker() == origin.peer.worker;
+}
+
 Inbox::Inbox(Options options, CoordinatorInbox& coordinator, ParticipantInbox& participant,
              ProbeInbox& probes)
     : options_(options),
@@ -129,7 +136,7 @@ bool Inbox::ReadPrepare(const Origin& origin, Payload payload) {
 
 bool Inbox::ReadDecision(const Origin& origin, Payload payload) {
   data::v1::Decision& decision = messages_->decision;
-  if (!Parse(payload, &decision) || !SpeaksForItself(origin, decision)) return false;
+  if (!Parse(payload, &decision) || !SpeaksForEarlier(origin, decision)) return false;
   participant_.OnDecision(DecodeId(decision), decision.participant_epoch(), decision.commit());
   return true;
 }
@@ -143,7 +150,7 @@ bool Inbox::ReadCommitOnePhase(const Origin& origin, Payload payload) {
 
 bool Inbox::ReadConfirm(const Origin& origin, Payload payload) {
   data::v1::OnePhaseConfirm& confirm = messages_->confirm;
-  if (!Parse(payload, &confirm) || !SpeaksForItself(origin, confirm)) return false;
+  if (!Parse(payload, &confirm) || !SpeaksForEarlier(origin, confirm)) return false;
   participant_.OnConfirm(DecodeId(confirm));
   return true;
 }
@@ -184,7 +191,7 @@ bool Inbox::ReadInquiry(const Origin& origin, Payload payload) {
     coordinator_.OnInquiry(origin.peer.island, id);
     return true;
   }
-  if (!SpeaksForItself(origin, inquiry.transaction())) return false;
+  if (!SpeaksForEarlier(origin, inquiry.transaction())) return false;
   participant_.OnInquiryToDecider(id, inquiry.participant_epoch());
   return true;
 }
@@ -198,7 +205,7 @@ bool Inbox::ReadInquiryReply(const Origin& origin, Payload payload) {
     coordinator_.OnDecidersReply(origin.peer.island, id, outcome);
     return true;
   }
-  if (!SpeaksForItself(origin, reply.transaction())) return false;
+  if (!SpeaksForEarlier(origin, reply.transaction())) return false;
   participant_.OnInquiryReply(id, outcome);
   return true;
 }

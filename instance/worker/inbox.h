@@ -69,6 +69,7 @@ class Inbox {
     uint32_t islands = 0;  // of the deployment
     uint32_t workers = 0;  // of this island
     uint64_t boot_epoch = 0;
+    bool keeps = false;  // as worker_shared.h has it
   };
 
   Inbox(Options options, CoordinatorInbox& coordinator, ParticipantInbox& participant, ProbeInbox& probes);
@@ -98,6 +99,9 @@ class Inbox {
   bool ReadDecisionReply(const messaging::Origin& origin, Payload payload);
   bool ReadProbe(const messaging::Origin& origin, Payload payload);
   bool MakesSense(const Probe& probe) const;
+
+  template <typename Message>
+  bool SpeaksForEarlier(const messaging::Origin& origin, const Message& id) const;
 
   const Options options_;
   CoordinatorInbox& coordinator_;

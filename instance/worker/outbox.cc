@@ -73,8 +73,8 @@ void FillFailure(const Failure& failure, data::v1::ExecuteReply* reply) {
 
 }  // namespace
 
-Outbox::Outbox(messaging::Links& links, WorkerCounters& counters)
-    : links_(links), counters_(counters), messages_(std::make_unique<Messages>()) {}
+Outbox::Outbox(messaging::Links& links, const WorkerShared& shared, WorkerCounters& counters)
+    : links_(links), shared_(shared), counters_(counters), messages_(std::make_unique<Messages>()) {}
 
 Outbox::~Outbox() = default;
 
@@ -162,6 +162,16 @@ void Outbox::SendRefusal(const Origin& to, const Id& id, uint32_t step, const Fa
   links_.SendBack(to, FrameType::kExecuteReply, reply);
 }
 
+// Over the link of the worker that coordinates it: what it says later follows what it has said.
+void Outbox::SendToSettle(const Id& id, FrameType type, const google::protobuf::MessageLite& message) {
+  const Origin coordinator = CoordinatorOf(id);
+  if (shared_.keeps) {
+    links_.SendBack(coordinator.peer, type, message);
+  } else {
+    links_.SendBack(coordinator, type, message);
+  }
+}
+
 void Outbox::SendVote(const Id& id, VoteKind vote) {
   data::v1::Vote& message = Begin(id, messages_->vote);
   message.set_vote(ToWire(vote));
@@ -179,25 +189,25 @@ void Outbox::SendGone(const Id& id) { SendAcknowledgement(id, true); }
 void Outbox::SendAcknowledgement(const Id& id, bool gone) {
   data::v1::Acknowledge& acknowledge = Begin(id, messages_->acknowledge);
   acknowledge.set_gone(gone);
-  links_.SendBack(CoordinatorOf(id), FrameType::kAcknowledge, acknowledge);
+  SendToSettle(id, FrameType::kAcknowledge, acknowledge);
 }
 
 void Outbox::SendOnePhaseReply(const Id& id, Outcome outcome) {
   data::v1::OnePhaseReply& reply = Begin(id, messages_->one_phase_reply);
   reply.set_outcome(ToWire(outcome));
-  links_.SendBack(CoordinatorOf(id), FrameType::kOnePhaseReply, reply);
+  SendToSettle(id, FrameType::kOnePhaseReply, reply);
 }
 
 void Outbox::SendInquiry(const Id& id) {
   Count(TwoPhaseStep::kInquirySent);
-  links_.SendBack(CoordinatorOf(id), FrameType::kInquiry, BeginRare(id, messages_->inquiry));
+  SendToSettle(id, FrameType::kInquiry, BeginRare(id, messages_->inquiry));
 }
 
 void Outbox::SendDecidersReply(const Id& id, Outcome outcome) {
   data::v1::InquiryReply& reply = BeginRare(id, messages_->inquiry_reply);
   reply.set_outcome(ToWire(outcome));
   reply.set_from_decider(true);
-  links_.SendBack(CoordinatorOf(id), FrameType::kInquiryReply, reply);
+  SendToSettle(id, FrameType::kInquiryReply, reply);
 }
 
 void Outbox::SendDecisionRequest(const Fellow& to, const Id& id) {

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/fellow.h"
 #include "coordinator/transaction_id.h"
 #include "instance/execution/abort_reason.h"
 #include "instance/execution/router.h"
@@ -19,24 +20,20 @@
 #include "instance/worker/commit_memory.h"
 #include "instance/worker/counters.h"
 #include "instance/worker/probe.h"
+#include "instance/worker/worker_shared.h"
 #include "instance/workload/operation.h"
 
 namespace islands::instance {
 
 struct Messages;
 
-// Another participant of a transaction, in the life that it takes part in.
-struct Fellow {
-  uint32_t island = 0;
-  uint64_t boot_epoch = 0;
-  friend bool operator==(const Fellow&, const Fellow&) = default;
-};
+using coordinator::Fellow;
 
 class Outbox {
  public:
   using Id = coordinator::TransactionId;
 
-  Outbox(messaging::Links& links, WorkerCounters& counters);
+  Outbox(messaging::Links& links, const WorkerShared& shared, WorkerCounters& counters);
   ~Outbox();
 
   // --- as coordinator
@@ -79,8 +76,11 @@ class Outbox {
  private:
   void Count(TwoPhaseStep step) { counters_.two_phase[static_cast<uint8_t>(step)].Add(1); }
   void SendAcknowledgement(const Id& id, bool gone);
+  // To the coordinator's present life, if lives keep what they have promised.
+  void SendToSettle(const Id& id, messaging::FrameType type, const google::protobuf::MessageLite& message);
 
   messaging::Links& links_;
+  const WorkerShared& shared_;
   WorkerCounters& counters_;
   const std::unique_ptr<Messages> messages_;
 };

@@ -33,7 +33,7 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       lock_waits_(options_, shared_, turns_, counters_),
       engine_(options_, shared_, lock_waits_),
       peers_(options_, shared_, links_),
-      outbox_(links_, counters_),
+      outbox_(links_, shared_, counters_),
       coordinated_(options_, shared_, turns_, engine_, peers_, links_, outbox_, counters_),
       branches_(options_, shared_, turns_, time_, lock_waits_, engine_, peers_, links_, outbox_, counters_),
       clients_(options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_),
@@ -44,7 +44,8 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       inbox_({.island = options_.island,
               .islands = static_cast<uint32_t>(links_.workers_per_island().size()),
               .workers = links_.workers_per_island()[options_.island],
-              .boot_epoch = options_.boot_epoch},
+              .boot_epoch = options_.boot_epoch,
+              .keeps = shared_.keeps},
              coordinated_, branches_, probes_) {
   ISLANDS_CHECK(shared_.colleagues.size() == options_.index);
   shared_.colleagues.push_back({&mailbox_, &branches_, &probes_});
@@ -85,6 +86,7 @@ std::string Worker::binding_error() {
 bool Worker::RunOnce() {
   const runtime::ReadyQueue::Scope scope(turns_.queue());
   turns_.BeginRound();
+  engine_.BeginStep();
   time_.Spent(between_rounds_, turns_.now_ns());
   peers_.Beat();
   size_t work = mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
@@ -99,6 +101,7 @@ bool Worker::RunOnce() {
     const ExecutingScope executing(time_);
     work += turns_.ResumeReady([this] { engine_.EndQuiet(); });
   }
+  engine_.EndStep();  // what messages speak of is in the log
   links_.Flush();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   branches_.Reap();
@@ -107,6 +110,21 @@ bool Worker::RunOnce() {
   const bool open = HasOpenBranches() || !coordinated_.empty();
   between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
+}
+
+void Worker::Restore(const recovery::Unsettled& unsettled) {
+  const auto serves = [this](const coordinator::TransactionId& id) {
+    return id.worker % shared_.colleagues.size() == options_.index;
+  };
+  for (const auto& [id, prepared] : unsettled.prepared) {
+    if (serves(id)) branches_.RestorePrepared(id, prepared);
+  }
+  for (const coordinator::TransactionId& id : unsettled.decided) {
+    if (serves(id)) branches_.RestoreDecided(id);
+  }
+  for (const auto& [id, participants] : unsettled.decisions) {
+    if (id.worker == options_.index) coordinated_.Restore(id, participants);
+  }
 }
 
 void Worker::CheckInvariants() const {

@@ -79,6 +79,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const Branches& branches() const { return branches_; }
   // Between two rounds. For who steps it: simulation does after each, sanitized builds do so by themselves.
   void CheckInvariants() const;
+  // What an earlier life has left, each to the worker that serves it; before Start.
+  void Restore(const recovery::Unsettled& unsettled);
   // After the island's catalog or store was replaced.
   void Rebind() { engine_.Rebind(); }
   // Whether any transaction has work here; only meaningful while no scheduler runs the worker.

@@ -110,7 +110,8 @@ class FarIsland : public messaging::LinksHandler {
   std::unique_ptr<messaging::Transport> transport;
   messaging::Links links;
   WorkerCounters counters;
-  Outbox outbox{links, counters};
+  WorkerShared shared;
+  Outbox outbox{links, shared, counters};
   Heard heard;
   Inbox inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch}, heard, heard, heard};
 };
@@ -243,7 +244,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   LockWaits lock_waits_{options_, shared_, turns_, counters_};
   Engine engine_{options_, FilledShared(), lock_waits_};
   Peers peers_{options_, shared_, links_};
-  Outbox outbox_{links_, counters_};
+  Outbox outbox_{links_, shared_, counters_};
   Coordinated coordinated_{options_, shared_, turns_, engine_, peers_, links_, outbox_, counters_};
   Branches branches_{options_, shared_, turns_, time_,   lock_waits_,
                      engine_,  peers_,  links_, outbox_, counters_};

@@ -10,6 +10,7 @@
 
 #include "coordinator/transaction_id.h"
 #include "instance/locks/lock_table.h"
+#include "instance/log/journal.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/store.h"
 #include "instance/worker/stuck_branches.h"
@@ -45,6 +46,9 @@ struct WorkerShared {
   locks::LockTable* locks = nullptr;
   std::vector<Colleague> colleagues;  // by index; every worker adds itself
   bool alone = false;                 // the island has one worker (executor.h)
+  // Islands keep what they have forced: a life answers for those before it. Else (durability `none`) a life
+  // that has ended has left nothing.
+  bool keeps = false;
   uint64_t layout_generation = 0;
   ProofOfDeath proven_dead;               // any thread; empty: nobody ever is
   runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
@@ -58,8 +62,9 @@ struct WorkerOptions {
   uint32_t island = 0;
   uint32_t index = 0;
   uint64_t boot_epoch = 0;
-  int32_t cpu = -1;            // -1 = not pinned to one
-  std::vector<uint32_t> cpus;  // where it may run then; empty = anywhere
+  log::Journal* journal = nullptr;  // null: nothing is kept
+  int32_t cpu = -1;                 // -1 = not pinned to one
+  std::vector<uint32_t> cpus;       // where it may run then; empty = anywhere
   std::vector<uint32_t> numa_nodes;
   topology::MemoryPolicy memory_policy = topology::MemoryPolicy::kDefault;  // of its thread's allocations
   int64_t transaction_timeout_ns = 2 * runtime::kNsPerSecond;

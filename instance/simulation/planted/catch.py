@@ -37,6 +37,8 @@ def orphans(test: str) -> Test:
 
 SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
+KEPT_SEEDS = (*SEEDS, "--keeps")  # of clusters that keep what they promise
+DECIDERS = (*KEPT_SEEDS, "--seeds=121:45")  # where one dies that has decided, and its answer with it
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
 TREE = ("planted_btree", "--gtest_fail_fast")
@@ -108,6 +110,13 @@ BUGS: dict[str, list[Test]] = {
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
     "publish_without_undo": [RECOVERY],
+    "restore_without_locks": [KEPT_SEEDS],
+    "forget_decisions": [KEPT_SEEDS],
+    "vote_unprepared": [KEPT_SEEDS],
+    "decide_unlogged": [KEPT_SEEDS],
+    "forget_outcome": [DECIDERS],
+    "read_epoch_once": [only("planted_recovery", "LiveEpoch.*")],
+    "trust_unsynced_manifest": [only("planted_recovery", "BoxManifest.*")],
     "trust_torn_page": [PAGES, PAGE_WRITER],
     "skip_double_write": [PAGES, PAGE_WRITER],
     "forget_half_home": [PAGES, PAGE_WRITER],
@@ -126,16 +135,17 @@ TELLING = [re.compile(tell)
 def name_of(test: Test) -> str:
     """The binary, and which of its tests."""
     tests = test[1].removeprefix("--gtest_filter=") if len(test) > 1 and "filter" in test[1] else ""
-    return f"{test[0].removeprefix('planted_')} {tests}".strip()
+    return f"{test[0].removeprefix('planted_')} {tests}{' kept' if '--keeps' in test else ''}".strip()
 
 
 def run(directory: pathlib.Path, bug: str, test: Test) -> tuple[int, float, str]:
     """(exit status, seconds, the line of output that tells most)"""
     seeds = next((word.removeprefix("--seeds=") for word in test if word.startswith("--seeds=")), SEED_RANGE)
-    environment = dict(os.environ, ISLANDS_PLANTED_BUG=bug, ISLANDS_SEEDS=seeds)
+    keeps = "1" if "--keeps" in test else "0"
+    environment = dict(os.environ, ISLANDS_PLANTED_BUG=bug, ISLANDS_SEEDS=seeds, ISLANDS_KEEPS=keeps)
     environment.pop("ISLANDS_SEED", None)
     begun = time.monotonic()
-    words = [word for word in test[1:] if not word.startswith("--seeds=")]
+    words = [word for word in test[1:] if word != "--keeps" and not word.startswith("--seeds=")]
     done = subprocess.run([directory / test[0], *words], env=environment, capture_output=True, text=True,
                           errors="replace", timeout=600, check=False)
     lines = (done.stdout + done.stderr).splitlines()
