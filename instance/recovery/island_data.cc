@@ -98,13 +98,13 @@ class Loader {
     done_ += part.size();
   }
 
-  storage::BlockingQueue queue_;
   storage::Store& store_;
   IslandData& data_;
   const Progress progress_;
   std::vector<DiskPage> room_;
   uint64_t done_ = 0;
   uint64_t all_ = 0;
+  storage::BlockingQueue queue_;  // last: it ends before the pages that it writes
 };
 
 // Redo and trees trust what they are given (page_changes_reader.h).

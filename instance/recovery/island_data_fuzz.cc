@@ -72,7 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     auto found = *recovery::DecodeCheckpointFile(std::as_bytes(std::span(checkpoint)));
     std::byte* const numbers = reinterpret_cast<std::byte*>(&found);
     std::memcpy(numbers, input.data(), std::min(input.size(), offsetof(recovery::Checkpoint, sites)));
-    if (input.size() > 60) std::memcpy(&found.sites[0], input.data() + 52, sizeof(found.sites[0]));
+    if (input.size() >= 52 + sizeof(found.sites[0]))
+      std::memcpy(&found.sites[0], input.data() + 52, sizeof(found.sites[0]));
     const std::vector<std::byte> block = recovery::EncodeCheckpoint(found);
     checkpoint.assign(2 * block.size(), '\0');
     std::memcpy(checkpoint.data(), block.data(), block.size());

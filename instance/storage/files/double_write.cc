@@ -73,6 +73,7 @@ absl::Status RestoreFromDoubleWrite(runtime::FileSystem& files, const DataFiles&
   if (!bytes.ok()) return bytes.status();
   std::vector<DiskPage> file(std::min<uint64_t>(*bytes / kPageBytes, 1 + kMostBatchPages));
   if (file.empty()) return absl::OkStatus();
+  std::vector<DiskPage> home(1);
   BlockingQueue queue(files);
   const runtime::IoRequest all{
       .kind = IoKind::kRead, .file = data.double_write(), .buffer = AsBytes(std::span(file))};
@@ -81,7 +82,6 @@ absl::Status RestoreFromDoubleWrite(runtime::FileSystem& files, const DataFiles&
   if (batch.empty() || runtime::Planted(runtime::PlantedBug::kForgetHalfHome)) return absl::OkStatus();
   absl::Status status = queue.Do({.kind = IoKind::kWrite, .file = all.file, .buffer = all.buffer});
   if (status.ok()) status = queue.Do({.kind = IoKind::kSync, .file = all.file});
-  std::vector<DiskPage> home(1);
   std::set<runtime::FileHandle> touched;
   for (const ConstPageBytes page : batch) {
     const PageHeader header = HeaderOf(page);

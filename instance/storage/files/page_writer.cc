@@ -13,7 +13,7 @@ using runtime::Planted;
 using runtime::PlantedBug;
 
 PageWriter::PageWriter(runtime::FileSystem& files, const DataFiles& data, size_t batch_pages)
-    : data_(data), queue_(files.MakeQueue()), pages_(1 + batch_pages), targets_(batch_pages) {
+    : data_(data), pages_(1 + batch_pages), targets_(batch_pages), queue_(files.MakeQueue()) {
   ISLANDS_CHECK(batch_pages >= 1 && batch_pages <= kMostBatchPages);
 }
 

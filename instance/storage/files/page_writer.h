@@ -61,7 +61,6 @@ class PageWriter {
   void Submit(const runtime::IoRequest& request);
 
   const DataFiles& data_;
-  std::unique_ptr<runtime::FileSystem::Queue> queue_;
   std::vector<DiskPage> pages_;  // the batch's header, then its pages
   std::vector<Target> targets_;  // where each has its home
   size_t count_ = 0;
@@ -71,6 +70,7 @@ class PageWriter {
   size_t under_way_ = 0;
   absl::Status failure_;
   std::vector<runtime::IoCompletion> completions_;
+  std::unique_ptr<runtime::FileSystem::Queue> queue_;  // last: it ends before the pages that it writes
 };
 
 }  // namespace islands::storage
