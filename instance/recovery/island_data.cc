@@ -56,11 +56,11 @@ uint64_t CopyLoaded(const storage::SiteSpace& space, uint64_t number, DiskPage* 
 class Loader {
  public:
   Loader(runtime::FileSystem& files, storage::Store& store, IslandData& data, Progress progress)
-      : queue_(files),
-        store_(store),
+      : store_(store),
         data_(data),
         progress_(progress),
-        room_(kPagesPerWrite * kWritesAtOnce) {}
+        room_(kPagesPerWrite * kWritesAtOnce),
+        queue_(files) {}
 
   absl::Status Write() {
     for (size_t slot = 0; slot < store_.slots(); ++slot) all_ += store_.space(slot).end_page();
