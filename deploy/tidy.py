@@ -23,7 +23,7 @@ ROOMS = {
     "deploy": ["e2e", "machines", "top", "run", "cluster", "observe", "processes", "plan", "file", "cli"],
     "instance": ["gateway", "server", "simulation", "testing", "island", "worker", "recovery", "execution", "workload",
                  "locks", "log", "storage", "messaging"],
-    "instance/storage": ["btree", "pages"],
+    "instance/storage": ["files", "btree", "pages"],
 }
 
 Findings = Iterator[tuple[int, str]]  # line, and what is wrong there

@@ -74,8 +74,16 @@ enum class PlantedBug : uint8_t {
   kForgetOutcome,          // the one participant that wrote does not log that somebody will ask it
   kReadEpochOnce,          // who reads EPOCH beside a logger takes the first block that is whole
   kTrustUnsyncedManifest,  // who reads the log's manifest does not make sure that its name is durable
+  kTrustTornPage,          // a page from disk is taken whatever its checksum says
+  kSkipDoubleWrite,        // pages are written home without a copy elsewhere
+  kForgetHalfHome,         // what is only in the double-write area is not written home at the start
+  kWritePageEarly,         // a page is written before its last change is durable everywhere
+  kCheckpointPastCopies,   // a checkpoint does not wait for copies of pages on their way home
+  kPassOpenBranches,       // a checkpoint does not look at transactions that are open
+  kMoveMasterEarly,        // a checkpoint counts before the ends that it has seen are durable
+  kTrustUnsyncedMaster,    // a new life believes a checkpoint that the one before it did not sync
 };
-inline constexpr uint32_t kPlantedBugs = 59;
+inline constexpr uint32_t kPlantedBugs = 67;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -29,6 +29,18 @@ absl::StatusOr<size_t> WholeRecords(std::span<const std::byte> records, size_t m
 
 }  // namespace
 
+absl::Status RemoveSegmentsBefore(runtime::FileSystem& files, const std::string& directory,
+                                  const LogPosition& begin) {
+  const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    const uint64_t number = SegmentNumber(name);
+    if (number == 0 || number >= begin.segment) continue;
+    if (absl::Status removed = files.Remove(directory + "/" + name); !removed.ok()) return removed;
+  }
+  return absl::OkStatus();  // names that come back after a loss of power harm nobody
+}
+
 absl::StatusOr<LogFiles> LogFiles::Open(runtime::FileSystem& files, Options options, const LogPosition& end) {
   ISLANDS_CHECK(options.segment_bytes >= kLeastSegmentBytes && options.segment_bytes <= kMostSegmentBytes);
   LogFiles log(files, std::move(options));

@@ -23,6 +23,11 @@
 
 namespace islands::log {
 
+// Removes the segments before that of `begin`: a checkpoint on disk says that an island's log is needed from
+// there on. Segments go whole. The one of `begin` stays, so that no number is used again.
+absl::Status RemoveSegmentsBefore(runtime::FileSystem& files, const std::string& directory,
+                                  const LogPosition& begin);
+
 class LogFiles {
  public:
   struct Options {

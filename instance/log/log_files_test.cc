@@ -45,8 +45,8 @@ class LogFilesTest : public testing::Test {
     return status;
   }
   // LSNs of the records up to `end`.
-  absl::StatusOr<std::vector<uint64_t>> Read(const LogPosition& end) {
-    LogReader reader(files_, {.directory = "/log", .cluster = 9, .island = 1}, end);
+  absl::StatusOr<std::vector<uint64_t>> Read(const LogPosition& end, const LogPosition& begin = {}) {
+    LogReader reader(files_, {.directory = "/log", .cluster = 9, .island = 1, .begin = begin}, end);
     std::vector<uint64_t> lsns;
     absl::Status read = reader.Read([&](const StreamId&, const Record& record) {
       lsns.push_back(record.lsn);
@@ -153,6 +153,38 @@ TEST_F(LogFilesTest, Read_MissingSegments) {
   EXPECT_TRUE(Read(log_->end()).ok());
   ASSERT_TRUE(files_.Remove(PathOf(3)).ok());
   EXPECT_FALSE(Read(log_->end()).ok());
+}
+
+TEST_F(LogFilesTest, Read_FromACheckpointOn) {
+  std::vector<LogPosition> ends = {log_->end()};
+  while (log_->end().segment < 4) {
+    ASSERT_TRUE(Add(30'000).ok());
+    ends.push_back(log_->end());
+  }
+  for (uint64_t lsn = 0; lsn <= records_; lsn += 5) {
+    const auto lsns = Read(log_->end(), ends[lsn]);
+    ASSERT_TRUE(lsns.ok()) << lsns.status();
+    ASSERT_EQ(lsns->size(), records_ - lsn);
+    EXPECT_EQ(lsns->empty() ? records_ : lsns->front() - 1, lsn);
+  }
+  const LogPosition begin = ends[records_ - 2];
+  ASSERT_TRUE(RemoveSegmentsBefore(files_, "/log", begin).ok());
+  EXPECT_FALSE(files_.Exists(PathOf(2)));
+  EXPECT_TRUE(files_.Exists(PathOf(begin.segment)));
+  EXPECT_EQ(Read(log_->end(), begin)->size(), 2u);
+}
+
+TEST_F(LogFilesTest, Read_WhatACheckpointNeedsIsMissing) {
+  while (log_->end().segment < 3) ASSERT_TRUE(Add(30'000).ok());
+  const LogPosition end = log_->end();
+  const LogPosition begin{2, kSegmentHeaderBytes};
+  EXPECT_TRUE(Read(end, begin).ok());
+  EXPECT_EQ(Read(begin, end).status().code(), absl::StatusCode::kDataLoss) << "an old copy of the log";
+  EXPECT_EQ(Read(end, {2, log::kMostSegmentBytes}).status().code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(files_.Remove(PathOf(2)).ok());
+  const absl::Status gone = Read(end, begin).status();
+  EXPECT_EQ(gone.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(gone.message()), testing::HasSubstr("/log/segment-0000000002 is gone"));
 }
 
 TEST_F(LogFilesTest, Read_OthersFilesAreRefused) {

@@ -44,16 +44,31 @@ absl::StatusOr<SegmentHeader> LogReader::CheckSegment(runtime::FileSystem::Queue
 absl::StatusOr<std::vector<LogPosition>> LogReader::Segments() {
   const std::unique_ptr<runtime::FileSystem::Queue> queue = files_.MakeQueue();
   std::vector<LogPosition> segments;
-  for (LogPosition end = end_; end.segment != 0;) {
-    // The oldest ones have been removed: nobody needs them any more. Which those are, checkpoints know.
-    if (end != end_ && !files_.Exists(PathOf(end.segment))) break;
+  const LogPosition& begin = options_.begin;
+  if (end_ < begin) {
+    return absl::DataLossError(fmt::format(
+        "the log in {} ends at {}:{}, but a checkpoint goes on from {}:{}: it is an old copy; restore "
+        "data and log from one time",
+        options_.directory, end_.segment, end_.offset, begin.segment, begin.offset));
+  }
+  for (LogPosition end = end_; end.segment != 0 && end.segment >= begin.segment;) {
+    if (!files_.Exists(PathOf(end.segment)) && (end != end_ || begin.segment != 0)) {
+      if (begin.segment == 0) break;  // the oldest ones have been removed: nobody needs them any more
+      return absl::DataLossError(
+          fmt::format("{} is gone, and it is needed from {}:{} on: restore it from a copy",
+                      PathOf(end.segment), begin.segment, begin.offset));
+    }
     const absl::StatusOr<SegmentHeader> header = CheckSegment(*queue, end);
     if (!header.ok()) return header.status();
     segments.push_back(end);
     end = header->previous;
   }
   std::reverse(segments.begin(), segments.end());
-  return segments;
+  const LogPosition oldest = segments.empty() ? LogPosition() : segments.front();
+  if (begin.segment == 0 || (oldest.segment == begin.segment && oldest.offset >= begin.offset))
+    return segments;
+  return Damaged(options_.directory, fmt::format("a checkpoint goes on from {}:{}, where no record begins",
+                                                 begin.segment, begin.offset));
 }
 
 absl::Status LogReader::Read(absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit) {
@@ -71,7 +86,9 @@ absl::Status LogReader::Read(absl::FunctionRef<absl::Status(const StreamId&, con
 absl::Status LogReader::ReadFrames(const std::string& content, const LogPosition& end,
                                    absl::FunctionRef<absl::Status(const StreamId&, const Record&)> visit) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(content)).first(end.offset);
-  for (size_t at = kSegmentHeaderBytes, taken = 0; at < bytes.size(); at += taken) {
+  const bool first = end.segment == options_.begin.segment;
+  for (size_t at = first ? options_.begin.offset : kSegmentHeaderBytes, taken = 0; at < bytes.size();
+       at += taken) {
     const absl::StatusOr<Frame> frame =
         DecodeFrame(options_.island, {end.segment, at}, bytes.subspan(at), &taken);
     if (!frame.ok()) return Damaged(PathOf(end.segment), frame.status().message());

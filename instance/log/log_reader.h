@@ -30,6 +30,7 @@ class LogReader {
     std::string directory;  // of the island
     uint64_t cluster = 0;
     uint32_t island = 0;
+    LogPosition begin;  // of a checkpoint: what is before it is not needed, and may be gone
   };
   // `end`: of the island's log, from EPOCH.
   LogReader(runtime::FileSystem& files, Options options, const LogPosition& end)

@@ -14,8 +14,15 @@ namespace islands::recovery {
 using runtime::Planted;
 using runtime::PlantedBug;
 
+void Recovery::BeginFrom(const Checkpoint& checkpoint) {
+  bound_ = checkpoint.bound;
+  taken_ = checkpoint.taken;
+  if (bound_ != 0) last_ = log::Lsn::FromValue(log::Lsn::Of(bound_, 0).value() - 1);
+}
+
 absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& record) {
   const log::Lsn lsn = log::Lsn::FromValue(record.lsn);
+  if (lsn.epoch() < bound_) return absl::OkStatus();  // the pages have it, and what it began has ended
   const auto drops = [&](const Cut& cut) { return cut.Drops(lsn.epoch()); };
   if (std::any_of(cuts_.begin(), cuts_.end(), drops)) {
     ++dropped_;
@@ -38,6 +45,13 @@ absl::Status Recovery::RedoChanges(std::span<const std::byte> changes) {
   log::PageChangeReader reader(changes);
   log::PageChangeGroup group;
   while (reader.Next(&group)) {
+    if (!group.is_image() && !store_.HasPage(group.page())) {  // invariant 3
+      return absl::DataLossError(
+          fmt::format("page {} of site {} is not whole in its data file, and the log does not have all of "
+                      "it: restore data "
+                      "and log from a copy",
+                      group.page().number(), group.page().site()));
+    }
     const storage::GuardX page = store_.PageForRedo(group.page());
     if (!page) {
       return absl::DataLossError(
@@ -49,7 +63,9 @@ absl::Status Recovery::RedoChanges(std::span<const std::byte> changes) {
   return reader.status();
 }
 
+// What ended before the checkpoint was taken may have begun before its bound: then only the end is here.
 absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
+  const bool ended = lsn.epoch() <= taken_;
   switch (entry.kind) {
     case log::EntryKind::kDone:
       return absl::OkStatus();
@@ -64,14 +80,14 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
         open_[entry.transaction].undo = std::move(prepared.mapped().undo);
       const auto open = open_.find(entry.transaction);
       if (open == open_.end() || entry.left > open->second.undo.size())
-        return absl::DataLossError("it undoes what was not done");
+        return ended ? absl::OkStatus() : absl::DataLossError("it undoes what was not done");
       open->second.undo.DropLast(entry.left);
       open->second.last = lsn;
       return absl::OkStatus();
     }
     case log::EntryKind::kAborted:
       if (Planted(PlantedBug::kUndoTwice)) return absl::OkStatus();
-      if (open_.erase(entry.transaction) + unsettled_.prepared.erase(entry.transaction) == 0)
+      if (open_.erase(entry.transaction) + unsettled_.prepared.erase(entry.transaction) == 0 && !ended)
         return absl::DataLossError("it ends a transaction that is not open");
       return absl::OkStatus();
     case log::EntryKind::kPrepare:
@@ -79,9 +95,10 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
     case log::EntryKind::kCommit:
     case log::EntryKind::kDecision:
     case log::EntryKind::kDecided:
-      return NoteCommit(entry);
+      return NoteCommit(entry, ended);
     case log::EntryKind::kEnd:
-      if (unsettled_.decisions.erase(entry.transaction) + unsettled_.decided.erase(entry.transaction) == 0)
+      if (unsettled_.decisions.erase(entry.transaction) + unsettled_.decided.erase(entry.transaction) == 0 &&
+          !ended)
         return absl::DataLossError("it settles what was not decided");
       return absl::OkStatus();
   }
@@ -99,7 +116,7 @@ absl::Status Recovery::NotePrepare(const log::Entry& entry) {
 }
 
 // What a coordinator has decided may have changed nothing on its own island.
-absl::Status Recovery::NoteCommit(const log::Entry& entry) {
+absl::Status Recovery::NoteCommit(const log::Entry& entry, bool ended) {
   const bool open = open_.erase(entry.transaction) + unsettled_.prepared.erase(entry.transaction) != 0;
   if (entry.kind == log::EntryKind::kDecision) {
     absl::StatusOr<std::vector<coordinator::Fellow>> fellows = log::DecodeFellows(entry.fellows);
@@ -107,7 +124,7 @@ absl::Status Recovery::NoteCommit(const log::Entry& entry) {
     if (!Planted(PlantedBug::kForgetDecisions)) unsettled_.decisions[entry.transaction] = *std::move(fellows);
     return absl::OkStatus();
   }
-  if (!open) return absl::DataLossError("it ends a transaction that is not open");
+  if (!open && !ended) return absl::DataLossError("it ends a transaction that is not open");
   if (entry.kind == log::EntryKind::kDecided) unsettled_.decided.insert(entry.transaction);
   return absl::OkStatus();
 }

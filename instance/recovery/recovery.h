@@ -1,8 +1,9 @@
 // Brings an island's rows back from its log: repeats what was done, then undoes what nobody ended (ARIES,
 // Mohan et al. 1992; for islands with one worker).
 //
-//   Redo        every record of the log, in its order: its changes, unless their pages have them; and what it
-//               says of transactions
+//   BeginFrom   the checkpoint whose pages have been read in (island_data.h), if there is one
+//   Redo        every record of the log from there on, in its order: its changes, unless their pages have
+//               them; and what it says of transactions
 //   FindTrees   the pages are as they were when the island died
 //   UndoLosers  with a journal that listens: what was open is rolled back, by key, and that is logged as any
 //               rollback is. An island that dies meanwhile goes on where it was
@@ -17,6 +18,7 @@
 //  1. A change is undone once, whenever islands die: what was undone before is known from the log.
 //  2. Streams of an island with one worker follow each other, a life after the other: the order of the log's
 //     records is that of their LSNs.
+//  3. A page that was not whole in its file is not there; the first that the log has of it is an image.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,7 @@
 #include "instance/log/entry.h"
 #include "instance/log/lsn.h"
 #include "instance/log/record.h"
+#include "instance/recovery/checkpoint.h"
 #include "instance/storage/store.h"
 #include "runtime/planted_bug.h"
 
@@ -70,6 +73,8 @@ class Recovery {
   Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<Cut> cuts)
       : catalog_(catalog), store_(store), cuts_(std::move(cuts)) {}
 
+  // Before the first Redo: the store has the pages that this checkpoint speaks of.
+  void BeginFrom(const Checkpoint& checkpoint);
   // DATA_LOSS: the record is damaged, or does not fit the pages.
   absl::Status Redo(const log::StreamId& stream, const log::Record& record);
   // DATA_LOSS: they are not what the catalog says.
@@ -93,13 +98,15 @@ class Recovery {
   };
   absl::Status Note(const log::Entry& entry, log::Lsn lsn);
   absl::Status NotePrepare(const log::Entry& entry);
-  absl::Status NoteCommit(const log::Entry& entry);
+  absl::Status NoteCommit(const log::Entry& entry, bool ended);
   absl::Status RedoChanges(std::span<const std::byte> changes);
 
   const storage::Catalog& catalog_;
   storage::Store& store_;
   const std::vector<Cut> cuts_;
   std::map<coordinator::TransactionId, Open> open_;  // have changed something and not ended
+  uint64_t bound_ = 0;                               // epochs of the checkpoint
+  uint64_t taken_ = 0;
   Unsettled unsettled_;
   log::Lsn last_;
   uint64_t records_ = 0;

@@ -13,8 +13,11 @@
 #include <vector>
 
 #include "instance/log/journal.h"
+#include "instance/log/log_files.h"
 #include "instance/log/log_reader.h"
 #include "instance/log/logger.h"
+#include "instance/recovery/cleaner.h"
+#include "instance/recovery/island_data.h"
 #include "runtime/clock.h"
 #include "runtime/file_system_memory.h"
 #include "runtime/latch_site.h"
@@ -49,7 +52,9 @@ void Apply(const Changes& changes, Rows* rows) {
 
 class Box {
  public:
-  explicit Box(uint64_t seed) : random_(seed) {
+  // `pages`: they go to disk, and recovery begins from a checkpoint.
+  explicit Box(uint64_t seed, bool pages = false)
+      : random_(seed), pages_(pages), files_({.seed = seed, .sector_bytes = seed % 4 < 2 ? 512u : 4096u}) {
     storage::Catalog::TableSpecs specs;
     control::v1::TableSpec* table = specs.Add();
     table->set_name("rows");
@@ -120,6 +125,23 @@ class Box {
     logger_->RunOnce();
     ASSERT_TRUE(logger_->failure().ok()) << logger_->failure();
   }
+  void StepCleaner() {
+    EndStep();
+    works_ = true;
+    const uint64_t before = cleaner_->checkpoint().number;
+    cleaner_->RunOnce();
+    works_ = false;
+    ASSERT_TRUE(cleaner_->failure().ok()) << cleaner_->failure();
+    checkpoints_ += cleaner_->checkpoint().number - before;
+    if (random_.Below(20) == 0) RemoveSegments();
+  }
+  void RemoveSegments() {
+    const std::string log = log::IslandDirectory(kLogDirectory, 0);
+    const size_t segments = files_.List(log)->size();
+    const absl::Status removed = log::RemoveSegmentsBefore(files_, log, cleaner_->checkpoint().position);
+    ASSERT_TRUE(removed.ok()) << removed;
+    removed_segments_ += segments - files_.List(log)->size();
+  }
   void DrainAll() {
     for (int i = 0; i < 200; ++i) StepLogger();
   }
@@ -171,10 +193,14 @@ class Box {
   uint64_t restarts_of_recovery() const { return restarts_of_recovery_; }
   uint64_t commits() const { return commits_; }
   uint64_t dropped() const { return dropped_; }
+  uint64_t checkpoints() const { return checkpoints_; }
+  uint64_t removed_segments() const { return removed_segments_; }
+  uint64_t lost_in_recovery() const { return lost_in_recovery_; }
 
  private:
   struct Transaction {
     std::unique_ptr<Branch> branch;
+    uint64_t began = 0;  // G then
     Changes changes;
   };
   struct Committed {
@@ -210,8 +236,13 @@ class Box {
   // Recovers, and dies now and then while it does.
   void StartIsland(const std::vector<Cut>& cuts) {
     while (!TryStartIsland(cuts)) {
-      ASSERT_FALSE(testing::Test::HasFatalFailure());
+      ASSERT_FALSE(testing::Test::HasFailure());
       ++restarts_of_recovery_;
+      if (without_power_ || (pages_ && random_.Below(3) == 0)) {
+        ++lost_in_recovery_;
+        without_power_ = false;
+        return LosePower();
+      }
       Die();
       logger_->OnIslandDead(0, life_);
       while (!logger_->ReleaseDrained(0)) StepLogger();
@@ -224,8 +255,17 @@ class Box {
     Recovery recovery(*catalog_, **store, cuts);
     const absl::StatusOr<log::EpochBlock> block = ReadEpoch();
     EXPECT_TRUE(block.ok());
+    std::optional<IslandData> data;
+    if (pages_) {
+      data = ReadData(options, *block, &*store);
+      if (!data) return false;
+      recovery.BeginFrom(data->checkpoint);
+    }
     log::LogReader reader(files_,
-                          {.directory = log::IslandDirectory(kLogDirectory, 0), .cluster = 1, .island = 0},
+                          {.directory = log::IslandDirectory(kLogDirectory, 0),
+                           .cluster = 1,
+                           .island = 0,
+                           .begin = data ? data->checkpoint.position : log::LogPosition()},
                           block->ends[0]);
     const absl::Status read = reader.Read([&](const log::StreamId& stream, const log::Record& record) {
       return recovery.Redo(stream, record);
@@ -236,7 +276,7 @@ class Box {
     EXPECT_GT(board_->epoch(), recovery.last().epoch());
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, recovery.last());
     journal_->Listen();
-    if (recovery.records() == 0) {
+    if (recovery.records() == 0 && !pages_) {
       auto created = storage::Store::Create(*catalog_, options, files_);
       EXPECT_TRUE(created.ok());
       store_ = *std::move(created);
@@ -256,9 +296,49 @@ class Box {
       journal_->EndStep();  // or it dies before it could show that
     }
     if (whole) EndStep();
+    if (whole && pages_) StartCleaner(*std::move(data));
     return whole;
   }
+  // Power may die meanwhile. The first time there are no files, or none that are whole.
+  std::optional<IslandData> ReadData(const storage::StoreOptions& options, const log::EpochBlock& block,
+                                     std::unique_ptr<storage::Store>* store) {
+    const IslandDataOptions where{.directory = "/data", .cluster = 1};
+    const bool first = !IsGenerationWhole(files_, where.directory, where.generation);
+    if (random_.Below(4) == 0) files_.FailAfter(random_.Below(25));
+    absl::Status made;
+    if (first) {
+      auto created = storage::Store::Create(*catalog_, options, files_);
+      EXPECT_TRUE(created.ok());
+      made = WriteGeneration(files_, *catalog_, where, **created, {board_->durable() + 1, block.ends[0]},
+                             NoProgress)
+                 .status();
+    }
+    absl::StatusOr<IslandData> data = made.ok() ? absl::UnknownError("") : made;
+    if (made.ok()) data = ReadGeneration(files_, *catalog_, where, **store, NoProgress);
+    files_.FailAfter(UINT32_MAX);
+    if (data.ok()) return *std::move(data);
+    EXPECT_EQ(data.status().code(), absl::StatusCode::kUnavailable) << data.status();
+    without_power_ = true;
+    return std::nullopt;
+  }
+  void StartCleaner(IslandData data) {
+    const Cleaner::Options options{.log_directory = kLogDirectory,
+                                   .pages_per_call = 1 + random_.Below(30),
+                                   .batch_pages = 1 + random_.Below(40)};
+    const auto oldest_open = [this] {
+      uint64_t oldest = UINT64_MAX;
+      for (const Transaction& each : transactions_) {
+        if (each.branch && each.branch->published) oldest = std::min(oldest, each.began);
+      }
+      return oldest;
+    };
+    auto cleaner = Cleaner::Create(files_, *store_, *board_, std::move(data), options, oldest_open);
+    ASSERT_TRUE(cleaner.ok()) << cleaner.status();
+    cleaner_ = *std::move(cleaner);
+    RemoveSegments();
+  }
   void Die() {
+    cleaner_.reset();
     transactions_ = std::vector<Transaction>(3);
     shown_.clear();
     executor_.reset();
@@ -270,6 +350,7 @@ class Box {
 
   void Begin(Transaction& transaction) {
     transaction.branch = std::make_unique<Branch>();
+    transaction.began = board_->epoch();
     transaction.branch->locks.transaction = {0, 0, life_, ++sequence_};
     transaction.branch->locks.wake_token = sequence_;
     transaction.changes.clear();
@@ -348,6 +429,7 @@ class Box {
   }
 
   void Compare(const std::vector<Committed>& committed) {
+    if (testing::Test::HasFailure()) return;  // there may be nothing to compare
     rows_.clear();
     for (const Committed& one : committed) Apply(one.changes, &rows_);
     Rows found;
@@ -367,6 +449,7 @@ class Box {
   runtime::Random interleaving_{7};
   bool interleaves_ = false;  // now
   bool works_ = false;        // the worker is within a step
+  const bool pages_;
   runtime::MemoryFileSystem files_;
   runtime::ManualClock clock_;
   std::unique_ptr<storage::Catalog> catalog_;
@@ -377,6 +460,7 @@ class Box {
   std::unique_ptr<storage::Store> store_;
   std::unique_ptr<locks::LockTable> locks_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Cleaner> cleaner_;
   std::vector<locks::Wakeup> wakeups_;
   std::vector<Transaction> transactions_ = std::vector<Transaction>(3);
   Rows rows_;                         // as the transactions that have committed leave them
@@ -391,6 +475,10 @@ class Box {
   uint64_t restarts_of_recovery_ = 0;
   uint64_t commits_ = 0;
   uint64_t dropped_ = 0;
+  bool without_power_ = false;  // since recovery was tried
+  uint64_t checkpoints_ = 0;
+  uint64_t removed_segments_ = 0;
+  uint64_t lost_in_recovery_ = 0;
 };
 
 // A log may be sound and belong to another catalog: undo would look for tables that are not there.
@@ -433,40 +521,49 @@ TEST(Recovery, FindTrees_RefusesUndoOfWhatIsNotThere) {
 }
 
 // ISLANDS_SEEDS=FIRST:COUNT, as for the simulation's.
-std::pair<uint64_t, uint64_t> Seeds() {
-  std::pair<uint64_t, uint64_t> seeds{1, 60};
+std::pair<uint64_t, uint64_t> Seeds(uint64_t count) {
+  std::pair<uint64_t, uint64_t> seeds{1, count};
   if (const char* wanted = std::getenv("ISLANDS_SEEDS")) {
     EXPECT_EQ(std::sscanf(wanted, "%lu:%lu", &seeds.first, &seeds.second), 2) << "ISLANDS_SEEDS=FIRST:COUNT";
   }
   return seeds;
 }
 
+// What happens in a box; `cleans`: and its cleaner has turns.
+void Live(Box& box, uint64_t seed, bool cleans) {
+  runtime::Random random(seed + 1000);
+  const uint64_t logger_share = seed % 5;  // of the cleaner's turns: the log may be far behind
+  for (int step = 0; step < 1500 && !testing::Test::HasFailure(); ++step) {
+    const uint64_t what = random.Below(1000);
+    if (what < 4) {
+      box.Kill();
+    } else if (what < 6) {
+      box.KillLogger();
+    } else if (what < 9) {
+      box.KillAll();
+    } else if (what < 12) {
+      box.LosePower();
+    } else if (what < 20) {
+      for (int i = 0; i < 80; ++i) box.StepLogger();  // while the worker stands still
+    } else if (what < 500) {
+      box.Step();
+    } else {
+      box.StepLogger();
+    }
+    if (!cleans || random.Below(3) != 0) continue;
+    for (uint64_t left = random.Below(20); left > 0 && !testing::Test::HasFailure(); --left)
+      random.Below(16) < logger_share ? box.StepLogger() : box.StepCleaner();
+  }
+}
+
 TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
   uint64_t losers = 0, restarts = 0, commits = 0, dropped = 0;
-  const auto [first, count] = Seeds();
+  const auto [first, count] = Seeds(60);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed);
     if (seed % 2 == 0) box.Interleave();
-    runtime::Random random(seed + 1000);
-    for (int step = 0; step < 1500 && !testing::Test::HasFailure(); ++step) {
-      const uint64_t what = random.Below(1000);
-      if (what < 4) {
-        box.Kill();
-      } else if (what < 6) {
-        box.KillLogger();
-      } else if (what < 9) {
-        box.KillAll();
-      } else if (what < 12) {
-        box.LosePower();
-      } else if (what < 20) {
-        for (int i = 0; i < 80; ++i) box.StepLogger();  // while the worker stands still
-      } else if (what < 500) {
-        box.Step();
-      } else {
-        box.StepLogger();
-      }
-    }
+    Live(box, seed, /*cleans=*/false);
     losers += box.losers();
     restarts += box.restarts_of_recovery();
     commits += box.commits();
@@ -477,6 +574,29 @@ TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
   EXPECT_GT(restarts, 10u);
   EXPECT_GT(commits, 3000u);
   EXPECT_GT(dropped, 100u);
+}
+
+// The same with data files, checkpoints and a log that is let go of.
+TEST(Recovery, Property_FromPagesOnDisk) {
+  uint64_t losers = 0, dropped = 0, checkpoints = 0, segments = 0, lost_in_recovery = 0;
+  const auto [first, count] = Seeds(240);
+  for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
+    Box box(seed, /*pages=*/true);
+    if (seed % 2 == 0) box.Interleave();
+    Live(box, seed, /*cleans=*/true);
+    losers += box.losers();
+    dropped += box.dropped();
+    checkpoints += box.checkpoints();
+    segments += box.removed_segments();
+    lost_in_recovery += box.lost_in_recovery();
+  }
+  if (count < 30) return;
+  EXPECT_GT(losers, 50u);
+  EXPECT_GT(dropped, 50u);
+  EXPECT_GT(checkpoints, 1000u);
+  EXPECT_GT(segments, 200u);
+  EXPECT_GT(lost_in_recovery, 30u);
 }
 
 }  // namespace

@@ -113,8 +113,23 @@ GuardX Store::PageForRedo(PageId page) {
   return slot < spaces_.size() ? spaces_[slot]->ForRedo(page.number()) : GuardX();
 }
 
+std::vector<uint32_t> Store::sites() const {
+  std::vector<uint32_t> sites;
+  for (const std::unique_ptr<SiteSpace>& space : spaces_) sites.push_back(space->site());
+  return sites;
+}
+
 absl::Status Store::FindTrees(const Catalog& catalog) {
   ISLANDS_CHECK(tables_.empty());
+  for (const std::unique_ptr<SiteSpace>& space : spaces_) {
+    for (uint64_t number = 0; number < space->end_page(); ++number) {
+      if (space->HasPage(number)) continue;
+      return absl::DataLossError(fmt::format(
+          "page {} of site {} is in use, and neither whole in its data file nor in the log: restore data and "
+          "log from a copy",
+          number, space->site()));
+    }
+  }
   std::string missing;
   const auto find = [&](const TableDefinition& table, SiteSpace* space, uint32_t first_tree) {
     std::vector<SiteTable::Tree> trees;

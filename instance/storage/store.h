@@ -52,7 +52,11 @@ class Store {
   void BeginRedo() { tables_.clear(); }
   // Empty: no site of this island has such a page.
   GuardX PageForRedo(PageId page);
-  // DATA_LOSS: a site header is missing, or has not the trees that the catalog names.
+  bool HasPage(PageId page) const {
+    const uint32_t slot = SlotOf(page.site());
+    return slot < spaces_.size() && spaces_[slot]->HasPage(page.number());
+  }
+  // DATA_LOSS: a page in use is missing, or a site header has not the trees that the catalog names.
   absl::Status FindTrees(const Catalog& catalog);
 
   // Null: there is no such table, or the island does not have it on that site.
@@ -61,6 +65,11 @@ class Store {
     if (table >= table_count_ || slot >= spaces_.size()) return nullptr;
     return tables_[slot * table_count_ + table].get();
   }
+
+  // The island's sites, by slot, the replicated one last; for who moves pages.
+  size_t slots() const { return spaces_.size(); }
+  SiteSpace& space(size_t slot) { return *spaces_[slot]; }
+  std::vector<uint32_t> sites() const;
 
   // Empties a table on all sites of this island.
   absl::Status Truncate(TableId table);

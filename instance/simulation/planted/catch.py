@@ -53,6 +53,8 @@ ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 LOGGER = only("planted_recovery", "Logger.*")
 RECOVERY = only("planted_recovery", "Recovery.*")
 LOGGER_PROCESS = only("planted_logger_process", "*Kill_OfAnybody*")
+PAGES = only("planted_recovery", "Recovery.Property_FromPagesOnDisk")
+PAGE_WRITER = only("planted_recovery", "PageWriter.*")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
@@ -116,6 +118,14 @@ BUGS: dict[str, list[Test]] = {
     "forget_outcome": [DECIDERS],
     "read_epoch_once": [only("planted_recovery", "LiveEpoch.*")],
     "trust_unsynced_manifest": [only("planted_recovery", "BoxManifest.*")],
+    "trust_torn_page": [PAGES, PAGE_WRITER],
+    "skip_double_write": [PAGES, PAGE_WRITER],
+    "forget_half_home": [PAGES, PAGE_WRITER],
+    "write_page_early": [PAGES],
+    "checkpoint_past_copies": [PAGES],
+    "pass_open_branches": [PAGES],
+    "move_master_early": [PAGES],
+    "trust_unsynced_master": [only("planted_recovery", "IslandDataTest.Start_MakesDurableWhatItBelieves")],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -70,6 +70,14 @@ constexpr std::string_view kNames[] = {
     "forget_outcome",
     "read_epoch_once",
     "trust_unsynced_manifest",
+    "trust_torn_page",
+    "skip_double_write",
+    "forget_half_home",
+    "write_page_early",
+    "checkpoint_past_copies",
+    "pass_open_branches",
+    "move_master_early",
+    "trust_unsynced_master",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

@@ -128,6 +128,12 @@ void SiteSpace::Free(GuardX page) {
   ++header->free_count;
 }
 
+uint64_t SiteSpace::end_page() const {
+  if (!HasPage(0)) return 0;
+  const GuardS guard = ISLANDS_LATCH("site.usage", GuardS(pages_.At(0)));
+  return Header(guard)->next_page;
+}
+
 uint64_t SiteSpace::used_pages() const {
   const GuardS guard = ISLANDS_LATCH("site.usage", GuardS(pages_.At(0)));
   return Header(guard)->next_page - Header(guard)->free_count;

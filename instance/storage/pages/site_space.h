@@ -38,6 +38,8 @@ class SiteSpace {
   uint64_t Root(uint32_t tree) const;
   // Whether the page was ever touched; for recovery.
   bool HasPage(uint64_t number) const { return number < pages_.size() && pages_.At(number).resident(); }
+  // Behind the last page that was ever used; 0 while there is no header.
+  uint64_t end_page() const;
   // Redo: the page with this number, latched, zeroed if it was never touched; empty if no site has such a
   // number. Whether there is room in the pool is not asked: the page was there before.
   GuardX ForRedo(uint64_t number);

@@ -1,0 +1,205 @@
+#include "instance/recovery/cleaner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "instance/log/epoch_file.h"
+#include "instance/log/lsn.h"
+#include "instance/storage/files/disk_page.h"
+#include "runtime/check.h"
+#include "runtime/latch_site.h"
+#include "runtime/planted_bug.h"
+
+namespace islands::recovery {
+
+using runtime::IoKind;
+using runtime::Planted;
+using runtime::PlantedBug;
+
+// More passes than that, while a transaction stays open, find no better place to begin from.
+constexpr size_t kMostMarks = 1024;
+
+Cleaner::Cleaner(runtime::FileSystem& files, storage::Store& store, const log::Board& board, IslandData data,
+                 Options options)
+    : files_(files),
+      store_(store),
+      board_(board),
+      options_(std::move(options)),
+      data_(std::move(data)),
+      writer_(files, data_.files, options_.batch_pages),
+      queue_(files.MakeQueue()),
+      epoch_bytes_(2 * log::EpochBlockBytes(board.islands())),
+      ends_(store.slots()) {}
+
+absl::StatusOr<std::unique_ptr<Cleaner>> Cleaner::Create(runtime::FileSystem& files, storage::Store& store,
+                                                         const log::Board& board, IslandData data,
+                                                         Options options, OldestOpen oldest_open) {
+  const std::string path = options.log_directory + "/" + log::kEpochFileName;
+  const absl::StatusOr<runtime::FileHandle> file = files.Open(path, /*create=*/false, /*direct=*/false);
+  if (!file.ok()) return file.status();
+  std::unique_ptr<Cleaner> cleaner(new Cleaner(files, store, board, std::move(data), std::move(options)));
+  cleaner->oldest_open_ = std::move(oldest_open);
+  cleaner->epoch_file_ = *file;
+  return cleaner;
+}
+
+Cleaner::~Cleaner() {
+  queue_.reset();  // waits for what is in flight
+  files_.Close(epoch_file_).IgnoreError();
+}
+
+uint64_t Cleaner::waits_for() const {
+  if (state_ == State::kWaiting) return batch_epoch_;
+  return state_ == State::kWaitingToMove ? next_.taken : 0;
+}
+
+bool Cleaner::RunOnce() {
+  if (!failure_.ok()) return false;
+  switch (state_) {
+    case State::kIdle:
+      return BeginPass();
+    case State::kReadingEpoch:
+      if (!Completed()) return false;
+      NoteMark();
+      state_ = State::kVisiting;
+      return true;
+    case State::kVisiting:
+      return Visit();
+    case State::kWaiting:
+    case State::kWriting:
+      return Write();
+    case State::kWaitingToMove:
+      if (!Durable(next_.taken) && !Planted(PlantedBug::kMoveMasterEarly)) return false;
+      WriteCheckpoint();
+      return true;
+    case State::kWritingCheckpoint:
+      if (!Completed()) return false;
+      Submit({.kind = IoKind::kSync, .file = data_.files.checkpoint()}, State::kSyncingCheckpoint);
+      return true;
+    case State::kSyncingCheckpoint:
+      if (!Completed()) return false;
+      data_.checkpoint = next_;
+      state_ = State::kIdle;
+      return true;
+  }
+  return false;
+}
+
+void Cleaner::Submit(const runtime::IoRequest& request, State state) {
+  state_ = state;
+  queue_->Submit(request);
+}
+
+bool Cleaner::Completed() {
+  completions_.clear();
+  if (queue_->Poll(&completions_) == 0) return false;
+  failure_.Update(completions_.front().status);
+  return failure_.ok();
+}
+
+bool Cleaner::BeginPass() {
+  const uint64_t begin = board_.Complete() + 1;
+  if (begin == begin_ && !found_any_) return false;  // nobody has appended since, so nothing has changed
+  begin_ = begin;
+  found_any_ = false;
+  slot_ = page_ = 0;
+  for (size_t slot = 0; slot < ends_.size(); ++slot) ends_[slot] = store_.space(slot).end_page();
+  Submit({.kind = IoKind::kRead, .file = epoch_file_, .buffer = std::span(epoch_bytes_)},
+         State::kReadingEpoch);
+  return true;
+}
+
+// A block that is not durable yet will do: the checkpoint that uses it waits for a later one. One that is
+// torn, because the logger is writing it, leaves the other.
+void Cleaner::NoteMark() {
+  const absl::StatusOr<log::EpochBlock> block = log::DecodeEpochFile(epoch_bytes_);
+  const uint32_t island = data_.checkpoint.island;
+  if (!block.ok() || block->ends.size() <= island) return;
+  if (!marks_.empty() && (block->reaches <= marks_.back().reaches || marks_.size() == kMostMarks)) return;
+  marks_.push_back({block->reaches, block->ends[island]});
+}
+
+bool Cleaner::Visit() {
+  for (size_t left = options_.pages_per_call; left > 0; --left) {
+    while (slot_ < ends_.size() && page_ == ends_[slot_]) ++slot_, page_ = 0;
+    const bool end = slot_ == ends_.size();
+    if (writer_.full() || (end && writer_.size() != 0 && !Planted(PlantedBug::kCheckpointPastCopies))) {
+      state_ = State::kWaiting;
+      return true;
+    }
+    if (end) {
+      TakeCheckpoint();
+      return true;
+    }
+    VisitPage(slot_, page_++);
+  }
+  return true;
+}
+
+void Cleaner::VisitPage(size_t slot, uint64_t number) {
+  constexpr uint64_t kAhead = 8;
+  store_.space(slot).Prefetch(number + kAhead);
+  std::vector<uint64_t>& home = data_.home[slot];
+  if (number >= home.size()) home.resize(number + 1);
+  const storage::GuardS page = ISLANDS_LATCH("cleaner.copy", storage::GuardS(store_.space(slot).At(number)));
+  const storage::ConstPageBytes bytes(page.bytes(), storage::kPageBytes);
+  const uint64_t lsn = storage::HeaderOf(bytes).lsn;
+  ISLANDS_CHECK(lsn != 0 && lsn >= home[number]);  // a page that no log has heard of
+  if (lsn == home[number]) return;
+  std::copy(bytes.begin(), bytes.end(), writer_.Add(slot, number).begin());
+  home[number] = lsn;
+  batch_epoch_ = std::max(batch_epoch_, log::Lsn::FromValue(lsn).epoch());
+  found_any_ = true;
+}
+
+bool Cleaner::Write() {
+  if (state_ == State::kWaiting) {
+    if (!Durable(batch_epoch_) && !Planted(PlantedBug::kWritePageEarly)) return false;  // invariant 1
+    writer_.Begin();
+    state_ = State::kWriting;
+    return true;
+  }
+  const bool some = writer_.RunOnce();
+  failure_.Update(writer_.failure());
+  if (writer_.busy()) return some;
+  batch_epoch_ = 0;
+  state_ = State::kVisiting;
+  return true;
+}
+
+void Cleaner::TakeCheckpoint() {
+  ++passes_;
+  state_ = State::kIdle;
+  const bool blind = Planted(PlantedBug::kPassOpenBranches);
+  const uint64_t bound = blind ? begin_ : std::min(begin_, oldest_open_());
+  if (bound <= data_.checkpoint.bound) return;
+  next_ = data_.checkpoint;
+  ++next_.number;
+  next_.bound = bound;
+  next_.taken = board_.epoch();
+  next_.position = PositionFor(bound);
+  for (size_t slot = 0; slot < ends_.size(); ++slot) next_.sites[slot].pages = ends_[slot];
+  state_ = State::kWaitingToMove;
+}
+
+// The last mark before which there is nothing of the bound's epoch or later; those before it are of no use
+// any more. Without one, as before.
+log::LogPosition Cleaner::PositionFor(uint64_t bound) {
+  log::LogPosition position = data_.checkpoint.position;
+  while (!marks_.empty() && marks_.front().reaches < bound) {
+    position = std::max(position, marks_.front().position);
+    marks_.pop_front();
+  }
+  return position;
+}
+
+void Cleaner::WriteCheckpoint() {
+  checkpoint_bytes_ = EncodeCheckpoint(next_);
+  Submit({.kind = IoKind::kWrite,
+          .file = data_.files.checkpoint(),
+          .offset = next_.number % 2 * checkpoint_bytes_.size(),
+          .buffer = std::span(checkpoint_bytes_)},
+         State::kWritingCheckpoint);
+}
+
+}  // namespace islands::recovery

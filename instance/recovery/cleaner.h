@@ -1,0 +1,136 @@
+// Writes an island's changed pages home, all the time, and moves its checkpoint on: with it the log can be
+// let go of, and a restart has little to repeat.
+//
+// It goes through all pages again and again. A page is changed if its LSN is not the one that it has at home;
+// so nobody who changes pages does anything for it. A pass:
+//
+//   begin        B = the first epoch that anybody may still stamp with (Board::Complete() + 1)
+//   visit        every page; the changed ones are copied, whole, under their latch
+//   write        a batch of copies at a time, once their LSNs' epochs are durable everywhere: into the
+//                double-write area, then home (page_writer.h)
+//   checkpoint   with bound min(B, oldest epoch of an open transaction that has records), written when the
+//                epoch of now is durable everywhere
+//
+// Why the bound is right: what is stamped after the pass began is of epoch B or later; so every change of an
+// earlier epoch had been made, and each page was visited after that. Then it had the LSN that it has at home,
+// or was copied, and the copy is home now. This is the oldest LSN that Shore-MT's cleaner tracks on its way
+// (Johnson et al. 2009, section 7.7), with one number for all pages instead of one for each.
+//
+// RunOnce never waits; it is called between two steps of the worker: no change is half-way, and none is
+// collected that is not in the ring. With several workers copies are of single latched pages already; what
+// they have to see to is that a change is in the ring before its latch goes (log.md).
+//
+// An error of the disk ends it: failure() says why. The log grows from then on.
+//
+// Thread safety: owned by the island's worker.
+//
+// Invariants:
+//  1. No page on disk has an LSN of an epoch that is not durable everywhere.
+//  2. The checkpoint on disk is right at every moment (checkpoint.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "instance/log/board.h"
+#include "instance/log/segment.h"
+#include "instance/recovery/island_data.h"
+#include "instance/storage/files/page_writer.h"
+#include "instance/storage/store.h"
+#include "runtime/file_system.h"
+
+namespace islands::recovery {
+
+class Cleaner {
+ public:
+  struct Options {
+    std::string log_directory;   // of the deployment: EPOCH says where the log is
+    size_t pages_per_call = 64;  // to visit
+    size_t batch_pages = 256;
+  };
+  // Of all open transactions that have records in the log: an epoch not above that of their first; UINT64_MAX
+  // if there is none.
+  using OldestOpen = std::function<uint64_t()>;
+
+  // Begins once recovery has ended. Store and board outlive it. Opens EPOCH, for reading.
+  static absl::StatusOr<std::unique_ptr<Cleaner>> Create(runtime::FileSystem& files, storage::Store& store,
+                                                         const log::Board& board, IslandData data,
+                                                         Options options, OldestOpen oldest_open);
+  ~Cleaner();
+  Cleaner(const Cleaner&) = delete;
+  Cleaner& operator=(const Cleaner&) = delete;
+
+  // A small piece of work. False: there was none, until something completes, becomes durable, or changes.
+  bool RunOnce();
+  // The checkpoint on disk: log segments before that of its position may go (log::RemoveSegmentsBefore).
+  const Checkpoint& checkpoint() const { return data_.checkpoint; }
+  // The epoch that it waits for to become durable; 0: for none. Somebody may have to raise G for that.
+  uint64_t waits_for() const;
+  uint64_t pages_written() const { return writer_.done(); }
+  uint64_t passes() const { return passes_; }  // that have ended
+  const absl::Status& failure() const { return failure_; }
+
+ private:
+  enum class State : uint8_t {
+    kIdle,
+    kReadingEpoch,
+    kVisiting,
+    kWaiting,  // for a batch to be durable in the log
+    kWriting,
+    kWaitingToMove,  // the checkpoint
+    kWritingCheckpoint,
+    kSyncingCheckpoint,
+  };
+  // Of the log: no record before the position is of a later epoch.
+  struct Mark {
+    uint64_t reaches = 0;
+    log::LogPosition position;
+  };
+  Cleaner(runtime::FileSystem& files, storage::Store& store, const log::Board& board, IslandData data,
+          Options options);
+  bool BeginPass();
+  void NoteMark();
+  bool Visit();
+  void VisitPage(size_t slot, uint64_t number);
+  bool Write();
+  void TakeCheckpoint();
+  log::LogPosition PositionFor(uint64_t bound);
+  void WriteCheckpoint();
+  void Submit(const runtime::IoRequest& request, State state);
+  // Whether the one request that is under way has completed.
+  bool Completed();
+  bool Durable(uint64_t epoch) const { return board_.durable() >= epoch; }
+
+  runtime::FileSystem& files_;
+  storage::Store& store_;
+  const log::Board& board_;
+  const Options options_;
+  OldestOpen oldest_open_;
+  IslandData data_;
+  storage::PageWriter writer_;
+  std::unique_ptr<runtime::FileSystem::Queue> queue_;  // of EPOCH and checkpoint
+  runtime::FileHandle epoch_file_ = -1;
+  std::vector<std::byte> epoch_bytes_;
+  std::vector<std::byte> checkpoint_bytes_;
+
+  State state_ = State::kIdle;
+  uint64_t begin_ = 0;     // B of the pass under way, or the last one
+  bool found_any_ = true;  // changed pages in it
+  size_t slot_ = 0;        // to visit next
+  uint64_t page_ = 0;
+  uint64_t batch_epoch_ = 0;  // the latest of the copies in the batch
+  uint64_t passes_ = 0;
+  std::vector<uint64_t> ends_;  // by slot: pages that the pass visits
+  std::deque<Mark> marks_;      // oldest first
+  Checkpoint next_;             // not on disk yet
+  absl::Status failure_;
+  std::vector<runtime::IoCompletion> completions_;
+};
+
+}  // namespace islands::recovery

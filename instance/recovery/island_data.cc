@@ -1,0 +1,187 @@
+#include "instance/recovery/island_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "instance/storage/btree/btree_node.h"
+#include "instance/storage/files/blocking_queue.h"
+#include "instance/storage/files/disk_page.h"
+#include "instance/storage/files/double_write.h"
+#include "instance/storage/files/page_reader.h"
+#include "runtime/check.h"
+
+namespace islands::recovery {
+namespace {
+
+using runtime::IoKind;
+using storage::DiskPage;
+using storage::kPageBytes;
+using storage::PageId;
+
+constexpr uint64_t kLoadedLsn = 1;
+constexpr size_t kPagesPerWrite = 256;
+constexpr size_t kWritesAtOnce = 4;
+constexpr uint64_t kUndoPages = 256;  // that undo may have taken beyond the pool's capacity
+
+storage::DataFilesOptions FilesOf(const IslandDataOptions& options, const storage::Store& store) {
+  return {.directory = options.directory,
+          .generation = options.generation,
+          .sites = store.sites(),
+          .direct = options.direct};
+}
+
+Checkpoint Describe(const storage::Catalog& catalog, const IslandDataOptions& options,
+                    const storage::Store& store) {
+  Checkpoint checkpoint{.number = 1,
+                        .cluster = options.cluster,
+                        .generation = options.generation,
+                        .schema = SchemaFingerprint(catalog),
+                        .island = options.island};
+  for (const uint32_t site : store.sites()) checkpoint.sites.push_back({site, 0});
+  return checkpoint;
+}
+
+// A copy of the page, as it is to be on disk.
+uint64_t CopyLoaded(const storage::SiteSpace& space, uint64_t number, DiskPage* copy) {
+  const storage::GuardX page = ISLANDS_LATCH("data.load", storage::GuardX(space.At(number)));
+  auto* header = reinterpret_cast<storage::PageHeader*>(page.Redo());
+  if (header->lsn == 0) header->lsn = kLoadedLsn;
+  std::copy_n(page.bytes(), kPageBytes, copy->bytes.begin());
+  storage::StampChecksum(copy->bytes);
+  return header->lsn;
+}
+
+class Loader {
+ public:
+  Loader(runtime::FileSystem& files, storage::Store& store, IslandData& data, Progress progress)
+      : store_(store),
+        data_(data),
+        progress_(progress),
+        room_(kPagesPerWrite * kWritesAtOnce),
+        queue_(files) {}
+
+  absl::Status Write() {
+    for (size_t slot = 0; slot < store_.slots(); ++slot) all_ += store_.space(slot).end_page();
+    absl::Status status;
+    for (size_t slot = 0; slot < store_.slots() && status.ok(); ++slot) status = WriteSite(slot);
+    for (size_t slot = 0; slot < store_.slots() && status.ok(); ++slot)
+      status = queue_.Do({.kind = IoKind::kSync, .file = data_.files.site(slot)});
+    return status;
+  }
+
+ private:
+  absl::Status WriteSite(size_t slot) {
+    const uint64_t pages = store_.space(slot).end_page();
+    data_.checkpoint.sites[slot].pages = pages;
+    data_.home[slot].resize(pages);
+    absl::Status status;
+    for (uint64_t first = 0; first < pages && status.ok(); first += room_.size()) {
+      for (uint64_t part = first; part < std::min<uint64_t>(pages, first + room_.size());
+           part += kPagesPerWrite) {
+        WritePart(slot, part, std::min<uint64_t>(pages, part + kPagesPerWrite), part - first);
+      }
+      status = queue_.WaitAll();
+      progress_(done_, all_);
+    }
+    return status;
+  }
+  void WritePart(size_t slot, uint64_t first, uint64_t end, size_t at) {
+    const std::span<DiskPage> part = std::span(room_).subspan(at, end - first);
+    for (uint64_t number = first; number < end; ++number)
+      data_.home[slot][number] = CopyLoaded(store_.space(slot), number, &part[number - first]);
+    queue_.Submit({.kind = IoKind::kWrite,
+                   .file = data_.files.site(slot),
+                   .offset = first * kPageBytes,
+                   .buffer = storage::AsBytes(part)});
+    done_ += part.size();
+  }
+
+  storage::Store& store_;
+  IslandData& data_;
+  const Progress progress_;
+  std::vector<DiskPage> room_;
+  uint64_t done_ = 0;
+  uint64_t all_ = 0;
+  storage::BlockingQueue queue_;  // last: it ends before the pages that it writes
+};
+
+// Redo and trees trust what they are given (page_changes_reader.h).
+bool IsSound(storage::ConstPageBytes page) {
+  return storage::HeaderOf(page).type != storage::PageType::kTree ||
+         storage::Node::At(page.data())->FindFault() == nullptr;
+}
+
+absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t slot, IslandData* data) {
+  const Checkpoint::Site& site = data->checkpoint.sites[slot];
+  const absl::StatusOr<uint64_t> bytes = files.Size(data->files.site(slot));
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes < site.pages * kPageBytes) {
+    return absl::DataLossError(
+        fmt::format("{} has {} bytes, and had {} pages: restore data and log from a copy",
+                    data->files.PathOf(slot), *bytes, site.pages));
+  }
+  std::vector<uint64_t>& home = data->home[slot];
+  home.resize(site.pages);
+  const auto visit = [&](uint64_t number, storage::ConstPageBytes page) {
+    const PageId id(static_cast<uint32_t>(site.site), number);
+    if (!storage::IsWhole(page, id) || !IsSound(page)) return;
+    const storage::GuardX there = store.PageForRedo(id);
+    if (!there) return;  // beyond the site's room; redo will miss it
+    std::copy(page.begin(), page.end(), there.Redo());
+    home[number] = storage::HeaderOf(page).lsn;
+  };
+  return storage::ReadPages(files, data->files.site(slot), site.pages, visit);
+}
+
+absl::Status CheckRoom(const Checkpoint& checkpoint, const storage::PoolUsage& pool) {
+  uint64_t pages = 0;
+  for (const Checkpoint::Site& site : checkpoint.sites) pages += std::min(site.pages, UINT64_MAX - pages);
+  if (pages <= pool.capacity_pages + kUndoPages) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "island {} has {} pages of data, and its buffer pool room for {}; raise storage.buffer_pool",
+      checkpoint.island, pages, pool.capacity_pages));
+}
+
+}  // namespace
+
+absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                           const IslandDataOptions& options, storage::Store& store,
+                                           const LogBegin& begin, Progress progress) {
+  absl::StatusOr<storage::DataFiles> made = storage::DataFiles::Create(files, FilesOf(options, store));
+  if (!made.ok()) return made.status();
+  IslandData data{*std::move(made), Describe(catalog, options, store), {}};
+  data.checkpoint.bound = begin.bound;
+  data.checkpoint.position = begin.position;
+  data.home.resize(store.slots());
+  absl::Status status = Loader(files, store, data, progress).Write();
+  if (status.ok()) status = WriteFirstCheckpoint(files, data.files, data.checkpoint);
+  if (!status.ok()) return status;
+  return data;
+}
+
+absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                          const IslandDataOptions& options, storage::Store& store,
+                                          Progress progress) {
+  absl::StatusOr<storage::DataFiles> opened = storage::DataFiles::Open(files, FilesOf(options, store));
+  if (!opened.ok()) return opened.status();
+  absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(files, *opened);
+  if (!checkpoint.ok()) return checkpoint.status();
+  IslandData data{*std::move(opened), *std::move(checkpoint), {}};
+  const std::string path = storage::CheckpointPath(options.directory, options.generation);
+  absl::Status status = CheckSameData(data.checkpoint, Describe(catalog, options, store), path);
+  if (status.ok()) status = CheckRoom(data.checkpoint, store.Usage());
+  if (status.ok()) status = storage::RestoreFromDoubleWrite(files, data.files);
+  data.home.resize(store.slots());
+  uint64_t all = 0, done = 0;
+  for (const Checkpoint::Site& site : data.checkpoint.sites) all += site.pages;
+  for (size_t slot = 0; slot < store.slots() && status.ok(); ++slot) {
+    status = ReadSite(files, store, slot, &data);
+    progress(done += data.checkpoint.sites[slot].pages, all);
+  }
+  if (!status.ok()) return status;
+  return data;
+}
+
+}  // namespace islands::recovery

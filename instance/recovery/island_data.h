@@ -1,0 +1,69 @@
+// An island's pages on disk as a whole: a new generation of files is written, or one is read in.
+//
+//   load       WriteGeneration: all pages of a store, synced, then the first checkpoint. Whoever keeps the
+//              manifest may name the generation then; until then the one before it is as it was
+//   start      ReadGeneration: pages that are half home come from the double-write area; then all are read,
+//              into a store of Store::CreateForRedo. Redo and undo follow (recovery.h)
+//   life       the cleaner has it (cleaner.h)
+//
+// Nothing of a load is in the log. So its pages have LSN 1, which is below that of every change: pages with
+// LSN 0 would be logged whole at their first.
+//
+// Thread safety: plain functions; they wait for the disk, and nobody else uses the store.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "instance/log/segment.h"
+#include "instance/recovery/checkpoint.h"
+#include "instance/storage/catalog.h"
+#include "instance/storage/files/data_files.h"
+#include "instance/storage/store.h"
+#include "runtime/file_system.h"
+
+namespace islands::recovery {
+
+struct IslandData {
+  storage::DataFiles files;
+  Checkpoint checkpoint;
+  // By slot and page number: the LSN that the page has at home; 0, or none: it is not there.
+  std::vector<std::vector<uint64_t>> home;
+};
+
+struct IslandDataOptions {
+  std::string directory;  // of the island
+  uint64_t cluster = 0;
+  uint32_t island = 0;
+  uint64_t generation = 1;
+  bool direct = false;
+};
+
+// How many pages of how many have been moved; called now and then.
+using Progress = absl::FunctionRef<void(uint64_t done, uint64_t all)>;
+inline void NoProgress(uint64_t /*done*/, uint64_t /*all*/) {}
+
+// From where the log counts for a new generation. Once EPOCH has all that the island has ever appended, and
+// the head of its ring has reached the tail: the epoch behind EPOCH's, and the end of the island's log there.
+// So nothing old is of that epoch or later; and no box, whatever happens to it, stamps with an earlier one.
+struct LogBegin {
+  uint64_t bound = 0;
+  log::LogPosition position;
+};
+
+// RESOURCE_EXHAUSTED: the disk is full. What is there of the generation is no obstacle for another attempt.
+absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                           const IslandDataOptions& options, storage::Store& store,
+                                           const LogBegin& begin, Progress progress);
+
+// Pages that are not whole are left out: redo has to begin with an image of each, or says that there is
+// DATA_LOSS. RESOURCE_EXHAUSTED: they do not fit the pool. FAILED_PRECONDITION: they belong to other data, or
+// somebody else uses the files.
+absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                          const IslandDataOptions& options, storage::Store& store,
+                                          Progress progress);
+
+}  // namespace islands::recovery

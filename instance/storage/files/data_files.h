@@ -1,0 +1,72 @@
+// The data files of one island: a file for each of its sites, one for copies of pages on their way there, and
+// one for checkpoints.
+//
+//   DIRECTORY/generation-0000000001-site-00003         page n at n * 4096; site 65535: the replicated one
+//            /generation-0000000001-double-write       double_write.h
+//            /generation-0000000001-checkpoint         instance/recovery/checkpoint.h
+//
+// A load writes all of them anew, as another generation (instance/recovery/island_data.h).
+//
+// Who uses them holds their locks, on the handles that he writes through: they fall only after the last write
+// of an earlier life, and what they say is then all that it has said.
+//
+// Thread safety: plain values; owned by one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/file_system.h"
+
+namespace islands::storage {
+
+struct DataFilesOptions {
+  std::string directory;  // of the island
+  uint64_t generation = 1;
+  std::vector<uint32_t> sites;  // by slot, as in the store
+  bool direct = false;          // past the page cache; where the file system can
+};
+
+class DataFiles {
+ public:
+  // FAILED_PRECONDITION: somebody else uses them, or a dead one's writes are still in flight. NOT_FOUND.
+  static absl::StatusOr<DataFiles> Open(runtime::FileSystem& files, const DataFilesOptions& options);
+  // Empty files, instead of whatever an earlier attempt has left. Their names are durable; makes the
+  // directory.
+  static absl::StatusOr<DataFiles> Create(runtime::FileSystem& files, const DataFilesOptions& options);
+
+  ~DataFiles();
+  DataFiles(DataFiles&& other) noexcept;
+  DataFiles& operator=(DataFiles&& other) noexcept;
+
+  size_t slots() const { return options_.sites.size(); }
+  uint32_t SiteOf(size_t slot) const { return options_.sites[slot]; }
+  std::optional<size_t> SlotOf(uint32_t site) const;
+  runtime::FileHandle site(size_t slot) const { return handles_[slot]; }
+  runtime::FileHandle double_write() const { return handles_[slots()]; }
+  runtime::FileHandle checkpoint() const { return handles_[slots() + 1]; }
+  // For messages.
+  std::string PathOf(size_t slot) const;
+  const DataFilesOptions& options() const { return options_; }
+
+ private:
+  DataFiles(runtime::FileSystem& files, const DataFilesOptions& options)
+      : files_(&files), options_(options) {}
+  absl::Status OpenAll(bool create);
+
+  runtime::FileSystem* files_;
+  DataFilesOptions options_;
+  std::vector<runtime::FileHandle> handles_;  // of sites, then double write, then checkpoint
+};
+
+// Of a checkpoint in a directory.
+std::string CheckpointPath(const std::string& directory, uint64_t generation);
+// Removes the files of all generations but this one: nobody has them open.
+absl::Status RemoveOtherGenerations(runtime::FileSystem& files, const std::string& directory,
+                                    uint64_t generation);
+
+}  // namespace islands::storage
