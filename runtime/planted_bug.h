@@ -67,8 +67,11 @@ enum class PlantedBug : uint8_t {
   kBuryBeforeCommit,       // ghosts are removed before the end of their transaction is in the log
   kCutTooLate,             // a cut lets the first epoch live that was not durable everywhere
   kPublishWithoutUndo,     // a transaction that gives up control leaves nothing to undo it with
+  kMergeByArrival,         // records of several workers are redone as they lie in the log, not by LSN
+  kPublishAfterLatch,      // a worker's change is in its ring only after others could see it
+  kHeaderOfItsOwn,         // a page that a split takes and the site header that gives it are two steps
 };
-inline constexpr uint32_t kPlantedBugs = 52;
+inline constexpr uint32_t kPlantedBugs = 55;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

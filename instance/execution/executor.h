@@ -52,10 +52,10 @@ struct ExecutorOptions {
   uint32_t worker = 0;
   bool alone = false;                  // the island has one worker
   size_t most_undo_bytes = 256 << 20;  // of a branch; one that would change more rows fails
-  log::Journal* journal = nullptr;     // null: nothing is kept. Only where `alone`
+  log::Journal* journal = nullptr;     // null: nothing is kept. `alone` as this
 };
 
-class Executor {
+class Executor : private log::Journal::Publisher {
  public:
   Executor(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks,
            ExecutorOptions options = {});
@@ -124,6 +124,9 @@ class Executor {
   locks::LockResult TakeKey(const Target& target, locks::LockMode mode);
   // What the branch has changed since goes to the log, with what it takes to undo it.
   void Publish(Branch& branch);
+  void PublishUndone(Branch& branch);
+  void Publish() override;
+  void Forget(Branch& branch, size_t entries);
   void NoteChanges(Branch& branch);  // the journal has collected some
   void UndoChanges(Branch& branch);
   void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);
@@ -150,9 +153,13 @@ class Executor {
   storage::Store& store_;
   locks::LockTable& locks_;
   const ExecutorOptions options_;
-  size_t open_ = 0;              // branches; counted when alone
-  Branch* quiet_ = nullptr;      // the open branch that runs without locks
-  Branch* changing_ = nullptr;   // whose changes the journal has collected; null: nobody's
+  size_t open_ = 0;             // branches; counted when alone
+  Branch* quiet_ = nullptr;     // the open branch that runs without locks
+  Branch* changing_ = nullptr;  // whose changes the journal has collected; null: nobody's
+  // With a journal: whose operation is being carried out, or undone; null: a ghost goes.
+  Branch* working_ = nullptr;
+  bool undoing_ = false;
+  size_t undo_left_ = 0;         // of its entries, with the one that is being undone
   std::vector<std::byte> undo_;  // scratch
   locks::LockOwner cleaner_;     // of RemoveGhosts
   std::deque<Ghost> ghosts_;

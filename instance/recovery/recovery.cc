@@ -23,7 +23,7 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   }
   const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
   absl::Status status = entry.status();
-  if (status.ok() && lsn <= last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
+  if (status.ok() && lsn < last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
   if (status.ok()) status = RedoChanges(entry->changes);
   if (status.ok()) status = Note(*entry, lsn);
   last_ = std::max(last_, lsn);

@@ -50,6 +50,8 @@ INDEXED = executor("Indexed.IndexScan_KeepsItsEntriesAndRows")
 ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 LOGGER = only("planted_recovery", "Logger.*")
 RECOVERY = only("planted_recovery", "Recovery.*")
+STEPS = only("planted_steps", "Steps.T*Workers*")
+STEPS_STRESS = only("planted_steps", "StepsStress.*")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
@@ -105,7 +107,10 @@ BUGS: dict[str, list[Test]] = {
     "reset_lsn_on_reuse": [RECOVERY],
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
-    "publish_without_undo": [RECOVERY],
+    "publish_without_undo": [RECOVERY, STEPS],
+    "merge_by_arrival": [STEPS, STEPS_STRESS],
+    "publish_after_latch": [STEPS_STRESS],
+    "header_of_its_own": [STEPS],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -63,6 +63,9 @@ constexpr std::string_view kNames[] = {
     "bury_before_commit",
     "cut_too_late",
     "publish_without_undo",
+    "merge_by_arrival",
+    "publish_after_latch",
+    "header_of_its_own",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
