@@ -88,6 +88,15 @@ absl::Status UndoLog::Decode(std::span<const std::byte> bytes) {
   return absl::OkStatus();
 }
 
+void UndoLog::VisitSizes(size_t first, size_t end,
+                         absl::FunctionRef<void(TableId table, size_t bytes, bool may_grow)> visit) const {
+  for (size_t i = first; i < end; ++i) {
+    const Entry& entry = entries_[i];
+    const bool comes_back = entry.kind != Kind::kInsert && entry.kind != Kind::kGhost;
+    visit(entry.table, sizeof(Encoded) + entry.key_bytes + entry.row_bytes, comes_back);
+  }
+}
+
 bool UndoLog::Fits(const storage::Store& store) const {
   return std::all_of(entries_.begin(), entries_.end(),
                      [&](const Entry& entry) { return store.At(entry.table, entry.site) != nullptr; });

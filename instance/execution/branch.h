@@ -58,6 +58,10 @@ class UndoLog {
   void DropLast(size_t left);
   // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
   size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
+  // Of the entries from number `first` to below `end`: bytes in the log, and whether undoing them may take a
+  // new page.
+  void VisitSizes(size_t first, size_t end,
+                  absl::FunctionRef<void(TableId table, size_t bytes, bool may_grow)> visit) const;
   void Clear();
   // Newest first. The entries stay, for VisitGhosts, until Clear. `after_each` hears how many are left.
   void Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each);
@@ -94,6 +98,9 @@ struct Branch {
   bool published = false;     // has left records in the log that do not end it
   size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
   size_t undo_published_bytes = 0;
+  bool foreign = false;          // another island's transaction; set before its first operation
+  size_t undo_reserved = 0;      // entries of `undo` for which there is room in the log,
+  size_t log_reserved = 0;       // and how much that is
   bool scanned = false;          // holds gaps
   std::vector<Touched> touched;  // while quiet
 

@@ -68,6 +68,11 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks
   if (options_.journal == nullptr) return;
   ISLANDS_CHECK(options_.journal->alone() == options_.alone);
   options_.journal->SetPublisher(this);
+  size_t trees = 0;
+  for (TableId table = 0; table < catalog.size(); ++table)
+    trees = std::max(trees, 1 + catalog.table(table).indexes.size());
+  most_need_ = RoomOfChange(trees, trees * kMostLevels);
+  most_to_undo_ = options_.journal->capacity() / 8;
 }
 
 Executor::~Executor() {
@@ -152,12 +157,22 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
+    if (options_.journal != nullptr && options_.journal->room() < reserved_ + most_need_) [[unlikely]] {
+      const Progress room = FindRoom(branch, batch.operation(routed.operation), ahead_.rows[i], failure);
+      if (room != Progress::kDone) return room;
+    }
     Step step{.code = absl::StatusCode::kInvalidArgument};
     if (storage::SiteTable* rows = ahead_.rows[i]) [[likely]] {
       step =
           Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
     }
-    if (options_.journal != nullptr && options_.journal->collected()) NoteChanges(branch);
+    if (options_.journal != nullptr) {
+      NoteChanges(branch);
+      if (branch.log_reserved > most_to_undo_) {
+        *failure = FailureOfUndo(branch);
+        return Progress::kFailed;
+      }
+    }
     if (step.lock == LockResult::kWaiting) return Progress::kWaiting;  // started again once it is over
     if (step.lock == LockResult::kDeadlock) {
       *failure = FailureOfLock();
@@ -211,6 +226,9 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   if (changing_ == &branch) changing_ = nullptr;
   branch.open = branch.quiet = branch.scanned = branch.published = false;
   branch.undo_published = branch.undo_published_bytes = 0;
+  reserved_ -= branch.log_reserved;
+  if (branch.foreign) reserved_for_foreign_ -= branch.log_reserved;
+  branch.log_reserved = branch.undo_reserved = 0;
   branch.touched.clear();
   branch.undo.Clear();
   locks_.ReleaseAll(branch.locks, wakeups);
@@ -254,69 +272,6 @@ void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   Close(branch, wakeups);
 }
 
-void Executor::UndoChanges(Branch& branch) {
-  log::Journal* const journal = options_.journal;
-  if (journal == nullptr) return branch.undo.Rollback(store_, [](size_t) {});
-  if (branch.published) Publish(branch);  // what is undone below is in the log, all of it
-  working_ = &branch;
-  undoing_ = true;
-  undo_left_ = branch.undo.size();
-  branch.undo.Rollback(store_, [&](size_t left) { undo_left_ = left; });
-  undoing_ = false;
-  branch.published ? journal->AppendAborted(branch.locks.transaction) : journal->AppendDone();
-}
-
-// Between two steps of its undo: what has been undone, but for a part perhaps of the entry that it is at,
-// need not be undone again.
-void Executor::PublishUndone(Branch& branch) {
-  if (branch.published) {
-    options_.journal->AppendCompensation(branch.locks.transaction, static_cast<uint32_t>(undo_left_));
-    return;
-  }
-  undo_.clear();
-  branch.undo.Encode(0, undo_left_, &undo_);
-  options_.journal->AppendUpdate(branch.locks.transaction, undo_);
-  branch.published = true;
-}
-
-void Executor::Publish() {
-  if (working_ == nullptr) return options_.journal->AppendRedoOnly();
-  undoing_ ? PublishUndone(*working_) : Publish(*working_);
-}
-
-void Executor::NoteChanges(Branch& branch) {
-  if (Planted(PlantedBug::kPublishAfterLatch)) {
-    runtime::Linger(5);
-    return Publish(branch);
-  }
-  ISLANDS_CHECK(options_.alone && (changing_ == nullptr || changing_ == &branch));
-  changing_ = &branch;
-  const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
-  if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
-    Publish(branch);
-}
-
-void Executor::Publish(Branch& branch) {
-  if (!options_.journal->collected()) return;
-  // A page was split, an index entry has followed its row: what undoes that is in the log already.
-  if (branch.undo_published == branch.undo.size()) return options_.journal->AppendRedoOnly();
-  undo_.clear();
-  const bool forget = Planted(PlantedBug::kPublishWithoutUndo);
-  branch.undo.Encode(forget ? branch.undo.size() : branch.undo_published, branch.undo.size(), &undo_);
-  options_.journal->AppendUpdate(branch.locks.transaction, undo_);
-  branch.published = true;
-  branch.undo_published = branch.undo.size();
-  branch.undo_published_bytes = branch.undo.bytes();
-}
-
-void Executor::Adopt(Branch& branch) {
-  ISLANDS_CHECK(!branch.open && branch.locks.transaction.valid());
-  branch.open = branch.published = true;
-  branch.undo_published = branch.undo.size();
-  branch.undo_published_bytes = branch.undo.bytes();
-  if (options_.alone) ++open_;
-}
-
 // A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next
 // one. The branch still holds the key itself.
 void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups) {
@@ -324,10 +279,12 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wak
   // Taking gaps would wait behind a wait of the branch's own, which is over anyway.
   if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
   branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {
-    const bool free = (options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
-                      locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
+    storage::SiteTable& rows = *store_.At(table, site);
+    const bool free = HasRoomToBury(rows) &&
+                      ((options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
+                       locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX));
     if (free) {
-      store_.At(table, site)->RemoveGhost(key);
+      rows.RemoveGhost(key);
       if (options_.journal != nullptr) options_.journal->AppendRedoOnly();
     } else {
       ghosts_.push_back({table, site, std::vector<std::byte>(key.begin(), key.end())});
@@ -339,6 +296,7 @@ void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
   ISLANDS_CHECK(changing_ == nullptr);
   working_ = nullptr;
   for (size_t n = std::min(ghosts_.size(), kGhostsPerCall); n > 0; --n) {
+    if (!HasRoomToBury(*store_.At(ghosts_.front().table, ghosts_.front().site))) return;
     Ghost ghost = std::move(ghosts_.front());
     ghosts_.pop_front();
     const bool free =

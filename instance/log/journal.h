@@ -113,6 +113,13 @@ class Journal final : public storage::PageChangeSink {
   void AppendAborted(const Id& id) { AppendEntry({.kind = EntryKind::kAborted, .transaction = id}); }
   void EndStep();
 
+  // What can be appended besides what is collected.
+  size_t room() {
+    const size_t room = writer_.Room();
+    return room > body_.size() ? room - body_.size() : 0;
+  }
+  size_t capacity() const { return writer_.capacity(); }
+
   bool collected() const { return body_.size() != 0; }
   size_t collected_bytes() const { return body_.size(); }
   uint64_t commit_epoch() const { return commits_.epoch(); }

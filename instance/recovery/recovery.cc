@@ -102,6 +102,7 @@ bool Recovery::UndoLosers(instance::Executor& executor, absl::FunctionRef<bool()
     std::vector<locks::Wakeup> wakeups;
     executor.Rollback(branch, &wakeups);
     ISLANDS_CHECK(wakeups.empty());  // nobody else is there
+    executor.EndStep();              // undone, whatever comes
   }
   return true;
 }

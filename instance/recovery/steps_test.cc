@@ -66,7 +66,8 @@ using Log = std::vector<Kept>;
 // One life of an island, and its records in the order in which they were appended.
 class Life {
  public:
-  Life(const storage::Catalog& catalog, size_t workers, uint64_t number, const Log& before)
+  Life(const storage::Catalog& catalog, size_t workers, uint64_t number, const Log& before,
+       size_t ring_bytes = kRingBytes)
       : board_(std::vector<uint32_t>{static_cast<uint32_t>(workers)}), alone_(workers == 1), number_(number) {
     const storage::StoreOptions options{.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = alone_};
     store_ = *storage::Store::CreateForRedo(catalog, options);
@@ -86,7 +87,7 @@ class Life {
     commits_.emplace(board_.epoch());
     workers_.resize(workers);
     for (uint32_t i = 0; i < workers; ++i) {
-      workers_[i].ring = log::Ring::InMemory({number, 0, i}, kRingBytes);
+      workers_[i].ring = log::Ring::InMemory({number, 0, i}, ring_bytes);
       workers_[i].journal = std::make_unique<log::Journal>(board_, *workers_[i].ring, recovery_->last(),
                                                            alone_ ? nullptr : &*commits_);
     }
@@ -102,7 +103,12 @@ class Life {
     for (uint32_t i = 0; i < workers; ++i) {
       workers_[i].executor = std::make_unique<Executor>(
           catalog, *store_, locks_,
-          instance::ExecutorOptions{.worker = i, .alone = alone_, .journal = workers_[i].journal.get()});
+          instance::ExecutorOptions{
+              .worker = i, .alone = alone_, .journal = workers_[i].journal.get(), .wait_for_room = [this, i] {
+                ++waits_;
+                Keep(workers_[i]);
+                workers_[i].ring->SetHead(workers_[i].ring->tail());
+              }});
     }
   }
   ~Life() { storage::page_change_sink = nullptr; }
@@ -136,6 +142,9 @@ class Life {
     if (worker.executor != nullptr) worker.executor->EndQuiet();
     worker.journal->EndStep();
     worker.journal->EndListening();
+    Keep(worker);
+  }
+  void Keep(Worker& worker) {
     const log::Ring& ring = *worker.ring;
     for (size_t taken = 0; worker.kept < ring.tail(); worker.kept += taken) {
       const auto record =
@@ -161,6 +170,7 @@ class Life {
   const Log& log() const { return log_; }
   size_t losers() const { return recovery_->losers(); }
   uint64_t number() const { return number_; }
+  int waits() const { return waits_; }
   uint64_t commit_epoch() const { return commits_->epoch(); }
 
  private:
@@ -173,6 +183,7 @@ class Life {
   std::optional<Recovery> recovery_;
   std::optional<log::CommitEpoch> commits_;
   std::vector<Worker> workers_;
+  int waits_ = 0;
   Log log_;
 };
 
@@ -365,6 +376,42 @@ TEST(Steps, OneWorker) { CheckMix({1, 2, 1200, 500, 20, 6}); }
 TEST(Steps, TwoWorkers) { CheckMix({2, 1, 1200, 500, 20, 6}); }
 TEST(Steps, ThreeWorkersManyIndexes) { CheckMix({3, 8, 300, 700, 12, 4}); }
 TEST(Steps, ThreeWorkersLargeRows) { CheckMix({3, 0, 1500, 900, 20, 6}); }
+
+// What is to be undone may take many rings; the worker ends steps on the way, and waits for the logger.
+TEST(Steps, Undo_OfMoreThanARingHolds) {
+  const storage::Catalog catalog = MakeCatalog(1);
+  Life life(catalog, 1, 1, {});
+  std::vector<std::unique_ptr<Branch>> branches;
+  for (uint64_t first = 0; first < 1600; first += 400) {
+    Life::Worker& worker = life.Listen(0);
+    branches.push_back(std::make_unique<Branch>());
+    branches.back()->locks.transaction = {0, 0, 1, first + 1};
+    Batch batch;
+    std::vector<instance::RoutedOperation> routes;
+    for (uint64_t key = first; key < first + 400; ++key) {
+      batch.Insert(0, Uint64Key(key), Bytes(std::string(900, static_cast<char>('a' + key % 26))));
+      batch.Replace(0, Uint64Key(key), Bytes(std::string(20 + key % 900, 'x')));
+      for (uint32_t i = 0; i < 2; ++i) routes.push_back({static_cast<uint32_t>(routes.size()), 0, 0});
+    }
+    batch.ResetResults();
+    size_t cursor = 0;
+    instance::Failure failure;
+    ASSERT_EQ(worker.executor->Run(*branches.back(), batch, routes, &cursor, &failure), Progress::kDone)
+        << failure.status;
+    life.EndStep(0);
+  }
+  Life next(catalog, 1, 2, life.log(), log::Ring::kLeastCapacity);
+  EXPECT_EQ(next.losers(), 4u);
+  next.Undo();
+  EXPECT_GT(next.waits(), 2);
+  EXPECT_TRUE(next.RowsOf().empty());
+  Log both = life.log();
+  both.insert(both.end(), next.log().begin(), next.log().end());
+  Life last(catalog, 1, 3, both);
+  EXPECT_EQ(last.losers(), 0u);
+  EXPECT_TRUE(last.RowsOf().empty());
+  EXPECT_TRUE(last.store().Check().ok());
+}
 
 }  // namespace
 }  // namespace islands::recovery

@@ -176,6 +176,12 @@ StatusCode SiteTable::IndexScan(IndexId index, KeyView first, KeyView end, bool 
   return StatusCode::kOk;
 }
 
+size_t SiteTable::levels() const {
+  size_t levels = rows_.levels();
+  for (const auto& index : indexes_) levels += index->levels();
+  return levels;
+}
+
 void SiteTable::Clear() {
   rows_.Clear();
   for (const auto& index : indexes_) index->Clear();

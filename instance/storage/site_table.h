@@ -96,6 +96,9 @@ class SiteTable {
   uint64_t key_changes() const { return rows_.key_changes(); }
   bool NextKey(KeyView key, KeyBuffer* next) const { return rows_.NextKey(key, next); }
 
+  // Of the trees of its rows and of all its indexes together.
+  size_t levels() const;
+
   // As BTree's.
   void Scan(KeyView first, KeyView end, bool reverse,
             absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {

@@ -188,7 +188,7 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
       Change(guard, {Kind::kNewValue, i, 0, row.size()})->ReplaceValue(i, row);
       const bool underfull = leaf->Underfull();
       guard.Release();
-      if (underfull) Merge(key, 0);
+      if (underfull && !UndoScope::Active()) Merge(key, 0);
       return absl::StatusCode::kOk;
     }
     guard.Release();
@@ -207,7 +207,7 @@ absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
   Change(guard, {Kind::kRemove, i})->Remove(i);
   const bool underfull = leaf->Underfull();
   guard.Release();
-  if (underfull) Merge(key, 0);
+  if (underfull && !UndoScope::Active()) Merge(key, 0);
   return absl::StatusCode::kOk;
 }
 
@@ -433,6 +433,14 @@ uint64_t BTree::Count() const {
   uint64_t rows = 0;
   Scan({}, {}, false, [&](KeyView, RowView) { return ++rows, true; });
   return rows;
+}
+
+uint32_t BTree::levels() const {
+  for (runtime::Backoff backoff;; backoff.Wait()) {
+    const GuardO root = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
+    const uint32_t level = NodeOf(root).level();
+    if (root.Valid()) return level + 1;
+  }
 }
 
 void BTree::Clear() {

@@ -121,6 +121,7 @@ class BTree {
   void ScanAll(KeyView first, KeyView end, bool reverse,
                absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const;
   uint64_t Count() const;
+  uint32_t levels() const;  // at some moment of the call
 
   // Gives back every page but the root.
   void Clear();
