@@ -149,6 +149,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   size_t ahead = *cursor;  // where the last lookups end
   if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
   working_ = &branch;
+  log::Journal* const journal = options_.journal;
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     if (*cursor == ahead) {
@@ -157,7 +158,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
-    if (options_.journal != nullptr && options_.journal->room() < reserved_ + most_need_) [[unlikely]] {
+    if (journal != nullptr && journal->room() < reserved_ + most_need_) [[unlikely]] {
       const Progress room = FindRoom(branch, batch.operation(routed.operation), ahead_.rows[i], failure);
       if (room != Progress::kDone) return room;
     }
@@ -166,7 +167,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       step =
           Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
     }
-    if (options_.journal != nullptr) {
+    if (journal != nullptr) {
       NoteChanges(branch);
       if (branch.log_reserved > most_to_undo_) {
         *failure = FailureOfUndo(branch);
@@ -338,16 +339,17 @@ LockResult Executor::TakeIndexEntries(const Target& target) {
 // before it is taken. Then, if the change did not come to be, it is forgotten again.
 absl::StatusCode Executor::Add(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
+  const KeyView key = target.batch.View(operation.key);
   int64_t after = 0;
   const absl::StatusCode code = target.rows.Modify(
-      target.batch.View(operation.key), {operation.offset, sizeof(after)},
+      key, {operation.offset, sizeof(after)},
       [&](std::span<std::byte> row) {
-        int64_t before = 0;
-        std::memcpy(&before, row.data() + operation.offset, sizeof(before));
-        target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
-                                       operation.offset, std::as_bytes(std::span(&before, 1)));
-        after = Sum(before, operation.delta);
-        std::memcpy(row.data() + operation.offset, &after, sizeof(after));
+        std::byte* const counter = row.data() + operation.offset;
+        target.branch.undo.RecordWrite(operation.table, target.site, key, operation.offset,
+                                       {counter, sizeof(after)});
+        std::memcpy(&after, counter, sizeof(after));
+        after = Sum(after, operation.delta);
+        std::memcpy(counter, &after, sizeof(after));
       },
       target.lookup);
   if (code != absl::StatusCode::kOk) return code;
