@@ -82,8 +82,11 @@ enum class PlantedBug : uint8_t {
   kPassOpenBranches,       // a checkpoint does not look at transactions that are open
   kMoveMasterEarly,        // a checkpoint counts before the ends that it has seen are durable
   kTrustUnsyncedMaster,    // a new life believes a checkpoint that the one before it did not sync
+  kMergeByArrival,         // records of several workers are redone as they lie in the log, not by LSN
+  kPublishAfterLatch,      // a worker's change is in its ring only after others could see it
+  kHeaderOfItsOwn,         // a page that a split takes and the site header that gives it are two steps
 };
-inline constexpr uint32_t kPlantedBugs = 67;
+inline constexpr uint32_t kPlantedBugs = 70;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

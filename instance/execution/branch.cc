@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "instance/storage/pages/buffer_pool.h"
+#include "instance/log/journal.h"
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
@@ -11,6 +11,8 @@ namespace islands::instance {
 
 using runtime::Planted;
 using runtime::PlantedBug;
+
+static_assert(UndoLog::kMostEntryBytes <= log::Journal::kMostUndoEntryBytes);
 
 void UndoLog::RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before) {
   Record(Kind::kWrite, table, site, key, offset, before);
@@ -86,6 +88,15 @@ absl::Status UndoLog::Decode(std::span<const std::byte> bytes) {
   return absl::OkStatus();
 }
 
+void UndoLog::VisitSizes(size_t first, size_t end,
+                         absl::FunctionRef<void(TableId table, size_t bytes, bool may_grow)> visit) const {
+  for (size_t i = first; i < end; ++i) {
+    const Entry& entry = entries_[i];
+    const bool comes_back = entry.kind != Kind::kInsert && entry.kind != Kind::kGhost;
+    visit(entry.table, sizeof(Encoded) + entry.key_bytes + entry.row_bytes, comes_back);
+  }
+}
+
 bool UndoLog::Fits(const storage::Store& store) const {
   return std::all_of(entries_.begin(), entries_.end(),
                      [&](const Entry& entry) { return store.At(entry.table, entry.site) != nullptr; });
@@ -93,12 +104,12 @@ bool UndoLog::Fits(const storage::Store& store) const {
 
 void UndoLog::DropLast(size_t left) {
   ISLANDS_CHECK(left <= entries_.size());
+  if (left == 0) return Clear();
+  if (left < entries_.size()) bytes_.resize(entries_[left].key_at);
   entries_.resize(left);
-  if (left == 0) Clear();
 }
 
 void UndoLog::Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each) {
-  const storage::UndoScope scope;
   // Of writes only: nothing else can be undone in another order.
   const auto is_write = [](const Entry& entry) { return entry.kind == Kind::kWrite; };
   if (Planted(PlantedBug::kUndoOldestFirst) && std::all_of(entries_.begin(), entries_.end(), is_write))
@@ -132,34 +143,25 @@ void UndoLog::Undo(const Entry& entry, storage::Store& store) {
   const RowView before(bytes_.data() + entry.row_at, entry.row_bytes);
   storage::SiteTable* rows = store.At(entry.table, entry.site);
   ISLANDS_CHECK(rows != nullptr);
-  absl::StatusCode code = absl::StatusCode::kOk;
+  // The branch still holds the row's lock, and room is found in any case: nothing but a bug can stand in the
+  // way of the row's old state.
   switch (entry.kind) {
     case Kind::kWrite:
-      code = rows->Modify(key, {entry.offset, before.size()}, [&](std::span<std::byte> row) {
-        std::copy(before.begin(), before.end(), row.begin() + entry.offset);
-      });
-      break;
+      return rows->UndoModify(key, entry.offset, before);
     case Kind::kInsert:
       // Not removed at once: a scan may have locked the gap below the key (VisitGhosts).
-      code = rows->MarkGhost(key);
+      rows->UndoInsert(key);
       if (Planted(PlantedBug::kRemoveUndoneInsert)) (void)rows->RemoveGhost(key);
-      break;
+      return;
     case Kind::kGhost:  // has changed no row
-      break;
+      return;
     case Kind::kRevive:
-      if (!Planted(PlantedBug::kForgetRevivedBytes)) code = rows->Replace(key, before);
-      if (code == absl::StatusCode::kOk) code = rows->MarkGhost(key);
-      break;
+      return Planted(PlantedBug::kForgetRevivedBytes) ? rows->UndoInsert(key) : rows->UndoRevive(key, before);
     case Kind::kReplace:
-      code = rows->Replace(key, before);
-      break;
+      return rows->UndoReplace(key, before);
     case Kind::kDelete:
-      code = rows->Unghost(key);
-      break;
+      return rows->UndoMarkGhost(key);
   }
-  // The branch still holds the row's lock, and room is found in any case (UndoScope): nothing but a bug can
-  // stand in the way of the row's old state.
-  ISLANDS_CHECK(code == absl::StatusCode::kOk);
 }
 
 }  // namespace islands::instance

@@ -3,7 +3,9 @@
 // Thread safety: none; a branch lives on one worker.
 //
 // Invariants:
-//  1. Every change in the store made through a branch has an undo entry until Commit or Rollback.
+//  1. Every change in the store made through a branch has an undo entry until Commit or Rollback, and had it
+//     when anybody could see the change first. An entry may be there twice, or for a change that did not come
+//     to be: it undoes what it finds.
 //  2. After Commit or Rollback the branch holds no locks and no undo entries, and can be used again without
 //     allocation.
 //  3. A branch that runs without locks (`quiet`) is the only open one on its island, and has in `touched`
@@ -21,7 +23,16 @@
 namespace islands::instance {
 
 class UndoLog {
+  enum class Kind : uint8_t { kWrite, kInsert, kGhost, kRevive, kReplace, kDelete };
+  struct [[gnu::packed]] Encoded {
+    Kind kind;
+    TableId table;
+    uint32_t site, offset, key_bytes, row_bytes;
+  };
+
  public:
+  static constexpr size_t kMostEntryBytes =
+      sizeof(Encoded) + partitioner::kMaxKeyBytes + storage::kMaxRowBytes;
   static constexpr size_t kMostBytes = 2u << 30;  // far above what ExecutorOptions let in
 
   void RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
@@ -42,10 +53,15 @@ class UndoLog {
   absl::Status Decode(std::span<const std::byte> bytes);
   // Whether all of it is about tables and sites that are there.
   bool Fits(const storage::Store& store) const;
-  // Recovery: the last entries have been undone before the island died; `left` are still to be.
+  // The last entries are not needed any more: what they would have undone did not come to be, or has been
+  // undone before the island died.
   void DropLast(size_t left);
   // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
   size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
+  // Of the entries from number `first` to below `end`: bytes in the log, and whether undoing them may take a
+  // new page.
+  void VisitSizes(size_t first, size_t end,
+                  absl::FunctionRef<void(TableId table, size_t bytes, bool may_grow)> visit) const;
   void Clear();
   // Newest first. The entries stay, for VisitGhosts, until Clear. `after_each` hears how many are left.
   void Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each);
@@ -56,12 +72,6 @@ class UndoLog {
                    absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> visit) const;
 
  private:
-  enum class Kind : uint8_t { kWrite, kInsert, kGhost, kRevive, kReplace, kDelete };
-  struct [[gnu::packed]] Encoded {
-    Kind kind;
-    TableId table;
-    uint32_t site, offset, key_bytes, row_bytes;
-  };
   struct Entry {
     Kind kind;
     TableId table;
@@ -91,6 +101,9 @@ struct Branch {
   bool decided = false;       // one that says that it has committed
   size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
   size_t undo_published_bytes = 0;
+  bool foreign = false;          // another island's transaction; set before its first operation
+  size_t undo_reserved = 0;      // entries of `undo` for which there is room in the log,
+  size_t log_reserved = 0;       // and how much that is
   bool scanned = false;          // holds gaps
   std::vector<Touched> touched;  // while quiet
 

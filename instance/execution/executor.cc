@@ -65,9 +65,19 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks
                    ExecutorOptions options)
     : catalog_(catalog), store_(store), locks_(locks), options_(options) {
   cleaner_.worker = options_.worker;
+  if (options_.journal == nullptr) return;
+  ISLANDS_CHECK(options_.journal->alone() == options_.alone);
+  options_.journal->SetPublisher(this);
+  size_t trees = 0;
+  for (TableId table = 0; table < catalog.size(); ++table)
+    trees = std::max(trees, 1 + catalog.table(table).indexes.size());
+  most_need_ = RoomOfChange(trees, trees * kMostLevels);
+  most_to_undo_ = options_.journal->capacity() / 8;
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  if (options_.journal != nullptr) options_.journal->SetPublisher(nullptr);
+}
 
 // From here to Run: what every operation goes through, in one piece with the loop that calls it. As calls it
 // costs a sixth more instructions per row.
@@ -138,6 +148,8 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   if (!branch.open && !operations.empty()) Open(branch);
   size_t ahead = *cursor;  // where the last lookups end
   if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
+  working_ = &branch;
+  log::Journal* const journal = options_.journal;
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     if (*cursor == ahead) {
@@ -146,12 +158,22 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
+    if (journal != nullptr && journal->room() < reserved_ + most_need_) [[unlikely]] {
+      const Progress room = FindRoom(branch, batch.operation(routed.operation), ahead_.rows[i], failure);
+      if (room != Progress::kDone) return room;
+    }
     Step step{.code = absl::StatusCode::kInvalidArgument};
     if (storage::SiteTable* rows = ahead_.rows[i]) [[likely]] {
       step =
           Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
     }
-    if (options_.journal != nullptr && options_.journal->collected()) NoteChanges(branch);
+    if (journal != nullptr) {
+      NoteChanges(branch);
+      if (branch.log_reserved > most_to_undo_) {
+        *failure = FailureOfUndo(branch);
+        return Progress::kFailed;
+      }
+    }
     if (step.lock == LockResult::kWaiting) return Progress::kWaiting;  // started again once it is over
     if (step.lock == LockResult::kDeadlock) {
       *failure = FailureOfLock();
@@ -205,6 +227,9 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   if (changing_ == &branch) changing_ = nullptr;
   branch.open = branch.quiet = branch.scanned = branch.published = branch.decided = false;
   branch.undo_published = branch.undo_published_bytes = 0;
+  reserved_ -= branch.log_reserved;
+  if (branch.foreign) reserved_for_foreign_ -= branch.log_reserved;
+  branch.log_reserved = branch.undo_reserved = 0;
   branch.touched.clear();
   branch.undo.Clear();
   locks_.ReleaseAll(branch.locks, wakeups);
@@ -272,53 +297,6 @@ void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   Close(branch, wakeups);
 }
 
-void Executor::UndoChanges(Branch& branch) {
-  log::Journal* const journal = options_.journal;
-  if (journal == nullptr) return branch.undo.Rollback(store_, [](size_t) {});
-  if (branch.published) Publish(branch);  // what is undone below is in the log, all of it
-  branch.undo.Rollback(store_, [&](size_t left) {
-    if (journal->collected_bytes() < log::Journal::kMostCollected) return;
-    if (branch.published)
-      return journal->AppendCompensation(branch.locks.transaction, static_cast<uint32_t>(left));
-    // Changes and part of their undo in one record, with the rest of the undo.
-    undo_.clear();
-    branch.undo.Encode(0, left, &undo_);
-    journal->AppendUpdate(branch.locks.transaction, undo_);
-    branch.published = true;
-  });
-  branch.published ? journal->AppendAborted(branch.locks.transaction) : journal->AppendDone();
-}
-
-void Executor::NoteChanges(Branch& branch) {
-  ISLANDS_CHECK(options_.alone && (changing_ == nullptr || changing_ == &branch));
-  changing_ = &branch;
-  const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
-  if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
-    Publish(branch);
-}
-
-void Executor::Publish(Branch& branch) {
-  if (!options_.journal->collected()) return;
-  undo_.clear();
-  const bool forget = Planted(PlantedBug::kPublishWithoutUndo);
-  branch.undo.Encode(forget ? branch.undo.size() : branch.undo_published, branch.undo.size(), &undo_);
-  options_.journal->AppendUpdate(branch.locks.transaction, undo_);
-  NotePublished(branch);
-}
-
-void Executor::NotePublished(Branch& branch) {
-  branch.published = true;
-  branch.undo_published = branch.undo.size();
-  branch.undo_published_bytes = branch.undo.bytes();
-}
-
-void Executor::Adopt(Branch& branch) {
-  ISLANDS_CHECK(!branch.open && branch.locks.transaction.valid());
-  branch.open = true;
-  NotePublished(branch);
-  if (options_.alone) ++open_;
-}
-
 // What it has only read, or means to insert, needs no lock any more: all of the transaction's operations had
 // been carried out everywhere when it prepared. Gaps need none either: an inserted key that is locked keeps
 // scans out of where it is, and until it is a ghost that goes, which takes its gap.
@@ -337,14 +315,17 @@ void Executor::AdoptPrepared(Branch& branch) {
 // A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next
 // one. The branch still holds the key itself.
 void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups) {
+  working_ = nullptr;
   // Taking gaps would wait behind a wait of the branch's own, which is over anyway.
   if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
   branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {
-    const bool free = (options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
-                      locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX);
+    storage::SiteTable& rows = *store_.At(table, site);
+    const bool free = HasRoomToBury(rows) &&
+                      ((options_.alone && open_ == 1) || Planted(PlantedBug::kBuryLockedGhost) ||
+                       locks_.TryAcquireKey(branch.locks, GapBelow(table, site, key), LockMode::kIX));
     if (free) {
-      store_.At(table, site)->RemoveGhost(key);
-      if (options_.journal != nullptr) options_.journal->AppendBurial();
+      rows.RemoveGhost(key);
+      if (options_.journal != nullptr) options_.journal->AppendRedoOnly();
     } else {
       ghosts_.push_back({table, site, std::vector<std::byte>(key.begin(), key.end())});
     }
@@ -353,7 +334,9 @@ void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wak
 
 void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
   ISLANDS_CHECK(changing_ == nullptr);
+  working_ = nullptr;
   for (size_t n = std::min(ghosts_.size(), kGhostsPerCall); n > 0; --n) {
+    if (!HasRoomToBury(*store_.At(ghosts_.front().table, ghosts_.front().site))) return;
     Ghost ghost = std::move(ghosts_.front());
     ghosts_.pop_front();
     const bool free =
@@ -362,7 +345,7 @@ void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
          locks_.TryAcquireKey(cleaner_, GapBelow(ghost.table, ghost.site, ghost.key), LockMode::kIX));
     if (free) {
       store_.At(ghost.table, ghost.site)->RemoveGhost(ghost.key);
-      if (options_.journal != nullptr) options_.journal->AppendBurial();
+      if (options_.journal != nullptr) options_.journal->AppendRedoOnly();
     } else {
       ghosts_.push_back(std::move(ghost));
     }
@@ -391,21 +374,24 @@ LockResult Executor::TakeIndexEntries(const Target& target) {
   return Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kIX);
 }
 
+// What undoes a change is remembered before anybody else can see the change: under the page's latch, or
+// before it is taken. Then, if the change did not come to be, it is forgotten again.
 absl::StatusCode Executor::Add(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
-  int64_t before = 0;
+  const KeyView key = target.batch.View(operation.key);
   int64_t after = 0;
   const absl::StatusCode code = target.rows.Modify(
-      target.batch.View(operation.key), {operation.offset, sizeof(before)},
+      key, {operation.offset, sizeof(after)},
       [&](std::span<std::byte> row) {
-        std::memcpy(&before, row.data() + operation.offset, sizeof(before));
-        after = Sum(before, operation.delta);
-        std::memcpy(row.data() + operation.offset, &after, sizeof(after));
+        std::byte* const counter = row.data() + operation.offset;
+        target.branch.undo.RecordWrite(operation.table, target.site, key, operation.offset,
+                                       {counter, sizeof(after)});
+        std::memcpy(&after, counter, sizeof(after));
+        after = Sum(after, operation.delta);
+        std::memcpy(counter, &after, sizeof(after));
       },
       target.lookup);
   if (code != absl::StatusCode::kOk) return code;
-  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
-                                 operation.offset, std::as_bytes(std::span(&before, 1)));
   target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&after, 1)));
   return code;
 }
@@ -431,12 +417,12 @@ absl::StatusCode Executor::Update(const Target& target) {
       key, part,
       [&](std::span<std::byte> row) {
         ISLANDS_CHECK(row.size() == row_.size());  // the branch holds the row's lock
+        target.branch.undo.RecordWrite(operation.table, target.site, key, 0, row_);
         std::memcpy(row.data(), row_.data(), row.size());
         std::memcpy(row.data() + operation.offset, &counter, sizeof(counter));
       },
       target.lookup);
   if (code != absl::StatusCode::kOk) return code;
-  target.branch.undo.RecordWrite(operation.table, target.site, key, 0, row_);
   target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&counter, 1)));
   return code;
 }
@@ -444,18 +430,20 @@ absl::StatusCode Executor::Update(const Target& target) {
 absl::StatusCode Executor::Write(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const RowView bytes = target.batch.View(operation.row);
-  const absl::StatusCode code = target.rows.Modify(
+  return target.rows.Modify(
       target.batch.View(operation.key), {operation.offset, bytes.size()},
       [&](std::span<std::byte> row) {
         const auto at = row.subspan(operation.offset, bytes.size());
-        row_.assign(at.begin(), at.end());
+        target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
+                                       operation.offset, at);
         std::copy(bytes.begin(), bytes.end(), at.begin());
       },
       target.lookup);
-  if (code != absl::StatusCode::kOk) return code;
-  target.branch.undo.RecordWrite(operation.table, target.site, target.batch.View(operation.key),
-                                 operation.offset, row_);
-  return code;
+}
+
+// What the last operation has remembered is of no use, unless it is in the log: then it undoes nothing.
+void Executor::Forget(Branch& branch, size_t entries) {
+  if (branch.undo_published <= entries) branch.undo.DropLast(entries);
 }
 
 Executor::Step Executor::Insert(const Target& target) {
@@ -463,6 +451,7 @@ Executor::Step Executor::Insert(const Target& target) {
   const KeyView key = target.batch.View(operation.key);
   const RowView row = target.batch.View(operation.row);
   storage::SiteTable& rows = target.rows;
+  UndoLog& undo = target.branch.undo;
   if (!rows.FitsRow(row)) return {.code = absl::StatusCode::kInvalidArgument};
   while (true) {
     const uint64_t key_changes = rows.key_changes();
@@ -470,9 +459,10 @@ Executor::Step Executor::Insert(const Target& target) {
       case KeyState::kRow:
         return {.code = absl::StatusCode::kAlreadyExists};
       case KeyState::kGhost: {  // its key has been there for scans to lock: no gap is parted
+        const size_t entries = undo.size();
+        undo.RecordRevive(operation.table, target.site, key, row_);
         const absl::StatusCode code = rows.Insert(key, row);
-        if (code == absl::StatusCode::kOk)
-          target.branch.undo.RecordRevive(operation.table, target.site, key, row_);
+        if (code != absl::StatusCode::kOk) Forget(target.branch, entries);
         return {.code = code};
       }
       case KeyState::kAbsent:
@@ -494,13 +484,13 @@ Executor::Step Executor::Insert(const Target& target) {
       expected.reset();
       runtime::Linger(20);
     }
+    const size_t entries = undo.size();
+    undo.RecordInsert(operation.table, target.site, key);
     const absl::StatusCode code = rows.Insert(key, row, expected);
+    if (code == absl::StatusCode::kOk) return {.code = code};
+    Forget(target.branch, entries);
     if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
-    if (code == absl::StatusCode::kOk) {
-      target.branch.undo.RecordInsert(operation.table, target.site, key);
-    } else if (rows.Find(key, &row_) == KeyState::kGhost) {
-      target.branch.undo.RecordGhost(operation.table, target.site, key);
-    }
+    if (rows.Find(key, &row_) == KeyState::kGhost) undo.RecordGhost(operation.table, target.site, key);
     return {.code = code};
   }
 }
@@ -512,17 +502,20 @@ absl::StatusCode Executor::Replace(const Target& target) {
   if (!target.rows.FitsRow(row)) return absl::StatusCode::kInvalidArgument;
   absl::StatusCode code = target.rows.Read(key, &row_);
   if (code != absl::StatusCode::kOk) return code;
+  const size_t entries = target.branch.undo.size();
+  target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
   code = target.rows.Replace(key, row);
-  if (code == absl::StatusCode::kOk)
-    target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
+  if (code != absl::StatusCode::kOk) Forget(target.branch, entries);
   return code;
 }
 
 absl::StatusCode Executor::Delete(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
+  const size_t entries = target.branch.undo.size();
+  target.branch.undo.RecordDelete(operation.table, target.site, key);
   const absl::StatusCode code = target.rows.MarkGhost(key);
-  if (code == absl::StatusCode::kOk) target.branch.undo.RecordDelete(operation.table, target.site, key);
+  if (code != absl::StatusCode::kOk) Forget(target.branch, entries);
   return code;
 }
 

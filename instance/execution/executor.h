@@ -31,6 +31,7 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -47,16 +48,21 @@
 
 namespace islands::instance {
 
-enum class Progress : uint8_t { kDone, kWaiting, kFailed };
+// kWaitingForRoom: in the worker's log ring. Nothing was latched or changed for the operation at the cursor;
+// once the logger has drained something Run may be called again, before the transaction's deadline.
+enum class Progress : uint8_t { kDone, kWaiting, kFailed, kWaitingForRoom };
 
 struct ExecutorOptions {
   uint32_t worker = 0;
   bool alone = false;                  // the island has one worker
   size_t most_undo_bytes = 256 << 20;  // of a branch; one that would change more rows fails
-  log::Journal* journal = nullptr;     // null: nothing is kept. Only where `alone`
+  log::Journal* journal = nullptr;     // null: nothing is kept. `alone` as this
+  // What a rollback does between two looks at a ring that is full; empty: the thread yields. Hardly ever:
+  // what it takes is reserved before (Executor::Reserve).
+  std::function<void()> wait_for_room;
 };
 
-class Executor {
+class Executor : private log::Journal::Publisher {
  public:
   Executor(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks,
            ExecutorOptions options = {});
@@ -75,6 +81,9 @@ class Executor {
     if (changing_ != nullptr) Publish(*std::exchange(changing_, nullptr));
   }
   const Branch* quiet() const { return quiet_; }
+
+  // As if the run loop's step ended here: what was changed is shown (Journal::EndStep).
+  void EndStep();
 
   // Recovery: the branch has changed what its undo log says, in an earlier life, and has not ended.
   void Adopt(Branch& branch);
@@ -136,6 +145,21 @@ class Executor {
   // What the branch has changed since goes to the log, with what it takes to undo it.
   void Publish(Branch& branch);
   static void NotePublished(Branch& branch);
+  void PublishUndone(Branch& branch);
+  void Publish() override;
+  void Forget(Branch& branch, size_t entries);
+  // Room in the ring. Before its first latch an operation makes sure of what it takes at most; what its undo
+  // takes stays reserved until its branch ends.
+  static constexpr size_t kMostLevels = 8;  // that most trees have not; a guess that saves a look at them
+  static constexpr size_t kSmallRecordBytes = 256;
+  static size_t RoomOfChange(size_t trees, size_t levels);
+  Progress FindRoom(const Branch& branch, const Batch::Operation& operation, const storage::SiteTable* rows,
+                    Failure* failure);
+  bool HasRoomToBury(const storage::SiteTable& rows) const;
+  void Reserve(Branch& branch);
+  Failure FailureOfUndo(const Branch& branch) const;
+  bool MayGrow(TableId table) const;
+  void WaitForRoom(Branch& branch);
   void NoteChanges(Branch& branch);  // the journal has collected some
   void UndoChanges(Branch& branch);
   void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);
@@ -162,9 +186,17 @@ class Executor {
   storage::Store& store_;
   locks::LockTable& locks_;
   const ExecutorOptions options_;
-  size_t open_ = 0;              // branches; counted when alone
-  Branch* quiet_ = nullptr;      // the open branch that runs without locks
-  Branch* changing_ = nullptr;   // whose changes the journal has collected; null: nobody's
+  size_t open_ = 0;             // branches; counted when alone
+  Branch* quiet_ = nullptr;     // the open branch that runs without locks
+  Branch* changing_ = nullptr;  // whose changes the journal has collected; null: nobody's
+  // With a journal: whose operation is being carried out, or undone; null: a ghost goes.
+  Branch* working_ = nullptr;
+  bool undoing_ = false;
+  size_t undo_left_ = 0;  // of its entries, with the one that is being undone
+  size_t most_need_ = 0;  // of room in the ring, of any operation on trees of kMostLevels
+  size_t reserved_ = 0;   // in it, for the undo of all branches
+  size_t reserved_for_foreign_ = 0;
+  size_t most_to_undo_ = 0;      // reserved for one branch
   std::vector<std::byte> undo_;  // scratch
   locks::LockOwner cleaner_;     // of RemoveGhosts
   std::deque<Ghost> ghosts_;

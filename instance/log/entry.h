@@ -5,11 +5,12 @@
 //   kDone           -                                          changes that nothing undoes any more: all of a
 //                                                              transaction that has committed, of one that
 //                                                              was undone before anything else had a turn, a
-//                                                              ghost removed
+//                                                              ghost removed, a page split; or that an undo
+//                                                              entry in an earlier record undoes as well
 //   kUpdate         id, undo                                   part of a transaction that is still open
 //   kCompensation   id, varint left                            part of its undo: of the undo entries of its
 //                                                              kUpdate records the first `left` are still to
-//                                                              be undone
+//                                                              be undone, the last of them perhaps in part
 //   kCommit         id                                         the rest of the transaction; it has committed
 //   kAborted        id                                         the rest of its undo; it is over
 //   kPrepare        id, fellows, undo                          the rest of a transaction that another island

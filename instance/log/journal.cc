@@ -42,20 +42,26 @@ void Journal::AppendEntry(const Entry& entry) {
   Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(), {head_.bytes(), body_.bytes()});
   // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
   if (collector_.AheadOfEpoch()) board_.RaiseEpoch(lsn.epoch());
-  if (Commits(entry.kind)) commit_epoch_ = lsn.epoch();
+  if (Commits(entry.kind) && entry.kind != EntryKind::kDone) commits_.Raise(lsn.epoch());
   begun_ = false;
-  appended_ = true;
+  appended_ = alone();
+  if (!appended_) writer_.Show();
   body_.Clear();
 }
 
-void Journal::AppendDone() {
-  if (collected()) AppendEntry({.kind = EntryKind::kDone});
+void Journal::PublishCollected() {
+  publisher_ != nullptr ? publisher_->Publish() : AppendRedoOnly();
+  ISLANDS_CHECK(!collected());
 }
 
-void Journal::AppendBurial() {
-  const uint64_t commit_epoch = commit_epoch_;
-  AppendDone();
-  commit_epoch_ = commit_epoch;
+void Journal::AppendDone() {
+  if (!collected()) return;
+  AppendRedoOnly();
+  commits_.Raise(collector_.last().epoch());
+}
+
+void Journal::AppendRedoOnly() {
+  if (collected()) AppendEntry({.kind = EntryKind::kDone});
 }
 
 void Journal::AppendUpdate(const Id& id, std::span<const std::byte> undo) {

@@ -1,25 +1,34 @@
-// What a worker of a one-worker island appends, and when: its ring, its epochs, and what storage says of
-// pages.
+// What a worker appends, and when: its ring, its epochs, and what storage says of pages.
 //
-// Changes are collected until something says what they are part of. A transaction that ends before anybody
-// else has had a turn leaves one record (kDone), which is its commit, and nothing ever undoes it. One that
-// gives up control publishes what it has, with what it takes to undo it. So whoever comes next finds
-// everything in the ring that it can see in pages.
+// A change reaches the ring before anyone else can touch its page.
+//
+// One-worker islands: nobody else is there before the worker gives up control. Changes are collected until
+// something says what they are part of. A transaction that ends before anybody else has had a turn leaves one
+// record (kDone), which is its commit, and nothing ever undoes it. One that gives up control publishes what
+// it has, with what it takes to undo it.
+//
+// Islands with several workers: every step - a change of a row, a split, a merge - is a record of its own,
+// with what undoes it, and that is shown before the first of the step's latches goes.
 //
 //   first change                the epochs are held, and one of them is taken for the record
+//   a latch goes                the step is whole: if enough is collected (with several workers: anything),
+//                               the publisher appends it
 //   a record is appended        its changes are behind those of all records before it
 //   EndStep                     the tail is shown, and the hold is let go; nothing may be collected by then
 //
 // While it listens it is its thread's page_change_sink.
 //
-// Thread safety: owned by a worker.
+// Thread safety: owned by a worker; the CommitEpoch is the island's.
 //
 // Invariants:
-//  1. Between two steps nothing is collected, everything appended is shown, and no epoch is held.
+//  1. Between two steps of the worker nothing is collected, everything appended is shown, and no epoch is
+//     held.
 //  2. A record is shown before its epoch is let go (board.h).
-//  3. LSNs of a worker's records ascend.
+//  3. LSNs of a worker's records ascend. On an island with several workers a record has one LSN, and so the
+//     order of all its records by LSN is one in which its pages were changed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,30 +46,69 @@
 
 namespace islands::log {
 
+// The epoch of the last record of an island that ended a transaction for good, at least: whoever has seen
+// what it did depends on it. A new life begins with the box's, which is above all that it has recovered.
+//
+// Thread safety: any; the island's workers raise it.
+class CommitEpoch {
+ public:
+  explicit CommitEpoch(uint64_t epoch) : epoch_(epoch) {}
+  uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  void Raise(uint64_t epoch) {
+    uint64_t now = epoch_.load(std::memory_order_relaxed);
+    while (now < epoch && !epoch_.compare_exchange_weak(now, epoch, std::memory_order_acq_rel)) {
+    }
+  }
+
+ private:
+  std::atomic<uint64_t> epoch_;
+};
+
 class Journal final : public storage::PageChangeSink {
  public:
   using Id = coordinator::TransactionId;
 
-  // What is collected, or takes to undo it, may become so much before it has to be appended in part: a record
-  // holds as much of both, and what one operation more changes.
-  static constexpr size_t kMostCollected = kMostRecordBytes / 4;
+  // Who knows what the collected changes are part of.
+  class Publisher {
+   public:
+    virtual ~Publisher() = default;
+    // Appends them. Latches are held: nothing may be waited for, and no page be touched.
+    virtual void Publish() = 0;
+  };
 
-  // `last`: the highest LSN of any page of the island; what follows is above it.
-  Journal(Board& board, Ring& ring, Lsn last)
+  // What is collected, or takes to undo it, may become so much before it has to be appended in part. A record
+  // holds as much of both, what one step more changes, and what undoes one operation more.
+  static constexpr size_t kMostCollected = kMostRecordBytes / 4;
+  static constexpr size_t kMostUndoEntryBytes = 2 << 10;  // branch.h
+  static constexpr size_t kMostHeadBytes = 64;            // of what is before them (entry.h)
+  static_assert(2 * kMostCollected + kMostStepBytes + kMostUndoEntryBytes + kMostHeadBytes <=
+                kMostRecordBytes - kRecordHeaderBytes);
+
+  // `last`: the highest LSN of any page of the island; what follows is above it. `island`: what all workers
+  // of the island share; null if there is one worker.
+  Journal(Board& board, Ring& ring, Lsn last, CommitEpoch* island = nullptr)
       : board_(board),
         hold_(board, ring.stream().island, ring.stream().worker),
         writer_(ring),
-        commit_epoch_(board.epoch()),
+        most_collected_(island == nullptr ? kMostCollected : 1),
+        own_commits_(board.epoch()),
+        commits_(island == nullptr ? own_commits_ : *island),
         collector_(runtime::Planted(runtime::PlantedBug::kReuseLsn) ? Lsn() : last) {}
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
 
   // From now on this thread's changes are collected. EndListening: until then; between two steps.
   void Listen();
   void EndListening();
+  // Null, as in the beginning: what is collected is part of nothing.
+  void SetPublisher(Publisher* publisher) { publisher_ = publisher; }
+  bool alone() const { return &commits_ == &own_commits_; }
 
   // What was collected, if anything, is done: see entry.h, likewise the others.
   void AppendDone();
-  // The same of a ghost's removal, which nobody can see.
-  void AppendBurial();
+  // The same of what no transaction has committed: a ghost removed, a step of a tree's structure, the rest of
+  // a change whose undo is in the log already.
+  void AppendRedoOnly();
   // The collected changes are undone by `undo`.
   void AppendUpdate(const Id& id, std::span<const std::byte> undo);
   void AppendCompensation(const Id& id, uint32_t left);
@@ -73,24 +121,37 @@ class Journal final : public storage::PageChangeSink {
   void AppendEnd(const Id& id) { AppendEntry({.kind = EntryKind::kEnd, .transaction = id}); }
   void EndStep();
 
+  // What can be appended besides what is collected.
+  size_t room() {
+    const size_t room = writer_.Room();
+    return room > body_.size() ? room - body_.size() : 0;
+  }
+  size_t capacity() const { return writer_.capacity(); }
+
   bool collected() const { return body_.size() != 0; }
   size_t collected_bytes() const { return body_.size(); }
-  // The epoch of the last record that ended a transaction for good, at least: whoever has seen what it did
-  // depends on it. A new life begins with the box's, which is above all that it has recovered.
-  uint64_t commit_epoch() const { return commit_epoch_; }
+  uint64_t commit_epoch() const { return commits_.epoch(); }
 
   // storage::PageChangeSink.
   void BeforeChange(const std::byte* page, const storage::PageChange& change) override;
-  void BeforeRelease(std::byte* page) override { collector_.BeforeRelease(page); }
+  void BeforeRelease(std::byte* page) override {
+    collector_.BeforeRelease(page);
+    if (runtime::Planted(runtime::PlantedBug::kPublishAfterLatch) && !alone()) return;
+    if (body_.size() >= most_collected_ && !collector_.within_step()) PublishCollected();
+  }
 
  private:
   void BeginRecord();
   void AppendEntry(const Entry& entry);
+  void PublishCollected();
 
   Board& board_;
   EpochHold hold_;
   RingWriter writer_;
-  uint64_t commit_epoch_;
+  const size_t most_collected_;
+  CommitEpoch own_commits_;
+  CommitEpoch& commits_;
+  Publisher* publisher_ = nullptr;
   PageChangeCollector collector_;
   RecordBuffer body_;               // of the changes
   RecordBuffer head_;               // scratch

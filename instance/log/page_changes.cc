@@ -124,15 +124,18 @@ void PageChangeCollector::BeforeChange(const std::byte* page, const PageChange& 
   ++changed->count;
 }
 
-void PageChangeCollector::Release(std::byte* page) {
-  ChangedPage* changed = Find(page);
-  if (changed == nullptr) return;
-  uint64_t& lsn = reinterpret_cast<PageHeader*>(page)->lsn;
-  ISLANDS_CHECK(lsn == changed->lsn);  // invariant 1: nobody else writes it
-  last_ = std::max(std::max(last_, floor_), Lsn::FromValue(lsn)).Next();
-  lsn = last_.value();
-  WriteGroup(*changed, last_);
-  if (changed != &pages_[--changed_pages_]) *changed = pages_[changed_pages_];
+void PageChangeCollector::Release(const std::byte* page) {
+  if (Find(page) == nullptr) return;
+  last_ = std::max(last_, floor_);
+  for (size_t i = 0; i < changed_pages_; ++i) last_ = std::max(last_, Lsn::FromValue(pages_[i].lsn));
+  last_ = last_.Next();
+  for (size_t i = 0; i < changed_pages_; ++i) {
+    uint64_t& lsn = const_cast<PageHeader&>(HeaderOf(pages_[i].page)).lsn;  // ours to write (page_change.h)
+    ISLANDS_CHECK(lsn == pages_[i].lsn);  // invariant 1: nobody else writes it
+    lsn = last_.value();
+    WriteGroup(pages_[i], last_);
+  }
+  changed_pages_ = 0;
 }
 
 // Of more than a few bytes: whether the header is announced, or more changes than the page holds.
@@ -145,17 +148,17 @@ void PageChangeCollector::Release(std::byte* page) {
 
 [[gnu::always_inline]] inline void PageChangeCollector::WriteGroup(const ChangedPage& changed, Lsn lsn) {
   const PageId page = PageId::FromValue(HeaderOf(changed.page).page_id);
-  const uint64_t lsn_delta = lsn.value() - before_lsn_.value() - 1;
+  const uint64_t lsn_delta = lsn.value() - before_lsn_.value();
   const bool site = page.site() != before_page_.site();
   const bool image = changed.lsn == 0 || changed.count > ChangedPage::kMostChanges ||
                      (changed.bytes > kFewBytes && MostlyChanged(changed));
   const uint32_t count = image ? 1 : changed.count;
   std::byte* to = body_->Room(kMostHeadBytes + kPageBytes + changed.bytes + count * kMostChangeBytes);
-  *to++ = static_cast<std::byte>((site ? kHeadSite : 0) | (lsn_delta != 0 ? kHeadLsn : 0) |
+  *to++ = static_cast<std::byte>((site ? kHeadSite : 0) | (lsn_delta != 1 ? kHeadLsn : 0) |
                                  count << kHeadCountShift);
   if (site) to = PutVarint(to, ZigZag(int64_t{page.site()} - before_page_.site()));
   to = PutVarint(to, ZigZag(static_cast<int64_t>(page.number() - before_page_.number())));
-  if (lsn_delta != 0) to = PutVarint(to, lsn_delta);
+  if (lsn_delta != 1) to = PutVarint(to, lsn_delta);
   *to++ = static_cast<std::byte>(FoldLsn(Lsn::FromValue(changed.lsn)));
   before_page_ = page;
   before_lsn_ = lsn;

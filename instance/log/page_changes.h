@@ -3,8 +3,8 @@
 //
 //   Begin            a record begins: an empty body, and the epoch for what follows
 //   BeforeChange     remembered
-//   BeforeRelease    the page's new bytes are there and nobody else has seen them: its LSN is set, and one
-//                    group is appended to the body (page_changes_format.h has the layout)
+//   BeforeRelease    the new bytes of all changed pages are there and nobody else has seen them: their LSN is
+//                    set, and a group for each is appended to the body (page_changes_format.h has the layout)
 //
 // A page that is new, is in the log for the first time (LSN 0), or has mostly changed, is written as an
 // image.
@@ -12,8 +12,9 @@
 // Thread safety: none; one thread's.
 //
 // Invariants:
-//  1. LSN of a group = max(last LSN given here, the page's, epoch << 24) + 1, and the page has it when its
-//     latch goes. A page's LSN never falls, whatever happens to its bytes.
+//  1. LSN of a step = max(last LSN given here, its pages', epoch << 24) + 1, and its pages have it when the
+//     first of their latches goes. So it is above that of every step that this one builds on, on any page. A
+//     page's LSN never falls, whatever happens to its bytes.
 //  2. A group tells of the page as it is released; pages without changes leave nothing in the body.
 //  3. The body ends with a whole group, whenever the thread is not within BeforeRelease.
 #pragma once
@@ -31,6 +32,13 @@
 
 namespace islands::log {
 
+// What a step (page_change.h) leaves in a body at most: a split of the root changes four pages, among them
+// the site header; a merge likewise. Written as an image a page takes no more than its bytes and a head, and
+// it is written as one when its changes would take more.
+inline constexpr size_t kMostPagesOfAStep = 4;
+inline constexpr size_t kMostGroupBytes = storage::kPageBytes + 512;
+inline constexpr size_t kMostStepBytes = kMostPagesOfAStep * kMostGroupBytes;
+
 class PageChangeCollector final : public storage::PageChangeSink {
  public:
   // What follows is above `last`.
@@ -45,6 +53,8 @@ class PageChangeCollector final : public storage::PageChangeSink {
   void BeforeRelease(std::byte* page) override {
     if (changed_pages_ != 0) Release(page);
   }
+  // Pages are latched and have changes of which the body does not tell yet.
+  bool within_step() const { return changed_pages_ != 0; }
 
   // An LSN for what is no change of a page: a COMMIT, a PREPARE.
   Lsn Stamp() { return last_ = std::max(last_, floor_).Next(); }
@@ -69,7 +79,7 @@ class PageChangeCollector final : public storage::PageChangeSink {
   ChangedPage* Find(const std::byte* page);
   ChangedPage* Add(const std::byte* page);
   void GrowPages();
-  void Release(std::byte* page);
+  void Release(const std::byte* page);
   void WriteGroup(const ChangedPage& changed, Lsn lsn);
   static bool MostlyChanged(const ChangedPage& changed);
   static std::byte* PutChange(std::byte* to, const std::byte* page, const storage::PageChange& change);

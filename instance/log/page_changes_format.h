@@ -1,13 +1,14 @@
 // Changes of pages as they lie in the body of a log record: enough to make them again (redo), without what
 // was there before. page_changes.h writes them, page_changes_reader.h reads them.
 //
-// A body is a sequence of groups. A group is all that one exclusive latch changed on one page:
+// A body is a sequence of groups. A group is all that one exclusive latch changed on one page. Pages that
+// were changed by one step (page_change.h) have one LSN, and LSNs ascend within a body otherwise:
 //
 //   bytes      what
 //   1          head: bit 0 the site follows; bit 1 the LSN follows; bits 2-7 number of changes, 1-63
 //   varint     site - that of the group before (zigzag); absent: the same
 //   varint     page number - that of the group before (zigzag)
-//   varint     LSN - that of the group before - 1; absent: 0, the next one. LSNs ascend within a body
+//   varint     LSN - that of the group before; absent: 1, the next one. 0: one step has changed both pages
 //   1          what the page's LSN was before, folded into a byte (FoldLsn)
 //   ...        changes, in the order in which they were made
 //

@@ -77,7 +77,7 @@ class OneChange {
     Put(kHeadSite | kHeadLsn | 1 << kHeadCountShift);
     PutVarint(ZigZag(id.site()));
     PutVarint(ZigZag(static_cast<int64_t>(id.number())));
-    PutVarint(page.lsn);  // the next one
+    PutVarint(page.lsn + 1);  // the next one
     Put(FoldLsn(Lsn::FromValue(page.lsn)));
     const auto op = static_cast<PageOp>(at(0) & kOpMask);
     Put(static_cast<uint32_t>(op) | (at(1) % kOpFarSlot) << kOpSlotShift);

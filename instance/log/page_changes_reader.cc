@@ -19,7 +19,7 @@ bool PageChangeReader::Next(PageChangeGroup* group) {
   uint8_t head = 0;
   uint64_t site = 0;
   uint64_t number = 0;
-  uint64_t lsn = 0;
+  uint64_t lsn = 1;
   if (!cursor.TakeByte(&head) || ((head & kHeadSite) != 0 && !cursor.TakeVarint(&site)) ||
       !cursor.TakeVarint(&number) || ((head & kHeadLsn) != 0 && !cursor.TakeVarint(&lsn)) ||
       !cursor.TakeByte(&group->lsn_before_))
@@ -29,8 +29,9 @@ bool PageChangeReader::Next(PageChangeGroup* group) {
   number = before_page_.number() + UnZigZag(number);
   if (site > UINT16_MAX || number >> PageId::kNumberBits != 0) return Fail("no page has this id");
   if (lsn >= UINT64_MAX - before_lsn_.value()) return Fail("an LSN beyond the last one");
+  if (at_ == 0 && lsn == 0) return Fail("a first group without an LSN");
   group->page_ = PageId(static_cast<uint32_t>(site), number);
-  group->lsn_ = Lsn::FromValue(before_lsn_.value() + lsn + 1);
+  group->lsn_ = Lsn::FromValue(before_lsn_.value() + lsn);
 
   const uint32_t count = head >> kHeadCountShift;
   if (count == 0) return Fail("a group without changes");

@@ -30,8 +30,7 @@ namespace islands::log {
 
 inline constexpr size_t kRecordAlignment = Ring::kAlignment;
 inline constexpr size_t kRecordHeaderBytes = 24;
-// Holds what any operation changes, a split of every level of a tree among it, and fits several times into
-// the smallest ring.
+// Holds several steps of any operation (journal.h), and fits several times into the smallest ring.
 inline constexpr size_t kMostRecordBytes = Ring::kLeastCapacity / 4;
 
 struct Record {

@@ -125,6 +125,7 @@ class RingWriter {
   // They have been written.
   void Advance(size_t bytes) { appended_ += bytes; }
   uint64_t appended() const { return appended_; }
+  size_t capacity() const { return ring_.capacity_; }
   const StreamId& stream() const { return ring_.stream_; }
   // From now on they are appended.
   void Show() { ring_.header_->tail.store(appended_, std::memory_order_release); }

@@ -30,7 +30,7 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   }
   const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
   absl::Status status = entry.status();
-  if (status.ok() && lsn <= last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
+  if (status.ok() && lsn < last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
   if (status.ok()) status = RedoChanges(entry->changes);
   if (status.ok()) status = Note(*entry, lsn);
   last_ = std::max(last_, lsn);
@@ -157,6 +157,7 @@ bool Recovery::UndoLosers(instance::Executor& executor, absl::FunctionRef<bool()
     std::vector<locks::Wakeup> wakeups;
     executor.Rollback(branch, &wakeups);
     ISLANDS_CHECK(wakeups.empty());  // nobody else is there
+    executor.EndStep();              // undone, whatever comes
   }
   return true;
 }

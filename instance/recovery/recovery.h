@@ -79,8 +79,9 @@ class Recovery {
   absl::Status Redo(const log::StreamId& stream, const log::Record& record);
   // DATA_LOSS: they are not what the catalog says.
   absl::Status FindTrees();
-  // Rolls back what has not ended; what the executor's journal collects is appended. Ends early, with false,
-  // when `go_on` says so: somebody else may go on later, after another Redo.
+  // Rolls back what has not ended; what the executor's journal collects is appended, and shown after each, or
+  // earlier where the ring is short of room (ExecutorOptions::wait_for_room). Ends early, with false, when
+  // `go_on` says so: somebody else may go on later, after another Redo.
   bool UndoLosers(instance::Executor& executor, absl::FunctionRef<bool()> go_on);
 
   const Unsettled& unsettled() const { return unsettled_; }

@@ -34,6 +34,7 @@ using partitioner::Uint64Key;
 
 constexpr char kLogDirectory[] = "/log";
 constexpr uint64_t kKeys = 600;
+constexpr size_t kRingBytes = 4 << 20;
 constexpr std::array<uint32_t, 1> kWorkers = {1};
 
 storage::RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
@@ -271,7 +272,7 @@ class Box {
       return recovery.Redo(stream, record);
     });
     EXPECT_TRUE(read.ok()) << read;
-    ring_ = log::Ring::InMemory({++life_, 0, 0}, log::Ring::kLeastCapacity);
+    ring_ = log::Ring::InMemory({++life_, 0, 0}, kRingBytes);
     EXPECT_TRUE(logger_->Add(ring_).ok());
     EXPECT_GT(board_->epoch(), recovery.last().epoch());
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, recovery.last());

@@ -13,6 +13,7 @@ namespace {
 
 constexpr char kDirectory[] = "/log";
 constexpr uint64_t kCluster = 1;
+constexpr size_t kRingBytes = 4 << 20;
 
 }  // namespace
 
@@ -35,7 +36,7 @@ void SimLog::Step() {
 }
 
 absl::StatusOr<std::shared_ptr<log::Ring>> SimLog::MakeRing(const log::StreamId& stream) {
-  std::shared_ptr<log::Ring> ring = log::Ring::InMemory(stream, log::Ring::kLeastCapacity);
+  std::shared_ptr<log::Ring> ring = log::Ring::InMemory(stream, kRingBytes);
   if (absl::Status added = logger_->Add(ring); !added.ok()) return added;
   return ring;
 }

@@ -53,10 +53,11 @@ StatusCode SiteTable::MakeEntries(KeyView key, RowView row, Entries* entries) co
 
 StatusCode SiteTable::InsertEntry(size_t index, const std::string& entry, size_t key_bytes) {
   const auto index_bytes = static_cast<IndexKeyBytes>(entry.size() - key_bytes);
-  const StatusCode code = indexes_[index]->Insert(AsKey(entry), AsRow(index_bytes));
-  // An entry names its row: one that is there without it breaks invariant 1.
-  ISLANDS_CHECK(code == StatusCode::kOk || code == StatusCode::kResourceExhausted);
-  return code;
+  return indexes_[index]->Insert(AsKey(entry), AsRow(index_bytes));
+}
+
+bool SiteTable::RemoveEntry(size_t index, const std::string& entry) {
+  return indexes_[index]->Remove(AsKey(entry)) == StatusCode::kOk;
 }
 
 StatusCode SiteTable::InsertEntries(const Entries& before, const Entries& after, size_t key_bytes) {
@@ -65,6 +66,8 @@ StatusCode SiteTable::InsertEntries(const Entries& before, const Entries& after,
     if (!before.empty() && before[i] == after[i]) continue;
     const StatusCode code = InsertEntry(i, after[i], key_bytes);
     if (code == StatusCode::kOk) continue;
+    // An entry names its row: one that is there without it breaks invariant 1.
+    ISLANDS_CHECK(code == StatusCode::kResourceExhausted);
     RemoveEntries(Entries(after.begin(), after.begin() + static_cast<ptrdiff_t>(i)), before);
     return code;
   }
@@ -74,21 +77,27 @@ StatusCode SiteTable::InsertEntries(const Entries& before, const Entries& after,
 void SiteTable::RemoveEntries(const Entries& entries, const Entries& but_not) {
   for (size_t i = 0; i < entries.size(); ++i) {
     if (!but_not.empty() && but_not[i] == entries[i]) continue;
-    ISLANDS_CHECK(indexes_[i]->Remove(AsKey(entries[i])) == StatusCode::kOk);
+    ISLANDS_CHECK(RemoveEntry(i, entries[i]));
   }
 }
 
-// New entries first: they are what can fail for want of pages. Removing old ones cannot.
+// The row first: so undo knows from the row which entries there may be. Then new entries, which may fail for
+// want of pages; removing old ones cannot.
 StatusCode SiteTable::ReplaceIndexed(KeyView key, RowView before, RowView after) {
   Entries old_entries, new_entries;
   StatusCode code = MakeEntries(key, before, &old_entries);
   if (code == StatusCode::kOk) code = MakeEntries(key, after, &new_entries);
-  if (code == StatusCode::kOk) code = InsertEntries(old_entries, new_entries, key.size());
   if (code != StatusCode::kOk) return code;
   code = rows_.Replace(key, after);
-  const bool replaced = code == StatusCode::kOk;
-  ISLANDS_CHECK(replaced || code == StatusCode::kResourceExhausted);  // the caller has the row's lock
-  RemoveEntries(replaced ? old_entries : new_entries, replaced ? new_entries : old_entries);
+  ISLANDS_CHECK(code == StatusCode::kOk || code == StatusCode::kResourceExhausted);  // it is there: its lock
+  if (code != StatusCode::kOk) return code;
+  code = InsertEntries(old_entries, new_entries, key.size());
+  if (code == StatusCode::kOk) {
+    RemoveEntries(old_entries, new_entries);
+  } else {
+    const UndoScope scope;
+    ISLANDS_CHECK(rows_.Replace(key, before) == StatusCode::kOk);
+  }
   return code;
 }
 
@@ -155,20 +164,6 @@ StatusCode SiteTable::MarkGhost(KeyView key) {
   return code;
 }
 
-StatusCode SiteTable::Unghost(KeyView key) {
-  if (!IsKey(key)) return StatusCode::kInvalidArgument;
-  if (indexes_.empty()) return rows_.SetGhost(key, false);
-  std::vector<std::byte> row;
-  Entries entries;
-  if (rows_.Find(key, &row) != KeyState::kGhost) return StatusCode::kNotFound;
-  StatusCode code = MakeEntries(key, row, &entries);
-  if (code == StatusCode::kOk) code = InsertEntries({}, entries, key.size());
-  if (code != StatusCode::kOk) return code;
-  // Only who holds the row's lock brings it back.
-  ISLANDS_CHECK(rows_.SetGhost(key, false) == StatusCode::kOk);
-  return code;
-}
-
 StatusCode SiteTable::RemoveGhost(KeyView key) {
   return IsKey(key) ? rows_.Remove(key, /*only_ghost=*/true) : StatusCode::kInvalidArgument;
 }
@@ -179,6 +174,12 @@ StatusCode SiteTable::IndexScan(IndexId index, KeyView first, KeyView end, bool 
   indexes_[index]->Scan(first, end, reverse,
                         [&](KeyView entry, RowView row) { return visit(PrimaryKeyOf(entry, row)); });
   return StatusCode::kOk;
+}
+
+size_t SiteTable::levels() const {
+  size_t levels = rows_.levels();
+  for (const auto& index : indexes_) levels += index->levels();
+  return levels;
 }
 
 void SiteTable::Clear() {

@@ -78,15 +78,26 @@ class SiteTable {
   absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
   absl::StatusCode Replace(KeyView key, RowView row);
 
-  // Deleting in two steps (btree.h): MarkGhost hides the row and takes its index entries away, Unghost brings
-  // all of it back, RemoveGhost gives the ghost's room back. NOT_FOUND: there is no such row, or ghost.
+  // Deleting in two steps (btree.h): MarkGhost hides the row and takes its index entries away, RemoveGhost
+  // gives the ghost's room back. NOT_FOUND: there is no such row, or ghost.
   absl::StatusCode MarkGhost(KeyView key);
-  absl::StatusCode Unghost(KeyView key);
   absl::StatusCode RemoveGhost(KeyView key);
+
+  // Undo of each of them, by whoever still holds the row's lock. An island may have died between a row's
+  // change and that of its index entries, or between two steps of an undo: whatever part of the change is
+  // there, and whatever part has been undone, the row is as before afterwards. They find room in any case.
+  void UndoModify(KeyView key, size_t offset, RowView before);
+  void UndoInsert(KeyView key);                  // leaves a ghost, or nothing where there is nothing
+  void UndoRevive(KeyView key, RowView before);  // Insert of what was a ghost with these bytes
+  void UndoReplace(KeyView key, RowView before);
+  void UndoMarkGhost(KeyView key);
 
   // For those who lock gaps: as BTree's.
   uint64_t key_changes() const { return rows_.key_changes(); }
   bool NextKey(KeyView key, KeyBuffer* next) const { return rows_.NextKey(key, next); }
+
+  // Of the trees of its rows and of all its indexes together.
+  size_t levels() const;
 
   // As BTree's.
   void Scan(KeyView first, KeyView end, bool reverse,
@@ -113,11 +124,15 @@ class SiteTable {
   static bool IsKey(KeyView key) { return !key.empty() && key.size() <= partitioner::kMaxKeyBytes; }
   static bool IsBound(KeyView key) { return key.size() <= kMaxTreeKeyBytes; }
   absl::StatusCode MakeEntries(KeyView key, RowView row, Entries* entries) const;
+  // ALREADY_EXISTS: only in undo.
   absl::StatusCode InsertEntry(size_t index, const std::string& entry, size_t key_bytes);
+  bool RemoveEntry(size_t index, const std::string& entry);
   // All entries of `after` that differ from `before` (empty: none are there yet), or nothing.
   absl::StatusCode InsertEntries(const Entries& before, const Entries& after, size_t key_bytes);
   void RemoveEntries(const Entries& entries, const Entries& but_not);
   absl::StatusCode ReplaceIndexed(KeyView key, RowView before, RowView after);
+  Entries EntriesOf(KeyView key, RowView row) const;  // that is in the table
+  void UndoEntries(const Entries& now, const Entries& before, size_t key_bytes);
   absl::Status CheckIndex(size_t index, uint64_t rows) const;
 
   const TableDefinition& definition_;

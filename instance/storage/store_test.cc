@@ -241,7 +241,7 @@ TEST_F(StoreTest, Indexes_HaveNoEntriesOfGhosts) {
   EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{32}));
   EXPECT_EQ(store_->CountRows(kIndexed), 1u);
   ASSERT_TRUE(store_->Check().ok()) << store_->Check();
-  ASSERT_EQ(store_->At(kIndexed, 3)->Unghost(Uint64Key(31)), StatusCode::kOk);
+  store_->At(kIndexed, 3)->UndoMarkGhost(Uint64Key(31));
   EXPECT_EQ(ByName(3, "", ""), (std::vector<uint64_t>{31, 32}));
   ASSERT_EQ(store_->At(kIndexed, 3)->MarkGhost(Uint64Key(31)), StatusCode::kOk);
   ASSERT_EQ(Insert(kIndexed, 31, Person(9, "zoe")), StatusCode::kOk);

@@ -54,6 +54,7 @@ ParticipantEntry& Branches::Open(const Id& id) {
   entry.branch.locks.transaction = id;
   entry.branch.locks.worker = options_.index;
   entry.branch.locks.wake_token = lock_waits_.NextToken();
+  entry.branch.foreign = true;
   counters_.branches_open.Set(table_.size());
   return entry;
 }
@@ -106,6 +107,13 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
     if (progress == Progress::kWaiting) {
       runtime::Task<void> lock = lock_waits_.Await(entry);
       co_await lock;
+    } else if (progress == Progress::kWaitingForRoom) {
+      Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kRoomPauseNs);
+      co_await pause;
+      if (turns_.now_ns() > entry.deadline_ns && !entry.ended) {
+        entry.Fail(AbortReason::kDeadline,
+                   absl::DeadlineExceededError("the log had no room within the transaction's deadline"));
+      }
     } else if (progress == Progress::kDone && entry.cursor < entry.operations.size() &&
                turns_.LongSinceRoundBegan()) {
       Turns::Breath breath = turns_.Breathe();

@@ -19,6 +19,9 @@
 
 namespace islands::instance {
 
+// Before an operation that found no room in the log is tried again.
+inline constexpr int64_t kRoomPauseNs = 100 * runtime::kNsPerUs;
+
 class Engine {
  public:
   Engine(const WorkerOptions& options, WorkerShared& shared, LockWaits& lock_waits)

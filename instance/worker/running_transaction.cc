@@ -85,6 +85,10 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
     if (progress == Progress::kWaiting) {
       runtime::Task<void> lock = parts_.lock_waits.Await(*this);
       co_await lock;
+    } else if (progress == Progress::kWaitingForRoom) {
+      Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kRoomPauseNs);
+      co_await pause;
+      FailIfLate();
     } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
       Turns::Breath breath = turns.Breathe();
       co_await breath;

@@ -55,6 +55,8 @@ RECOVERY = only("planted_recovery", "Recovery.*")
 LOGGER_PROCESS = only("planted_logger_process", "*Kill_OfAnybody*")
 PAGES = only("planted_recovery", "Recovery.Property_FromPagesOnDisk")
 PAGE_WRITER = only("planted_recovery", "PageWriter.*")
+STEPS = only("planted_steps", "Steps.T*Workers*")
+STEPS_STRESS = only("planted_steps", "StepsStress.*")
 APPEND = ("planted_append",)
 
 # Which tests have to find which bug, each of them.
@@ -110,7 +112,6 @@ BUGS: dict[str, list[Test]] = {
     "reset_lsn_on_reuse": [RECOVERY],
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
-    "publish_without_undo": [RECOVERY],
     "restore_without_locks": [KEPT_SEEDS],
     "forget_decisions": [KEPT_SEEDS],
     "vote_unprepared": [KEPT_SEEDS],
@@ -126,6 +127,10 @@ BUGS: dict[str, list[Test]] = {
     "pass_open_branches": [PAGES],
     "move_master_early": [PAGES],
     "trust_unsynced_master": [only("planted_recovery", "IslandDataTest.Start_MakesDurableWhatItBelieves")],
+    "publish_without_undo": [RECOVERY, STEPS],
+    "merge_by_arrival": [STEPS, STEPS_STRESS],
+    "publish_after_latch": [STEPS_STRESS],
+    "header_of_its_own": [STEPS],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

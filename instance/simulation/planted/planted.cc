@@ -78,6 +78,9 @@ constexpr std::string_view kNames[] = {
     "pass_open_branches",
     "move_master_early",
     "trust_unsynced_master",
+    "merge_by_arrival",
+    "publish_after_latch",
+    "header_of_its_own",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

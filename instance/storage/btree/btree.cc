@@ -57,7 +57,8 @@ BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_
 }
 
 uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower, KeyView upper) {
-  const GuardX root = site->Allocate(tree, 0);
+  GuardX header;
+  const GuardX root = site->Allocate(tree, 0, &header);
   if (!root) return 0;
   ChangeAll(root)->Initialize(lower, upper);
   return NodeOf(root)->number();
@@ -187,7 +188,7 @@ absl::StatusCode BTree::Replace(KeyView key, RowView row) {
       Change(guard, {Kind::kNewValue, i, 0, row.size()})->ReplaceValue(i, row);
       const bool underfull = leaf->Underfull();
       guard.Release();
-      if (underfull) Merge(key, 0);
+      if (underfull && !UndoScope::Active()) Merge(key, 0);
       return absl::StatusCode::kOk;
     }
     guard.Release();
@@ -206,7 +207,7 @@ absl::StatusCode BTree::Remove(KeyView key, bool only_ghost) {
   Change(guard, {Kind::kRemove, i})->Remove(i);
   const bool underfull = leaf->Underfull();
   guard.Release();
-  if (underfull) Merge(key, 0);
+  if (underfull && !UndoScope::Active()) Merge(key, 0);
   return absl::StatusCode::kOk;
 }
 
@@ -252,11 +253,12 @@ absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
 }
 
 absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
-  GuardX left = site_->Allocate(tree_, NodeOf(root)->level());
+  GuardX header;
+  GuardX left = site_->Allocate(tree_, NodeOf(root)->level(), &header);
   if (!left) return absl::StatusCode::kResourceExhausted;  // invariant 3: before anything has changed
-  GuardX right = site_->Allocate(tree_, NodeOf(root)->level());
+  GuardX right = site_->Allocate(tree_, NodeOf(root)->level(), &header);
   if (!right) {
-    site_->Free(std::move(left));
+    site_->Free(left, &header);
     return absl::StatusCode::kResourceExhausted;
   }
   Node::SplitPoint split;
@@ -272,7 +274,8 @@ absl::StatusCode BTree::SplitRoot(GuardX root, const PendingEntry& entry) {
 
 absl::StatusCode BTree::SplitChild(const GuardX& parent, uint32_t index, const GuardX& node,
                                    const Node::SplitPoint& split) {
-  const GuardX right = site_->Allocate(tree_, NodeOf(node)->level());
+  GuardX header;
+  const GuardX right = site_->Allocate(tree_, NodeOf(node)->level(), &header);
   if (!right) return absl::StatusCode::kResourceExhausted;  // invariant 3: likewise
   // The child is where the parent says, or the descent has gone wrong.
   ISLANDS_CHECK(NodeOf(parent)->child(index) == NodeOf(node)->number());
@@ -309,30 +312,30 @@ void BTree::Merge(KeyView key, uint8_t level) {
     GuardX node = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index))));
     if (!NodeOf(node)->Underfull()) return;
     // Siblings are latched by whoever holds their parent only, so their order does not matter.
-    bool merged = false;
+    GuardX header, other;
+    GuardX* left = nullptr;  // what stays
     if (index < NodeOf(parent)->count()) {
-      GuardX right = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index + 1))));
-      merged = MergeNeighbours(parent, index, node, std::move(right));
+      other = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index + 1))));
+      if (MergeNeighbours(parent, index, node, other, &header)) left = &node;
     }
-    if (!merged && index > 0) {
-      GuardX left = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index - 1))));
-      merged = MergeNeighbours(parent, index - 1, left, std::move(node));
+    if (left == nullptr && index > 0) {
+      other = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index - 1))));
+      if (MergeNeighbours(parent, index - 1, other, node, &header)) left = &other;
     }
-    node.Release();
-    if (!merged) return;
+    if (left == nullptr) return;
     if (NodeOf(parent)->number() == root_) {
-      if (NodeOf(parent)->count() == 0) PullUpIntoRoot(std::move(parent));
+      if (NodeOf(parent)->count() == 0) PullUpIntoRoot(parent, *left, &header);  // in the same step
       return;
     }
     const bool parent_underfull = NodeOf(parent)->Underfull();
-    parent.Release();
+    for (GuardX* guard : {&header, &other, &node, &parent}) guard->Release();
     if (parent_underfull) Merge(key, parent_level);
     return;
   }
 }
 
-bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& left_guard,
-                            GuardX right_guard) {
+bool BTree::MergeNeighbours(const GuardX& parent_guard, uint32_t left_index, const GuardX& left_guard,
+                            const GuardX& right_guard, GuardX* header) {
   const Node* parent = NodeOf(parent_guard);
   const Node* left = NodeOf(left_guard);
   const Node* right = NodeOf(right_guard);
@@ -352,17 +355,17 @@ bool BTree::MergeNeighbours(GuardX& parent_guard, uint32_t left_index, GuardX& l
   ChangeAll(left_guard)->CopyContent(*merged);
   Change(parent_guard, {Kind::kRemove, left_index})->Remove(left_index);
   Change(parent_guard, ChildAt(parent, left_index))->SetChild(left_index, left->number());
-  site_->Free(std::move(right_guard));
+  site_->Free(right_guard, header);
   return true;
 }
 
 // The only child has the root's fences, so its content is the root's.
-void BTree::PullUpIntoRoot(GuardX root) {
-  GuardX child = ISLANDS_LATCH("btree.merge_root", GuardX(site_->At(NodeOf(root)->child(0))));
+void BTree::PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* header) {
   ISLANDS_CHECK(NodeOf(root)->count() == 0 && NodeOf(child)->level() + 1 == NodeOf(root)->level());
+  ISLANDS_CHECK(NodeOf(root)->child(0) == NodeOf(child)->number());
   ISLANDS_CHECK(CompareKeys(NodeOf(child)->upper_fence(), upper_.view()) == 0);
   ChangeAll(root)->CopyContent(*NodeOf(child));
-  site_->Free(std::move(child));
+  site_->Free(child, header);
 }
 
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
@@ -432,10 +435,19 @@ uint64_t BTree::Count() const {
   return rows;
 }
 
+uint32_t BTree::levels() const {
+  for (runtime::Backoff backoff;; backoff.Wait()) {
+    const GuardO root = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
+    const uint32_t level = NodeOf(root).level();
+    if (root.Valid()) return level + 1;
+  }
+}
+
 void BTree::Clear() {
   const GuardX root = ISLANDS_LATCH("btree.clear", GuardX(site_->At(root_)));
+  const Node* full = NodeOf(root);
+  for (uint32_t i = 0; !full->is_leaf() && i <= full->count(); ++i) FreeBelow(full->child(i));
   Node* node = ChangeAll(root);
-  for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   node->header().level = 0;
   node->Initialize(lower_.view(), upper_.view());
 }
@@ -444,7 +456,8 @@ void BTree::FreeBelow(uint64_t number) {
   GuardX guard = ISLANDS_LATCH("btree.clear", GuardX(site_->At(number)));
   const Node* node = NodeOf(guard);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
-  site_->Free(std::move(guard));
+  GuardX header;
+  site_->Free(guard, &header);
 }
 
 }  // namespace islands::storage

@@ -121,6 +121,7 @@ class BTree {
   void ScanAll(KeyView first, KeyView end, bool reverse,
                absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const;
   uint64_t Count() const;
+  uint32_t levels() const;  // at some moment of the call
 
   // Gives back every page but the root.
   void Clear();
@@ -174,8 +175,9 @@ class BTree {
                               const Node::SplitPoint& split);
   // Merges the node of `level` around `key` with a neighbour if it is underfull and they fit into one.
   void Merge(KeyView key, uint8_t level);
-  bool MergeNeighbours(GuardX& parent, uint32_t left_index, GuardX& left, GuardX right);
-  void PullUpIntoRoot(GuardX root);
+  bool MergeNeighbours(const GuardX& parent, uint32_t left_index, const GuardX& left, const GuardX& right,
+                       GuardX* header);
+  void PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* header);
 
   // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
   void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;

@@ -98,6 +98,7 @@ thread_local int undo_scopes = 0;
 
 UndoScope::UndoScope() { ++undo_scopes; }
 UndoScope::~UndoScope() { --undo_scopes; }
+bool UndoScope::Active() { return undo_scopes != 0; }
 int UndoScope::Swap(int scopes) { return std::exchange(undo_scopes, scopes); }
 
 bool BufferPool::ClaimPage() {

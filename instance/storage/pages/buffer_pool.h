@@ -86,14 +86,15 @@ class PageArray {
 };
 
 // While one lives on this thread, ClaimPage does not look at the capacity: undoing a change must not fail for
-// want of room that somebody else took since. It takes a few pages at most, and gives them back when trees
-// shrink.
+// want of room that somebody else took since. It takes a few pages at most, and trees give them back
+// when they shrink next: an undo merges nothing, so that it writes little to the log.
 class UndoScope {
  public:
   UndoScope();
   ~UndoScope();
   UndoScope(const UndoScope&) = delete;
   UndoScope& operator=(const UndoScope&) = delete;
+  static bool Active();  // on this thread
   // How many live on this thread from now on; returns how many did. For who runs several workers on it.
   static int Swap(int scopes);
 };

@@ -27,6 +27,8 @@ struct PageChange {
 
 // Hears of changes on the thread that makes them, in the order in which they are made. What they put into the
 // page is there when its latch goes, in the slots that they name: none of them moves the entry of one before.
+// Pages that change together (a split, a merge, the site header with a page that it gives out) are all
+// latched until all their changes are made: when the first of them goes they are one step, and whole.
 class PageChangeSink {
  public:
   virtual ~PageChangeSink() = default;

@@ -82,9 +82,9 @@ GuardX SiteSpace::ForRedo(uint64_t number) {
   return GuardX::FirstUse(page);
 }
 
-GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
-  const GuardX header_guard = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(0)));
-  SiteHeader* header = ChangeFreePages(header_guard);
+GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
+  if (!*header_guard) *header_guard = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(0)));
+  SiteHeader* header = ChangeFreePages(*header_guard);
   GuardX page;
   uint64_t number = header->free_head;
   ISLANDS_CHECK(header->magic == kMagic && (number == 0) == (header->free_count == 0));
@@ -101,6 +101,7 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
     page = GuardX::FirstUse(pages_.At(number));
     ++header->next_page;
   }
+  if (runtime::Planted(runtime::PlantedBug::kHeaderOfItsOwn)) header_guard->Release();
   std::byte* bytes = page.Change(kWholePage);
   uint64_t lsn = reinterpret_cast<const PageHeader*>(bytes)->lsn;  // of its earlier use
   if (runtime::Planted(runtime::PlantedBug::kResetLsnOnReuse)) lsn = 0;
@@ -113,9 +114,9 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level) {
   return page;
 }
 
-void SiteSpace::Free(GuardX page) {
-  const GuardX header_guard = ISLANDS_LATCH("site.free", GuardX(pages_.At(0)));
-  SiteHeader* header = ChangeFreePages(header_guard);
+void SiteSpace::Free(const GuardX& page, GuardX* header_guard) {
+  if (!*header_guard) *header_guard = ISLANDS_LATCH("site.free", GuardX(pages_.At(0)));
+  SiteHeader* header = ChangeFreePages(*header_guard);
   constexpr PageChange kFreed{.offset = offsetof(PageHeader, type),
                               .bytes = sizeof(FreePage) - offsetof(PageHeader, type)};
   auto* free_page = reinterpret_cast<FreePage*>(page.Change(kFreed));

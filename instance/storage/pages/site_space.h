@@ -16,6 +16,9 @@
 //
 // Thread safety: Allocate and Free from any thread, holding any latches of tree pages: the header's latch is
 // taken last. Format before anything else.
+//
+// Invariant: 1. who has allocated or freed a page holds the header until the first of the pages of that step
+// goes: others would build on a header of which the log knows nothing.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +48,11 @@ class SiteSpace {
   GuardX ForRedo(uint64_t number);
 
   // A page of type kTree, zeroed behind its header. Empty when the pool or the site's address space is full.
-  GuardX Allocate(uint32_t tree, uint8_t level);
-  // Nothing may point to the page any more.
-  void Free(GuardX page);
+  // `header` latches the site header, if it does not yet, and keeps it: until the step that the page is part
+  // of has made all its changes.
+  GuardX Allocate(uint32_t tree, uint8_t level, GuardX* header);
+  // Nothing may point to the page any more. `header` as above.
+  void Free(const GuardX& page, GuardX* header);
 
   uint32_t site() const { return site_; }
   PageRef At(uint64_t number) const { return pages_.At(number); }

@@ -1,0 +1,230 @@
+// What an executor does when its worker's log ring has little room: it says so before it changes anything,
+// and undo finds room. The test is the logger, and a slow one.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "instance/execution/executor.h"
+#include "runtime/file_system.h"
+#include "runtime/random.h"
+
+namespace islands::instance {
+namespace {
+
+using partitioner::Uint64Key;
+
+RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+// One of the island's workers; the others stand still.
+class Room : public testing::Test {
+ protected:
+  void Open(size_t workers, size_t ring_bytes, int indexes = 1) {
+    storage::Catalog::TableSpecs specs;
+    control::v1::TableSpec* table = specs.Add();
+    table->set_name("rows");
+    table->add_key("uint64");
+    table->set_range_end(5000);
+    for (int i = 0; i < indexes; ++i) {
+      control::v1::IndexSpec* index = table->add_indexes();
+      index->set_name("index_" + std::to_string(i));
+      index->add_key("row:0:uint32");
+    }
+    catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
+    const bool alone = workers == 1;
+    store_ = *storage::Store::Create(*catalog_, {.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = alone},
+                                     *files_);
+    board_ = std::make_unique<log::Board>(std::vector<uint32_t>{static_cast<uint32_t>(workers)});
+    commits_ = std::make_unique<log::CommitEpoch>(board_->epoch());
+    ring_ = log::Ring::InMemory({1, 0, 0}, ring_bytes);
+    journal_ = std::make_unique<log::Journal>(*board_, *ring_, log::Lsn(), alone ? nullptr : commits_.get());
+    executor_ = std::make_unique<Executor>(
+        *catalog_, *store_, locks_,
+        ExecutorOptions{.alone = alone, .journal = journal_.get(), .wait_for_room = [this] {
+                          ++waits_of_undo_;
+                          Drain();
+                        }});
+    journal_->Listen();
+  }
+  ~Room() override { storage::page_change_sink = nullptr; }
+
+  std::unique_ptr<Branch> Begin() {
+    auto branch = std::make_unique<Branch>();
+    branch->locks.transaction = {0, 0, 1, ++sequence_};
+    branch->locks.wake_token = sequence_;
+    return branch;
+  }
+  Progress Run(Branch& branch, Batch& batch, size_t* cursor) {
+    if (*cursor == 0) batch.ResetResults();
+    std::vector<RoutedOperation> routes;
+    for (uint32_t i = 0; i < batch.size(); ++i) routes.push_back({i, 0, 0});
+    const Progress progress = executor_->Run(branch, batch, routes, cursor, &failure_);
+    EndStep();
+    return progress;
+  }
+  void EndStep() {
+    executor_->EndStep();
+    executor_->CheckInvariants();
+    wakeups_.clear();
+  }
+  // The logger takes what is there, or only some.
+  void Drain(size_t most_records = SIZE_MAX) {
+    uint64_t at = ring_->head();
+    for (size_t taken = 0; at < ring_->tail() && most_records > 0; at += taken, --most_records) {
+      const auto record = log::ParseRecord(ring_->stream(), at, ring_->Bytes(at, ring_->tail()), &taken);
+      ASSERT_TRUE(record.ok()) << record.status();
+    }
+    ring_->SetHead(at);
+  }
+
+  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
+  locks::LockTable locks_{locks::LockTableOptions{.buckets = 1024}};
+  std::unique_ptr<storage::Catalog> catalog_;
+  std::unique_ptr<storage::Store> store_;
+  std::unique_ptr<log::Board> board_;
+  std::unique_ptr<log::CommitEpoch> commits_;
+  std::unique_ptr<log::Ring> ring_;
+  std::unique_ptr<log::Journal> journal_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<locks::Wakeup> wakeups_;
+  Failure failure_;
+  uint64_t sequence_ = 0;
+  int waits_of_undo_ = 0;
+};
+
+class SlowLogger : public Room, public testing::WithParamInterface<std::tuple<size_t, uint64_t>> {
+ protected:
+  struct Transaction {
+    std::unique_ptr<Branch> branch;
+    std::unique_ptr<Batch> batch;
+    size_t cursor = 0;
+    int waits = 0;
+  };
+  void Fill(Batch* batch) {
+    for (uint64_t left = 1 + random_.Below(12); left > 0; --left) {
+      const uint64_t key = random_.Below(5000);
+      const std::string row(4 + random_.Below(1400), static_cast<char>('a' + random_.Below(26)));
+      const uint64_t dice = random_.Below(8);
+      if (dice < 5) batch->Insert(0, Uint64Key(key), Bytes(row));
+      if (dice == 5) batch->Replace(0, Uint64Key(key), Bytes(row));
+      if (dice == 6) batch->Delete(0, Uint64Key(key));
+      if (dice == 7) batch->Write(0, Uint64Key(key), 0, Bytes(row.substr(0, 4)));
+    }
+  }
+  void End(Transaction& transaction, bool commit) {
+    commit ? executor_->Commit(*transaction.branch, &wakeups_)
+           : executor_->Rollback(*transaction.branch, &wakeups_);
+    ++(commit ? commits_seen_ : rollbacks_);
+    transaction = {};
+    EndStep();
+  }
+  void Step(Transaction& transaction) {
+    if (!transaction.branch) transaction.branch = Begin();
+    if (!transaction.batch) {
+      transaction.batch = std::make_unique<Batch>();
+      transaction.cursor = 0;
+      Fill(transaction.batch.get());
+    }
+    switch (Run(*transaction.branch, *transaction.batch, &transaction.cursor)) {
+      case Progress::kWaitingForRoom:
+        ++waits_;
+        if (++transaction.waits > 300) End(transaction, /*commit=*/false);  // its deadline
+        return;
+      case Progress::kDone:
+        transaction.batch.reset();
+        if (random_.Below(3) == 0) End(transaction, random_.Below(4) != 0);
+        return;
+      default:
+        failures_ += failure_.status.code() == absl::StatusCode::kFailedPrecondition ? 1 : 0;
+        return End(transaction, /*commit=*/false);
+    }
+  }
+
+  runtime::Random random_{std::get<1>(GetParam())};
+  int waits_ = 0, commits_seen_ = 0, rollbacks_ = 0, failures_ = 0;
+};
+
+TEST_P(SlowLogger, RingIsNeverTooFullAndNobodyIsStuck) {
+  Open(std::get<0>(GetParam()), log::Ring::kLeastCapacity);
+  std::vector<Transaction> transactions(4);
+  for (int step = 0; step < 60'000; ++step) {
+    Step(transactions[random_.Below(transactions.size())]);
+    if (random_.Below(4) == 0) executor_->RemoveGhosts(&wakeups_);
+    EndStep();
+    if (random_.Below(3) == 0) Drain(random_.Below(4));
+  }
+  EXPECT_GT(waits_, 50);
+  EXPECT_GT(commits_seen_, 300);
+  EXPECT_GT(rollbacks_, 100);
+  for (Transaction& transaction : transactions) {
+    if (transaction.branch) End(transaction, /*commit=*/false);
+  }
+  EXPECT_TRUE(store_->Check().ok());
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowLogger,
+                         testing::Combine(testing::Values(1, 2), testing::Values(1, 2, 3, 4)));
+
+TEST_F(Room, Transaction_ThatChangesTooMuchFailsAndSaysWhy) {
+  Open(1, log::Ring::kLeastCapacity);
+  const auto branch = Begin();
+  Progress progress = Progress::kDone;
+  for (uint64_t key = 0; key < 5000 && progress == Progress::kDone; ++key) {
+    Batch batch;
+    batch.Insert(0, Uint64Key(key), Bytes(std::string(1000, 'r')));
+    size_t cursor = 0;
+    progress = Run(*branch, batch, &cursor);
+    Drain();
+  }
+  ASSERT_EQ(progress, Progress::kFailed);
+  EXPECT_EQ(failure_.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(failure_.status.message().find("storage.log.ring_bytes"), std::string::npos) << failure_.status;
+  executor_->Rollback(*branch, &wakeups_);
+  EndStep();
+  EXPECT_EQ(store_->CountRows(0), 0u);
+}
+
+TEST_F(Room, Operation_ThatNoRingLikeThatHoldsFailsAndSaysWhy) {
+  Open(2, log::Ring::kLeastCapacity, /*indexes=*/60);
+  const auto branch = Begin();
+  Batch batch;
+  batch.Insert(0, Uint64Key(7), Bytes("a row"));
+  size_t cursor = 0;
+  ASSERT_EQ(Run(*branch, batch, &cursor), Progress::kFailed);
+  EXPECT_EQ(failure_.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(failure_.status.message().find("storage.log.ring_bytes"), std::string::npos) << failure_.status;
+  executor_->Rollback(*branch, &wakeups_);
+}
+
+TEST_F(Room, ForeignBranches_HoldHalfOfARingAtMost) {
+  Open(2, log::Ring::kLeastCapacity);
+  std::vector<std::unique_ptr<Branch>> branches;
+  Progress progress = Progress::kDone;
+  for (uint64_t key = 0; progress == Progress::kDone; ++key) {
+    ASSERT_LT(key, 1000u);
+    branches.push_back(Begin());
+    branches.back()->foreign = true;
+    Batch batch;
+    for (uint64_t i = 0; i < 8; ++i) batch.Insert(0, Uint64Key(key * 8 + i), Bytes(std::string(1000, 'r')));
+    size_t cursor = 0;
+    progress = Run(*branches.back(), batch, &cursor);
+    Drain();
+  }
+  ASSERT_EQ(progress, Progress::kFailed);
+  EXPECT_EQ(failure_.status.code(), absl::StatusCode::kResourceExhausted) << failure_.status;
+  auto own = Begin();  // there is room left for those of the island
+  Batch batch;
+  batch.Insert(0, Uint64Key(4999), Bytes("a row"));
+  size_t cursor = 0;
+  EXPECT_EQ(Run(*own, batch, &cursor), Progress::kDone) << failure_.status;
+  branches.push_back(std::move(own));
+  for (const auto& branch : branches) {
+    executor_->Rollback(*branch, &wakeups_);
+    EndStep();
+    Drain();
+  }
+  EXPECT_EQ(store_->CountRows(0), 0u);
+}
+
+}  // namespace
+}  // namespace islands::instance

@@ -1,0 +1,261 @@
+// Several workers on threads of their own, each with its journal; at moments of its own the test sees what
+// all rings hold, as a kill would leave them, and recovers from that.
+//
+// What has committed is told by the rings. Additions to rows that all share commute, and the other rows are
+// one worker's each, though they lie among those of the others: so what must be there follows.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "instance/log/journal.h"
+#include "instance/recovery/recovery.h"
+#include "instance/recovery/stream_merge.h"
+#include "runtime/random.h"
+
+namespace islands::recovery {
+namespace {
+
+using instance::Batch;
+using instance::Branch;
+using instance::Executor;
+using instance::Progress;
+using partitioner::Uint64Key;
+
+constexpr uint32_t kWorkers = 3;
+constexpr uint64_t kShared = 30;  // rows with a counter
+constexpr uint64_t kOwn = 150;    // of each worker
+constexpr size_t kRingBytes = 32 << 20;
+constexpr int kTransactions = 2500;  // of each worker
+
+storage::RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+uint64_t SharedKey(uint64_t n) { return n * 40; }
+uint64_t OwnKey(uint32_t worker, uint64_t n) { return 1 + worker + n * 8; }  // never a multiple of 8
+
+storage::Catalog MakeCatalog() {
+  storage::Catalog::TableSpecs specs;
+  control::v1::TableSpec* table = specs.Add();
+  table->set_name("rows");
+  table->add_key("uint64");
+  table->set_range_end(2000);
+  control::v1::IndexSpec* index = table->add_indexes();
+  index->set_name("by_first_bytes");
+  index->add_key("row:8:uint32");
+  return *storage::Catalog::Create(specs, 1);
+}
+
+struct Done {
+  std::map<uint64_t, int64_t> added;
+  std::map<uint64_t, std::optional<std::string>> own;
+};
+
+class Worker {
+ public:
+  Worker(uint32_t number, log::Board& board, log::CommitEpoch& commits, log::Lsn last)
+      : number_(number),
+        ring_(log::Ring::InMemory({1, 0, number}, kRingBytes)),
+        journal_(board, *ring_, last, &commits),
+        random_(number + 1) {}
+
+  void Open(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks) {
+    executor_.emplace(catalog, store, locks,
+                      instance::ExecutorOptions{.worker = number_, .journal = &journal_});
+  }
+  void Run() {
+    journal_.Listen();
+    for (int i = 0; i < kTransactions; ++i) {
+      Transact();
+      if (random_.Below(8) == 0) executor_->RemoveGhosts(&wakeups_);
+      wakeups_.clear();
+      journal_.EndStep();
+    }
+    journal_.EndListening();
+  }
+  log::Journal& journal() { return journal_; }
+  const log::Ring& ring() const { return *ring_; }
+  const Done& done(uint64_t sequence) const { return done_[sequence - 1]; }
+
+ private:
+  void Transact() {
+    Branch branch;
+    done_.emplace_back();  // before it can be in the ring
+    branch.locks.transaction = {0, number_, 1, done_.size()};
+    branch.locks.worker = number_;
+    branch.locks.wake_token = done_.size();
+    bool goes_on = true;
+    for (uint64_t batches = 1 + random_.Below(3); batches > 0 && goes_on; --batches)
+      goes_on = RunBatch(branch);
+    goes_on&& random_.Below(6) != 0 ? executor_->Commit(branch, &wakeups_)
+                                    : executor_->Rollback(branch, &wakeups_);
+  }
+  bool RunBatch(Branch& branch) {
+    Done& done = done_.back();
+    Batch batch;
+    std::vector<std::pair<uint64_t, std::optional<std::string>>> own;
+    for (uint64_t left = 1 + random_.Below(3); left > 0; --left) {
+      const uint64_t key = OwnKey(number_, random_.Below(kOwn));
+      std::string row(16 + random_.Below(random_.Below(3) == 0 ? 900 : 40), 'r');
+      for (size_t i = 0; i < 16; ++i) row[i] = static_cast<char>('a' + random_.Below(26));
+      const uint64_t dice = random_.Below(6);
+      if (dice < 3) batch.Insert(0, Uint64Key(key), Bytes(row));
+      if (dice == 3) batch.Replace(0, Uint64Key(key), Bytes(row));
+      if (dice > 3) batch.Delete(0, Uint64Key(key));
+      own.emplace_back(key, dice > 3 ? std::nullopt : std::optional(row));
+    }
+    const auto counter = static_cast<uint32_t>(batch.size());
+    const uint64_t key = SharedKey(random_.Below(kShared));
+    const auto delta = static_cast<int64_t>(1 + random_.Below(100));
+    batch.Add(0, Uint64Key(key), 0, delta);
+    batch.ResetResults();
+    std::vector<instance::RoutedOperation> routes;
+    for (uint32_t i = 0; i < batch.size(); ++i) routes.push_back({i, 0, 0});
+    size_t cursor = 0;
+    instance::Failure failure;
+    if (executor_->Run(branch, batch, routes, &cursor, &failure) != Progress::kDone) return false;
+    for (uint32_t i = 0; i < counter; ++i) {
+      if (batch.code(i) == absl::StatusCode::kOk) done.own[own[i].first] = own[i].second;
+    }
+    done.added[key] += delta;
+    return true;
+  }
+
+  const uint32_t number_;
+  const std::unique_ptr<log::Ring> ring_;
+  log::Journal journal_;
+  runtime::Random random_;
+  std::optional<Executor> executor_;
+  std::vector<locks::Wakeup> wakeups_;
+  std::vector<Done> done_;
+};
+
+using Tails = std::array<uint64_t, kWorkers>;
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
+// As they were at one moment: nobody has appended between two looks at all of them.
+Tails TailsOf(const Workers& workers) {
+  const auto look = [&] {
+    Tails tails;
+    for (uint32_t i = 0; i < kWorkers; ++i) tails[i] = workers[i]->ring().tail();
+    return tails;
+  };
+  Tails tails = look();
+  for (Tails again = look(); again != tails; again = look()) tails = again;
+  return tails;
+}
+
+using Rows = std::map<uint64_t, std::string>;
+
+Rows RowsOf(const storage::Store& store) {
+  Rows rows;
+  store.At(0, 0)->Scan({}, {}, false, [&](storage::KeyView key, storage::RowView row) {
+    uint64_t number = 0;
+    for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
+    rows[number] = {reinterpret_cast<const char*>(row.data()), row.size()};
+    return true;
+  });
+  return rows;
+}
+
+std::string SharedRow(int64_t counter) {
+  return std::string(reinterpret_cast<const char*>(&counter), sizeof(counter)) + "shared!!";
+}
+
+// Of the rings up to there: all redone, and what has to be there.
+absl::Status Redo(const Workers& workers, const Tails& tails, Recovery* recovery, Rows* expected) {
+  StreamMerge merge;
+  const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
+    return recovery->Redo(stream, record);
+  };
+  std::map<uint64_t, int64_t> counters;
+  for (uint64_t n = 0; n < kShared; ++n) counters[SharedKey(n)] = 0;
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    const log::Ring& ring = workers[i]->ring();
+    for (size_t at = 0, taken = 0; at < tails[i]; at += taken) {
+      const auto record = log::ParseRecord(ring.stream(), at, ring.Bytes(at, tails[i]), &taken);
+      if (!record.ok()) return record.status();
+      if (absl::Status status = merge.Add(ring.stream(), *record, redo); !status.ok()) return status;
+      const auto entry = log::DecodeEntry(*record);
+      if (entry->kind != log::EntryKind::kCommit || entry->transaction.sequence == 0) continue;
+      const Done& done = workers[i]->done(entry->transaction.sequence);
+      for (const auto& [key, delta] : done.added) counters[key] += delta;
+      for (const auto& [key, row] : done.own) {
+        expected->erase(key);
+        if (row) (*expected)[key] = *row;
+      }
+    }
+  }
+  for (const auto& [key, counter] : counters) (*expected)[key] = SharedRow(counter);
+  return merge.Finish(redo);
+}
+
+void CheckRecovery(const storage::Catalog& catalog, const Workers& workers, const Tails& tails) {
+  const storage::StoreOptions options{.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = true};
+  const auto store = storage::Store::CreateForRedo(catalog, options);
+  ASSERT_TRUE(store.ok());
+  Recovery recovery(catalog, **store, {});
+  Rows expected;
+  const absl::Status redone = Redo(workers, tails, &recovery, &expected);
+  ASSERT_TRUE(redone.ok()) << redone;
+  ASSERT_TRUE(recovery.FindTrees().ok());
+  locks::LockTable locks(locks::LockTableOptions{.buckets = 1024});
+  Executor executor(catalog, **store, locks, {.alone = true});
+  ASSERT_TRUE(recovery.UndoLosers(executor, [] { return true; }));
+  EXPECT_TRUE(RowsOf(**store) == expected) << recovery.losers() << " losers";
+  const absl::Status sound = (*store)->Check();
+  EXPECT_TRUE(sound.ok()) << sound;
+}
+
+TEST(StepsStress, WhateverTheRingsHold_TheCommittedIsThere) {
+  const storage::Catalog catalog = MakeCatalog();
+  log::Board board(std::vector<uint32_t>{kWorkers});
+  log::CommitEpoch commits(board.epoch());
+  Workers workers;
+  for (uint32_t i = 0; i < kWorkers; ++i)
+    workers.push_back(std::make_unique<Worker>(i, board, commits, log::Lsn()));
+  const auto files = runtime::MakeMemoryFileSystem();
+  workers[0]->journal().Listen();
+  auto store = storage::Store::Create(catalog, {.sites = {0, 1}, .pool_bytes = 64 << 20}, *files);
+  ASSERT_TRUE(store.ok());
+  for (uint64_t n = 0; n < kShared; ++n)
+    ASSERT_EQ((*store)->At(0, 0)->Insert(Uint64Key(SharedKey(n)), Bytes(SharedRow(0))),
+              absl::StatusCode::kOk);
+  workers[0]->journal().EndStep();
+  workers[0]->journal().EndListening();
+  locks::LockTable locks(locks::LockTableOptions{.buckets = 1024});
+  for (const auto& worker : workers) worker->Open(catalog, **store, locks);
+  std::atomic<uint32_t> running = kWorkers;
+  std::vector<std::thread> threads;
+  for (const auto& worker : workers) {
+    threads.emplace_back([&] {
+      worker->Run();
+      --running;
+    });
+  }
+  std::vector<Tails> moments;
+  while (running != 0) {
+    moments.push_back(TailsOf(workers));
+    board.RaiseEpoch(board.epoch() + 1);
+    std::this_thread::yield();
+  }
+  for (std::thread& thread : threads) thread.join();
+  moments.push_back(TailsOf(workers));
+  const size_t step = 1 + moments.size() / 40;
+  for (size_t i = moments.size(); i > 0 && !testing::Test::HasFailure(); i -= std::min(i, step))
+    CheckRecovery(catalog, workers, moments[i - 1]);
+  const Rows live = RowsOf(**store);
+  Rows expected;
+  const auto again = storage::Store::CreateForRedo(catalog, {.sites = {0, 1}, .pool_bytes = 64 << 20});
+  Recovery recovery(catalog, **again, {});
+  ASSERT_TRUE(Redo(workers, moments.back(), &recovery, &expected).ok());
+  EXPECT_TRUE(live == expected);
+}
+
+}  // namespace
+}  // namespace islands::recovery
