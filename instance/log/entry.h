@@ -16,8 +16,8 @@
 //   kPrepare        id, fellows, undo                          the rest of a transaction that another island
 //                                                              coordinates: its word ends it, and nothing
 //                                                              else. Fellows: the other participants
-//   kDecision       id, fellows                                as kCommit, by its coordinator: it has committed
-//                                                              everywhere. Fellows: who has yet to hear
+//   kDecision       id, fellows                                as kCommit, by its coordinator: all commit.
+//                                                              Fellows: who has yet to hear
 //   kDecided        id                                         as kCommit, by the one participant that wrote:
 //                                                              its coordinator has yet to hear
 //   kEnd            id                                         of kDecision and kDecided: they have heard
