@@ -163,6 +163,10 @@ class Player {
           return false;
         case Progress::kWaiting:
           while (!shared_.locks.WaitOver(branch_.locks)) std::this_thread::yield();
+          break;
+        case Progress::kWaitingForRoom:
+          ADD_FAILURE() << "there is no log";
+          return false;
       }
     }
   }
