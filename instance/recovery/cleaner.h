@@ -54,8 +54,8 @@ class Cleaner {
     size_t pages_per_call = 64;  // to visit
     size_t batch_pages = 256;
   };
-  // Of all transactions that have records in the log and are open, in doubt, or decided without an end (kEnd):
-  // an epoch not above that of their first; UINT64_MAX if there is none.
+  // Of all transactions that have records in the log and are open, in doubt, or decided without an end
+  // (kEnd): an epoch not above that of their first; UINT64_MAX if there is none.
   using OldestOpen = std::function<uint64_t()>;
 
   // Begins once recovery has ended. Store and board outlive it. Opens EPOCH, for reading.
