@@ -7,7 +7,7 @@ SEEDS ?= 10000
 FIRST_SEED ?= 1000001
 SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
-BINARIES := islands islandd micro append append_judge payment tatp counters ipc
+BINARIES := islands islandd islands-logger micro append append_judge payment tatp counters ipc
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export CTEST_OUTPUT_ON_FAILURE := 1
 export UBSAN_OPTIONS ?= print_stacktrace=1
@@ -36,7 +36,7 @@ test: packages-machines build/release/build.ninja ## build everything, run the u
 	$(PYTHON) -m pytest deploy/e2e deploy/machines/test_quad.py -p no:cacheprovider -rs
 
 test-machines: packages-machines build/release/build.ninja ## boot virtual machines like the papers', check where islands really are
-	ninja -C build/release -j $(JOBS) islands islandd micro
+	ninja -C build/release -j $(JOBS) islands islandd islands-logger micro
 	$(PYTHON) -m pytest deploy/machines -p no:cacheprovider -rs
 
 sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests under ASan and UBSan, stress tests under TSan

@@ -80,7 +80,7 @@ class FileSystem {
   // Cuts the file off at `bytes`, or lengthens it with zeros for which there need not be room.
   virtual absl::Status Truncate(FileHandle file, uint64_t bytes) = 0;
   virtual absl::StatusOr<uint64_t> Size(FileHandle file) = 0;
-  // Makes the file this handle's alone among those who ask: FAILED_PRECONDITION, at once, while another
+  // Makes the file this handle's alone among those who ask: UNAVAILABLE, at once, while another
   // handle or process holds it. It falls when the handle is closed, or its process dead, and the last request
   // in flight is over: whoever gets it may trust what the file says.
   virtual absl::Status Lock(FileHandle file) = 0;

@@ -127,8 +127,7 @@ absl::Status MemoryFileSystem::Lock(FileHandle handle) {
   if (!file.ok()) return file.status();
   std::weak_ptr<OpenFile>& holder = locks_[(*file)->file.get()];
   if (const OpenFilePtr other = holder.lock(); other && other != *file) {
-    return absl::FailedPreconditionError(
-        fmt::format("cannot lock {}: somebody else holds it", (*file)->path));
+    return absl::UnavailableError(fmt::format("cannot lock {}: somebody else holds it", (*file)->path));
   }
   holder = *file;
   return absl::OkStatus();

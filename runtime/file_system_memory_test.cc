@@ -412,7 +412,7 @@ TEST(SimulatedDisk, Lock_FallsAfterTheLastRequestInFlight) {
   std::string text = "text";
   queue->Submit({.kind = IoKind::kWrite, .file = first, .buffer = Bytes(text)});
   ASSERT_TRUE(files.Close(first).ok());
-  EXPECT_EQ(files.Lock(second).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files.Lock(second).code(), absl::StatusCode::kUnavailable);
   clock.AdvanceNs(100);
   EXPECT_TRUE(PollAll(*queue, 1).front().status.ok());
   EXPECT_TRUE(files.Lock(second).ok());

@@ -139,7 +139,7 @@ class PosixFileSystem final : public FileSystem {
     } while (result != 0 && errno == EINTR);
     if (result == 0) return absl::OkStatus();
     if (errno != EWOULDBLOCK) return Failed("lock", file->path, errno);
-    return absl::FailedPreconditionError(fmt::format("cannot lock {}: somebody else holds it", file->path));
+    return absl::UnavailableError(fmt::format("cannot lock {}: somebody else holds it", file->path));
   }
 
   absl::StatusOr<std::string> ReadFile(const std::string& path) override {

@@ -134,7 +134,7 @@ TEST_P(PosixFileSystemTest, Lock_FallsWithItsProcess) {
   }
   while (!files_->Exists(directory_ + "/locked")) usleep(1000);
   const FileHandle file = files_->Open(path_, true, false).value();
-  EXPECT_EQ(files_->Lock(file).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_->Lock(file).code(), absl::StatusCode::kUnavailable);
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_TRUE(files_->Lock(file).ok());
@@ -199,7 +199,7 @@ TEST(UringQueue, InFlight_NobodyWaitsButWaitAndTheLockStays) {
   EXPECT_EQ(queue->Poll(&none), 0u);
 
   ASSERT_TRUE(files->Close(reader).ok());
-  EXPECT_EQ(files->Lock(second).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files->Lock(second).code(), absl::StatusCode::kUnavailable);
   const UniqueFd writer(open(path.c_str(), O_WRONLY));
   ASSERT_EQ(write(writer.get(), std::string(1000, 'x').data(), 1000), 1000);
   for (const IoCompletion& done : PollAll(*queue, 1000)) EXPECT_EQ(done.bytes, 1u) << done.status;

@@ -85,8 +85,12 @@ enum class PlantedBug : uint8_t {
   kMergeByArrival,         // records of several workers are redone as they lie in the log, not by LSN
   kPublishAfterLatch,      // a worker's change is in its ring only after others could see it
   kHeaderOfItsOwn,         // a page that a split takes and the site header that gives it are two steps
+  kPassInDoubt,            // a checkpoint does not look at transactions that are in doubt
+  kPassDecisions,          // a checkpoint does not look at decisions that somebody has yet to hear of
+  kAnswerEarly,            // a client has its answer before what it says is durable
+  kForgetReplyEpoch,       // what another island has told does not say what it depends on
 };
-inline constexpr uint32_t kPlantedBugs = 70;
+inline constexpr uint32_t kPlantedBugs = 74;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

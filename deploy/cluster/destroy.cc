@@ -15,8 +15,11 @@
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/supervisor_data.h"
+#include "deploy/cluster/supervisor_log.h"
 #include "deploy/observe/observer.h"
 #include "deploy/processes/file_lock.h"
+#include "instance/log/box_id.h"
+#include "instance/log/ring_directory.h"
 #include "instance/storage/manifest.h"
 
 namespace islands::deploy {
@@ -25,9 +28,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // What Islands itself writes; anything else in its directories belongs to somebody else.
-constexpr const char* kControlNames =
-    R"((supervisor\.(sock|lock|log)|run\.lock|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
+constexpr const char* kControlNames = R"(((supervisor|logger)\.log|supervisor\.(sock|lock)|run\.lock|targets)"
+                                      R"(|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
 constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
+constexpr const char* kPageNames = R"(generation-[0-9]+-(site-[0-9]+|double-write|checkpoint))";
+constexpr const char* kLogNames = R"((EPOCH|MANIFEST)(\.tmp)?)";
+constexpr const char* kSegmentNames = R"(segment-[0-9]+(\.[a-z]+)?)";
+constexpr const char* kRingNames = R"((id|island-[0-9]+\.worker-[0-9]+\.life-[0-9]+\.ring)(\.new)?)";
+constexpr const char* kIslandFolders = "island-[0-9]+";
 
 struct Doomed {
   std::vector<std::string> files;
@@ -58,12 +66,41 @@ std::string Absolute(const Deployment& deployment, const std::string& path) {
   return (fs::path(deployment.folder) / path).lexically_normal().string();
 }
 
+// Islands' own, in a data or log directory.
+std::vector<std::string> IslandFolders(const std::string& directory) {
+  const std::regex pattern(kIslandFolders);
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code type_error;
+    if (fs::is_directory(it->symlink_status(type_error)) &&
+        std::regex_match(it->path().filename().string(), pattern))
+      folders.push_back(it->path().string());
+  }
+  return folders;
+}
+
+// Wherever the log's rings may be (supervisor_log.h).
+std::vector<std::string> RingFolders(const Deployment& deployment, const std::string& data,
+                                     const std::string& log) {
+  if (!deployment.ring_directory.empty()) return {Absolute(deployment, deployment.ring_directory)};
+  std::vector<std::string> folders = {BoxLog::RingsBeside(log)};
+  const auto manifest = storage::LoadManifest(data, *runtime::MakePosixFileSystem());
+  if (!manifest.ok()) return folders;
+  const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(manifest->cluster_id);
+  if (cluster.ok()) folders.push_back(log::DefaultRingDirectory(*cluster));
+  return folders;
+}
+
 Doomed FindFiles(const Deployment& deployment, const ControlFiles& files) {
   const std::string data = Absolute(deployment, deployment.data_directory);
   const std::string log =
       deployment.log_directory.empty() ? data + "/log" : Absolute(deployment, deployment.log_directory);
   Doomed doomed;
-  Collect(log, "(?!)", &doomed);  // no log files in this version
+  for (const std::string& folder : IslandFolders(log)) Collect(folder, kSegmentNames, &doomed);
+  for (const std::string& folder : RingFolders(deployment, data, log)) Collect(folder, kRingNames, &doomed);
+  Collect(log, kLogNames, &doomed);
+  for (const std::string& folder : IslandFolders(data)) Collect(folder, kPageNames, &doomed);
   Collect(data, kDataNames, &doomed);
   Collect(files.directory, kControlNames, &doomed);
   const std::string observe = data + "/" + kObserveFolder;

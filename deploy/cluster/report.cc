@@ -110,6 +110,9 @@ bool SamePlan(const ClusterStatus& status, const ResolvedDeployment& resolved) {
     wanted[i].set_cluster_id(running.cluster_id());
     wanted[i].set_boot_epoch(running.boot_epoch());
     wanted[i].set_layout_generation(running.layout_generation());
+    wanted[i].set_data_generation(running.data_generation());
+    wanted[i].set_ring_directory(running.ring_directory());
+    *wanted[i].mutable_cuts() = running.cuts();
     *wanted[i].mutable_loads() = running.loads();
     if (!google::protobuf::util::MessageDifferencer::Equals(wanted[i], running)) return false;
   }
@@ -158,6 +161,13 @@ std::string Links(const IslandStatus& island) {
 
 std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(text); }
 
+std::string LogText(const ClusterStatus& status) {
+  if (!status.has_log()) return "";
+  const int pid = status.log().logger_pid();
+  return fmt::format("log: durability {}, data generation {}, {}\n", status.configs(0).durability(),
+                     status.log().data_generation(), pid > 0 ? fmt::format("logger {}", pid) : "no logger");
+}
+
 }  // namespace
 
 std::string_view StateName(control::v1::IslandState state) {
@@ -194,6 +204,13 @@ std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* re
                    {"supervisor_pid", status.supervisor_pid()},
                    {"machine", matches ? plan["machine"] : json(status.machine())},
                    {"islands", json::array()}};
+  if (status.has_log()) {
+    // Not 0: see IslandJson.
+    const int pid = status.log().logger_pid();
+    document["log"] = {{"durability", status.configs(0).durability()},
+                       {"logger_pid", pid > 0 ? json(pid) : json()},
+                       {"data_generation", status.log().data_generation()}};
+  }
   if (status.has_observation()) document["observation"] = ObservationJson(status.observation());
   for (int i = 0; i < std::min(status.islands_size(), status.configs_size()); ++i) {
     json planned = matches ? plan["islands"][i] : ConfiguredIsland(status.configs(i));
@@ -222,9 +239,10 @@ std::string StatusText(const ClusterStatus& status) {
                   OrDash(island.placement().memory_policy()), topology::FormatSize(config.pool_bytes()),
                   OrDash(Sites(config)), Links(island)});
   }
-  return fmt::format("{}: {} on {}, supervisor {}{}\n\n{}{}", status.deployment(), status.layout(),
+  return fmt::format("{}: {} on {}, supervisor {}{}\n{}\n{}{}", status.deployment(), status.layout(),
                      status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",
-                     table.Render(), Remarks(status) + ObservationText(status.observation()));
+                     LogText(status), table.Render(),
+                     Remarks(status) + ObservationText(status.observation()));
 }
 
 }  // namespace islands::deploy

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,8 @@
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_hang.h"
 #include "deploy/cluster/supervisor_island.h"
+#include "deploy/cluster/supervisor_load.h"
+#include "deploy/cluster/supervisor_log.h"
 #include "deploy/processes/interrupts.h"
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/control_channel.h"
@@ -36,6 +37,7 @@ using control::v1::Request;
 
 constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island that starts
 constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
+constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are part of every restart
 constexpr int64_t kIdleWaitMs = 1'000;
 constexpr int kLastWords = 15;  // log lines shown of an island that failed to start
 
@@ -67,17 +69,23 @@ class Supervisor {
     uint64_t log_begin = 0;     // where this incarnation's lines begin
     std::string detail;
     int64_t hung_ms = 0;
+    uint64_t next_life = 0;  // that has begun, and has no process yet; 0: none
   };
 
   absl::Status MakePulses();
+  absl::Status OpenLog();
 
   void StartObserving(const std::vector<IslandConfig>& configs);
-  absl::Status SpawnIslands(const std::vector<uint32_t>& islands);
   absl::Status SpawnIsland(Island& island, uint64_t boot_epoch);
   void Reap();
   void OnExit(Island& island, int wait_status);
   void ScheduleRestart(Island& island, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartDue();
+  bool IsDue(const Island& island) const;
+  void BeginDue();
+  void StartReady();
+  void OnNotStarted(Island& island, const std::string& why);
+  void StepLog();
+  void KillUseless();
   void ProbeStarting();
   void LookForHung();
   void BeginStop();
@@ -89,14 +97,17 @@ class Supervisor {
   Reply Handle(const Request& request);
   Reply Status();
   Reply Remember(const control::v1::LoadRequest& request);
+  absl::Status LoadDurably(const control::v1::LoadSpec& load);
 
   const ResolvedDeployment& resolved_;
   const SupervisorOptions options_;
   const ControlFiles files_;
   const ClusterClient client_;
   std::unique_ptr<ClusterData> data_;
-  std::optional<Observer> observer_;  // made before the control server, described by its threads
-  absl::Status targets_status_;       // likewise
+  std::unique_ptr<BoxLog> log_;             // null: durability `none`
+  std::unique_ptr<GenerationLoads> loads_;  // likewise
+  std::optional<Observer> observer_;        // made before the control server, described by its threads
+  absl::Status targets_status_;             // likewise
 
   // Main thread only.
   int report_fd_;
@@ -127,11 +138,15 @@ absl::Status Supervisor::Start() {
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
   if (absl::Status made = MakePulses(); !made.ok()) return made;
+  if (absl::Status opened = OpenLog(); !opened.ok()) return opened;
   std::vector<IslandConfig> configs = MakeIslandConfigs(resolved_);
   StartObserving(configs);
   for (IslandConfig& config : configs) {
     config.set_cluster_id(data_->manifest().cluster_id);
     config.set_layout_generation(data_->manifest().layout_generation);
+    if (log_ != nullptr) {
+      if (absl::Status kept = DescribeKept(data_->manifest(), *log_, &config); !kept.ok()) return kept;
+    }
     islands_.emplace_back(std::move(config), options_.restarts);
   }
   auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
@@ -141,11 +156,28 @@ absl::Status Supervisor::Start() {
     return server.status();
   }
   server_ = *std::move(server);
-  std::vector<uint32_t> all(islands_.size());
-  std::iota(all.begin(), all.end(), 0u);
-  absl::Status spawned = SpawnIslands(all);
-  if (!spawned.ok()) failure_ = std::string(spawned.message());  // Loop ends those that did start
   return absl::OkStatus();
+}
+
+absl::Status Supervisor::OpenLog() {
+  const Deployment& deployment = resolved_.deployment;
+  if (deployment.durability == Durability::kNone) return absl::OkStatus();
+  BoxLog::Options options{.program = options_.logger_program,
+                          .log_path = files_.LoggerLog(),
+                          .cluster_id = data_->manifest().cluster_id,
+                          .log_directory = resolved_.log_directory,
+                          .ring_directory = resolved_.ring_directory,
+                          .ring_bytes = deployment.ring_bytes,
+                          .interval_us = BoxLog::IntervalUs(deployment),
+                          .restarts = options_.restarts};
+  for (const topology::PlannedIsland& island : resolved_.plan.islands)
+    options.workers.push_back(island.workers);
+  const std::vector<uint32_t> workers = options.workers;
+  absl::StatusOr<std::unique_ptr<BoxLog>> log = BoxLog::Open(std::move(options), data_->manifest().workers);
+  if (!log.ok()) return log.status();
+  log_ = *std::move(log);
+  loads_ = std::make_unique<GenerationLoads>(client_, *data_, static_cast<uint32_t>(workers.size()));
+  return data_->NoteWorkers(workers);
 }
 
 absl::Status Supervisor::MakePulses() {
@@ -174,17 +206,6 @@ void Supervisor::StartObserving(const std::vector<IslandConfig>& configs) {
   observer_->Start();
 }
 
-// One manifest write for all of them.
-absl::Status Supervisor::SpawnIslands(const std::vector<uint32_t>& islands) {
-  absl::StatusOr<std::vector<uint64_t>> epochs = data_->NextBootEpochs(islands);
-  if (!epochs.ok()) return epochs.status();
-  for (size_t i = 0; i < islands.size(); ++i) {
-    absl::Status spawned = SpawnIsland(islands_[islands[i]], (*epochs)[i]);
-    if (!spawned.ok()) return spawned;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
   IslandConfig config;
   {
@@ -193,8 +214,8 @@ absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
     config = island.config;
   }
   hang_watch_->Forget(config.island());
-  absl::StatusOr<StartedIsland> started =
-      StartIsland(options_.island_program, files_, config, pulse_fd_.get());
+  absl::StatusOr<StartedIsland> started = StartIsland(
+      options_.island_program, files_, config, pulse_fd_.get(), log_ != nullptr ? log_->board_fd() : -1);
   if (!started.ok()) return started.status();
   spdlog::info("island {}: process {}, boot epoch {}", config.island(), started->pid, boot_epoch);
   const runtime::MutexLock lock(mutex_);
@@ -218,6 +239,7 @@ void Supervisor::OnExit(Island& island, int wait_status) {
   const std::string log_path = files_.IslandLog(number);
   const runtime::MutexLock lock(mutex_);
   const pid_t pid = std::exchange(island.pid, 0);
+  if (log_ != nullptr) log_->OnDead(number);
   if (stopping_) {
     island.state = control::v1::STOPPED;
     spdlog::info("island {}: process {} ended, {}", number, pid, how);
@@ -253,23 +275,71 @@ void Supervisor::ScheduleRestart(Island& island, const std::string& why) {
   island.restart_at_ms = now_ms + *delay_ms;
 }
 
-void Supervisor::StartDue() {
-  for (Island& island : islands_) {
-    if (island.state != control::v1::LOST || MonotonicMs() < island.restart_at_ms) continue;
-    {
-      const runtime::MutexLock lock(mutex_);
-      island.config.set_restarts(island.restarts + 1);
-    }
-    absl::Status spawned = SpawnIslands({island.config.island()});
-    const runtime::MutexLock lock(mutex_);
-    if (spawned.ok()) {
-      ++island.restarts;
+// In the beginning nobody has a process yet.
+bool Supervisor::IsDue(const Island& island) const {
+  if (island.pid != 0 || (loads_ != nullptr && loads_->under_way())) return false;
+  return island.state == control::v1::STARTING ||
+         (island.state == control::v1::LOST && MonotonicMs() >= island.restart_at_ms);
+}
+
+// A new life for all that are due. With a log: what the lives before have appended is where these will read
+// it, and their processes start when the log is ready for them.
+void Supervisor::BeginDue() {
+  std::vector<uint32_t> due;
+  for (const Island& island : islands_) {
+    const uint32_t number = island.config.island();
+    const bool may_begin = log_ == nullptr || log_->MayBegin(number);
+    if (IsDue(island) && island.next_life == 0 && may_begin) due.push_back(number);
+  }
+  if (due.empty()) return;
+  const absl::StatusOr<std::vector<uint64_t>> epochs = data_->NextBootEpochs(due);
+  for (size_t i = 0; i < due.size(); ++i) {
+    absl::Status begun = epochs.status();
+    if (begun.ok() && log_ != nullptr) begun = log_->Begin(due[i], (*epochs)[i]);
+    if (begun.ok()) {
+      islands_[due[i]].next_life = (*epochs)[i];
     } else {
-      const std::string why(spawned.message());
-      spdlog::error("island {}: {}", island.config.island(), why);
-      ScheduleRestart(island, why);
+      OnNotStarted(islands_[due[i]], std::string(begun.message()));
     }
   }
+}
+
+void Supervisor::StartReady() {
+  for (Island& island : islands_) {
+    const uint32_t number = island.config.island();
+    if (island.next_life == 0 || !IsDue(island) || (log_ != nullptr && !log_->IsReady(number))) continue;
+    const bool again = island.state == control::v1::LOST;
+    {
+      const runtime::MutexLock lock(mutex_);
+      if (again) island.config.set_restarts(island.restarts + 1);
+      island.config.set_data_generation(data_->manifest().data_generation);
+    }
+    absl::Status spawned = SpawnIsland(island, std::exchange(island.next_life, 0));
+    if (!spawned.ok()) {
+      if (log_ != nullptr) log_->OnDead(number);
+      OnNotStarted(island, std::string(spawned.message()));
+    } else if (again) {
+      const runtime::MutexLock lock(mutex_);
+      ++island.restarts;
+    }
+  }
+}
+
+// In the beginning that is the end: Loop ends those that did start.
+void Supervisor::OnNotStarted(Island& island, const std::string& why) {
+  spdlog::error("island {}: {}", island.config.island(), why);
+  if (!started_) {
+    failure_ = why;
+    return;
+  }
+  const runtime::MutexLock lock(mutex_);
+  ScheduleRestart(island, why);
+}
+
+void Supervisor::StepLog() {
+  if (log_ == nullptr) return;
+  absl::Status going_on = log_->Step();
+  if (!going_on.ok()) failure_ = std::string(going_on.message());
 }
 
 void Supervisor::ProbeStarting() {
@@ -278,7 +348,7 @@ void Supervisor::ProbeStarting() {
   size_t ready = 0;
   for (Island& island : islands_) {
     ready += island.state == control::v1::READY;
-    if (island.state != control::v1::STARTING) continue;
+    if (island.state != control::v1::STARTING || island.pid == 0) continue;
     ClusterClient::Reply reply = client_.CallIsland(island.config.island(), request, kProbeTimeoutMs);
     if (!reply.ok() || reply->island_status().state() != control::v1::READY ||
         reply->island_status().boot_epoch() != island.config.boot_epoch()) {
@@ -290,10 +360,15 @@ void Supervisor::ProbeStarting() {
     island.state = control::v1::READY;
     island.detail.clear();
   }
-  if (!started_ && ready == islands_.size()) {
-    started_ = true;
-    Report(kReadyReport);
+  if (started_ || ready != islands_.size()) return;
+  if (log_ != nullptr && data_->manifest().data_generation == 0) {
+    if (absl::Status created = LoadDurably({}); !created.ok()) {
+      failure_ = fmt::format("the data files cannot be made: {}", std::string(created.message()));
+      return;
+    }
   }
+  started_ = true;
+  Report(kReadyReport);
 }
 
 // Kills only if the file says so: who is stopped may go on, and takes all it has with it if it is killed.
@@ -354,15 +429,16 @@ bool Supervisor::AllGone() {
 }
 
 int64_t Supervisor::WaitMs() {
-  if (stopping_) return kBusyWaitMs;
+  if (stopping_) return log_ != nullptr ? kLogWaitMs : kBusyWaitMs;
   int64_t wait_ms = observer_ && !observer_->settled() ? kBusyWaitMs : kIdleWaitMs;
   const int64_t now_ms = MonotonicMs();
+  if (log_ != nullptr && log_->waits()) wait_ms = kLogWaitMs;
   for (const Island& island : islands_) {
     if (island.state == control::v1::STARTING) wait_ms = std::min(wait_ms, kBusyWaitMs);
     if (island.state == control::v1::READY) wait_ms = std::min(wait_ms, HangWatch::kLookMs);
     if (island.state == control::v1::LOST) wait_ms = std::min(wait_ms, island.restart_at_ms - now_ms);
   }
-  return std::max<int64_t>(wait_ms, 0);
+  return std::max(wait_ms, log_ != nullptr ? kLogWaitMs : 0);
 }
 
 void Supervisor::WaitForSignal(int64_t ms) {
@@ -380,10 +456,13 @@ absl::Status Supervisor::Loop() {
     Reap();
     if (!failure_.empty()) BeginStop();
     if (stopping_) {
-      if (AllGone()) break;
+      if (AllGone() && (log_ == nullptr || log_->Stop())) break;
       KillIfOverdue();
     } else {
-      StartDue();
+      StepLog();
+      if (loads_ != nullptr) KillUseless();
+      BeginDue();
+      StartReady();
       if (observer_) observer_->Step();
       ProbeStarting();
       LookForHung();
@@ -407,7 +486,8 @@ Reply Supervisor::Handle(const Request& request) {
     case Request::kStatus:
       return Status();
     case Request::kLoad:
-      return Remember(request.load());
+      return log_ != nullptr ? messaging::ErrorReply(LoadDurably(request.load().load()))
+                             : Remember(request.load());
     case Request::kShutdown:
       kill(getpid(), SIGTERM);  // blocked in every thread: the main loop picks it up
       return Reply();
@@ -435,6 +515,10 @@ Reply Supervisor::Status() {
       entry.set_hung_ms(island.hung_ms);
     }
   }
+  if (log_ != nullptr) {
+    status.mutable_log()->set_logger_pid(log_->logger_pid());
+    status.mutable_log()->set_data_generation(data_->manifest().data_generation);
+  }
   status.set_cluster_id(data_->manifest().cluster_id);
   status.set_deployment(resolved_.deployment.name);
   status.set_layout(resolved_.plan.layout);
@@ -450,6 +534,37 @@ Reply Supervisor::Status() {
   }
   AskIslands(client_, &status);
   return reply;
+}
+
+absl::Status Supervisor::LoadDurably(const control::v1::LoadSpec& load) {
+  const auto check = [this]() -> absl::Status {
+    if (stopping_) return absl::UnavailableError("the deployment is being taken down");
+    const runtime::MutexLock lock(mutex_);
+    for (const Island& island : islands_) {
+      if (island.state == control::v1::READY) continue;
+      return absl::FailedPreconditionError(
+          fmt::format("island {} is not ready; see `islands status`", island.config.island()));
+    }
+    return absl::OkStatus();
+  };
+  const auto switched = [&](uint64_t generation) {
+    const runtime::MutexLock lock(mutex_);
+    for (Island& island : islands_) {
+      island.config.clear_loads();
+      if (!load.workload().empty()) *island.config.add_loads() = load;
+      island.config.set_data_generation(generation);
+    }
+  };
+  return loads_->Load(load, check, switched);
+}
+
+// They come back with the rows that count.
+void Supervisor::KillUseless() {
+  for (const uint32_t island : loads_->TakeUseless()) {
+    if (islands_[island].pid <= 0) continue;
+    spdlog::warn("island {}: cannot go on after a load, killing process {}", island, islands_[island].pid);
+    kill(islands_[island].pid, SIGKILL);
+  }
 }
 
 Reply Supervisor::Remember(const control::v1::LoadRequest& request) {

@@ -11,9 +11,10 @@
 // under one mutex.
 //
 // Invariants:
-//  1. An island's process is started only with a boot epoch that was saved in the manifest before.
+//  1. An island's process is started only with a boot epoch that was saved in the manifest before, and, where
+//     there is a log, as supervisor_log.h says.
 //  2. Only processes started here are signalled, by pid, and only while they have not been reaped.
-//  3. After Run returns, no island started here is alive, nor its Prometheus.
+//  3. After Run returns, no island started here is alive, nor its logger, nor its Prometheus.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ namespace islands::deploy {
 
 struct SupervisorOptions {
   std::string island_program;  // absolute path of islandd
+  std::string logger_program;  // likewise of islands-logger
   int report_fd = -1;          // `up` reads kReadyReport or the reason of a failure there
   RestartLimits restarts;
   std::string targets_folder = {};               // where Prometheus finds the islands; empty: nobody asks

@@ -73,8 +73,15 @@ absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
 absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, const storage::Manifest& want,
                                                 Durability durability) {
   const absl::Status same = storage::CheckSameData(have, want);
+  const bool keeps = have.data_generation != 0;
+  if (keeps && durability == Durability::kNone) {
+    return absl::FailedPreconditionError(
+        "the data directory has rows that outlive their islands, and with durability 'none' nobody would see "
+        "them: set storage.log.durability to 'lazy', name another data.directory, or remove the data with "
+        "`islands destroy FILE`");
+  }
   if (same.ok() && have.boot_epochs.size() == want.islands) return have;
-  if (!same.ok() && durability != Durability::kNone) return same;
+  if (!same.ok() && keeps) return same;
   storage::Manifest adapted = want;
   adapted.cluster_id = have.cluster_id;
   adapted.layout_generation = have.layout_generation + 1;
@@ -134,11 +141,34 @@ absl::Status ClusterData::LoadOrCreateManifest(const ResolvedDeployment& resolve
 }
 
 absl::StatusOr<std::vector<uint64_t>> ClusterData::NextBootEpochs(const std::vector<uint32_t>& islands) {
+  const runtime::MutexLock lock(mutex_);
+  storage::Manifest manifest = manifest_;
   std::vector<uint64_t> epochs;
-  for (uint32_t island : islands) epochs.push_back(manifest_.NextBootEpoch(island));
-  absl::Status saved = storage::SaveManifest(manifest_, directory_, *disk_);
-  if (!saved.ok()) return saved;
+  for (uint32_t island : islands) epochs.push_back(manifest.NextBootEpoch(island));
+  if (absl::Status saved = Save(manifest); !saved.ok()) return saved;
   return epochs;
+}
+
+absl::Status ClusterData::SwitchTo(uint64_t generation, const std::string& load) {
+  const runtime::MutexLock lock(mutex_);
+  storage::Manifest manifest = manifest_;
+  manifest.data_generation = generation;
+  manifest.load = load;
+  return Save(manifest);
+}
+
+absl::Status ClusterData::NoteWorkers(const std::vector<uint32_t>& workers) {
+  const runtime::MutexLock lock(mutex_);
+  if (manifest_.workers == workers) return absl::OkStatus();
+  storage::Manifest manifest = manifest_;
+  manifest.workers = workers;
+  return Save(manifest);
+}
+
+absl::Status ClusterData::Save(const storage::Manifest& manifest) {
+  absl::Status saved = storage::SaveManifest(manifest, directory_, *disk_);
+  if (saved.ok()) manifest_ = manifest;
+  return saved;
 }
 
 }  // namespace islands::deploy

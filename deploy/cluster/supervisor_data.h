@@ -1,6 +1,6 @@
 // What a supervisor owns while it lives: the locks of the control and the data directory, and the manifest.
 //
-// Thread safety: used by the supervisor's main thread only.
+// Thread safety: Open on the main thread; the rest from any.
 //
 // Invariants:
 //  1. While a ClusterData exists no other process has one for the same control or data directory, and no
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@
 #include "deploy/processes/file_lock.h"
 #include "instance/storage/manifest.h"
 #include "runtime/file_system.h"
+#include "runtime/mutex.h"
 
 namespace islands::deploy {
 
@@ -31,7 +33,14 @@ class ClusterData {
   static absl::StatusOr<std::unique_ptr<ClusterData>> Open(const ResolvedDeployment& resolved,
                                                            const ControlFiles& files);
 
-  const storage::Manifest& manifest() const { return manifest_; }
+  storage::Manifest manifest() const {
+    const runtime::MutexLock lock(mutex_);
+    return manifest_;
+  }
+  // With a log: what islands have loaded is in data files of this generation, and counts once this is OK.
+  absl::Status SwitchTo(uint64_t generation, const std::string& load);
+  // The log is used with so many workers, by island.
+  absl::Status NoteWorkers(const std::vector<uint32_t>& workers);
   // New boot epochs for these islands, in that order, saved before they are returned.
   absl::StatusOr<std::vector<uint64_t>> NextBootEpochs(const std::vector<uint32_t>& islands);
 
@@ -39,11 +48,13 @@ class ClusterData {
   ClusterData(FileLock control, FileLock data)
       : control_lock_(std::move(control)), data_lock_(std::move(data)) {}
   absl::Status LoadOrCreateManifest(const ResolvedDeployment& resolved);
+  absl::Status Save(const storage::Manifest& manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   FileLock control_lock_;
   FileLock data_lock_;
   std::unique_ptr<runtime::FileSystem> disk_ = runtime::MakePosixFileSystem();
   std::string directory_;
+  mutable runtime::Mutex mutex_;
   storage::Manifest manifest_;
 };
 

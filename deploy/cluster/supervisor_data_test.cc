@@ -55,10 +55,17 @@ TEST(AdaptManifest, FewerIslandsAndMoreAgain_NeverReusesAnEpoch) {
   EXPECT_THAT(more->boot_epochs, testing::Each(testing::Ge(9u)));
 }
 
-TEST(AdaptManifest, OtherTablesWithDurability_AreRefused) {
-  const auto adapted = AdaptManifest(MakeManifest(2, 1000), MakeManifest(2, 2000), Durability::kSync);
-  EXPECT_FALSE(adapted.ok());
-  EXPECT_TRUE(AdaptManifest(MakeManifest(2, 1000), MakeManifest(2, 2000), Durability::kNone).ok());
+TEST(AdaptManifest, RowsThatOutliveIslands_AreNotLostByAnEditedFile) {
+  storage::Manifest have = MakeManifest(2, 1000);
+  EXPECT_TRUE(AdaptManifest(have, MakeManifest(2, 2000), Durability::kSync).ok());  // nothing is there yet
+  have.data_generation = 1;
+  EXPECT_TRUE(AdaptManifest(have, MakeManifest(2, 1000), Durability::kLazy).ok());
+  for (const storage::Manifest& want : {MakeManifest(2, 2000), MakeManifest(3, 1000)}) {
+    const auto adapted = AdaptManifest(have, want, Durability::kSync);
+    EXPECT_EQ(adapted.status().code(), absl::StatusCode::kFailedPrecondition) << adapted.status();
+  }
+  const auto hidden = AdaptManifest(have, MakeManifest(2, 1000), Durability::kNone);
+  EXPECT_THAT(std::string(hidden.status().message()), testing::HasSubstr("outlive"));
 }
 
 }  // namespace

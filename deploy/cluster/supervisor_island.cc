@@ -46,7 +46,8 @@ absl::StatusOr<runtime::UniqueFd> Seal(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
-                                          const control::v1::IslandConfig& config, int pulse_fd) {
+                                          const control::v1::IslandConfig& config, int pulse_fd,
+                                          int board_fd) {
   const absl::StatusOr<std::string> json = ToJson(config);
   if (!json.ok()) return json.status();
   absl::Status written = runtime::WritePrivateFile(files.IslandConfig(config.island()), *json);
@@ -63,6 +64,10 @@ absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const Cont
                        files.IslandName(config.island())};
   request.log_path = files.IslandLog(config.island());
   request.inherit_fds = {sealed->get(), pulse_fd};
+  if (board_fd >= 0) {
+    request.arguments.insert(request.arguments.end(), {"--board-fd", std::to_string(kInheritedFd + 2)});
+    request.inherit_fds.push_back(board_fd);
+  }
   std::error_code error;
   const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
   absl::StatusOr<pid_t> pid = Spawn(request);

@@ -22,9 +22,10 @@ struct StartedIsland {
 
 // Starts `program` with the configuration on descriptor kInheritedFd, sealed: between us and it nobody can
 // change what it names, shared objects among it. RUN/island-N.json is a copy for people. The config's boot
-// epoch has been saved in the manifest.
+// epoch has been saved in the manifest. `board_fd`: of the log's epochs; -1: there is no log.
 absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
-                                          const control::v1::IslandConfig& config, int pulse_fd);
+                                          const control::v1::IslandConfig& config, int pulse_fd,
+                                          int board_fd);
 
 // Completes every entry that has a process with what the island says of itself: placement, links, whether it
 // runs.

@@ -242,6 +242,7 @@ int SuperviseFile(const CommandContext& context, const SuperviseOptions& options
   if (!resolved.ok()) return Fail(context, resolved.status());
   SupervisorOptions supervisor;
   supervisor.island_program = context.binary_directory + "/islandd";
+  supervisor.logger_program = context.binary_directory + "/islands-logger";
   supervisor.report_fd = options.report_fd;
   supervisor.restarts.budget = options.restarts;
   supervisor.targets_folder = options.targets;

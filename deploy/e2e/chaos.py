@@ -83,13 +83,13 @@ class Meter:
     """Reads the islands' metrics. Another cluster may have taken a port while an island was away, so the deployment's
     name is one of a kind and looked for in every answer."""
 
-    def __init__(self, cluster: Cluster, shape: Shape) -> None:
+    def __init__(self, cluster: Cluster, shape: Shape, durability: str = "none") -> None:
         """Writes a deployment of this shape for any machine: it runs unbound."""
         self.islands = shape.islands
         self.base = free_ports(shape.islands)
         self.name = f"chaos-{random.SystemRandom().getrandbits(48):x}"
         machine = f"pack:{shape.islands} [numa(memory=1GB)] core:{shape.workers} pu:1"
-        cluster.write(f"{shape.islands}ISL", name=self.name,
+        cluster.write(f"{shape.islands}ISL", name=self.name, durability=durability,
                       more=f"machine: '{machine}'\ntimeouts: {{transaction_ms: {DEADLINE_S * 1000:.0f}}}\n" + TABLES)
         with open(cluster.file, encoding="utf-8") as file:
             text = file.read().replace("base_port: 0", f"base_port: {self.base}")
@@ -173,7 +173,9 @@ class Chaos:
     """One run that is hurt. `findings` are the promises that were broken, `lines` the summary."""
 
     def __init__(self, cluster: Cluster, shape: Shape, mode: str, seconds: float, pause: Sequence[float], seed: int,
-                 zipf: float = 0.9) -> None:
+                 zipf: float = 0.9, durability: str = "none") -> None:
+        self.durability = durability
+        self.logger_kills = 0
         self.cluster, self.shape, self.mode, self.seconds, self.pause = cluster, shape, mode, seconds, pause
         self.seed, self.zipf, self.random = seed, zipf, random.Random(seed)
         self.history = os.path.join(cluster.folder, "history")
@@ -188,7 +190,7 @@ class Chaos:
         self.looks = 0  # that were answered
 
     def run(self) -> "Chaos":
-        self.meter = Meter(self.cluster, self.shape)
+        self.meter = Meter(self.cluster, self.shape, self.durability)
         self.cluster.up("--restarts", 1000)
         supervisor = self.cluster.status()["supervisor_pid"]
         os.mkdir(self.history)
@@ -273,6 +275,8 @@ class Chaos:
         # Drawn before anything that depends on time, so that a seed means the same victims.
         count = 1 + (self.shape.islands > 2 and self.random.random() < 0.25)
         drawn = self.random.sample(range(self.shape.islands), count)
+        if self.durability != "none" and self.random.random() < 0.3:
+            self.kill_logger()
         islands = self.cluster.status()["islands"]
         victims = [islands[victim] for victim in drawn
                    if islands[victim]["pid"] and islands[victim]["pid"] not in self.pids]
@@ -281,6 +285,12 @@ class Chaos:
             os.kill(victim["pid"], signal.SIGKILL)
             self.pids.add(victim["pid"])
             self.hurts.append((victim["id"], victim["state"], len(victims)))
+
+    def kill_logger(self) -> None:
+        pid = self.cluster.status()["log"]["logger_pid"]
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            self.logger_kills += 1
 
     def hang(self) -> None:
         victim, seconds = self.random.randrange(self.shape.islands), self.random.uniform(*HANG_S)
@@ -350,7 +360,7 @@ class Chaos:
         if self.mode == "kills":
             early = sum(state != "ready" for _, state, _ in self.hurts)
             text += (f"; {sum(many > 1 for _, _, many in self.hurts) // 2} times two at once, {early} hit an island "
-                     f"that was not ready yet; {restarts} restarts")
+                     f"that was not ready yet; {restarts} restarts; the logger {self.logger_kills} times")
         else:
             text += "; " + ", ".join(how for _, how, _ in self.hurts)
         self.say(self.mode, text)
@@ -369,7 +379,8 @@ class Chaos:
     def check_history(self) -> None:
         binaries = os.path.dirname(BINARIES) if os.path.isfile(BINARIES) else BINARIES
         judge = os.path.join(binaries, "..", "tests", "append_judge")
-        done = subprocess.run([judge, self.history], capture_output=True, text=True, timeout=600)
+        keeps = ["--keeps"] if self.durability != "none" else []
+        done = subprocess.run([judge, *keeps, self.history], capture_output=True, text=True, timeout=600)
         if done.returncode not in (0, 1):
             self.findings.append(f"the judge does not understand the history: {done.stderr}")
             return
@@ -396,7 +407,8 @@ class Chaos:
 
     def summary(self) -> str:
         head = (f"{self.mode} on {self.shape.islands} islands x {self.shape.workers} workers, {self.seconds:.0f} s, "
-                f"seed {self.seed}: append to 4 rows, 80 % multisite, zipf {self.zipf:g}, mpl 4")
+                f"seed {self.seed}: append to 4 rows, 80 % multisite, zipf {self.zipf:g}, mpl 4, "
+                f"durability {self.durability}")
         verdict = [f"  BROKEN: {finding}" for finding in self.findings] or ["  every promise was kept"]
         return "\n".join([head, *self.lines, *verdict])
 
@@ -407,10 +419,11 @@ def one_round(shape_name: str, mode: str, seconds: float, seed: int, arguments: 
     path = BINARIES if os.path.isfile(BINARIES) else os.path.join(BINARIES, "islands")
     cluster = Cluster(Islands(path), folder)
     print(f"repeat with: {sys.argv[0]} --shape {shape_name} --mode {mode} --minutes {seconds / 60:g} --seed {seed} "
-          f"--zipf {arguments.zipf:g}", flush=True)
+          f"--zipf {arguments.zipf:g} --durability {arguments.durability}", flush=True)
     try:
         pause = arguments.pause or ((1, 5) if mode == "kills" else (0.5, 2))
-        chaos = Chaos(cluster, SHAPES[shape_name], mode, seconds, pause, seed, arguments.zipf).run()
+        chaos = Chaos(cluster, SHAPES[shape_name], mode, seconds, pause, seed, arguments.zipf,
+                      arguments.durability).run()
     finally:
         cluster.clean()
     print(chaos.summary(), flush=True)
@@ -439,6 +452,8 @@ def main() -> int:
     parser.add_argument("--mode", choices=MODES, action="append", help="all of them")
     parser.add_argument("--pause", type=float, nargs=2, metavar=("MIN", "MAX"), help="seconds between two of them")
     parser.add_argument("--zipf", type=float, default=0.9)
+    parser.add_argument("--durability", choices=("none", "lazy"), default="none",
+                        help="lazy: the logger is killed as well, and nothing that was acknowledged may be lost")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

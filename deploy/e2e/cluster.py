@@ -17,7 +17,7 @@ T = TypeVar("T")
 FILE = """version: 1
 name: {name}
 layout: {layout}
-storage: {{buffer_pool: 512MiB}}
+storage: {{buffer_pool: 512MiB, log: {{durability: {durability}}}}}
 messaging: {{transport: {transport}}}
 metrics: {{base_port: 0}}
 """
@@ -60,9 +60,10 @@ class Cluster:
         self.folder = folder
         self.file = os.path.join(folder, "deployment.yaml")
 
-    def write(self, layout: str = "2ISL", transport: str = "uds", name: str = "test", more: str = "") -> "Cluster":
+    def write(self, layout: str = "2ISL", transport: str = "uds", name: str = "test", more: str = "",
+              durability: str = "none") -> "Cluster":
         with open(self.file, "w", encoding="utf-8") as file:
-            file.write(FILE.format(name=name, layout=layout, transport=transport) + more)
+            file.write(FILE.format(name=name, layout=layout, transport=transport, durability=durability) + more)
         return self
 
     def up(self, *options: object) -> Document:

@@ -104,7 +104,7 @@ BAD = [
     ("version: 1\nmachine: 'pack:18 [numa(memory=16GB)] core:1 pu:1'\nlayout: 18ISL\nstorage: {buffer_pool: 252GiB}\n",
      "4:24: found 252GiB of buffer pool, expected what fits the machine: NUMA node 2 has 14.9 GiB, but island 2 needs"),
     ("version: 1\nlayout: 30ISL\n", "2:9: found 24 sites (auto) for 30 islands, expected at least one site per island"),
-    ("version: 1\nstorage: {log: {durability: sync}}\n", "2:29: found durability 'sync', which is not available"),
+    ("version: 1\nstorage: {log: {ring_bytes: 3MiB}}\n", "2:29: found 3145728, expected a power of two from 512KiB"),
     ("version: 1\ncontrol: {directory: /%s}\n" % ("x" * 90), "2:22: found a directory whose socket paths have up to"),
     ("version: 1\nislands:\n  - {cpus: '0-1'}\n  - {cpus: '1'}\n", "4:12: found CPU 1 of island 0 again"),
     ("version: 1\nlayout: [\n", "3:1: found a YAML error"),

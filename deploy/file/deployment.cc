@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "deploy/file/deployment_tables.h"
 #include "deploy/file/yaml_reader.h"
 #include "deploy/file/yaml_tree.h"
+#include "instance/log/ring.h"
 #include "instance/storage/catalog.h"
 #include "topology/machine.h"
 
@@ -217,14 +219,28 @@ class DeploymentReader {
     if (const auto latching = storage.Word("latching", {"auto", "always"})) {
       deployment_.always_latched = *latching == "always";
     }
-    Section(storage, "log", {"directory", "durability"}, [&](const MapReader& log) {
-      if (const auto directory = log.Directory("directory")) deployment_.log_directory = *directory;
-      if (const auto durability = log.Word("durability", {"none", "lazy", "sync"})) {
-        deployment_.durability = *durability == "none"   ? Durability::kNone
-                                 : *durability == "lazy" ? Durability::kLazy
-                                                         : Durability::kSync;
+    Section(storage, "log", {"directory", "durability", "votes", "ring_directory", "ring_bytes"},
+            [&](const MapReader& log) { ReadLog(log); });
+  }
+
+  void ReadLog(const MapReader& log) {
+    if (const auto directory = log.Directory("directory")) deployment_.log_directory = *directory;
+    if (const auto directory = log.Directory("ring_directory")) deployment_.ring_directory = *directory;
+    if (const auto bytes = log.Bytes("ring_bytes")) {
+      deployment_.ring_bytes = *bytes;
+      constexpr uint64_t kLeast = log::Ring::kLeastCapacity, kMost = log::Ring::kMostCapacity;
+      if (*bytes < kLeast || *bytes > kMost || !std::has_single_bit(*bytes)) {
+        log.Complain("ring_bytes", fmt::format("found {}, expected a power of two from {} to {}", *bytes,
+                                               topology::FormatSize(kLeast), topology::FormatSize(kMost)));
       }
-    });
+    }
+    if (const auto votes = log.Word("votes", {"epoch", "forced"}))
+      deployment_.forced_votes = *votes == "forced";
+    if (const auto durability = log.Word("durability", {"none", "lazy", "sync"})) {
+      deployment_.durability = *durability == "none"   ? Durability::kNone
+                               : *durability == "lazy" ? Durability::kLazy
+                                                       : Durability::kSync;
+    }
   }
 
   void ReadServices() {

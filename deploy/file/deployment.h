@@ -68,6 +68,9 @@ struct Deployment {
   bool always_latched = false;  // latching: always
   std::string log_directory;    // empty: DATA/log
   Durability durability = Durability::kNone;
+  bool forced_votes = false;       // votes: forced
+  std::string ring_directory;      // empty: in /dev/shm
+  uint64_t ring_bytes = 8u << 20;  // of every worker's
 
   TransportKind transport = TransportKind::kUds;
   std::string control_directory = "run";

@@ -70,7 +70,10 @@ data:
         - {name: by_name, key: ['row:16:string:20', 'key:0']}
     - {name: item, key: [string], replicated: true}
 storage:
-  {buffer_pool: 12GiB, memory_policy: bind, latching: always, log: {directory: data/log, durability: sync}}
+  buffer_pool: 12GiB
+  memory_policy: bind
+  latching: always
+  log: {directory: data/log, durability: sync, votes: forced, ring_directory: /rings, ring_bytes: 1MiB}
 messaging: {transport: zmq}
 control: {directory: run}
 metrics: {base_port: 0}
@@ -101,6 +104,9 @@ TEST(ParseDeployment, EveryFieldIsTaken) {
   EXPECT_TRUE(d->always_latched);
   EXPECT_EQ(d->log_directory, "data/log");
   EXPECT_EQ(d->durability, Durability::kSync);
+  EXPECT_TRUE(d->forced_votes);
+  EXPECT_EQ(d->ring_directory, "/rings");
+  EXPECT_EQ(d->ring_bytes, uint64_t{1} << 20);
   EXPECT_EQ(d->transport, TransportKind::kZmq);
   EXPECT_EQ(d->metrics_base_port, 0u);
   EXPECT_EQ(d->transaction_timeout_ms, 150u);

@@ -69,13 +69,6 @@ std::string PathOf(const Deployment& deployment, const topology::PlanComplaint& 
   return "";
 }
 
-void CheckDurability(const Deployment& deployment, Complaints& complaints) {
-  if (deployment.durability == Durability::kNone) return;
-  complaints.Add(deployment.At("storage.log.durability"),
-                 fmt::format("found durability '{}', which is not available in this version, expected 'none'",
-                             DurabilityName(deployment.durability)));
-}
-
 void CheckControlDirectory(const Deployment& deployment, Complaints& complaints) {
   const std::string directory = Absolute(deployment.folder, deployment.control_directory);
   const size_t longest =
@@ -183,7 +176,6 @@ std::string ShortControlDirectory(const std::string& deployment, uint32_t user,
 
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine) {
   Complaints complaints(deployment.filename);
-  CheckDurability(deployment, complaints);
   CheckControlDirectory(deployment, complaints);
   topology::Verdict verdict = topology::MakePlan(machine, RequestOf(deployment));
   for (topology::PlanComplaint& complaint : verdict.complaints) {
@@ -197,6 +189,8 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
   resolved.log_directory = deployment.log_directory.empty()
                                ? resolved.data_directory + "/log"
                                : Absolute(deployment.folder, deployment.log_directory);
+  if (!deployment.ring_directory.empty())
+    resolved.ring_directory = Absolute(deployment.folder, deployment.ring_directory);
   resolved.control_directory = Absolute(deployment.folder, deployment.control_directory);
   DecideBinding(&resolved);
   ChooseServiceCpus(&resolved);

@@ -34,6 +34,7 @@ struct ResolvedDeployment {
   std::vector<int32_t> service_cpus = {};  // by island; a PU that no worker uses, or -1
   std::string data_directory = {};         // absolute, as are the next two
   std::string log_directory = {};
+  std::string ring_directory = {};  // empty: in /dev/shm
   std::string control_directory = {};
   std::vector<std::string> notes = {};  // what a person should know before `up`
 

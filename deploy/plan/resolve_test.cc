@@ -238,10 +238,6 @@ TEST_P(BadResolve, ComplainsOnceAtItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadResolve,
     ::testing::Values(
-        BadFile{"sync", "storage: {log: {durability: sync}}", MakeMachine(1, 4), "3:29",
-                "durability 'sync', which is not available in this version, expected 'none'"},
-        BadFile{"lazy", "storage:\n  log:\n    durability: lazy\n", MakeMachine(1, 4), "5:17",
-                "durability 'lazy'"},
         BadFile{"too_many_cores", "cores: 5", MakeMachine(1, 4), "3:8",
                 "5 cores, expected at most the 4 of this machine"},
         BadFile{"missing_cpu", "cores: '2-6'", MakeMachine(1, 4), "3:8",
@@ -274,24 +270,21 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::PrintToStringParamName());
 
 TEST(Resolve, AllComplaintsTogether) {
-  EXPECT_EQ(
-      Message("cores: 9\nlayout: 30ISL\nstorage: {log: {durability: sync}}\n", MakeMachine(1, 4)),
-      "/d/f.yaml:3:8: found 9 cores, expected at most the 4 of this machine\n"
-      "/d/f.yaml:4:9: found 24 sites (auto) for 30 islands, expected at least one site per island: "
-      "set data.sites to 30 or more\n"
-      "/d/f.yaml:5:29: found durability 'sync', which is not available in this version, expected 'none'");
+  EXPECT_EQ(Message("cores: 9\nlayout: 30ISL\n", MakeMachine(1, 4)),
+            "/d/f.yaml:3:8: found 9 cores, expected at most the 4 of this machine\n"
+            "/d/f.yaml:4:9: found 24 sites (auto) for 30 islands, expected at least one site per island: "
+            "set data.sites to 30 or more");
 }
 
 TEST(Resolve, ComplaintsOfPlanAndFileTogether) {
   EXPECT_EQ(
       Message("islands:\n  - {cpus: '0', memory: 1KiB}\n  - {cpus: '1', memory: 40GiB}\n"
-              "  - {cpus: '2', memory: 1KiB}\nstorage: {log: {durability: lazy}}\n",
+              "  - {cpus: '2', memory: 1KiB}\n",
               MakeMachine(1, 4)),
       "/d/f.yaml:4:3: found 40.0GiB of buffer pool, expected what fits the machine: NUMA node 0 has 16 GiB, "
       "but islands 0-2 need 40 GiB of it; make the buffer pool smaller or use more nodes\n"
       "/d/f.yaml:4:25: found 1KiB of buffer pool for island 0, expected at least 4MiB for every island\n"
-      "/d/f.yaml:6:25: found 1KiB of buffer pool for island 2, expected at least 4MiB for every island\n"
-      "/d/f.yaml:7:29: found durability 'lazy', which is not available in this version, expected 'none'");
+      "/d/f.yaml:6:25: found 1KiB of buffer pool for island 2, expected at least 4MiB for every island");
 }
 
 TEST(Resolve, SocketPathsFitExactly) {

@@ -20,6 +20,7 @@ struct ControlFiles {
   std::string SupervisorSocket() const { return directory + "/supervisor.sock"; }
   std::string SupervisorLock() const { return directory + "/supervisor.lock"; }
   std::string SupervisorLog() const { return directory + "/supervisor.log"; }
+  std::string LoggerLog() const { return directory + "/logger.log"; }
   std::string RunLock() const { return directory + "/run.lock"; }
   std::string IslandSocket(uint32_t island) const { return Island(island, "ctl"); }
   std::string IslandLock(uint32_t island) const { return Island(island, "lock"); }

@@ -25,6 +25,7 @@ constexpr int64_t kStopSlackMs = 5'000;  // above the transactions' own timeout
 constexpr int64_t kSlowStopMs = 25'000;  // above the time an island gives its transactions to end
 constexpr int64_t kDrainMs = 5'000;
 constexpr int64_t kSampleIntervalMs = 1'000;
+constexpr const char* kNoDurability = "none";
 
 Request SnapshotRequestOf() {
   Request request;
@@ -88,6 +89,16 @@ absl::Status RunDriver::Load() {
   if (LoadInPlace()) return absl::OkStatus();
   Request request;
   *request.mutable_load()->mutable_load() = result_.plan.load;
+  if (status_.configs(0).durability() != kNoDurability) {
+    const auto& loads = status_.configs(0).loads();
+    if (!loads.empty() && !result_.plan.options.reload) {
+      return absl::FailedPreconditionError(fmt::format(
+          "the deployment has the rows of workload '{}', which outlive it, and they are not those "
+          "that this run needs; --reload replaces them",
+          loads.Get(0).workload()));
+    }
+    return client_.CallSupervisor(request, kLoadTimeoutMs).status();  // it has all islands load
+  }
   // An island that restarted with a load that does not fit would never come back: the supervisor keeps one
   // only when all have taken it, whatever becomes of this command meanwhile.
   if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;

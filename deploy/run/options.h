@@ -14,6 +14,8 @@
 
 namespace islands::deploy {
 
+inline constexpr const char* kReloadFlag = "--reload";
+
 struct RunOptions {
   std::string file;
   std::string workload;  // an object of lib/islands
@@ -23,6 +25,7 @@ struct RunOptions {
   double warmup_s = 1;
   uint64_t seed = 1;
   std::optional<int64_t> rows_total;  // of the table that the description names
+  bool reload = false;                // replace rows that outlive the deployment
   std::string results = "results";
 };
 

@@ -218,6 +218,8 @@ json ResultJson(const RunResult& result) {
                                                               static_cast<double>(total.committed())))},
                    {"sum_check", result.sum.Verdict()},
                    {"sum_check_detail", result.sum.Explain()},
+                   {"sum_before", result.sum.before},
+                   {"sum_after", result.sum.after},
                    {"per_scope", ScopesJson(result, total)},
                    {"per_island", json::array()},
                    {"run_directory", result.run_directory}});

@@ -41,6 +41,11 @@ bool Taken(const CLI::App& command, const std::string& option) {
          command.get_parent()->get_option_no_throw(option) != nullptr;
 }
 
+// Options that no value follows.
+bool IsFlag(const std::string& argument) {
+  return argument == "--help" || argument == "-h" || argument == kReloadFlag;
+}
+
 }  // namespace
 
 std::vector<std::string> WordsOf(const std::vector<std::string>& arguments) {
@@ -53,7 +58,7 @@ std::vector<std::string> WordsOf(const std::vector<std::string>& arguments) {
     }
     if (!argument.starts_with('-')) {
       words.push_back(argument);
-    } else if (argument != "--help" && argument != "-h" && argument.find('=') == std::string::npos) {
+    } else if (!IsFlag(argument) && argument.find('=') == std::string::npos) {
       ++i;
     }
   }

@@ -64,7 +64,7 @@ struct Part {
 
 class Judge {
  public:
-  explicit Judge(const std::vector<RecordedHistory>& histories) : histories_(histories) {}
+  Judge(const std::vector<RecordedHistory>& histories, bool keeps) : histories_(histories), keeps_(keeps) {}
 
   Judgement Run() {
     FindLives();
@@ -111,7 +111,8 @@ class Judge {
   }
 
   const std::vector<RecordedHistory>& histories_;
-  std::set<Life> dead_;
+  const bool keeps_;
+  std::set<Life> dead_;                           // whose answers bind nobody
   std::map<Life, int64_t> alive_until_;           // at least
   std::set<uint32_t> ended_sites_;                // first sites of islands that did not come back
   std::map<uint32_t, std::set<uint64_t>> lives_;  // of rows, by first site, in order of time
@@ -146,6 +147,14 @@ void Judge::FindLives() {
     if (dead_.contains({island, last_epochs[island]})) ended_sites_.insert(site);
   }
   judgement_.deaths = dead_.size();
+  if (!keeps_) return;
+  for (const auto& [site, lives] : lives_) {
+    if (lives.size() > 1)
+      Complain(fmt::format("lost rows: those of the island with site {} were loaded {} times", site,
+                           lives.size()));
+  }
+  dead_.clear();
+  ended_sites_.clear();
 }
 
 Variant& Judge::VariantOf(const Place& place, const Element& last) {
@@ -334,6 +343,8 @@ void Judge::Add(const Part& part, History* history) {
 
 }  // namespace
 
-Judgement JudgeAppends(const std::vector<RecordedHistory>& histories) { return Judge(histories).Run(); }
+Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, bool keeps) {
+  return Judge(histories, keeps).Run();
+}
 
 }  // namespace islands::experiments

@@ -12,8 +12,8 @@
 //    life lasts to the end it must be the same everywhere: an element that was seen here, and there another
 //    one in its place, or the row as it was before for somebody who began too late for that, is half a
 //    commit.
-//  - The coordinator's island died (a later boot epoch of it exists, or an attempt of it has no end): as long
-//    as nothing is durable, what it told its clients binds nobody else. Attempts that appended on other
+//  - The coordinator's island died (a later boot epoch of it exists, or an attempt of it has no end): where
+//    nothing is durable, what it told its clients binds nobody else. Attempts that appended on other
 //    islands, too, are cut into one branch per island, each committed exactly if its element was seen. They
 //    must not be half a commit either; and where the island provably lived on after its answer (an attempt
 //    of the same life begins or ends later), whoever began after the answer and was through by then has to
@@ -48,6 +48,8 @@ struct Judgement {
   uint64_t edges = 0;
 };
 
-Judgement JudgeAppends(const std::vector<RecordedHistory>& histories);
+// `keeps`: islands keep what they have acknowledged, so nothing is excused when one dies: rows are never
+// lost, and what was answered binds everybody.
+Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, bool keeps = false);
 
 }  // namespace islands::experiments

@@ -1,6 +1,6 @@
 // Judges the histories that a run of the workload `append` has left in a directory.
 //
-//   append_judge DIRECTORY
+//   append_judge [--keeps] DIRECTORY     --keeps: of islands that keep what they have acknowledged
 //
 // Prints one JSON document: the numbers of Judgement (append_judge.h), and what is wrong, the smallest cycle
 // among it. Exit code 0: strictly serializable; 1: an anomaly; 2: files that cannot be read, or none.
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "experiments/append/append_judge.h"
@@ -21,7 +22,7 @@ int Refuse(const std::string& what) {
   return 2;
 }
 
-int Main(const std::string& directory) {
+int Main(const std::string& directory, bool keeps) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
@@ -36,7 +37,7 @@ int Main(const std::string& directory) {
     if (!history.ok()) return Refuse(std::string(history.status().message()));
     histories.push_back(*std::move(history));
   }
-  const Judgement found = JudgeAppends(histories);
+  const Judgement found = JudgeAppends(histories, keeps);
   const nlohmann::ordered_json out = {{"strictly_serializable", found.violations.empty()},
                                       {"files", paths.size()},
                                       {"torn_files", found.torn_files},
@@ -60,7 +61,8 @@ int Main(const std::string& directory) {
 }  // namespace islands::experiments
 
 int main(int argc, char** argv) {
-  if (argc == 2) return islands::experiments::Main(argv[1]);
-  fmt::print(stderr, "usage: append_judge DIRECTORY\n");
+  const bool keeps = argc == 3 && std::string_view(argv[1]) == "--keeps";
+  if (argc == 2 || keeps) return islands::experiments::Main(argv[argc - 1], keeps);
+  fmt::print(stderr, "usage: append_judge [--keeps] DIRECTORY\n");
   return 2;
 }

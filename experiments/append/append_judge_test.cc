@@ -7,10 +7,12 @@
 namespace islands::experiments {
 namespace {
 
+using testing::Contains;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 constexpr uint64_t kHere = MakeLife(0, 5'000'000);   // rows of island 0
@@ -206,6 +208,23 @@ TEST(AppendJudge, OldStateOfWhatWasCut_IsFine) {
   EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
   attempts[0].fate = kUnknown;  // it died before its answer
   EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+}
+
+// Where islands keep what they acknowledge, the death of a coordinator excuses nothing of the above.
+TEST(AppendJudge, WhereIslandsKeep_WhatWasAnsweredIsThereWhoeverDies) {
+  const RecordedLook here = Appended(kX, 0, kNone), there = Appended(kFar, 0, kNone, kThere);
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kCommitted, 1, 50, {here, there}),
+      Make(Id(2), kOpen, 60, 0, {Saw(kX, 1, Id(1))}),
+      Make(Id(1, 1), kCommitted, 100, 105, {Saw(kFar, 0, kNone, kThere)}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+  EXPECT_THAT(JudgeAppends(Files(attempts), /*keeps=*/true).violations, Not(IsEmpty()));
+  attempts[2].looks = {Saw(kFar, 1, Id(1), kThere)};
+  EXPECT_THAT(JudgeAppends(Files(attempts), true).violations, IsEmpty());
+  attempts.push_back(Make(Id(1, 0, 2), kCommitted, 200, 205, {Saw(kX, 0, kNone, MakeLife(0, 9'000'000))}));
+  EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
+  EXPECT_THAT(JudgeAppends(Files(attempts), true).violations, Contains(HasSubstr("lost rows")));
 }
 
 TEST(AppendJudge, TwoLivesOfAnIsland_AreNotSeenByOne) {

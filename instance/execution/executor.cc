@@ -300,16 +300,20 @@ void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
 // What it has only read, or means to insert, needs no lock any more: all of the transaction's operations had
 // been carried out everywhere when it prepared. Gaps need none either: an inserted key that is locked keeps
 // scans out of where it is, and until it is a ghost that goes, which takes its gap.
-void Executor::AdoptPrepared(Branch& branch) {
+absl::Status Executor::AdoptPrepared(Branch& branch) {
   Adopt(branch);
+  bool free = true;
   branch.undo.VisitKeys([&](TableId table, uint32_t site, KeyView key) {
-    const auto take = [&](const LockName& name, LockMode mode) {
-      ISLANDS_CHECK(locks_.TryAcquireKey(branch.locks, name, mode));  // as it had them, beside the others
-    };
     if (Planted(PlantedBug::kRestoreWithoutLocks)) return;
-    take(NameOf(table, site, key), LockMode::kX);
-    if (!catalog_.table(table).indexes.empty()) take(IndexEntries(table, site), LockMode::kIX);
+    free = free && locks_.TryAcquireKey(branch.locks, NameOf(table, site, key), LockMode::kX);
+    if (!catalog_.table(table).indexes.empty())
+      free = free && locks_.TryAcquireKey(branch.locks, IndexEntries(table, site), LockMode::kIX);
   });
+  if (free) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("the log has transaction {} in doubt, and another that has changed the same rows: restore "
+                  "data and log from a copy",
+                  branch.locks.transaction.ToString()));
 }
 
 // A ghost may go when nobody else holds the gap below its key: with it, that gap becomes part of the next

@@ -87,8 +87,9 @@ class Executor : private log::Journal::Publisher {
 
   // Recovery: the branch has changed what its undo log says, in an earlier life, and has not ended.
   void Adopt(Branch& branch);
-  // The same of one that has prepared: it has the locks of what it has changed again. Nobody else has any.
-  void AdoptPrepared(Branch& branch);
+  // The same of one that has prepared: it has the locks of what it has changed again. DATA_LOSS: another like
+  // it has changed the same; nobody else has locks.
+  absl::Status AdoptPrepared(Branch& branch);
 
   // Two-phase commit, where there is a log: what the branch has changed is kept whatever dies, until it is
   // committed or rolled back.

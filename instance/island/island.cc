@@ -5,9 +5,9 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
-#include "instance/execution/executor.h"
 #include "runtime/check.h"
 #include "topology/binding.h"
 
@@ -119,52 +119,51 @@ absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::Island
   }
   std::unique_ptr<Island> island(new Island(config, seams, *sites));
   for (const control::v1::LoadSpec& load : config.loads()) ReplaceTables(load, &island->config_);
-  if (absl::Status status = island->BuildStore(island->config_.tables()); !status.ok()) return status;
-  for (const control::v1::LoadSpec& load : config.loads()) {
-    if (absl::Status status = island->LoadRows(load); !status.ok()) return status;
-  }
-  std::optional<recovery::Recovery> recovery;
-  if (seams.log != nullptr) {
-    recovery.emplace(*island->catalog_, *island->store_, seams.log->cuts);
-    if (absl::Status status = island->Recover(&*recovery); !status.ok()) return status;
-  }
+  if (absl::Status status = island->FillStore(); !status.ok()) return status;
   if (absl::Status status = island->CreateWorkers(); !status.ok()) return status;
-  if (recovery) {
-    for (const std::unique_ptr<Worker>& worker : island->workers_) worker->Restore(recovery->unsettled());
+  if (seams.log != nullptr) {
+    for (const std::unique_ptr<Worker>& worker : island->workers_) {
+      if (absl::Status status = worker->Restore(island->keeper_->unsettled()); !status.ok()) return status;
+    }
+    if (absl::Status status = island->StartCleaner(); !status.ok()) return status;
   }
   return island;
 }
 
-absl::Status Island::Recover(recovery::Recovery* recovery) {
-  if (!WorksAlone(config_))
-    return absl::UnimplementedError("only islands with one worker can keep a log so far");
-  store_->BeginRedo();
-  const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
-    return recovery->Redo(stream, record);
+// From data files and log, or by loading anew what was loaded before.
+absl::Status Island::FillStore() {
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  if (seams_.log != nullptr) {
+    keeper_ =
+        std::make_unique<Keeper>(*seams_.log, *seams_.files, *seams_.clock,
+                                 Keeper::Options{.island = config_.island(),
+                                                 .life = config_.boot_epoch(),
+                                                 .workers = static_cast<uint32_t>(config_.workers_size()),
+                                                 .alone = WorksAlone(config_)});
+  }
+  const bool from_files = KeepsFiles() && config_.data_generation() != 0;
+  if (absl::Status status = BuildStore(config_.tables(), from_files); !status.ok()) return status;
+  for (int i = 0; !KeepsFiles() && i < config_.loads_size(); ++i) {
+    if (absl::Status status = LoadRows(config_.loads(i)); !status.ok()) return status;
+  }
+  if (keeper_ == nullptr) return absl::OkStatus();
+  rows_of_ = config_.data_generation();
+  halted_ = KeepsFiles() && rows_of_ == 0;
+  return keeper_->Recover(*catalog_, *store_, config_.data_generation());
+}
+
+absl::Status Island::StartCleaner() {
+  const auto oldest_open = [this] {
+    uint64_t oldest = UINT64_MAX;
+    for (const std::unique_ptr<Worker>& worker : workers_) oldest = std::min(oldest, worker->OldestOpen());
+    return oldest;
   };
-  if (absl::Status status = seams_.log->read(config_.island(), redo); !status.ok()) return status;
-  if (absl::Status status = recovery->FindTrees(); !status.ok()) return status;
-  if (absl::Status status = MakeJournal(0, recovery->last()); !status.ok()) return status;
-  locks::LockTable locks({.buckets = kBucketsOfOneWorker, .latched = false});  // nobody else is here
-  log::Journal& journal = *journals_.front();
-  Executor executor(*catalog_, *store_, locks, {.alone = true, .journal = &journal});
-  journal.Listen();
-  ISLANDS_CHECK(recovery->UndoLosers(executor, [] { return true; }));
-  journal.EndStep();
-  journal.EndListening();
-  return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<recovery::Cleaner>> cleaner = keeper_->TakeCleaner(*store_, oldest_open);
+  if (cleaner.ok()) workers_.front()->SetCleaner(*std::move(cleaner));
+  return cleaner.status();
 }
 
-absl::Status Island::MakeJournal(uint32_t worker, log::Lsn last) {
-  absl::StatusOr<std::shared_ptr<log::Ring>> ring =
-      seams_.log->make_ring({config_.boot_epoch(), config_.island(), worker});
-  if (!ring.ok()) return ring.status();
-  rings_.push_back(*std::move(ring));
-  journals_.push_back(std::make_unique<log::Journal>(*seams_.log->board, *rings_.back(), last));
-  return absl::OkStatus();
-}
-
-absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
+absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo) {
   absl::StatusOr<storage::Catalog> created = storage::Catalog::Create(tables, config_.site_count());
   if (!created.ok()) return created.status();
   auto catalog = std::make_unique<storage::Catalog>(*std::move(created));
@@ -182,7 +181,8 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables) {
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =
-      storage::Store::Create(*catalog, options, *seams_.files);
+      for_redo ? storage::Store::CreateForRedo(*catalog, options)
+               : storage::Store::Create(*catalog, options, *seams_.files);
   if (!store.ok()) return store.status();
   {
     const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
@@ -214,6 +214,11 @@ absl::Status Island::CreateWorkers() {
   shared_.locks = shared_locks_.get();
   shared_.alone = WorksAlone(config_);
   shared_.keeps = seams_.log != nullptr;
+  if (shared_.keeps) {
+    shared_.board = seams_.log->board;
+    shared_.answers_wait = seams_.log->answers_wait;
+    shared_.votes_wait = seams_.log->votes_wait;
+  }
   shared_.layout_generation = config_.layout_generation();
   shared_.proven_dead = seams_.proven_dead;
   shared_.pulses = seams_.pulses;
@@ -230,7 +235,7 @@ absl::Status Island::CreateWorkers() {
     options.island = config_.island();
     options.index = index;
     options.boot_epoch = config_.boot_epoch();
-    options.journal = index < journals_.size() ? journals_[index].get() : nullptr;
+    options.journal = keeper_ != nullptr ? keeper_->journal(index) : nullptr;
     options.cpu = config_.workers(static_cast<int>(index)).cpu();
     options.memory_policy = PolicyOf(config_);
     options.cpus.assign(config_.cpus().begin(), config_.cpus().end());
@@ -273,7 +278,7 @@ absl::Status Island::Start() {
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (absl::Status status = worker->Start(); !status.ok()) return status;
   }
-  LetWorkersGoOn();
+  halted_ ? SetResting(true) : LetWorkersGoOn();
   started_ = true;
   started_ns_ = seams_.clock->NowNs();
   return absl::OkStatus();
@@ -284,6 +289,7 @@ void Island::Stop() {
   if (!started_) return;
   started_ = false;
   seams_.scheduler->Stop();
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->GiveUp();
 }
 
 bool Island::Running() const {
@@ -293,20 +299,46 @@ bool Island::Running() const {
   return false;
 }
 
-absl::Status Island::Load(const control::v1::LoadSpec& load) {
+absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation) {
   const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
-  if (seams_.log != nullptr)
-    return absl::UnimplementedError("an island that keeps a log cannot load anew so far");
-  if (started_) HaltWorkers();
+  if (KeepsFiles() && generation <= keeper_->generation())
+    return absl::FailedPreconditionError("rows that outlive the island are loaded by its supervisor");
+  if (started_ && !halted_) HaltWorkers();
   bool open = false;
-  for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasOpenBranches();
+  for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasUnsettled();
   absl::Status status =
       open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
-           : LoadWhileStopped(load);
+      : KeepsFiles() ? LoadGeneration(load, generation)
+                     : LoadWhileStopped(load);
   started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
-  if (started_) LetWorkersGoOn();
+  if (started_ && !halted_) LetWorkersGoOn();
   return status;
+}
+
+// Neither the rows of before nor the new ones are anybody's until the manifest names a generation.
+absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation) {
+  halted_ = true;
+  rows_of_ = 0;
+  workers_.front()->SetCleaner(nullptr);
+  absl::Status status = load.workload().empty() ? absl::OkStatus() : LoadWhileStopped(load);
+  if (status.ok()) status = keeper_->WriteGeneration(*catalog_, *store_, generation);
+  if (status.ok()) rows_of_ = generation;
+  return status;
+}
+
+absl::Status Island::Switch(uint64_t generation) {
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  if (!started_ || !KeepsFiles() || generation == 0 || rows_of_ != generation) {
+    return absl::FailedPreconditionError(
+        fmt::format("island {} has not the rows of generation {}", config_.island(), generation));
+  }
+  if (!halted_) return absl::OkStatus();
+  if (absl::Status switched = keeper_->Switch(); !switched.ok()) return switched;
+  if (absl::Status status = StartCleaner(); !status.ok()) return status;
+  halted_ = false;
+  LetWorkersGoOn();
+  return absl::OkStatus();
 }
 
 // The configuration changes only when all went well; otherwise the tables are those of before, and empty.
@@ -315,10 +347,10 @@ absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
   RememberLoad(load, &wanted);
   absl::Status status;
   if (ReplaceTables(load, &wanted)) {
-    status = BuildStore(wanted.tables());
+    status = BuildStore(wanted.tables(), /*for_redo=*/false);
     for (int i = 0; status.ok() && i < wanted.loads_size(); ++i) status = LoadRows(wanted.loads(i));
     if (!status.ok()) {
-      const absl::Status restored = BuildStore(config_.tables());
+      const absl::Status restored = BuildStore(config_.tables(), /*for_redo=*/false);
       if (!restored.ok())
         spdlog::error("cannot go back to the old tables: {}", std::string(restored.message()));
     }
@@ -351,6 +383,7 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
 absl::Status Island::StartRun(const control::v1::StartRun& request) {
   const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
   if (!started_) return absl::FailedPreconditionError("the island is stopping");
+  if (halted_) return absl::FailedPreconditionError("rows are being loaded; try again when that is over");
   if (Running()) return absl::FailedPreconditionError("another run is active");
   if (request.mpl() == 0 || request.mpl() > 10'000) {
     return absl::InvalidArgumentError(fmt::format("mpl {}: expected 1 to 10000", request.mpl()));
@@ -410,7 +443,7 @@ absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRe
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
   if (!workload.ok()) return workload.status();
   // A worker that is alone takes no latches: nobody else may look at pages while it runs.
-  const bool pause = started_ && shared_.alone;
+  const bool pause = started_ && shared_.alone && !halted_;
   if (pause) HaltWorkers();
   control::v1::AuditReply reply = SumRows(**workload);
   if (pause) LetWorkersGoOn();

@@ -11,7 +11,8 @@
 //
 // Invariants:
 //  1. Workers run exactly between Start and Stop, except while Load works, which has the island to itself,
-//     and while Audit reads the rows of a one-worker island, whose pages have no latches.
+//     and while Audit reads the rows of a one-worker island, whose pages have no latches. An island with data
+//     files stands still from a Load on until Switch; in the beginning too, if there is no data yet.
 //  2. Rows, catalog and workers' view of them change only while no worker runs.
 #pragma once
 
@@ -24,12 +25,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "instance/log/board.h"
-#include "instance/log/journal.h"
-#include "instance/log/record.h"
-#include "instance/log/ring.h"
+#include "instance/island/keeper.h"
 #include "instance/messaging/transport.h"
-#include "instance/recovery/recovery.h"
 #include "instance/worker/worker.h"
 #include "instance/workload/workload.h"
 #include "proto/control.pb.h"
@@ -41,18 +38,6 @@
 namespace islands::instance {
 
 using OpenedWorkload = std::shared_ptr<const Workload>;
-
-// Where an island keeps what it has promised, if it does.
-struct LogSeam {
-  using TakeRecord = absl::FunctionRef<absl::Status(const log::StreamId&, const log::Record&)>;
-
-  log::Board* board = nullptr;
-  // An empty one, of this life; the logger knows it already.
-  std::function<absl::StatusOr<std::shared_ptr<log::Ring>>(const log::StreamId&)> make_ring;
-  // All that the island's lives before have left, in order.
-  std::function<absl::Status(uint32_t island, TakeRecord take)> read;
-  std::vector<recovery::Cut> cuts;
-};
 
 struct Seams {
   const runtime::Clock* clock = nullptr;
@@ -87,9 +72,13 @@ class Island {
   absl::Status Start();
   void Stop();
 
-  // Empties the workload's tables and loads its rows. FAILED_PRECONDITION while a run or a transaction is
-  // under way.
-  absl::Status Load(const control::v1::LoadSpec& load);
+  // Empties the workload's tables and loads its rows; a load without a workload leaves all as it is.
+  // FAILED_PRECONDITION while a run or a transaction is under way. With data files the rows become this
+  // generation of them, and the island stands still until Switch.
+  absl::Status Load(const control::v1::LoadSpec& load, uint64_t generation = 0);
+  // This generation counts; the island goes on with it. FAILED_PRECONDITION: it has another one's rows, or a
+  // load has left none; it must begin another life.
+  absl::Status Switch(uint64_t generation);
   // FAILED_PRECONDITION when a run is active.
   absl::Status StartRun(const control::v1::StartRun& request);
   // Ends the run and waits until its last transaction has ended. OK also when that run is over; 0 =
@@ -118,16 +107,18 @@ class Island {
 
  private:
   Island(const control::v1::IslandConfig& config, const Seams& seams, partitioner::SiteMap sites);
-  // Where there is a log: what the lives before have kept goes over the rows that were loaded, which must be
-  // page for page what the first one loaded. What they have not ended but promised is for the workers.
-  absl::Status Recover(recovery::Recovery* recovery);
-  absl::Status MakeJournal(uint32_t worker, log::Lsn last);
+  absl::Status FillStore();
   absl::Status CreateWorkers();
+  bool KeepsFiles() const { return keeper_ != nullptr && keeper_->has_files(); }
+  absl::Status StartCleaner();
   // Catalog and empty store for these tables. On failure there may be no store, and the catalog is the old
   // one.
-  absl::Status BuildStore(const storage::Catalog::TableSpecs& tables);
+  // `for_redo`: its pages come from files.
+  absl::Status BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo);
   absl::Status LoadRows(const control::v1::LoadSpec& load);
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
+  absl::Status LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BindPool(void* address, size_t bytes);
   control::v1::AuditReply SumRows(const Workload& workload) const;
   std::vector<runtime::Runnable*> Runnables() const;
@@ -140,8 +131,7 @@ class Island {
   const partitioner::SiteMap sites_;
   WorkerShared shared_;
   std::unique_ptr<locks::LockTable> shared_locks_;
-  std::vector<std::shared_ptr<log::Ring>> rings_;  // by worker; where there is a log
-  std::vector<std::unique_ptr<log::Journal>> journals_;
+  std::unique_ptr<Keeper> keeper_;  // null: nothing is kept
   std::vector<std::unique_ptr<Worker>> workers_;
 
   // Guarded by mutex_ for changing; store_ and catalog_ are replaced only while no worker runs.
@@ -151,6 +141,9 @@ class Island {
   OpenedWorkload run_workload_ ABSL_GUARDED_BY(mutex_);  // of the last run
   uint64_t run_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  // With data files: of which generation the rows are, and whether workers wait for it to count.
+  uint64_t rows_of_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> halted_ = false;    // changed under mutex_
   std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 
   // Guarded by store_mutex_ for replacing and for readers outside mutex_: status and metrics must not wait

@@ -149,7 +149,8 @@ control::v1::IslandStatus Island::Status() const {
   status.set_peers_total(static_cast<uint32_t>(workers_.size()) * (sites_.islands() - 1));
   // An island whose peers do not come up serves what it holds all the same.
   const bool waited = seams_.clock->NowNs() - started_ns_ > kLongestWaitForPeersNs;
-  status.set_state(peers_up == status.peers_total() || waited ? control::v1::READY : control::v1::STARTING);
+  status.set_state(peers_up == status.peers_total() || waited || halted_ ? control::v1::READY
+                                                                         : control::v1::STARTING);
   const storage::PoolUsage pool = PoolUsage();
   absl::StatusOr<topology::MemoryReadback> memory =
       topology::ReadMemoryPlacement(getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);

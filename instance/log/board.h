@@ -1,5 +1,6 @@
-// What all workers of a box and the logger tell each other: the box epoch G, one hold per worker, and up to
-// which epoch everything is durable everywhere (Silo's epochs; Tu et al. 2013, section 4.1 and 4.10).
+// What all workers of a box and the logger tell each other: the box epoch G, one hold per worker, up to which
+// epoch everything is durable everywhere, up to which somebody waits for that, and where checkpoints begin
+// (Silo's epochs; Tu et al. 2013, section 4.1 and 4.10).
 //
 // A hold says: what I stamp from this epoch on may not be in my ring yet. Together with G it tells the logger
 // which epochs are complete, so that nobody will ever append to them again:
@@ -63,6 +64,22 @@ class Board {
     box_->durable.store(epoch, std::memory_order_release);
   }
 
+  // Somebody waits for this epoch to be durable, though nothing that was appended asks for it: the logger
+  // raises G beyond it.
+  uint64_t wanted() const { return box_->wanted.load(std::memory_order_relaxed); }
+  void Want(uint64_t epoch) {
+    uint64_t now = wanted();
+    while (now < epoch && !box_->wanted.compare_exchange_weak(now, epoch, std::memory_order_relaxed)) {
+    }
+  }
+  // The log segment from which on an island's log is needed: a checkpoint on disk says so. 0: all of it.
+  uint64_t needed_segment(uint32_t island) const {
+    return lines_[Number(island, 0)].needed_segment.load(std::memory_order_relaxed);
+  }
+  void SetNeededSegment(uint32_t island, uint64_t segment) {
+    lines_[Number(island, 0)].needed_segment.store(segment, std::memory_order_relaxed);
+  }
+
   // By number among all workers of the box.
   std::atomic<uint64_t>& Hold(size_t worker) { return lines_[worker].hold; }
   size_t Number(uint32_t island, uint32_t worker) const { return first_[island] + worker; }
@@ -76,9 +93,11 @@ class Board {
   struct alignas(64) Box {
     std::atomic<uint64_t> epoch;
     alignas(64) std::atomic<uint64_t> durable;
+    alignas(64) std::atomic<uint64_t> wanted;
   };
   struct alignas(64) Line {
     std::atomic<uint64_t> hold;
+    std::atomic<uint64_t> needed_segment;  // of the island; worker 0's counts
   };
   explicit Board(std::vector<size_t> first) : first_(std::move(first)) {}
   size_t Bytes() const { return sizeof(Box) + first_.back() * sizeof(Line); }

@@ -8,14 +8,6 @@
 
 #include "absl/strings/ascii.h"
 
-#include <absl/strings/ascii.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <sys/random.h>
-
-#include <cerrno>
-
 namespace islands::log {
 namespace {
 
@@ -49,6 +41,17 @@ absl::StatusOr<BoxId> ParseBoxId(std::string_view text) {
   }
   if (digits != 2 * id.size() || id == BoxId{}) return absl::DataLossError("it is no id of 32 digits");
   return id;
+}
+
+absl::StatusOr<uint64_t> ClusterFingerprint(std::string_view cluster_id) {
+  const absl::StatusOr<BoxId> id = ParseBoxId(cluster_id);
+  if (!id.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("the cluster's id, '{}', is not 32 hexadecimal digits", cluster_id));
+  }
+  uint64_t fingerprint = 0;
+  for (size_t i = 0; i < sizeof(fingerprint); ++i) fingerprint = fingerprint << 8 | (*id)[i];
+  return fingerprint;
 }
 
 absl::StatusOr<BoxId> KernelBootId(runtime::FileSystem& files) {

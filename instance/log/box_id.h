@@ -22,6 +22,9 @@ absl::StatusOr<BoxId> MakeBoxId();
 std::string ToText(const BoxId& id);
 absl::StatusOr<BoxId> ParseBoxId(std::string_view text);
 
+// What files of one cluster are told from those of another by: 64 bits of its id, which is a BoxId's text.
+absl::StatusOr<uint64_t> ClusterFingerprint(std::string_view cluster_id);
+
 // Of the kernel that runs: another one after every boot. The same in all containers of the machine.
 absl::StatusOr<BoxId> KernelBootId(runtime::FileSystem& files);
 

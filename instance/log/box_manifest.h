@@ -42,6 +42,7 @@
 #include "instance/log/epoch_file.h"
 #include "instance/log/ring.h"
 #include "runtime/file_system.h"
+#include "runtime/planted_bug.h"
 
 namespace islands::log {
 
@@ -50,6 +51,10 @@ inline constexpr char kManifestName[] = "MANIFEST";
 struct EpochCut {
   uint64_t durable = 0;  // C
   uint64_t next = 0;     // S
+  bool Drops(uint64_t epoch) const {
+    const uint64_t late = runtime::Planted(runtime::PlantedBug::kCutTooLate) ? 1 : 0;
+    return epoch > durable + late && epoch < next;
+  }
   friend bool operator==(const EpochCut&, const EpochCut&) = default;
 };
 

@@ -42,9 +42,12 @@ void Journal::AppendEntry(const Entry& entry) {
   Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(), {head_.bytes(), body_.bytes()});
   // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
   if (collector_.AheadOfEpoch()) board_.RaiseEpoch(lsn.epoch());
+  if (entry.kind != EntryKind::kDone) open_.Note(entry.kind, entry.transaction, lsn.epoch());
   if (Commits(entry.kind) && entry.kind != EntryKind::kDone) commits_.Raise(lsn.epoch());
   begun_ = false;
-  appended_ = alone();
+  // Whoever is told in this very step that it has committed is told the truth, whenever the process is
+  // killed.
+  appended_ = alone() && !Commits(entry.kind);
   if (!appended_) writer_.Show();
   body_.Clear();
 }
@@ -84,6 +87,11 @@ void Journal::AppendDecision(const Id& id, std::span<const coordinator::Fellow> 
   fellows_.clear();
   EncodeFellows(fellows, &fellows_);
   AppendEntry({.kind = EntryKind::kDecision, .transaction = id, .fellows = fellows_});
+}
+
+void Journal::AppendEnd(const Id& id) {
+  ISLANDS_CHECK(!collected());
+  AppendEntry({.kind = EntryKind::kEnd, .transaction = id});
 }
 
 void Journal::EndStep() {

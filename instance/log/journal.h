@@ -13,12 +13,13 @@
 //   first change                the epochs are held, and one of them is taken for the record
 //   a latch goes                the step is whole: if enough is collected (with several workers: anything),
 //                               the publisher appends it
-//   a record is appended        its changes are behind those of all records before it
+//   a record is appended        its changes are behind those of all records before it; one that commits is
+//                               shown at once
 //   EndStep                     the tail is shown, and the hold is let go; nothing may be collected by then
 //
 // While it listens it is its thread's page_change_sink.
 //
-// Thread safety: owned by a worker; the CommitEpoch is the island's.
+// Thread safety: owned by a worker; open().oldest() from any thread; the CommitEpoch is the island's.
 //
 // Invariants:
 //  1. Between two steps of the worker nothing is collected, everything appended is shown, and no epoch is
@@ -38,6 +39,7 @@
 #include "coordinator/transaction_id.h"
 #include "instance/log/board.h"
 #include "instance/log/entry.h"
+#include "instance/log/open_transactions.h"
 #include "instance/log/page_changes.h"
 #include "instance/log/record.h"
 #include "instance/log/ring.h"
@@ -47,7 +49,8 @@
 namespace islands::log {
 
 // The epoch of the last record of an island that ended a transaction for good, at least: whoever has seen
-// what it did depends on it. A new life begins with the box's, which is above all that it has recovered.
+// what it did depends on it. A new life begins with that of the last record it has recovered: an answer that
+// depends on no more must not wait for an epoch in which nothing was ever appended, since the logger sleeps.
 //
 // Thread safety: any; the island's workers raise it.
 class CommitEpoch {
@@ -91,7 +94,7 @@ class Journal final : public storage::PageChangeSink {
         hold_(board, ring.stream().island, ring.stream().worker),
         writer_(ring),
         most_collected_(island == nullptr ? kMostCollected : 1),
-        own_commits_(board.epoch()),
+        own_commits_(last.epoch()),
         commits_(island == nullptr ? own_commits_ : *island),
         collector_(runtime::Planted(runtime::PlantedBug::kReuseLsn) ? Lsn() : last) {}
   Journal(const Journal&) = delete;
@@ -118,8 +121,15 @@ class Journal final : public storage::PageChangeSink {
                      std::span<const std::byte> undo);
   void AppendDecision(const Id& id, std::span<const coordinator::Fellow> fellows);
   void AppendDecided(const Id& id) { AppendEntry({.kind = EntryKind::kDecided, .transaction = id}); }
-  void AppendEnd(const Id& id) { AppendEntry({.kind = EntryKind::kEnd, .transaction = id}); }
+  // Nothing may be collected: it would be another transaction's.
+  void AppendEnd(const Id& id);
   void EndStep();
+
+  // What an earlier life has left is for this worker to end (recovery/unsettled.h): as kPrepare, kDecision or
+  // kDecided has left it, with the epoch of its first record.
+  void NoteEarlier(EntryKind kind, const Id& id, uint64_t epoch) { open_.Note(kind, id, epoch); }
+  // oldest() from any thread.
+  const OpenTransactions& open() const { return open_; }
 
   // What can be appended besides what is collected.
   size_t room() {
@@ -131,6 +141,8 @@ class Journal final : public storage::PageChangeSink {
   bool collected() const { return body_.size() != 0; }
   size_t collected_bytes() const { return body_.size(); }
   uint64_t commit_epoch() const { return commits_.epoch(); }
+  // At least that of every record appended so far.
+  uint64_t last_epoch() const { return collector_.last().epoch(); }
 
   // storage::PageChangeSink.
   void BeforeChange(const std::byte* page, const storage::PageChange& change) override;
@@ -152,6 +164,7 @@ class Journal final : public storage::PageChangeSink {
   CommitEpoch own_commits_;
   CommitEpoch& commits_;
   Publisher* publisher_ = nullptr;
+  OpenTransactions open_;
   PageChangeCollector collector_;
   RecordBuffer body_;               // of the changes
   RecordBuffer head_;               // scratch

@@ -54,7 +54,7 @@ bool Logger::ReleaseDrained(uint32_t island) {
 }
 
 bool Logger::HasWork() const {
-  if (block_.epoch < covers_) return true;
+  if (block_.epoch < std::max(covers_, board_.wanted())) return true;
   return std::any_of(streams_.begin(), streams_.end(),
                      [](const Stream& stream) { return stream.added < stream.ring->tail(); });
 }
@@ -199,13 +199,25 @@ void Logger::Finish() {
   block_ = std::move(next_block_);
   board_.SetDurable(block_.epoch);
   FreeRings();
-  if (clock_.NowNs() < next_prepare_ns_) return;
+  RemoveOldSegments();
+  if (!failure_.ok() || clock_.NowNs() < next_prepare_ns_) return;
   for (LogFiles& log : logs_) {
     absl::Status made = log.PrepareNext();
     if (made.ok()) continue;
     if (!absl::IsResourceExhausted(made)) return Fail(std::move(made));
     next_prepare_ns_ = clock_.NowNs() + kFullRetryNs;  // there is still room in the segment in use
     if (full_.ok()) full_ = std::move(made);
+  }
+}
+
+void Logger::RemoveOldSegments() {
+  for (uint32_t island = 0; island < needed_.size() && failure_.ok(); ++island) {
+    const uint64_t needed = board_.needed_segment(island);
+    if (needed <= needed_[island]) continue;
+    needed_[island] = needed;
+    const absl::Status removed =
+        RemoveSegmentsBefore(files_, IslandDirectory(options_.directory, island), {.segment = needed});
+    if (!removed.ok()) Fail(removed);
   }
 }
 

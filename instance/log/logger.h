@@ -5,8 +5,8 @@
 // islands' files, which are synced; then EPOCH is written and synced; then the board says so and the rings
 // have room again. RunOnce is a step of it, and requests are under way between two steps. It waits for the
 // disk only where a segment is made: once in segment_bytes, a file is made and preallocated, and its
-// directory synced, while rings fill up. A round in which nothing has moved, because a hold stands still,
-// writes nothing.
+// directory synced, while rings fill up; and where old ones are removed. A round in which nothing has moved,
+// because a hold stands still, writes nothing.
 //
 // An error of the disk ends it: what a failed sync has not made durable may be gone without a trace, so
 // trying again would prove nothing. Nothing becomes durable any more, and Failure says why. Only a full disk
@@ -53,8 +53,9 @@ class Logger {
   };
 
   // Goes on where EPOCH ends, or makes it. G begins above the EPOCH of the file and all that is in the log's
-  // files, if it is not there already. FAILED_PRECONDITION: another logger holds the file, or one that has
-  // died has still writes in flight. DATA_LOSS: EPOCH is damaged, an old copy, or gone.
+  // files, if it is not there already. UNAVAILABLE: another logger holds the file, or one that has died
+  // has still writes in flight. FAILED_PRECONDITION: the log is of other data. DATA_LOSS: EPOCH is damaged,
+  // an old copy, or gone.
   static absl::StatusOr<std::unique_ptr<Logger>> Open(runtime::FileSystem& files, const runtime::Clock& clock,
                                                       Board& board, Options options);
 
@@ -125,6 +126,8 @@ class Logger {
   void WriteEpoch();
   void Finish();
   void FreeRings();
+  // Those that no checkpoint needs (Board::needed_segment).
+  void RemoveOldSegments();
   void Fail(absl::Status why);
 
   runtime::FileSystem& files_;
@@ -132,7 +135,8 @@ class Logger {
   Board& board_;
   const Options options_;
   std::unique_ptr<runtime::FileSystem::Queue> queue_;
-  std::vector<LogFiles> logs_;  // by island
+  std::vector<LogFiles> logs_;    // by island
+  std::vector<uint64_t> needed_;  // by island: the segment before which none is left
   std::vector<Stream> streams_;
   runtime::FileHandle epoch_file_ = -1;
   EpochBlock block_;       // as on disk

@@ -96,7 +96,7 @@ absl::Status Log(Arguments arguments) {
 }  // namespace islands::log
 
 int main(int argc, char** argv) {
-  CLI::App app("Brings what all islands of a box have appended to disk. Nothing starts it yet.");
+  CLI::App app("Brings what all islands of a box have appended to disk.");
   islands::log::Arguments arguments;
   islands::log::Declare(app, &arguments);
   try {

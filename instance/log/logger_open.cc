@@ -53,7 +53,12 @@ std::string IslandDirectory(const std::string& log_directory, uint32_t island) {
 }
 
 Logger::Logger(runtime::FileSystem& files, const runtime::Clock& clock, Board& board, Options options)
-    : files_(files), clock_(clock), board_(board), options_(std::move(options)), queue_(files.MakeQueue()) {}
+    : files_(files),
+      clock_(clock),
+      board_(board),
+      options_(std::move(options)),
+      queue_(files.MakeQueue()),
+      needed_(board.islands()) {}
 
 Logger::~Logger() {
   queue_.reset();  // waits for what is in flight

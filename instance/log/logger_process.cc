@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Logger>> OpenLog(runtime::FileSystem& files, cons
   const int64_t give_up_ns = clock.NowNs() + options.lock_wait_ns;
   for (;;) {
     absl::StatusOr<std::unique_ptr<Logger>> logger = Logger::Open(files, clock, board, options.log);
-    if (!absl::IsFailedPrecondition(logger.status()) || clock.NowNs() >= give_up_ns) return logger;
+    if (!absl::IsUnavailable(logger.status()) || clock.NowNs() >= give_up_ns) return logger;
     poll(nullptr, 0, kLockRetryMs);
   }
 }

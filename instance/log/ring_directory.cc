@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::Choose(const Choic
   for (const std::string& path : {choice.path, choice.fallback}) {
     if (path.empty() || choice.known == BoxId{}) continue;
     absl::StatusOr<std::unique_ptr<RingDirectory>> there = Open(path);
-    if (there.ok() && (*there)->id() == choice.known) return Make(path);  // with its manners
+    if (there.ok() && (*there)->id() == choice.known) return Make(path);  // removes what is unfinished
   }
   absl::StatusOr<std::unique_ptr<RingDirectory>> directory = Make(choice.path);
   if (!directory.ok()) return directory;
@@ -192,7 +192,7 @@ absl::StatusOr<std::shared_ptr<Ring>> RingDirectory::MakeRing(const StreamId& st
   return std::shared_ptr<Ring>(*std::move(ring));
 }
 
-absl::Status RingDirectory::Remove(const std::string& name) const {
+absl::Status RingDirectory::RemoveFile(const std::string& name) const {
   if (unlinkat(directory_.get(), name.c_str(), 0) == 0 || errno == ENOENT) return absl::OkStatus();
   return Failed("remove", PathOf(name));
 }
@@ -203,9 +203,26 @@ absl::Status RingDirectory::RemoveEarlier(uint32_t island, uint64_t life) const 
   for (const std::string& name : *names) {
     const std::optional<StreamId> stream = ParseRingName(name);
     if (!stream || stream->island != island || stream->life >= life) continue;
-    if (absl::Status removed = Remove(name); !removed.ok()) return removed;
+    if (absl::Status removed = RemoveFile(name); !removed.ok()) return removed;
   }
   return absl::OkStatus();
+}
+
+absl::Status RingDirectory::RemoveRings() const {
+  const absl::StatusOr<std::vector<std::string>> names = Names();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (!ParseRingName(name)) continue;
+    if (absl::Status removed = RemoveFile(name); !removed.ok()) return removed;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RingDirectory::Remove() const {
+  absl::Status removed = RemoveRings();
+  if (removed.ok()) removed = RemoveFile(kIdName);
+  if (!removed.ok() || rmdir(path_.c_str()) == 0 || errno == ENOENT) return removed;
+  return Failed("remove", path_);
 }
 
 absl::Status RingDirectory::RemoveUnfinished() const {
@@ -213,7 +230,7 @@ absl::Status RingDirectory::RemoveUnfinished() const {
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (!name.ends_with(kUnfinished)) continue;
-    if (absl::Status removed = Remove(name); !removed.ok()) return removed;
+    if (absl::Status removed = RemoveFile(name); !removed.ok()) return removed;
   }
   return absl::OkStatus();
 }

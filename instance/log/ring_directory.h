@@ -71,6 +71,10 @@ class RingDirectory {
   absl::StatusOr<std::shared_ptr<Ring>> MakeRing(const StreamId& stream, size_t capacity) const;
   // Of lives of the island before `life`: they have been drained (box_manifest.h says when).
   absl::Status RemoveEarlier(uint32_t island, uint64_t life) const;
+  // Of all lives: they count no more, or all of them is in EPOCH.
+  absl::Status RemoveRings() const;
+  // And the directory itself.
+  absl::Status Remove() const;
 
   // Somebody has removed or moved it: what is appended to its rings survives no kill of all who use them.
   bool Gone() const;
@@ -86,7 +90,7 @@ class RingDirectory {
   absl::Status ReadId();
   absl::Status MakeId();
   absl::Status RemoveUnfinished() const;
-  absl::Status Remove(const std::string& name) const;
+  absl::Status RemoveFile(const std::string& name) const;
 
   const std::string path_;
   const runtime::UniqueFd directory_;

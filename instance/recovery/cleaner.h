@@ -55,7 +55,8 @@ class Cleaner {
     size_t batch_pages = 256;
   };
   // Of all transactions that have records in the log and are open, in doubt, or decided without an end
-  // (kEnd): an epoch not above that of their first; UINT64_MAX if there is none.
+  // (kEnd): an epoch not above that of their first; UINT64_MAX if there is none. The least of all workers of
+  // the island (Worker::OldestOpen); log/open_transactions.h says why one thread may ask for all.
   using OldestOpen = std::function<uint64_t()>;
 
   // Begins once recovery has ended. Store and board outlive it. Opens EPOCH, for reading.
@@ -72,6 +73,8 @@ class Cleaner {
   const Checkpoint& checkpoint() const { return data_.checkpoint; }
   // The epoch that it waits for to become durable; 0: for none. Somebody may have to raise G for that.
   uint64_t waits_for() const;
+  // Nothing was to be done when it looked last, and nothing is under way.
+  bool idle() const { return state_ == State::kIdle; }
   uint64_t pages_written() const { return writer_.done(); }
   uint64_t passes() const { return passes_; }  // that have ended
   const absl::Status& failure() const { return failure_; }

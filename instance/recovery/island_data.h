@@ -60,8 +60,8 @@ absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const sto
                                            const LogBegin& begin, Progress progress);
 
 // Pages that are not whole are left out: redo has to begin with an image of each, or says that there is
-// DATA_LOSS. RESOURCE_EXHAUSTED: they do not fit the pool. FAILED_PRECONDITION: they belong to other data, or
-// somebody else uses the files.
+// DATA_LOSS. RESOURCE_EXHAUSTED: they do not fit the pool. FAILED_PRECONDITION: they belong to other data.
+// UNAVAILABLE: somebody else uses the files, or a dead one's writes are still in flight.
 absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
                                           const IslandDataOptions& options, storage::Store& store,
                                           Progress progress);

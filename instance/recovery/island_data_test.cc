@@ -62,7 +62,7 @@ class IslandDataTest : public testing::Test {
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     auto read = storage::Store::CreateForRedo(catalog_, kStore);
     EXPECT_EQ(ReadGeneration(*files, catalog_, where, **read, NoProgress).status().code(),
-              absl::StatusCode::kFailedPrecondition)
+              absl::StatusCode::kUnavailable)
         << "the loader has them";
     WriteBatch(*files, loaded->files);
     loaded = absl::UnknownError("lets go of them");

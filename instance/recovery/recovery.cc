@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "instance/log/page_changes_reader.h"
@@ -14,6 +15,36 @@ namespace islands::recovery {
 using runtime::Planted;
 using runtime::PlantedBug;
 
+namespace {
+
+// Other islands, and each once.
+bool AreOthers(std::span<const coordinator::Fellow> fellows, std::initializer_list<uint32_t> not_these) {
+  std::set<uint32_t> seen(not_these);
+  return std::all_of(fellows.begin(), fellows.end(),
+                     [&](const coordinator::Fellow& fellow) { return seen.insert(fellow.island).second; });
+}
+
+// Whether a worker with that stream may write it: who coordinates a transaction is in its id.
+absl::Status CheckWriter(const log::Entry& entry, const log::StreamId& stream) {
+  const coordinator::TransactionId& id = entry.transaction;
+  const bool own = id.island == stream.island;
+  if (entry.kind == log::EntryKind::kDecided && own)
+    return absl::DataLossError("it decides for a coordinator, and that is its own island");
+  if (entry.kind != log::EntryKind::kPrepare && entry.kind != log::EntryKind::kDecision)
+    return absl::OkStatus();
+  const absl::StatusOr<std::vector<coordinator::Fellow>> fellows = log::DecodeFellows(entry.fellows);
+  if (!fellows.ok()) return fellows.status();
+  if (!AreOthers(*fellows, {stream.island, id.island}))
+    return absl::DataLossError("it names an island twice, or itself, as another that takes part");
+  if (entry.kind == log::EntryKind::kPrepare)
+    return own ? absl::DataLossError("it prepares what its own island coordinates") : absl::OkStatus();
+  if (!own || id.worker != stream.worker || id.boot_epoch != stream.life)
+    return absl::DataLossError("it decides what another worker, or another life, has begun");
+  return fellows->empty() ? absl::DataLossError("it decides for nobody") : absl::OkStatus();
+}
+
+}  // namespace
+
 void Recovery::BeginFrom(const Checkpoint& checkpoint) {
   bound_ = checkpoint.bound;
   taken_ = checkpoint.taken;
@@ -23,7 +54,7 @@ void Recovery::BeginFrom(const Checkpoint& checkpoint) {
 absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& record) {
   const log::Lsn lsn = log::Lsn::FromValue(record.lsn);
   if (lsn.epoch() < bound_) return absl::OkStatus();  // the pages have it, and what it began has ended
-  const auto drops = [&](const Cut& cut) { return cut.Drops(lsn.epoch()); };
+  const auto drops = [&](const log::EpochCut& cut) { return cut.Drops(lsn.epoch()); };
   if (std::any_of(cuts_.begin(), cuts_.end(), drops)) {
     ++dropped_;
     return absl::OkStatus();
@@ -31,6 +62,7 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
   absl::Status status = entry.status();
   if (status.ok() && lsn < last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
+  if (status.ok()) status = CheckWriter(*entry, stream);
   if (status.ok()) status = RedoChanges(entry->changes);
   if (status.ok()) status = Note(*entry, lsn);
   last_ = std::max(last_, lsn);
@@ -46,11 +78,10 @@ absl::Status Recovery::RedoChanges(std::span<const std::byte> changes) {
   log::PageChangeGroup group;
   while (reader.Next(&group)) {
     if (!group.is_image() && !store_.HasPage(group.page())) {  // invariant 3
-      return absl::DataLossError(
-          fmt::format("page {} of site {} is not whole in its data file, and the log does not have all of "
-                      "it: restore data "
-                      "and log from a copy",
-                      group.page().number(), group.page().site()));
+      return absl::DataLossError(fmt::format(
+          "page {} of site {} is not whole in its data file, and the log does not have all of it: "
+          "restore data and log from a copy",
+          group.page().number(), group.page().site()));
     }
     const storage::GuardX page = store_.PageForRedo(group.page());
     if (!page) {
@@ -65,19 +96,17 @@ absl::Status Recovery::RedoChanges(std::span<const std::byte> changes) {
 
 // What ended before the checkpoint was taken may have begun before its bound: then only the end is here.
 absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
-  const bool ended = lsn.epoch() <= taken_;
+  const bool ended = MayHaveEnded(lsn);
   switch (entry.kind) {
     case log::EntryKind::kDone:
       return absl::OkStatus();
-    case log::EntryKind::kUpdate: {
-      Open& open = open_[entry.transaction];
-      open.last = lsn;
-      return open.undo.Decode(entry.undo);
-    }
+    case log::EntryKind::kUpdate:
+      return NoteUpdate(entry, lsn);
     case log::EntryKind::kCompensation: {
       // One that had prepared was told to abort.
       if (auto prepared = unsettled_.prepared.extract(entry.transaction))
-        open_[entry.transaction].undo = std::move(prepared.mapped().undo);
+        open_[entry.transaction] = {std::move(prepared.mapped().undo),
+                                    log::Lsn::Of(prepared.mapped().since, 0), lsn};
       const auto open = open_.find(entry.transaction);
       if (open == open_.end() || entry.left > open->second.undo.size())
         return ended ? absl::OkStatus() : absl::DataLossError("it undoes what was not done");
@@ -91,11 +120,11 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
         return absl::DataLossError("it ends a transaction that is not open");
       return absl::OkStatus();
     case log::EntryKind::kPrepare:
-      return NotePrepare(entry);
+      return NotePrepare(entry, lsn);
     case log::EntryKind::kCommit:
     case log::EntryKind::kDecision:
     case log::EntryKind::kDecided:
-      return NoteCommit(entry, ended);
+      return NoteCommit(entry, lsn);
     case log::EntryKind::kEnd:
       if (unsettled_.decisions.erase(entry.transaction) + unsettled_.decided.erase(entry.transaction) == 0 &&
           !ended)
@@ -105,27 +134,49 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
   return absl::OkStatus();
 }
 
-absl::Status Recovery::NotePrepare(const log::Entry& entry) {
-  absl::StatusOr<std::vector<coordinator::Fellow>> fellows = log::DecodeFellows(entry.fellows);
-  if (!fellows.ok()) return fellows.status();
+bool Recovery::Decided(const coordinator::TransactionId& id) const {
+  return unsettled_.decisions.contains(id) || unsettled_.decided.contains(id);
+}
+
+absl::Status Recovery::NoteUpdate(const log::Entry& entry, log::Lsn lsn) {
+  if (unsettled_.prepared.contains(entry.transaction) || Decided(entry.transaction))
+    return absl::DataLossError("it changes more for a transaction that has voted, or committed");
+  Open& open = open_.try_emplace(entry.transaction, Open{.first = lsn}).first->second;
+  open.last = lsn;
+  return open.undo.Decode(entry.undo);
+}
+
+absl::Status Recovery::NotePrepare(const log::Entry& entry, log::Lsn lsn) {
+  if (unsettled_.prepared.contains(entry.transaction) || Decided(entry.transaction))
+    return absl::DataLossError("it prepares a transaction that has voted, or committed");
   Unsettled::Prepared& prepared = unsettled_.prepared[entry.transaction];
-  if (!prepared.undo.empty()) return absl::DataLossError("it prepares a transaction twice");
-  prepared.fellows = *std::move(fellows);
-  if (const auto open = open_.extract(entry.transaction)) prepared.undo = std::move(open.mapped().undo);
+  prepared.fellows = *log::DecodeFellows(entry.fellows);  // CheckWriter has looked
+  prepared.since = lsn.epoch();
+  if (const auto open = open_.extract(entry.transaction)) {
+    prepared.undo = std::move(open.mapped().undo);
+    prepared.since = open.mapped().first.epoch();
+  }
   return prepared.undo.Decode(entry.undo);
 }
 
-// What a coordinator has decided may have changed nothing on its own island.
-absl::Status Recovery::NoteCommit(const log::Entry& entry, bool ended) {
-  const bool open = open_.erase(entry.transaction) + unsettled_.prepared.erase(entry.transaction) != 0;
+// What a coordinator has decided may have changed nothing on its own island, and what was decided alone may
+// be in one record.
+absl::Status Recovery::NoteCommit(const log::Entry& entry, log::Lsn lsn) {
+  const coordinator::TransactionId& id = entry.transaction;
+  if (Decided(id)) return absl::DataLossError("it commits a transaction twice");
+  const auto open = open_.extract(id);
+  const auto prepared = unsettled_.prepared.extract(id);
+  const uint64_t since = open       ? open.mapped().first.epoch()
+                         : prepared ? prepared.mapped().since
+                                    : lsn.epoch();
   if (entry.kind == log::EntryKind::kDecision) {
-    absl::StatusOr<std::vector<coordinator::Fellow>> fellows = log::DecodeFellows(entry.fellows);
-    if (!fellows.ok()) return fellows.status();
-    if (!Planted(PlantedBug::kForgetDecisions)) unsettled_.decisions[entry.transaction] = *std::move(fellows);
-    return absl::OkStatus();
+    if (!Planted(PlantedBug::kForgetDecisions))
+      unsettled_.decisions[id] = {*log::DecodeFellows(entry.fellows), since};
+  } else if (entry.kind == log::EntryKind::kDecided) {
+    unsettled_.decided[id] = {since};
+  } else if (!open && !prepared && !MayHaveEnded(lsn)) {
+    return absl::DataLossError("it ends a transaction that is not open");
   }
-  if (!open && !ended) return absl::DataLossError("it ends a transaction that is not open");
-  if (entry.kind == log::EntryKind::kDecided) unsettled_.decided.insert(entry.transaction);
   return absl::OkStatus();
 }
 

@@ -1,8 +1,8 @@
 // Brings an island's rows back from its log: repeats what was done, then undoes what nobody ended (ARIES,
-// Mohan et al. 1992; for islands with one worker).
+// Mohan et al. 1992).
 //
 //   BeginFrom   the checkpoint whose pages have been read in (island_data.h), if there is one
-//   Redo        every record of the log from there on, in its order: its changes, unless their pages have
+//   Redo        every record of the log from there on, in LSN order: its changes, unless their pages have
 //               them; and what it says of transactions
 //   FindTrees   the pages are as they were when the island died
 //   UndoLosers  with a journal that listens: what was open is rolled back, by key, and that is logged as any
@@ -16,66 +16,41 @@
 //
 // Invariants:
 //  1. A change is undone once, whenever islands die: what was undone before is known from the log.
-//  2. Streams of an island with one worker follow each other, a life after the other: the order of the log's
-//     records is that of their LSNs.
+//  2. Records come in the order of their LSNs, in which pages were changed. The log of an island with one
+//     worker has them so; of several workers, stream_merge.h puts them so.
 //  3. A page that was not whole in its file is not there; the first that the log has of it is an image.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "coordinator/fellow.h"
 #include "coordinator/transaction_id.h"
 #include "instance/execution/branch.h"
 #include "instance/execution/executor.h"
+#include "instance/log/box_manifest.h"
 #include "instance/log/entry.h"
 #include "instance/log/lsn.h"
 #include "instance/log/record.h"
 #include "instance/recovery/checkpoint.h"
+#include "instance/recovery/unsettled.h"
 #include "instance/storage/store.h"
-#include "runtime/planted_bug.h"
 
 namespace islands::recovery {
-
-// Epochs that never count: those strictly between.
-struct Cut {
-  uint64_t durable = 0;  // what EPOCH said when power had been lost
-  uint64_t next = 0;     // with which the box went on
-  bool Drops(uint64_t epoch) const {
-    const uint64_t late = runtime::Planted(runtime::PlantedBug::kCutTooLate) ? 1 : 0;
-    return epoch > durable + late && epoch < next;
-  }
-};
-
-// What an island has promised, and has not been told that it may forget. By transaction: they belong to the
-// workers that served them.
-struct Unsettled {
-  struct Prepared {
-    std::vector<coordinator::Fellow> fellows;
-    instance::UndoLog undo;
-  };
-  std::map<coordinator::TransactionId, Prepared> prepared;
-  // Committed as coordinator, and the participants that may not have heard.
-  std::map<coordinator::TransactionId, std::vector<coordinator::Fellow>> decisions;
-  // Committed in the name of a coordinator that may not have heard.
-  std::set<coordinator::TransactionId> decided;
-};
 
 class Recovery {
  public:
   // `store` of Store::CreateForRedo.
-  Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<Cut> cuts)
+  Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<log::EpochCut> cuts)
       : catalog_(catalog), store_(store), cuts_(std::move(cuts)) {}
 
   // Before the first Redo: the store has the pages that this checkpoint speaks of.
   void BeginFrom(const Checkpoint& checkpoint);
-  // DATA_LOSS: the record is damaged, or does not fit the pages.
+  // DATA_LOSS: the record is damaged, does not fit the pages, or is none that the stream's worker writes.
   absl::Status Redo(const log::StreamId& stream, const log::Record& record);
   // DATA_LOSS: they are not what the catalog says.
   absl::Status FindTrees();
@@ -95,16 +70,21 @@ class Recovery {
  private:
   struct Open {
     instance::UndoLog undo;
+    log::Lsn first;
     log::Lsn last;
   };
   absl::Status Note(const log::Entry& entry, log::Lsn lsn);
-  absl::Status NotePrepare(const log::Entry& entry);
-  absl::Status NoteCommit(const log::Entry& entry, bool ended);
+  absl::Status NoteUpdate(const log::Entry& entry, log::Lsn lsn);
+  absl::Status NotePrepare(const log::Entry& entry, log::Lsn lsn);
+  absl::Status NoteCommit(const log::Entry& entry, log::Lsn lsn);
+  // Whose end is in the log though its beginning may not be: the checkpoint knows of both.
+  bool MayHaveEnded(log::Lsn lsn) const { return lsn.epoch() <= taken_; }
+  bool Decided(const coordinator::TransactionId& id) const;
   absl::Status RedoChanges(std::span<const std::byte> changes);
 
   const storage::Catalog& catalog_;
   storage::Store& store_;
-  const std::vector<Cut> cuts_;
+  const std::vector<log::EpochCut> cuts_;
   std::map<coordinator::TransactionId, Open> open_;  // have changed something and not ended
   uint64_t bound_ = 0;                               // epochs of the checkpoint
   uint64_t taken_ = 0;

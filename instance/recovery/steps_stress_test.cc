@@ -5,6 +5,7 @@
 // one worker's each, though they lie among those of the others: so what must be there follows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "instance/log/journal.h"
 #include "instance/recovery/recovery.h"
+#include "instance/recovery/recovery_testing.h"
 #include "instance/recovery/stream_merge.h"
 #include "runtime/random.h"
 
@@ -34,8 +36,6 @@ constexpr uint64_t kOwn = 150;    // of each worker
 constexpr size_t kRingBytes = 32 << 20;
 constexpr int kTransactions = 2500;  // of each worker
 
-storage::RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
-
 uint64_t SharedKey(uint64_t n) { return n * 40; }
 uint64_t OwnKey(uint32_t worker, uint64_t n) { return 1 + worker + n * 8; }  // never a multiple of 8
 
@@ -53,7 +53,7 @@ storage::Catalog MakeCatalog() {
 
 struct Done {
   std::map<uint64_t, int64_t> added;
-  std::map<uint64_t, std::optional<std::string>> own;
+  Changes own;
 };
 
 class Worker {
@@ -79,6 +79,7 @@ class Worker {
     journal_.EndListening();
   }
   log::Journal& journal() { return journal_; }
+  uint64_t oldest_open() const { return journal_.open().oldest(); }
   const log::Ring& ring() const { return *ring_; }
   const Done& done(uint64_t sequence) const { return done_[sequence - 1]; }
 
@@ -90,8 +91,10 @@ class Worker {
     branch.locks.worker = number_;
     branch.locks.wake_token = done_.size();
     bool goes_on = true;
-    for (uint64_t batches = 1 + random_.Below(3); batches > 0 && goes_on; --batches)
+    for (uint64_t batches = 1 + random_.Below(3); batches > 0 && goes_on; --batches) {
       goes_on = RunBatch(branch);
+      if (random_.Below(3) == 0) journal_.EndStep();  // control goes back
+    }
     goes_on&& random_.Below(6) != 0 ? executor_->Commit(branch, &wakeups_)
                                     : executor_->Rollback(branch, &wakeups_);
   }
@@ -150,19 +153,6 @@ Tails TailsOf(const Workers& workers) {
   return tails;
 }
 
-using Rows = std::map<uint64_t, std::string>;
-
-Rows RowsOf(const storage::Store& store) {
-  Rows rows;
-  store.At(0, 0)->Scan({}, {}, false, [&](storage::KeyView key, storage::RowView row) {
-    uint64_t number = 0;
-    for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
-    rows[number] = {reinterpret_cast<const char*>(row.data()), row.size()};
-    return true;
-  });
-  return rows;
-}
-
 std::string SharedRow(int64_t counter) {
   return std::string(reinterpret_cast<const char*>(&counter), sizeof(counter)) + "shared!!";
 }
@@ -177,19 +167,16 @@ absl::Status Redo(const Workers& workers, const Tails& tails, Recovery* recovery
   for (uint64_t n = 0; n < kShared; ++n) counters[SharedKey(n)] = 0;
   for (uint32_t i = 0; i < kWorkers; ++i) {
     const log::Ring& ring = workers[i]->ring();
-    for (size_t at = 0, taken = 0; at < tails[i]; at += taken) {
-      const auto record = log::ParseRecord(ring.stream(), at, ring.Bytes(at, tails[i]), &taken);
-      if (!record.ok()) return record.status();
-      if (absl::Status status = merge.Add(ring.stream(), *record, redo); !status.ok()) return status;
-      const auto entry = log::DecodeEntry(*record);
-      if (entry->kind != log::EntryKind::kCommit || entry->transaction.sequence == 0) continue;
+    const auto add = [&](const log::Record& record) {
+      if (absl::Status status = merge.Add(ring.stream(), record, redo); !status.ok()) return status;
+      const auto entry = log::DecodeEntry(record);
+      if (entry->kind != log::EntryKind::kCommit) return absl::OkStatus();
       const Done& done = workers[i]->done(entry->transaction.sequence);
       for (const auto& [key, delta] : done.added) counters[key] += delta;
-      for (const auto& [key, row] : done.own) {
-        expected->erase(key);
-        if (row) (*expected)[key] = *row;
-      }
-    }
+      Apply(done.own, expected);
+      return absl::OkStatus();
+    };
+    if (absl::Status status = VisitRecords(ring, 0, tails[i], add); !status.ok()) return status;
   }
   for (const auto& [key, counter] : counters) (*expected)[key] = SharedRow(counter);
   return merge.Finish(redo);
@@ -210,6 +197,41 @@ void CheckRecovery(const storage::Catalog& catalog, const Workers& workers, cons
   EXPECT_TRUE(RowsOf(**store) == expected) << recovery.losers() << " losers";
   const absl::Status sound = (*store)->Check();
   EXPECT_TRUE(sound.ok()) << sound;
+}
+
+// As a cleaner on a thread of its own sees it (checkpoint.h).
+struct Bound {
+  uint64_t bound;
+  uint64_t taken;
+};
+
+// Whoever has records of epochs below the bound had ended, in epochs up to `taken`.
+void CheckBounds(const Workers& workers, const std::vector<Bound>& bounds) {
+  struct Span {
+    uint64_t first, end;
+  };
+  std::map<coordinator::TransactionId, Span> spans;
+  for (const auto& worker : workers) {
+    const absl::Status whole =
+        VisitRecords(worker->ring(), 0, worker->ring().tail(), [&](const auto& record) {
+          const auto entry = log::DecodeEntry(record);
+          if (entry->kind == log::EntryKind::kDone) return absl::OkStatus();
+          const uint64_t epoch = log::Lsn::FromValue(record.lsn).epoch();
+          spans.try_emplace(entry->transaction, Span{epoch, 0}).first->second.end = epoch;
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(whole.ok()) << whole;
+  }
+  size_t told = 0;  // of transactions that were open for a while
+  for (const Bound& each : bounds) {
+    for (const auto& [id, span] : spans) {
+      ASSERT_TRUE(span.first >= each.bound || span.end <= each.taken)
+          << id.ToString() << " from " << span.first << " to " << span.end << ", and the bound is "
+          << each.bound << ", taken in " << each.taken;
+      told += span.first < span.end && each.bound == span.first ? 1 : 0;
+    }
+  }
+  EXPECT_GT(told, 0u);
 }
 
 TEST(StepsStress, WhateverTheRingsHold_TheCommittedIsThere) {
@@ -239,16 +261,21 @@ TEST(StepsStress, WhateverTheRingsHold_TheCommittedIsThere) {
     });
   }
   std::vector<Tails> moments;
+  std::vector<Bound> bounds;
   while (running != 0) {
+    uint64_t bound = board.Complete() + 1;
     moments.push_back(TailsOf(workers));
     board.RaiseEpoch(board.epoch() + 1);
     std::this_thread::yield();
+    for (const auto& worker : workers) bound = std::min(bound, worker->oldest_open());
+    bounds.push_back({bound, board.epoch()});
   }
   for (std::thread& thread : threads) thread.join();
   moments.push_back(TailsOf(workers));
   const size_t step = 1 + moments.size() / 40;
   for (size_t i = moments.size(); i > 0 && !testing::Test::HasFailure(); i -= std::min(i, step))
     CheckRecovery(catalog, workers, moments[i - 1]);
+  CheckBounds(workers, bounds);
   const Rows live = RowsOf(**store);
   Rows expected;
   const auto again = storage::Store::CreateForRedo(catalog, {.sites = {0, 1}, .pool_bytes = 64 << 20});

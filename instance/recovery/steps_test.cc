@@ -13,6 +13,7 @@
 
 #include "instance/log/journal.h"
 #include "instance/recovery/recovery.h"
+#include "instance/recovery/recovery_testing.h"
 #include "instance/recovery/stream_merge.h"
 #include "runtime/random.h"
 
@@ -27,18 +28,6 @@ using partitioner::Uint64Key;
 
 constexpr size_t kRingBytes = 64 << 20;
 constexpr uint64_t kKeys = 2000;
-
-storage::RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
-
-using Rows = std::map<uint64_t, std::string>;
-using Changes = std::map<uint64_t, std::optional<std::string>>;  // no text: the row is gone
-
-void Apply(const Changes& changes, Rows* rows) {
-  for (const auto& [key, row] : changes) {
-    rows->erase(key);
-    if (row) (*rows)[key] = *row;
-  }
-}
 
 storage::Catalog MakeCatalog(int indexes) {
   storage::Catalog::TableSpecs specs;
@@ -71,7 +60,7 @@ class Life {
       : board_(std::vector<uint32_t>{static_cast<uint32_t>(workers)}), alone_(workers == 1), number_(number) {
     const storage::StoreOptions options{.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = alone_};
     store_ = *storage::Store::CreateForRedo(catalog, options);
-    recovery_.emplace(catalog, *store_, std::vector<Cut>());
+    recovery_.emplace(catalog, *store_, std::vector<log::EpochCut>());
     StreamMerge merge;
     const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
       return recovery_->Redo(stream, record);
@@ -146,25 +135,14 @@ class Life {
   }
   void Keep(Worker& worker) {
     const log::Ring& ring = *worker.ring;
-    for (size_t taken = 0; worker.kept < ring.tail(); worker.kept += taken) {
-      const auto record =
-          log::ParseRecord(ring.stream(), worker.kept, ring.Bytes(worker.kept, ring.tail()), &taken);
-      ASSERT_TRUE(record.ok()) << record.status();
-      log_.push_back({ring.stream(), record->lsn, record->kind,
-                      std::string(reinterpret_cast<const char*>(record->body.data()), record->body.size())});
-    }
+    const absl::Status whole = VisitRecords(ring, worker.kept, ring.tail(), [&](const log::Record& record) {
+      log_.push_back({ring.stream(), record.lsn, record.kind, Text(record.body)});
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(whole.ok()) << whole;
+    worker.kept = ring.tail();
   }
 
-  Rows RowsOf() const {
-    Rows rows;
-    store_->At(0, 0)->Scan({}, {}, false, [&](storage::KeyView key, storage::RowView row) {
-      uint64_t number = 0;
-      for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
-      rows[number] = {reinterpret_cast<const char*>(row.data()), row.size()};
-      return true;
-    });
-    return rows;
-  }
   storage::Store& store() { return *store_; }
   log::Board& board() { return board_; }
   const Log& log() const { return log_; }
@@ -323,7 +301,8 @@ size_t CheckDeathAt(const storage::Catalog& catalog, size_t workers, const Log& 
   const size_t losers = next.losers();
   if (testing::Test::HasFailure()) return losers;
   next.Undo();
-  EXPECT_TRUE(next.RowsOf() == expected) << next.RowsOf().size() << " rows, not " << expected.size();
+  EXPECT_TRUE(RowsOf(next.store()) == expected)
+      << RowsOf(next.store()).size() << " rows, not " << expected.size();
   const absl::Status sound = next.store().Check();
   EXPECT_TRUE(sound.ok()) << sound;
   if (deaths == 0 || next.log().empty() || testing::Test::HasFailure()) return losers;
@@ -404,12 +383,12 @@ TEST(Steps, Undo_OfMoreThanARingHolds) {
   EXPECT_EQ(next.losers(), 4u);
   next.Undo();
   EXPECT_GT(next.waits(), 2);
-  EXPECT_TRUE(next.RowsOf().empty());
+  EXPECT_TRUE(RowsOf(next.store()).empty());
   Log both = life.log();
   both.insert(both.end(), next.log().begin(), next.log().end());
   Life last(catalog, 1, 3, both);
   EXPECT_EQ(last.losers(), 0u);
-  EXPECT_TRUE(last.RowsOf().empty());
+  EXPECT_TRUE(RowsOf(last.store()).empty());
   EXPECT_TRUE(last.store().Check().ok());
 }
 

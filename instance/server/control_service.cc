@@ -19,7 +19,9 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
       reply.mutable_island_status()->set_metrics_problem(metrics_problem_);
       return reply;
     case Request::kLoad:
-      return messaging::ErrorReply(island_.Load(request.load().load()));
+      return messaging::ErrorReply(island_.Load(request.load().load(), request.load().generation()));
+    case Request::kSwitch:
+      return messaging::ErrorReply(island_.Switch(request.switch_().generation()));
     case Request::kStartRun:
       return messaging::ErrorReply(island_.StartRun(request.start_run()));
     case Request::kStopRun:

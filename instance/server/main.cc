@@ -21,6 +21,7 @@
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
 #include "instance/server/life.h"
+#include "instance/server/log_seam.h"
 #include "instance/server/metric_descriptors.h"
 #include "instance/server/metrics.h"
 #include "instance/workload/workload_library.h"
@@ -76,7 +77,8 @@ absl::StatusOr<std::unique_ptr<runtime::PulseBoard>> MapPulses(const control::v1
   return runtime::PulseBoard::Map(descriptor, workers);
 }
 
-absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, const sigset_t& signals) {
+absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, int board_fd,
+                   const sigset_t& signals) {
   if (absl::Status status = LockIsland(config); !status.ok()) return status;
   const auto pulses = MapPulses(config, pulse_fd);
   if (!pulses.ok()) return pulses.status();
@@ -112,6 +114,12 @@ absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, const 
     return ProvenDead(config.control_directory(), island, boot_epoch);
   };
 
+  absl::StatusOr<std::unique_ptr<ServerLog>> log = nullptr;
+  if (config.durability() != "none") {
+    log = ServerLog::Open(config, board_fd, *files);
+    if (!log.ok()) return log.status();
+    seams.log = &(*log)->seam();
+  }
   absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(config, seams);
   if (!island.ok()) return island.status();
   if (absl::Status status = (*island)->Start(); !status.ok()) return status;
@@ -168,6 +176,7 @@ int Main(int argc, char** argv) {
   CLI::App app{"One island of a deployment. Started by `islands up`; not meant to be started by hand."};
   int config_fd = -1;
   int pulse_fd = -1;
+  int board_fd = -1;
   std::string name;
   bool metrics_page = false;
   std::string described;
@@ -176,6 +185,8 @@ int Main(int argc, char** argv) {
       app.add_option("--config-fd", config_fd, "an open descriptor to read the island's configuration from");
   const auto* pulse_option = app.add_option(
       "--pulse-fd", pulse_fd, "an open descriptor of the memory in which all islands show that they move");
+  app.add_option("--board-fd", board_fd,
+                 "an open descriptor of the memory with the epochs of the log; only where there is one");
   app.add_option("--name", name, "who it is, for people who look at the list of processes");
   app.add_flag("--metrics-page", metrics_page, "print what every metric means, as dashboards/METRICS.md");
   app.add_option("--describe", described,
@@ -199,7 +210,7 @@ int Main(int argc, char** argv) {
   }
   if (check_loads) return ExitCode(CheckLoads(*config));
   SetUpLog(config->island());
-  const absl::Status status = Serve(*config, pulse_fd, signals);
+  const absl::Status status = Serve(*config, pulse_fd, board_fd, signals);
   if (!status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return 1;

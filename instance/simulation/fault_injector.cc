@@ -71,6 +71,18 @@ bool FaultInjector::Crash(uint32_t island) {
   return true;
 }
 
+uint64_t FaultInjector::LosePower() {
+  for (uint32_t island = 0; island < cluster_.islands(); ++island) {
+    if (cluster_.alive(island)) Lose(island);
+  }
+  const uint64_t durable = cluster_.LosePower();
+  Note(fmt::format("power is lost: epochs above {} do not count", durable));
+  ++faults_;
+  ++crashes_;
+  for (uint32_t island = 0; island < cluster_.islands(); ++island) Restart(island);
+  return durable;
+}
+
 bool FaultInjector::Restart(uint32_t island) {
   if (cluster_.alive(island)) return false;
   for (const Machine& machine : Machines(cluster_)) {

@@ -38,6 +38,8 @@ class FaultInjector {
 
   // Each does nothing when it would change nothing (a dead island, a link that is cut), and says so.
   bool Crash(uint32_t island);
+  // Of the whole box, whose islands then all restart. Returns which epoch was durable.
+  uint64_t LosePower();
   bool Restart(uint32_t island);  // also false when the island cannot be started: see failures()
   // The connection that worker `dialler` has dialled to `to`, once.
   bool Break(messaging::Address dialler, uint32_t to);

@@ -1,5 +1,6 @@
 #include "instance/simulation/history.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/check.h"
@@ -49,6 +50,22 @@ void History::End(const coordinator::TransactionId& id, coordinator::Outcome out
     default:
       attempt->fate = Attempt::kUnknown;
       break;
+  }
+}
+
+void History::NoteEpoch(uint64_t epoch) {
+  if (epochs_.empty() || epochs_.back().epoch < epoch) epochs_.push_back({epoch, looked_});
+  looked_ = position_;
+}
+
+void History::LosePower(uint64_t durable, bool answers_wait) {
+  lossy_ = true;
+  if (answers_wait) return;
+  const auto late = std::find_if(epochs_.begin(), epochs_.end(),
+                                 [durable](const Raised& raised) { return raised.epoch > durable; });
+  if (late == epochs_.end()) return;
+  for (Attempt& attempt : attempts_) {
+    if (attempt.fate == Attempt::kCommitted && attempt.ended > late->position) attempt.cut = true;
   }
 }
 

@@ -9,6 +9,9 @@
 // A restarted island has lost its rows and holds freshly loaded ones (durability none). A row is therefore
 // named by key and by life, the boot epoch of its island: rows of an earlier life are other rows.
 //
+// Where power is lost, what was not durable is gone on all islands: its versions, and whoever had seen them.
+// Nobody makes a version again that somebody made before the loss (ledger.h).
+//
 // Real threads and processes tell their history afterwards (Add); there the names of versions alone say what
 // was seen, and `learned` decides nothing.
 //
@@ -77,6 +80,8 @@ struct Attempt {
   bool torn = false;
   // Its coordinator still executed when a participant died: that branch can never have voted.
   bool doomed = false;
+  // Power was lost, and nobody had promised that its answer would survive that.
+  bool cut = false;
   uint64_t begun = 0;
   uint64_t ended = kForever;
   int64_t asked_ns = 0;  // when the request was made; earlier attempts may have been victims
@@ -94,6 +99,12 @@ class History {
   // The procedure is done and the commit is asked for.
   void Finish(size_t attempt) { attempts_[attempt].finished = true; }
   void End(const coordinator::TransactionId& id, coordinator::Outcome outcome, int64_t now_ns);
+  // The box epoch, looked at after every step.
+  void NoteEpoch(uint64_t epoch);
+  // Power was lost: epochs above this one do not count. Where answers do not wait, those that were given
+  // since an epoch above it may have begun are void.
+  void LosePower(uint64_t durable, bool answers_wait);
+  bool lossy() const { return lossy_; }
   Attempt* Find(const coordinator::TransactionId& id);
   // One that is known as a whole, from a record of real processes: with its fate and its positions, for whose
   // order (invariant 1) the caller answers. Find does not find it.
@@ -115,6 +126,13 @@ class History {
   std::map<coordinator::TransactionId, size_t> by_id_;
   std::map<uint64_t, bool> loaded_;
   std::vector<std::string> complaints_;
+  struct Raised {
+    uint64_t epoch;
+    uint64_t position;  // when it had not been raised yet
+  };
+  std::vector<Raised> epochs_;
+  uint64_t looked_ = 0;  // position of the last look at the epoch
+  bool lossy_ = false;
   uint64_t position_ = 0;
   uint64_t ended_ = 0;
   uint64_t committed_ = 0;

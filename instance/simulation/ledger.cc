@@ -33,12 +33,6 @@ std::string ColourKey(uint64_t colour) {
   return key;
 }
 
-uint64_t KeyOf(KeyView key) {
-  uint64_t value = 0;
-  for (const std::byte byte : key) value = value << 8 | static_cast<uint64_t>(byte);
-  return value;
-}
-
 int64_t Int64Of(RowView bytes) {
   int64_t value = 0;
   if (bytes.size() == sizeof(value)) std::memcpy(&value, bytes.data(), sizeof(value));
@@ -125,10 +119,10 @@ void Attempted::FillFirst(size_t i, Batch* batch) {
     case Act::kAdd:
       // Half of them by copies of the row; the padding is a number that nobody else needs.
       if (item.padding % 2 == 0) {
-        batch->Add(table_.id, key, 0, 1);
+        batch->Add(table_.id, key, 0, static_cast<int64_t>(context_.version_step));
         batch->Add(table_.id, key, sizeof(Word), item.amount);
       } else {
-        batch->Update(table_.id, key, 0, 1);
+        batch->Update(table_.id, key, 0, static_cast<int64_t>(context_.version_step));
         batch->Update(table_.id, key, sizeof(Word), item.amount);
       }
       break;
@@ -162,7 +156,7 @@ void Attempted::FillSecond(size_t i, Batch* batch) {
     return;
   issued_.push_back({i, true, batch->size()});
   const std::vector<std::byte> changed =
-      MakeRow(item.key, seen.word + 1, seen.amount + item.amount, item.padding);
+      MakeRow(item.key, seen.word + context_.version_step, seen.amount + item.amount, item.padding);
   switch (item.act) {
     case Act::kUpsert:
       if (!present) {
@@ -207,7 +201,7 @@ void Attempted::LearnFirst(const Batch& batch, const Issued& issued) {
       }
       const auto word = static_cast<Word>(Int64Of(batch.row(operation)));
       const int64_t amount = Int64Of(batch.row(operation + 1));
-      LearnWrite(Access::kUpdate, item.key, word - 1, word, amount, item.amount);
+      LearnWrite(Access::kUpdate, item.key, word - context_.version_step, word, amount, item.amount);
       break;
     }
     case Act::kInsert:
@@ -249,7 +243,8 @@ void Attempted::LearnSecond(const Batch& batch, const Issued& issued) {
   } else if (seen.word == kAbsent) {
     LearnWrite(Access::kInsert, item.key, kAbsent, FreshWord(issued.item), item.amount, item.amount);
   } else {
-    LearnWrite(Access::kUpdate, item.key, seen.word, seen.word + 1, seen.amount + item.amount, item.amount);
+    LearnWrite(Access::kUpdate, item.key, seen.word, seen.word + context_.version_step,
+               seen.amount + item.amount, item.amount);
   }
 }
 
@@ -285,7 +280,7 @@ void Attempted::LearnScan(const Batch& batch, const Item& item, size_t operation
   uint64_t before = 0;
   const size_t count = batch.scanned_rows(operation);
   for (size_t n = 0; n < count; ++n) {
-    const uint64_t key = KeyOf(batch.scanned_key(operation, n));
+    const uint64_t key = LedgerKey(batch.scanned_key(operation, n));
     const bool in_order = n == 0 || (item.reverse ? key < before : key > before);
     if (!in_order || key < begin || key >= end) {
       context_.history->Complain(fmt::format("{}: a scan of [{}, {}){} has key {} after {}", id_.ToString(),
@@ -316,7 +311,7 @@ void Attempted::LearnColourScan(const Batch& batch, const Item& item, size_t ope
   std::optional<Entry> last;
   const size_t count = batch.scanned_rows(operation);
   for (size_t n = 0; n < count; ++n) {
-    const uint64_t key = KeyOf(batch.scanned_key(operation, n));
+    const uint64_t key = LedgerKey(batch.scanned_key(operation, n));
     const Entry entry(ColourOf(key), key);
     const bool in_order = !last || (item.reverse ? entry < *last : entry > *last);
     const bool in_range = key >= begin && key < end && entry.first >= item.key && entry.first < item.end_key;
@@ -412,6 +407,12 @@ control::v1::TableSpec LedgerTable(uint64_t keys, bool indexed) {
 std::shared_ptr<const instance::Workload> OpenLedger(const storage::Catalog& catalog,
                                                      const std::shared_ptr<LedgerContext>& context) {
   return std::make_shared<Ledger>(*catalog.Find("ledger"), context);
+}
+
+uint64_t LedgerKey(KeyView key) {
+  uint64_t value = 0;
+  for (const std::byte byte : key) value = value << 8 | static_cast<uint64_t>(byte);
+  return value;
 }
 
 LedgerRow ParseLedgerRow(RowView bytes) {

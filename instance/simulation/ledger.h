@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "instance/simulation/history.h"
@@ -40,6 +41,9 @@ struct LedgerMix {
   uint32_t reads = 20;        // items that only read; the rest changes in two steps
   uint32_t longer = 5;        // transactions of up to 10 items and 6 batches
   uint32_t failing = 5;       // transactions that give up at their end
+  bool deletes = true;        // else churn is insertions only
+  // Whose transactions change nothing, and read everywhere.
+  std::optional<uint32_t> reading_island;
 };
 
 // What the ledgers of one cluster share.
@@ -52,7 +56,11 @@ struct LedgerContext {
   // Which life of the island's rows a transaction would reach now.
   std::function<uint64_t(const coordinator::TransactionId& transaction, uint32_t island)> life_of;
   uint64_t booting_life = 1;  // of the island that is being loaded
+  // By which a change raises the number of a row's version. Another one after every loss of power, so that no
+  // version is made twice: a row's number is then a sum of several kinds of steps.
+  Word version_step = 1;
 };
+inline constexpr uint32_t kVersionStepBits = 11;  // a row is changed less often than that between two losses
 
 // Every third key is loaded.
 inline bool IsLoadedKey(uint64_t key) { return key % 3 == 0; }
@@ -70,5 +78,6 @@ struct LedgerRow {
   int64_t amount = 0;
 };
 LedgerRow ParseLedgerRow(instance::RowView row);
+uint64_t LedgerKey(instance::KeyView key);
 
 }  // namespace islands::simulation

@@ -9,7 +9,10 @@ class LedgerGenerator final : public instance::Generator {
  public:
   LedgerGenerator(std::shared_ptr<LedgerContext> context, const partitioner::RangePartition& range,
                   uint32_t island)
-      : context_(std::move(context)), range_(range), own_(context_->sites.SitesOf(island)) {}
+      : context_(std::move(context)),
+        range_(range),
+        own_(context_->sites.SitesOf(island)),
+        only_reads_(context_->mix.reading_island == island) {}
 
   std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<LedgerRequest>(); }
 
@@ -33,13 +36,16 @@ class LedgerGenerator final : public instance::Generator {
   const std::shared_ptr<LedgerContext> context_;
   const partitioner::RangePartition range_;
   const partitioner::SiteRun own_;
+  const bool only_reads_;
   partitioner::SiteRun sites_;  // that this transaction may touch
 };
 
 void LedgerGenerator::PickSites(runtime::Random& random) {
   const LedgerMix& mix = context_->mix;
   const uint64_t dice = random.Below(100);
-  if (dice < mix.local) {
+  if (only_reads_) {
+    sites_ = {0, context_->sites.sites()};
+  } else if (dice < mix.local) {
     sites_ = {own_.first + static_cast<uint32_t>(random.Below(own_.count)), 1};
   } else if (dice < mix.local + mix.multisite) {
     sites_ = own_;
@@ -58,8 +64,10 @@ uint64_t LedgerGenerator::PickKey(runtime::Random& random) const {
 }
 
 Act LedgerGenerator::PickPointAct(runtime::Random& random) const {
+  if (only_reads_) return Act::kRead;
   const LedgerMix& mix = context_->mix;
   uint64_t dice = random.Below(100 - mix.scans);
+  if (dice < mix.churn && !mix.deletes) return Act::kInsert;
   if (dice < mix.churn) {
     static constexpr Act kChurn[] = {Act::kInsert, Act::kInsert, Act::kDelete, Act::kDeleteLater};
     return kChurn[random.Below(4)];

@@ -108,6 +108,8 @@ void PlanTimes(Random& random, PlannedFault* fault) {
     case PlannedFault::kHang:
       fault->duration_ns = Between(random, 1, random.Below(4) == 0 ? 500 : 40) * kNsPerMs;
       break;
+    case PlannedFault::kPowerLoss:
+      break;
   }
   const bool lasts = fault->kind != PlannedFault::kCrash && fault->kind != PlannedFault::kBreak;
   if (lasts && random.Below(12) == 0)
@@ -172,6 +174,24 @@ void PlanOthers(Random& random, SeedPlan* plan) {
   }
 }
 
+// At most two: of versions there are so many kinds (ledger.h).
+void PlanLosses(Random& random, SeedPlan* plan) {
+  plan->mix.deletes = false;  // serializability.h says why
+  // One that would not wait for itself, and may have seen what is not durable elsewhere.
+  if (random.Below(4) != 0) {
+    plan->mix.reading_island = static_cast<uint32_t>(random.Below(plan->cluster.islands));
+    plan->mix.local = Percent(random, 45, 75);
+    plan->mix.hot = std::max<uint32_t>(plan->mix.hot, 50);
+  }
+  plan->cluster.most_logger_pause_ns =
+      Pick<int64_t>(random, std::array<int64_t, 4>{20, 200, 1000, 3000}) * kNsPerUs;
+  for (uint64_t n = 1 + random.Below(2); n > 0; --n) {
+    const auto at = static_cast<ptrdiff_t>(random.Below(plan->faults.size() + 1));
+    const PlannedFault loss{.kind = PlannedFault::kPowerLoss, .wait_ns = Between(random, 5, 60) * kNsPerMs};
+    plan->faults.insert(plan->faults.begin() + at, loss);
+  }
+}
+
 }  // namespace
 
 int64_t NetworkPlan::Delay(Random& random, Address from, Address to) const {
@@ -197,15 +217,17 @@ std::string SeedPlan::Describe() const {
       "{} % failing\n"
       "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB\n"
       "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
+      "  log: its logger pauses for up to {} us{}{}\n"
       "  faults planned: {}",
       cluster.islands, workers, cluster.sites, keys, mpl, cluster.config.transaction_timeout_ms(),
       cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
       network.tail_percent, network.tail_ns / kNsPerMs, mix.local, mix.multisite, mix.hot, mix.scans,
       mix.churn, mix.longer, mix.failing, mix.by_colour, cluster.escalate_after,
-      cluster.config.pool_bytes() >> 10, cluster.interleave_percent, faults.size());
+      cluster.config.pool_bytes() >> 10, cluster.interleave_percent, cluster.most_logger_pause_ns / kNsPerUs,
+      cluster.answers_wait ? ", answers wait" : "", cluster.votes_wait ? ", votes wait" : "", faults.size());
 }
 
-SeedPlan MakePlan(uint64_t seed, bool keeps) {
+SeedPlan MakePlan(uint64_t seed, Keeps keeps) {
   Random random = Random::Stream(seed, 0x15a);
   SeedPlan plan;
   plan.cluster.seed = seed;
@@ -217,10 +239,15 @@ SeedPlan MakePlan(uint64_t seed, bool keeps) {
   plan.cluster.interleave_percent = Pick<uint32_t>(interleaving, std::array<uint32_t, 3>{0, 3, 20});
   PlanAimed(seed, random, &plan);
   PlanOthers(random, &plan);
-  plan.cluster.keeps = keeps;
-  if (!keeps) return plan;
+  plan.cluster.keeps = keeps != Keeps::kNothing;
+  if (!plan.cluster.keeps) return plan;
   plan.cluster.workers_of.assign(plan.cluster.islands, 1);
   for (PlannedFault& fault : plan.faults) fault.stays_dead = false;
+  if (keeps == Keeps::kWhatWasAppended) return plan;
+  Random losses = Random::Stream(seed, 0x105e);
+  PlanLosses(losses, &plan);
+  plan.cluster.answers_wait = keeps == Keeps::kSync;
+  plan.cluster.votes_wait = losses.Below(3) == 0;
   return plan;
 }
 

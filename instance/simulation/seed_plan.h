@@ -15,7 +15,8 @@
 namespace islands::simulation {
 
 struct PlannedFault {
-  enum Kind : uint8_t { kCrash, kBreak, kCut, kSever, kStall, kHang };  // kHang: all workers of an island
+  enum Kind : uint8_t { kCrash, kBreak, kCut, kSever, kStall, kHang, kPowerLoss };
+  // kHang: all workers of an island. kPowerLoss: of the whole box; its islands restart at once.
   // Aimed: when a machine is in this state, `aim` happens to it. After kPatienceNs without one, or without a
   // target, `kind` happens to whomever chance names.
   std::optional<StateIndex> state;
@@ -25,6 +26,10 @@ struct PlannedFault {
   int64_t duration_ns = 0;  // until the island restarts, the links heal, the worker goes on
   bool stays_dead = false;  // crash: until the end
 };
+
+// What the islands of a seed keep. Those that keep something have a log. kLazy and kSync: power is lost, too;
+// with kSync answers wait for EPOCH.
+enum class Keeps : uint8_t { kNothing, kWhatWasAppended, kLazy, kSync };
 
 inline constexpr int64_t kPatienceNs = 300 * runtime::kNsPerMs;
 // Beyond every timeout of the product, by far: the load rests meanwhile.
@@ -55,7 +60,7 @@ struct SeedPlan {
   std::string Describe() const;
 };
 
-// `keeps`: of a cluster that keeps what it promises. Nobody stays dead there, since a branch in doubt waits.
-SeedPlan MakePlan(uint64_t seed, bool keeps = false);
+// Where islands keep something nobody stays dead, since a branch in doubt waits.
+SeedPlan MakePlan(uint64_t seed, Keeps keeps = Keeps::kNothing);
 
 }  // namespace islands::simulation

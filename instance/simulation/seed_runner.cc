@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "instance/simulation/deadlock_watch.h"
 #include "instance/simulation/fault_injector.h"
@@ -34,7 +35,7 @@ constexpr uint64_t kOnlyLife = 1;
 
 class SeedRun {
  public:
-  SeedRun(uint64_t seed, bool keeps)
+  SeedRun(uint64_t seed, Keeps keeps)
       : plan_(MakePlan(seed, keeps)), random_(runtime::Random::Stream(seed, 0xfa017)) {
     report_.seed = seed;
     report_.plan = plan_.Describe();
@@ -74,11 +75,15 @@ class SeedRun {
   bool MayCrash() const { return injector_->dead() + 2 < cluster_->islands(); }
   void PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed);
   void DoFollowUps();
+  bool LosePower();
+  void WitnessRows();
   void Settle();
   void WaitForCoordinators();
   void Judge();
   void JudgeAnswers();
-  void JudgeStores(std::vector<FinalRow>* rows);
+  void CheckStores();
+  std::vector<FinalRow> ReadRows();
+  void CountLost(const Verdict& verdict);
   void JudgeSum(const std::vector<FinalRow>& rows, const Verdict& verdict);
   void Summarize();
 
@@ -113,7 +118,10 @@ void SeedRun::MakeCluster() {
   options.delay = [this](runtime::Random& random, Address from, Address to) {
     return plan_.network.Delay(random, from, to);
   };
-  options.on_step = [this] { watch_->Look(); };
+  options.on_step = [this] {
+    watch_->Look();
+    history_.NoteEpoch(cluster_->box_epoch());
+  };
   cluster_ = std::make_unique<SimCluster>(options);
   watch_ = std::make_unique<DeadlockWatch>(*cluster_, plan_.network.SlowestNs());
   injector_ = std::make_unique<FaultInjector>(*cluster_, history_, plan_.cluster.keeps);
@@ -191,8 +199,49 @@ bool SeedRun::TryAnywhere(const PlannedFault& fault) {
     }
     case PlannedFault::kHang:
       return injector_->Hang(island, fault.duration_ns);
+    case PlannedFault::kPowerLoss:
+      return LosePower();
   }
   return false;
+}
+
+bool SeedRun::LosePower() {
+  history_.LosePower(injector_->LosePower(), plan_.cluster.answers_wait);
+  ++report_.power_losses;
+  ledger_->version_step <<= kVersionStepBits;
+  WitnessRows();
+  const auto due = [this](FollowUp::Kind kind) {
+    return std::any_of(follow_ups_.begin(), follow_ups_.end(),
+                       [kind](const FollowUp& later) { return later.kind == kind; });
+  };
+  const bool rests = due(FollowUp::kWork) && !due(FollowUp::kRest);
+  if (!rests) StartRun();
+  return true;
+}
+
+// One transaction more, that reads all rows when the islands have recovered, but for those of branches in
+// doubt: so every answer that was given before binds.
+void SeedRun::WitnessRows() {
+  std::set<uint64_t> in_doubt;
+  for (uint32_t island = 0; island < cluster_->islands(); ++island) {
+    if (!cluster_->alive(island)) return;  // it is a failure already
+    for (const instance::ParticipantEntry* entry : cluster_->island(island).workers()[0]->branches().All()) {
+      entry->branch.undo.VisitKeys(
+          [&](instance::TableId, uint32_t, instance::KeyView key) { in_doubt.insert(LedgerKey(key)); });
+    }
+  }
+  const coordinator::TransactionId id{0, 0, /*boot_epoch=*/0, report_.power_losses};
+  const size_t witness = history_.Begin(id, cluster_->NowNs());
+  for (const FinalRow& row : ReadRows()) {
+    if (in_doubt.contains(row.key)) continue;
+    Access access{.kind = Access::kRead, .island = row.island, .key = row.key, .life = row.life};
+    access.before = access.after = row.word;
+    access.has_amount = row.word != kAbsent;
+    access.amount = row.amount;
+    history_.Learn(witness, access);
+  }
+  history_.Finish(witness);
+  history_.End(id, coordinator::Outcome::kCommitted, cluster_->NowNs());
 }
 
 void SeedRun::PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed) {
@@ -262,15 +311,23 @@ void SeedRun::WaitForCoordinators() {
     Fail(fmt::format("never forgotten: {} of {} on island {} worker {}", StateName(machine.state),
                      machine.id.ToString(), machine.where.island, machine.where.worker));
   }
+  for (uint32_t island = 0; machines.empty() && island < cluster_->islands(); ++island) {
+    for (const auto& worker : cluster_->island(island).workers()) {
+      if (worker->OldestOpen() == log::OpenTransactions::kNone) continue;
+      Fail(fmt::format("island {} worker {} needs the log since epoch {}, and nothing is open there", island,
+                       worker->options().index, worker->OldestOpen()));
+    }
+  }
 }
 
 void SeedRun::Judge() {
-  std::vector<FinalRow> rows;
-  JudgeStores(&rows);
+  CheckStores();
+  const std::vector<FinalRow> rows = ReadRows();
   JudgeAnswers();
   for (const std::string& violation : watch_->violations()) Fail(violation);
   Verdict verdict = CheckHistory(history_, rows);
   for (std::string& violation : verdict.violations) Fail(std::move(violation));
+  CountLost(verdict);
   if (injector_->crashes() == 0 || plan_.cluster.keeps) JudgeSum(rows, verdict);
   for (const std::string& failure : injector_->failures()) Fail(failure);
   if (history_.ended() < kLeastEnded || injector_->faults() == 0) Fail("the seed does not count");
@@ -291,30 +348,45 @@ void SeedRun::JudgeAnswers() {
   }
 }
 
-// Trees in order, and what is in them.
-void SeedRun::JudgeStores(std::vector<FinalRow>* rows) {
+void SeedRun::CheckStores() {
   for (uint32_t island = 0; island < cluster_->islands(); ++island) {
     if (!cluster_->alive(island)) continue;
-    storage::Store& store = cluster_->island(island).store();
-    if (absl::Status status = store.Check(); !status.ok())
+    if (absl::Status status = cluster_->island(island).store().Check(); !status.ok())
       Fail(fmt::format("island {}: {}", island, std::string(status.message())));
+  }
+}
+
+// Of every living island what its trees hold.
+std::vector<FinalRow> SeedRun::ReadRows() {
+  std::vector<FinalRow> rows;
+  const auto range =
+      partitioner::RangePartition::Create(0, static_cast<int64_t>(plan_.keys), plan_.cluster.sites);
+  for (uint32_t island = 0; island < cluster_->islands(); ++island) {
+    if (!cluster_->alive(island)) continue;
     std::map<uint64_t, LedgerRow> found;
     const partitioner::SiteRun own = ledger_->sites.SitesOf(island);
-    const auto range =
-        partitioner::RangePartition::Create(0, static_cast<int64_t>(plan_.keys), plan_.cluster.sites);
     for (uint32_t site = own.first; site < own.first + own.count; ++site) {
-      store.At(0, site)->Scan({}, {}, false, [&](instance::KeyView key, instance::RowView row) {
-        uint64_t number = 0;
-        for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
-        found[number] = ParseLedgerRow(row);
-        return true;
-      });
+      cluster_->island(island).store().At(0, site)->Scan({}, {}, false,
+                                                         [&](instance::KeyView key, instance::RowView row) {
+                                                           found[LedgerKey(key)] = ParseLedgerRow(row);
+                                                           return true;
+                                                         });
       for (int64_t key = range->SiteBegin(site); key < range->SiteBegin(site + 1); ++key) {
         const LedgerRow row = found[static_cast<uint64_t>(key)];
-        rows->push_back({island, static_cast<uint64_t>(key), LifeOfRows(cluster_->boot_epoch(island)),
-                         row.word, row.amount});
+        rows.push_back({island, static_cast<uint64_t>(key), LifeOfRows(cluster_->boot_epoch(island)),
+                        row.word, row.amount});
       }
     }
+  }
+  return rows;
+}
+
+void SeedRun::CountLost(const Verdict& verdict) {
+  for (size_t i = 0; history_.lossy() && i < history_.attempts().size(); ++i) {
+    const Attempt& attempt = history_.attempts()[i];
+    if (!attempt.finished || attempt.fate == Attempt::kAborted || verdict.committed[i]) continue;
+    ++report_.lost;
+    if (attempt.fate == Attempt::kCommitted) ++report_.lost_answers;
   }
 }
 
@@ -374,13 +446,14 @@ std::string SeedReport::Text() const {
   text += fmt::format(
       "  {} attempts, {} ended, {} committed ({} distributed), {} unknown, {} torn, {} deadlocks, {} lock "
       "timeouts, "
-      "{} faults, {} crashes, {} ms simulated, trace {:016x}\n",
+      "{} faults, {} crashes, {} losses of power that took {} transactions, {} of them answered, "
+      "{} ms simulated, trace {:016x}\n",
       attempts, ended, committed, distributed, unknown, torn, deadlocks, lock_timeouts, faults, crashes,
-      simulated_ns / kNsPerMs, trace);
+      power_losses, lost, lost_answers, simulated_ns / kNsPerMs, trace);
   for (const std::string& violation : violations) text += "  VIOLATION: " + violation + "\n";
   return text;
 }
 
-SeedReport RunSeed(uint64_t seed, bool keeps) { return SeedRun(seed, keeps).Run(); }
+SeedReport RunSeed(uint64_t seed, Keeps keeps) { return SeedRun(seed, keeps).Run(); }
 
 }  // namespace islands::simulation

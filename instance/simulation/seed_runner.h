@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "instance/simulation/coverage.h"
+#include "instance/simulation/seed_plan.h"
 
 namespace islands::simulation {
 
@@ -27,13 +28,15 @@ struct SeedReport {
   uint64_t distributed = 0;                                 // committed, on islands that lived to the end
   uint64_t deadlocks = 0, lock_timeouts = 0, no_room = 0;   // aborts, likewise
   uint64_t probes = 0, probe_victims = 0, escalations = 0;  // likewise
-  uint32_t faults = 0, crashes = 0;
+  uint32_t faults = 0, crashes = 0, power_losses = 0;
+  uint64_t lost = 0;          // with the power: had asked for their commit and have not committed
+  uint64_t lost_answers = 0;  // of those, answered
   int64_t simulated_ns = 0;
 
   bool ok() const { return violations.empty(); }
   std::string Text() const;
 };
 
-SeedReport RunSeed(uint64_t seed, bool keeps = false);
+SeedReport RunSeed(uint64_t seed, Keeps keeps = Keeps::kNothing);
 
 }  // namespace islands::simulation

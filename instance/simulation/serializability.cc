@@ -138,7 +138,7 @@ void Checker::MakeParticipants() {
     const bool answered = attempt.fate == Attempt::kCommitted;
     Participant participant{.attempt = i, .begun = attempt.begun};
     participant.ended = answered ? attempt.ended : kForever;
-    participant.committed = answered && !attempt.torn;
+    participant.committed = answered && !attempt.torn && !attempt.cut;
     participant.undecided = !participant.committed && attempt.finished && attempt.fate != Attempt::kAborted;
     if (!attempt.torn) {
       participants_.push_back(participant);
@@ -208,7 +208,8 @@ std::optional<bool> Checker::WasSeen(uint32_t who, std::optional<uint32_t> islan
     if (taken) continue;
     const auto next =
         std::find_if(log.looks.begin(), log.looks.end(), [&, access = access](const Look& look) {
-          return look.who != who && look.access->learned > access->learned;
+          const bool counts = !history_.lossy() || participants_[look.who].committed;
+          return look.who != who && counts && look.access->learned > access->learned;
         });
     if (next == log.looks.end()) continue;
     if (next->access->before == access->after) return true;
@@ -218,9 +219,14 @@ std::optional<bool> Checker::WasSeen(uint32_t who, std::optional<uint32_t> islan
 }
 
 void Checker::Resolve() {
+  std::vector<std::pair<uint64_t, uint32_t>> undecided;  // lock point, who
   for (uint32_t who = 0; who < participants_.size(); ++who) {
-    if (participants_[who].undecided) participants_[who].committed = WasSeen(who).value_or(false);
+    if (!participants_[who].undecided) continue;
+    const std::vector<Access>& accesses = history_.attempts()[participants_[who].attempt].accesses;
+    undecided.push_back({accesses.empty() ? 0 : accesses.back().learned, who});
   }
+  if (history_.lossy()) std::sort(undecided.rbegin(), undecided.rend());
+  for (const auto& [lock_point, who] : undecided) participants_[who].committed = WasSeen(who).value_or(false);
 }
 
 // Whatever becomes of a transaction whose outcome nobody was told: on the islands that have not died it is

@@ -13,6 +13,11 @@
 //  - Torn (Attempt::torn): its branches are transactions of their own, each of unknown outcome, and each has
 //    to fit into the order. What is lost is what the dead island had; the islands that live to the end must
 //    all have ended it in the same way.
+//  - Power was lost (History::lossy): whoever had looked at a row before may be gone with what was there. So
+//    only those count as looking who are known to have committed; since whoever sees a transaction's work
+//    has its lock point later, the last lock points are decided first. An answer that was given and does not
+//    bind (Attempt::cut) is as none, but for its place in real time. Nothing may be deleted there: an absence
+//    has no name, and nobody could tell whether it is that of before an insertion that was lost.
 //  - An earlier life of an island: its rows are other rows. Transactions that touched it keep all edges among
 //    themselves, and no row of it has an edge to a row of the later life.
 //

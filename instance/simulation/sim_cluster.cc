@@ -29,7 +29,13 @@ SimCluster::SimCluster(SimOptions options)
       options_(std::move(options)),
       random_(options_.seed),
       pulses_(workers_per_island()) {
-  if (options_.keeps) log_.emplace(simulated_clock(), workers_per_island());
+  if (options_.keeps) {
+    log_.emplace(simulated_clock(), workers_per_island(),
+                 SimLog::Options{.seed = options_.seed,
+                                 .most_pause_ns = options_.most_logger_pause_ns,
+                                 .answers_wait = options_.answers_wait,
+                                 .votes_wait = options_.votes_wait});
+  }
 #ifdef ISLANDS_PLANTED_BUGS
   if (options_.interleave_percent != 0) interleaver_.emplace(options_.seed, options_.interleave_percent);
 #endif
@@ -82,6 +88,14 @@ void SimCluster::Crash(uint32_t island) {
   InProcessCluster::Crash(island);
   if (log_) log_->OnCrash(island, boot_epoch(island));
   Mix(0xdead + island);
+}
+
+uint64_t SimCluster::LosePower() {
+  for (uint32_t i = 0; i < islands(); ++i) {
+    if (alive(i)) InProcessCluster::Crash(i);
+  }
+  Mix(0xdead'dead);
+  return log_->LosePower(random_());
 }
 
 void SimCluster::Stall(uint32_t island, uint32_t worker, int64_t ns) {

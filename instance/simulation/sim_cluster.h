@@ -35,6 +35,10 @@ struct SimOptions : instance::ClusterOptions {
   uint32_t interleave_percent = 0;
   // Islands keep what they have acknowledged; only where all have one worker.
   bool keeps = false;
+  // With `keeps`: as SimLog::Options has them.
+  bool answers_wait = false;
+  bool votes_wait = false;
+  int64_t most_logger_pause_ns = 0;
   // After every step.
   std::function<void()> on_step;
   // Before an island loads its rows.
@@ -52,10 +56,13 @@ class SimCluster final : public instance::InProcessCluster {
   void Step() override;
   absl::Status Restart(uint32_t island) override;
   void Crash(uint32_t island) override;
+  // With `keeps`: all islands die, and what EPOCH does not cover is gone. Returns the epoch that it covers.
+  uint64_t LosePower();
   // The worker is not stepped for a while, as if its core did something else.
   void Stall(uint32_t island, uint32_t worker, int64_t ns);
   int64_t StalledUntilNs(uint32_t island, uint32_t worker) const { return stalled_until_ns_[island][worker]; }
 
+  uint64_t box_epoch() const { return log_ ? log_->board().epoch() : 0; }
   runtime::PulseBoard& pulses() { return pulses_; }
   runtime::Random& random() { return random_; }
   // A hash of every step taken so far.

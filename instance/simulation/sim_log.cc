@@ -17,22 +17,56 @@ constexpr size_t kRingBytes = 4 << 20;
 
 }  // namespace
 
-SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> workers_per_island)
-    : board_(workers_per_island) {
-  absl::StatusOr<std::unique_ptr<log::Logger>> logger = log::Logger::Open(
-      files_, clock, board_,
-      {.directory = kDirectory, .cluster = kCluster, .segment_bytes = log::kLeastSegmentBytes});
+SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> workers_per_island,
+               const Options& options)
+    : clock_(clock),
+      workers_per_island_(workers_per_island.begin(), workers_per_island.end()),
+      options_(options),
+      random_(runtime::Random::Stream(options.seed, 0x106)) {
+  seam_.make_ring = [this](const log::StreamId& stream) { return MakeRing(stream); };
+  seam_.read = [this](uint32_t island, const log::LogPosition& begin, instance::LogSeam::TakeRecord take) {
+    return Read(island, begin, take);
+  };
+  seam_.answers_wait = options.answers_wait;
+  seam_.votes_wait = options.votes_wait;
+  StartBox();
+}
+
+void SimLog::StartBox() {
+  board_ = std::make_unique<log::Board>(workers_per_island_);
+  absl::StatusOr<std::unique_ptr<log::Logger>> logger =
+      log::Logger::Open(files_, clock_, *board_,
+                        {.directory = kDirectory,
+                         .cluster = kCluster,
+                         .segment_bytes = log::kLeastSegmentBytes,
+                         .first_epoch = log::FirstEpoch(manifest_)});
   ISLANDS_CHECK(logger.ok());
   logger_ = *std::move(logger);
   ISLANDS_CHECK(logger_->Start().ok());
-  seam_.board = &board_;
-  seam_.make_ring = [this](const log::StreamId& stream) { return MakeRing(stream); };
-  seam_.read = [this](uint32_t island, instance::LogSeam::TakeRecord take) { return Read(island, take); };
+  seam_.board = board_.get();
+  seam_.cuts.clear();
+  for (const log::EpochCut& cut : manifest_.cuts) seam_.cuts.push_back({cut.durable, cut.next});
+}
+
+uint64_t SimLog::LosePower(uint64_t seed) {
+  const uint64_t promised = board_->durable();
+  files_.PowerLoss(seed);
+  logger_.reset();
+  const absl::StatusOr<log::EpochBlock> block = log::ReadEpochFile(
+      files_, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, workers_per_island_.size());
+  ISLANDS_CHECK(block.ok() && block->epoch >= promised);
+  log::Cut(&manifest_, *block);
+  StartBox();
+  return block->epoch;
 }
 
 void SimLog::Step() {
+  if (clock_.NowNs() < next_step_ns_) return;
   logger_->RunOnce();
   ISLANDS_CHECK(logger_->failure().ok() && logger_->full().ok());
+  if (options_.most_pause_ns == 0) return;
+  const auto most = static_cast<uint64_t>(options_.most_pause_ns);
+  next_step_ns_ = clock_.NowNs() + static_cast<int64_t>(random_.Below(most));
 }
 
 absl::StatusOr<std::shared_ptr<log::Ring>> SimLog::MakeRing(const log::StreamId& stream) {
@@ -41,13 +75,17 @@ absl::StatusOr<std::shared_ptr<log::Ring>> SimLog::MakeRing(const log::StreamId&
   return ring;
 }
 
-absl::Status SimLog::Read(uint32_t island, instance::LogSeam::TakeRecord take) {
+absl::Status SimLog::Read(uint32_t island, const log::LogPosition& begin,
+                          instance::LogSeam::TakeRecord take) {
   const absl::StatusOr<log::EpochBlock> block = log::ReadLiveEpochFile(
-      files_, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, board_.islands(), board_);
+      files_, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, board_->islands(), *board_);
   if (!block.ok()) return block.status();
-  log::LogReader reader(
-      files_, {.directory = log::IslandDirectory(kDirectory, island), .cluster = kCluster, .island = island},
-      block->ends[island]);
+  log::LogReader reader(files_,
+                        {.directory = log::IslandDirectory(kDirectory, island),
+                         .cluster = kCluster,
+                         .island = island,
+                         .begin = begin},
+                        block->ends[island]);
   return reader.Read(take);
 }
 

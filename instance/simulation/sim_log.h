@@ -1,5 +1,5 @@
 // The log of a simulated cluster: board, logger and files of the product, on a disk of memory. What an island
-// has appended outlives it, as rings do that lie in shared memory.
+// has appended outlives it, as rings do that lie in shared memory, unless the whole box loses power.
 //
 // Thread safety: none.
 #pragma once
@@ -7,18 +7,28 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "instance/island/island.h"
 #include "instance/log/board.h"
+#include "instance/log/box_manifest.h"
 #include "instance/log/logger.h"
 #include "runtime/clock.h"
 #include "runtime/file_system_memory.h"
+#include "runtime/random.h"
 
 namespace islands::simulation {
 
 class SimLog {
  public:
-  SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> workers_per_island);
+  struct Options {
+    uint64_t seed = 0;
+    int64_t most_pause_ns = 0;  // of the logger, before each of its steps: what its disk takes
+    bool answers_wait = false;  // as LogSeam has them
+    bool votes_wait = false;
+  };
+  SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> workers_per_island,
+         const Options& options);
   SimLog(const SimLog&) = delete;
   SimLog& operator=(const SimLog&) = delete;
 
@@ -28,14 +38,26 @@ class SimLog {
   void OnCrash(uint32_t island, uint64_t life) { logger_->OnIslandDead(island, life); }
   // Whether all of a dead island is where its next life will read it.
   bool Drained(uint32_t island) { return logger_->ReleaseDrained(island); }
+  // All islands have died at once, with all rings and the board. What is beyond EPOCH does not count any
+  // more. Returns up to which epoch everything does.
+  uint64_t LosePower(uint64_t seed);
+  const log::Board& board() const { return *board_; }
 
  private:
   absl::StatusOr<std::shared_ptr<log::Ring>> MakeRing(const log::StreamId& stream);
-  absl::Status Read(uint32_t island, instance::LogSeam::TakeRecord take);
+  absl::Status Read(uint32_t island, const log::LogPosition& begin, instance::LogSeam::TakeRecord take);
 
+  void StartBox();
+
+  const runtime::ManualClock& clock_;
+  const std::vector<uint32_t> workers_per_island_;
+  const Options options_;
+  runtime::Random random_;
   runtime::MemoryFileSystem files_;
-  log::Board board_;
+  log::BoxManifest manifest_;  // its cuts
+  std::unique_ptr<log::Board> board_;
   std::unique_ptr<log::Logger> logger_;
+  int64_t next_step_ns_ = 0;
   instance::LogSeam seam_;
 };
 

@@ -1,6 +1,7 @@
 // Many seeds. Which ones: ISLANDS_SEEDS=FIRST:COUNT, as CMakeLists.txt cuts them into shards, or one of them
 // with everything that was done to it: ISLANDS_SEED=N. A failure prints that command, also when the process
-// dies. ISLANDS_KEEPS=1: of clusters that keep what they promise, in a log.
+// dies. ISLANDS_KEEPS=1: of clusters that keep what they promise, in a log. `lazy` and
+// `sync`: of those that lose power, too.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
@@ -30,9 +31,15 @@ constexpr uint64_t kEnoughForCoverage = 400;
 constexpr uint64_t kTwice = 50;          // every so many seeds one runs again
 constexpr time_t kSecondsPerSeed = 240;  // of CPU: what loops is ended, not what has millions of attempts
 
-bool Keeps() {
+std::string KeepsText() {
   const char* keeps = std::getenv("ISLANDS_KEEPS");
-  return keeps != nullptr && std::strcmp(keeps, "0") != 0;
+  return keeps == nullptr ? "0" : keeps;
+}
+
+Keeps KeepsOf(const std::string& text) {
+  if (text == "lazy") return Keeps::kLazy;
+  if (text == "sync") return Keeps::kSync;
+  return text == "0" ? Keeps::kNothing : Keeps::kWhatWasAppended;
 }
 
 char last_words[256];  // written before a seed runs, because a signal handler can format nothing
@@ -43,7 +50,8 @@ std::string CommandFor(uint64_t seed) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
   const size_t build = self.rfind("/build/");
   const char* bug = std::getenv("ISLANDS_PLANTED_BUG");
-  return fmt::format("{}{}ISLANDS_SEED={} {}", Keeps() ? "ISLANDS_KEEPS=1 " : "",
+  return fmt::format("{}{}ISLANDS_SEED={} {}",
+                     KeepsText() != "0" ? fmt::format("ISLANDS_KEEPS={} ", KeepsText()) : "",
                      bug != nullptr ? fmt::format("ISLANDS_PLANTED_BUG={} ", bug) : "", seed,
                      build != std::string::npos ? self.substr(build + 1) : self);
 }
@@ -65,7 +73,7 @@ SeedReport Watched(uint64_t seed) {
   std::snprintf(last_words, sizeof(last_words), "%s", words.c_str());
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF}) std::signal(signal, OnDeath);
   EndAfter(kSecondsPerSeed);
-  SeedReport report = RunSeed(seed, Keeps());
+  SeedReport report = RunSeed(seed, KeepsOf(KeepsText()));
   EndAfter(0);
   return report;
 }
@@ -99,7 +107,8 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   const Range range = SeedsToRun();
   Coverage coverage;
   uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
-           timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0;
+           timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0, power_losses = 0,
+           lost = 0, lost_answers = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
@@ -113,6 +122,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
     deadlocks += report.deadlocks, timeouts += report.lock_timeouts;
     no_room += report.no_room, escalations += report.escalations;
     probes += report.probes, probe_victims += report.probe_victims;
+    power_losses += report.power_losses, lost += report.lost, lost_answers += report.lost_answers;
     const uint64_t done = seed - range.first + 1;
     if (done % 100 == 0) {
       fmt::print("{} of {} seeds\n", done, range.count);
@@ -122,13 +132,15 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   fmt::print(
       "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} of "
       "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
-      "{} faults, {} of them crashes\n{}",
+      "{} faults, {} of them crashes, {} losses of power that took {} transactions, {} of them answered\n{}",
       range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks,
-      probe_victims, probes, timeouts, no_room, escalations, faults, crashes, coverage.Table());
+      probe_victims, probes, timeouts, no_room, escalations, faults, crashes, power_losses, lost,
+      lost_answers, coverage.Table());
   if (range.count < kEnoughForCoverage) return;
   EXPECT_GT(no_room, 0u);
   EXPECT_GT(escalations, 0u);
-  for (const std::string& pair : coverage.Unreached(Keeps())) ADD_FAILURE() << "no seed met " << pair;
+  for (const std::string& pair : coverage.Unreached(KeepsText() != "0"))
+    ADD_FAILURE() << "no seed met " << pair;
 }
 
 }  // namespace

@@ -154,6 +154,17 @@ void ReadTable(const Json& json, const std::string& where, Reader* reader, Table
   });
 }
 
+void ReadData(const Json& data, Reader* reader, Manifest* manifest) {
+  const std::string where = "manifest.data";
+  reader->Number(data, where, "generation", &manifest->data_generation);
+  reader->String(data, where, "load", &manifest->load);
+  reader->List(data, where, "workers", [&](const Json& workers, const std::string& path) {
+    reader->Number(workers, path, &manifest->workers.emplace_back(0));
+  });
+  if (manifest->workers.size() != manifest->islands)
+    reader->Fail(where + ".workers", fmt::format("one number for each of {} islands", manifest->islands));
+}
+
 Manifest ReadManifest(const Json& json, Reader* reader) {
   Manifest manifest;
   const std::string top = "manifest";
@@ -171,6 +182,7 @@ Manifest ReadManifest(const Json& json, Reader* reader) {
   if (manifest.boot_epochs.size() != manifest.islands) {
     reader->Fail("manifest.boot_epochs", fmt::format("one epoch for each of {} islands", manifest.islands));
   }
+  if (json.is_object() && json.contains("data")) ReadData(json["data"], reader, &manifest);
   return manifest;
 }
 
@@ -224,10 +236,14 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
 std::string ManifestToText(const Manifest& manifest) {
   Json tables = Json::array();
   for (const TableSpec& table : manifest.tables) tables.push_back(TableToJson(table));
-  const Json json{{"format", kManifestFormat},         {"cluster_id", manifest.cluster_id},
-                  {"deployment", manifest.deployment}, {"layout_generation", manifest.layout_generation},
-                  {"sites", manifest.sites},           {"islands", manifest.islands},
-                  {"tables", std::move(tables)},       {"boot_epochs", manifest.boot_epochs}};
+  Json json{{"format", kManifestFormat},         {"cluster_id", manifest.cluster_id},
+            {"deployment", manifest.deployment}, {"layout_generation", manifest.layout_generation},
+            {"sites", manifest.sites},           {"islands", manifest.islands},
+            {"tables", std::move(tables)},       {"boot_epochs", manifest.boot_epochs}};
+  if (!manifest.workers.empty()) {
+    json["data"] = Json{
+        {"generation", manifest.data_generation}, {"load", manifest.load}, {"workers", manifest.workers}};
+  }
   // Names that are not UTF-8 must not throw here; they do not come back the same, and are refused where they
   // are read.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -4,7 +4,12 @@
 //   {"format": 1, "cluster_id": "...", "deployment": "quad-socket", "layout_generation": 1, "sites": 24,
 //   "islands": 4,
 //    "tables": [{"name", "key", "range": [b, e], "row_bytes", "replicated", "indexes"}], "boot_epochs": [3,
-//    3, 4, 3]}
+//    3, 4, 3],
+//    "data": {"generation": 2, "load": "...", "workers": [6, 6, 6, 6]}}
+//
+// "data" is there once islands keep rows: of which generation their files are (storage/files/data_files.h),
+// what was loaded into it (a control.v1.LoadSpec as JSON, or nothing), and with how many workers, by island,
+// the log was used last.
 //
 // Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by
 // FileSystem::ReplaceFile. An island's next boot epoch is raised and synced here before its process starts,
@@ -36,6 +41,9 @@ struct Manifest {
   uint32_t islands = 0;
   Catalog::TableSpecs tables;
   std::vector<uint64_t> boot_epochs;  // last one used, by island
+  uint64_t data_generation = 0;       // 0: nothing outlives the islands
+  std::string load;
+  std::vector<uint32_t> workers;
 
   // Raises and returns the island's boot epoch; the caller saves before it uses it.
   uint64_t NextBootEpoch(uint32_t island);

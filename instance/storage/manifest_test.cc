@@ -61,6 +61,24 @@ TEST(Manifest, SaveThenLoad) {
   EXPECT_TRUE(CheckSameData(*loaded, manifest).ok());
 }
 
+TEST(Manifest, WhatOutlivesIslands_IsThereAgain) {
+  runtime::MemoryFileSystem files;
+  ASSERT_TRUE(files.MakeDirectories("data").ok());
+  Manifest manifest = Example();
+  manifest.data_generation = 7;
+  manifest.load = R"({"workload":"micro","object":"/lib/micro.so"})";
+  manifest.workers = {1, 2, 3, 4};
+  ASSERT_TRUE(SaveManifest(manifest, "data", files).ok());
+  const auto loaded = LoadManifest("data", files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ExpectSame(*loaded, manifest);
+  EXPECT_EQ(loaded->data_generation, 7u);
+  EXPECT_EQ(loaded->load, manifest.load);
+  EXPECT_EQ(loaded->workers, manifest.workers);
+  manifest.workers.pop_back();
+  EXPECT_EQ(ParseManifest(ManifestToText(manifest), "m").status().code(), absl::StatusCode::kDataLoss);
+}
+
 // The format is an interface: what this version writes, the next one must read.
 TEST(Manifest, ManifestToText_IsTheDocumentedFormat) {
   Manifest manifest = Example();

@@ -309,22 +309,25 @@ void Branches::Decide(ParticipantEntry& entry) {
   entry.outcome_kept = entry.branch.decided;
 }
 
-void Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared) {
+absl::Status Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared) {
   ParticipantEntry& entry = Open(id);
   entry.branch.undo = std::move(prepared.undo);
   entry.fellows = std::move(prepared.fellows);
-  engine_.AdoptPrepared(entry.branch);
+  if (absl::Status adopted = engine_.AdoptPrepared(entry.branch, prepared.since); !adopted.ok())
+    return adopted;
   islands_.clear();
   for (const Fellow& fellow : entry.fellows) islands_.push_back(fellow.island);
   Replay(entry, {.kind = ParticipantEvent::kPrepare, .wrote = true, .fellows = islands_});
   Replay(entry, {.kind = ParticipantEvent::kPrepareDurable});
   ISLANDS_CHECK(entry.machine.in_doubt());
   counters_.in_doubt.Set(counters_.in_doubt.Get() + 1);
+  return absl::OkStatus();
 }
 
-void Branches::RestoreDecided(const Id& id) {
+void Branches::RestoreDecided(const Id& id, recovery::Unsettled::Decided decided) {
   ParticipantEntry& entry = Open(id);
   entry.outcome_kept = true;
+  engine_.NoteEarlier(log::EntryKind::kDecided, id, decided.since);
   Replay(entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = true});
   Replay(entry, {.kind = ParticipantEvent::kCommitDurable});
   ISLANDS_CHECK(entry.machine.decided());

@@ -59,9 +59,10 @@ class Branches final : public ParticipantInbox {
   void CheckInvariants() const;  // between two rounds
   size_t commits_remembered() const { return committed_.size(); }
 
-  // What an earlier life has left, before anybody is let in.
-  void RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared);
-  void RestoreDecided(const Id& id);
+  // What an earlier life has left, before anybody is let in; of coordinators that recovery::CheckDeployment
+  // knows. DATA_LOSS: see Executor::AdoptPrepared.
+  absl::Status RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared);
+  void RestoreDecided(const Id& id, recovery::Unsettled::Decided decided);
 
   // Questions that are due, coordinators and fellows that are proven dead, branches that are stuck.
   void Sweep();

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "instance/worker/worker_parts_testing.h"
 
 namespace islands::instance {
@@ -13,6 +15,7 @@ using testing::IsEmpty;
 
 class BranchesTest : public WorkerPartsTest {
  protected:
+  using WorkerPartsTest::WorkerPartsTest;
   static constexpr Fellow kUs{0, kOurEpoch};
 
   // Adds 1 to a row here, on behalf of island 1.
@@ -60,7 +63,7 @@ TEST_F(BranchesTest, Restored_IsInDoubtWithItsLocksUntilItIsTold) {
     recovery::Unsettled::Prepared prepared{.fellows = {{2, 8}}};
     const int64_t before = 41;
     prepared.undo.RecordWrite(0, 0, Key(0, row), 0, std::as_bytes(std::span(&before, 1)));
-    branches_.RestorePrepared(TheirId(row), prepared);
+    ASSERT_TRUE(branches_.RestorePrepared(TheirId(row), prepared).ok());
     EXPECT_EQ(counters_.in_doubt.Get(), 1u);
     Batch batch;
     batch.Read(0, Key(0, row));
@@ -81,9 +84,17 @@ TEST_F(BranchesTest, Restored_IsInDoubtWithItsLocksUntilItIsTold) {
   }
 }
 
+// Whatever the log's bytes are.
+TEST_F(BranchesTest, Restored_RefusesTwoThatHaveChangedTheSame) {
+  recovery::Unsettled::Prepared prepared;
+  prepared.undo.RecordInsert(0, 0, Key(0, 1));
+  ASSERT_TRUE(branches_.RestorePrepared(TheirId(7), prepared).ok());
+  EXPECT_EQ(branches_.RestorePrepared(TheirId(8), prepared).code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(BranchesTest, Restored_OutcomeIsSaidUntilItIsConfirmed) {
   shared_.keeps = true;
-  branches_.RestoreDecided(TheirId(7));
+  branches_.RestoreDecided(TheirId(7), {});
   branches_.OnInquiryToDecider(TheirId(7), kOurEpoch - 1);
   EXPECT_THAT(FarHeard(), ElementsAre(testing::HasSubstr("on 7: committed")));
   branches_.OnConfirm(TheirId(7));
@@ -220,6 +231,64 @@ TEST_F(BranchesTest, Fellow_IsToldWhatIsKnown) {
   far_.outbox.SendDecisionRequest(kUs, id);
   far_.outbox.SendDecisionRequest({0, kOurEpoch - 1}, id);
   EXPECT_THAT(FarHeard(), ElementsAre(kDone, "decision reply from 0 on 7: aborted, 0 gone"));
+}
+
+// Where there is a log: since when it is needed.
+class LoggedBranchesTest : public BranchesTest {
+ protected:
+  LoggedBranchesTest() : BranchesTest(/*log=*/true) { board_.RaiseEpoch(20); }
+  // With the step's changes in the log; then comes the next epoch.
+  void Step(const std::function<void()>& step) {
+    engine_.BeginStep();
+    step();
+    Pump();
+    engine_.EndStep();
+    board_.RaiseEpoch(board_.epoch() + 1);
+  }
+  uint64_t Oldest() const { return journal_.open().oldest(); }
+  static constexpr uint64_t kNone = log::OpenTransactions::kNone;
+};
+
+TEST_F(LoggedBranchesTest, Branch_FromItsFirstChangeUntilItIsTold) {
+  for (const bool commit : {true, false}) {
+    const uint64_t row = commit ? 1 : 2;
+    Step([&] { PutRow(row); });
+    EXPECT_EQ(Oldest(), kNone);
+    const uint64_t first = board_.epoch();
+    Step([&] { Execute(row, row); });
+    EXPECT_EQ(Oldest(), first);
+    Step([&] { Prepare(row); });
+    EXPECT_EQ(counters_.in_doubt.Get(), 1u);
+    EXPECT_EQ(Oldest(), first);
+    Step([&] { branches_.OnDecision(TheirId(row), kOurEpoch, commit); });
+    EXPECT_EQ(Oldest(), kNone);
+  }
+}
+
+TEST_F(LoggedBranchesTest, Outcome_UntilItIsConfirmed) {
+  Step([&] { PutRow(1); });
+  const uint64_t first = board_.epoch();
+  Step([&] { Execute(7, 1); });
+  Step([&] { branches_.OnCommitOnePhase(TheirId(7), kOurEpoch); });
+  EXPECT_EQ(Oldest(), first);
+  Step([&] { branches_.OnConfirm(TheirId(7)); });
+  EXPECT_EQ(Oldest(), kNone);
+}
+
+TEST_F(LoggedBranchesTest, Restored_SinceTheFirstRecordOfTheirs) {
+  recovery::Unsettled::Prepared prepared{.fellows = {{2, 8}}, .since = 7};
+  prepared.undo.RecordInsert(0, 0, Key(0, 1));
+  ASSERT_TRUE(branches_.RestorePrepared(TheirId(1), prepared).ok());
+  branches_.RestoreDecided(TheirId(2), {.since = 8});
+  const Id decided{0, 0, kOurEpoch - 1, 9};
+  coordinated_.Restore(decided, {.participants = {{1, kTheirEpoch - 1}}, .since = 9});
+  EXPECT_EQ(Oldest(), 7u);
+  Step([&] { branches_.OnDecision(TheirId(1), kOurEpoch - 1, /*commit=*/false); });
+  EXPECT_EQ(Oldest(), 8u);
+  Step([&] { branches_.OnConfirm(TheirId(2)); });
+  EXPECT_EQ(Oldest(), 9u);
+  Step([&] { coordinated_.OnAcknowledge(1, decided, /*gone=*/false); });
+  EXPECT_EQ(Oldest(), kNone);
 }
 
 }  // namespace

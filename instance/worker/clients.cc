@@ -25,8 +25,9 @@ constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
 
 void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
                        uint64_t seed) {
-  ISLANDS_CHECK(active_ == 0);
+  ISLANDS_CHECK(active_ == 0 && answers_.empty());
   slots_.clear();
+  spare_requests_.clear();
   workload_ = &workload;
   generator_ = std::move(generator);
   random_ = runtime::Random::Stream(seed, (uint64_t{options_.island} << 16) | options_.index);
@@ -50,6 +51,11 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   uint32_t in_a_row = 0;
   uint32_t failed_in_a_row = 0;
   while (!ending_) {
+    if (answers_.size() >= options_.most_answers_waiting) {
+      Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kLookAtEpochNs);
+      co_await pause;
+      continue;
+    }
     generator_->Next(random_, *slot.request);
     runtime::Task<bool> transaction = RunOne(slot);
     const bool ended_well = co_await transaction;
@@ -68,7 +74,11 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   }
   ISLANDS_CHECK(active_ > 0);
   counters_.in_flight.Set(--active_);
-  if (active_ != 0) co_return;
+  EndRunIfOver();
+}
+
+void Clients::EndRunIfOver() {
+  if (active_ != 0 || waits()) return;
   const runtime::MutexLock lock(ISLANDS_LATCH("worker.run_end", shared_.run_mutex));
   running_.store(false, std::memory_order_release);
   shared_.run_ended.notify_all();
@@ -97,8 +107,7 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
       runtime::Task<Outcome> abort = transaction.Abort();
       outcome = co_await abort;
     }
-    CountEnd(slot, outcome);
-    generator_->OnEnd(transaction.id(), *slot.request, outcome);
+    End(slot, outcome);
     if (outcome == Outcome::kCommitted) co_return true;
     const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) && !ending_ &&
                        turns_.now_ns() < deadline_ns;
@@ -115,13 +124,40 @@ void Clients::NoteWait(int64_t waited_ns) {
   if (waited > counters_.longest_wait_ns.Get()) counters_.longest_wait_ns.Set(waited);
 }
 
-void Clients::CountEnd(Slot& slot, Outcome outcome) {
-  const int64_t waited_ns = turns_.NowNs() - slot.begun_ns;
-  NoteWait(waited_ns);
+// An abort tells nothing but that it happened, unless its procedure says why. It has seen what was committed
+// by now at most; what it has committed is among that.
+bool Clients::MustWait(const RunningTransaction& transaction, Outcome outcome, uint64_t* epoch) const {
+  const bool tells = outcome == Outcome::kCommitted ||
+                     (outcome == Outcome::kAborted && transaction.failure.reason == AbortReason::kProcedure);
+  if (!tells || Planted(PlantedBug::kAnswerEarly)) return false;
+  *epoch = std::max(parts_.engine.commit_epoch(), transaction.others_epoch);
+  return *epoch > shared_.board->durable();
+}
+
+void Clients::End(Slot& slot, Outcome outcome) {
   const RunningTransaction& transaction = slot.transaction;
-  ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(transaction.scope())];
-  const int64_t delta = slot.request->audit_delta;
-  switch (outcome) {
+  const Answer answer{.id = transaction.id(),
+                      .outcome = outcome,
+                      .scope = transaction.scope(),
+                      .reason = transaction.failure.reason,
+                      .begun_ns = slot.begun_ns};
+  uint64_t epoch = 0;
+  if (!shared_.answers_wait || !MustWait(transaction, outcome, &epoch)) return Give(answer, *slot.request);
+  answers_.Add({answer, epoch, transaction.deadline_ns, std::move(slot.request)});
+  if (spare_requests_.empty()) {
+    slot.request = generator_->MakeRequest();
+  } else {
+    slot.request = std::move(spare_requests_.back());
+    spare_requests_.pop_back();
+  }
+}
+
+void Clients::Give(const Answer& answer, const Request& request) {
+  const int64_t waited_ns = turns_.NowNs() - answer.begun_ns;
+  NoteWait(waited_ns);
+  ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(answer.scope)];
+  const int64_t delta = request.audit_delta;
+  switch (answer.outcome) {
     case Outcome::kCommitted:
       scope.committed.Add(1);
       scope.latency.Record(waited_ns);
@@ -134,12 +170,41 @@ void Clients::CountEnd(Slot& slot, Outcome outcome) {
       break;
     case Outcome::kAborted:
       scope.aborted.Add(1);
-      counters_.aborts[static_cast<uint8_t>(transaction.failure.reason)].Add(1);
+      counters_.aborts[static_cast<uint8_t>(answer.reason)].Add(1);
       break;
   }
+  generator_->OnEnd(answer.id, request, answer.outcome);
+}
+
+size_t Clients::GiveUpTo(uint64_t durable) {
+  size_t given = 0;
+  for (; answers_.Ready(durable); ++given) {
+    WaitingAnswer waited = answers_.TakeFirst();
+    Give(waited.answer, *waited.request);
+    spare_requests_.push_back(std::move(waited.request));
+  }
+  EndRunIfOver();
+  return given;
+}
+
+void Clients::GiveUnknown(WaitingAnswer waited) {
+  waited.answer.outcome = Outcome::kUnknown;
+  Give(waited.answer, *waited.request);
+  spare_requests_.push_back(std::move(waited.request));
+}
+
+// Its client waits no longer.
+void Clients::GiveOverdue() {
+  for (WaitingAnswer& waited : answers_.TakeOverdue(turns_.now_ns())) GiveUnknown(std::move(waited));
+  EndRunIfOver();
+}
+
+void Clients::GiveUp() {
+  while (waits()) GiveUnknown(answers_.TakeFirst());
 }
 
 void Clients::Sweep() {
+  if (waits()) GiveOverdue();
   for (const std::unique_ptr<Slot>& slot : slots_) {
     if (slot->begun_ns == 0) continue;
     NoteWait(turns_.now_ns() - slot->begun_ns);  // one that hangs is seen as well
@@ -159,7 +224,8 @@ uint64_t Clients::OldestBegun() const {
 }
 
 void Clients::CheckInvariants() const {
-  ISLANDS_CHECK(active_ <= slots_.size() && (active_ == 0 || running()));
+  ISLANDS_CHECK(active_ <= slots_.size() && (!active() || running()));
+  answers_.CheckInvariants();
   for (const std::unique_ptr<Slot>& slot : slots_) {
     const RunningTransaction& transaction = slot->transaction;
     if (slot->begun_ns != 0) {

@@ -2,7 +2,12 @@
 //
 // Thread safety: owned by a worker; running and MarkRunning from any thread.
 //
-// Invariant: running() holds from MarkRunning, or BeginRun, until the last slot has ended.
+// A transaction that has ended gets its answer at once, or, with durability `sync`, when EPOCH says that it
+// may (answers.h). MPL does not count those that wait for that: the slot goes on with another request.
+// Counted and told to the generator is the answer.
+//
+// Invariant: running() holds from MarkRunning, or BeginRun, until the last slot has ended and the last answer
+// was given.
 #pragma once
 
 #include <atomic>
@@ -12,6 +17,7 @@
 #include <vector>
 
 #include "coordinator/coordinator.h"
+#include "instance/worker/answers.h"
 #include "instance/worker/counters.h"
 #include "instance/worker/running_transaction.h"
 #include "instance/worker/turns.h"
@@ -43,7 +49,13 @@ class Clients {
   void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed);
   // Transactions under way finish; running() turns false when the last one has.
   void EndRun() { ending_ = true; }
-  bool active() const { return active_ != 0; }
+  bool active() const { return active_ != 0 || waits(); }
+
+  // Durability `sync`: whether answers wait; gives those that EPOCH has reached, and says how many.
+  bool waits() const { return !answers_.empty(); }
+  size_t GiveDurable() { return waits() ? GiveUpTo(shared_.board->durable()) : 0; }
+  // The island stops, and nobody will see to it any more: what waits ends as unknown.
+  void GiveUp();
 
   // Deadlines of transactions that wait for a lock.
   void Sweep();
@@ -64,7 +76,14 @@ class Clients {
 
   runtime::Task<void> SlotLoop(Slot& slot);
   runtime::Task<bool> RunOne(Slot& slot);
-  void CountEnd(Slot& slot, coordinator::Outcome outcome);
+  // It has ended: its answer is given, or waits.
+  void End(Slot& slot, coordinator::Outcome outcome);
+  bool MustWait(const RunningTransaction& transaction, coordinator::Outcome outcome, uint64_t* epoch) const;
+  void Give(const Answer& answer, const Request& request);
+  void GiveUnknown(WaitingAnswer waited);
+  size_t GiveUpTo(uint64_t durable);
+  void GiveOverdue();
+  void EndRunIfOver();
   void NoteWait(int64_t waited_ns);
 
   const WorkerOptions& options_;
@@ -76,6 +95,8 @@ class Clients {
   const TransactionParts parts_;
 
   std::vector<std::unique_ptr<Slot>> slots_;
+  WaitingAnswers answers_;
+  std::vector<std::unique_ptr<Request>> spare_requests_;  // whose answers have waited
   const Workload* workload_ = nullptr;
   std::unique_ptr<Generator> generator_;
   uint32_t active_ = 0;

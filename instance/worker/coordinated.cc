@@ -120,23 +120,24 @@ CoordinatorEntry* Coordinated::Find(const Id& id) {
   return found == entries_.end() ? nullptr : found->second.get();
 }
 
-void Coordinated::Restore(const Id& id, std::span<const Fellow> participants) {
+void Coordinated::Restore(const Id& id, const recovery::Unsettled::Decision& decision) {
   ISLANDS_CHECK(id.island == options_.island && id.worker == options_.index && !options_.Began(id));
   auto entry = std::make_unique<CoordinatorEntry>();
   entry->id = id;
   std::vector<CoordinatorAction> carried_out;  // by the life that decided
   const auto replay = [&](const CoordinatorEvent& event) { entry->machine.Step(event, &carried_out); };
-  for (const Fellow& fellow : participants) {
+  for (const Fellow& fellow : decision.participants) {
     entry->peers.push_back(CoordinatorEntry::Peer{fellow});
     replay({.kind = CoordinatorEvent::kParticipant, .island = fellow.island});
   }
   replay({.kind = CoordinatorEvent::kCommitRequested, .local_wrote = true});
-  for (const Fellow& fellow : participants) {
+  for (const Fellow& fellow : decision.participants) {
     replay({.kind = CoordinatorEvent::kVote, .island = fellow.island, .vote = coordinator::VoteKind::kYes});
   }
   replay({.kind = CoordinatorEvent::kCommitRecordDurable});
   ISLANDS_CHECK(entry->machine.state() == coordinator::Coordinator::State::kCommitting);
   restored_[id] = std::move(entry);
+  engine_.NoteEarlier(log::EntryKind::kDecision, id, decision.since);
   counters_.coordinated.Set(entries_.size() + restored_.size());
 }
 
@@ -199,7 +200,9 @@ void Coordinated::Decide(CoordinatorEntry& entry) {
   for (const CoordinatorEntry::Peer& peer : entry.peers) {
     if (entry.machine.VotedYes(peer.island)) participants_.push_back(peer);
   }
-  if (!participants_.empty()) engine_.Decide(entry.transaction->branch, participants_);
+  if (participants_.empty()) return;
+  ISLANDS_CHECK(entry.transaction != nullptr);  // whoever asked for the commit waits for this
+  engine_.Decide(entry.transaction->branch, participants_);
 }
 
 void Coordinated::WriteEnd(CoordinatorEntry& entry, const Action&) { engine_.NoteEnd(entry.id); }
@@ -317,6 +320,7 @@ void Coordinated::OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& re
       peer != nullptr && peer->answer_due && peer->step == reply.step() && transaction.Executes();
   if (!expected) return;  // late or twice: its step is over
   peer->answer_due = false;
+  transaction.others_epoch = std::max(transaction.others_epoch, reply.commit_epoch());
   if (reply.code() != 0) {
     const auto reason = reply.abort_reason() < kAbortReasons ? static_cast<AbortReason>(reply.abort_reason())
                                                              : AbortReason::kRefused;
@@ -345,7 +349,14 @@ void Coordinated::OnAcknowledge(uint32_t from, const Id& id, bool gone) {
       id, {.kind = gone ? CoordinatorEvent::kPeerGone : CoordinatorEvent::kAcknowledged, .island = from});
 }
 
-void Coordinated::OnOnePhaseReply(uint32_t from, const Id& id, Outcome outcome) {
+void Coordinated::DependOn(const Id& id, uint64_t epoch) {
+  const CoordinatorEntry* entry = epoch == 0 ? nullptr : Find(id);
+  if (entry == nullptr || entry->transaction == nullptr) return;
+  entry->transaction->others_epoch = std::max(entry->transaction->others_epoch, epoch);
+}
+
+void Coordinated::OnOnePhaseReply(uint32_t from, const Id& id, Outcome outcome, uint64_t epoch) {
+  DependOn(id, epoch);
   StepOrAnswer(id, {.kind = CoordinatorEvent::kOnePhaseReply, .island = from, .outcome = outcome});
 }
 
@@ -354,7 +365,8 @@ void Coordinated::OnInquiry(uint32_t from, const Id& id) {
   StepOrAnswer(id, {.kind = CoordinatorEvent::kInquiry, .island = from});
 }
 
-void Coordinated::OnDecidersReply(uint32_t from, const Id& id, Outcome outcome) {
+void Coordinated::OnDecidersReply(uint32_t from, const Id& id, Outcome outcome, uint64_t epoch) {
+  DependOn(id, epoch);
   StepOrAnswer(id, {.kind = CoordinatorEvent::kInquiryReply, .island = from, .outcome = outcome});
 }
 

@@ -22,6 +22,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "coordinator/coordinator.h"
+#include "instance/recovery/unsettled.h"
 #include "instance/worker/commit_memory.h"
 #include "instance/worker/counters.h"
 #include "instance/worker/engine.h"
@@ -47,6 +48,7 @@ struct CoordinatedTransaction : Waiter {
   uint32_t pending_replies = 0;
   std::vector<ScanChunk> chunks;
   std::optional<coordinator::Outcome> outcome;
+  uint64_t others_epoch = 0;  // of what it has seen on other islands (answers.h)
 
   bool Executes() const { return executing != nullptr && !failure.set(); }
 };
@@ -92,7 +94,7 @@ class Coordinated final : public CoordinatorInbox {
   Id NextId() { return {options_.island, options_.index, options_.boot_epoch, next_sequence_++}; }
 
   // What an earlier life has decided, and these may not have heard; before anybody is let in.
-  void Restore(const Id& id, std::span<const Fellow> participants);
+  void Restore(const Id& id, const recovery::Unsettled::Decision& decision);
 
   // Sends the remote shares of transaction.plan; a failure is set if that cannot be done.
   void Ship(CoordinatedTransaction& transaction, const Batch& batch);
@@ -123,9 +125,9 @@ class Coordinated final : public CoordinatorInbox {
   void OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& reply) override;
   void OnVote(uint32_t from, const Id& id, coordinator::VoteKind vote) override;
   void OnAcknowledge(uint32_t from, const Id& id, bool gone) override;
-  void OnOnePhaseReply(uint32_t from, const Id& id, coordinator::Outcome outcome) override;
+  void OnOnePhaseReply(uint32_t from, const Id& id, coordinator::Outcome outcome, uint64_t epoch) override;
   void OnInquiry(uint32_t from, const Id& id) override;
-  void OnDecidersReply(uint32_t from, const Id& id, coordinator::Outcome outcome) override;
+  void OnDecidersReply(uint32_t from, const Id& id, coordinator::Outcome outcome, uint64_t epoch) override;
 
  private:
   using Action = coordinator::CoordinatorAction;
@@ -136,6 +138,8 @@ class Coordinated final : public CoordinatorInbox {
   bool ShipShare(CoordinatedTransaction& transaction, const Batch& batch, const RoutePlan::Share& share);
   // Gives the event to the entry's machine, or, where there is none, to the rule for that.
   void StepOrAnswer(const Id& id, const Event& event);
+  // What was heard of it says what is to be seen elsewhere.
+  void DependOn(const Id& id, uint64_t epoch);
   void FailExecuting(CoordinatorEntry& entry, AbortReason reason, absl::Status why);
   bool LookForDeadParticipants(CoordinatorEntry& entry);
   void Forget(CoordinatorEntry& entry);

@@ -83,6 +83,26 @@ TEST_F(CoordinatedTest, OnePhase_TheOnlyWriterDecides) {
   EXPECT_THAT(FarHeard(), ElementsAre("confirm 1"));
 }
 
+// What a client's answer waits for, with durability `sync`.
+TEST_F(CoordinatedTest, Epochs_TheHighestThatOthersHaveSaid) {
+  Ship();
+  data::v1::ExecuteReply reply;
+  reply.set_island(0);
+  reply.set_boot_epoch(kOurEpoch);
+  reply.set_sequence(1);
+  reply.set_step(1);
+  reply.set_code(static_cast<uint32_t>(absl::StatusCode::kAlreadyExists));
+  reply.set_wrote(true);
+  reply.set_commit_epoch(40);
+  coordinated_.OnExecuteReply(1, reply);  // a refusal tells something, too
+  EXPECT_EQ(transaction_.others_epoch, 40u);
+  coordinated_.OnOnePhaseReply(1, transaction_.own_id, Outcome::kPending, 39);
+  EXPECT_EQ(transaction_.others_epoch, 40u);
+  coordinated_.OnDecidersReply(1, transaction_.own_id, Outcome::kPending, 41);
+  EXPECT_EQ(transaction_.others_epoch, 41u);
+  coordinated_.Step(*transaction_.entry, {.kind = CoordinatorEvent::kAbortRequested});
+}
+
 TEST_F(CoordinatedTest, Inquiry_OfWhatIsForgottenIsPresumedAborted) {
   far_.outbox.SendInquiry(OurId(77));
   EXPECT_THAT(FarHeard(), ElementsAre("inquiry reply on 77: aborted"));
@@ -92,8 +112,7 @@ TEST_F(CoordinatedTest, Inquiry_OfWhatIsForgottenIsPresumedAborted) {
 TEST_F(CoordinatedTest, Restored_DecisionIsSaidUntilItIsAcknowledged) {
   shared_.keeps = far_.shared.keeps = true;
   const Id id{0, 0, kOurEpoch - 1, 9};
-  const Fellow participant{1, kTheirEpoch - 1};
-  coordinated_.Restore(id, {&participant, 1});
+  coordinated_.Restore(id, {.participants = {{1, kTheirEpoch - 1}}});
   Advance(runtime::kNsPerSecond);
   coordinated_.Sweep();
   EXPECT_THAT(FarHeard(), ElementsAre("commit 9 epoch 4"));

@@ -76,7 +76,16 @@ class Engine {
   void NoteEnd(const coordinator::TransactionId& id) {
     if (options_.journal != nullptr) options_.journal->AppendEnd(id);
   }
-  void AdoptPrepared(Branch& branch) { executor_->AdoptPrepared(branch); }
+  absl::Status AdoptPrepared(Branch& branch, uint64_t since) {
+    NoteEarlier(log::EntryKind::kPrepare, branch.locks.transaction, since);
+    return executor_->AdoptPrepared(branch);
+  }
+  // An earlier life has left it (Journal::NoteEarlier).
+  void NoteEarlier(log::EntryKind kind, const coordinator::TransactionId& id, uint64_t since) {
+    if (options_.journal != nullptr) options_.journal->NoteEarlier(kind, id, since);
+  }
+  // Of the last transaction that has committed on this island (log::CommitEpoch); 0 where there is no log.
+  uint64_t commit_epoch() const { return options_.journal != nullptr ? options_.journal->commit_epoch() : 0; }
 
   // What is changed between the two goes to the log, and is there whatever dies once the second has returned.
   void BeginStep() {

@@ -179,7 +179,8 @@ bool Inbox::ReadAcknowledge(const Origin& origin, Payload payload) {
 bool Inbox::ReadOnePhaseReply(const Origin& origin, Payload payload) {
   data::v1::OnePhaseReply& reply = messages_->one_phase_reply;
   if (!Parse(payload, &reply) || !NamesOne(reply)) return false;
-  coordinator_.OnOnePhaseReply(origin.peer.island, DecodeId(reply), FromWire(reply.outcome()));
+  coordinator_.OnOnePhaseReply(origin.peer.island, DecodeId(reply), FromWire(reply.outcome()),
+                               reply.commit_epoch());
   return true;
 }
 
@@ -202,7 +203,7 @@ bool Inbox::ReadInquiryReply(const Origin& origin, Payload payload) {
   const coordinator::TransactionId id = DecodeId(reply.transaction());
   const Outcome outcome = FromWire(reply.outcome());
   if (reply.from_decider()) {
-    coordinator_.OnDecidersReply(origin.peer.island, id, outcome);
+    coordinator_.OnDecidersReply(origin.peer.island, id, outcome, reply.commit_epoch());
     return true;
   }
   if (!SpeaksForEarlier(origin, reply.transaction())) return false;

@@ -34,9 +34,10 @@ class CoordinatorInbox {
   virtual void OnVote(uint32_t from, const Id& id, coordinator::VoteKind vote) = 0;
   // `gone`: instead of an acknowledgement.
   virtual void OnAcknowledge(uint32_t from, const Id& id, bool gone) = 0;
-  virtual void OnOnePhaseReply(uint32_t from, const Id& id, coordinator::Outcome outcome) = 0;
+  // `epoch`, and that of an ExecuteReply: what an answer depends on that says it (answers.h).
+  virtual void OnOnePhaseReply(uint32_t from, const Id& id, coordinator::Outcome outcome, uint64_t epoch) = 0;
   virtual void OnInquiry(uint32_t from, const Id& id) = 0;
-  virtual void OnDecidersReply(uint32_t from, const Id& id, coordinator::Outcome outcome) = 0;
+  virtual void OnDecidersReply(uint32_t from, const Id& id, coordinator::Outcome outcome, uint64_t epoch) = 0;
 };
 
 // What a participant hears. `epoch`: the life of this island that the message is meant for.

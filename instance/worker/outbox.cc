@@ -73,8 +73,14 @@ void FillFailure(const Failure& failure, data::v1::ExecuteReply* reply) {
 
 }  // namespace
 
-Outbox::Outbox(messaging::Links& links, const WorkerShared& shared, WorkerCounters& counters)
-    : links_(links), shared_(shared), counters_(counters), messages_(std::make_unique<Messages>()) {}
+Outbox::Outbox(messaging::Links& links, const WorkerShared& shared, WorkerCounters& counters,
+               const log::Journal* journal)
+    : links_(links),
+      shared_(shared),
+      counters_(counters),
+      journal_(journal),
+      held_(shared, journal),
+      messages_(std::make_unique<Messages>()) {}
 
 Outbox::~Outbox() = default;
 
@@ -111,6 +117,7 @@ void Outbox::SendCommitOnePhase(const Fellow& to, const Id& id) {
 }
 
 void Outbox::SendDecision(const Fellow& to, const Id& id, bool commit) {
+  if (commit && held_.Hold([=, this] { SendDecision(to, id, commit); })) return;
   data::v1::Decision& decision = Begin(id, messages_->decision);
   decision.set_commit(commit);
   decision.set_participant_epoch(to.boot_epoch);
@@ -131,6 +138,8 @@ void Outbox::SendInquiryToDecider(const Fellow& decider, const Id& id) {
 }
 
 void Outbox::SendInquiryReply(uint32_t island, const Id& id, Outcome outcome) {
+  const bool committed = outcome == Outcome::kCommitted;
+  if (committed && held_.Hold([=, this] { SendInquiryReply(island, id, outcome); })) return;
   data::v1::InquiryReply& reply = BeginRare(id, messages_->inquiry_reply);
   reply.set_outcome(ToWire(outcome));
   links_.Send(island, FrameType::kInquiryReply, reply);
@@ -141,6 +150,7 @@ void Outbox::SendResults(const Id& id, uint32_t step, bool wrote, const Batch& b
   data::v1::ExecuteReply& reply = Begin(id, messages_->execute_reply);
   reply.set_step(step);
   reply.set_wrote(wrote);
+  if (!runtime::Planted(runtime::PlantedBug::kForgetReplyEpoch)) reply.set_commit_epoch(CommitEpoch());
   if (failure->set()) {
     FillFailure(*failure, &reply);
   } else {
@@ -173,6 +183,7 @@ void Outbox::SendToSettle(const Id& id, FrameType type, const google::protobuf::
 }
 
 void Outbox::SendVote(const Id& id, VoteKind vote) {
+  if (vote == VoteKind::kYes && held_.Hold([=, this] { SendVote(id, vote); })) return;
   data::v1::Vote& message = Begin(id, messages_->vote);
   message.set_vote(ToWire(vote));
   Count(StepOf(vote));
@@ -180,6 +191,7 @@ void Outbox::SendVote(const Id& id, VoteKind vote) {
 }
 
 void Outbox::SendAcknowledge(const Id& id) {
+  if (held_.Hold([=, this] { SendAcknowledge(id); })) return;
   Count(TwoPhaseStep::kAcknowledged);
   SendAcknowledgement(id, false);
 }
@@ -193,8 +205,11 @@ void Outbox::SendAcknowledgement(const Id& id, bool gone) {
 }
 
 void Outbox::SendOnePhaseReply(const Id& id, Outcome outcome) {
+  const bool committed = outcome == Outcome::kCommitted;
+  if (committed && held_.Hold([=, this] { SendOnePhaseReply(id, outcome); })) return;
   data::v1::OnePhaseReply& reply = Begin(id, messages_->one_phase_reply);
   reply.set_outcome(ToWire(outcome));
+  reply.set_commit_epoch(CommitEpoch());
   SendToSettle(id, FrameType::kOnePhaseReply, reply);
 }
 
@@ -204,9 +219,12 @@ void Outbox::SendInquiry(const Id& id) {
 }
 
 void Outbox::SendDecidersReply(const Id& id, Outcome outcome) {
+  const bool committed = outcome == Outcome::kCommitted;
+  if (committed && held_.Hold([=, this] { SendDecidersReply(id, outcome); })) return;
   data::v1::InquiryReply& reply = BeginRare(id, messages_->inquiry_reply);
   reply.set_outcome(ToWire(outcome));
   reply.set_from_decider(true);
+  reply.set_commit_epoch(CommitEpoch());
   SendToSettle(id, FrameType::kInquiryReply, reply);
 }
 

@@ -19,6 +19,7 @@
 #include "instance/messaging/links.h"
 #include "instance/worker/commit_memory.h"
 #include "instance/worker/counters.h"
+#include "instance/worker/held_messages.h"
 #include "instance/worker/probe.h"
 #include "instance/worker/worker_shared.h"
 #include "instance/workload/operation.h"
@@ -33,7 +34,9 @@ class Outbox {
  public:
   using Id = coordinator::TransactionId;
 
-  Outbox(messaging::Links& links, const WorkerShared& shared, WorkerCounters& counters);
+  // `journal`: the worker's; null where there is no log.
+  Outbox(messaging::Links& links, const WorkerShared& shared, WorkerCounters& counters,
+         const log::Journal* journal = nullptr);
   ~Outbox();
 
   // --- as coordinator
@@ -70,18 +73,26 @@ class Outbox {
   void SendDecisionReply(const messaging::Origin& to, const Id& id, coordinator::Outcome outcome,
                          std::span<const uint32_t> gone);
 
+  // `votes: forced`: what need not wait any more.
+  size_t SendHeld() { return held_.SendDurable(); }
+  bool holds() const { return !held_.empty(); }
+
   // False: it did not go out.
   bool SendProbe(uint32_t island, const Probe& probe);
 
  private:
   void Count(TwoPhaseStep step) { counters_.two_phase[static_cast<uint8_t>(step)].Add(1); }
   void SendAcknowledgement(const Id& id, bool gone);
+  // What answers depend on that say what is to be seen on this island now; 0 where they wait for nothing.
+  uint64_t CommitEpoch() const { return shared_.answers_wait ? journal_->commit_epoch() : 0; }
   // To the coordinator's present life, if lives keep what they have promised.
   void SendToSettle(const Id& id, messaging::FrameType type, const google::protobuf::MessageLite& message);
 
   messaging::Links& links_;
   const WorkerShared& shared_;
   WorkerCounters& counters_;
+  const log::Journal* const journal_;
+  HeldMessages held_;
   const std::unique_ptr<Messages> messages_;
 };
 

@@ -23,6 +23,7 @@ void RunningTransaction::Begin(const coordinator::TransactionId& id, int64_t dea
   touched_ = {};
   distributed_ = false;
   pending_replies = 0;
+  others_epoch = 0;
   batches_ = 0;
   outcome.reset();
   failure = {};

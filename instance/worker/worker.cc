@@ -18,6 +18,11 @@ namespace {
 // Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer
 // per wait.
 constexpr int64_t kSweepIntervalNs = 10 * runtime::kNsPerMs;
+// Between two pieces of the cleaner's work, and before it is asked again while it waits, or had none. A piece
+// takes some ten microseconds, so the cleaner has a few hundredths of the core at most.
+constexpr int64_t kCleanIntervalNs = 500 * runtime::kNsPerUs;
+constexpr int64_t kCleanWaitNs = 5 * runtime::kNsPerMs;
+constexpr int64_t kNothingToCleanNs = 100 * runtime::kNsPerMs;
 
 }  // namespace
 
@@ -33,7 +38,7 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       lock_waits_(options_, shared_, turns_, counters_),
       engine_(options_, shared_, lock_waits_),
       peers_(options_, shared_, links_),
-      outbox_(links_, shared_, counters_),
+      outbox_(links_, shared_, counters_, options_.journal),
       coordinated_(options_, shared_, turns_, engine_, peers_, links_, outbox_, counters_),
       branches_(options_, shared_, turns_, time_, lock_waits_, engine_, peers_, links_, outbox_, counters_),
       clients_(options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_),
@@ -91,6 +96,7 @@ bool Worker::RunOnce() {
   peers_.Beat();
   size_t work = mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
   work += links_.Poll();
+  work += clients_.GiveDurable();
   const bool sweep_due = turns_.now_ns() >= next_sweep_ns_;
   if (turns_.now_ns() >= peers_.next_look_ns()) LookAtPeers();
   if (sweep_due) Sweep();
@@ -102,6 +108,8 @@ bool Worker::RunOnce() {
     work += turns_.ResumeReady([this] { engine_.EndQuiet(); });
   }
   engine_.EndStep();  // what messages speak of is in the log
+  if (turns_.now_ns() >= next_clean_ns_) Clean();
+  work += outbox_.SendHeld();
   links_.Flush();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   branches_.Reap();
@@ -112,19 +120,23 @@ bool Worker::RunOnce() {
   return work != 0;
 }
 
-void Worker::Restore(const recovery::Unsettled& unsettled) {
+absl::Status Worker::Restore(const recovery::Unsettled& unsettled) {
+  absl::Status status =
+      recovery::CheckDeployment(unsettled, options_.boot_epoch, links_.workers_per_island());
+  if (!status.ok()) return status;
   const auto serves = [this](const coordinator::TransactionId& id) {
     return id.worker % shared_.colleagues.size() == options_.index;
   };
   for (const auto& [id, prepared] : unsettled.prepared) {
-    if (serves(id)) branches_.RestorePrepared(id, prepared);
+    if (serves(id)) status.Update(branches_.RestorePrepared(id, prepared));
   }
-  for (const coordinator::TransactionId& id : unsettled.decided) {
-    if (serves(id)) branches_.RestoreDecided(id);
+  for (const auto& [id, decided] : unsettled.decided) {
+    if (serves(id)) branches_.RestoreDecided(id, decided);
   }
-  for (const auto& [id, participants] : unsettled.decisions) {
-    if (id.worker == options_.index) coordinated_.Restore(id, participants);
+  for (const auto& [id, decision] : unsettled.decisions) {
+    if (id.worker == options_.index) coordinated_.Restore(id, decision);
   }
+  return status;
 }
 
 void Worker::CheckInvariants() const {
@@ -143,8 +155,10 @@ void Worker::Sleep(int64_t timeout_ns) {
 
 int64_t Worker::NextDeadlineNs() const {
   if (turns_.ready() != 0) return turns_.now_ns();
-  const int64_t next_ns = std::min(
-      {links_.NextDeadlineNs(), peers_.next_look_ns(), turns_.NextDeadlineNs(), probes_.NextDeadlineNs()});
+  int64_t next_ns = std::min({links_.NextDeadlineNs(), peers_.next_look_ns(), turns_.NextDeadlineNs(),
+                              probes_.NextDeadlineNs(), next_clean_ns_});
+  if (clients_.waits() || outbox_.holds())
+    next_ns = std::min(next_ns, turns_.now_ns() + kLookAtEpochNs);  // nobody wakes us
   const bool timed =
       !lock_waits_.empty() || !coordinated_.empty() || !branches_.empty() || engine_.HasGhosts();
   return timed ? std::min(next_ns, next_sweep_ns_) : next_ns;
@@ -159,6 +173,25 @@ void Worker::Sweep() {
   coordinated_.NoteEnded(clients_.OldestBegun());
   if (engine_.HasGhosts()) engine_.RemoveGhosts();
   peers_.CountUp();
+}
+
+void Worker::SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner) {
+  cleaner_ = std::move(cleaner);
+  next_clean_ns_ = cleaner_ == nullptr ? INT64_MAX : 0;
+}
+
+void Worker::Clean() {
+  const bool some = cleaner_->RunOnce();
+  if (!cleaner_->failure().ok()) {
+    spdlog::error("pages are not written home any more, so the log grows and a restart takes long: {}",
+                  std::string(cleaner_->failure().message()));
+    next_clean_ns_ = INT64_MAX;
+    return;
+  }
+  if (const uint64_t epoch = cleaner_->waits_for(); epoch != 0) shared_.board->Want(epoch);
+  shared_.board->SetNeededSegment(options_.island, cleaner_->checkpoint().position.segment);
+  const int64_t wait_ns = cleaner_->idle() ? kNothingToCleanNs : kCleanWaitNs;
+  next_clean_ns_ = turns_.now_ns() + (some ? kCleanIntervalNs : wait_ns);
 }
 
 void Worker::LookAtPeers() {

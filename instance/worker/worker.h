@@ -25,6 +25,7 @@
 #include <string>
 
 #include "instance/messaging/links.h"
+#include "instance/recovery/cleaner.h"
 #include "instance/worker/branches.h"
 #include "instance/worker/clients.h"
 #include "instance/worker/coordinated.h"
@@ -68,6 +69,11 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const Peers& peers() const { return peers_; }
   int32_t tid() const { return tid_.load(std::memory_order_acquire); }
   bool running() const { return clients_.running(); }
+  // Of the transactions that the log is needed for here (log/open_transactions.h): the cleaner asks all of an
+  // island's workers. UINT64_MAX: there is none, or no log.
+  uint64_t OldestOpen() const {
+    return options_.journal == nullptr ? log::OpenTransactions::kNone : options_.journal->open().oldest();
+  }
   std::string binding_error();
   // A run is about to be posted: running() holds from now on.
   void MarkRunning() { clients_.MarkRunning(); }
@@ -79,16 +85,24 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const Branches& branches() const { return branches_; }
   // Between two rounds. For who steps it: simulation does after each, sanitized builds do so by themselves.
   void CheckInvariants() const;
-  // What an earlier life has left, each to the worker that serves it; before Start.
-  void Restore(const recovery::Unsettled& unsettled);
+  // What an earlier life has left, each to the worker that serves it; before Start. FAILED_PRECONDITION: the
+  // deployment has fewer islands or workers than the log speaks of. DATA_LOSS: the log is damaged.
+  absl::Status Restore(const recovery::Unsettled& unsettled);
   // After the island's catalog or store was replaced.
   void Rebind() { engine_.Rebind(); }
+  // Writes changed pages home between the worker's steps; null: nobody does. While no scheduler runs it.
+  void SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner);
+  // Whether two-phase commit has anything left here, besides: likewise.
+  bool HasUnsettled() const { return HasOpenBranches() || !coordinated_.empty(); }
   // Whether any transaction has work here; only meaningful while no scheduler runs the worker.
   bool HasOpenBranches() const { return clients_.active() || !branches_.empty(); }
+  // At the island's end, while no scheduler runs the worker: nobody will be answered any more.
+  void GiveUp() { clients_.GiveUp(); }
 
  private:
   void Sweep();
   void LookAtPeers();
+  void Clean();
   absl::Status BindThread() const;
 
   // LinksHandler.
@@ -121,6 +135,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   Probes probes_;
   Inbox inbox_;
 
+  std::unique_ptr<recovery::Cleaner> cleaner_;
+  int64_t next_clean_ns_ = INT64_MAX;
   int64_t next_sweep_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
   std::atomic<int32_t> tid_{0};

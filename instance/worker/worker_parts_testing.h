@@ -27,10 +27,12 @@ class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbo
  public:
   using Id = coordinator::TransactionId;
   std::vector<std::string> lines;
+  std::vector<uint64_t> epochs;  // that messages carried
 
   void OnExecuteReply(uint32_t from, const data::v1::ExecuteReply& reply) override {
     Add("execute reply from {}: step {} code {} reason {} wrote {}", from, reply.step(), reply.code(),
         reply.abort_reason(), reply.wrote());
+    epochs.push_back(reply.commit_epoch());
   }
   void OnVote(uint32_t from, const Id& id, coordinator::VoteKind vote) override {
     Add("vote from {} on {}: {}", from, id.sequence, coordinator::VoteName(vote));
@@ -38,11 +40,13 @@ class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbo
   void OnAcknowledge(uint32_t from, const Id& id, bool gone) override {
     Add("{} from {} of {}", gone ? "gone" : "acknowledge", from, id.sequence);
   }
-  void OnOnePhaseReply(uint32_t from, const Id& id, coordinator::Outcome outcome) override {
+  void OnOnePhaseReply(uint32_t from, const Id& id, coordinator::Outcome outcome, uint64_t epoch) override {
+    epochs.push_back(epoch);
     Add("one-phase reply from {} on {}: {}", from, id.sequence, OutcomeName(outcome));
   }
   void OnInquiry(uint32_t from, const Id& id) override { Add("inquiry from {} about {}", from, id.sequence); }
-  void OnDecidersReply(uint32_t from, const Id& id, coordinator::Outcome outcome) override {
+  void OnDecidersReply(uint32_t from, const Id& id, coordinator::Outcome outcome, uint64_t epoch) override {
+    epochs.push_back(epoch);
     Add("decider's reply from {} on {}: {}", from, id.sequence, OutcomeName(outcome));
   }
   void OnExecute(const messaging::Origin&, const data::v1::ExecuteRequest& request) override {
@@ -126,7 +130,11 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   using Id = coordinator::TransactionId;
   static constexpr uint64_t kRowsPerSite = 1000;  // of table 0; site i is on island i
 
-  WorkerPartsTest() {
+  // `log`: what happens between engine_.BeginStep and EndStep goes there. `journal`: of whoever keeps a log
+  // of his own (answers_test.cc).
+  explicit WorkerPartsTest(bool log = false, log::Journal* journal = nullptr)
+      : options_{.boot_epoch = kOurEpoch, .journal = log ? &journal_ : journal} {
+    shared_.keeps = far_.shared.keeps = log;
     shared_.colleagues.push_back({&mailbox_, &branches_, &probes_});
     EXPECT_TRUE(links_.Start().ok());
     EXPECT_TRUE(far_.links.Start().ok());
@@ -218,6 +226,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
     shared_.sites = &sites_;
     shared_.store = store_.get();
     shared_.locks = &locks_;
+    shared_.alone = options_.journal != nullptr;
     return shared_;
   }
   static messaging::LinksOptions LinksOf(uint32_t island, uint64_t epoch) {
@@ -236,7 +245,11 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   const std::unique_ptr<storage::Store> store_ = MakeStore();
   const partitioner::SiteMap sites_ = *partitioner::SiteMap::Create(3, 3);
   locks::LockTable locks_{locks::LockTableOptions{.buckets = 1024}};
-  const WorkerOptions options_{.boot_epoch = kOurEpoch};
+  log::Board board_{std::vector<uint32_t>{1, 1, 1}};
+  log::CommitEpoch commits_{board_.epoch()};
+  const std::unique_ptr<log::Ring> ring_ = log::Ring::InMemory({kOurEpoch, 0, 0}, log::Ring::kLeastCapacity);
+  log::Journal journal_{board_, *ring_, {}, &commits_};
+  const WorkerOptions options_;
   WorkerShared shared_;
   WorkerCounters counters_;
   const std::unique_ptr<messaging::Transport> transport_ = hub_.MakeTransport({0, 0});
@@ -249,7 +262,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   LockWaits lock_waits_{options_, shared_, turns_, counters_};
   Engine engine_{options_, FilledShared(), lock_waits_};
   Peers peers_{options_, shared_, links_};
-  Outbox outbox_{links_, shared_, counters_};
+  Outbox outbox_{links_, shared_, counters_, options_.journal};
   Coordinated coordinated_{options_, shared_, turns_, engine_, peers_, links_, outbox_, counters_};
   Branches branches_{options_, shared_, turns_, time_,   lock_waits_,
                      engine_,  peers_,  links_, outbox_, counters_};

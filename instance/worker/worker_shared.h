@@ -10,6 +10,7 @@
 
 #include "coordinator/transaction_id.h"
 #include "instance/locks/lock_table.h"
+#include "instance/log/board.h"
 #include "instance/log/journal.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/store.h"
@@ -49,6 +50,10 @@ struct WorkerShared {
   // Islands keep what they have forced: a life answers for those before it. Else (durability `none`) a life
   // that has ended has left nothing.
   bool keeps = false;
+  // How far EPOCH has come; set if anything waits for it.
+  log::Board* board = nullptr;
+  bool answers_wait = false;  // durability `sync` (answers.h)
+  bool votes_wait = false;    // `votes: forced` (held_messages.h)
   uint64_t layout_generation = 0;
   ProofOfDeath proven_dead;               // any thread; empty: nobody ever is
   runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
@@ -73,6 +78,9 @@ struct WorkerOptions {
   // Transactions of a slot before it is another's turn: what they use stays in the core's first cache, even
   // where there are hundreds of slots.
   uint32_t begun_in_a_row = 16;
+  // Answers that wait for EPOCH. No transaction begins while there are so many: a disk that is stuck stops
+  // the work, instead of filling the memory.
+  uint32_t most_answers_waiting = 8192;
 
   // Whether a transaction was begun by this worker, in this life.
   bool Began(const coordinator::TransactionId& id) const {

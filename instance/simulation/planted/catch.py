@@ -37,7 +37,8 @@ def orphans(test: str) -> Test:
 
 SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
-KEPT_SEEDS = (*SEEDS, "--keeps")  # of clusters that keep what they promise
+KEPT_SEEDS = (*SEEDS, "--keeps=1")  # of clusters that keep what they promise
+LOSSES = (*SEEDS, "--keeps=sync")  # the same, where power is lost and answers wait for EPOCH
 DECIDERS = (*KEPT_SEEDS, "--seeds=121:45")  # where one dies that has decided, and its answer with it
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
@@ -53,7 +54,8 @@ ESCALATION = locks("*LockTableStressTest.ManyWorkers/FewRowsEscalation")
 LOGGER = only("planted_recovery", "Logger.*")
 RECOVERY = only("planted_recovery", "Recovery.*")
 LOGGER_PROCESS = only("planted_logger_process", "*Kill_OfAnybody*")
-PAGES = only("planted_recovery", "Recovery.Property_FromPagesOnDisk")
+PAGES = (*only("planted_recovery", "Recovery.Property_FromPagesOnDisk"), "--seeds=1:120")  # few see torn pages
+TWO_PHASES = only("planted_recovery", "Recovery.Property_CheckpointsOverTwoPhaseCommit")
 PAGE_WRITER = only("planted_recovery", "PageWriter.*")
 STEPS = only("planted_steps", "Steps.T*Workers*")
 STEPS_STRESS = only("planted_steps", "StepsStress.*")
@@ -112,8 +114,8 @@ BUGS: dict[str, list[Test]] = {
     "reset_lsn_on_reuse": [RECOVERY],
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
-    "restore_without_locks": [KEPT_SEEDS],
-    "forget_decisions": [KEPT_SEEDS],
+    "restore_without_locks": [KEPT_SEEDS, TWO_PHASES],
+    "forget_decisions": [KEPT_SEEDS, TWO_PHASES],
     "vote_unprepared": [KEPT_SEEDS],
     "decide_unlogged": [KEPT_SEEDS],
     "forget_outcome": [DECIDERS],
@@ -131,6 +133,10 @@ BUGS: dict[str, list[Test]] = {
     "merge_by_arrival": [STEPS, STEPS_STRESS],
     "publish_after_latch": [STEPS_STRESS],
     "header_of_its_own": [STEPS],
+    "pass_in_doubt": [TWO_PHASES],
+    "pass_decisions": [TWO_PHASES],
+    "answer_early": [LOSSES],
+    "forget_reply_epoch": [LOSSES],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.
@@ -141,17 +147,18 @@ TELLING = [re.compile(tell)
 def name_of(test: Test) -> str:
     """The binary, and which of its tests."""
     tests = test[1].removeprefix("--gtest_filter=") if len(test) > 1 and "filter" in test[1] else ""
-    return f"{test[0].removeprefix('planted_')} {tests}{' kept' if '--keeps' in test else ''}".strip()
+    kept = next((word.replace("--keeps=", " keeps ") for word in test if word.startswith("--keeps=")), "")
+    return f"{test[0].removeprefix('planted_')} {tests}{kept}".strip()
 
 
 def run(directory: pathlib.Path, bug: str, test: Test) -> tuple[int, float, str]:
     """(exit status, seconds, the line of output that tells most)"""
     seeds = next((word.removeprefix("--seeds=") for word in test if word.startswith("--seeds=")), SEED_RANGE)
-    keeps = "1" if "--keeps" in test else "0"
+    keeps = next((word.removeprefix("--keeps=") for word in test if word.startswith("--keeps=")), "0")
     environment = dict(os.environ, ISLANDS_PLANTED_BUG=bug, ISLANDS_SEEDS=seeds, ISLANDS_KEEPS=keeps)
     environment.pop("ISLANDS_SEED", None)
     begun = time.monotonic()
-    words = [word for word in test[1:] if word != "--keeps" and not word.startswith("--seeds=")]
+    words = [word for word in test[1:] if not word.startswith(("--keeps=", "--seeds="))]
     done = subprocess.run([directory / test[0], *words], env=environment, capture_output=True, text=True,
                           errors="replace", timeout=600, check=False)
     lines = (done.stdout + done.stderr).splitlines()

@@ -81,6 +81,10 @@ constexpr std::string_view kNames[] = {
     "merge_by_arrival",
     "publish_after_latch",
     "header_of_its_own",
+    "pass_in_doubt",
+    "pass_decisions",
+    "answer_early",
+    "forget_reply_epoch",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

@@ -33,7 +33,7 @@ struct DataFilesOptions {
 
 class DataFiles {
  public:
-  // FAILED_PRECONDITION: somebody else uses them, or a dead one's writes are still in flight. NOT_FOUND.
+  // UNAVAILABLE: somebody else uses them, or a dead one's writes are still in flight. NOT_FOUND.
   static absl::StatusOr<DataFiles> Open(runtime::FileSystem& files, const DataFilesOptions& options);
   // Empty files, instead of whatever an earlier attempt has left. Their names are durable; makes the
   // directory.

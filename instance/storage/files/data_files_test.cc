@@ -48,7 +48,7 @@ TEST(DataFiles, Open_ByOneAtATime) {
   {
     const auto data = DataFiles::Create(files, kOptions);
     ASSERT_TRUE(data.ok()) << data.status();
-    EXPECT_EQ(DataFiles::Open(files, kOptions).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(DataFiles::Open(files, kOptions).status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(data->SlotOf(65535), 1u);
     EXPECT_EQ(data->SlotOf(5), std::nullopt);
   }

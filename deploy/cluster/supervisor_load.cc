@@ -1,0 +1,93 @@
+#include "deploy/cluster/supervisor_load.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+#include <spdlog/spdlog.h>
+
+#include <numeric>
+#include <utility>
+
+namespace islands::deploy {
+namespace {
+
+constexpr int64_t kLoadTimeoutMs = 30 * 60'000;  // 120 million rows take a while
+constexpr int64_t kGoOnTimeoutMs = 60'000;
+
+// As the manifest keeps it.
+absl::StatusOr<std::string> ToText(const control::v1::LoadSpec& load) {
+  std::string text;
+  if (load.workload().empty()) return text;
+  const auto printed = google::protobuf::util::MessageToJsonString(load, &text);
+  if (!printed.ok()) return absl::InternalError(printed.ToString());
+  return text;
+}
+
+}  // namespace
+
+GenerationLoads::GenerationLoads(const ClusterClient& client, ClusterData& data, uint32_t islands)
+    : client_(client), data_(data), all_(islands) {
+  std::iota(all_.begin(), all_.end(), 0u);
+}
+
+absl::Status GenerationLoads::Load(const control::v1::LoadSpec& load, absl::FunctionRef<absl::Status()> check,
+                                   absl::FunctionRef<void(uint64_t generation)> switched) {
+  const absl::StatusOr<std::string> text = ToText(load);
+  if (!text.ok()) return text.status();
+  if (under_way_.exchange(true)) return absl::FailedPreconditionError("rows are being loaded already");
+  absl::Status status = check();
+  if (status.ok()) {
+    const uint64_t generation = data_.manifest().data_generation + 1;
+    status = LoadEverywhere(load, generation);
+    if (status.ok()) status = data_.SwitchTo(generation, *text);
+    if (status.ok()) switched(generation);
+    GoOnEverywhere();
+  }
+  under_way_ = false;
+  return status;
+}
+
+// What went wrong on the first island that could not.
+absl::Status GenerationLoads::LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const {
+  control::v1::Request request;
+  *request.mutable_load()->mutable_load() = load;
+  request.mutable_load()->set_generation(generation);
+  for (const ClusterClient::Reply& reply : client_.CallIslands(all_, request, kLoadTimeoutMs)) {
+    if (!reply.ok()) return reply.status();
+  }
+  return absl::OkStatus();
+}
+
+void GenerationLoads::GoOnEverywhere() {
+  control::v1::Request request;
+  request.mutable_switch_()->set_generation(data_.manifest().data_generation);
+  const std::vector<ClusterClient::Reply> replies = client_.CallIslands(all_, request, kGoOnTimeoutMs);
+  const runtime::MutexLock lock(mutex_);
+  for (const uint32_t island : all_) {
+    if (replies[island].ok()) continue;
+    spdlog::warn("{}", std::string(replies[island].status().message()));
+    useless_.push_back(island);
+  }
+}
+
+std::vector<uint32_t> GenerationLoads::TakeUseless() {
+  const runtime::MutexLock lock(mutex_);
+  return std::exchange(useless_, {});
+}
+
+absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
+                          control::v1::IslandConfig* config) {
+  config->set_data_generation(manifest.data_generation);
+  config->set_ring_directory(log.ring_directory());
+  for (const log::EpochCut& cut : log.cuts()) {
+    control::v1::EpochCut* described = config->add_cuts();
+    described->set_durable(cut.durable);
+    described->set_next(cut.next);
+  }
+  if (manifest.load.empty()) return absl::OkStatus();
+  const auto parsed = google::protobuf::util::JsonStringToMessage(manifest.load, config->add_loads());
+  if (parsed.ok()) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("{} says of what was loaded: {}; restore the file from a copy",
+                                         storage::kManifestName, parsed.ToString()));
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,62 @@
+// Rows that outlive islands: all islands of a deployment load them together, as one generation of data files.
+//
+//   all islands     write what they load as the next generation, and stand still
+//   the manifest    names the generation: from then on it counts, everywhere
+//   all islands     go on with the generation that the manifest names, whatever became of the load
+//
+// An island that cannot go on has rows that do not count; it has to begin another life, which reads those
+// that do. While rows are loaded no life may begin, so that each is of the generation that the others end up
+// with.
+//
+// Whoever has asked for a load need not live until it is over.
+//
+// Thread safety: GenerationLoads from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "deploy/cluster/client.h"
+#include "deploy/cluster/supervisor_data.h"
+#include "deploy/cluster/supervisor_log.h"
+#include "instance/storage/manifest.h"
+#include "proto/control.pb.h"
+#include "runtime/mutex.h"
+
+namespace islands::deploy {
+
+class GenerationLoads {
+ public:
+  GenerationLoads(const ClusterClient& client, ClusterData& data, uint32_t islands);
+
+  // Waits as long as it takes. A load without a workload leaves rows as they are. `check`: whether islands
+  // may be asked now; `switched`: the manifest names this generation. FAILED_PRECONDITION: rows are being
+  // loaded.
+  absl::Status Load(const control::v1::LoadSpec& load, absl::FunctionRef<absl::Status()> check,
+                    absl::FunctionRef<void(uint64_t generation)> switched);
+  bool under_way() const { return under_way_; }
+  // The islands that cannot go on; each once.
+  std::vector<uint32_t> TakeUseless();
+
+ private:
+  absl::Status LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const;
+  void GoOnEverywhere();
+
+  const ClusterClient& client_;
+  ClusterData& data_;
+  std::vector<uint32_t> all_;
+  std::atomic<bool> under_way_ = false;
+  runtime::Mutex mutex_;
+  std::vector<uint32_t> useless_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What an island has to know of what is kept: which files and epochs count, where the rings are, and which
+// load has shaped its tables. DATA_LOSS: the manifest's load makes no sense.
+absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
+                          control::v1::IslandConfig* config);
+
+}  // namespace islands::deploy

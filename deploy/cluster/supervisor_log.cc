@@ -1,0 +1,344 @@
+#include "deploy/cluster/supervisor_log.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "deploy/processes/interrupts.h"
+#include "deploy/processes/spawn.h"
+#include "instance/log/epoch_file.h"
+
+namespace islands::deploy {
+namespace {
+
+constexpr int kLastWords = 5;
+constexpr int64_t kStopPatienceMs = 15'000;  // the logger waits for holds for 10 s at most
+
+uint64_t BytesOfRings(const BoxLog::Options& options) {
+  const uint64_t workers = std::accumulate(options.workers.begin(), options.workers.end(), uint64_t{0});
+  // The rings of a life are there before those of the life before it go.
+  return 2 * workers * (options.ring_bytes + log::Ring::kHeaderBytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BoxLog>> BoxLog::Open(Options options,
+                                                     const std::vector<uint32_t>& workers_before) {
+  std::unique_ptr<BoxLog> log(new BoxLog(std::move(options)));
+  if (absl::Status prepared = log->Prepare(workers_before); !prepared.ok()) return prepared;
+  if (absl::Status begun = log->SpawnLogger(); !begun.ok()) return begun;
+  return log;
+}
+
+BoxLog::~BoxLog() {
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
+  const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(options_.cluster_id);
+  if (!cluster.ok()) return cluster.status();
+  cluster_ = *cluster;
+  islands_.resize(options_.workers.size());
+  absl::Status status = ReadManifest(*cluster);
+  if (status.ok()) status = ChooseRings(*cluster);
+  if (status.ok()) status = FindOutWhatWasLost(workers_before);
+  if (!status.ok()) return status;
+  const absl::StatusOr<int> board = log::Board::MakeShared(options_.workers);
+  if (!board.ok()) return board.status();
+  board_fd_.Reset(*board);
+  return absl::OkStatus();
+}
+
+// A log that was never begun is one that was closed, and has nothing in it.
+absl::Status BoxLog::ReadManifest(uint64_t cluster) {
+  absl::StatusOr<log::BoxManifest> manifest =
+      log::ReadBoxManifest(*files_, options_.log_directory, cluster, options_.workers.size());
+  if (absl::IsNotFound(manifest.status())) {
+    manifest = log::BoxManifest{.cluster = cluster, .lives = std::vector<uint64_t>(options_.workers.size())};
+  }
+  if (!manifest.ok()) return manifest.status();
+  manifest_ = *std::move(manifest);
+  return absl::OkStatus();
+}
+
+absl::Status BoxLog::ChooseRings(uint64_t cluster) {
+  log::RingDirectory::Choice choice{.path = options_.ring_directory,
+                                    .fallback = "",
+                                    .bytes = BytesOfRings(options_),
+                                    .known = manifest_.ring_directory};
+  if (choice.path.empty()) {
+    choice.path = log::DefaultRingDirectory(cluster);
+    choice.fallback = RingsBeside(options_.log_directory);
+  }
+  std::string warning;
+  auto rings = log::RingDirectory::Choose(choice, &warning);
+  if (!rings.ok()) return rings.status();
+  if (!warning.empty()) spdlog::warn("{}", warning);
+  rings_ = *std::move(rings);
+  return absl::OkStatus();
+}
+
+absl::Status BoxLog::FindOutWhatWasLost(const std::vector<uint32_t>& workers_before) {
+  const absl::StatusOr<log::BoxId> boot = log::KernelBootId(*files_);
+  if (!boot.ok()) return boot.status();
+  const absl::StatusOr<std::vector<log::RingDirectory::Found>> found = rings_->List();
+  if (!found.ok()) return found.status();
+  const bool closed = manifest_.ring_directory == log::BoxId{};
+  if (!closed && !workers_before.empty() && workers_before != options_.workers) {
+    return absl::FailedPreconditionError(
+        "the deployment was not taken down since it had other workers: `up` and `down` it with the file as "
+        "it "
+        "was, then change cores or layout");
+  }
+  std::vector<log::StreamId> whole;
+  for (const log::RingDirectory::Found& ring : *found) {
+    if (ring.ring.ok()) {
+      whole.push_back(ring.stream);
+    } else {
+      spdlog::error("{}", std::string(ring.ring.status().message()));
+    }
+  }
+  const bool same = log::SameBoot(manifest_, *boot, rings_->id(), whole, options_.workers);
+  if (closed || !same) {
+    if (absl::Status removed = rings_->RemoveRings(); !removed.ok()) return removed;
+    whole.clear();
+  }
+  if (!same) {
+    if (absl::Status cut = MakeCut(); !cut.ok()) return cut;
+  }
+  manifest_.ring_directory = rings_->id();
+  manifest_.boot = *boot;
+  // Rings of a life that the manifest does not name yet are empty, and go with the others.
+  for (const log::StreamId& stream : whole) {
+    Island& island = islands_[stream.island];
+    island = {State::kDying, std::max(island.life, stream.life)};
+  }
+  return log::WriteBoxManifest(*files_, options_.log_directory, manifest_);
+}
+
+absl::Status BoxLog::MakeCut() {
+  const std::string path = options_.log_directory + "/" + log::kEpochFileName;
+  if (!files_->Exists(path)) return absl::OkStatus();  // no logger has ever begun
+  const absl::StatusOr<log::EpochBlock> block =
+      log::ReadEpochFile(*files_, path, cluster_, options_.workers.size());
+  if (!block.ok()) return block.status();
+  log::Cut(&manifest_, *block);
+  spdlog::warn(
+      "the log's rings are not those of before: power was lost, the machine was started anew, or somebody "
+      "has "
+      "removed them. What was acknowledged and not on disk, of epochs beyond {}, is dropped on all islands",
+      block->epoch);
+  return absl::OkStatus();
+}
+
+absl::Status BoxLog::SpawnLogger() {
+  std::array<int, 2> pair;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
+    return absl::ErrnoToStatus(errno, "cannot make a socket for the logger");
+  socket_.Reset(pair[0]);
+  const runtime::UniqueFd theirs(pair[1]);
+  heard_.clear();
+  SpawnRequest request;
+  request.arguments = {options_.program,
+                       "--board",
+                       std::to_string(kInheritedFd),
+                       "--commands",
+                       std::to_string(kInheritedFd + 1),
+                       "--workers",
+                       fmt::format("{}", fmt::join(options_.workers, ",")),
+                       "--log-directory",
+                       options_.log_directory,
+                       "--ring-directory",
+                       rings_->path(),
+                       "--cluster",
+                       std::to_string(cluster_),
+                       "--first-epoch",
+                       std::to_string(log::FirstEpoch(manifest_)),
+                       "--interval-us",
+                       std::to_string(options_.interval_us)};
+  request.log_path = options_.log_path;
+  request.inherit_fds = {board_fd_.get(), theirs.get()};
+  std::error_code error;
+  const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
+  log_begin_ = error ? 0 : log_bytes;
+  const absl::StatusOr<pid_t> pid = Spawn(request);
+  if (!pid.ok()) return pid.status();
+  pid_ = *pid;
+  spdlog::info("logger: process {}", *pid);
+  for (uint32_t island = 0; island < islands_.size(); ++island) {
+    if (islands_[island].state == State::kDying) Tell("dead", island);
+  }
+  Say("start");
+  for (uint32_t island = 0; island < islands_.size(); ++island) {
+    if (islands_[island].state == State::kBeginning) Tell("life", island);
+  }
+  return absl::OkStatus();
+}
+
+// A few hundred bytes at most are under way, so there is room for them; the next logger is told again.
+void BoxLog::Say(std::string line) {
+  line += '\n';
+  (void)send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL);
+}
+
+void BoxLog::Tell(const char* what, uint32_t island) {
+  Say(fmt::format("{} {} {}", what, island, islands_[island].life));
+}
+
+bool BoxLog::waits() const {
+  const auto settled = [](const Island& i) { return i.state == State::kDrained || i.state == State::kReady; };
+  return pid_ == 0 || !std::all_of(islands_.begin(), islands_.end(), settled);
+}
+
+void BoxLog::OnDead(uint32_t island) {
+  if (islands_[island].state == State::kDrained || islands_[island].state == State::kDying) return;
+  islands_[island].state = State::kDying;
+  Tell("dead", island);
+}
+
+absl::Status BoxLog::Begin(uint32_t island, uint64_t life) {
+  for (uint32_t worker = 0; worker < options_.workers[island]; ++worker) {
+    const auto ring = rings_->MakeRing({life, island, worker}, options_.ring_bytes);
+    if (!ring.ok()) return ring.status();
+  }
+  islands_[island] = {State::kBeginning, life};
+  Tell("life", island);
+  return absl::OkStatus();
+}
+
+absl::Status BoxLog::Step() {
+  if (!failure_.ok()) return failure_;
+  absl::Status status = Hear();
+  if (status.ok()) status = WriteLives();
+  if (status.ok()) status = LookAfterLogger();
+  failure_ = status;
+  return status;
+}
+
+absl::Status BoxLog::Hear() {
+  std::array<char, 4096> bytes;
+  for (ssize_t got; (got = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT)) > 0;)
+    heard_.append(bytes.data(), static_cast<size_t>(got));
+  for (size_t end; (end = heard_.find('\n')) != std::string::npos; heard_.erase(0, end + 1)) {
+    if (absl::Status heard = HearLine(heard_.substr(0, end)); !heard.ok()) return heard;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BoxLog::HearLine(const std::string& line) {
+  if (line == "vanished") {
+    return absl::DataLossError(fmt::format(
+        "{} was removed while the deployment is up: without the log's rings nothing survives a kill; `up` "
+        "starts again from what is on disk",
+        rings_->path()));
+  }
+  if (line.starts_with("error ")) return absl::InternalError("the logger says: " + line);
+  std::array<char, 16> word;
+  unsigned number = 0;
+  unsigned long life = 0;
+  if (std::sscanf(line.c_str(), "%15s %u %lu", word.data(), &number, &life) != 3) return absl::OkStatus();
+  if (number >= islands_.size() || islands_[number].life != life) return absl::OkStatus();
+  Island& island = islands_[number];
+  if (std::string_view(word.data()) == "drained" && island.state == State::kDying)
+    island.state = State::kDrained;
+  if (std::string_view(word.data()) == "added" && island.state == State::kBeginning)
+    island.state = State::kAdded;
+  return absl::OkStatus();
+}
+
+// One write for all that begin together.
+absl::Status BoxLog::WriteLives() {
+  const auto added = [](const Island& island) { return island.state == State::kAdded; };
+  if (std::none_of(islands_.begin(), islands_.end(), added)) return absl::OkStatus();
+  log::BoxManifest manifest = manifest_;
+  for (size_t i = 0; i < islands_.size(); ++i) {
+    if (added(islands_[i])) manifest.lives[i] = islands_[i].life;
+  }
+  absl::Status status = log::WriteBoxManifest(*files_, options_.log_directory, manifest);
+  if (!status.ok()) return status;
+  manifest_ = std::move(manifest);
+  for (uint32_t i = 0; i < islands_.size() && status.ok(); ++i) {
+    if (!added(islands_[i])) continue;
+    status = rings_->RemoveEarlier(i, islands_[i].life);
+    islands_[i].state = State::kReady;
+  }
+  return status;
+}
+
+// One that was killed is replaced; one that has ended by itself knows why the log cannot go on.
+absl::Status BoxLog::LookAfterLogger() {
+  if (pid_ == 0) return MonotonicMs() < restart_at_ms_ ? absl::OkStatus() : SpawnLogger();
+  int wait_status = 0;
+  if (waitpid(pid_, &wait_status, WNOHANG) != pid_) return absl::OkStatus();
+  const pid_t pid = pid_.exchange(0);
+  const std::string words = LastLines(options_.log_path, kLastWords, "  ", log_begin_);
+  spdlog::error("logger: process {} lost, {}", pid, DescribeExit(wait_status));
+  if (!WIFSIGNALED(wait_status)) {
+    return absl::InternalError(
+        fmt::format("the log cannot go on: the logger ended with {}\n{} ends with:\n{}",
+                    DescribeExit(wait_status), options_.log_path, words));
+  }
+  const std::optional<int64_t> delay_ms = restarts_.OnLost(MonotonicMs());
+  if (!delay_ms) {
+    return absl::InternalError(
+        fmt::format("the logger was killed again and again; {} ends with:\n{}", options_.log_path, words));
+  }
+  restart_at_ms_ = MonotonicMs() + *delay_ms;
+  return absl::OkStatus();
+}
+
+bool BoxLog::Stop() {
+  for (uint32_t island = 0; island < islands_.size(); ++island) OnDead(island);
+  if (kill_at_ms_ == 0) kill_at_ms_ = MonotonicMs() + kStopPatienceMs;
+  if (stopping_) {
+    int wait_status = 0;
+    if (waitpid(pid_, &wait_status, WNOHANG) == pid_) {
+      pid_ = 0;
+      if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
+        Close();
+      } else {
+        spdlog::error("logger: {}; the log is not closed", DescribeExit(wait_status));
+      }
+      return true;
+    }
+  } else {
+    if (!Step().ok()) {
+      spdlog::error("{}; the log is not closed", std::string(failure_.message()));
+      return true;
+    }
+    const auto drained = [](const Island& island) { return island.state == State::kDrained; };
+    if (pid_ > 0 && std::all_of(islands_.begin(), islands_.end(), drained)) {
+      stopping_ = true;
+      kill(pid_, SIGTERM);
+    }
+  }
+  if (MonotonicMs() < kill_at_ms_) return false;
+  spdlog::error("logger: did not drain the log within {} s; the next `up` goes on with it",
+                kStopPatienceMs / 1000);
+  return true;
+}
+
+// Everything is in EPOCH: the rings are needed no more.
+void BoxLog::Close() {
+  log::BoxManifest manifest = manifest_;
+  manifest.ring_directory = log::BoxId{};
+  absl::Status status = log::WriteBoxManifest(*files_, options_.log_directory, manifest);
+  if (status.ok()) status = rings_->Remove();
+  if (!status.ok()) spdlog::error("the log is not closed: {}", std::string(status.message()));
+}
+
+}  // namespace islands::deploy

@@ -1,0 +1,129 @@
+// The log of a running deployment, as its supervisor keeps it: what must be known before anything of it is
+// read, the rings, and the logger's process.
+//
+//   Open         was power lost? Then the manifest gets a cut, before anybody reads the log. The logger
+//                begins, and is told of all lives that have ended without it
+//   OnDead       a life's process is gone. Its rings are drained; until then MayBegin says no
+//   Begin        the rings of a life are made, and the logger is told
+//   IsReady      the manifest names the life: its process may start
+//   Step         hears the logger, and starts another one when it was killed
+//   Stop         no process is left: all is drained, the log is closed, rings are removed
+//
+// The order of these things is that of instance/log/box_manifest.h and logger_process.h; nothing here waits
+// for the logger.
+//
+// Thread safety: the supervisor's main thread, but for what is const.
+//
+// Invariants:
+//  1. The process of a life starts only when the manifest names the life, and the logger knows its rings.
+//  2. A life begins only when what the lives before it have appended is in EPOCH.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/file/deployment.h"
+#include "deploy/processes/restart.h"
+#include "instance/log/board.h"
+#include "instance/log/box_manifest.h"
+#include "instance/log/ring_directory.h"
+#include "runtime/descriptor.h"
+#include "runtime/file_system.h"
+
+namespace islands::deploy {
+
+class BoxLog {
+ public:
+  struct Options {
+    std::string program;   // absolute path of islands-logger
+    std::string log_path;  // of what it says
+    std::string cluster_id;
+    std::string log_directory;
+    std::string ring_directory;     // empty: in shared memory, else in the log's directory
+    std::vector<uint32_t> workers;  // of every island
+    uint64_t ring_bytes = 8 << 20;
+    int64_t interval_us = 100'000;
+    RestartLimits restarts;
+  };
+  // The caller has the deployment's lock, and no island of it lives. `workers_before`: of every island, when
+  // this log was used last; empty: never. FAILED_PRECONDITION, DATA_LOSS, RESOURCE_EXHAUSTED: what to do is
+  // in the message.
+  static absl::StatusOr<std::unique_ptr<BoxLog>> Open(Options options,
+                                                      const std::vector<uint32_t>& workers_before);
+  ~BoxLog();
+  BoxLog(const BoxLog&) = delete;
+  BoxLog& operator=(const BoxLog&) = delete;
+
+  // From one round of the logger to the next: how long somebody waits who waits for the disk, or how much a
+  // loss of power may take.
+  static int64_t IntervalUs(const Deployment& deployment) {
+    const bool waits = deployment.durability == Durability::kSync || deployment.forced_votes;
+    return waits ? 1'000 : 100'000;
+  }
+  // Where they are if there is no room in shared memory.
+  static std::string RingsBeside(const std::string& log_directory) { return log_directory + "/rings"; }
+
+  int board_fd() const { return board_fd_.get(); }
+  const std::string& ring_directory() const { return rings_->path(); }
+  const std::vector<log::EpochCut>& cuts() const { return manifest_.cuts; }
+  pid_t logger_pid() const { return pid_; }  // any thread; 0: none runs
+  bool waits() const;                        // for an answer
+
+  void OnDead(uint32_t island);
+  bool MayBegin(uint32_t island) const { return islands_[island].state == State::kDrained; }
+  absl::Status Begin(uint32_t island, uint64_t life);
+  bool IsReady(uint32_t island) const { return islands_[island].state == State::kReady; }
+  // An error: nothing becomes durable any more, and the deployment has to be stopped.
+  absl::Status Step();
+  // Again and again, until it says true.
+  bool Stop();
+
+ private:
+  enum class State : uint8_t { kDrained, kDying, kBeginning, kAdded, kReady };
+  struct Island {
+    State state = State::kDrained;
+    uint64_t life = 0;  // of the state
+  };
+
+  explicit BoxLog(Options options) : options_(std::move(options)), restarts_(options_.restarts) {}
+  absl::Status Prepare(const std::vector<uint32_t>& workers_before);
+  absl::Status ReadManifest(uint64_t cluster);
+  absl::Status ChooseRings(uint64_t cluster);
+  absl::Status FindOutWhatWasLost(const std::vector<uint32_t>& workers_before);
+  absl::Status MakeCut();
+  absl::Status SpawnLogger();
+  void Say(std::string line);
+  void Tell(const char* what, uint32_t island);
+  absl::Status Hear();
+  absl::Status HearLine(const std::string& line);
+  absl::Status WriteLives();
+  absl::Status LookAfterLogger();
+  void Close();
+
+  const Options options_;
+  RestartPolicy restarts_;
+  std::unique_ptr<runtime::FileSystem> files_ = runtime::MakePosixFileSystem();
+  uint64_t cluster_ = 0;
+  log::BoxManifest manifest_;  // as on disk
+  std::unique_ptr<log::RingDirectory> rings_;
+  runtime::UniqueFd board_fd_;
+  std::vector<Island> islands_;
+  std::atomic<pid_t> pid_ = 0;
+  int64_t restart_at_ms_ = 0;  // while there is no logger
+  runtime::UniqueFd socket_;
+  std::string heard_;  // of a line that is not whole
+  uint64_t log_begin_ = 0;
+  bool stopping_ = false;  // the logger was told to end
+  int64_t kill_at_ms_ = 0;
+  absl::Status failure_;
+};
+
+}  // namespace islands::deploy

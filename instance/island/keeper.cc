@@ -1,0 +1,183 @@
+#include "instance/island/keeper.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "instance/execution/executor.h"
+#include "instance/log/epoch_file.h"
+#include "instance/recovery/stream_merge.h"
+#include "runtime/check.h"
+
+namespace islands::instance {
+namespace {
+
+constexpr int64_t kLockWaitNs = 10 * runtime::kNsPerSecond;
+constexpr int64_t kDurableWaitNs = 60 * runtime::kNsPerSecond;
+constexpr uint64_t kReportEveryPages = 1 << 18;
+
+double SecondsSince(const runtime::Clock& clock, int64_t begin_ns) {
+  return static_cast<double>(clock.NowNs() - begin_ns) / runtime::kNsPerSecond;
+}
+
+void Pause() { poll(nullptr, 0, /*timeout=*/1); }
+
+// Says now and then how far a long work is.
+class SayProgress {
+ public:
+  explicit SayProgress(const char* what) : what_(what) {}
+  void operator()(uint64_t done, uint64_t all) const {
+    if (done < next_ || done == all) return;
+    spdlog::info("{}: {} of {} pages", what_, done, all);
+    next_ = done + kReportEveryPages;
+  }
+
+ private:
+  const char* const what_;
+  mutable uint64_t next_ = kReportEveryPages;
+};
+
+}  // namespace
+
+recovery::IslandDataOptions Keeper::DataOptions(uint64_t generation) const {
+  return {.directory = log_.data_directory,
+          .cluster = log_.cluster,
+          .island = options_.island,
+          .generation = generation};
+}
+
+absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& store, uint64_t generation) {
+  generation_ = generation;
+  recovery_.emplace(catalog, store, log_.cuts);
+  const int64_t begin_ns = clock_.NowNs();
+  const bool has_rows = generation != 0 || !has_files();
+  if (has_rows) {
+    if (absl::Status repeated = Repeat(catalog, store, generation); !repeated.ok()) return repeated;
+  }
+  if (absl::Status made = MakeJournals(); !made.ok()) return made;
+  if (!has_rows) return absl::OkStatus();
+  const size_t losers = recovery_->losers();
+  Undo(catalog, store);
+  if (has_files()) {
+    spdlog::info(
+        "recovered generation {} in {:.2f} s: {} records of the log repeated, {} dropped, {} transactions "
+        "undone, {} in doubt",
+        generation, SecondsSince(clock_, begin_ns), recovery_->records(), recovery_->dropped(), losers,
+        unsettled().prepared.size());
+  }
+  return absl::OkStatus();
+}
+
+// What the life before had in flight when it was killed is waited for.
+absl::StatusOr<recovery::IslandData> Keeper::ReadFiles(const storage::Catalog& catalog, storage::Store& store,
+                                                       uint64_t generation) {
+  const SayProgress progress("reading data files");
+  const int64_t give_up_ns = clock_.NowNs() + kLockWaitNs;
+  for (;;) {
+    absl::StatusOr<recovery::IslandData> data =
+        recovery::ReadGeneration(files_, catalog, DataOptions(generation), store, progress);
+    if (!absl::IsUnavailable(data.status()) || clock_.NowNs() >= give_up_ns) return data;
+    Pause();
+  }
+}
+
+absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& store, uint64_t generation) {
+  store.BeginRedo();
+  log::LogPosition begin;
+  if (has_files()) {
+    absl::StatusOr<recovery::IslandData> data = ReadFiles(catalog, store, generation);
+    if (!data.ok()) return data.status();
+    recovery_->BeginFrom(data->checkpoint);
+    begin = data->checkpoint.position;
+    data_ = *std::move(data);
+  }
+  recovery::StreamMerge merge;
+  const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
+    return recovery_->Redo(stream, record);
+  };
+  const auto take = [&](const log::StreamId& stream, const log::Record& record) {
+    return merge.Add(stream, record, redo);
+  };
+  absl::Status status = log_.read(options_.island, begin, take);
+  if (status.ok()) status = merge.Finish(redo);
+  if (status.ok()) status = recovery_->FindTrees();
+  return status;
+}
+
+absl::Status Keeper::MakeJournals() {
+  commits_.emplace(recovery_->last().epoch());
+  for (uint32_t worker = 0; worker < options_.workers; ++worker) {
+    absl::StatusOr<std::shared_ptr<log::Ring>> ring =
+        log_.make_ring({options_.life, options_.island, worker});
+    if (!ring.ok()) return ring.status();
+    rings_.push_back(*std::move(ring));
+    journals_.push_back(std::make_unique<log::Journal>(*log_.board, *rings_.back(), recovery_->last(),
+                                                       options_.alone ? nullptr : &*commits_));
+  }
+  return absl::OkStatus();
+}
+
+void Keeper::Undo(const storage::Catalog& catalog, storage::Store& store) {
+  constexpr size_t kBuckets = 1 << 12;
+  locks::LockTable locks({.buckets = kBuckets, .latched = false});  // nobody else is here
+  log::Journal& journal = *journals_.front();
+  Executor executor(catalog, store, locks, {.alone = options_.alone, .journal = &journal});
+  journal.Listen();
+  ISLANDS_CHECK(recovery_->UndoLosers(executor, [] { return true; }));
+  journal.EndStep();
+  journal.EndListening();
+}
+
+// Everything that was appended, by this life and those before it.
+absl::StatusOr<recovery::LogBegin> Keeper::WaitUntilDurable() {
+  const uint64_t epoch = log_.board->epoch();  // nobody has stamped with a later one
+  log_.board->Want(epoch);
+  const int64_t give_up_ns = clock_.NowNs() + kDurableWaitNs;
+  while (log_.board->durable() < epoch) {
+    if (clock_.NowNs() >= give_up_ns) {
+      return absl::DeadlineExceededError(
+          fmt::format("epoch {} has not become durable within {} s: the log does not go on; see logger.log",
+                      epoch, kDurableWaitNs / runtime::kNsPerSecond));
+    }
+    Pause();
+  }
+  const absl::StatusOr<log::EpochBlock> block =
+      log::ReadLiveEpochFile(files_, fmt::format("{}/{}", log_.log_directory, log::kEpochFileName),
+                             log_.cluster, log_.board->islands(), *log_.board);
+  if (!block.ok()) return block.status();
+  return recovery::LogBegin{epoch + 1, block->ends[options_.island]};
+}
+
+absl::Status Keeper::WriteGeneration(const storage::Catalog& catalog, storage::Store& store,
+                                     uint64_t generation) {
+  ISLANDS_CHECK(has_files() && generation > generation_);
+  const absl::StatusOr<recovery::LogBegin> begin = WaitUntilDurable();
+  if (!begin.ok()) return begin.status();
+  data_.reset();  // of another attempt: its files are made anew
+  SayProgress progress("writing data files");
+  absl::StatusOr<recovery::IslandData> data =
+      recovery::WriteGeneration(files_, catalog, DataOptions(generation), store, *begin, progress);
+  if (!data.ok()) return data.status();
+  data_ = *std::move(data);
+  written_ = generation;
+  return absl::OkStatus();
+}
+
+absl::Status Keeper::Switch() {
+  generation_ = written_;
+  return storage::RemoveOtherGenerations(files_, log_.data_directory, generation_);
+}
+
+absl::StatusOr<std::unique_ptr<recovery::Cleaner>> Keeper::TakeCleaner(
+    storage::Store& store, recovery::Cleaner::OldestOpen oldest_open) {
+  if (!data_) return std::unique_ptr<recovery::Cleaner>();
+  recovery::IslandData data = *std::move(data_);
+  data_.reset();
+  return recovery::Cleaner::Create(files_, store, *log_.board, std::move(data),
+                                   {.log_directory = log_.log_directory}, std::move(oldest_open));
+}
+
+}  // namespace islands::instance

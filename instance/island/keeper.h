@@ -1,0 +1,115 @@
+// What an island keeps: the log that its workers append to, and its data files.
+//
+//   Recover          a generation of files is read, the log repeated from its checkpoint on, and what nobody
+//                    has ended undone; from then on the journals are for the workers
+//   WriteGeneration  the rows of a store become a new generation of files, beside the one that counts
+//   TakeCleaner      who moves changed pages home and checkpoints on, from now on
+//
+// Where there is no directory for data files (simulated clusters) the log is laid over rows that were loaded
+// anew, page for page as the first life loaded them.
+//
+// Thread safety: none; used while no worker runs. Journals belong to the workers once these run.
+//
+// Invariants:
+//  1. Records of this life are appended only to its own rings, which the logger knew before it began.
+//  2. A generation is written only when all that the island has appended is durable, and stands for all of
+//     it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "instance/log/board.h"
+#include "instance/log/box_manifest.h"
+#include "instance/log/journal.h"
+#include "instance/log/record.h"
+#include "instance/log/ring.h"
+#include "instance/log/segment.h"
+#include "instance/recovery/cleaner.h"
+#include "instance/recovery/recovery.h"
+#include "instance/storage/catalog.h"
+#include "instance/storage/store.h"
+#include "runtime/clock.h"
+#include "runtime/file_system.h"
+
+namespace islands::instance {
+
+// Where an island keeps what it has promised, if it does.
+struct LogSeam {
+  using TakeRecord = absl::FunctionRef<absl::Status(const log::StreamId&, const log::Record&)>;
+
+  log::Board* board = nullptr;
+  // An empty one, of this life; the logger knows it already.
+  std::function<absl::StatusOr<std::shared_ptr<log::Ring>>(const log::StreamId&)> make_ring;
+  // All that the island's lives before have left from this position on, in order.
+  std::function<absl::Status(uint32_t island, const log::LogPosition& begin, TakeRecord take)> read;
+  std::vector<log::EpochCut> cuts;
+  uint64_t cluster = 0;
+  std::string log_directory;   // of the deployment
+  std::string data_directory;  // of the island's files; empty: see above
+  // What waits for EPOCH, as worker_shared.h has it: answers with durability `sync`, and not with `lazy`;
+  // messages of two-phase commit with `votes: forced`.
+  bool answers_wait = false;
+  bool votes_wait = false;
+};
+
+class Keeper {
+ public:
+  struct Options {
+    uint32_t island = 0;
+    uint64_t life = 0;
+    uint32_t workers = 1;
+    bool alone = true;  // nobody takes latches: there is one worker
+  };
+  Keeper(const LogSeam& log, runtime::FileSystem& files, const runtime::Clock& clock, Options options)
+      : log_(log), files_(files), clock_(clock), options_(options) {}
+
+  // `generation` 0: there is no data yet, and the store stays as it is. DATA_LOSS, FAILED_PRECONDITION,
+  // RESOURCE_EXHAUSTED: as island_data.h, recovery.h say.
+  absl::Status Recover(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
+  // What the lives before have promised.
+  const recovery::Unsettled& unsettled() const { return recovery_->unsettled(); }
+  bool has_files() const { return !log_.data_directory.empty(); }
+  uint64_t generation() const { return generation_; }
+
+  // Null: it has none.
+  log::Journal* journal(uint32_t worker) { return journals_[worker].get(); }
+
+  // DEADLINE_EXCEEDED: the log does not become durable. The files of another attempt are no obstacle.
+  absl::Status WriteGeneration(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
+  // The generation that was written last counts; those before it are removed.
+  absl::Status Switch();
+  // Once after Recover, and after each Switch. Null without data files.
+  absl::StatusOr<std::unique_ptr<recovery::Cleaner>> TakeCleaner(storage::Store& store,
+                                                                 recovery::Cleaner::OldestOpen oldest_open);
+
+ private:
+  recovery::IslandDataOptions DataOptions(uint64_t generation) const;
+  absl::StatusOr<recovery::IslandData> ReadFiles(const storage::Catalog& catalog, storage::Store& store,
+                                                 uint64_t generation);
+  absl::Status Repeat(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
+  absl::Status MakeJournals();
+  void Undo(const storage::Catalog& catalog, storage::Store& store);
+  absl::StatusOr<recovery::LogBegin> WaitUntilDurable();
+
+  const LogSeam& log_;
+  runtime::FileSystem& files_;
+  const runtime::Clock& clock_;
+  const Options options_;
+  std::vector<std::shared_ptr<log::Ring>> rings_;  // by worker
+  std::optional<log::CommitEpoch> commits_;
+  std::vector<std::unique_ptr<log::Journal>> journals_;
+  std::optional<recovery::Recovery> recovery_;
+  uint64_t generation_ = 0;                   // that counts
+  uint64_t written_ = 0;                      // that does not yet
+  std::optional<recovery::IslandData> data_;  // of the cleaner to be taken
+};
+
+}  // namespace islands::instance
