@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kMaxTimeoutS = 24 * 3600;
 
-void AddTimeout(CLI::App* command, double* timeout_s) {
-  command->add_option("--timeout", *timeout_s, "Seconds to wait at most")
+void AddTimeout(CLI::App* command, double* timeout_s, const char* what) {
+  command->add_option("--timeout", *timeout_s, what)
       ->check(CLI::Range(0.1, kMaxTimeoutS))
       ->capture_default_str();
 }
@@ -27,7 +27,7 @@ void AddUpCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("up", "Start a deployment and wait until every island is ready");
   auto options = std::make_shared<UpOptions>();
   AddDeploymentFile(command, &options->file);
-  AddTimeout(command, &options->timeout_s);
+  AddTimeout(command, &options->timeout_s, "Seconds to wait at most while no island gets further");
   command
       ->add_option("--restarts", options->restarts,
                    "Restarts of one island within a minute before it is given up")
@@ -57,7 +57,7 @@ void AddDownCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();
   AddDeploymentFile(command, &options->file);
-  AddTimeout(command, &options->timeout_s);
+  AddTimeout(command, &options->timeout_s, "Seconds to wait at most");
   AddDryRun(command, context);
   OnCommand(command, context, [&context, options] { return Down(context, *options); });
 }

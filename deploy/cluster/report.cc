@@ -126,8 +126,7 @@ std::string Remarks(const ClusterStatus& status) {
     if (island.hung_ms() == 0) continue;
     text += fmt::format(
         "island {}: hung for {:.1f} s: process {} was stopped, or its cores are busy with something else; "
-        "the "
-        "others begin nothing new with it, and it may go on at any moment\n",
+        "the others begin nothing new with it, and it may go on at any moment\n",
         island.island(), static_cast<double>(island.hung_ms()) / 1000, island.pid());
   }
   std::vector<uint32_t> unbound;

@@ -100,9 +100,8 @@ absl::Status BoxLog::FindOutWhatWasLost(const std::vector<uint32_t>& workers_bef
   const bool closed = manifest_.ring_directory == log::BoxId{};
   if (!closed && !workers_before.empty() && workers_before != options_.workers) {
     return absl::FailedPreconditionError(
-        "the deployment was not taken down since it had other workers: `up` and `down` it with the file as "
-        "it "
-        "was, then change cores or layout");
+        "the deployment was not taken down since it had other workers: `up` and `down` it with the file "
+        "as it was, then change cores or layout");
   }
   std::vector<log::StreamId> whole;
   for (const log::RingDirectory::Found& ring : *found) {
@@ -139,8 +138,8 @@ absl::Status BoxLog::MakeCut() {
   log::Cut(&manifest_, *block);
   spdlog::warn(
       "the log's rings are not those of before: power was lost, the machine was started anew, or somebody "
-      "has "
-      "removed them. What was acknowledged and not on disk, of epochs beyond {}, is dropped on all islands",
+      "has removed them. What was acknowledged and not on disk, of epochs beyond {}, is dropped on all "
+      "islands",
       block->epoch);
   return absl::OkStatus();
 }

@@ -31,6 +31,7 @@ namespace {
 constexpr int64_t kStatusTimeoutMs = 5'000;
 constexpr int64_t kStopTimeoutMs = 15'000;  // above the supervisor's own grace
 constexpr int64_t kObserverPollMs = 50;
+constexpr int64_t kProgressPollMs = 500;
 constexpr int kLastWords = 15;
 
 // A supervisor that is being started: our child until we exit.
@@ -135,10 +136,55 @@ absl::Status Interpret(const std::string& report, const Starting& starting, cons
                   LastLines(files.SupervisorLog(), kLastWords, "  ", starting.log_begin)));
 }
 
+// What islands that recover say of how far they are. On a terminal it is shown.
+class Progress {
+ public:
+  explicit Progress(const ClusterClient& client) : client_(client) {}
+  ~Progress() {
+    if (open_) fmt::print(stderr, "\n");
+  }
+  // Somebody has got further since this was asked last.
+  bool Moved() {
+    const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kProgressPollMs);
+    if (!status.ok()) return false;
+    std::string now;
+    for (const control::v1::IslandStatus& island : status->islands()) {
+      if (island.state() != control::v1::STARTING || island.detail().empty()) continue;
+      now += fmt::format("{}island {}: {}", now.empty() ? "" : "; ", island.island(), island.detail());
+    }
+    if (now.empty() || now == seen_) return false;
+    seen_ = now;
+    if (terminal_) fmt::print(stderr, "\r{:.{}}\x1b[K", now, kMostShown);
+    open_ = terminal_;
+    return true;
+  }
+
+ private:
+  static constexpr int kMostShown = 110;  // characters: more would not fit into a line
+  const ClusterClient& client_;
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  std::string seen_;
+  bool open_ = false;  // a line without its end is on the terminal
+};
+
+// Until the supervisor says something, or it has taken `timeout_s` since the start, or since islands have got further.
+Interrupts::Wake WaitForReport(const Starting& starting, const ClusterClient& client, double timeout_s,
+                               Interrupts& interrupts) {
+  const int64_t timeout_ms = static_cast<int64_t>(timeout_s * 1000);
+  Progress progress(client);
+  for (int64_t until_ms = MonotonicMs() + timeout_ms;;) {
+    const int64_t left_ms = std::max<int64_t>(until_ms - MonotonicMs(), 0);
+    const Interrupts::Wake wake = interrupts.Sleep(std::min(left_ms, kProgressPollMs), starting.report);
+    if (wake != Interrupts::Wake::kTimeout) return wake;
+    if (progress.Moved()) until_ms = MonotonicMs() + timeout_ms;
+    if (MonotonicMs() >= until_ms) return wake;
+  }
+}
+
 // OK when every island is ready; otherwise nothing is left running.
 absl::Status WaitUntilReady(const Starting& starting, const ClusterClient& client, double timeout_s,
                             Interrupts& interrupts) {
-  const Interrupts::Wake wake = interrupts.Sleep(static_cast<int64_t>(timeout_s * 1000), starting.report);
+  const Interrupts::Wake wake = WaitForReport(starting, client, timeout_s, interrupts);
   if (wake == Interrupts::Wake::kReadable)
     return Interpret(ReadReport(starting.report), starting, client.files());
   const std::string blame = wake == Interrupts::Wake::kTimeout ? NotReady(starting, client) : "";

@@ -57,6 +57,7 @@ ROUND_S = 12.0
 HANG_S = (0.2, 1.5 * DEADLINE_S)
 
 MODES = ("kills", "hangs", "cuts")
+DURABILITIES = ("none", "lazy", "sync", "lazy+forced", "sync+forced")
 TABLES = """data:
   tables:
     - {name: micro, key: [uint64], range: [0, 240000], row_bytes: 250}
@@ -167,6 +168,16 @@ def outcomes_text(result: Document) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(result["aborts_by_reason"].items()))
     return (f"committed {result['committed']} ({result['committed_per_s']:.0f}/s), aborted {result['aborted']} = "
             f"{100 * abort_share(result):.3f} % ({reasons}), unknown {result['unknown']}")
+
+
+def judge(history: str, *options: str) -> Document:
+    """What `append_judge` finds."""
+    binaries = os.path.dirname(BINARIES) if os.path.isfile(BINARIES) else BINARIES
+    program = os.path.join(binaries, "..", "tests", "append_judge")
+    done = subprocess.run([program, *options, history], capture_output=True, text=True, timeout=600)
+    if done.returncode not in (0, 1):
+        raise ValueError(f"the judge does not understand the history: {done.stderr}")
+    return json.loads(done.stdout)
 
 
 class Chaos:
@@ -377,14 +388,11 @@ class Chaos:
         self.say("afterwards", f"sum check {after['sum_check']}, {outcomes_text(after)}")
 
     def check_history(self) -> None:
-        binaries = os.path.dirname(BINARIES) if os.path.isfile(BINARIES) else BINARIES
-        judge = os.path.join(binaries, "..", "tests", "append_judge")
-        keeps = ["--keeps"] if self.durability != "none" else []
-        done = subprocess.run([judge, *keeps, self.history], capture_output=True, text=True, timeout=600)
-        if done.returncode not in (0, 1):
-            self.findings.append(f"the judge does not understand the history: {done.stderr}")
+        try:
+            found = judge(self.history, *(["--keeps"] if self.durability != "none" else []))
+        except ValueError as error:
+            self.findings.append(str(error))
             return
-        found = json.loads(done.stdout)
         for violation in found["violations"]:
             self.findings.append(f"not strictly serializable: {violation}")
         self.demand(found["distributed"] > 0, "no distributed transaction committed")
@@ -452,8 +460,8 @@ def main() -> int:
     parser.add_argument("--mode", choices=MODES, action="append", help="all of them")
     parser.add_argument("--pause", type=float, nargs=2, metavar=("MIN", "MAX"), help="seconds between two of them")
     parser.add_argument("--zipf", type=float, default=0.9)
-    parser.add_argument("--durability", choices=("none", "lazy"), default="none",
-                        help="lazy: the logger is killed as well, and nothing that was acknowledged may be lost")
+    parser.add_argument("--durability", choices=DURABILITIES, default="none",
+                        help="but none: the logger is killed as well, and nothing that was acknowledged may be lost")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

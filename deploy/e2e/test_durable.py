@@ -1,5 +1,5 @@
-"""Durability `lazy` on real clusters: what was acknowledged is there after kills of anything, and after a loss of power
-whole transactions only are missing."""
+"""Real clusters that keep a log: what was acknowledged is there after kills of anything; after a loss of power too with
+`sync`, and with `lazy` whole transactions only are missing."""
 
 import glob
 import os
@@ -10,15 +10,15 @@ import time
 
 import pytest
 
-from chaos import SHAPES, Chaos
+from chaos import SHAPES, TABLES, Chaos, judge
 from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import Document
 
 UPDATES = ("--op", "update", "--rows", 4, "--multisite", 40)
 
 
-def up(cluster: Cluster, layout: str = "2ISL", more: str = "") -> Document:
-    return cluster.write(layout, durability="lazy", more=more).up()
+def up(cluster: Cluster, layout: str = "2ISL", more: str = "", durability: str = "lazy") -> Document:
+    return cluster.write(layout, durability=durability, more=more).up()
 
 
 def rows_sum(cluster: Cluster) -> int:
@@ -82,6 +82,15 @@ def test_a_logger_that_is_killed_is_replaced(cluster: Cluster) -> None:
     cluster.up()
 
 
+def power_is_lost(cluster: Cluster) -> None:
+    """All processes at once, and the rings, which are in memory; what is on disk stays."""
+    shm = os.path.dirname(rings(cluster)[0])
+    for pid in cluster.alive():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not cluster.alive(), what="the end of all processes")
+    shutil.rmtree(shm)
+
+
 def test_lost_rings_are_a_loss_of_power(cluster: Cluster) -> None:
     """Whole transactions are missing, on all islands the same ones: the sum is one that a transaction has left."""
     up(cluster)
@@ -89,12 +98,7 @@ def test_lost_rings_are_a_loss_of_power(cluster: Cluster) -> None:
     total = rows_sum(cluster)
     time.sleep(1)  # longer than the log lags behind
     with loaded(cluster, seconds=30):
-        for pid in cluster.alive():
-            os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not cluster.alive(), what="the end of all processes")
-    with open(os.path.join(cluster.folder, "data", "MANIFEST.json"), encoding="utf-8") as file:
-        cluster_id = file.read().split('"cluster_id": "')[1][:16]
-    shutil.rmtree(f"/dev/shm/islands-{cluster_id}")
+        power_is_lost(cluster)
     cluster.up()
     with open(os.path.join(cluster.folder, "run", "supervisor.log"), encoding="utf-8") as file:
         assert "power was lost" in file.read()
@@ -136,10 +140,34 @@ def test_destroy_leaves_nothing(cluster: Cluster) -> None:
     assert sorted(os.listdir(cluster.folder)) == ["deployment.yaml"]
 
 
-@pytest.mark.parametrize("shape", ["2x1", "2x2"])
-def test_histories_of_killed_islands_and_loggers(cluster: Cluster, shape: str) -> None:
+@pytest.mark.parametrize("durability", ["sync", "sync+forced"])
+def test_sync_keeps_all_that_it_has_told_when_power_is_lost(cluster: Cluster, durability: str) -> None:
+    """Histories of lives before and after are one, strictly serializable, with nothing excused."""
+    up(cluster, durability=durability, more=TABLES)
+    history = os.path.join(cluster.folder, "history")
+    os.mkdir(history)
+    run = ["run", cluster.file, "append", "--history", history, "--rows", "4", "--multisite", "60", "--zipf", "0.9",
+           "--warmup", "0", "--results", os.path.join(cluster.folder, "results"), "--format", "json"]
+    for seconds in (1, 1.7, 0.6):
+        process = cluster.start(*run, "--mpl", 8, "--duration", 60)
+        wait_until(lambda: cluster.island(0)["running"], what="the run")
+        time.sleep(seconds)
+        power_is_lost(cluster)
+        process.communicate(timeout=60)
+        cluster.up()
+        assert "power was lost" in open(os.path.join(cluster.folder, "run", "supervisor.log"), encoding="utf-8").read()
+    done = cluster.islands.run(*run, "--duration", 1)
+    assert done.code == 0, done
+    found = judge(history, "--keeps-answered")
+    print(found)
+    assert found["committed"] > 100 and found["distributed"] > 10 and found["deaths"] == 6
+    assert not found["violations"]
+
+
+@pytest.mark.parametrize(("shape", "durability"), [("2x1", "lazy"), ("2x2", "lazy"), ("2x1", "sync+forced")])
+def test_histories_of_killed_islands_and_loggers(cluster: Cluster, shape: str, durability: str) -> None:
     """Strictly serializable, with nothing excused."""
     seed = random.SystemRandom().randrange(1, 2**31)
-    chaos = Chaos(cluster, SHAPES[shape], "kills", 8, (0.5, 2), seed, durability="lazy").run()
+    chaos = Chaos(cluster, SHAPES[shape], "kills", 8, (0.5, 2), seed, durability=durability).run()
     print(chaos.summary())
     assert not chaos.findings, chaos.summary()

@@ -64,11 +64,12 @@ struct Part {
 
 class Judge {
  public:
-  Judge(const std::vector<RecordedHistory>& histories, bool keeps) : histories_(histories), keeps_(keeps) {}
+  Judge(const std::vector<RecordedHistory>& histories, Keeps keeps) : histories_(histories), keeps_(keeps) {}
 
   Judgement Run() {
     FindLives();
     CollectVariants();
+    if (keeps_ == Keeps::kWhatWasAnswered) FindWhoBindsAfterPowerWasLost();
     for (const RecordedHistory& history : histories_) {
       for (const RecordedAttempt& attempt : history.attempts) Decide(attempt);
     }
@@ -88,6 +89,7 @@ class Judge {
 
   void FindLives();
   void CollectVariants();
+  void FindWhoBindsAfterPowerWasLost();
   Variant& VariantOf(const Place& place, const Element& last);
   void Decide(const RecordedAttempt& attempt);
   void Cut(const RecordedAttempt& attempt);
@@ -111,7 +113,7 @@ class Judge {
   }
 
   const std::vector<RecordedHistory>& histories_;
-  const bool keeps_;
+  const Keeps keeps_;
   std::set<Life> dead_;                           // whose answers bind nobody
   std::map<Life, int64_t> alive_until_;           // at least
   std::set<uint32_t> ended_sites_;                // first sites of islands that did not come back
@@ -147,7 +149,7 @@ void Judge::FindLives() {
     if (dead_.contains({island, last_epochs[island]})) ended_sites_.insert(site);
   }
   judgement_.deaths = dead_.size();
-  if (!keeps_) return;
+  if (keeps_ == Keeps::kNothing) return;
   for (const auto& [site, lives] : lives_) {
     if (lives.size() > 1)
       Complain(fmt::format("lost rows: those of the island with site {} were loaded {} times", site,
@@ -177,12 +179,40 @@ void Judge::CollectVariants() {
         }
         const AppendRow& row = look.before;
         Variant& found = VariantOf({look.key, row.life, row.count}, row.last);
-        found.seen = true;
-        if (attempt.fate == RecordedAttempt::kCommitted) found.readers.push_back(&attempt);
+        const bool told = attempt.fate == RecordedAttempt::kCommitted;
+        found.seen = found.seen || keeps_ != Keeps::kWhatWasAnswered;
+        if (told) found.readers.push_back(&attempt);
         if (!look.appends) continue;
         Variant& made = VariantOf({look.key, row.life, row.count + 1}, attempt.id);
         made.committed = made.committed || committed;
       }
+    }
+  }
+}
+
+// Whoever was told that it has committed, and whoever's element was seen by one that has, has seen what was
+// there.
+void Judge::FindWhoBindsAfterPowerWasLost() {
+  absl::flat_hash_map<std::pair<uint64_t, uint64_t>, const RecordedAttempt*> not_told;  // by element
+  std::vector<const RecordedAttempt*> committed;
+  for (const RecordedHistory& history : histories_) {
+    for (const RecordedAttempt& attempt : history.attempts) {
+      if (attempt.fate == RecordedAttempt::kCommitted) committed.push_back(&attempt);
+      if (attempt.fate == RecordedAttempt::kOpen || attempt.fate == RecordedAttempt::kUnknown)
+        not_told[{attempt.id.origin, attempt.id.sequence}] = &attempt;
+    }
+  }
+  while (!committed.empty()) {
+    const RecordedAttempt& attempt = *committed.back();
+    committed.pop_back();
+    for (const RecordedLook& look : attempt.looks) {
+      if (look.torn) continue;
+      const Element& last = look.before.last;
+      VariantOf({look.key, look.before.life, look.before.count}, last).seen = true;
+      const auto writer = not_told.find({last.origin, last.sequence});
+      if (writer == not_told.end()) continue;
+      committed.push_back(writer->second);
+      not_told.erase(writer);
     }
   }
 }
@@ -343,7 +373,7 @@ void Judge::Add(const Part& part, History* history) {
 
 }  // namespace
 
-Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, bool keeps) {
+Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, Keeps keeps) {
   return Judge(histories, keeps).Run();
 }
 

@@ -48,8 +48,12 @@ struct Judgement {
   uint64_t edges = 0;
 };
 
-// `keeps`: islands keep what they have acknowledged, so nothing is excused when one dies: rows are never
-// lost, and what was answered binds everybody.
-Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, bool keeps = false);
+// What islands that die keep.
+enum class Keeps : uint8_t {
+  kNothing,
+  kWhatWasSeen,      // nothing is excused: rows are never lost, and what was answered or seen binds everybody
+  kWhatWasAnswered,  // after a loss of power: what was seen counts only if its reader was told to have committed
+};
+Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, Keeps keeps = Keeps::kNothing);
 
 }  // namespace islands::experiments

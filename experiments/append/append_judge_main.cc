@@ -1,6 +1,8 @@
 // Judges the histories that a run of the workload `append` has left in a directory.
 //
-//   append_judge [--keeps] DIRECTORY     --keeps: of islands that keep what they have acknowledged
+//   append_judge [--keeps | --keeps-answered] DIRECTORY
+//
+// --keeps: of islands that keep what they have acknowledged; --keeps-answered: and that have lost power.
 //
 // Prints one JSON document: the numbers of Judgement (append_judge.h), and what is wrong, the smallest cycle
 // among it. Exit code 0: strictly serializable; 1: an anomaly; 2: files that cannot be read, or none.
@@ -22,7 +24,7 @@ int Refuse(const std::string& what) {
   return 2;
 }
 
-int Main(const std::string& directory, bool keeps) {
+int Main(const std::string& directory, Keeps keeps) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
@@ -61,8 +63,13 @@ int Main(const std::string& directory, bool keeps) {
 }  // namespace islands::experiments
 
 int main(int argc, char** argv) {
-  const bool keeps = argc == 3 && std::string_view(argv[1]) == "--keeps";
-  if (argc == 2 || keeps) return islands::experiments::Main(argv[argc - 1], keeps);
-  fmt::print(stderr, "usage: append_judge [--keeps] DIRECTORY\n");
-  return 2;
+  using islands::experiments::Keeps;
+  const std::string_view option = argc == 3 ? argv[1] : "";
+  const bool known = option == "--keeps" || option == "--keeps-answered";
+  if (argc != 2 && !known) {
+    fmt::print(stderr, "usage: append_judge [--keeps | --keeps-answered] DIRECTORY\n");
+    return 2;
+  }
+  const Keeps answered = option == "--keeps" ? Keeps::kWhatWasSeen : Keeps::kWhatWasAnswered;
+  return islands::experiments::Main(argv[argc - 1], known ? answered : Keeps::kNothing);
 }

@@ -219,12 +219,37 @@ TEST(AppendJudge, WhereIslandsKeep_WhatWasAnsweredIsThereWhoeverDies) {
       Make(Id(1, 1), kCommitted, 100, 105, {Saw(kFar, 0, kNone, kThere)}),
   };
   EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
-  EXPECT_THAT(JudgeAppends(Files(attempts), /*keeps=*/true).violations, Not(IsEmpty()));
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasSeen).violations, Not(IsEmpty()));
   attempts[2].looks = {Saw(kFar, 1, Id(1), kThere)};
-  EXPECT_THAT(JudgeAppends(Files(attempts), true).violations, IsEmpty());
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasSeen).violations, IsEmpty());
   attempts.push_back(Make(Id(1, 0, 2), kCommitted, 200, 205, {Saw(kX, 0, kNone, MakeLife(0, 9'000'000))}));
   EXPECT_THAT(JudgeAppends(Files(attempts)).violations, IsEmpty());
-  EXPECT_THAT(JudgeAppends(Files(attempts), true).violations, Contains(HasSubstr("lost rows")));
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasSeen).violations,
+              Contains(HasSubstr("lost rows")));
+}
+
+// With `sync` an answer waits for the disk, and what others see does not.
+TEST(AppendJudge, WherePowerIsLost_WhatOnlyWhoWasNotAnsweredHasSeenMayBeGone) {
+  const RecordedLook here = Appended(kX, 0, kNone), there = Appended(kFar, 0, kNone, kThere);
+  std::vector<RecordedAttempt> attempts = {
+      Make(Id(1), kOpen, 1, 0, {here, there}),
+      Make(Id(2), kOpen, 60, 0, {Saw(kX, 1, Id(1))}),
+      Make(Id(1, 0, 2), kCommitted, 200, 205, {Saw(kX, 0, kNone), Appended(kFar, 0, kNone, kThere)}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasSeen).violations, Not(IsEmpty()));
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasAnswered).violations, IsEmpty());
+  attempts[1] = Make(Id(2), kCommitted, 60, 65, {Saw(kX, 1, Id(1))});
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasAnswered).violations, Not(IsEmpty()));
+  attempts[1] = Make(Id(2), kOpen, 60, 0, {Saw(kX, 1, Id(1))});
+  attempts[0] = Make(Id(1), kCommitted, 1, 50, {here, there});
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasAnswered).violations, Not(IsEmpty()));
+  // Nobody has told of either, but the second was seen, and stands on the first.
+  attempts = {
+      Make(Id(1), kOpen, 1, 0, {here}),
+      Make(Id(2), kOpen, 60, 0, {Appended(kX, 1, Id(1))}),
+      Make(Id(1, 0, 2), kCommitted, 200, 205, {Saw(kX, 2, Id(2))}),
+  };
+  EXPECT_THAT(JudgeAppends(Files(attempts), Keeps::kWhatWasAnswered).violations, IsEmpty());
 }
 
 TEST(AppendJudge, TwoLivesOfAnIsland_AreNotSeenByOne) {

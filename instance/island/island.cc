@@ -139,7 +139,8 @@ absl::Status Island::FillStore() {
                                  Keeper::Options{.island = config_.island(),
                                                  .life = config_.boot_epoch(),
                                                  .workers = static_cast<uint32_t>(config_.workers_size()),
-                                                 .alone = WorksAlone(config_)});
+                                                 .alone = WorksAlone(config_),
+                                                 .say = seams_.say});
   }
   const bool from_files = KeepsFiles() && config_.data_generation() != 0;
   if (absl::Status status = BuildStore(config_.tables(), from_files); !status.ok()) return status;

@@ -56,6 +56,7 @@ struct Seams {
   ProofOfDeath proven_dead;               // empty: nobody is ever proven dead
   runtime::PulseBoard* pulses = nullptr;  // of the whole deployment; null: everybody is taken to move
   const LogSeam* log = nullptr;           // null: nothing is kept (durability `none`)
+  std::function<void(std::string)> say;   // how far Create is, in a few words; may be empty
 };
 
 // What the configuration asks for; kDefault when it names no nodes.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kLockWaitNs = 10 * runtime::kNsPerSecond;
 constexpr int64_t kDurableWaitNs = 60 * runtime::kNsPerSecond;
-constexpr uint64_t kReportEveryPages = 1 << 18;
+constexpr uint64_t kRecordsPerWord = 1 << 14;  // on progress
 
 double SecondsSince(const runtime::Clock& clock, int64_t begin_ns) {
   return static_cast<double>(clock.NowNs() - begin_ns) / runtime::kNsPerSecond;
@@ -25,22 +25,11 @@ double SecondsSince(const runtime::Clock& clock, int64_t begin_ns) {
 
 void Pause() { poll(nullptr, 0, /*timeout=*/1); }
 
-// Says now and then how far a long work is.
-class SayProgress {
- public:
-  explicit SayProgress(const char* what) : what_(what) {}
-  void operator()(uint64_t done, uint64_t all) const {
-    if (done < next_ || done == all) return;
-    spdlog::info("{}: {} of {} pages", what_, done, all);
-    next_ = done + kReportEveryPages;
-  }
-
- private:
-  const char* const what_;
-  mutable uint64_t next_ = kReportEveryPages;
-};
-
 }  // namespace
+
+void Keeper::Say(std::string progress) const {
+  if (options_.say) options_.say(std::move(progress));
+}
 
 recovery::IslandDataOptions Keeper::DataOptions(uint64_t generation) const {
   return {.directory = log_.data_directory,
@@ -74,7 +63,9 @@ absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& st
 // What the life before had in flight when it was killed is waited for.
 absl::StatusOr<recovery::IslandData> Keeper::ReadFiles(const storage::Catalog& catalog, storage::Store& store,
                                                        uint64_t generation) {
-  const SayProgress progress("reading data files");
+  const auto progress = [this](uint64_t done, uint64_t all) {
+    Say(fmt::format("reading data files: {} of {} pages", done, all));
+  };
   const int64_t give_up_ns = clock_.NowNs() + kLockWaitNs;
   for (;;) {
     absl::StatusOr<recovery::IslandData> data =
@@ -95,7 +86,9 @@ absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& sto
     data_ = *std::move(data);
   }
   recovery::StreamMerge merge;
+  uint64_t records = 0;
   const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
+    if (++records % kRecordsPerWord == 0) Say(fmt::format("repeating the log: {} records", records));
     return recovery_->Redo(stream, record);
   };
   const auto take = [&](const log::StreamId& stream, const log::Record& record) {
@@ -157,9 +150,8 @@ absl::Status Keeper::WriteGeneration(const storage::Catalog& catalog, storage::S
   const absl::StatusOr<recovery::LogBegin> begin = WaitUntilDurable();
   if (!begin.ok()) return begin.status();
   data_.reset();  // of another attempt: its files are made anew
-  SayProgress progress("writing data files");
-  absl::StatusOr<recovery::IslandData> data =
-      recovery::WriteGeneration(files_, catalog, DataOptions(generation), store, *begin, progress);
+  absl::StatusOr<recovery::IslandData> data = recovery::WriteGeneration(
+      files_, catalog, DataOptions(generation), store, *begin, recovery::NoProgress);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
   written_ = generation;

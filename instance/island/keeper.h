@@ -66,7 +66,8 @@ class Keeper {
     uint32_t island = 0;
     uint64_t life = 0;
     uint32_t workers = 1;
-    bool alone = true;  // nobody takes latches: there is one worker
+    bool alone = true;                     // nobody takes latches: there is one worker
+    std::function<void(std::string)> say;  // how far Recover is; may be empty
   };
   Keeper(const LogSeam& log, runtime::FileSystem& files, const runtime::Clock& clock, Options options)
       : log_(log), files_(files), clock_(clock), options_(options) {}
@@ -95,6 +96,7 @@ class Keeper {
   absl::StatusOr<recovery::IslandData> ReadFiles(const storage::Catalog& catalog, storage::Store& store,
                                                  uint64_t generation);
   absl::Status Repeat(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
+  void Say(std::string progress) const;
   absl::Status MakeJournals();
   void Undo(const storage::Catalog& catalog, storage::Store& store);
   absl::StatusOr<recovery::LogBegin> WaitUntilDurable();

@@ -43,12 +43,16 @@ class Story {
   // From here on a kill takes nothing of it. `epochs`: of the records.
   using Epochs = std::map<std::pair<log::EntryKind, coordinator::TransactionId>, uint64_t>;
   void Show(const Epochs& epochs) {
-    for (Event& event : untold_) {
-      if (event.epoch == 0) event.epoch = epochs.at({event.kind, event.id});
-      told_.push_back(std::move(event));
+    auto event = untold_.begin();
+    for (; event != untold_.end(); ++event) {
+      const auto shown = epochs.find({event->kind, event->id});
+      if (event->epoch == 0 && shown == epochs.end()) break;
+      if (event->epoch == 0) event->epoch = shown->second;
+      told_.push_back(std::move(*event));
     }
-    untold_.clear();
+    untold_.erase(untold_.begin(), event);
   }
+  bool AllIsTold() const { return untold_.empty(); }
   void Kill() { untold_.clear(); }
   // As if it had never been.
   void Cut(uint64_t durable) {
@@ -129,6 +133,8 @@ class Work {
   void EndLife() {
     transactions_ = std::vector<Transaction>(two_phases_ ? 5 : 3);
     unheard_.clear();
+    if (ring_ != nullptr) Hear();  // who was short of room has shown a part
+    ring_ = nullptr;
     story_.Kill();
   }
   void LosePower(uint64_t durable) { story_.Cut(durable); }
@@ -149,15 +155,8 @@ class Work {
   }
   void EndStep() {
     journal_->EndStep();
-    Story::Epochs epochs;
-    const absl::Status whole = VisitRecords(*ring_, seen_, ring_->tail(), [&](const log::Record& record) {
-      const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
-      if (entry.ok()) epochs[{entry->kind, entry->transaction}] = log::Lsn::FromValue(record.lsn).epoch();
-      return entry.status();
-    });
-    EXPECT_TRUE(whole.ok()) << whole;
-    seen_ = ring_->tail();
-    story_.Show(epochs);
+    Hear();
+    EXPECT_TRUE(story_.AllIsTold());
   }
   // A life has recovered: what must be there is, and nothing else.
   void Compare(const storage::Store& store) {
@@ -290,11 +289,24 @@ class Work {
   }
   void Commit(Transaction& transaction, log::EntryKind kind) {
     executor_->Commit(*transaction.branch, &wakeups_);
-    if (transaction.changes.empty() && kind == log::EntryKind::kDone) return;
+    if (transaction.changes.empty() && kind == log::EntryKind::kDone) return Hear();  // who knows what it did
     ++commits_;
     Apply(transaction.changes, &rows_);
     story_.Note(kind, transaction.branch->locks.transaction, std::move(transaction.changes),
                 journal_->commit_epoch());
+    Hear();  // what commits is shown at once, and all before it
+  }
+  // What has been shown meanwhile.
+  void Hear() {
+    Story::Epochs epochs;
+    const absl::Status whole = VisitRecords(*ring_, seen_, ring_->tail(), [&](const log::Record& record) {
+      const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
+      if (entry.ok()) epochs[{entry->kind, entry->transaction}] = log::Lsn::FromValue(record.lsn).epoch();
+      return entry.status();
+    });
+    EXPECT_TRUE(whole.ok()) << whole;
+    seen_ = ring_->tail();
+    story_.Show(epochs);
   }
   void MayHear(Transaction& transaction) {
     if (random_.Below(8) == 0) End(transaction, random_.Below(2) == 0);

@@ -23,7 +23,8 @@ using storage::PageId;
 constexpr uint64_t kLoadedLsn = 1;
 constexpr size_t kPagesPerWrite = 256;
 constexpr size_t kWritesAtOnce = 4;
-constexpr uint64_t kUndoPages = 256;  // that undo may have taken beyond the pool's capacity
+constexpr uint64_t kPagesPerWord = 1 << 12;  // on progress
+constexpr uint64_t kUndoPages = 256;         // that undo may have taken beyond the pool's capacity
 
 storage::DataFilesOptions FilesOf(const IslandDataOptions& options, const storage::Store& store) {
   return {.directory = options.directory,
@@ -113,7 +114,9 @@ bool IsSound(storage::ConstPageBytes page) {
          storage::Node::At(page.data())->FindFault() == nullptr;
 }
 
-absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t slot, IslandData* data) {
+// `progress`: how many pages of the site have been read.
+absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t slot, IslandData* data,
+                      absl::FunctionRef<void(uint64_t pages)> progress) {
   const Checkpoint::Site& site = data->checkpoint.sites[slot];
   const absl::StatusOr<uint64_t> bytes = files.Size(data->files.site(slot));
   if (!bytes.ok()) return bytes.status();
@@ -125,6 +128,7 @@ absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t 
   std::vector<uint64_t>& home = data->home[slot];
   home.resize(site.pages);
   const auto visit = [&](uint64_t number, storage::ConstPageBytes page) {
+    if (number % kPagesPerWord == 0) progress(number);
     const PageId id(static_cast<uint32_t>(site.site), number);
     if (!storage::IsWhole(page, id) || !IsSound(page)) return;
     const storage::GuardX there = store.PageForRedo(id);
@@ -177,8 +181,8 @@ absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const stor
   uint64_t all = 0, done = 0;
   for (const Checkpoint::Site& site : data.checkpoint.sites) all += site.pages;
   for (size_t slot = 0; slot < store.slots() && status.ok(); ++slot) {
-    status = ReadSite(files, store, slot, &data);
-    progress(done += data.checkpoint.sites[slot].pages, all);
+    status = ReadSite(files, store, slot, &data, [&](uint64_t pages) { progress(done + pages, all); });
+    done += data.checkpoint.sites[slot].pages;
   }
   if (!status.ok()) return status;
   return data;

@@ -120,7 +120,14 @@ absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, int bo
     if (!log.ok()) return log.status();
     seams.log = &(*log)->seam();
   }
-  absl::StatusOr<std::unique_ptr<instance::Island>> island = instance::Island::Create(config, seams);
+  absl::StatusOr<std::unique_ptr<instance::Island>> island = nullptr;  // outlives those who ask for it
+  ControlService service(config, [] { kill(getpid(), SIGTERM); });
+  auto control = messaging::ControlServer::Start(
+      fmt::format("{}/island-{}.ctl", config.control_directory(), config.island()),
+      [&service](const control::v1::Request& request) { return service.Handle(request); });
+  if (!control.ok()) return control.status();
+  seams.say = [&service](std::string progress) { service.Say(std::move(progress)); };
+  island = instance::Island::Create(config, seams);
   if (!island.ok()) return island.status();
   if (absl::Status status = (*island)->Start(); !status.ok()) return status;
   auto collector = std::make_shared<MetricsCollector>(
@@ -129,11 +136,7 @@ absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, int bo
   std::string metrics_problem;
   const std::unique_ptr<prometheus::Exposer> exposer =
       ServeMetrics(config.metrics_port(), collector, &metrics_problem);
-  ControlService service(**island, metrics_problem, [] { kill(getpid(), SIGTERM); });
-  auto control = messaging::ControlServer::Start(
-      fmt::format("{}/island-{}.ctl", config.control_directory(), config.island()),
-      [&service](const control::v1::Request& request) { return service.Handle(request); });
-  if (!control.ok()) return control.status();
+  service.Serve(**island, metrics_problem);
   const std::string warning = (*island)->Status().placement().warning();
   if (!warning.empty()) spdlog::warn("not everything could be bound: {}", warning);
   spdlog::info("ready: {} worker(s), epoch {}, sites {} to {}", config.workers_size(), config.boot_epoch(),

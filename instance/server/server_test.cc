@@ -103,8 +103,18 @@ class OneIsland : public testing::Test {
 
 TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   bool shut_down = false;
-  ControlService service(island(), "port taken", [&] { shut_down = true; });
+  ControlService service(GoodConfig(), [&] { shut_down = true; });
   control::v1::Request request;
+  request.mutable_status();
+  service.Say("reading");
+  const control::v1::Reply early = service.Handle(request);
+  EXPECT_EQ(early.island_status().state(), control::v1::STARTING);
+  EXPECT_EQ(early.island_status().detail(), "reading");
+  EXPECT_EQ(early.island_status().boot_epoch(), GoodConfig().boot_epoch());
+  request.mutable_snapshot();
+  EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  service.Serve(island(), "port taken");
+  request.clear_snapshot();
   EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kUnimplemented));
   request.mutable_status();
   EXPECT_EQ(service.Handle(request).island_status().state(), control::v1::READY);

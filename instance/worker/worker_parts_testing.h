@@ -246,9 +246,8 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   const partitioner::SiteMap sites_ = *partitioner::SiteMap::Create(3, 3);
   locks::LockTable locks_{locks::LockTableOptions{.buckets = 1024}};
   log::Board board_{std::vector<uint32_t>{1, 1, 1}};
-  log::CommitEpoch commits_{board_.epoch()};
   const std::unique_ptr<log::Ring> ring_ = log::Ring::InMemory({kOurEpoch, 0, 0}, log::Ring::kLeastCapacity);
-  log::Journal journal_{board_, *ring_, {}, &commits_};
+  log::Journal journal_{board_, *ring_, {}};
   const WorkerOptions options_;
   WorkerShared shared_;
   WorkerCounters counters_;
