@@ -32,6 +32,13 @@ uint64_t BytesOfRings(const BoxLog::Options& options) {
   return 2 * workers * (options.ring_bytes + log::Ring::kHeaderBytes);
 }
 
+// A segment has room for all that may be under way when the next one cannot be made (Logger::Reserve).
+uint64_t SegmentMib(const BoxLog::Options& options) {
+  constexpr uint64_t kLeast = 64, kMost = 1024, kRings = 3, kMib = 1 << 20;
+  const uint64_t workers = *std::max_element(options.workers.begin(), options.workers.end());
+  return std::clamp(kRings * workers * options.ring_bytes / kMib + 1, kLeast, kMost);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BoxLog>> BoxLog::Open(Options options,
@@ -168,7 +175,9 @@ absl::Status BoxLog::SpawnLogger() {
                        "--first-epoch",
                        std::to_string(log::FirstEpoch(manifest_)),
                        "--interval-us",
-                       std::to_string(options_.interval_us)};
+                       std::to_string(options_.interval_us),
+                       "--segment-mib",
+                       std::to_string(SegmentMib(options_))};
   request.log_path = options_.log_path;
   request.inherit_fds = {board_fd_.get(), theirs.get()};
   std::error_code error;

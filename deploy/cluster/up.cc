@@ -167,7 +167,8 @@ class Progress {
   bool open_ = false;  // a line without its end is on the terminal
 };
 
-// Until the supervisor says something, or it has taken `timeout_s` since the start, or since islands have got further.
+// Until the supervisor says something, or it has taken `timeout_s` since the start, or since islands have got
+// further.
 Interrupts::Wake WaitForReport(const Starting& starting, const ClusterClient& client, double timeout_s,
                                Interrupts& interrupts) {
   const int64_t timeout_ms = static_cast<int64_t>(timeout_s * 1000);

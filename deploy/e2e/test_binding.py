@@ -66,7 +66,7 @@ def test_a_worker_that_was_moved_is_reported(cluster: Cluster) -> None:
 def test_memory_policy_is_read_back(cluster: Cluster, policy: str, expected: str) -> None:
     cluster.write("1ISL")
     with open(cluster.file, encoding="utf-8") as file:
-        text = file.read().replace("{buffer_pool: 512MiB}", f"{{buffer_pool: 512MiB, memory_policy: {policy}}}")
+        text = file.read().replace("buffer_pool: 512MiB", f"buffer_pool: 512MiB, memory_policy: {policy}")
     with open(cluster.file, "w", encoding="utf-8") as file:
         file.write(text)
     cluster.up()

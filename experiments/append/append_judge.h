@@ -52,7 +52,7 @@ struct Judgement {
 enum class Keeps : uint8_t {
   kNothing,
   kWhatWasSeen,      // nothing is excused: rows are never lost, and what was answered or seen binds everybody
-  kWhatWasAnswered,  // after a loss of power: what was seen counts only if its reader was told to have committed
+  kWhatWasAnswered,  // after a loss of power: what was seen counts if its reader was told that it committed
 };
 Judgement JudgeAppends(const std::vector<RecordedHistory>& histories, Keeps keeps = Keeps::kNothing);
 

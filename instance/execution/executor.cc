@@ -158,7 +158,8 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
-    if (journal != nullptr && journal->room() < reserved_ + most_need_) [[unlikely]] {
+    if (journal != nullptr && (journal->room() < reserved_ + most_need_ || journal->log_full()))
+        [[unlikely]] {
       const Progress room = FindRoom(branch, batch.operation(routed.operation), ahead_.rows[i], failure);
       if (room != Progress::kDone) return room;
     }

@@ -127,6 +127,12 @@ size_t Executor::RoomOfChange(size_t trees, size_t levels) {
 Progress Executor::FindRoom(const Branch& branch, const Batch::Operation& operation,
                             const storage::SiteTable* rows, Failure* failure) {
   if (!IsWrite(operation.kind) || rows == nullptr) return Progress::kDone;
+  if (options_.journal->log_full()) {
+    *failure = {AbortReason::kStorage,
+                absl::ResourceExhaustedError("the disk with the log is full: nothing can be changed until it "
+                                             "has room again; logger.log says which one")};
+    return Progress::kFailed;
+  }
   const size_t trees = 1 + catalog_.table(operation.table).indexes.size();
   const size_t need = RoomOfChange(trees, rows->levels() + trees);  // one of each may come meanwhile
   const size_t half = options_.journal->capacity() / 2;

@@ -196,6 +196,31 @@ TEST_F(Room, Operation_ThatNoRingLikeThatHoldsFailsAndSaysWhy) {
   executor_->Rollback(*branch, &wakeups_);
 }
 
+// Nothing is begun that the log may have no room for; what there is can be read, and undone.
+TEST_F(Room, FullDisk_RefusesChangesUntilItHasRoom) {
+  Open(1, log::Ring::kLeastCapacity);
+  const auto branch = Begin();
+  Batch first, second, read;
+  first.Insert(0, Uint64Key(7), Bytes("a row"));
+  second.Insert(0, Uint64Key(8), Bytes("a row"));
+  read.Read(0, Uint64Key(7));
+  size_t cursor = 0;
+  ASSERT_EQ(Run(*branch, first, &cursor), Progress::kDone);
+  board_->SetFull(true);
+  EXPECT_EQ(Run(*branch, second, &(cursor = 0)), Progress::kFailed);
+  EXPECT_EQ(failure_.reason, AbortReason::kStorage);
+  EXPECT_EQ(failure_.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(failure_.status.message().find("disk with the log is full"), std::string::npos);
+  EXPECT_EQ(Run(*branch, read, &(cursor = 0)), Progress::kDone);
+  executor_->Rollback(*branch, &wakeups_);
+  EndStep();
+  EXPECT_EQ(store_->CountRows(0), 0u);
+  board_->SetFull(false);
+  const auto later = Begin();
+  EXPECT_EQ(Run(*later, second, &(cursor = 0)), Progress::kDone) << failure_.status;
+  executor_->Rollback(*later, &wakeups_);
+}
+
 TEST_F(Room, ForeignBranches_HoldHalfOfARingAtMost) {
   Open(2, log::Ring::kLeastCapacity);
   std::vector<std::unique_ptr<Branch>> branches;

@@ -1,6 +1,6 @@
 // What all workers of a box and the logger tell each other: the box epoch G, one hold per worker, up to which
-// epoch everything is durable everywhere, up to which somebody waits for that, and where checkpoints begin
-// (Silo's epochs; Tu et al. 2013, section 4.1 and 4.10).
+// epoch everything is durable everywhere, up to which somebody waits for that, whether the disk is full, and
+// where checkpoints begin (Silo's epochs; Tu et al. 2013, section 4.1 and 4.10).
 //
 // A hold says: what I stamp from this epoch on may not be in my ring yet. Together with G it tells the logger
 // which epochs are complete, so that nobody will ever append to them again:
@@ -15,7 +15,7 @@
 // whatever is not in the ring was stamped with h or more.
 //
 // Thread safety: each hold is written by its worker, or by the logger once the worker's process is dead;
-// durable is written by the logger; G by anybody; all is read by anybody.
+// durable and full are written by the logger; G by anybody; all is read by anybody.
 //
 // Invariants:
 //  1. G and durable never fall, and durable < G.
@@ -64,6 +64,12 @@ class Board {
     box_->durable.store(epoch, std::memory_order_release);
   }
 
+  // The log's disk is full: nobody changes anything more until it has room again, and what has begun can end.
+  bool full() const { return box_->full.load(std::memory_order_relaxed); }
+  void SetFull(bool full) {
+    if (full != this->full()) box_->full.store(full, std::memory_order_relaxed);
+  }
+
   // Somebody waits for this epoch to be durable, though nothing that was appended asks for it: the logger
   // raises G beyond it.
   uint64_t wanted() const { return box_->wanted.load(std::memory_order_relaxed); }
@@ -93,6 +99,7 @@ class Board {
   struct alignas(64) Box {
     std::atomic<uint64_t> epoch;
     alignas(64) std::atomic<uint64_t> durable;
+    std::atomic<bool> full;
     alignas(64) std::atomic<uint64_t> wanted;
   };
   struct alignas(64) Line {

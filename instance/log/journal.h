@@ -138,6 +138,8 @@ class Journal final : public storage::PageChangeSink {
   }
   size_t capacity() const { return writer_.capacity(); }
 
+  // Nobody may change anything more (Board::full).
+  bool log_full() const { return board_.full(); }
   bool collected() const { return body_.size() != 0; }
   size_t collected_bytes() const { return body_.size(); }
   uint64_t commit_epoch() const { return commits_.epoch(); }

@@ -71,6 +71,7 @@ absl::Status LogFiles::RemovePrepared(const std::vector<std::string>& names) {
 }
 
 absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
+  short_ = true;
   const uint64_t number = ++last_number_;  // used up, whatever comes: its name may stay and not be durable
   const std::string path = options_.directory + "/" + SegmentName(number);
   absl::StatusOr<runtime::FileHandle> file = files_->Open(path, /*create=*/true, /*direct=*/false);
@@ -82,12 +83,14 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
     files_->Remove(path).IgnoreError();
     return status;
   }
+  short_ = false;
   return Segment{*file, number};
 }
 
-absl::Status LogFiles::PrepareNext() {
-  const bool half_full = current_.number != 0 && end_.offset >= options_.segment_bytes / 2;
-  if (!half_full || next_.number != 0) return absl::OkStatus();
+absl::Status LogFiles::PrepareNext(uint64_t reserve) {
+  const uint64_t room = options_.segment_bytes - end_.offset;
+  const bool low = current_.number != 0 && room <= std::max(options_.segment_bytes / 2, reserve);
+  if (next_.number != 0 || !(low || short_)) return absl::OkStatus();
   absl::StatusOr<Segment> made = MakeSegment();
   if (made.ok()) next_ = *made;
   return made.status();

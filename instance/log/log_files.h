@@ -2,7 +2,7 @@
 // one request per segment and synced.
 //
 // Files are called segment-0000000001 and so on. One is preallocated before the one in use is full, so that a
-// full disk is noticed while there is still room in the log.
+// full disk is noticed while there is still room in the log for all that is under way.
 //
 // Thread safety: owned by the logger. Add and PrepareNext make blocking calls when they need a new file.
 //
@@ -48,8 +48,9 @@ class LogFiles {
                    size_t* added);
   // Behind everything that was added.
   const LogPosition& end() const { return end_; }
-  // Makes the next segment, if the one in use is half full.
-  absl::Status PrepareNext();
+  // Makes the next segment, if the one in use is half full or has no room for `reserve` bytes more, or if one
+  // could not be made.
+  absl::Status PrepareNext(uint64_t reserve);
 
   // Both: requests that the caller submits, with its tokens. Writes() hands out what was added since, Syncs()
   // the files that those were for; what Writes() names must live until they have completed.
@@ -83,6 +84,7 @@ class LogFiles {
   Segment current_;
   Segment next_;
   std::vector<Segment> full_;  // closed once they are synced
+  bool short_ = false;         // the last one that was wanted could not be made
   LogPosition end_;
   std::vector<Pending> pending_;  // the last one is for current_
 };

@@ -15,6 +15,7 @@ namespace islands::log {
 namespace {
 
 constexpr int64_t kFullRetryNs = 100 * runtime::kNsPerMs;  // after this a full disk is asked again
+constexpr int64_t kWantedNs = 10 * runtime::kNsPerMs;      // from round to round at most, while cleaners wait
 
 using runtime::IoKind;
 using runtime::IoRequest;
@@ -59,8 +60,13 @@ bool Logger::HasWork() const {
                      [](const Stream& stream) { return stream.added < stream.ring->tail(); });
 }
 
+int64_t Logger::RoundNs() const {
+  const int64_t early_ns = block_.epoch < board_.wanted() ? options_.interval_ns - kWantedNs : 0;
+  return next_round_ns_ - std::max<int64_t>(early_ns, 0);
+}
+
 bool Logger::Due() const {
-  if (clock_.NowNs() >= next_round_ns_) return true;
+  if (clock_.NowNs() >= RoundNs()) return true;
   if (!full_.ok()) return false;
   return std::any_of(streams_.begin(), streams_.end(), [](const Stream& stream) {
     return (stream.dead && stream.added < stream.ring->tail()) ||
@@ -69,16 +75,20 @@ bool Logger::Due() const {
 }
 
 int64_t Logger::NextDeadlineNs() const {
-  if (!failure_.ok() || busy() || !HasWork()) return std::numeric_limits<int64_t>::max();
-  return Due() ? clock_.NowNs() : next_round_ns_;
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  if (!failure_.ok() || busy()) return kNever;
+  const int64_t prepare_ns = full_.ok() ? kNever : next_prepare_ns_;
+  if (!HasWork()) return prepare_ns;
+  return std::min(prepare_ns, Due() ? clock_.NowNs() : RoundNs());
 }
 
 bool Logger::RunOnce() {
   ISLANDS_CHECK(started_);
   if (!failure_.ok()) return false;
   if (state_ == State::kIdle) {
-    if (!HasWork() || !Due()) return false;
-    BeginRound();
+    const bool round = HasWork() && Due();
+    if (!round && (full_.ok() || clock_.NowNs() < next_prepare_ns_)) return false;
+    round ? BeginRound() : PrepareSegments();
     return true;
   }
   if (state_ == State::kRaised) {
@@ -131,7 +141,7 @@ bool Logger::Moved() const {
 }
 
 bool Logger::Drain() {
-  full_ = absl::OkStatus();
+  absl::Status full;
   for (Stream& stream : streams_) {
     const uint64_t tail = stream.ring->tail();
     if (!stream.ring->IsSound(stream.added, tail)) {
@@ -149,9 +159,17 @@ bool Logger::Drain() {
       Fail(std::move(status));
       return false;
     }
-    if (!status.ok()) full_ = std::move(status);
+    full.Update(status);
   }
-  return full_.ok();
+  if (full.ok()) return true;
+  SetFull(std::move(full));
+  return false;
+}
+
+void Logger::SetFull(absl::Status why) {
+  full_ = std::move(why);
+  if (!full_.ok()) next_prepare_ns_ = clock_.NowNs() + kFullRetryNs;
+  board_.SetFull(!full_.ok());
 }
 
 void Logger::Submit(std::vector<IoRequest> requests, State state) {
@@ -199,15 +217,28 @@ void Logger::Finish() {
   block_ = std::move(next_block_);
   board_.SetDurable(block_.epoch);
   FreeRings();
+  if (full_.ok() || clock_.NowNs() >= next_prepare_ns_) PrepareSegments();
+}
+
+void Logger::PrepareSegments() {
   RemoveOldSegments();
-  if (!failure_.ok() || clock_.NowNs() < next_prepare_ns_) return;
-  for (LogFiles& log : logs_) {
-    absl::Status made = log.PrepareNext();
-    if (made.ok()) continue;
-    if (!absl::IsResourceExhausted(made)) return Fail(std::move(made));
-    next_prepare_ns_ = clock_.NowNs() + kFullRetryNs;  // there is still room in the segment in use
-    if (full_.ok()) full_ = std::move(made);
+  if (!failure_.ok()) return;
+  absl::Status full;
+  for (uint32_t island = 0; island < logs_.size(); ++island) {
+    absl::Status made = logs_[island].PrepareNext(Reserve(island));
+    if (!made.ok() && !absl::IsResourceExhausted(made)) return Fail(std::move(made));
+    full.Update(made);
   }
+  SetFull(std::move(full));
+}
+
+uint64_t Logger::Reserve(uint32_t island) const {
+  constexpr uint64_t kRings = 3;
+  uint64_t bytes = 0;
+  for (const Stream& stream : streams_) {
+    if (stream.ring->stream().island == island) bytes += kRings * stream.ring->capacity();
+  }
+  return std::min(bytes, options_.segment_bytes);
 }
 
 void Logger::RemoveOldSegments() {

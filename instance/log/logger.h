@@ -10,7 +10,9 @@
 //
 // An error of the disk ends it: what a failed sync has not made durable may be gone without a trace, so
 // trying again would prove nothing. Nothing becomes durable any more, and Failure says why. Only a full disk
-// is waited for: nothing was written yet when it is noticed.
+// is waited for: it is noticed where the next segment is made, while the one in use has room for all that is
+// under way. The board says so, and nobody begins more; what there is gets durable, so that checkpoints move
+// on, and the segments that they let go of make room.
 //
 // Thread safety: owned by one thread; board and rings are shared as they say.
 //
@@ -82,15 +84,17 @@ class Logger {
 
   // Does what can be done without waiting. False: nothing, until something completes or the next deadline.
   bool RunOnce();
-  // When the next round is due; INT64_MAX: not before somebody appends.
+  // When something is to be done next; INT64_MAX: not before somebody appends.
   int64_t NextDeadlineNs() const;
   bool busy() const { return state_ != State::kIdle; }
+  // All that was appended is durable, as far as holds allow to tell.
+  bool drained() const { return !busy() && !HasWork(); }
   // For whoever sleeps until something completes.
   runtime::FileSystem::Queue& queue() { return *queue_; }
 
   // OK as long as the log can go on.
   const absl::Status& failure() const { return failure_; }
-  // Why the last round could not take everything: the disk is full. OK otherwise.
+  // Why there is no room for a next segment: the disk is full. OK otherwise.
   const absl::Status& full() const { return full_; }
   const EpochBlock& epoch_block() const { return block_; }
 
@@ -110,6 +114,8 @@ class Logger {
   absl::Status DoNow(const runtime::IoRequest& request);  // waits for it
   absl::Status CheckNewLife(const Ring& ring) const;
   bool HasRing(uint32_t island, uint32_t worker) const;
+  // When the next one is due, however little there is.
+  int64_t RoundNs() const;
   bool Due() const;
   bool HasWork() const;
   // What the stream has added was stamped with the epoch of now at most.
@@ -128,6 +134,12 @@ class Logger {
   void FreeRings();
   // Those that no checkpoint needs (Board::needed_segment).
   void RemoveOldSegments();
+  // Next ones, where they will be needed soon.
+  void PrepareSegments();
+  // Room in its segment in use with which a next one is to be made: what a round, its rings and the undo of
+  // what is open may take.
+  uint64_t Reserve(uint32_t island) const;
+  void SetFull(absl::Status why);
   void Fail(absl::Status why);
 
   runtime::FileSystem& files_;
@@ -148,7 +160,7 @@ class Logger {
   size_t under_way_ = 0;  // requests
   uint64_t covers_ = 0;   // of all streams, those that were let go among them
   int64_t next_round_ns_ = 0;
-  int64_t next_prepare_ns_ = 0;  // of next segments, after the disk was full
+  int64_t next_prepare_ns_ = 0;  // after the disk was full
   absl::Status failure_;
   absl::Status full_;
   std::vector<runtime::IoCompletion> completions_;

@@ -78,6 +78,7 @@ absl::StatusOr<std::unique_ptr<Logger>> Logger::Open(runtime::FileSystem& files,
   logger->covers_ = block.reaches;
   board.RaiseEpoch(std::max({block.epoch, block.reaches, logger->options_.first_epoch - 1}) + 1);
   board.SetDurable(block.epoch);
+  board.SetFull(false);  // as far as it is known
   return logger;
 }
 

@@ -70,8 +70,7 @@ absl::Status LoggerProcess::Run(int commands, int signals) {
     }
     SendAnswers(commands);
     if (!stopping_) continue;
-    const bool all = logger_->NextDeadlineNs() == INT64_MAX && !logger_->busy();
-    if (!started_ || all) return logger_->failure();
+    if (!started_ || logger_->drained()) return logger_->failure();
     if (clock_.NowNs() >= stop_by_ns_) return Stuck();
   }
   return logger_->failure();
@@ -100,7 +99,8 @@ void LoggerProcess::Report() {
   if (const bool full = !logger_->full().ok(); full != full_) {
     full_ = full;
     fmt::print(stderr, "{}\n",
-               full ? "the log waits: " + std::string(logger_->full().message()) : "the log has room again");
+               full ? "nothing can be changed until there is room: " + std::string(logger_->full().message())
+                    : "the log has room again");
   }
   if (vanished_ || clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;

@@ -388,25 +388,44 @@ TEST(Logger, DiskFails_NothingBecomesDurableAnyMore) {
   }
 }
 
-TEST(Logger, FullDisk_IsWaitedFor) {
+// It is noticed while there is room for what is under way: that gets durable, and nobody else begins.
+TEST(Logger, FullDisk_IsNoticedInTime) {
   runtime::MemoryFileSystem files({.disk_bytes = 3 * kLeastSegmentBytes});
   LogBox box({1}, 1, files);
-  while (box.logger().full().ok()) {
+  while (!box.board().full()) {
     for (int i = 0; i < 50; ++i) box.StepWorker();
     box.Quiesce();
     box.DrainAll();
   }
   EXPECT_TRUE(absl::IsResourceExhausted(box.logger().full())) << box.logger().full();
   EXPECT_TRUE(box.logger().failure().ok());
-  // There is still room in the segment that is in use, and in the ring; then nothing goes on, and nothing is
-  // lost.
-  for (int i = 0; i < 5'000; ++i) box.StepWorker(), box.StepLogger();
+  for (int i = 0; i < 500; ++i) box.StepWorker();  // they had begun
   box.Quiesce();
   box.DrainAll();
+  EXPECT_TRUE(box.logger().drained());
+  EXPECT_EQ(box.board().durable() + 1, box.board().epoch());
+  EXPECT_TRUE(box.board().full());
+  // A checkpoint lets go of the first segment. Nobody appends: that alone makes room.
+  box.board().SetNeededSegment(0, 2);
+  for (int i = 0; i < 5'000; ++i) box.StepLogger();  // looks ten times a second
+  EXPECT_FALSE(box.board().full());
+  EXPECT_TRUE(box.logger().full().ok());
+  EXPECT_FALSE(files.Exists("/log/island-0/" + SegmentName(1)));
+}
+
+// Whoever does not heed the board fills what there is, and then waits; nothing is lost.
+TEST(Logger, FullDisk_IsWaitedFor) {
+  runtime::MemoryFileSystem files({.disk_bytes = 3 * kLeastSegmentBytes});
+  LogBox box({1}, 1, files);
+  for (int i = 0; i < 20'000; ++i) box.StepWorker(), box.StepLogger();
+  box.Quiesce();
+  box.DrainAll();
+  EXPECT_TRUE(box.board().full());
+  EXPECT_TRUE(box.logger().failure().ok());
   const uint64_t durable = box.board().durable();
   EXPECT_LT(durable + 1, box.board().epoch());
   ASSERT_TRUE(files.Remove("/log/island-0/" + SegmentName(1)).ok());  // somebody makes room
-  for (int i = 0; i < 5'000; ++i) box.StepLogger();                   // asked again ten times a second
+  for (int i = 0; i < 5'000; ++i) box.StepLogger();
   EXPECT_GT(box.board().durable(), durable);
 }
 

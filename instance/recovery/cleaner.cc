@@ -123,7 +123,7 @@ bool Cleaner::Visit() {
   for (size_t left = options_.pages_per_call; left > 0; --left) {
     while (slot_ < ends_.size() && page_ == ends_[slot_]) ++slot_, page_ = 0;
     const bool end = slot_ == ends_.size();
-    if (writer_.full() || (end && writer_.size() != 0 && !Planted(PlantedBug::kCheckpointPastCopies))) {
+    if (writer_.complete() || (end && writer_.size() != 0 && !Planted(PlantedBug::kCheckpointPastCopies))) {
       state_ = State::kWaiting;
       return true;
     }

@@ -20,7 +20,8 @@
 // collected that is not in the ring. With several workers copies are of single latched pages already; what
 // they have to see to is that a change is in the ring before its latch goes (log.md).
 //
-// An error of the disk ends it: failure() says why. The log grows from then on.
+// An error of the disk ends it: failure() says why. The log grows from then on. While the disk is full it
+// tries again.
 //
 // Thread safety: owned by the island's worker.
 //
@@ -78,6 +79,8 @@ class Cleaner {
   uint64_t pages_written() const { return writer_.done(); }
   uint64_t passes() const { return passes_; }  // that have ended
   const absl::Status& failure() const { return failure_; }
+  // Why nothing goes on for now: the disk with the data files is full. OK otherwise.
+  const absl::Status& full() const { return writer_.full(); }
 
  private:
   enum class State : uint8_t {

@@ -188,6 +188,12 @@ void Worker::Clean() {
     next_clean_ns_ = INT64_MAX;
     return;
   }
+  if (const bool full = !cleaner_->full().ok(); full != data_full_) {
+    data_full_ = full;
+    full ? spdlog::warn("pages cannot be written home, so the log grows: {}",
+                        std::string(cleaner_->full().message()))
+         : spdlog::info("pages are written home again");
+  }
   if (const uint64_t epoch = cleaner_->waits_for(); epoch != 0) shared_.board->Want(epoch);
   shared_.board->SetNeededSegment(options_.island, cleaner_->checkpoint().position.segment);
   const int64_t wait_ns = cleaner_->idle() ? kNothingToCleanNs : kCleanWaitNs;

@@ -136,6 +136,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   Inbox inbox_;
 
   std::unique_ptr<recovery::Cleaner> cleaner_;
+  bool data_full_ = false;  // as the cleaner has said last
   int64_t next_clean_ns_ = INT64_MAX;
   int64_t next_sweep_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as

@@ -1,6 +1,7 @@
 #include "instance/storage/files/page_writer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
@@ -18,7 +19,7 @@ PageWriter::PageWriter(runtime::FileSystem& files, const DataFiles& data, size_t
 }
 
 PageBytes PageWriter::Add(size_t slot, uint64_t number) {
-  ISLANDS_CHECK(!busy() && !full() && failure_.ok());
+  ISLANDS_CHECK(!busy() && !complete() && failure_.ok());
   targets_[count_] = {slot, number};
   return pages_[++count_].bytes;
 }
@@ -70,12 +71,25 @@ void PageWriter::SyncHome() {
 
 bool PageWriter::RunOnce() {
   if (!busy() || !failure_.ok()) return false;
+  if (std::exchange(again_, false)) {
+    state_ == State::kWritingCopies ? WriteCopies() : WriteHome();
+    return false;
+  }
   completions_.clear();
   const bool some = queue_->Poll(&completions_) != 0;
-  for (const runtime::IoCompletion& completion : completions_) failure_.Update(completion.status);
+  for (const runtime::IoCompletion& completion : completions_) Take(completion.status);
   under_way_ -= completions_.size();
-  if (failure_.ok() && under_way_ == 0) Advance();
-  return some;
+  if (!failure_.ok() || under_way_ != 0) return some;
+  again_ = !found_full_.ok();
+  full_ = std::exchange(found_full_, absl::OkStatus());
+  if (!again_) Advance();
+  return !again_;
+}
+
+// A failed sync says nothing of what is on disk, so it is not tried again.
+void PageWriter::Take(const absl::Status& status) {
+  const bool writing = state_ == State::kWritingCopies || state_ == State::kWritingHome;
+  (writing && absl::IsResourceExhausted(status) ? found_full_ : failure_).Update(status);
 }
 
 void PageWriter::Advance() {

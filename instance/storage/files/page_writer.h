@@ -5,7 +5,8 @@
 //   RunOnce        now and then
 //
 // Never waits. An error of the disk ends it: what a failed sync has not made durable may be gone, and pages
-// that are half written at home need the batch that is there.
+// that are half written at home need the batch that is there. A write that finds the disk full is tried again
+// by RunOnce: the copies are in the double-write area all the time, or nothing is written home yet.
 //
 // Thread safety: owned by one thread.
 //
@@ -34,8 +35,8 @@ class PageWriter {
   PageWriter(runtime::FileSystem& files, const DataFiles& data, size_t batch_pages);
 
   size_t size() const { return count_; }
-  bool full() const { return count_ + 1 == pages_.size(); }
-  // Where to copy page `number` of a slot to, not full().
+  bool complete() const { return count_ + 1 == pages_.size(); }
+  // Where to copy page `number` of a slot to, not complete().
   PageBytes Add(size_t slot, uint64_t number);
 
   void Begin();
@@ -45,6 +46,8 @@ class PageWriter {
 
   uint64_t done() const { return done_; }
   const absl::Status& failure() const { return failure_; }
+  // Why the last writes have to be tried again: the disk is full. OK otherwise.
+  const absl::Status& full() const { return full_; }
   // For whoever sleeps until something completes.
   runtime::FileSystem::Queue& queue() { return *queue_; }
 
@@ -54,6 +57,7 @@ class PageWriter {
     size_t slot;
     uint64_t number;
   };
+  void Take(const absl::Status& status);
   void Advance();
   void WriteCopies();
   void WriteHome();
@@ -69,6 +73,9 @@ class PageWriter {
   State state_ = State::kCollecting;
   size_t under_way_ = 0;
   absl::Status failure_;
+  absl::Status full_;
+  absl::Status found_full_;  // by what is under way
+  bool again_ = false;       // the writes of this state
   std::vector<runtime::IoCompletion> completions_;
   std::unique_ptr<runtime::FileSystem::Queue> queue_;  // last: it ends before the pages that it writes
 };

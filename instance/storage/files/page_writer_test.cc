@@ -41,7 +41,7 @@ class Disk {
     }
     EXPECT_TRUE(Open());
     for (const PageId id : all) {
-      if (writer_->full()) Flush();
+      if (writer_->complete()) Flush();
       Copy(id);
     }
     Flush();
@@ -51,7 +51,7 @@ class Disk {
   void Collect() {
     if (writer_->busy()) return;
     const size_t slot = random_.Below(kOptions.sites.size());
-    for (uint64_t number = random_.Below(kPages); number < kPages && !writer_->full(); ++number) {
+    for (uint64_t number = random_.Below(kPages); number < kPages && !writer_->complete(); ++number) {
       if (!batch_.contains(PageId(kOptions.sites[slot], number)) && random_.Below(3) != 0)
         Copy({kOptions.sites[slot], number});
     }
@@ -157,7 +157,40 @@ TEST(PageWriter, Property_EveryPageIsWholeAndNotOlderThanItsHome) {
   }
 }
 
-// It says so, and writes nothing more.
+// Copies, home, and home again: each write finds no room once.
+TEST(PageWriter, FullDisk_IsTriedAgain) {
+  for (const uint64_t step : {0u, 2u, 3u}) {
+    runtime::MemoryFileSystem files;
+    const auto data = DataFiles::Create(files, kOptions);
+    ASSERT_TRUE(data.ok()) << data.status();
+    PageWriter writer(files, *data, 8);
+    Fill({4, 3}, 7, writer.Add(0, 3));
+    Fill({5, 9}, 8, writer.Add(1, 9));
+    files.Inject(step, runtime::DiskFault::kEnospc);
+    writer.Begin();
+    int full = 0;
+    for (int i = 0; i < 30 && writer.busy(); ++i) {
+      writer.RunOnce();
+      full += !writer.full().ok();
+    }
+    EXPECT_GT(full, 0) << step;
+    EXPECT_TRUE(writer.failure().ok() && writer.full().ok()) << writer.failure();
+    EXPECT_EQ(writer.done(), 2u);
+    files.PowerLoss(1);
+    const auto again = DataFiles::Open(files, kOptions);
+    ASSERT_TRUE(again.ok()) << again.status();
+    for (const auto& [slot, number, lsn] : {std::tuple{0, 3, 7}, {1, 9, 8}}) {
+      uint64_t found = 0;
+      const auto visit = [&](uint64_t at, ConstPageBytes page) {
+        if (at == static_cast<uint64_t>(number)) found = HeaderOf(page).lsn;
+      };
+      EXPECT_TRUE(ReadPages(files, again->site(static_cast<size_t>(slot)), 10, visit).ok());
+      EXPECT_EQ(found, static_cast<uint64_t>(lsn));
+    }
+  }
+}
+
+// It says so, and writes nothing more. A sync that finds no room has failed like any other.
 TEST(PageWriter, Error_EndsIt) {
   for (uint64_t step = 0; step < 4; ++step) {
     runtime::MemoryFileSystem files;
@@ -166,7 +199,7 @@ TEST(PageWriter, Error_EndsIt) {
     PageWriter writer(files, *data, 8);
     Fill({4, 3}, 7, writer.Add(0, 3));
     const uint64_t before = files.steps();
-    files.Inject(step, runtime::DiskFault::kEio);
+    files.Inject(step, step % 2 == 0 ? runtime::DiskFault::kEio : runtime::DiskFault::kEnospc);
     writer.Begin();
     for (int i = 0; i < 10; ++i) writer.RunOnce();
     EXPECT_FALSE(writer.failure().ok()) << step;
