@@ -1,12 +1,15 @@
 """Real clusters that keep a log: what was acknowledged is there after kills of anything; after a loss of power too with
 `sync`, and with `lazy` whole transactions only are missing."""
 
+import contextlib
 import glob
 import os
 import random
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -104,6 +107,47 @@ def test_lost_rings_are_a_loss_of_power(cluster: Cluster) -> None:
         assert "power was lost" in file.read()
     assert rows_sum(cluster) >= total
     assert cluster.run(*UPDATES)["sum_check"] == "ok"
+
+
+@pytest.fixture
+def small_disk(folder: str) -> Iterator[str]:
+    """A file system of 400 MB, a log segment being 64 MiB and an island in need of two."""
+    path = os.path.join(folder, "disk")
+    os.mkdir(path)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", path], check=False).returncode:
+        pytest.skip("cannot mount a file system here")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def test_full_disk_refuses_changes_until_it_has_room(small_disk: str, cluster: Cluster) -> None:
+    """Nobody hangs meanwhile, and nothing is lost."""
+    cluster.write(durability="lazy")
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read().replace("log: {", f"log: {{directory: {small_disk}/log, ")
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text)
+    cluster.up()
+    cluster.run(*UPDATES)
+    filler = os.path.join(small_disk, "filler")
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    for _ in range(20):
+        full = cluster.run("--op", "update", "--rows", 10, duration=1)
+        if set(full["aborts_by_reason"]) == {"storage"}:
+            break
+    assert full["aborts_by_reason"]["storage"] > 0 and full["sum_check"] == "ok"
+    with open(os.path.join(cluster.folder, "run", "logger.log"), encoding="utf-8") as file:
+        assert f"cannot allocate {small_disk}" in file.read()
+    read = cluster.run("--op", "read", "--rows", 10)
+    assert read["committed"] > 0 and read["aborted"] == 0
+    os.remove(filler)
+    wait_until(lambda: cluster.run("--op", "update", "--rows", 10)["committed"] > 1000, what="room")
+    total = rows_sum(cluster)
+    cluster.down()
+    cluster.up()
+    assert rows_sum(cluster) == total
 
 
 def test_durable_rows_are_not_replaced_by_accident(cluster: Cluster) -> None:
