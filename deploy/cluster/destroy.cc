@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
@@ -172,8 +173,19 @@ void Print(const CommandContext& context, const Doomed& doomed, const std::vecto
     fmt::print("{}\n", document.dump(2));
     return;
   }
+  // By folder: an island has a file for every site, and nobody reads hundreds of names.
+  constexpr size_t kMostNamed = 8;
+  const char* verb = context.dry_run ? "would remove" : "removed";
+  std::map<std::string, std::vector<std::string>> folders;
   for (const std::string& path : doomed.Names())
-    fmt::print("{} {}\n", context.dry_run ? "would remove" : "removed", path);
+    folders[fs::path(path).parent_path().string()].push_back(path);
+  for (const auto& [folder, paths] : folders) {
+    if (paths.size() > kMostNamed) {
+      fmt::print("{} {} files in {}\n", verb, paths.size(), folder);
+      continue;
+    }
+    for (const std::string& path : paths) fmt::print("{} {}\n", verb, path);
+  }
   for (const std::string& path : kept) fmt::print("kept {}: it is not empty\n", path);
   if (doomed.Names().empty()) fmt::print("nothing to remove\n");
 }

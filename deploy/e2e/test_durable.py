@@ -5,6 +5,7 @@ import contextlib
 import glob
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -170,6 +171,23 @@ def test_durable_rows_are_not_replaced_by_accident(cluster: Cluster) -> None:
     cluster.write("4ISL", durability="lazy", more="machine: 'pack:4 [numa(memory=1GB)] core:1 pu:1'\n")
     refused = cluster.islands.run("up", cluster.file)
     assert refused.code == 1 and "cut for 2 islands" in refused.err
+
+
+@contextlib.contextmanager
+def resource_limit(name: int, soft: int) -> Iterator[None]:
+    """For processes that are started meanwhile."""
+    before = resource.getrlimit(name)
+    resource.setrlimit(name, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(name, before)
+
+
+def test_more_sites_than_a_shell_lets_a_process_open_files(cluster: Cluster) -> None:
+    with resource_limit(resource.RLIMIT_NOFILE, 256):
+        up(cluster, "1ISL", more="data:\n  sites: 300\n" + TABLES.removeprefix("data:\n"))
+    assert cluster.run(*UPDATES)["sum_check"] == "ok"
 
 
 def test_destroy_leaves_nothing(cluster: Cluster) -> None:
