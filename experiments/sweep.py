@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from islands_command import (ROOT, Document, Failed, Interrupted, Islands, complain, handle_signals, interrupt,
-                             stop_everything)
+                             remove_everything, stop_everything)
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import sweep_file, table
@@ -31,6 +30,10 @@ from sweeping.tree import BadFile
 
 EPILOG = """A sweep that was interrupted goes on where it was: give the same command again. Runs that failed are tried
 again the same way. Each run has its run directory below the results; `islands report` makes a page of them.
+
+Data and logs of every cluster are its own, in a temporary folder (where TMPDIR says), and destroyed after its runs:
+directories that a deployment names are never touched. Clusters keep nothing of what they acknowledge (durability none)
+unless the axis `durability` or the deployment says so.
 
 examples:
   islands sweep experiments/quick.yaml          the paper's experiments, five minutes of them
@@ -110,7 +113,9 @@ def dry_run(arguments: argparse.Namespace, plans: list[Plan]) -> int:
     for plan in plans:
         axes = ", ".join(f"{name} {'/'.join(map(str, values))}" for name, values in plan.axes.items())
         clusters = f"on {len(plan.blocks):>3} clusters" if plan.experiment.workload else "without islands"
-        print(f"{plan.experiment.name:<8} {len(plan.runs):>5} runs {clusters}: {axes}")
+        durability = plan.durability()
+        always = f"; durability {durability}" if durability else ""
+        print(f"{plan.experiment.name:<8} {len(plan.runs):>5} runs {clusters}: {axes}{always}")
         for note in plan.notes:
             print(f"         note: {note}")
     print(f"{sum(len(plan.runs) for plan in plans)} runs, about {duration(seconds)}")
@@ -170,6 +175,7 @@ def summarize(arguments: argparse.Namespace, sweep: SweepFile, found: Results) -
                           "complete": found.document["complete"], "seconds": found.document["seconds"],
                           "notes": found.document["notes"], "failures": failures,
                           "experiments": [{"name": plan.experiment.name, "title": plan.experiment.title,
+                                           "durability": plan.durability(),
                                            "points": table.medians(plan, found.entries[plan.experiment.name])}
                                           for plan in found.plans]}, indent=1))
     else:
@@ -195,7 +201,7 @@ def clean_up_after_killed(islands: Islands, found: Results) -> None:
         if work and os.path.isdir(work) and os.path.basename(work).startswith(WORK_PREFIX):
             complain(f"stopping what a sweep that was killed has left in {work}")
             stop_everything(islands, work)
-            shutil.rmtree(work, ignore_errors=True)
+            remove_everything(islands, work)
 
 
 def carry_out(islands: Islands, machine: Machine, found: Results, begin: float, observer: Observer | None) -> bool:
@@ -209,7 +215,7 @@ def carry_out(islands: Islands, machine: Machine, found: Results, begin: float, 
     finally:
         handle_signals(signal.SIG_IGN)
         clean = stop_everything(islands, work)
-        shutil.rmtree(work, ignore_errors=True)
+        remove_everything(islands, work)
         found.document.pop("work", None)
         found.finish(time.monotonic() - begin)
     return clean

@@ -365,7 +365,7 @@ def test_csv(folder: str) -> None:
     plot = plots.plots_of(results.load(folder).figures[0])[0][0]
     rows = list(csv.DictReader(plot.csv().splitlines()))
     assert list(rows[0]) == ["figure", "op", "layout", "multisite", "committed_per_s_median", "committed_per_s_min",
-                             "committed_per_s_max", "runs"]
+                             "committed_per_s_max", "runs", "durability"]
     assert len(rows) == 6 * 6 - 1
     assert [row["layout"] for row in rows[::6]] == ["1ISL", "2ISL", "4ISL", "8ISL", "12ISL", "24ISL"]
     for row in rows:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from cluster import line_of, processes, wait_until
 from conftest import ROOT, Islands, Result, WriteFile
@@ -189,6 +190,9 @@ BAD = {
     "layout": (MICRO + "axes:\n  layout: [1ISL, 0ISL, 2isl]\n", ["4:18: found '0ISL', expected 1ISL to 999ISL, or auto",
                                                                  "4:24: found '2isl', expected 1ISL to 999ISL"]),
     "cut": (MICRO + "axes: {cut: [SE, XX]}\n", ["3:18: found 'XX', expected SE, CG or FG"]),
+    "durability": (MICRO + "axes: {durability: [lazy, none+forced, epoch]}\n",
+                   ["3:27: found 'none+forced', expected none, lazy, sync, lazy+forced or sync+forced",
+                    "3:40: found 'epoch', expected none, lazy, "]),
     "machine where none": (MICRO + "axes: {zipf: machine}\n", ["3:14: found 'machine', expected a list of values: "]),
     "axis name": ("version: 1\nprogram: ipc\naxes: {Rows: [1]}\n",
                   ["3:8: found axis 'Rows', expected lower-case letters"]),
@@ -332,6 +336,9 @@ def test_what_check_says_of_a_deployment_file_is_told_there(sweeps: Sweeps) -> N
 def test_sections_of_the_deployment_that_are_none_are_told(sweeps: Sweeps) -> None:
     text = MICRO + "deployment: {messaging: 5, data: [1]}\naxes: {transport: [uds, zmq], sites: [24]}\n"
     assert_told(complaints(sweeps, text), ["bad.yaml:3:14: found ", "bad.yaml:3:28: found "])
+    for section in ("{storage: 5}", "{storage: {log: 5}}", "{storage: {log: {durability: often}}}"):
+        found, = complaints(sweeps, MICRO + f"deployment: {section}\n")
+        assert found.startswith("bad.yaml:3:") and "found " in found, found
 
 
 # A sweep that ends well.
@@ -344,6 +351,7 @@ def test_small_sweep_keeps_every_run(finished: Finished) -> None:
         assert (line["ok"], line["error"], line["sum_check"]) == (True, None, "ok")
         assert set(line["axes"]) == {"layout", "op", "multisite"}
         assert line["islands"] == int(line["axes"]["layout"][0]) and line["workers"] >= line["islands"]
+        assert (line["durability"], line["votes"], line["log_on"]) == ("none", "epoch", None)
         assert set(line["metrics"]) == set(sweep_file.WORKLOAD_METRICS)
         assert line["metrics"]["committed_per_s"] > 0
         distributed = line["axes"]["layout"] == "2ISL" and line["axes"]["multisite"] > 0
@@ -369,9 +377,11 @@ def test_small_sweep_says_what_it_was(finished: Finished) -> None:
         assert about["commit"] == json.load(file)["commit"]
     assert plan["axes"][0] == {"name": "layout", "values": ["1ISL", "2ISL"]}
     assert (plan["points"], plan["runs"], plan["workload"], plan["program"]) == (RUNS // 2, RUNS, "micro", None)
+    assert plan["durability"] == "none"
 
 
 def test_small_sweep_prints_every_point(finished: Finished) -> None:
+    assert finished.done.out.startswith("A small one, durability none\n")
     for title in ("Reads", "Updates"):
         lines = finished.done.out.split(title + ", thousand transactions/s\n")[1].splitlines()[:3]
         assert lines[0].split() == ["multisite", "0", "multisite", "50"]
@@ -417,12 +427,99 @@ def one(sweeps: Sweeps, more: str = "", deployment: str = DEPLOYMENT, axes: str 
 
 def test_data_of_the_users_deployment_is_left_alone(sweeps: Sweeps) -> None:
     own = os.path.join(sweeps.folder, "own")
-    one(sweeps, deployment=f"deployment: {{storage: {{buffer_pool: 256MiB, log: {{directory: {own}/log}}}}, data: "
-        f"{{directory: {own}, tables: [{TABLE}]}}, control: {{directory: {own}/run}}}}\n",
-        axes="{layout: [1ISL, 2ISL]}")
+    log = f"{{durability: lazy, directory: {own}/log, ring_directory: {own}/rings}}"
+    one(sweeps, deployment=f"deployment: {{storage: {{buffer_pool: 256MiB, log: {log}}}, data: {{directory: {own}, "
+        f"tables: [{TABLE}]}}, control: {{directory: {own}/run}}}}\n", axes="{layout: [1ISL, 2ISL]}")
     done = sweeps.run(*ONE)
-    assert "note: not used, of the deployment: data.directory, storage.log.directory, control.directory" in done.out
+    assert ("note: not used, of the deployment: data.directory, storage.log.directory, storage.log.ring_directory, "
+            "control.directory") in done.out
     assert not os.path.exists(own)
+
+
+# Clusters that keep what they acknowledge.
+
+def ring_folder(cluster_id: str) -> str:
+    return f"/dev/shm/islands-{cluster_id[:16]}"
+
+
+def read_yaml(path: str) -> Any:
+    with open(path, encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+def test_every_layout_is_swept_with_every_durability(sweeps: Sweeps) -> None:
+    sweeps.write(SMALL.replace("[read, update]", "[update]\n  durability: [none, lazy, sync+forced]")
+                 .replace("[0, 50]", "[50]").replace("repeat: 2", "repeat: 1").split("plots:")[0])
+    done = sweeps.run("small.yaml")
+    assert "6 of 6 runs ended well" in done.out and "note: logs were on " in done.out
+    directory, = sweeps.results()
+    lines = [json.loads(line) for line in sweeps.lines()]
+    folders = set()
+    for line in lines:
+        durability, votes = line["durability"], line["votes"]
+        assert line["axes"]["durability"] == (f"{durability}+forced" if votes == "forced" else durability)
+        assert (line["log_on"] is None) == (durability == "none")
+        run = os.path.join(directory, "small", line["run_directory"])
+        ran = read_yaml(os.path.join(run, "deployment.yaml"))
+        assert (ran["storage"]["log"]["durability"], ran["storage"]["log"]["votes"]) == (durability, votes)
+        folders |= {ran["data"]["directory"], ran["storage"]["log"]["directory"]}
+        with open(os.path.join(run, "meta.json"), encoding="utf-8") as file:
+            assert not os.path.exists(ring_folder(json.load(file)["cluster_id"]))
+    assert {(line["layout"], line["axes"]["durability"]) for line in lines} == {
+        (layout, word) for layout in ("1ISL", "2ISL") for word in ("none", "lazy", "sync+forced")}
+    assert len(folders) == 2 * len(lines), "every cluster has its own"
+    assert all(folder.startswith(os.path.join(sweeps.folder, "islands-sweep-")) for folder in folders)
+    assert sweeps.read("small/plan.json")["durability"] is None, "the axis says it"
+
+
+def test_runs_that_load_other_rows_share_a_cluster_that_keeps_them(sweeps: Sweeps) -> None:
+    tables = ("{name: warehouse, key: [uint32], range: [0, 2], row_bytes: 93}",
+              "{name: district, key: [uint32, uint32], range: [0, 2], row_bytes: 97}",
+              "{name: customer, key: [uint32, uint32, uint32], range: [0, 2], row_bytes: 667, indexes: [{name: "
+              "by_name, key: ['key:0', 'key:1', 'row:564:string:16', 'row:546:string:16']}]}",
+              "{name: history, key: [uint32, uint32, uint64], range: [0, 2], row_bytes: 64}")
+    sweeps.write(f"version: 1\nworkload: payment\ndeployment: {{layout: 1ISL, storage: {{buffer_pool: 256MiB, log: "
+                 f"{{durability: lazy}}}}, data: {{sites: 2, tables: [{', '.join(tables)}]}}}}\n"
+                 "parameters: {customers: 30}\naxes: {remote: [0, 15]}\n", "one.yaml")
+    assert "2 of 2 runs ended well" in sweeps.run(*ONE).out
+    assert [json.loads(line)["durability"] for line in sweeps.lines("one")] == ["lazy", "lazy"]
+
+
+def test_log_of_a_cluster_that_was_killed_goes_with_it(sweeps: Sweeps) -> None:
+    """Its rings lie in shared memory, and only `destroy` finds them there."""
+    one(sweeps, axes="{layout: [2ISL], durability: [lazy]}")
+    process = sweeps.start("one.yaml", "--seconds", "100")
+    manifest = os.path.join(sweeps.folder, "islands-sweep-*", "one-0", "data", "MANIFEST.json")
+    wait_until(lambda: any("islandd" in command for command in sweeps.left()[0].values()) and glob.glob(manifest),
+               what="an island")
+    with open(glob.glob(manifest)[0], encoding="utf-8") as file:
+        rings = ring_folder(json.load(file)["cluster_id"])
+    wait_until(lambda: os.path.isdir(rings), what="rings")
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not clean(sweeps), what="the end of all processes")
+    assert os.path.isdir(rings)
+    assert "1 of 1 runs ended well" in sweeps.run(*ONE).out
+    assert not os.path.exists(rings)
+
+
+@pytest.mark.parametrize("log, axis, made, word", [
+    ("{}", "", {"durability": "none", "votes": "epoch"}, "none"),
+    ("{durability: sync, ring_bytes: 1MiB}", "", {"durability": "sync", "ring_bytes": "1MiB", "votes": "epoch"},
+     "sync"),
+    ("{durability: lazy, votes: forced, directory: /own, ring_directory: /own}", "",
+     {"durability": "lazy", "votes": "forced"}, "lazy+forced"),
+    ("{durability: lazy, votes: forced}", "sync", {"durability": "sync", "votes": "epoch"}, None),
+    ("{}", "sync+forced", {"durability": "sync", "votes": "forced"}, None)])
+def test_clusters_name_their_durability(islands: Islands, folder: str, log: str, axis: str, made: dict[str, str],
+                                        word: str | None) -> None:
+    """Whatever deployments do that name none."""
+    axes = f"{{durability: [{axis}]}}" if axis else "{op: [read]}"
+    text = MICRO + f"deployment: {{storage: {{log: {log}}}}}\naxes: {axes}\n"
+    machine = Machine(islands.json("machine", PAPERS))
+    plan = plans_of.make(read_text(folder, text), machine)
+    assert clusters.document(plan.blocks[0], machine, "x")["storage"]["log"] == made
+    assert plan.durability() == plan.document()["durability"] == word
 
 
 def test_programs_are_swept_without_islands(sweeps: Sweeps) -> None:

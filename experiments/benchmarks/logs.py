@@ -1,0 +1,167 @@
+"""What keeping what was acknowledged costs: the microbenchmark's updates with every durability.
+
+Beside throughput stands what processors were busy with: on a machine whose cores all have a worker the logger takes its
+time from them, elsewhere it has a core of its own.
+"""
+
+import contextlib
+import glob
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from benchmarks.context import Context, Deployment, Measure
+from benchmarks.section import Section, median, ratio
+from durability import NONE, file_system, word_of
+from islands_command import Failed
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LEAST_S = 0.5          # of a window, of which ticks are a percent
+MARGIN_S = 0.3         # that a run goes on when the window ends
+PATIENCE_S = 5         # for what the measurement before has left to do
+QUIET = 0.05           # of a processor
+RING_TAIL_OFFSET = 64  # in the file of a ring: instance/log/ring.h
+LOCAL, SHARED, MULTISITE = "2ISL, local", "1ISL, two workers", "2ISL, 100 % multisite"
+KEPT = (NONE, "lazy", "sync")
+FORCED = (word_of("lazy", "forced"), word_of("sync", "forced"))  # where there are votes
+BARS = {LOCAL: 0.85, SHARED: 0.8, MULTISITE: 0.85}  # of `lazy` to `none`, per CPU-second, with the log in memory
+MEMORY = "tmpfs"
+
+
+class Spent(NamedTuple):
+    """By a deployment since its processes began."""
+    at_s: float
+    cpu_s: float
+    log_bytes: int
+
+
+class Cost(NamedTuple):
+    """Of a run."""
+    per_s: float
+    cpu_us: float     # of each transaction, of islands and logger together
+    log_bytes: float  # of each transaction, in the rings
+
+
+class Meter:
+    """Reads what a deployment has spent. What it asks of it, it asks once: commands take their time from islands."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        status = deployment.status()
+        self.pids = [island["pid"] for island in status["islands"]]
+        self.rings: list[str] = []
+        if status.get("log"):
+            self.pids.append(status["log"]["logger_pid"])
+            places = (f"/dev/shm/islands-{status['cluster_id'][:16]}", os.path.join(deployment.log_directory, "rings"))
+            self.rings = [ring for place in places for ring in glob.glob(os.path.join(glob.escape(place), "*.ring"))]
+
+    def cpu_s(self) -> float:
+        ticks = 0
+        for pid in self.pids:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                words = file.read().rsplit(")", 1)[1].split()
+            ticks += int(words[11]) + int(words[12])  # in user mode and in the kernel
+        return ticks / TICKS_PER_S
+
+    def read(self) -> Spent:
+        log_bytes = 0
+        for ring in self.rings:
+            with open(ring, "rb") as file:
+                log_bytes += struct.unpack("<Q", os.pread(file.fileno(), 8, RING_TAIL_OFFSET))[0]
+        return Spent(time.monotonic(), self.cpu_s(), log_bytes)
+
+
+class Window(threading.Thread):
+    """Reads a meter twice while a run goes on: once it is warm, and before it ends. The sums over all rows before and
+    after a run are none of its costs."""
+
+    def __init__(self, deployment: Deployment, meter: Meter, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.deployment, self.meter, self.seconds = deployment, meter, seconds
+        self.over = threading.Event()
+        self.found: tuple[Spent, Spent] | None = None
+
+    def run(self) -> None:
+        with contextlib.suppress(Failed, OSError):  # the run itself says what is wrong
+            while not all(island["running"] for island in self.deployment.status()["islands"]):
+                if self.over.wait(0.02):
+                    return
+            if self.over.wait(self.deployment.context.warmup):
+                return
+            begin = self.meter.read()
+            if not self.over.wait(self.seconds):
+                self.found = begin, self.meter.read()
+
+
+def wait_until_quiet(meters: Mapping[str, Meter]) -> None:
+    """Pages of the run before are still being written: not at the cost of the next one."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        before = sum(meter.cpu_s() for meter in meters.values())
+        time.sleep(0.2)
+        if sum(meter.cpu_s() for meter in meters.values()) - before <= 0.2 * QUIET:
+            return
+
+
+def cost_of(deployment: Deployment, meters: Mapping[str, Meter], multisite: float) -> Cost:
+    context = deployment.context
+    seconds = max(context.seconds, LEAST_S)
+    wait_until_quiet(meters)
+    window = Window(deployment, meters[deployment.name], seconds)
+    window.start()
+    try:
+        report = deployment.run("update", multisite, seconds=seconds + MARGIN_S, warmup=context.warmup)
+    finally:
+        window.over.set()
+        window.join()
+    if window.found is None:
+        raise Failed(f"{deployment.name}: the run was over before its costs were read")
+    begin, end = window.found
+    committed = report["committed_per_s"] * (end.at_s - begin.at_s)
+    return Cost(report["committed_per_s"], 1e6 * (end.cpu_s - begin.cpu_s) / committed,
+                (end.log_bytes - begin.log_bytes) / committed)
+
+
+def shapes(context: Context) -> Iterator[tuple[str, str, Deployment, float]]:
+    """(shape, durability, deployment, multisite percentage) of everything that is measured."""
+    kept: Sequence[str] = KEPT[:2] if context.quick else KEPT
+    forced: Sequence[str] = () if context.quick else FORCED
+    for shape, layout, multisite in ((LOCAL, "2ISL", 0), (SHARED, "1ISL", 0), (MULTISITE, "2ISL", 100)):
+        for durability in (*kept, *(forced if shape == MULTISITE else ())):
+            name = f"{layout.lower()}-{durability.replace('+', '-')}"
+            yield shape, durability, context.deployment(name, layout, cores=context.cores, sites=2,
+                                                        durability=durability), multisite
+
+
+def durability(context: Context) -> Section:
+    section = Section("Durability: update-10, one worker per core; CPU time is that of islands and logger together",
+                      "deployment, durability",
+                      [("thousand/s", "{:.1f}"), ("x none", "{:.2f}"), ("CPU-us each", "{:.2f}"),
+                       ("per CPU-s, x none", "{:.2f}"), ("log bytes each", "{:,.0f}")])
+    if context.cores < 2:
+        section.note("this machine has one core; two workers share it, and the bars mean nothing")
+    measured = {(shape, kept): (deployment, multisite) for shape, kept, deployment, multisite in shapes(context)}
+    meters = {deployment.name: Meter(deployment) for deployment, _ in measured.values()}
+    costs: dict[tuple[str, str], list[Cost]] = {label: [] for label in measured}
+
+    def measure(label: tuple[str, str]) -> Measure:
+        def per_cpu_s() -> float:
+            costs[label].append(cost_of(measured[label][0], meters, measured[label][1]))
+            return 1e6 / costs[label][-1].cpu_us
+        return per_cpu_s
+
+    found = context.alternate({label: measure(label) for label in measured}, "update-10")
+    rates = {label: median([cost.per_s for cost in of]) for label, of in costs.items()}
+    for shape, kept in measured:
+        section.row(f"{shape}, {kept}", rates[shape, kept] / 1000, ratio(rates[shape, kept], rates[shape, NONE]),
+                    1e6 / found[shape, kept], ratio(found[shape, kept], found[shape, NONE]),
+                    None if kept == NONE else median([cost.log_bytes for cost in costs[shape, kept]]))
+    log_on = file_system(context.log_directory)
+    for shape, at_least in BARS.items():
+        section.bar(f"{shape}, per CPU-second: lazy / none, log on {MEMORY}",
+                    ratio(found[shape, "lazy"], found[shape, NONE]) if log_on == MEMORY else None, at_least=at_least)
+    section.note(f"logs on {log_on} ({context.log_directory}), pages on {file_system(context.directory)} "
+                 f"({context.directory})")
+    return section
