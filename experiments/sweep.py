@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
+from durability import DURABILITIES, EXPECTED
 from islands_command import (ROOT, Document, Failed, Interrupted, Islands, complain, handle_signals, interrupt,
                              remove_everything, stop_everything)
 from sweeping import plan as plans_of
@@ -33,12 +34,13 @@ again the same way. Each run has its run directory below the results; `islands r
 
 Data and logs of every cluster are its own, in a temporary folder (where TMPDIR says), and destroyed after its runs:
 directories that a deployment names are never touched. Clusters keep nothing of what they acknowledge (durability none)
-unless the axis `durability` or the deployment says so.
+unless --durability, the axis of that name or the deployment says so.
 
 examples:
   islands sweep experiments/quick.yaml          the paper's experiments, five minutes of them
   islands sweep experiments/all.yaml            all of them: a night
   islands sweep experiments/fig09.yaml --dry-run --repeat 5
+  islands sweep experiments/quick.yaml --durability none lazy
 
 exit codes: 0 every run's checks held, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
@@ -71,6 +73,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="measured per run, whatever the file says")
     parser.add_argument("--warmup", type=float, help="before each, whatever the file says")
     parser.add_argument("--repeat", type=int, help="repetitions, whatever the file says")
+    parser.add_argument("--durability", nargs="+", choices=DURABILITIES, metavar="DURABILITY",
+                        help=f"of all clusters, whatever the file says: {EXPECTED} (+forced: with votes forced)")
     parser.add_argument("--observe", action="store_true", help="run Prometheus meanwhile, and tell a Grafana of this "
                         "machine; its data goes to the results; it takes some of the cores' time")
     parser.add_argument("--prometheus-port", type=int, default=9090, help="where it listens, on 127.0.0.1 "
@@ -88,7 +92,10 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def override(experiments: Iterable[Experiment], arguments: argparse.Namespace) -> None:
-    for measure in (experiment.measure for experiment in experiments):
+    for experiment in experiments:
+        measure = experiment.measure
+        if arguments.durability and experiment.workload:
+            experiment.axes["durability"] = list(dict.fromkeys(arguments.durability))
         if arguments.seconds is not None:
             measure["seconds"] = arguments.seconds
         if arguments.warmup is not None:

@@ -266,7 +266,7 @@ def change(reader: Reader, node: Node, experiment: Experiment) -> None:
     axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
     if axes is not None:
         for name, child in axes.mapping().items():
-            if name not in experiment.axes:
+            if name not in experiment.axes and not (name == "durability" and experiment.workload):
                 reader.complain(child.key_mark, f"axis '{name}'",
                                 f"one of {os.path.basename(experiment.file)}: {', '.join(experiment.axes)}")
         experiment.axes.update(read_axes(reader, axes, experiment))
