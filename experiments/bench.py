@@ -35,7 +35,7 @@ SECTIONS = {
     "mpl": (throughput.multiprogramming, 12, 1),
     "sizes": (throughput.sizes, 6, 45),
     "instructions": (parts.instructions, 0, 60),
-    "durability": (logs.durability, 11, 30),
+    "durability": (logs.durability, 11, 110),
 }
 
 

@@ -74,7 +74,10 @@ class Deployment:
                        f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}, log: {json.dumps(log)}}}\n"
                        f"metrics: {{base_port: 0}}\n")
         context.progress.show(f"{name}: starting and loading {rows_total:,} rows")
-        context.islands.call("up", self.file)
+        self.up()
+
+    def up(self) -> None:
+        self.context.islands.call("up", self.file)
         self.run("read", seconds=0.1)  # the first run loads
 
     def run(self, op: str, multisite: float = 0, mpl: int = 4, seconds: float | None = None,

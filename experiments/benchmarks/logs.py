@@ -10,7 +10,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from benchmarks.context import Context, Deployment, Measure
@@ -21,8 +21,6 @@ from islands_command import Failed
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LEAST_S = 0.5          # of a window, of which ticks are a percent
 MARGIN_S = 0.3         # that a run goes on when the window ends
-PATIENCE_S = 5         # for what the measurement before has left to do
-QUIET = 0.05           # of a processor
 RING_TAIL_OFFSET = 64  # in the file of a ring: instance/log/ring.h
 LOCAL, SHARED, MULTISITE = "2ISL, local", "1ISL, two workers", "2ISL, 100 % multisite"
 KEPT = (NONE, "lazy", "sync")
@@ -46,7 +44,7 @@ class Cost(NamedTuple):
 
 
 class Meter:
-    """Reads what a deployment has spent. What it asks of it, it asks once: commands take their time from islands."""
+    """Reads what the processes of a deployment have spent since they began."""
 
     def __init__(self, deployment: Deployment) -> None:
         status = deployment.status()
@@ -95,27 +93,19 @@ class Window(threading.Thread):
                 self.found = begin, self.meter.read()
 
 
-def wait_until_quiet(meters: Mapping[str, Meter]) -> None:
-    """Pages of the run before are still being written: not at the cost of the next one."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        before = sum(meter.cpu_s() for meter in meters.values())
-        time.sleep(0.2)
-        if sum(meter.cpu_s() for meter in meters.values()) - before <= 0.2 * QUIET:
-            return
-
-
-def cost_of(deployment: Deployment, meters: Mapping[str, Meter], multisite: float) -> Cost:
+def cost_of(deployment: Deployment, multisite: float) -> Cost:
+    """Up for this only: what keeps something has pages to write and a log to look after when nothing runs, too."""
     context = deployment.context
     seconds = max(context.seconds, LEAST_S)
-    wait_until_quiet(meters)
-    window = Window(deployment, meters[deployment.name], seconds)
+    deployment.up()
+    window = Window(deployment, Meter(deployment), seconds)
     window.start()
     try:
         report = deployment.run("update", multisite, seconds=seconds + MARGIN_S, warmup=context.warmup)
     finally:
         window.over.set()
         window.join()
+    deployment.down()
     if window.found is None:
         raise Failed(f"{deployment.name}: the run was over before its costs were read")
     begin, end = window.found
@@ -143,12 +133,13 @@ def durability(context: Context) -> Section:
     if context.cores < 2:
         section.note("this machine has one core; two workers share it, and the bars mean nothing")
     measured = {(shape, kept): (deployment, multisite) for shape, kept, deployment, multisite in shapes(context)}
-    meters = {deployment.name: Meter(deployment) for deployment, _ in measured.values()}
+    for deployment in {deployment.name: deployment for deployment, _ in measured.values()}.values():
+        deployment.down()
     costs: dict[tuple[str, str], list[Cost]] = {label: [] for label in measured}
 
     def measure(label: tuple[str, str]) -> Measure:
         def per_cpu_s() -> float:
-            costs[label].append(cost_of(measured[label][0], meters, measured[label][1]))
+            costs[label].append(cost_of(*measured[label]))
             return 1e6 / costs[label][-1].cpu_us
         return per_cpu_s
 
