@@ -33,6 +33,7 @@ class Spent(NamedTuple):
     """By a deployment since its processes began."""
     at_s: float
     cpu_s: float
+    logger_s: float  # of that
     log_bytes: int
 
 
@@ -40,7 +41,14 @@ class Cost(NamedTuple):
     """Of a run."""
     per_s: float
     cpu_us: float     # of each transaction, of islands and logger together
+    logger: float     # its share of that
     log_bytes: float  # of each transaction, in the rings
+
+
+def cpu_s(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        words = file.read().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / TICKS_PER_S  # in user mode and in the kernel
 
 
 class Meter:
@@ -48,27 +56,21 @@ class Meter:
 
     def __init__(self, deployment: Deployment) -> None:
         status = deployment.status()
-        self.pids = [island["pid"] for island in status["islands"]]
+        self.islands = [island["pid"] for island in status["islands"]]
+        self.loggers: list[int] = []
         self.rings: list[str] = []
         if status.get("log"):
-            self.pids.append(status["log"]["logger_pid"])
+            self.loggers.append(status["log"]["logger_pid"])
             places = (f"/dev/shm/islands-{status['cluster_id'][:16]}", os.path.join(deployment.log_directory, "rings"))
             self.rings = [ring for place in places for ring in glob.glob(os.path.join(glob.escape(place), "*.ring"))]
-
-    def cpu_s(self) -> float:
-        ticks = 0
-        for pid in self.pids:
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-                words = file.read().rsplit(")", 1)[1].split()
-            ticks += int(words[11]) + int(words[12])  # in user mode and in the kernel
-        return ticks / TICKS_PER_S
 
     def read(self) -> Spent:
         log_bytes = 0
         for ring in self.rings:
             with open(ring, "rb") as file:
                 log_bytes += struct.unpack("<Q", os.pread(file.fileno(), 8, RING_TAIL_OFFSET))[0]
-        return Spent(time.monotonic(), self.cpu_s(), log_bytes)
+        logger_s = sum(map(cpu_s, self.loggers))
+        return Spent(time.monotonic(), sum(map(cpu_s, self.islands)) + logger_s, logger_s, log_bytes)
 
 
 class Window(threading.Thread):
@@ -110,7 +112,8 @@ def cost_of(deployment: Deployment, multisite: float) -> Cost:
         raise Failed(f"{deployment.name}: the run was over before its costs were read")
     begin, end = window.found
     committed = report["committed_per_s"] * (end.at_s - begin.at_s)
-    return Cost(report["committed_per_s"], 1e6 * (end.cpu_s - begin.cpu_s) / committed,
+    spent_s = end.cpu_s - begin.cpu_s
+    return Cost(report["committed_per_s"], 1e6 * spent_s / committed, (end.logger_s - begin.logger_s) / spent_s,
                 (end.log_bytes - begin.log_bytes) / committed)
 
 
@@ -129,7 +132,7 @@ def durability(context: Context) -> Section:
     section = Section("Durability: update-10, one worker per core; CPU time is that of islands and logger together",
                       "deployment, durability",
                       [("thousand/s", "{:.1f}"), ("x none", "{:.2f}"), ("CPU-us each", "{:.2f}"),
-                       ("per CPU-s, x none", "{:.2f}"), ("log bytes each", "{:,.0f}")])
+                       ("per CPU-s, x none", "{:.2f}"), ("logger's share", "{:.0%}"), ("log bytes each", "{:,.0f}")])
     if context.cores < 2:
         section.note("this machine has one core; two workers share it, and the bars mean nothing")
     measured = {(shape, kept): (deployment, multisite) for shape, kept, deployment, multisite in shapes(context)}
@@ -148,7 +151,8 @@ def durability(context: Context) -> Section:
     for shape, kept in measured:
         section.row(f"{shape}, {kept}", rates[shape, kept] / 1000, ratio(rates[shape, kept], rates[shape, NONE]),
                     1e6 / found[shape, kept], ratio(found[shape, kept], found[shape, NONE]),
-                    None if kept == NONE else median([cost.log_bytes for cost in costs[shape, kept]]))
+                    *(None if kept == NONE else median(values) for values in (
+                        [cost.logger for cost in costs[shape, kept]], [cost.log_bytes for cost in costs[shape, kept]])))
     log_on = file_system(context.log_directory)
     for shape, at_least in BARS.items():
         section.bar(f"{shape}, per CPU-second: lazy / none, log on {MEMORY}",
