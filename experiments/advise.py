@@ -7,15 +7,17 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from advising import advice, trials
 from advising.advice import Case, Verdict
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
+from durability import DURABILITIES, EXPECTED, settings_of, word_of
 from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
                              interrupt, json_of, misplaced, option, wrong_value)
 from sweeping import results as result_files
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
+from sweeping.plan import Plan
 from sweeping.sweep_file import Measure
 from sweeping.table import PointMedians
 from sweeping.tree import BadFile, Reader, Scalar
@@ -25,10 +27,14 @@ multisite and zipf 0, 0.5, 0.75 and 1, on every layout, as far as what is asked 
 they answer for any percentage and skew. Other workloads are measured as they are. experiments/README.md explains the
 model.
 
+Data and logs of the runs are their own, in a temporary folder (where TMPDIR says), and destroyed after them: the
+directories that FILE names are never touched.
+
 examples:
   islands advise my.yaml --op update --multisite 20
   islands advise my.yaml --op update --multisite 0 10 50 --zipf 0 0.8 --validate
   islands advise my.yaml --workload tatp --mix update
+  islands advise my.yaml --op update --multisite 20 --durability none lazy sync
   islands advise --workload tatp --help           parameters of another workload
 
 exit codes: 0 ok, 1 failed, 2 usage or invalid file, 130 interrupted"""
@@ -102,6 +108,8 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
     parser.add_argument("--workload", default="micro", help="default micro")
     parser.add_argument("--mpl", type=int, default=16, help="transactions in flight per worker; default 16")
     parser.add_argument("--layouts", nargs="+", metavar="NISL", help="default: from 1ISL to one island per core")
+    parser.add_argument("--durability", nargs="+", choices=DURABILITIES, metavar="DURABILITY",
+                        help=f"what is asked about: {EXPECTED} (+forced: with votes forced); default: as FILE says")
     parser.add_argument("--seconds", type=float, default=0.6, help="measured per run; default 0.6")
     parser.add_argument("--warmup", type=float, default=0.2, help="before each; default 0.2")
     parser.add_argument("--repeat", type=int, default=2, help="times each; default 2")
@@ -181,31 +189,44 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
     plan = islands.call("plan", arguments.file)
     cores = sum(island["workers"] for island in plan["islands"])
     arguments.layouts = arguments.layouts or machine.layouts(min(cores, machine.cores))
+    # By name, whether the file has it or leaves it to deployments: they are what is advised on.
+    arguments.durability = list(dict.fromkeys(arguments.durability or [word_of(plan["durability"], plan["votes"])]))
     identity = result_files.identify(islands, machine)
     directory = arguments.results or result_files.new_directory("results", "advise")
     command = shlex.join(["islands", "advise", *sys.argv[1:]])
     measure: Measure = {"seconds": arguments.seconds, "warmup": arguments.warmup, "repeat": arguments.repeat}
-    calibration = trials.experiment_of(arguments, "calibration", anchors(arguments), measure)
-    points, made = trials.carry_out(islands, machine, calibration, os.path.join(directory, "calibration"), identity,
-                                    command)
+
+    def measured(name: str, durability: str, axes: Mapping[str, Sequence[float]]) -> tuple[list[PointMedians], Plan]:
+        experiment = trials.experiment_of(arguments, name, durability, axes, measure)
+        return trials.carry_out(islands, machine, experiment, os.path.join(directory, f"{name}-{durability}"),
+                                identity, command)
+
     load = load_of(islands, arguments, machine) if arguments.modelled else None
-    models, noise = models_of(points, load), advice.noise_of(points)
     cases: list[Case] = []
-    for multisite in arguments.multisite:
-        for zipf in arguments.zipf:
-            ranking = advice.rank(models, multisite, zipf, noise)
-            cases.append({"multisite": multisite, "zipf": zipf, "recommended": ranking[0]["layout"],
-                          "ranking": ranking})
+    noises, runs = [], 0
+    for durability in arguments.durability:
+        points, made = measured("calibration", durability, anchors(arguments))
+        noises.append(advice.noise_of(points))
+        cases += advised(arguments, durability, models_of(points, load), noises[-1])
+        runs += len(made.runs)
     verdict = None
     if arguments.validate:
         axes = {"multisite": arguments.multisite, "zipf": arguments.zipf} if arguments.modelled else {}
-        handle_signals(interrupt)
-        checked, _ = trials.carry_out(islands, machine, trials.experiment_of(arguments, "validation", axes, measure),
-                                      os.path.join(directory, "validation"), identity, command)
-        verdict = advice.judge(cases, {place_of(point): point["metrics"]["committed_per_s"]["median"]
-                                       for point in checked})
-    show(arguments, machine, directory, cases, verdict, noise, len(made.runs), time.monotonic() - begin)
+        verdict = advice.judge(cases, {
+            (durability, *place_of(point)): point["metrics"]["committed_per_s"]["median"]
+            for durability in arguments.durability for point in measured("validation", durability, axes)[0]})
+    show(arguments, machine, directory, cases, verdict, max(noises), runs, time.monotonic() - begin)
     return 0
+
+
+def advised(arguments: argparse.Namespace, durability: str, models: Mapping[str, Predictor],
+            noise: float) -> Iterator[Case]:
+    """A case for every load that is asked about."""
+    for multisite in arguments.multisite:
+        for zipf in arguments.zipf:
+            ranking = advice.rank(models, multisite, zipf, noise)
+            yield {"durability": settings_of(durability)["durability"], "votes": settings_of(durability)["votes"],
+                   "multisite": multisite, "zipf": zipf, "recommended": ranking[0]["layout"], "ranking": ranking}
 
 
 def show(arguments: argparse.Namespace, machine: Machine, directory: str, cases: list[Case], verdict: Verdict | None,

@@ -3,6 +3,7 @@
 Whatever happens to such a program - an error, Ctrl-C, SIGTERM - guarded() stops every island that it started.
 """
 
+import glob
 import json
 import os
 import shutil
@@ -47,6 +48,8 @@ class RunReport(TypedDict):
     """Of what `islands run` says, the part that is used here; the last three are parameters of the workload."""
     run_directory: str
     layout: str
+    durability: str
+    votes: str
     islands: int
     measured_s: float
     committed: int
@@ -249,14 +252,15 @@ def processes_of(directory: str) -> list[int]:
     return found
 
 
+def deployments_in(directory: str) -> list[str]:
+    """A folder with islands.yaml for each."""
+    return sorted(glob.glob(os.path.join(glob.escape(directory), "*", "islands.yaml")))
+
+
 def stop_everything(islands: Islands, directory: str) -> bool:
-    """Stops what runs in `directory`, a folder with islands.yaml for each deployment; returns whether it went
-    without force."""
+    """Stops the deployments in `directory`; returns whether it went without force."""
     gentle = True
-    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
-        file = os.path.join(directory, name, "islands.yaml")
-        if not os.path.exists(file):
-            continue
+    for file in deployments_in(directory):
         try:
             islands.call("down", file)
         except Failed as failure:
@@ -270,6 +274,16 @@ def stop_everything(islands: Islands, directory: str) -> bool:
         except ProcessLookupError:
             pass
     return gentle
+
+
+def remove_everything(islands: Islands, directory: str) -> None:
+    """Deployments that were stopped, and the directory. A log may lie elsewhere, and its rings in shared memory."""
+    for file in deployments_in(directory):
+        try:
+            islands.call("destroy", file, "--yes")
+        except Failed as failure:
+            complain(failure)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
@@ -288,7 +302,7 @@ def guarded(islands: Islands, directory: str, work: Callable[[], int]) -> int:
     code = 1
     try:
         stop_everything(islands, directory)  # what an earlier program left that was killed itself
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_everything(islands, directory)
         os.makedirs(directory)
         code = work()
     except Interrupted as signal_name:

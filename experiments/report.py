@@ -83,7 +83,8 @@ def print_report(sweep: results.Sweep, claims: list[Claim], path: str, form: str
                          ensure_ascii=False))
         return
     for claim in claims:
-        print(f"{claim.verdict:<15} {claim.id:<8} {claim.paper} There: {claim.there}. Here: {claim.here}")
+        here = f"Here, durability {claim.durability}" if claim.durability else "Here"
+        print(f"{claim.verdict:<15} {claim.id:<8} {claim.paper} There: {claim.there}. {here}: {claim.here}")
     for note in sweep.all_notes():
         print(f"note: {note}")
     of = counts(claims)

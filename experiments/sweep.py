@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import sys
 import tempfile
@@ -15,8 +14,9 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
+from durability import DURABILITIES, EXPECTED
 from islands_command import (ROOT, Document, Failed, Interrupted, Islands, complain, handle_signals, interrupt,
-                             stop_everything)
+                             remove_everything, stop_everything)
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import sweep_file, table
@@ -32,10 +32,15 @@ from sweeping.tree import BadFile
 EPILOG = """A sweep that was interrupted goes on where it was: give the same command again. Runs that failed are tried
 again the same way. Each run has its run directory below the results; `islands report` makes a page of them.
 
+Data and logs of every cluster are its own, in a temporary folder (where TMPDIR says), and destroyed after its runs:
+directories that a deployment names are never touched. Clusters keep nothing of what they acknowledge (durability none)
+unless --durability, the axis of that name or the deployment says so.
+
 examples:
   islands sweep experiments/quick.yaml          the paper's experiments, five minutes of them
   islands sweep experiments/all.yaml            all of them: a night
   islands sweep experiments/fig09.yaml --dry-run --repeat 5
+  islands sweep experiments/quick.yaml --durability none lazy
 
 exit codes: 0 every run's checks held, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
@@ -68,6 +73,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="measured per run, whatever the file says")
     parser.add_argument("--warmup", type=float, help="before each, whatever the file says")
     parser.add_argument("--repeat", type=int, help="repetitions, whatever the file says")
+    parser.add_argument("--durability", nargs="+", choices=DURABILITIES, metavar="DURABILITY",
+                        help=f"of all clusters, whatever the file says: {EXPECTED} (+forced: with votes forced)")
     parser.add_argument("--observe", action="store_true", help="run Prometheus meanwhile, and tell a Grafana of this "
                         "machine; its data goes to the results; it takes some of the cores' time")
     parser.add_argument("--prometheus-port", type=int, default=9090, help="where it listens, on 127.0.0.1 "
@@ -85,7 +92,10 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def override(experiments: Iterable[Experiment], arguments: argparse.Namespace) -> None:
-    for measure in (experiment.measure for experiment in experiments):
+    for experiment in experiments:
+        measure = experiment.measure
+        if arguments.durability and experiment.workload:
+            experiment.axes["durability"] = list(dict.fromkeys(arguments.durability))
         if arguments.seconds is not None:
             measure["seconds"] = arguments.seconds
         if arguments.warmup is not None:
@@ -110,7 +120,9 @@ def dry_run(arguments: argparse.Namespace, plans: list[Plan]) -> int:
     for plan in plans:
         axes = ", ".join(f"{name} {'/'.join(map(str, values))}" for name, values in plan.axes.items())
         clusters = f"on {len(plan.blocks):>3} clusters" if plan.experiment.workload else "without islands"
-        print(f"{plan.experiment.name:<8} {len(plan.runs):>5} runs {clusters}: {axes}")
+        durability = plan.durability()
+        always = f"; durability {durability}" if durability else ""
+        print(f"{plan.experiment.name:<8} {len(plan.runs):>5} runs {clusters}: {axes}{always}")
         for note in plan.notes:
             print(f"         note: {note}")
     print(f"{sum(len(plan.runs) for plan in plans)} runs, about {duration(seconds)}")
@@ -170,6 +182,7 @@ def summarize(arguments: argparse.Namespace, sweep: SweepFile, found: Results) -
                           "complete": found.document["complete"], "seconds": found.document["seconds"],
                           "notes": found.document["notes"], "failures": failures,
                           "experiments": [{"name": plan.experiment.name, "title": plan.experiment.title,
+                                           "durability": plan.durability(),
                                            "points": table.medians(plan, found.entries[plan.experiment.name])}
                                           for plan in found.plans]}, indent=1))
     else:
@@ -195,7 +208,7 @@ def clean_up_after_killed(islands: Islands, found: Results) -> None:
         if work and os.path.isdir(work) and os.path.basename(work).startswith(WORK_PREFIX):
             complain(f"stopping what a sweep that was killed has left in {work}")
             stop_everything(islands, work)
-            shutil.rmtree(work, ignore_errors=True)
+            remove_everything(islands, work)
 
 
 def carry_out(islands: Islands, machine: Machine, found: Results, begin: float, observer: Observer | None) -> bool:
@@ -209,7 +222,7 @@ def carry_out(islands: Islands, machine: Machine, found: Results, begin: float, 
     finally:
         handle_signals(signal.SIG_IGN)
         clean = stop_everything(islands, work)
-        shutil.rmtree(work, ignore_errors=True)
+        remove_everything(islands, work)
         found.document.pop("work", None)
         found.finish(time.monotonic() - begin)
     return clean

@@ -73,13 +73,15 @@ def test_ranking_says_how_sure_it_is() -> None:
     assert [row["layout"] for row in ranking] == ["2ISL", "4ISL", "1ISL"]
     assert 0.4 < ranking[0]["chance_best"] < 0.7 and ranking[2]["chance_best"] == 0
     assert advice.rank({"1ISL": models["1ISL"], "2ISL": models["2ISL"]}, 0, 0, 0.03)[0]["chance_best"] == 1
-    case: advice.Case = {"multisite": 0, "zipf": 0, "recommended": "2ISL", "ranking": ranking}
-    verdict = advice.judge([case], {("1ISL", 0, 0): 100.0, ("2ISL", 0, 0): 180.0, ("4ISL", 0, 0): 200.0})
+    case: advice.Case = {"durability": "sync", "votes": "forced", "multisite": 0, "zipf": 0, "recommended": "2ISL",
+                         "ranking": ranking}
+    of = "sync+forced"
+    verdict = advice.judge([case], {(of, "1ISL", 0, 0): 100.0, (of, "2ISL", 0, 0): 180.0, (of, "4ISL", 0, 0): 200.0})
     assert case["regret"] == pytest.approx(0.1)
     assert verdict["largest_error"] == pytest.approx(200 / 180 - 1, abs=1e-4)
     assert verdict["median_error"] == pytest.approx(0.005, abs=1e-4)
     text = advice.case_text(case, True)
-    assert "recommended: 2ISL" in text and "regret 10.0%" in text and "low" in text
+    assert "recommended: 2ISL" in text and "regret 10.0%" in text and "low" in text and "durability sync+forced" in text
 
 
 def test_advice_validated_and_its_runs_used_again(islands: Islands, deployment: WriteFile, folder: str) -> None:
@@ -105,8 +107,28 @@ def test_nothing_is_measured_that_is_not_asked_for(islands: Islands, deployment:
     assert answer["calibration_runs"] == len(answer["cases"][0]["ranking"])
 
 
+def test_advice_for_every_durability_asked_about(islands: Islands, deployment: WriteFile, folder: str) -> None:
+    """As the file says, unless told otherwise; and what the file's directories hold is left alone."""
+    own = os.path.join(folder, "own")
+    log = f"log: {{durability: lazy, votes: forced, directory: {own}}}"
+    file = deployment(FILE.replace("128MiB", "128MiB, " + log).replace("data:", f"data:\n  directory: {own}"))
+    command = ("advise", file, "--results", os.path.join(folder, "kept"), *SHORT)
+    answer = islands.json(*command, cwd=folder, timeout=120)
+    assert [(case["durability"], case["votes"]) for case in answer["cases"]] == [("lazy", "forced")]
+    answer = islands.json(*command, "--durability", "none", "lazy", "--validate", cwd=folder, timeout=120)
+    assert [(case["durability"], case["votes"]) for case in answer["cases"]] == [
+        ("none", "epoch"), ("lazy", "epoch")]
+    assert all(row["measured_per_s"] > 0 for case in answer["cases"] for row in case["ranking"])
+    assert sorted(os.listdir(os.path.join(folder, "kept"))) == [
+        "calibration-lazy", "calibration-lazy+forced", "calibration-none", "validation-lazy", "validation-none"]
+    done = islands.run(*command, "--durability", "lazy", cwd=folder, timeout=60)
+    assert done.code == 0 and "durability lazy\n" in done.out, done
+    assert not os.path.exists(own) and processes(folder) == {}
+
+
 @pytest.mark.parametrize("arguments, complaint", [
     (["nosuch.yaml"], "nosuch.yaml"),
+    (["FILE", "--durability", "often"], "--durability: invalid choice: 'often' (choose from 'none', 'lazy'"),
     (["FILE", "--multisite", "101"], "--multisite: found 101, expected a percentage from 0 to 100"),
     (["FILE", "--zipf", "0", "nan"], "--zipf: found nan, expected a number from 0 to 1000"),
     (["FILE", "--rows", "1", "2"], "unrecognized arguments: 2"),

@@ -19,9 +19,11 @@ sys.path.insert(0, os.path.join(ROOT, "experiments"))
 import bench  # noqa: E402
 from benchmarks.context import Context  # noqa: E402
 from benchmarks.section import Bar, Section  # noqa: E402
+from durability import file_system  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench.py")]
-SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions"]
+SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions",
+            "durability"]
 
 needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/release/bin/islandd")),
                                    reason="islandd is not built")
@@ -61,6 +63,14 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
     # What needs nothing but islands is there on every machine.
     assert all(sections["cores"]["rows"][row][1] > 0 for row in ("one worker", "2ISL", "1ISL, two workers"))
     assert all(value > 0 for value in sections["multisite"]["rows"]["100"][:1])
+    costs = sections["durability"]["rows"]
+    for shape in ("2ISL, local", "1ISL, two workers", "2ISL, 100 % multisite"):
+        rate, of_none, cpu_us, of_none_per_cpu, logger, log_bytes = costs[f"{shape}, none"]
+        assert rate > 0 and cpu_us > 0 and (of_none, of_none_per_cpu, logger, log_bytes) == (1, 1, None, None)
+        rate, _, cpu_us, of_none_per_cpu, logger, log_bytes = costs[f"{shape}, lazy"]
+        assert rate > 0 and cpu_us > 0 and of_none_per_cpu > 0 and 0 <= logger < 1
+        assert log_bytes > 100, "ten changed counters take more"
+    assert sections["durability"]["notes"][-1].startswith("logs on ")
     completes = [bar for bar in sections["many"]["bars"] if bar["at_most"] == 0]
     assert [bar["value"] for bar in completes] == [0], completes
     assert not os.path.exists(directory)
@@ -68,18 +78,37 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
 
 
 @needs_islands
+@pytest.mark.parametrize("section", ["peers", "durability"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_leaves_nothing(folder: str, number: signal.Signals) -> None:
-    directory = os.path.join(folder, "bench")
-    process = start(directory, "--only", "peers", "--seconds", "1000")
+def test_interrupted_leaves_nothing(folder: str, number: signal.Signals, section: str) -> None:
+    directory, logs = os.path.join(folder, "bench"), os.path.join(folder, "logs")
+    process = start(directory, "--only", section, "--seconds", "1000", "--log-directory", logs)
     wait_until(lambda: any("islandd" in line for line in processes(folder).values()), what="an island")
+    if section == "durability":  # in the midst of a measurement
+        wait_until(lambda: any("islands run" in line for line in processes(folder).values()), what="a run")
     time.sleep(1)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert "stopping the islands" in err
     assert processes(folder) == {}
-    assert not os.path.exists(directory)
+    assert not os.path.exists(directory) and os.listdir(logs) == []
+
+
+@needs_islands
+def test_log_on_a_disk_is_not_judged_as_one_in_memory(folder: str) -> None:
+    if file_system(folder) == "tmpfs":
+        pytest.skip(f"{folder} is in memory")
+    file = os.path.join(folder, "bench.json")
+    process = start(os.path.join(folder, "bench"), "--quick", "--only", "durability", "--log-directory",
+                    os.path.join(folder, "logs"), "--json", file)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert "0 bars met, 0 missed, 3 not measured" in out and f"logs on {file_system(folder)} ({folder}/logs/" in out
+    with open(file, encoding="utf-8") as stream:
+        rows = json.load(stream)["sections"]["durability"]["rows"]
+    assert all(values[0] > 0 for values in rows.values()) and len(rows) == 6
+    assert os.listdir(os.path.join(folder, "logs")) == []
 
 
 def test_nothing_built_says_so(folder: str) -> None:

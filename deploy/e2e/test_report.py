@@ -229,6 +229,76 @@ def test_an_axis_that_is_left_open_is_not_mixed(folder: str) -> None:
     assert "several ways (mpl)" in claims_by_id(folder)["fig07.1"].here
 
 
+# Durability
+
+
+def kept(folder: str, name: str, durability: str | None, **slower: float) -> None:
+    """Makes a figure one of a sweep with this durability, or, by `slower`, with an axis of several, whose runs of 1ISL
+    differ by these factors."""
+    path = os.path.join(folder, name, "results.jsonl")
+    lines = [json.loads(line) for line in read(path).splitlines()]
+    plan = json.loads(read(folder, name, "plan.json"))
+    plan["axes"] += [report_results.axis("durability", *slower)] if slower else []
+    report_results.write_json(os.path.join(folder, name, "plan.json"), plan | {"durability": durability})
+    with open(path, "w", encoding="utf-8") as file:
+        for word, factor in slower.items() or {durability: 1.0}.items():
+            for line in lines:
+                factor_here = factor if line["axes"].get("layout") == "1ISL" else 1
+                made = measuring(line, **{metric: value * factor_here for metric, value in line["metrics"].items()})
+                axes = line["axes"] | ({"durability": word} if slower else {})
+                file.write(json.dumps(made | {"axes": axes, "log_on": None if word == "none" else "tmpfs"}) + "\n")
+
+
+def test_claims_say_with_which_durability_they_were_decided(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig02", "fig07", "fig09"])
+    kept(folder, "fig09", "sync+forced")
+    found = claims_by_id(folder)
+    assert (found["fig09.1"].durability, found["fig09.1"].json()["durability"]) == ("sync+forced", "sync+forced")
+    assert found["fig07.1"].durability == "none", "of sweeps that knew no other"
+    assert found["fig02.1"].json()["durability"] is None, "a program"
+    assert "fig09 too" in found["fig07.3"].here and "same durability" in found["fig07.3"].here
+
+
+def test_claims_are_decided_with_every_durability_apart(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig07", "fig09"])
+    kept(folder, "fig07", None, none=1, lazy=10)
+    found = claims_by_id(folder)
+    assert [found[f"fig07.{word}.1"].verdict for word in ("none", "lazy")] == ["agrees", "disagrees"]
+    assert [found[f"fig07.{word}.1"].durability for word in ("none", "lazy")] == ["none", "lazy"]
+    assert found["fig07.lazy.1"].where == {"durability": "lazy"} and "fig07.1" not in found
+    assert (found["fig07.none.3"].verdict, found["fig07.lazy.3"].verdict) == ("agrees", "cannot be told")
+
+
+@needs_matplotlib
+def test_report_names_durabilities(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig02", "fig07", "fig09"])
+    kept(folder, "fig07", None, none=1, lazy=10)
+    kept(folder, "fig09", "sync")
+    done = run_report(folder)
+    assert "Here, durability sync: " in done.out and "Here, durability lazy: " in done.out
+    source = read(folder, "report", "index.html")
+    text = check_page(source).text()
+    for part in ("Measured with durability none, lazy, logs on tmpfs.", "Measured with durability sync, logs on tmpfs.",
+                 "to the greatest run. Durability sync. Files"):
+        assert part in text, part
+    # Points of both would share their places in one plot: each durability has its own.
+    panels = [panel for panel in source.split('class="panel"') if "Payment, durability" in panel]
+    assert [re.findall(r'id="(fig07\.\w+)\.1"', panel) for panel in panels] == [["fig07.none"], ["fig07.lazy"]]
+    assert "durability" not in source.split('<section id="fig02"')[1].split("</section>")[0]
+    rows = list(csv.DictReader(read(folder, "report", "fig09-1.csv").splitlines()))
+    assert {row["durability"] for row in rows} == {"sync"}
+    rows = list(csv.DictReader(read(folder, "report", "fig07-2.csv").splitlines()))
+    assert {row["durability"] for row in rows} == {"lazy"}
+    assert "durability" not in read(folder, "report", "fig02-1.csv")
+
+
+def test_against_says_that_durability_differs(folder: str) -> None:
+    a, b = compare_two(folder, None, ["fig07", "fig09"])
+    kept(b, "fig09", "lazy")
+    done = run_report(a, "--against", b)
+    assert "note: fig09: different durability: A none, B lazy" in done.out and "fig07: different" not in done.out
+
+
 # Reading
 
 
@@ -365,7 +435,7 @@ def test_csv(folder: str) -> None:
     plot = plots.plots_of(results.load(folder).figures[0])[0][0]
     rows = list(csv.DictReader(plot.csv().splitlines()))
     assert list(rows[0]) == ["figure", "op", "layout", "multisite", "committed_per_s_median", "committed_per_s_min",
-                             "committed_per_s_max", "runs"]
+                             "committed_per_s_max", "runs", "durability"]
     assert len(rows) == 6 * 6 - 1
     assert [row["layout"] for row in rows[::6]] == ["1ISL", "2ISL", "4ISL", "8ISL", "12ISL", "24ISL"]
     for row in rows:

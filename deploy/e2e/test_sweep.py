@@ -189,6 +189,9 @@ BAD = {
     "layout": (MICRO + "axes:\n  layout: [1ISL, 0ISL, 2isl]\n", ["4:18: found '0ISL', expected 1ISL to 999ISL, or auto",
                                                                  "4:24: found '2isl', expected 1ISL to 999ISL"]),
     "cut": (MICRO + "axes: {cut: [SE, XX]}\n", ["3:18: found 'XX', expected SE, CG or FG"]),
+    "durability": (MICRO + "axes: {durability: [lazy, none+forced, epoch]}\n",
+                   ["3:27: found 'none+forced', expected none, lazy, sync, lazy+forced or sync+forced",
+                    "3:40: found 'epoch', expected none, lazy, "]),
     "machine where none": (MICRO + "axes: {zipf: machine}\n", ["3:14: found 'machine', expected a list of values: "]),
     "axis name": ("version: 1\nprogram: ipc\naxes: {Rows: [1]}\n",
                   ["3:8: found axis 'Rows', expected lower-case letters"]),
@@ -332,6 +335,9 @@ def test_what_check_says_of_a_deployment_file_is_told_there(sweeps: Sweeps) -> N
 def test_sections_of_the_deployment_that_are_none_are_told(sweeps: Sweeps) -> None:
     text = MICRO + "deployment: {messaging: 5, data: [1]}\naxes: {transport: [uds, zmq], sites: [24]}\n"
     assert_told(complaints(sweeps, text), ["bad.yaml:3:14: found ", "bad.yaml:3:28: found "])
+    for section in ("{storage: 5}", "{storage: {log: 5}}", "{storage: {log: {durability: often}}}"):
+        found, = complaints(sweeps, MICRO + f"deployment: {section}\n")
+        assert found.startswith("bad.yaml:3:") and "found " in found, found
 
 
 # A sweep that ends well.
@@ -344,6 +350,7 @@ def test_small_sweep_keeps_every_run(finished: Finished) -> None:
         assert (line["ok"], line["error"], line["sum_check"]) == (True, None, "ok")
         assert set(line["axes"]) == {"layout", "op", "multisite"}
         assert line["islands"] == int(line["axes"]["layout"][0]) and line["workers"] >= line["islands"]
+        assert (line["durability"], line["votes"], line["log_on"]) == ("none", "epoch", None)
         assert set(line["metrics"]) == set(sweep_file.WORKLOAD_METRICS)
         assert line["metrics"]["committed_per_s"] > 0
         distributed = line["axes"]["layout"] == "2ISL" and line["axes"]["multisite"] > 0
@@ -369,9 +376,11 @@ def test_small_sweep_says_what_it_was(finished: Finished) -> None:
         assert about["commit"] == json.load(file)["commit"]
     assert plan["axes"][0] == {"name": "layout", "values": ["1ISL", "2ISL"]}
     assert (plan["points"], plan["runs"], plan["workload"], plan["program"]) == (RUNS // 2, RUNS, "micro", None)
+    assert plan["durability"] == "none"
 
 
 def test_small_sweep_prints_every_point(finished: Finished) -> None:
+    assert finished.done.out.startswith("A small one, durability none\n")
     for title in ("Reads", "Updates"):
         lines = finished.done.out.split(title + ", thousand transactions/s\n")[1].splitlines()[:3]
         assert lines[0].split() == ["multisite", "0", "multisite", "50"]
@@ -417,11 +426,12 @@ def one(sweeps: Sweeps, more: str = "", deployment: str = DEPLOYMENT, axes: str 
 
 def test_data_of_the_users_deployment_is_left_alone(sweeps: Sweeps) -> None:
     own = os.path.join(sweeps.folder, "own")
-    one(sweeps, deployment=f"deployment: {{storage: {{buffer_pool: 256MiB, log: {{directory: {own}/log}}}}, data: "
-        f"{{directory: {own}, tables: [{TABLE}]}}, control: {{directory: {own}/run}}}}\n",
-        axes="{layout: [1ISL, 2ISL]}")
+    log = f"{{durability: lazy, directory: {own}/log, ring_directory: {own}/rings}}"
+    one(sweeps, deployment=f"deployment: {{storage: {{buffer_pool: 256MiB, log: {log}}}, data: {{directory: {own}, "
+        f"tables: [{TABLE}]}}, control: {{directory: {own}/run}}}}\n", axes="{layout: [1ISL, 2ISL]}")
     done = sweeps.run(*ONE)
-    assert "note: not used, of the deployment: data.directory, storage.log.directory, control.directory" in done.out
+    assert ("note: not used, of the deployment: data.directory, storage.log.directory, storage.log.ring_directory, "
+            "control.directory") in done.out
     assert not os.path.exists(own)
 
 

@@ -324,6 +324,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 
 }  // namespace
 
+std::string_view VotesName(bool forced) { return forced ? "forced" : "epoch"; }
+
 std::string_view DurabilityName(Durability durability) {
   switch (durability) {
     case Durability::kNone:

@@ -43,6 +43,7 @@ enum class Durability { kNone, kLazy, kSync };
 enum class TransportKind { kUds, kZmq };
 
 std::string_view DurabilityName(Durability durability);
+std::string_view VotesName(bool forced);
 std::string_view TransportName(TransportKind transport);
 
 struct Deployment {

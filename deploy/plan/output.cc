@@ -64,8 +64,8 @@ std::string RenderPlan(const ResolvedDeployment& resolved) {
   line("data", fmt::format("{} sites, tables {}, in {}", resolved.plan.sites,
                            fmt::join(TableNames(deployment), ", "), resolved.data_directory));
   line("storage",
-       fmt::format("buffer pool {}, durability {}{}", topology::FormatSize(pool_bytes),
-                   DurabilityName(deployment.durability),
+       fmt::format("buffer pool {}, durability {}{}{}", topology::FormatSize(pool_bytes),
+                   DurabilityName(deployment.durability), deployment.forced_votes ? ", votes forced" : "",
                    deployment.always_latched ? ", latching always: also in islands with one worker" : ""));
   line("messaging",
        fmt::format("{}, sockets in {}", TransportName(deployment.transport), resolved.control_directory));
@@ -105,6 +105,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
           {"tables", TableNames(deployment)},
           {"transport", TransportName(deployment.transport)},
           {"durability", DurabilityName(deployment.durability)},
+          {"votes", VotesName(deployment.forced_votes)},
           {"latching", deployment.always_latched ? "always" : "auto"},
           {"data_directory", resolved.data_directory},
           {"log_directory", resolved.log_directory},

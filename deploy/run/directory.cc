@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "deploy/file/deployment.h"
 #include "deploy/run/build_info.h"
 #include "instance/worker/latency_histogram.h"
 #include "topology/machine.h"
@@ -222,9 +223,10 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
   for (const control::v1::TableSpec& table : TablesOf(config)) text += TableYaml(table);
   text += "storage:\n";
   if (!listed) text += fmt::format("  buffer_pool: {}\n", TotalPoolBytes(status));
-  text += fmt::format("  memory_policy: {}\n  latching: {}\n  log:\n    directory: {}\n    durability: {}\n",
-                      PolicyName(config.memory_policy()), config.always_latched() ? "always" : "auto",
-                      Quoted(config.log_directory()), config.durability());
+  text += fmt::format("  memory_policy: {}\n  latching: {}\n", PolicyName(config.memory_policy()),
+                      config.always_latched() ? "always" : "auto");
+  text += fmt::format("  log:\n    directory: {}\n    durability: {}\n    votes: {}\n",
+                      Quoted(config.log_directory()), config.durability(), VotesName(config.votes_wait()));
   text += fmt::format("messaging:\n  transport: {}\n", config.transport());
   text += fmt::format("control:\n  directory: {}\n", Quoted(config.control_directory()));
   text += fmt::format("metrics:\n  base_port: {}\n", config.metrics_port());

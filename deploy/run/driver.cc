@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "deploy/file/deployment.h"
 #include "instance/worker/latency_histogram.h"
 
 namespace islands::deploy {
@@ -55,6 +56,8 @@ RunDriver::RunDriver(const ClusterClient& client, const control::v1::ClusterStat
   result_.layout = status_.layout();
   result_.transport = status_.configs(0).transport();
   result_.placement = status_.configs(0).placement();
+  result_.durability = status_.configs(0).durability();
+  result_.votes = std::string(VotesName(status_.configs(0).votes_wait()));
 }
 
 std::vector<ClusterClient::Reply> RunDriver::CallAll(const Request& request, int64_t timeout_ms) const {

@@ -192,9 +192,14 @@ std::string Grouped(uint64_t number) {
 json ResultJson(const RunResult& result) {
   const RunOptions& options = result.plan.options;
   const Sums total = result.Total();
-  json document = {{"deployment", result.deployment},  {"layout", result.layout},
-                   {"islands", result.islands.size()}, {"placement", result.placement},
-                   {"transport", result.transport},    {"workload", result.plan.workload.name},
+  json document = {{"deployment", result.deployment},
+                   {"layout", result.layout},
+                   {"islands", result.islands.size()},
+                   {"placement", result.placement},
+                   {"transport", result.transport},
+                   {"durability", result.durability},
+                   {"votes", result.votes},
+                   {"workload", result.plan.workload.name},
                    {"parameters", options.parameters}};
   // What every run has goes before a parameter of the same name.
   const json parameters = ParametersJson(result.plan);
@@ -231,9 +236,9 @@ json ResultJson(const RunResult& result) {
 std::string ResultText(const RunResult& result) {
   const RunOptions& options = result.plan.options;
   const Sums total = result.Total();
-  std::string text =
-      fmt::format("{}, mpl {}, {:g} s on {} ({}, {})\n\n", WorkloadText(result.plan), options.mpl,
-                  options.duration_s, result.layout, result.transport, result.deployment);
+  std::string text = fmt::format("{}, mpl {}, {:g} s on {} ({}, durability {}, votes {}, {})\n\n",
+                                 WorkloadText(result.plan), options.mpl, options.duration_s, result.layout,
+                                 result.transport, result.durability, result.votes, result.deployment);
   text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()),
                       PerSecond(result.CommittedPerSecond()));
   text += fmt::format("aborted      {}{}\n", Grouped(total.aborted()), ReasonsText(total));

@@ -66,6 +66,8 @@ struct RunResult {
   std::string layout;
   std::string transport;
   std::string placement;
+  std::string durability;   // of what the islands acknowledge
+  std::string votes;        // epoch | forced
   std::string started_utc;  // "2026-01-31T12:00:00Z"
   double measured_s = 0;
   std::vector<IslandResult> islands;

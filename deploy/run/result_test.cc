@@ -33,6 +33,8 @@ RunResult MakeResult() {
   result.deployment = "test";
   result.layout = "2ISL";
   result.transport = "uds";
+  result.durability = "sync";
+  result.votes = "forced";
   result.measured_s = 2.001;
   result.run_directory = "results/x";
   for (uint32_t i = 0; i < 2; ++i) {
@@ -75,6 +77,8 @@ TEST(ResultJson, HasThePromisedKeysAndNumbers) {
         "per_scope", "aborts_by_reason", "unknown", "transport", "seed"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
+  EXPECT_EQ(json["durability"], "sync");
+  EXPECT_EQ(json["votes"], "forced");
   EXPECT_EQ(json["committed"], 12'000);
   EXPECT_EQ(json["committed_per_s"], 6'000);
   EXPECT_EQ(json["messages_per_transaction"], 2.0);
@@ -153,7 +157,8 @@ control::v1::ClusterStatus MakeStatus(bool bound) {
     config.set_pool_bytes(64 << 20);
     config.set_site_count(24);
     config.set_transport("zmq");
-    config.set_durability("none");
+    config.set_durability("sync");
+    config.set_votes_wait(true);
     config.set_always_latched(bound);
     config.set_control_directory("/somewhere/it's run");
     config.set_data_directory("/somewhere/data");
@@ -181,6 +186,8 @@ TEST(ResolvedYaml, Bound_IsADeploymentFileWithIslandsByHand) {
   EXPECT_EQ(parsed->control_directory, "/somewhere/it's run");
   EXPECT_EQ(parsed->transport, TransportKind::kZmq);
   EXPECT_TRUE(parsed->always_latched);
+  EXPECT_EQ(parsed->durability, Durability::kSync);
+  EXPECT_TRUE(parsed->forced_votes);
   EXPECT_EQ(parsed->tables[0].range_end(), 4'800);
   EXPECT_EQ(parsed->workers, topology::WorkerOrder::kSpread);
   EXPECT_EQ(parsed->transaction_timeout_ms, 1500u);

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
 from advising.model import Predictor
+from durability import word_of
 from sweeping.table import PointMedians
 
 DRAWS = 2000
@@ -23,7 +24,9 @@ class Row(TypedDict):
 
 
 class Case(TypedDict):
-    """A load, and what is advised for it."""
+    """A load, on clusters that keep so much of what they acknowledge, and what is advised for it."""
+    durability: str
+    votes: str
     multisite: float
     zipf: float
     recommended: str
@@ -58,11 +61,13 @@ def rank(models: Mapping[str, Predictor], multisite: float, zipf: float, noise: 
             for layout, rate in sorted(predicted.items(), key=lambda item: -item[1])]
 
 
-def judge(cases: list[Case], measured: Mapping[tuple[str, float, float], float]) -> Verdict:
+def judge(cases: list[Case], measured: Mapping[tuple[str, str, float, float], float]) -> Verdict:
     """Adds to each case what was measured, errors, and the regret: by how much the recommended layout stays behind the
-    best."""
+    best. `measured`: by durability as one word, layout, multisite percentage, skew."""
     for case in cases:
-        rates = {row["layout"]: measured[row["layout"], case["multisite"], case["zipf"]] for row in case["ranking"]}
+        durability = word_of(case["durability"], case["votes"])
+        rates = {row["layout"]: measured[durability, row["layout"], case["multisite"], case["zipf"]]
+                 for row in case["ranking"]}
         for row in case["ranking"]:
             row["measured_per_s"] = rates[row["layout"]]
             row["error"] = round(row["predicted_per_s"] / rates[row["layout"]] - 1, 4)
@@ -79,7 +84,8 @@ def in_words(chance: float) -> str:
 
 
 def case_text(case: Case, with_load: bool) -> str:
-    lines = [f"{case['multisite']:g} % multisite, zipf {case['zipf']:g}"] if with_load else []
+    load = f"{case['multisite']:g} % multisite, zipf {case['zipf']:g}, " if with_load else ""
+    lines = [f"{load}durability {word_of(case['durability'], case['votes'])}"]
     measured = "measured_per_s" in case["ranking"][0]
     lines.append(f"  {'rank':>4}  {'layout':<7} {'predicted/s':>12} {'of best':>8} {'chance of being best':>21}"
                  + (f" {'measured/s':>12} {'error':>7}" if measured else ""))

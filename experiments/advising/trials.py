@@ -1,12 +1,12 @@
 """The short runs behind an advice, as a sweep of their own: shuffled, checked, and kept in a result directory."""
 
 import argparse
-import shutil
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from islands_command import Document, Failed, Islands, complain, handle_signals, stop_everything
+from islands_command import (Document, Failed, Islands, complain, handle_signals, interrupt, remove_everything,
+                             stop_everything)
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import table
@@ -19,7 +19,7 @@ from sweeping.table import PointMedians
 from sweeping.tree import Reader
 
 
-def experiment_of(arguments: argparse.Namespace, name: str, axes: Mapping[str, Sequence[float]],
+def experiment_of(arguments: argparse.Namespace, name: str, durability: str, axes: Mapping[str, Sequence[float]],
                   measure: Measure) -> Experiment:
     """`axes`: beside the layouts."""
     reader = Reader(arguments.file)
@@ -30,7 +30,8 @@ def experiment_of(arguments: argparse.Namespace, name: str, axes: Mapping[str, S
     experiment.deployment = tree.plain_mapping()
     experiment.positions = (arguments.file, tree)
     experiment.parameters = dict(arguments.parameters, mpl=arguments.mpl)
-    experiment.axes = {"layout": arguments.layouts, **{axis: [*values] for axis, values in axes.items()}}
+    experiment.axes = {"layout": arguments.layouts, "durability": [durability],
+                       **{axis: [*values] for axis, values in axes.items()}}
     experiment.measure = measure
     experiment.seed = arguments.seed
     return experiment
@@ -58,8 +59,9 @@ def carry_out(islands: Islands, machine: Machine, experiment: Experiment, direct
     finally:
         handle_signals(signal.SIG_IGN)
         stop_everything(islands, work)
-        shutil.rmtree(work, ignore_errors=True)
+        remove_everything(islands, work)
         found.finish(0)
+    handle_signals(interrupt)
     if found.failures():
         raise Failed(f"{len(found.failures())} runs failed; {found.failures()[0]['error']}")
     return table.medians(plan, found.entries[experiment.name]), plan

@@ -7,6 +7,7 @@ Invariants:
 
 import argparse
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 
 from benchmarks.peers import Peers
 from benchmarks.section import median
-from islands_command import Islands, MachineReport, RunReport, StatusLine, json_of
+from durability import NONE, settings_of
+from islands_command import Document, Islands, MachineReport, RunReport, StatusLine, json_of
 
 ROWS = 10
 MIB = 1 << 20
@@ -56,31 +58,38 @@ class Deployment:
     """A cluster of the benchmark, up and loaded."""
 
     def __init__(self, context: "Context", name: str, layout: str, cores: int, sites: int, rows_total: int,
-                 latching: str) -> None:
+                 latching: str, durability: str) -> None:
         self.context, self.name = context, name
+        self.log_directory = os.path.join(context.log_directory, name)
         folder = os.path.join(context.directory, name)
         os.makedirs(folder)
         self.file = os.path.join(folder, "islands.yaml")
         islands = int(layout.removesuffix("ISL"))
+        log = settings_of(durability) | {"directory": self.log_directory}
         pool_mib = rows_total * 450 // MIB + 32 * max(islands, sites)
         with open(self.file, "w", encoding="utf-8") as file:
             file.write(f"version: 1\nname: {name}\nlayout: {layout}\ncores: {cores}\n"
                        f"data: {{sites: {sites}, tables: [{{name: micro, key: [uint64], range: [0, {rows_total}], "
                        f"row_bytes: 250}}]}}\n"
-                       f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}}}\nmetrics: {{base_port: 0}}\n")
+                       f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}, log: {json.dumps(log)}}}\n"
+                       f"metrics: {{base_port: 0}}\n")
         context.progress.show(f"{name}: starting and loading {rows_total:,} rows")
-        context.islands.call("up", self.file)
+        self.up()
+
+    def up(self) -> None:
+        self.context.islands.call("up", self.file)
         self.run("read", seconds=0.1)  # the first run loads
 
     def run(self, op: str, multisite: float = 0, mpl: int = 4, seconds: float | None = None,
-            more: Sequence[str] = ()) -> RunReport:
-        """One run, checked; the result that `islands run` reports."""
+            warmup: float | None = None, more: Sequence[str] = ()) -> RunReport:
+        """One run, checked; the result that `islands run` reports. `seconds` are warmed up for by `warmup` only."""
         context = self.context
+        if warmup is None:
+            warmup = context.warmup if seconds is None else 0
         result = context.islands.call(
             "run", self.file, "micro", "--op", op, "--rows", str(ROWS), "--multisite", str(multisite), "--mpl",
-            str(mpl), "--duration", str(seconds or context.seconds), "--warmup",
-            str(context.warmup if seconds is None else 0), "--results", os.path.join(context.directory, "results"),
-            *more, timeout_s=1800)
+            str(mpl), "--duration", str(seconds or context.seconds), "--warmup", str(warmup), "--results",
+            os.path.join(context.directory, "results"), *more, timeout_s=1800)
         if result["sum_check"] != "ok":
             context.wrong.append(f"{self.name}, {op}, {multisite} % multisite, MPL {mpl}: sum check "
                                  f"{result['sum_check']}: {result['sum_check_detail']}")
@@ -90,9 +99,12 @@ class Deployment:
         """A function that measures transactions per second."""
         return lambda: self.run(op, multisite, mpl, more=more)["committed_per_s"]
 
+    def status(self) -> Document:
+        return self.context.islands.call("status", self.file)
+
     def first_worker(self) -> tuple[int, int]:
         """Process and CPU of island 0's first worker."""
-        island = self.context.islands.call("status", self.file)["islands"][0]
+        island = self.status()["islands"][0]
         return island["pid"], island["worker_cpus"][0]
 
     def down(self) -> None:
@@ -107,6 +119,7 @@ def in_words(what: str, label: object) -> str:
 class Context:
     def __init__(self, islands: Islands, arguments: argparse.Namespace, progress: Progress) -> None:
         self.islands, self.directory, self.progress = islands, arguments.directory, progress
+        self.log_directory = arguments.log_directory
         self.binaries = arguments.bin
         self.seconds, self.warmup, self.repeat = arguments.seconds, arguments.warmup, arguments.repeat
         self.quick, self.large = arguments.quick, arguments.large
@@ -119,11 +132,11 @@ class Context:
         self.samples: dict[str, dict[str, list[float]]] = {}
 
     def deployment(self, name: str, layout: str, cores: int, sites: int, rows_total: int | None = None,
-                   latching: str = "auto") -> Deployment:
+                   latching: str = "auto", durability: str = NONE) -> Deployment:
         """Up from the first section that wants it to the end: idle islands sleep and disturb nobody."""
         if name not in self.deployments:
             self.deployments[name] = Deployment(self, name, layout, cores, sites, rows_total or self.rows_total,
-                                                latching)
+                                                latching, durability)
         return self.deployments[name]
 
     def peers(self, beside: Deployment) -> Peers | None:

@@ -107,6 +107,11 @@ def notes(a: Sweep, b: Sweep) -> Iterator[str]:
                                 ("kernels", *((one.about.get("system") or {}).get("kernel") for one in (a, b)))):
         if first != second:
             yield f"different {what}: A {first}, B {second}"
+    for figure in a.figures:
+        other = b.figure(figure.name)
+        if other and figure.durabilities() != other.durabilities():
+            yield (f"{figure.name}: different durability: A {', '.join(figure.durabilities())}, B "
+                   f"{', '.join(other.durabilities())}")
     for name, one in (("A", a), ("B", b)):
         for note in one.all_notes():
             yield f"{name}: {note}"

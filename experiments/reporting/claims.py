@@ -18,13 +18,19 @@ OPS = {"read": "reading", "update": "updating"}
 
 
 def claims_of(sweep: Sweep) -> list[Claim]:
-    """The claims of all figures that the sweep has, in its order."""
+    """The claims of all figures that the sweep has, in its order; with every durability that a figure has."""
     found = []
     for figure in sweep.figures:
-        claims = list(FIGURES[figure.name](sweep, figure)) if figure.name in FIGURES else []
-        for number, claim in enumerate(claims, 1):
-            claim.id = f"{figure.name}.{number}"
-        found += claims
+        durabilities = figure.durabilities()
+        for durability in durabilities or [""]:
+            part = sweep.under(durability) if durability else sweep
+            of_part = f"{figure.name}.{durability}" if len(durabilities) > 1 else figure.name
+            claims = FIGURES[figure.name](part, figure.under(durability)) if figure.name in FIGURES else []
+            for number, claim in enumerate(claims, 1):
+                claim.id, claim.durability = f"{of_part}.{number}", durability
+                if len(durabilities) > 1:
+                    claim.where = {**claim.where, "durability": durability}
+                found.append(claim)
     return found
 
 
@@ -165,7 +171,7 @@ def fig07(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
 def smaller_on_micro(sweep: Sweep, case: Case) -> Verdict:
     micro = sweep.figure("fig09")
     if not micro:
-        raise Untellable("it needs fig09 too, which this sweep does not have")
+        raise Untellable("it needs fig09 too, which this sweep does not have with the same durability")
     other = Case(sweep, micro)
     payment = Ratio(case.at(layout=case.fine()).stat, case.at(layout=case.shared()).stat)
     where: Where = {"multisite": 0, "op": "update"}

@@ -30,11 +30,13 @@ class Claim:
                  here: str) -> None:
         self.figure, self.paper, self.reference, self.there = figure, paper, reference, there
         self.where, self.verdict, self.here = where, verdict, here
-        self.id = ""  # FIGURE.n, once it is known
+        self.id = ""          # FIGURE.n, or FIGURE.DURABILITY.n where it was measured with several, once it is known
+        self.durability = ""  # that it was decided with, once it is known; of programs none
 
     def json(self) -> Document:
         return {"id": self.id, "figure": self.figure, "paper": self.paper, "reference": self.reference,
-                "there": self.there, "here": self.here, "verdict": self.verdict, "where": self.where}
+                "there": self.there, "here": self.here, "verdict": self.verdict, "where": self.where,
+                "durability": self.durability or None}
 
 
 class Found:

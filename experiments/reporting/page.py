@@ -25,7 +25,9 @@ where these lie on several islands. The paper's claims are decided on the number
 do not overlap and their medians differ by more than the typical range of a point in that figure, and by more than
 {words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where there is one run). “Linear” means at least
 {words.percent(LINEAR)} of perfect scaling.
-What this machine cannot show, or the spread hides, is said to be so."""
+What this machine cannot show, or the spread hides, is said to be so. <b>Durability</b> is what islands kept of what
+they acknowledged: nothing (none), all of it across kills (lazy), or across losses of power, too (sync); with +forced,
+messages of two-phase commit waited for the log as well."""
 
 
 def text(value: object) -> str:
@@ -105,10 +107,11 @@ def runs_table(sweep: Sweep) -> str:
         planned = figure.planned()
         done = f"{figure.runs:,}" + (f" of {planned:,}" if planned and planned != figure.runs else "")
         rows.append([f'<a href="#{text(figure.name)}">{text(figure.name)}</a>',
-                     text(plan.get("workload") or plan.get("program") or ""), text(axes_text(figure)), text(done),
+                     text(plan.get("workload") or plan.get("program") or ""), text(axes_text(figure)),
+                     text(", ".join(figure.durabilities()) or "–"), text(done),
                      text(measure.get("repeat", "")), text(f"{measure['seconds']:g}" if "seconds" in measure else ""),
                      text(f"{measure['warmup']:g}" if "warmup" in measure else ""), text(plan.get("seed", ""))])
-    header = ["Figure", "Workload", "Varied", "Runs", "Repetitions", "Seconds", "Warm-up (s)", "Seed"]
+    header = ["Figure", "Workload", "Varied", "Durability", "Runs", "Repetitions", "Seconds", "Warm-up (s)", "Seed"]
     return f'<h2>What was run</h2><div class="wide">{table(rows, header)}</div>'
 
 
@@ -138,8 +141,8 @@ def summary(claims: Sequence[Claim]) -> str:
     if not claims:
         return ""
     rows = [[f'<a href="#{text(claim.figure)}">{text(claim.figure)}</a>', text(claim.paper), text(claim.there),
-             text(claim.here), badge(claim.verdict)] for claim in claims]
-    header = ["Figure", "The paper says", "There", "This machine", "Agrees?"]
+             text(claim.here), text(claim.durability or "–"), badge(claim.verdict)] for claim in claims]
+    header = ["Figure", "The paper says", "There", "This machine", "Durability", "Agrees?"]
     return f"<h2>The paper's claims, and this machine</h2>{table(rows, header, 'claims')}"
 
 
@@ -148,6 +151,8 @@ def section(figure: Figure, plots: Drawn, said: Iterable[str], claims: Sequence[
              f"{text(figure.title)}</h2>"]
     if figure.reference:
         parts.append(f'<p class="muted">After {text(figure.reference)}.</p>')
+    if figure.durabilities():
+        parts.append(f'<p class="muted">{text(durability_text(figure))}.</p>')
     parts += [f'<p class="muted">{text(note)}</p>' for note in [*figure.notes, *said]]
     beside = claims_beside(plots, claims)
     for plot, svg in plots:
@@ -155,6 +160,11 @@ def section(figure: Figure, plots: Drawn, said: Iterable[str], claims: Sequence[
     if not plots:
         parts += map(claim_text, claims)
     return "\n".join(parts) + "</section>"
+
+
+def durability_text(figure: Figure) -> str:
+    logs = f", logs on {' and '.join(figure.logs_on)}" if figure.logs_on else ""
+    return f"Measured with durability {', '.join(figure.durabilities())}{logs}"
 
 
 def claims_beside(plots: Drawn, claims: Sequence[Claim]) -> dict[str, list[Claim]]:
@@ -173,16 +183,17 @@ def panel(plot: Plot, svg: str, claims: Sequence[Claim], titled: bool) -> str:
     title = f"<h3>{text(plot.title)}</h3>" if titled else ""
     files = (f'<span class="files">Files: <a href="{text(plot.name)}.svg">SVG</a>, '
              f'<a href="{text(plot.name)}.csv">CSV</a>.</span>')
-    caption = plot.repetitions()
+    caption = text(plot.repetitions() + (f" Durability {plot.durability()}." if plot.durability() else ""))
     return (f'<div class="panel">{title}<figure>{svg}<figcaption>{caption} {files}</figcaption>'
             f"<details><summary>The numbers</summary></details><div class=\"numbers wide\">{numbers(plot)}</div>"
             f'</figure><div class="claims-beside">{"".join(map(claim_text, claims))}</div></div>')
 
 
 def claim_text(claim: Claim) -> str:
+    durability = f"<dt>With</dt><dd>durability {text(claim.durability)}</dd>" if claim.durability else ""
     return (f'<div class="claim {CLASSES[claim.verdict]}" id="{text(claim.id)}">{badge(claim.verdict)}'
             f'<p>{text(claim.paper)}</p><dl><dt>There</dt><dd>{text(claim.there)}</dd><dt>Here</dt>'
-            f'<dd>{text(claim.here)}</dd></dl><p class="reference">{text(claim.reference)}</p></div>')
+            f'<dd>{text(claim.here)}</dd>{durability}</dl><p class="reference">{text(claim.reference)}</p></div>')
 
 
 def numbers(plot: Plot) -> str:

@@ -55,18 +55,25 @@ class Plot:
         runs = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
         return f"Median of {runs} runs; the bars reach from the least to the greatest run."
 
+    def durability(self) -> str:
+        """What its clusters kept; nothing where the plot's title or its axes say it."""
+        named = "durability" in (*self.where, self.x, self.axis)
+        return "" if named else ", ".join(self.figure.durabilities())
+
     def csv(self) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         axis = [self.axis] if self.axis else []
+        durability = [self.durability()] if self.durability() else []
         writer.writerow(["figure", *self.where, *axis, self.x, f"{self.y}_median", f"{self.y}_min", f"{self.y}_max",
-                         "runs"])
+                         "runs", *(["durability"] if durability else [])])
         for value, stats in self.series:
             for x in self.xs:
                 stat = stats.get(same_value(x))
                 if stat:
                     writer.writerow([self.figure.name, *self.where.values(), *([value] if axis else []), x,
-                                     *(f"{number:.6g}" for number in (stat.median, stat.low, stat.high)), stat.runs])
+                                     *(f"{number:.6g}" for number in (stat.median, stat.low, stat.high)), stat.runs,
+                                     *durability])
         return out.getvalue()
 
 

@@ -4,6 +4,7 @@ A sweep may have been interrupted, runs may have failed, and a line may be torn:
 not is said in notes. Only a directory without a readable sweep.json is refused.
 """
 
+import copy
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+from durability import NONE
 from islands_command import Document
 
 # Smaller differences are none, whatever the spread; one run says nothing of its spread.
@@ -140,7 +142,29 @@ class Figure:
         self.notes += sorted({str(run["skipped"]) for point in self.points for run in point.skipped})
         self.noises: dict[str, float] = {}
         self.failures = [(point, run) for point in self.points for run in point.failed]
-        self.builds = sorted({str(run["build"]) for point in self.points for run in point.runs if run.get("build")})
+        self.builds = self.said("build")
+        self.logs_on = self.said("log_on")
+
+    def said(self, key: str) -> list[str]:
+        """All that runs say there."""
+        return sorted({str(run[key]) for point in self.points for run in point.runs if run.get(key)})
+
+    def durabilities(self) -> list[str]:
+        """What its clusters have kept of what they acknowledged: `lazy`, `sync+forced`; nothing if it has none."""
+        if "durability" in self.axes:
+            return [str(value) for value in self.axes["durability"]]
+        # Sweeps that knew no other could only be of `none`.
+        return [str(self.plan.get("durability") or NONE)] if self.plan.get("workload") else []
+
+    def under(self, durability: str) -> "Figure":
+        """The part of it that was measured with one of its durabilities; one with a single one is that part."""
+        if "durability" not in self.axes:
+            return self
+        part = copy.copy(self)
+        part.points = [point for point in self.points if point.axes.get("durability") == durability]
+        part.axes = {name: values for name, values in self.axes.items() if name != "durability"}
+        part.noises = {}
+        return part
 
     def select(self, where: Where) -> list[Point]:
         return [point for point in self.points if point.has(where)]
@@ -238,6 +262,13 @@ class Sweep:
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
+
+    def under(self, durability: str) -> "Sweep":
+        """The figures, or parts of them, that were measured with it, and those that have none."""
+        part = copy.copy(self)
+        part.figures = [figure.under(durability) for figure in self.figures
+                        if durability in figure.durabilities() or not figure.durabilities()]
+        return part
 
     def all_notes(self) -> Iterator[str]:
         """What a reader must know before believing a number."""

@@ -36,6 +36,7 @@ AXES = {  # name -> (axis label, unit after a value)
     "batch": ("Messages per batch", ""),
     "wait": ("Waiting", ""),
     "mix": ("Transaction mix", ""),
+    "durability": ("Durability", ""),
 }
 
 CUTS = {"SE": "SE: shared-everything", "CG": "CG: island per socket", "FG": "FG: island per core"}

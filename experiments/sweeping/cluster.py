@@ -8,16 +8,18 @@ from typing import TypedDict
 
 import yaml
 
+from durability import LOG, NONE, file_system, given, name_in
 from islands_command import Document, Failed, Islands, RunReport, json_of, option, word
 from sweeping.machine import Machine
 from sweeping.observing import Observer, wait_until_seen
-from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, given, parameters_of
+from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, parameters_of
 from sweeping.sweep_file import ROWS_TOTAL, RUN_OPTIONS, Experiment
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar, line_and_column
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
 RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
-PLACES = {"transport": ("messaging", "transport"), "latching": ("storage", "latching"), "sites": ("data", "sites")}
+PLACES = {"transport": ("messaging", "transport"), "latching": ("storage", "latching"), "sites": ("data", "sites"),
+          "durability": (*LOG, "durability")}
 
 Path = tuple[str | int, ...]  # keys and indexes from the top of a file
 
@@ -43,9 +45,11 @@ def document(block: Block, machine: Machine, name: str) -> Document:
             section.pop(key, None)
     base["name"] = name
     base.setdefault("metrics", {"base_port": 0})  # a cluster of the user's may have the ports
+    chosen = block.settings.get("durability")
+    name_in(base, None if chosen is None else str(chosen))
     for setting, value in block.settings.items():
-        if setting == "rows_total":
-            continue  # an option of the run
+        if setting in ("rows_total", "durability"):
+            continue  # an option of the run; said above, with votes
         where = base
         *folders, key = PLACES.get(setting, (setting,))
         for folder in folders:
@@ -163,6 +167,8 @@ class Cluster:
             made["metrics"] = {"base_port": METRICS_PORT}
         with open(self.file, "w", encoding="utf-8") as out:
             yaml.safe_dump(made, out, sort_keys=False)
+        durable = given(made, (*LOG, "durability")) != NONE
+        self.log_on = file_system(folder) if durable else None
 
     def up(self) -> None:
         if self.observer is None:
@@ -172,7 +178,10 @@ class Cluster:
         wait_until_seen(self.observer, status["deployment"])
 
     def down(self) -> None:
+        """What it has kept is destroyed too: rings of a log lie outside of its folder, in shared memory."""
         self.islands.call("down", self.file)
+        if self.log_on:
+            self.islands.call("destroy", self.file, "--yes")
 
     def run(self, run: Run, results: str) -> RunReport:
         """What `islands run` reports."""
@@ -185,6 +194,8 @@ class Cluster:
             name: run.point[name] for name in (*RUN_OPTIONS, ROWS_TOTAL) if name in run.point}
         for name, value in told.items():
             words += [option(name), word(value)]
+        if self.log_on:
+            words.append("--reload")  # rows that another run of this block has needed outlive it
         # Exit code 1 with a result: its check failed. Without one there is an error.
         report = json_of([self.islands.binary, "run", self.file, experiment.workload, *words, "--format", "json"],
                        timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))

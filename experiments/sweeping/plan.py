@@ -9,8 +9,8 @@ that an interrupted sweep has some of everything.
 import itertools
 import random
 from collections.abc import Sequence
-from typing import Any
 
+from durability import given, named_in
 from islands_command import Document, misplaced
 from sweeping.machine import Machine
 from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS, Experiment
@@ -18,7 +18,8 @@ from sweeping.tree import BadFile, Scalar, line_and_column
 
 MAX_RUNS = 100_000
 # Of a deployment, never used: a sweep must not touch data that is there already, and loads every layout's afresh.
-DIRECTORIES = (("data", "directory"), ("storage", "log", "directory"), ("control", "directory"))
+DIRECTORIES = (("data", "directory"), ("storage", "log", "directory"), ("storage", "log", "ring_directory"),
+               ("control", "directory"))
 
 Point = dict[str, Scalar]     # axis -> value
 Settings = dict[str, Scalar]  # those of a point that a deployment has
@@ -41,22 +42,21 @@ class Plan:
         self.experiment, self.axes, self.notes = experiment, axes, notes
         self.points, self.runs, self.blocks = points, runs, blocks
 
+    def durability(self) -> str | None:
+        """Of all clusters; None where there are none, or an axis says it."""
+        experiment = self.experiment
+        return named_in(experiment.deployment) if experiment.workload and "durability" not in self.axes else None
+
     def document(self) -> Document:
         """What plan.json holds: for people, for the report, and to tell whether a sweep can go on."""
         experiment = self.experiment
         return {"format": 1, "name": experiment.name, "title": experiment.title, "reference": experiment.reference,
                 "workload": experiment.workload, "program": experiment.program,
                 "deployment": experiment.deployment, "parameters": experiment.parameters,
+                "durability": self.durability(),
                 "axes": [{"name": name, "values": values} for name, values in self.axes.items()],
                 "measure": experiment.measure, "seed": experiment.seed, "plots": experiment.plots,
                 "notes": self.notes, "points": len(self.points), "runs": len(self.runs)}
-
-
-def given(deployment: Any, path: Sequence[str]) -> Any:
-    """What a deployment says at a path of keys; None if nothing."""
-    for key in path:
-        deployment = deployment.get(key) if isinstance(deployment, dict) else None
-    return deployment
 
 
 def resolve_axes(experiment: Experiment, machine: Machine) -> tuple[dict[str, list[Scalar]], list[str]]:

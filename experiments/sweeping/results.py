@@ -25,7 +25,7 @@ from sweeping.machine import Machine
 from sweeping.plan import Block, Plan, Point, Run
 from sweeping.sweep_file import SweepFile
 
-SHOWN = ("title", "reference", "plots", "notes")
+SHOWN = ("title", "reference", "plots", "notes", "durability")  # that one follows from the others
 IDENTITY = ("build", "machine_summary", "cpu", "kernel")
 
 
@@ -42,6 +42,9 @@ class Entry(TypedDict, total=False):
     workers: int
     layout: str
     placement: str | None
+    durability: str
+    votes: str
+    log_on: str | None  # kind of file system, if there is a log
     sum_check: str | None
     run_directory: str | None
     started: str
@@ -70,10 +73,10 @@ def operating_system() -> str:
 def build_hash(islands: Islands) -> str:
     """Of everything that runs: commands, islands, workloads, programs."""
     folder = os.path.dirname(os.path.realpath(islands.binary))
-    files = [os.path.join(folder, name) for name in ("islands", "islandd")]
-    files += filter(os.path.isfile, sorted(glob.glob(os.path.join(folder, "..", "lib", "islands", "*"))))
+    files = [os.path.join(folder, name) for name in ("islands", "islandd", "islands-logger")]
+    files += sorted(glob.glob(os.path.join(folder, "..", "lib", "islands", "*")))
     whole = hashlib.sha256()
-    for file in files:
+    for file in filter(os.path.isfile, files):
         with open(file, "rb") as content:
             whole.update(os.path.basename(file).encode() + content.read())
     return whole.hexdigest()[:12]

@@ -178,6 +178,7 @@ class Runner:
             wrong = f"sum check {report['sum_check']}: {report['sum_check_detail']}"
         return {"ok": wrong is None, "error": wrong, "metrics": metrics_of(report), "islands": report["islands"],
                 "workers": sum(island["workers"] for island in report["per_island"]), "layout": report["layout"],
+                "durability": report["durability"], "votes": report["votes"], "log_on": cluster.log_on,
                 "sum_check": report["sum_check"], "run_directory": os.path.join("runs", run.id)}
 
     def alone(self, plan: Plan, run: Run) -> Entry:

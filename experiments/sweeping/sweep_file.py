@@ -15,12 +15,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
+from durability import DURABILITIES, EXPECTED
 from islands_command import Document, WorkloadDescription, wrong_value
 from sweeping.machine import CUTS, LAYOUT, LAYOUTS
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 ROWS_TOTAL = "rows_total"  # of the table that the workload names, if it names one
-DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", ROWS_TOTAL)
+DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "durability",
+                   ROWS_TOTAL)
 MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
 RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
@@ -148,6 +150,8 @@ def read_axis(reader: Reader, name: str, node: Node, experiment: Experiment) -> 
             reader.complain(child.mark, child.kind(), "SE, CG or FG")
         elif name == "layout" and child.value != "auto" and not LAYOUT.match(str(child.value)):
             reader.complain(child.mark, child.kind(), f"{LAYOUTS}, or auto")
+        elif name == "durability" and experiment.workload and child.value not in DURABILITIES:
+            reader.complain(child.mark, child.kind(), EXPECTED)
         else:
             check_value(reader, name, child, experiment)
             values.append(child.value)
@@ -262,7 +266,7 @@ def change(reader: Reader, node: Node, experiment: Experiment) -> None:
     axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
     if axes is not None:
         for name, child in axes.mapping().items():
-            if name not in experiment.axes:
+            if name not in experiment.axes and not (name == "durability" and experiment.workload):
                 reader.complain(child.key_mark, f"axis '{name}'",
                                 f"one of {os.path.basename(experiment.file)}: {', '.join(experiment.axes)}")
         experiment.axes.update(read_axes(reader, axes, experiment))

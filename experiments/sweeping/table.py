@@ -92,9 +92,12 @@ def plot_text(plan: Plan, points: list[PointMedians], plot: PlotSpec) -> list[st
 def text(plan: Plan, entries: Mapping[str, Entry]) -> str:
     points = medians(plan, entries)
     lines = [plan.experiment.title + (f" ({plan.experiment.reference})" if plan.experiment.reference else "")]
+    if durability := plan.durability():
+        lines[0] += f", durability {durability}"
     for plot in plan.experiment.plots or default_plot(plan, points):
         found = plot_text(plan, points, plot)
         lines += ["", *found] if found else []
     skipped = {entry["skipped"] for entry in entries.values() if "skipped" in entry}
-    lines += [f"  note: {note}" for note in [*plan.notes, *sorted(skipped)]]
+    logs = {f"logs were on {entry['log_on']}" for entry in entries.values() if entry.get("log_on")}
+    lines += [f"  note: {note}" for note in [*plan.notes, *sorted(skipped), *sorted(logs)]]
     return "\n".join(lines)

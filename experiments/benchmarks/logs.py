@@ -1,0 +1,171 @@
+"""What keeping what was acknowledged costs: the microbenchmark's updates with every durability.
+
+Beside throughput stands what processors were busy with: on a machine whose cores all have a worker the logger takes its
+time from them, elsewhere it has a core of its own.
+"""
+
+import contextlib
+import glob
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from benchmarks.context import Context, Deployment, Measure
+from benchmarks.section import Section, median, ratio
+from durability import NONE, file_system, word_of
+from islands_command import Failed, RunReport
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LEAST_S = 0.5          # of a window, of which ticks are a percent
+MARGIN_S = 0.5         # that a run goes on when the window ends, unless it was noticed late that it had begun
+ATTEMPTS = 3           # at a run that is noticed in time: on a busy machine commands take long
+RING_TAIL_OFFSET = 64  # in the file of a ring: instance/log/ring.h
+LOCAL, SHARED, MULTISITE = "2ISL, local", "1ISL, two workers", "2ISL, 100 % multisite"
+KEPT = (NONE, "lazy", "sync")
+FORCED = (word_of("lazy", "forced"), word_of("sync", "forced"))  # where there are votes
+BARS = {LOCAL: 0.85, SHARED: 0.8, MULTISITE: 0.85}  # of `lazy` to `none`, per CPU-second, with the log in memory
+MEMORY = "tmpfs"
+
+
+class Spent(NamedTuple):
+    """By a deployment since its processes began."""
+    at_s: float
+    cpu_s: float
+    logger_s: float  # of that
+    log_bytes: int
+
+
+class Cost(NamedTuple):
+    """Of a run."""
+    per_s: float
+    cpu_us: float     # of each transaction, of islands and logger together
+    logger: float     # its share of that
+    log_bytes: float  # of each transaction, in the rings
+
+
+def cpu_s(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        words = file.read().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / TICKS_PER_S  # in user mode and in the kernel
+
+
+class Meter:
+    """Reads what the processes of a deployment have spent since they began."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        status = deployment.status()
+        self.islands = [island["pid"] for island in status["islands"]]
+        self.loggers: list[int] = []
+        self.rings: list[str] = []
+        if status.get("log"):
+            self.loggers.append(status["log"]["logger_pid"])
+            places = (f"/dev/shm/islands-{status['cluster_id'][:16]}", os.path.join(deployment.log_directory, "rings"))
+            self.rings = [ring for place in places for ring in glob.glob(os.path.join(glob.escape(place), "*.ring"))]
+
+    def read(self) -> Spent:
+        log_bytes = 0
+        for ring in self.rings:
+            with open(ring, "rb") as file:
+                log_bytes += struct.unpack("<Q", os.pread(file.fileno(), 8, RING_TAIL_OFFSET))[0]
+        logger_s = sum(map(cpu_s, self.loggers))
+        return Spent(time.monotonic(), sum(map(cpu_s, self.islands)) + logger_s, logger_s, log_bytes)
+
+
+class Window(threading.Thread):
+    """Reads a meter twice while a run goes on: once it is warm, and before it ends. The sums over all rows before and
+    after a run are none of its costs."""
+
+    def __init__(self, deployment: Deployment, meter: Meter, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.deployment, self.meter, self.seconds = deployment, meter, seconds
+        self.over = threading.Event()
+        self.found: tuple[Spent, Spent] | None = None
+
+    def run(self) -> None:
+        with contextlib.suppress(Failed, OSError):  # the run itself says what is wrong
+            while not all(island["running"] for island in self.deployment.status()["islands"]):
+                if self.over.wait(0.02):
+                    return
+            if self.over.wait(self.deployment.context.warmup):
+                return
+            begin = self.meter.read()
+            if not self.over.wait(self.seconds):
+                self.found = begin, self.meter.read()
+
+
+def watched_run(deployment: Deployment, multisite: float) -> tuple[RunReport, tuple[Spent, Spent] | None]:
+    context = deployment.context
+    seconds = max(context.seconds, LEAST_S)
+    window = Window(deployment, Meter(deployment), seconds)
+    window.start()
+    try:
+        report = deployment.run("update", multisite, seconds=seconds + MARGIN_S, warmup=context.warmup)
+    finally:
+        window.over.set()
+        window.join()
+    return report, window.found
+
+
+def cost_of(deployment: Deployment, multisite: float) -> Cost:
+    """Up for this only: what keeps something has pages to write and a log to look after when nothing runs, too."""
+    deployment.up()
+    for _ in range(ATTEMPTS):
+        report, found = watched_run(deployment, multisite)
+        if found:
+            break
+    else:
+        raise Failed(f"{deployment.name}: {ATTEMPTS} runs were over before their costs were read; the machine is busy")
+    deployment.down()
+    begin, end = found
+    committed = report["committed_per_s"] * (end.at_s - begin.at_s)
+    spent_s = end.cpu_s - begin.cpu_s
+    return Cost(report["committed_per_s"], 1e6 * spent_s / committed, (end.logger_s - begin.logger_s) / spent_s,
+                (end.log_bytes - begin.log_bytes) / committed)
+
+
+def shapes(context: Context) -> Iterator[tuple[str, str, Deployment, float]]:
+    """(shape, durability, deployment, multisite percentage) of everything that is measured."""
+    kept: Sequence[str] = KEPT[:2] if context.quick else KEPT
+    forced: Sequence[str] = () if context.quick else FORCED
+    for shape, layout, multisite in ((LOCAL, "2ISL", 0), (SHARED, "1ISL", 0), (MULTISITE, "2ISL", 100)):
+        for durability in (*kept, *(forced if shape == MULTISITE else ())):
+            name = f"{layout.lower()}-{durability.replace('+', '-')}"
+            yield shape, durability, context.deployment(name, layout, cores=context.cores, sites=2,
+                                                        durability=durability), multisite
+
+
+def durability(context: Context) -> Section:
+    section = Section("Durability: update-10, one worker per core; CPU time is that of islands and logger together",
+                      "deployment, durability",
+                      [("thousand/s", "{:.1f}"), ("x none", "{:.2f}"), ("CPU-us each", "{:.2f}"),
+                       ("per CPU-s, x none", "{:.2f}"), ("logger's share", "{:.0%}"), ("log bytes each", "{:,.0f}")])
+    if context.cores < 2:
+        section.note("this machine has one core; two workers share it, and the bars mean nothing")
+    measured = {(shape, kept): (deployment, multisite) for shape, kept, deployment, multisite in shapes(context)}
+    for deployment in {deployment.name: deployment for deployment, _ in measured.values()}.values():
+        deployment.down()
+    costs: dict[tuple[str, str], list[Cost]] = {label: [] for label in measured}
+
+    def measure(label: tuple[str, str]) -> Measure:
+        def per_cpu_s() -> float:
+            costs[label].append(cost_of(*measured[label]))
+            return 1e6 / costs[label][-1].cpu_us
+        return per_cpu_s
+
+    found = context.alternate({label: measure(label) for label in measured}, "update-10")
+    rates = {label: median([cost.per_s for cost in of]) for label, of in costs.items()}
+    for shape, kept in measured:
+        section.row(f"{shape}, {kept}", rates[shape, kept] / 1000, ratio(rates[shape, kept], rates[shape, NONE]),
+                    1e6 / found[shape, kept], ratio(found[shape, kept], found[shape, NONE]),
+                    *(None if kept == NONE else median(values) for values in (
+                        [cost.logger for cost in costs[shape, kept]], [cost.log_bytes for cost in costs[shape, kept]])))
+    log_on = file_system(context.log_directory)
+    for shape, at_least in BARS.items():
+        section.bar(f"{shape}, per CPU-second: lazy / none, log on {MEMORY}",
+                    ratio(found[shape, "lazy"], found[shape, NONE]) if log_on == MEMORY else None, at_least=at_least)
+    section.note(f"logs on {log_on} ({context.log_directory}), pages on {file_system(context.directory)} "
+                 f"({context.directory})")
+    return section
