@@ -136,9 +136,8 @@ constexpr std::array kMetrics = {
         "Epochs of the log. Of the whole box: current, which new records get; durable, up to which "
         "everything "
         "is on disk, on all islands. Of the island: commit, of its last commit; checkpoint, from which on "
-        "its "
-        "next start repeats the log, 0 before the first load. Current goes on only while something waits to "
-        "be durable, once a millisecond with durability sync, once a second with lazy"},
+        "its next start repeats the log, 0 before the first load. Current goes on only while something "
+        "waits to be durable: at most once a millisecond with durability sync, once a second with lazy"},
     MetricDescriptor{
         Metric::kAnswersWaiting, kLogSection, "islands_answers_waiting", kGauge, "worker",
         "Transactions that have ended and whose answer waits for the disk, with durability sync"},
