@@ -3,7 +3,8 @@
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from panels import (BUSY, COMMITTED, ENDED, HALF, LATENCY, QUARTER, RESTARTS, RUNS, THIRD, WORKED, Board, board, graph,
-                    labels, matrix, number, quantile, query, rate, ratio, row, select, share, spread, states, total)
+                    labels, lag, matrix, number, quantile, query, rate, ratio, row, select, share, spread, states,
+                    total)
 
 
 def figures(made: Dashboard) -> None:
@@ -94,12 +95,15 @@ def trouble(made: Dashboard) -> None:
                           query(ratio(select("islands_buffer_pool_resident_bytes"),
                                       select("islands_buffer_pool_capacity_bytes"), "job", "island"),
                                 "island {{island}}"), width=QUARTER, top=1))
+    made.with_panel(graph(
+        "Durable behind current", "Epochs of the log that are not on disk yet, as each island sees it: a few, while "
+        "the disk keeps up. Empty where durability is none.", "none",
+        query(lag("current", "durable"), "island {{island}}"), width=QUARTER))
     made.with_panel(labels("Islands", "What each island is.", select("islands_island_info"),
                            ["job", "deployment", "island", "layout", "placement", "transport", "durability",
                             "workers"], width=HALF))
     made.with_panel(labels("Builds", "What each island was built from: all islands should say the same.",
-                           select("islands_build_info"), ["job", "island", "version", "commit", "compiler"],
-                           width=QUARTER))
+                           select("islands_build_info"), ["job", "island", "version", "commit", "compiler"]))
 
 
 def cluster() -> Board:

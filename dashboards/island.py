@@ -1,9 +1,9 @@
-"""Dashboard "Islands: island": what one island, or a few, do with their cores, locks, memory and messages."""
+"""Dashboard "Islands: island": what one island, or a few, do with their cores, locks, memory, log and messages."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from panels import (BUSY, COMMITTED, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, Board, board, buckets,
-                    cells, graph, number, quantile, query, rate, ratio, row, select, share, total, variable)
+                    cells, graph, lag, number, quantile, query, rate, ratio, row, select, share, total, variable)
 
 SCOPE = 'scope=~"$scope"'
 
@@ -125,6 +125,45 @@ def memory(made: Dashboard) -> None:
                                 "island {{island}} node {{node}}"), width=THIRD, stacked=True))
 
 
+def log(made: Dashboard) -> None:
+    made.with_row(row("Log and checkpoints"))
+    made.with_panel(graph("Log appended", "Bytes of records, by all workers of an island. Empty, as all of this row, "
+                          "where durability is none.", "Bps",
+                          query(total(rate("islands_log_bytes_total"), "job", "island"), "island {{island}}"),
+                          width=QUARTER))
+    made.with_panel(graph(
+        "Ring in use", "Part of each worker's ring that is not durable yet. Full: operations wait for room, and the "
+        "disk does not keep up.", "percentunit",
+        query(ratio(select("islands_log_ring_used_bytes"), select("islands_log_ring_capacity_bytes"), "job", "island",
+                    "worker"), "island {{island}} worker {{worker}}"), width=QUARTER, top=1))
+    made.with_panel(graph(
+        "Epochs behind", "To be durable: between the current epoch and the durable one, a few while the disk keeps up. "
+        "To be repeated: from the checkpoint on, by the island's next start.", "none",
+        query(lag("current", "durable"), "island {{island}} to be durable"),
+        query(lag("durable", "checkpoint"), "island {{island}} to be repeated"), width=QUARTER))
+    made.with_panel(graph(
+        "Answers waiting", "Transactions that have ended and whose answer waits for the disk: durability sync.", "none",
+        query(select("islands_answers_waiting"), "island {{island}} worker {{worker}}"), width=QUARTER))
+    made.with_panel(graph(
+        "Checkpoint age", "For so long commits have been made that the checkpoint does not cover: the next start "
+        "repeats them.", "s", query(select("islands_checkpoint_age_seconds"), "island {{island}}"), width=QUARTER))
+    made.with_panel(graph(
+        "Pages written", "Changed pages written to data files, and checkpoints that moved on. Failed: writing has "
+        "ended with an error, and the log grows.", "cps",
+        query(total(rate("islands_cleaner_pages_written_total"), "job", "island"), "island {{island}} pages"),
+        query(total(rate("islands_checkpoints_total"), "job", "island"), "island {{island}} checkpoints"),
+        query(select("islands_cleaner_failed"), "island {{island}} failed"), width=QUARTER))
+    made.with_panel(graph(
+        "Waits that the disk is to blame for", "Room: an operation paused because the ring was full. Overdue: an "
+        "answer that waited for the disk until its deadline, and ended as unknown.", "cps",
+        query(total(rate("islands_log_room_waits_total"), "job", "island"), "island {{island}} room"),
+        query(total(rate("islands_answers_overdue_total"), "job", "island"), "island {{island}} overdue"),
+        width=QUARTER))
+    made.with_panel(graph(
+        "Last start", "What reading data files and log took when the island was started.", "s",
+        query(select("islands_recovery_seconds"), "island {{island}}"), width=QUARTER))
+
+
 def messages(made: Dashboard) -> None:
     made.with_row(row("Messages"))
     made.with_panel(graph("Messages, by peer", "Sent and received.", "cps",
@@ -141,7 +180,7 @@ def island() -> Board:
     scopes = variable("scope", "Scope", 'label_values(islands_transactions_total{job=~"$job"}, scope)',
                       "What transactions touched: one site, several sites of one island, several islands")
     made = board("islands-island", "Islands: island", "One island, or a few: its latencies, cores, locks, two-phase "
-                 "commit, memory and messages.", [scopes])
-    for part in (figures, transactions, cores, locks, two_phase, memory, messages):
+                 "commit, memory, log and messages.", [scopes])
+    for part in (figures, transactions, cores, locks, two_phase, memory, log, messages):
         part(made)
     return made, [RUNS, RESTARTS]

@@ -63,6 +63,12 @@ def quantile(number: float, metric: str, *by: str) -> str:
     return f"histogram_quantile({number}, {total(rate(metric + '_bucket'), *by, 'le')})"
 
 
+def lag(ahead: str, behind: str) -> str:
+    """Between two of the log's epochs, by island. They are read one after the other: never below 0."""
+    epoch = {kind: total(select("islands_log_epoch", f'kind="{kind}"'), "job", "island") for kind in (ahead, behind)}
+    return f"clamp_min({epoch[ahead]} - {epoch[behind]}, 0)"
+
+
 COMMITTED = rate("islands_transactions_total", 'outcome="committed"')
 ENDED = rate("islands_transactions_total")
 BUSY = rate("islands_worker_seconds_total", 'activity=~"executing|messaging"')

@@ -29,7 +29,7 @@ PICTURES = {
     "cluster.svg": ("cluster", ["Committed, by scope", "Committed, by island", "Busy, by island",
                                 "Messages sent, by island", "Aborts by reason", "Island states"]),
     "island.svg": ("island", ["Latency", "Busy, by core", "Workers' time, by activity", "Lock waits", "Phases",
-                              "Local and remote memory"]),
+                              "Answers waiting"]),
 }
 UNITS = {"ops": "per second", "cps": "per second", "Bps": "bytes per second", "s": "seconds", "percentunit": "share",
          "bytes": "bytes"}

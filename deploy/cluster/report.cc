@@ -138,7 +138,10 @@ std::string Remarks(const ClusterStatus& status) {
       unbound.push_back(island.island());
       if (why.empty()) why = island.placement().warning();
     }
-    if (!island.detail().empty()) text += fmt::format("island {}: {}\n", island.island(), island.detail());
+    if (!island.detail().empty()) {
+      const char* serves = island.state() == control::v1::READY ? "warning: " : "";
+      text += fmt::format("{}island {}: {}\n", serves, island.island(), island.detail());
+    }
     if (!island.metrics_problem().empty()) {
       text += fmt::format("warning: island {} serves no metrics: {}\n", island.island(),
                           island.metrics_problem());

@@ -90,5 +90,11 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   EXPECT_THAT(text, HasSubstr("share cores"));
 }
 
+TEST(StatusText, WarnsOfWhatAnIslandThatServesSaysOfItself) {
+  control::v1::ClusterStatus status = MakeStatus(MakeResolved());
+  status.mutable_islands(1)->set_detail("changed pages are not written");
+  EXPECT_THAT(StatusText(status), HasSubstr("\nwarning: island 1: changed pages are not written\n"));
+}
+
 }  // namespace
 }  // namespace islands::deploy

@@ -90,7 +90,7 @@ void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status)
       continue;
     }
     const control::v1::IslandStatus& own = answers[i]->island_status();
-    if (entry.state() == control::v1::STARTING && !own.detail().empty()) entry.set_detail(own.detail());
+    if (!own.detail().empty()) entry.set_detail(own.detail());
     *entry.mutable_placement() = own.placement();
     entry.set_peers_connected(own.peers_connected());
     entry.set_peers_total(own.peers_total());

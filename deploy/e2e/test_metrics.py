@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import Cluster, cluster, wait_until  # noqa: F401
+from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import ROOT, Islands
 
 PAGE = os.path.join(ROOT, "dashboards", "METRICS.md")
@@ -60,16 +60,20 @@ def total(text: str, name: str, **labels: str) -> float:
                if found == name and all(has.get(key) == wanted for key, wanted in labels.items()))
 
 
-@pytest.fixture
-def watched(cluster: Cluster) -> Watched:
+def up_watched(cluster: Cluster, durability: str = "none") -> Watched:
     base = free_ports(2)
-    cluster.write("2ISL")
+    cluster.write("2ISL", durability=durability)
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read().replace("base_port: 0", f"base_port: {base}")
     with open(cluster.file, "w", encoding="utf-8") as file:
         file.write(text)
     cluster.up()
     return cluster, base
+
+
+@pytest.fixture
+def watched(cluster: Cluster) -> Watched:
+    return up_watched(cluster)
 
 
 def test_counters_agree_with_the_run(watched: Watched) -> None:
@@ -127,10 +131,13 @@ def test_one_worker_takes_locks_only_when_told_to(cluster: Cluster, latching: st
     assert cluster.run("--op", "update")["sum_check"] == "ok"
 
 
-def documented() -> dict[str, tuple[str, set[str], bool]]:
-    """name -> (type, names of its labels, whether there may be more) of every metric on the page."""
+def documented(section: str = "") -> dict[str, tuple[str, set[str], bool]]:
+    """name -> (type, names of its labels, whether there may be more) of every metric on the page, or in a section."""
     with open(PAGE, encoding="utf-8") as file:
-        rows = [match for match in map(ROW.match, file.read().splitlines()) if match]
+        text = file.read()
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    rows = [match for match in map(ROW.match, text.splitlines()) if match]
     found = {}
     for row in rows:
         labels = row["labels"].split("; ") if row["labels"] else []
@@ -147,10 +154,12 @@ def test_page_is_what_the_code_says(islands: Islands) -> None:
     assert len(documented()) > 30
 
 
-def test_islands_serve_what_the_page_says(watched: Watched) -> None:
+@pytest.mark.parametrize("durability", ["none", "lazy"])
+def test_islands_serve_what_the_page_says(cluster: Cluster, durability: str) -> None:
     """While a run is going on: all of it, with these types and labels, and nothing else."""
-    cluster, base = watched
-    page = documented()
+    _, base = up_watched(cluster, durability)
+    page, of_log = documented(), documented("Log and checkpoints").keys()
+    assert len(of_log) > 10
     process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--op", "update", "--multisite", "50")
     try:
         wait_until(lambda: cluster.island(0)["running"] and cluster.island(1)["running"], what="the run")
@@ -159,7 +168,8 @@ def test_islands_serve_what_the_page_says(watched: Watched) -> None:
             text = scrape(base + island)
             types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
             may_be_absent = {"islands_memory_node_bytes"}  # where the kernel does not tell
-            assert types.keys() - page.keys() == set() and page.keys() - types.keys() <= may_be_absent
+            assert types.keys() & of_log == (set() if durability == "none" else of_log)
+            assert types.keys() - page.keys() == set() and page.keys() - types.keys() <= may_be_absent | of_log
             for name, kind in types.items():
                 assert kind == page[name][0], name
             for name, labels, _ in samples(text):
@@ -172,6 +182,65 @@ def test_islands_serve_what_the_page_says(watched: Watched) -> None:
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
+
+
+def epochs(port: int) -> dict[str, float]:
+    text = scrape(port)
+    return {kind: total(text, "islands_log_epoch", kind=kind)
+            for kind in ("current", "durable", "commit", "checkpoint")}
+
+
+def value(port: int, name: str) -> float:
+    return total(scrape(port), name)
+
+
+@pytest.mark.parametrize("durability", ["lazy", "sync"])
+def test_log_and_checkpoints_move_on(cluster: Cluster, durability: str) -> None:
+    """And what a start repeats of the log is told by the next life."""
+    _, base = up_watched(cluster, durability)
+    assert value(base, "islands_recovery_seconds") == value(base, "islands_recovery_records") == 0
+    waiting: list[float] = []
+    with loaded(cluster, seconds=60) as run:
+        for counter in ("islands_log_bytes_total", "islands_checkpoints_total", "islands_cleaner_pages_written_total"):
+            wait_until(lambda: value(base, counter) > 0, what=counter)
+            before = value(base, counter)
+            wait_until(lambda: value(base, counter) > before, what=f"more of {counter}")
+        wait_until(lambda: epochs(base)["durable"] > epochs(base)["checkpoint"] > 2, what="a later checkpoint")
+        for _ in range(100):
+            waiting.append(value(base, "islands_answers_waiting"))
+        assert any(waiting) == (durability == "sync"), waiting
+        os.kill(cluster.island(0)["pid"], signal.SIGKILL)
+        wait_until(lambda: cluster.island(0)["restarts"] == 1 and cluster.island(0)["state"] == "ready",
+                   what="a restart")
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=30)
+    wait_until(lambda: not any(island["running"] for island in cluster.status()["islands"]), what="the end of the run")
+    assert value(base, "islands_recovery_records") > 0 and value(base, "islands_recovery_seconds") > 0
+    for port in (base, base + 1):
+        wait_until(lambda: value(port, "islands_log_ring_used_bytes") == 0, what="all to be on disk")
+        after = epochs(port)
+        assert after["commit"] <= after["durable"] < after["current"], after
+        assert value(port, "islands_answers_waiting") == 0
+        assert value(port, "islands_cleaner_failed") == 0
+        wait_until(lambda: epochs(port)["checkpoint"] > after["commit"], what="a checkpoint of all")
+        assert value(port, "islands_checkpoint_age_seconds") < 1
+
+
+def test_a_logger_that_stands_still_is_seen(cluster: Cluster) -> None:
+    _, base = up_watched(cluster, "sync")
+    logger = cluster.status()["log"]["logger_pid"]
+    with loaded(cluster, seconds=60):
+        wait_until(lambda: value(base, "islands_log_bytes_total") > 0, what="records")
+        os.kill(logger, signal.SIGSTOP)
+        try:
+            wait_until(lambda: value(base, "islands_answers_waiting") > 0, what="answers that wait")
+            wait_until(lambda: value(base, "islands_log_ring_used_bytes") > 0, what="records that wait")
+            durable = epochs(base)["durable"]
+            wait_until(lambda: value(base, "islands_answers_overdue_total") > 0, what="answers that waited too long")
+            assert epochs(base)["durable"] == durable < epochs(base)["commit"]
+        finally:
+            os.kill(logger, signal.SIGCONT)
+        wait_until(lambda: epochs(base)["durable"] > durable, what="the log to go on")
 
 
 def seconds_of(port: int) -> tuple[float, dict[str, dict[str, float]]]:

@@ -24,6 +24,8 @@ from test_metrics import free_ports, scrape, total
 MAY_BE_EMPTY = {"Mean lock wait": "an island without hot rows may see no wait: 0 / 0"}
 # Metrics that islands export and no panel or rule uses, with the reason.
 UNUSED = {
+    "islands_recovery_records": "says why islands_recovery_seconds is what it is; once in a life",
+    "islands_recovery_transactions_undone": "likewise",
     "islands_boot_epoch": "names an island's life in logs and transaction ids; panels show restarts",
     "exposer_transferred_bytes_total": "of the library that serves the page, not of islands",
     "exposer_scrapes_total": "of the library that serves the page, not of islands",
@@ -93,7 +95,7 @@ def seen(islands: Islands) -> Iterator[Seen]:
     cluster = Cluster(islands, folder)
     prometheus = Prometheus(binary, folder, base + 2)
     try:
-        cluster.write("2ISL")
+        cluster.write("2ISL", durability="sync")
         with open(cluster.file, encoding="utf-8") as file:
             text = file.read().replace("base_port: 0", f"base_port: {base}")
         with open(cluster.file, "w", encoding="utf-8") as file:
@@ -156,7 +158,8 @@ def test_every_rule_is_evaluated(seen: Seen) -> None:
 
 
 def test_the_killed_island_is_seen(seen: Seen) -> None:
-    down = seen.prometheus.over('up{island="1"} == 0', seen.start, seen.end)
+    # One scrape may be all that sees it down: an island with a log is back at once.
+    down = seen.prometheus.over('up{island="1"} == 0', seen.start, seen.end, step=0.2)
     assert down and not seen.prometheus.over('up{island="0"} == 0', seen.start, seen.end)
     restarts = seen.prometheus.at("islands_restarts_total", seen.end)
     assert {labels["island"]: value for labels, value in restarts} == {"0": 0, "1": 1}

@@ -100,6 +100,8 @@ class Island {
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
   storage::Store& store() { return *store_; }
   const locks::LockTable& locks() const { return *shared_locks_; }
+  // What it tells metrics; null: nothing is kept.
+  const Keeper* keeper() const { return keeper_.get(); }
   storage::PoolUsage PoolUsage() const;
   // Whether some worker here sees that some worker of `peer` stands still.
   bool PeerSilent(uint32_t peer) const;

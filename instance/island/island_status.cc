@@ -85,6 +85,16 @@ std::string PagesElsewhere(const control::v1::IslandConfig& config, const topolo
                      topology::FormatCpuList(nodes));
 }
 
+// For as long as it lives; another life tries again.
+std::string NotCleaned(const std::string& why) {
+  if (why.empty()) return "";
+  return fmt::format(
+      "changed pages are not written to its data files any more, so its log grows and its next start takes "
+      "longer and longer: {}. Free space, or see to the disk; then `kill {}`, and its supervisor starts it "
+      "again",
+      why, getpid());
+}
+
 }  // namespace
 
 bool Island::PeerSilent(uint32_t peer) const {
@@ -163,6 +173,7 @@ control::v1::IslandStatus Island::Status() const {
     placement->set_memory_policy("unknown");
   }
   placement->set_warning(warning);
+  status.set_detail(NotCleaned(workers_.front()->cleaner_failure()));
   return status;
 }
 

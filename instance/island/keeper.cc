@@ -50,11 +50,12 @@ absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& st
   if (!has_rows) return absl::OkStatus();
   const size_t losers = recovery_->losers();
   Undo(catalog, store);
+  recovered_ = {SecondsSince(clock_, begin_ns), recovery_->records(), losers};
   if (has_files()) {
     spdlog::info(
         "recovered generation {} in {:.2f} s: {} records of the log repeated, {} dropped, {} transactions "
         "undone, {} in doubt",
-        generation, SecondsSince(clock_, begin_ns), recovery_->records(), recovery_->dropped(), losers,
+        generation, recovered_.seconds, recovered_.records, recovery_->dropped(), losers,
         unsettled().prepared.size());
   }
   return absl::OkStatus();

@@ -8,7 +8,8 @@
 // Where there is no directory for data files (simulated clusters) the log is laid over rows that were loaded
 // anew, page for page as the first life loaded them.
 //
-// Thread safety: none; used while no worker runs. Journals belong to the workers once these run.
+// Thread safety: used while no worker runs; from any thread, once Recover has returned: what metrics tell.
+// Journals belong to the workers once these run.
 //
 // Invariants:
 //  1. Records of this life are appended only to its own rings, which the logger knew before it began.
@@ -80,6 +81,20 @@ class Keeper {
   bool has_files() const { return !log_.data_directory.empty(); }
   uint64_t generation() const { return generation_; }
 
+  // What the last Recover took.
+  struct Recovered {
+    double seconds = 0;
+    uint64_t records = 0;  // repeated
+    uint64_t undone = 0;   // transactions
+  };
+
+  // What metrics tell.
+  const Recovered& recovered() const { return recovered_; }
+  const log::Board& board() const { return *log_.board; }
+  const log::Ring& ring(uint32_t worker) const { return *rings_[worker]; }
+  // As log::CommitEpoch has it.
+  uint64_t commit_epoch() const { return journals_.front()->commit_epoch(); }
+
   // Null: it has none.
   log::Journal* journal(uint32_t worker) { return journals_[worker].get(); }
 
@@ -109,6 +124,7 @@ class Keeper {
   std::optional<log::CommitEpoch> commits_;
   std::vector<std::unique_ptr<log::Journal>> journals_;
   std::optional<recovery::Recovery> recovery_;
+  Recovered recovered_;
   uint64_t generation_ = 0;                   // that counts
   uint64_t written_ = 0;                      // that does not yet
   std::optional<recovery::IslandData> data_;  // of the cleaner to be taken

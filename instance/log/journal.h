@@ -19,7 +19,8 @@
 //
 // While it listens it is its thread's page_change_sink.
 //
-// Thread safety: owned by a worker; open().oldest() from any thread; the CommitEpoch is the island's.
+// Thread safety: owned by a worker; open().oldest() and commit_epoch() from any thread; the CommitEpoch is
+// the island's.
 //
 // Invariants:
 //  1. Between two steps of the worker nothing is collected, everything appended is shown, and no epoch is

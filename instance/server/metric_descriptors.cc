@@ -122,6 +122,47 @@ constexpr std::array kMetrics = {
         "the island's plan, remote on others; at most 10 s old, absent where the kernel does not "
         "tell"},
 
+    MetricDescriptor{Metric::kLogBytes, kLogSection, "islands_log_bytes_total", kCounter, "worker",
+                     "Bytes of records that the worker has appended to the log, its ring"},
+    MetricDescriptor{Metric::kLogRingUsedBytes, kLogSection, "islands_log_ring_used_bytes", kGauge, "worker",
+                     "Bytes in the worker's ring that the logger has not made durable yet"},
+    MetricDescriptor{Metric::kLogRingCapacityBytes, kLogSection, "islands_log_ring_capacity_bytes", kGauge,
+                     "worker", "Bytes that the worker's ring may hold"},
+    MetricDescriptor{Metric::kLogRoomWaits, kLogSection, "islands_log_room_waits_total", kCounter, "worker",
+                     "Times an operation paused because the ring had no room for it: the disk does not keep "
+                     "up. One that waits for long counts with every look, 0.1 ms after the last"},
+    MetricDescriptor{
+        Metric::kLogEpoch, kLogSection, "islands_log_epoch", kGauge, "kind=current|durable|commit|checkpoint",
+        "Epochs of the log. Of the whole box: current, which new records get; durable, up to which "
+        "everything "
+        "is on disk, on all islands. Of the island: commit, of its last commit; checkpoint, from which on "
+        "its next start repeats the log, 0 before the first load. Current goes on only while something "
+        "waits to be durable: at most once a millisecond with durability sync, once a second with lazy"},
+    MetricDescriptor{
+        Metric::kAnswersWaiting, kLogSection, "islands_answers_waiting", kGauge, "worker",
+        "Transactions that have ended and whose answer waits for the disk, with durability sync"},
+    MetricDescriptor{
+        Metric::kAnswersOverdue, kLogSection, "islands_answers_overdue_total", kCounter, "worker",
+        "Answers that waited for the disk until the transaction's deadline, and ended as unknown"},
+    MetricDescriptor{Metric::kCheckpoints, kLogSection, "islands_checkpoints_total", kCounter, "",
+                     "Times the island's checkpoint has moved on: a start repeats the log from there"},
+    MetricDescriptor{
+        Metric::kCheckpointAge, kLogSection, "islands_checkpoint_age_seconds", kGauge, "",
+        "Time since the checkpoint has moved on, or the island has begun with it, or nothing was "
+        "committed that it does not cover: so much of the log the next start repeats. 0 before "
+        "the first load"},
+    MetricDescriptor{Metric::kCleanerPagesWritten, kLogSection, "islands_cleaner_pages_written_total",
+                     kCounter, "", "Changed pages written to the island's data files"},
+    MetricDescriptor{Metric::kCleanerFailed, kLogSection, "islands_cleaner_failed", kGauge, "",
+                     "1 once an error of the disk has ended the writing of changed pages: from then on the "
+                     "log grows, until the island starts again"},
+    MetricDescriptor{Metric::kRecoverySeconds, kLogSection, "islands_recovery_seconds", kGauge, "",
+                     "What reading data files and log took when the island started; 0 where it had none yet"},
+    MetricDescriptor{Metric::kRecoveryRecords, kLogSection, "islands_recovery_records", kGauge, "",
+                     "Records of the log that were repeated then"},
+    MetricDescriptor{Metric::kRecoveryUndone, kLogSection, "islands_recovery_transactions_undone", kGauge, "",
+                     "Transactions that had not ended, and were undone then"},
+
     MetricDescriptor{Metric::kIslandInfo, kIsland, "islands_island_info", kGauge,
                      "deployment layout placement transport durability latching=auto|always islands workers "
                      "memory_policy",
@@ -159,7 +200,8 @@ constexpr std::string_view kIntroduction =
 
 Everything an island serves on `http://localhost:PORT/metrics`. All metrics have the label `island`, those of
 the last section excepted; `worker` is a number within the island, `peer` another island's. Counters begin at
-0 with the island's process, only `islands_restarts_total` goes on.
+0 with the island's process, only `islands_restarts_total` goes on. Those of "Log and checkpoints" are absent
+where nothing is kept (durability `none`).
 
 This page is printed by `islandd --metrics-page`; a test fails when it differs from the code, or when an
 island serves something else.

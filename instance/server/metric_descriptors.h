@@ -49,6 +49,20 @@ enum class Metric : uint8_t {
   kPoolResidentBytes,
   kPoolCapacityBytes,
   kMemoryNodeBytes,
+  kLogBytes,
+  kLogRingUsedBytes,
+  kLogRingCapacityBytes,
+  kLogRoomWaits,
+  kLogEpoch,
+  kAnswersWaiting,
+  kAnswersOverdue,
+  kCheckpoints,
+  kCheckpointAge,
+  kCleanerPagesWritten,
+  kCleanerFailed,
+  kRecoverySeconds,
+  kRecoveryRecords,
+  kRecoveryUndone,
   kIslandInfo,
   kBuildInfo,
   kWorkerPlacementInfo,
@@ -71,6 +85,9 @@ struct MetricDescriptor {
   std::string_view meaning;
   bool ours = true;
 };
+
+// This section's are served where there is a log: durability lazy or sync.
+inline constexpr std::string_view kLogSection = "Log and checkpoints";
 
 std::span<const MetricDescriptor> AllMetrics();
 const MetricDescriptor& DescriptorOf(Metric metric);

@@ -7,7 +7,8 @@
 #include <map>
 #include <optional>
 
-#include "instance/server/metric_descriptors.h"
+#include "instance/server/log_metrics.h"
+#include "instance/server/metric_family.h"
 #include "instance/storage/pages/page.h"
 
 namespace islands::server {
@@ -17,60 +18,13 @@ using instance::kAbortReasons;
 using instance::kLatencyBuckets;
 using instance::kScopeNames;
 using instance::kScopes;
-using instance::Worker;
 using instance::WorkerCounters;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
-using prometheus::MetricType;
 
 namespace {
 
 constexpr int64_t kPlacementMaxAgeNs = 10 * runtime::kNsPerSecond;
-
-using Labels = std::vector<ClientMetric::Label>;
-
-MetricType TypeOf(const MetricDescriptor& descriptor) {
-  if (descriptor.type == "counter") return MetricType::Counter;
-  return descriptor.type == "histogram" ? MetricType::Histogram : MetricType::Gauge;
-}
-
-// One family under construction; every metric of it carries the island's label.
-class Family {
- public:
-  Family(Metric metric, const instance::Island& island) : island_(std::to_string(island.config().island())) {
-    const MetricDescriptor& descriptor = DescriptorOf(metric);
-    family_.name = std::string(descriptor.name);
-    family_.help = std::string(descriptor.meaning);
-    family_.type = TypeOf(descriptor);
-  }
-  void Add(Labels labels, double value) {
-    ClientMetric& metric = New(std::move(labels));
-    if (family_.type == MetricType::Counter) {
-      metric.counter.value = value;
-    } else {
-      metric.gauge.value = value;
-    }
-  }
-  void Add(Labels labels, uint64_t value) { Add(std::move(labels), static_cast<double>(value)); }
-  ClientMetric& New(Labels labels) {
-    ClientMetric metric;
-    metric.label.push_back({"island", island_});
-    for (ClientMetric::Label& label : labels) metric.label.push_back(std::move(label));
-    family_.metric.push_back(std::move(metric));
-    return family_.metric.back();
-  }
-  MetricFamily Take() { return std::move(family_); }
-
- private:
-  const std::string island_;
-  MetricFamily family_;
-};
-
-double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-ClientMetric::Label WorkerLabel(const Worker& worker) {
-  return {"worker", std::to_string(worker.options().index)};
-}
 
 MetricFamily Transactions(const instance::Island& island) {
   Family family(Metric::kTransactions, island);
@@ -199,15 +153,6 @@ void AddTraffic(const instance::Island& island, std::vector<MetricFamily>* famil
   families->push_back(unresponsive.Take());
 }
 
-template <typename Value>
-MetricFamily PerWorker(const instance::Island& island, Metric metric, Value value) {
-  Family family(metric, island);
-  for (const auto& worker : island.workers()) {
-    family.Add({WorkerLabel(*worker)}, value(worker->counters()));
-  }
-  return family.Take();
-}
-
 // One metric per worker and name, for an array of counters.
 template <typename Value, size_t N>
 MetricFamily PerWorkerAnd(const instance::Island& island, Metric metric, const char* label,
@@ -239,13 +184,6 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kLockWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.lock_wait_ns.Get()); });
   add(Metric::kDeadlockProbes, [](const WorkerCounters& c) { return c.probes_sent.Get(); });
   add(Metric::kDeadlockProbeVictims, [](const WorkerCounters& c) { return c.probe_victims.Get(); });
-}
-
-template <typename Value>
-MetricFamily One(const instance::Island& island, Metric metric, Labels labels, Value value) {
-  Family family(metric, island);
-  family.Add(std::move(labels), value);
-  return family.Take();
 }
 
 void AddStorage(const instance::Island& island, std::vector<MetricFamily>* families) {
@@ -341,6 +279,7 @@ std::vector<MetricFamily> MetricsCollector::Collect() const {
   AddTraffic(island_, &families);
   AddWorkers(island_, &families);
   AddStorage(island_, &families);
+  AddLog(island_, &families);
   AddPlacement(island_, status, &families);
   AddIdentity(island_, build_, started_at_s_, status.placement().memory_policy(), &families);
   return families;

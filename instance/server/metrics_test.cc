@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "instance/server/kept_cluster_testing.h"
 #include "instance/server/metric_descriptors.h"
 #include "instance/testing/in_process_cluster.h"
 
@@ -75,7 +76,7 @@ class PairWorkload final : public instance::Workload {
   const instance::TableId table_;
 };
 
-instance::ClusterOptions Options() {
+instance::ClusterOptions Options(const char* durability) {
   instance::ClusterOptions options;
   options.islands = kIslands;
   options.workers = kWorkers;
@@ -85,7 +86,7 @@ instance::ClusterOptions Options() {
   config.set_layout("2ISL");
   config.set_placement("os");
   config.set_transport("uds");
-  config.set_durability("none");
+  config.set_durability(durability);
   control::v1::TableSpec* table = config.add_tables();
   table->set_name("t");
   table->add_key("uint64");
@@ -120,8 +121,11 @@ std::optional<double> Sum(const std::vector<MetricFamily>& families, Metric metr
   return sum;
 }
 
-class TwoIslands : public testing::Test {
+// Two of them; `Cluster` says what they keep.
+template <typename Cluster>
+class IslandsOf : public testing::Test {
  protected:
+  explicit IslandsOf(const char* durability) : cluster_(Options(durability)) {}
   void SetUp() override {
     ASSERT_TRUE(cluster_.Start().ok());
     started_ns_ = cluster_.NowNs();
@@ -155,10 +159,32 @@ class TwoIslands : public testing::Test {
     return sum;
   }
 
-  instance::InProcessCluster cluster_{Options()};
+  Cluster cluster_;
   const int64_t begun_ns_ = cluster_.NowNs();
   int64_t started_ns_ = 0;
   std::array<std::unique_ptr<MetricsCollector>, kIslands> collectors_;
+};
+
+class TwoIslands : public IslandsOf<instance::InProcessCluster> {
+ protected:
+  TwoIslands() : IslandsOf("none") {}
+};
+
+// With durability sync, a log, and rows in data files.
+class TwoThatKeep : public IslandsOf<KeptCluster> {
+ protected:
+  TwoThatKeep() : IslandsOf("sync") {}
+  void SetUp() override {
+    IslandsOf::SetUp();
+    const absl::Status loaded = cluster_.LoadAll();
+    ASSERT_TRUE(loaded.ok()) << loaded;
+  }
+  double Epoch(const char* kind) { return Both(Metric::kLogEpoch, {{"kind", kind}}); }
+  // Looks again and again, as whoever scrapes does.
+  template <typename Predicate>
+  bool Comes(const Predicate& predicate) {
+    return cluster_.RunUntil(predicate, 30 * runtime::kNsPerSecond);
+  }
 };
 
 TEST(MetricsPage, IsTheOneInTheRepository) {
@@ -232,26 +258,93 @@ void ExpectAsDescribed(const MetricFamily& family, const MetricDescriptor& metri
   }
 }
 
+void ExpectServesThePage(const MetricsCollector& collector, bool keeps) {
+  std::set<std::string_view> served;
+  for (const MetricFamily& family : collector.Collect()) {
+    const auto all = AllMetrics();
+    const auto found = std::find_if(
+        all.begin(), all.end(), [&](const MetricDescriptor& metric) { return metric.name == family.name; });
+    ASSERT_NE(found, all.end()) << family.name << " is not on the page";
+    EXPECT_TRUE(served.insert(found->name).second) << family.name << " twice";
+    ExpectAsDescribed(family, *found);
+  }
+  for (const MetricDescriptor& metric : AllMetrics()) {
+    // A machine may keep from processes where their memory lies.
+    if (!metric.ours || metric.id == Metric::kMemoryNodeBytes) continue;
+    EXPECT_EQ(served.contains(metric.name), keeps || metric.section != kLogSection) << metric.name;
+  }
+}
+
 TEST_F(TwoIslands, Collect_ServesWhatThePageSays) {
   StartRun();
   Pass(50);
-  for (const auto& collector : collectors_) {
-    std::set<std::string_view> served;
-    for (const MetricFamily& family : collector->Collect()) {
-      const auto all = AllMetrics();
-      const auto found = std::find_if(
-          all.begin(), all.end(), [&](const MetricDescriptor& metric) { return metric.name == family.name; });
-      ASSERT_NE(found, all.end()) << family.name << " is not on the page";
-      EXPECT_TRUE(served.insert(found->name).second) << family.name << " twice";
-      ExpectAsDescribed(family, *found);
-    }
-    for (const MetricDescriptor& metric : AllMetrics()) {
-      // A machine may keep from processes where their memory lies.
-      if (metric.ours && metric.id != Metric::kMemoryNodeBytes) {
-        EXPECT_TRUE(served.contains(metric.name)) << metric.name;
-      }
-    }
-  }
+  for (const auto& collector : collectors_) ExpectServesThePage(*collector, /*keeps=*/false);
+  EndRun();
+}
+
+TEST_F(TwoThatKeep, Collect_ServesWhatThePageSays) {
+  StartRun();
+  Pass(50);
+  for (const auto& collector : collectors_) ExpectServesThePage(*collector, /*keeps=*/true);
+  EndRun();
+}
+
+TEST_F(TwoThatKeep, Log_MovesOnWithARunAndIsDurableAfterIt) {
+  EXPECT_EQ(Both(Metric::kLogBytes), 0);
+  EXPECT_EQ(Both(Metric::kLogRingCapacityBytes), kIslands * kWorkers * log::Ring::kLeastCapacity);
+  StartRun();
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kCheckpoints) >= 4; }));
+  EndRun();
+  EXPECT_GT(Both(Metric::kLogBytes), 0);
+  EXPECT_GT(Both(Metric::kCleanerPagesWritten), 0);
+  EXPECT_EQ(Both(Metric::kCleanerFailed), 0);
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kAnswersWaiting) == 0; }));
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kLogRingUsedBytes) == 0; }));
+  EXPECT_GE(Epoch("durable"), Epoch("commit"));
+  EXPECT_GT(Epoch("current"), Epoch("durable"));
+  EXPECT_TRUE(Comes([this] { return Epoch("checkpoint") > Epoch("commit"); }));
+  Pass(600);
+  EXPECT_LT(Both(Metric::kCheckpointAge), 0.9);
+}
+
+// A start has nothing to repeat, however long the checkpoint does not move on.
+TEST_F(TwoThatKeep, Checkpoint_GrowsNotOldWhereNothingIsCommitted) {
+  cluster_.HoldLogger(true);
+  Pass(600);
+  EXPECT_LT(Both(Metric::kCheckpointAge), 0.9);
+  cluster_.HoldLogger(false);
+}
+
+TEST_F(TwoThatKeep, DiskThatDoesNotAnswer_IsSeenInAnswersAndRings) {
+  StartRun();
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kTransactions, {{"outcome", "committed"}}) > 0; }));
+  cluster_.HoldLogger(true);
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kAnswersWaiting) > 0; }));
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kLogRingUsedBytes) > 0; }));
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kLogRoomWaits) > 0; }));
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kAnswersOverdue) > 0; }));
+  const double durable = Epoch("durable");
+  EXPECT_GT(Epoch("commit"), durable);
+  Pass(100);
+  EXPECT_EQ(Epoch("durable"), durable);
+  cluster_.HoldLogger(false);
+  EndRun();
+  EXPECT_LE(Both(Metric::kAnswersOverdue), Both(Metric::kTransactions, {{"outcome", "unknown"}}));
+}
+
+TEST_F(TwoThatKeep, CleanerThatHasFailed_IsSeen) {
+  StartRun();
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kCheckpoints) > 0; }));
+  EXPECT_EQ(cluster_.island(0).Status().detail(), "");
+  cluster_.FailDataFiles();
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kCleanerFailed) == kIslands; }));
+  const double age_s = Both(Metric::kCheckpointAge);
+  const double checkpoints = Both(Metric::kCheckpoints);
+  Pass(500);
+  EXPECT_GE(Both(Metric::kCheckpointAge), age_s + 2 * 0.5);
+  EXPECT_EQ(Both(Metric::kCheckpoints), checkpoints);
+  const std::string detail = cluster_.island(0).Status().detail();
+  EXPECT_NE(detail.find("the disk is full. Free space"), std::string::npos) << detail;
   EndRun();
 }
 

@@ -108,6 +108,7 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
       runtime::Task<void> lock = lock_waits_.Await(entry);
       co_await lock;
     } else if (progress == Progress::kWaitingForRoom) {
+      counters_.room_waits.Add(1);
       Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kRoomPauseNs);
       co_await pause;
       if (turns_.now_ns() > entry.deadline_ns && !entry.ended) {

@@ -183,6 +183,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
     Give(waited.answer, *waited.request);
     spare_requests_.push_back(std::move(waited.request));
   }
+  counters_.answers_waiting.Set(answers_.size());
   EndRunIfOver();
   return given;
 }
@@ -195,12 +196,17 @@ void Clients::GiveUnknown(WaitingAnswer waited) {
 
 // Its client waits no longer.
 void Clients::GiveOverdue() {
-  for (WaitingAnswer& waited : answers_.TakeOverdue(turns_.now_ns())) GiveUnknown(std::move(waited));
+  for (WaitingAnswer& waited : answers_.TakeOverdue(turns_.now_ns())) {
+    counters_.answers_overdue.Add(1);
+    GiveUnknown(std::move(waited));
+  }
+  counters_.answers_waiting.Set(answers_.size());
   EndRunIfOver();
 }
 
 void Clients::GiveUp() {
   while (waits()) GiveUnknown(answers_.TakeFirst());
+  counters_.answers_waiting.Set(0);
 }
 
 void Clients::Sweep() {

@@ -38,7 +38,7 @@ class Clients {
         counters_(counters),
         coordinated_(coordinated),
         random_(options.seed),
-        parts_{options, turns, lock_waits, engine, peers, coordinated, random_} {}
+        parts_{options, turns, lock_waits, engine, peers, coordinated, random_, counters} {}
   Clients(const Clients&) = delete;
   Clients& operator=(const Clients&) = delete;
 

@@ -72,6 +72,17 @@ struct ScopeCounters {
   LatencyHistogram latency;  // of committed ones, from the first attempt to the answer
 };
 
+// Of what writes changed pages home (recovery/cleaner.h), on the worker that has it.
+struct CleanerCounters {
+  Counter pages_written;
+  Counter checkpoints;     // times the checkpoint has moved on
+  Gauge checkpoint_bound;  // the epoch from which on the log is needed
+  // When the checkpoint has last moved on, or this life has begun with it, or nothing was committed that it
+  // does not cover; 0: there is none.
+  Gauge covered_ns;
+  Gauge failed;  // 1: it has ended with an error
+};
+
 struct alignas(64) WorkerCounters {
   std::array<ScopeCounters, kScopes> scopes;
   std::array<Counter, kAbortReasons> aborts;
@@ -84,6 +95,10 @@ struct alignas(64) WorkerCounters {
   Counter probes_sent;    // deadlock probes handed to another island or worker
   Counter probe_victims;  // transactions of this worker that a probe found in a cycle
   Counter shares_lost;  // of committed transactions begun here: the participant died before it had committed
+  Counter room_waits;   // pauses of an operation for which the log's ring had no room
+  Counter answers_overdue;  // that ended as unknown: EPOCH has not come far enough in time
+  Gauge answers_waiting;    // for EPOCH, when the worker last looked
+  CleanerCounters cleaner;
   Gauge in_flight;
   Gauge longest_wait_ns;  // that a transaction begun here waited for its answer, or has been waiting by now
   Gauge branches_open;    // as participant

@@ -87,6 +87,7 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
       runtime::Task<void> lock = parts_.lock_waits.Await(*this);
       co_await lock;
     } else if (progress == Progress::kWaitingForRoom) {
+      parts_.counters.room_waits.Add(1);
       Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kRoomPauseNs);
       co_await pause;
       FailIfLate();

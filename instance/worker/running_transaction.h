@@ -34,6 +34,7 @@ struct TransactionParts {
   Peers& peers;
   Coordinated& coordinated;
   runtime::Random& random;
+  WorkerCounters& counters;
 };
 
 class RunningTransaction final : public Transaction, public CoordinatedTransaction {

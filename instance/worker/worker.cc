@@ -76,7 +76,7 @@ void Worker::OnThreadStart() {
   time_.Spent(Activity::kIdle);  // while no scheduler ran it
   const absl::Status status = BindThread();
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("worker.binding", binding_mutex_));
+    const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
     binding_error_ = std::string(status.message());
   }
   // Last: whoever looks at the thread of this number sees it bound, or knows why it is not.
@@ -84,8 +84,13 @@ void Worker::OnThreadStart() {
 }
 
 std::string Worker::binding_error() {
-  const runtime::MutexLock lock(ISLANDS_LATCH("worker.binding", binding_mutex_));
+  const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
   return binding_error_;
+}
+
+std::string Worker::cleaner_failure() {
+  const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+  return cleaner_failure_;
 }
 
 bool Worker::RunOnce() {
@@ -178,14 +183,41 @@ void Worker::Sweep() {
 void Worker::SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner) {
   cleaner_ = std::move(cleaner);
   next_clean_ns_ = cleaner_ == nullptr ? INT64_MAX : 0;
+  counters_.cleaner.failed.Set(0);
+  counted_pages_ = 0;
+  counters_.cleaner.covered_ns.Set(cleaner_ == nullptr ? 0 : static_cast<uint64_t>(shared_.clock->NowNs()));
+  if (cleaner_ != nullptr) {
+    counted_checkpoint_ = cleaner_->checkpoint().number;
+    counters_.cleaner.checkpoint_bound.Set(cleaner_->checkpoint().bound);
+  }
+  const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+  cleaner_failure_.clear();
+}
+
+void Worker::CountCleaner() {
+  CleanerCounters& counters = counters_.cleaner;
+  counters.pages_written.Add(cleaner_->pages_written() - counted_pages_);
+  counted_pages_ = cleaner_->pages_written();
+  const recovery::Checkpoint& checkpoint = cleaner_->checkpoint();
+  counters.checkpoints.Add(checkpoint.number - counted_checkpoint_);
+  counters.checkpoint_bound.Set(checkpoint.bound);
+  // One behind which nothing was committed is as good as one of now: there is nothing to repeat.
+  if (checkpoint.number != counted_checkpoint_ || options_.journal->commit_epoch() < checkpoint.bound) {
+    counters.covered_ns.Set(static_cast<uint64_t>(turns_.now_ns()));
+  }
+  counted_checkpoint_ = checkpoint.number;
 }
 
 void Worker::Clean() {
   const bool some = cleaner_->RunOnce();
+  CountCleaner();
   if (!cleaner_->failure().ok()) {
     spdlog::error("pages are not written home any more, so the log grows and a restart takes long: {}",
                   std::string(cleaner_->failure().message()));
     next_clean_ns_ = INT64_MAX;
+    counters_.cleaner.failed.Set(1);
+    const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+    cleaner_failure_ = std::string(cleaner_->failure().message());
     return;
   }
   if (const bool full = !cleaner_->full().ok(); full != data_full_) {

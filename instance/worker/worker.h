@@ -75,6 +75,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
     return options_.journal == nullptr ? log::OpenTransactions::kNone : options_.journal->open().oldest();
   }
   std::string binding_error();
+  // Why its cleaner has ended; empty: it has not, or there is none.
+  std::string cleaner_failure();
   // A run is about to be posted: running() holds from now on.
   void MarkRunning() { clients_.MarkRunning(); }
 
@@ -103,6 +105,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void Sweep();
   void LookAtPeers();
   void Clean();
+  void CountCleaner();
   absl::Status BindThread() const;
 
   // LinksHandler.
@@ -137,12 +140,15 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
 
   std::unique_ptr<recovery::Cleaner> cleaner_;
   bool data_full_ = false;  // as the cleaner has said last
+  uint64_t counted_pages_ = 0;       // of what it has written
+  uint64_t counted_checkpoint_ = 0;  // its number
   int64_t next_clean_ns_ = INT64_MAX;
   int64_t next_sweep_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
   std::atomic<int32_t> tid_{0};
-  runtime::Mutex binding_mutex_;
-  std::string binding_error_ ABSL_GUARDED_BY(binding_mutex_);
+  runtime::Mutex trouble_mutex_;
+  std::string binding_error_ ABSL_GUARDED_BY(trouble_mutex_);
+  std::string cleaner_failure_ ABSL_GUARDED_BY(trouble_mutex_);
 };
 
 }  // namespace islands::instance

@@ -1,0 +1,76 @@
+#include "instance/server/log_metrics.h"
+
+#include <algorithm>
+
+#include "instance/server/metric_family.h"
+#include "runtime/clock.h"
+
+namespace islands::server {
+
+using instance::CleanerCounters;
+using instance::Keeper;
+using instance::WorkerCounters;
+using prometheus::MetricFamily;
+
+namespace {
+
+void AddRings(const instance::Island& island, const Keeper& keeper, std::vector<MetricFamily>* families) {
+  Family bytes(Metric::kLogBytes, island);
+  Family used(Metric::kLogRingUsedBytes, island);
+  Family capacity(Metric::kLogRingCapacityBytes, island);
+  for (const auto& worker : island.workers()) {
+    const log::Ring& ring = keeper.ring(worker->options().index);
+    const uint64_t head = ring.head();  // first: it is never beyond a tail that is read later
+    const uint64_t tail = ring.tail();
+    bytes.Add({WorkerLabel(*worker)}, tail);
+    used.Add({WorkerLabel(*worker)}, tail - head);
+    capacity.Add({WorkerLabel(*worker)}, uint64_t{ring.capacity()});
+  }
+  families->push_back(bytes.Take());
+  families->push_back(used.Take());
+  families->push_back(capacity.Take());
+}
+
+// Durable is read before current, so it is never seen ahead of it.
+void AddEpochs(const instance::Island& island, const Keeper& keeper, const CleanerCounters& cleaner,
+               std::vector<MetricFamily>* families) {
+  Family epochs(Metric::kLogEpoch, island);
+  epochs.Add({{"kind", "checkpoint"}}, cleaner.checkpoint_bound.Get());
+  epochs.Add({{"kind", "durable"}}, keeper.board().durable());
+  epochs.Add({{"kind", "commit"}}, keeper.commit_epoch());
+  epochs.Add({{"kind", "current"}}, keeper.board().epoch());
+  families->push_back(epochs.Take());
+}
+
+double CheckpointAge(const CleanerCounters& cleaner) {
+  const auto covered_ns = static_cast<int64_t>(cleaner.covered_ns.Get());
+  if (covered_ns == 0) return 0;
+  return Seconds(static_cast<uint64_t>(std::max<int64_t>(0, runtime::MonotonicClock().NowNs() - covered_ns)));
+}
+
+}  // namespace
+
+void AddLog(const instance::Island& island, std::vector<MetricFamily>* families) {
+  const Keeper* keeper = island.keeper();
+  if (keeper == nullptr) return;
+  const CleanerCounters& cleaner = island.workers().front()->counters().cleaner;
+  const auto add = [&](Metric metric, auto value) { families->push_back(One(island, metric, {}, value)); };
+  const auto add_each = [&](Metric metric, auto value) {
+    families->push_back(PerWorker(island, metric, value));
+  };
+  AddRings(island, *keeper, families);
+  add_each(Metric::kLogRoomWaits, [](const WorkerCounters& c) { return c.room_waits.Get(); });
+  AddEpochs(island, *keeper, cleaner, families);
+  add_each(Metric::kAnswersWaiting, [](const WorkerCounters& c) { return c.answers_waiting.Get(); });
+  add_each(Metric::kAnswersOverdue, [](const WorkerCounters& c) { return c.answers_overdue.Get(); });
+  add(Metric::kCheckpoints, cleaner.checkpoints.Get());
+  add(Metric::kCheckpointAge, CheckpointAge(cleaner));
+  add(Metric::kCleanerPagesWritten, cleaner.pages_written.Get());
+  add(Metric::kCleanerFailed, cleaner.failed.Get());
+  const Keeper::Recovered& recovered = keeper->recovered();
+  add(Metric::kRecoverySeconds, recovered.seconds);
+  add(Metric::kRecoveryRecords, recovered.records);
+  add(Metric::kRecoveryUndone, recovered.undone);
+}
+
+}  // namespace islands::server
