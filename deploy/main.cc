@@ -175,7 +175,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"text", "json"}));
   for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
                     AddStatusCommand, AddTopCommand, AddRunCommand, AddObserveCommand, AddDownCommand,
-                    AddDestroyCommand, AddSuperviseCommand}) {
+                    AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);  // in the order of `islands --help`
   }
   AddToolCommands(app);

@@ -21,8 +21,8 @@ FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "to
 # The same within a folder; files directly in it lie above its rooms. Some rooms of the design are yet to be built.
 ROOMS = {
     "deploy": ["e2e", "machines", "top", "run", "cluster", "observe", "processes", "plan", "file", "cli"],
-    "instance": ["gateway", "server", "simulation", "testing", "island", "worker", "recovery", "execution", "workload",
-                 "locks", "log", "storage", "messaging"],
+    "instance": ["gateway", "server", "simulation", "testing", "island", "worker", "verify", "recovery", "execution",
+                 "workload", "locks", "log", "storage", "messaging"],
     "instance/storage": ["files", "btree", "pages"],
 }
 

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/clock.h"
+#include "runtime/file_system_overlay.h"
 #include "runtime/file_system_testing.h"
 #include "runtime/random.h"
 
@@ -25,9 +27,13 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
   void SetUp() override {
     const std::string name = GetParam();
     if (name == "uring" && !CheckIoUring().ok()) GTEST_SKIP() << CheckIoUring();
-    files_ = name == "memory"
+    files_ = name == "memory" || name == "overlay"
                  ? MakeMemoryFileSystem()
                  : MakePosixFileSystem({.engine = name == "uring" ? Engine::kIoUring : Engine::kThreads});
+    if (name == "overlay") {
+      below_ = std::move(files_);
+      files_ = std::make_unique<OverlayFileSystem>(*below_);
+    }
     directory_ = testing::TempDir() + "islands_file_system_test";
     std::filesystem::remove_all(directory_);
     ASSERT_TRUE(files_->MakeDirectories(directory_ + "/deep/er").ok());
@@ -43,12 +49,13 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
     return file.value_or(-1);
   }
 
+  std::unique_ptr<FileSystem> below_;  // of an overlay
   std::unique_ptr<FileSystem> files_;
   std::unique_ptr<FileSystem::Queue> queue_;
   std::string directory_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, FileSystemTest, testing::Values("uring", "threads", "memory"),
+INSTANTIATE_TEST_SUITE_P(All, FileSystemTest, testing::Values("uring", "threads", "memory", "overlay"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FileSystemTest, ReplaceFile_ThenReadFile) {

@@ -114,15 +114,8 @@ Doomed FindFiles(const Deployment& deployment, const ControlFiles& files) {
 // Nothing runs there, and the data is this deployment's.
 absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& files) {
   absl::Status down = CheckNotUp(files);
+  if (down.ok()) down = CheckNoIslands(files);
   if (!down.ok()) return down;
-  for (const std::string& path : files.AllIslandLocks()) {
-    const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
-    if (!holder.ok()) return holder.status();
-    if (*holder) {
-      return absl::FailedPreconditionError(
-          fmt::format("process {} still holds {}; use `islands down` first", **holder, path));
-    }
-  }
   const std::string data = Absolute(deployment, deployment.data_directory);
   const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(fmt::format("{}/{}", data, kDataLockName));
   if (!holder.ok()) return holder.status();

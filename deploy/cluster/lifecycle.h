@@ -1,4 +1,5 @@
-// The commands that start, show and end a deployment: up, status, down, destroy, and the hidden supervise.
+// The commands that start, show and end a deployment: up, status, down, verify, destroy, and the
+// hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
@@ -41,6 +42,14 @@ struct DestroyOptions {
 };
 // Removes what Islands itself put into the data, log and control directories. Refused while anything runs.
 int Destroy(const CommandContext& context, const DestroyOptions& options);
+
+struct VerifyOptions {
+  std::string file;
+};
+inline constexpr int kExitFindings = 3;
+// Walks what a stopped deployment keeps, and says what is not sound. kExitOk: nothing; kExitFindings;
+// anything else: it could not look.
+int Verify(const CommandContext& context, const VerifyOptions& options);
 
 struct SuperviseOptions {
   std::string file;

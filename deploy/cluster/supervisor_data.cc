@@ -26,6 +26,15 @@ std::string MakeClusterId() {
   return id;
 }
 
+absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
+  const std::string who = pid > 0 ? fmt::format("process {}", pid) : std::string("another process");
+  return absl::AlreadyExistsError(fmt::format(
+      "already up: {} supervises {}; see `islands status FILE`, or end it with `islands down FILE`", who,
+      files.directory));
+}
+
+}  // namespace
+
 storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
   storage::Manifest want;
   want.cluster_id = MakeClusterId();
@@ -37,19 +46,22 @@ storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
   return want;
 }
 
-absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
-  const std::string who = pid > 0 ? fmt::format("process {}", pid) : std::string("another process");
-  return absl::AlreadyExistsError(fmt::format(
-      "already up: {} supervises {}; see `islands status FILE`, or end it with `islands down FILE`", who,
-      files.directory));
-}
-
-}  // namespace
-
 absl::Status CheckNotUp(const ControlFiles& files) {
   const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(files.SupervisorLock());
   if (!holder.ok()) return holder.status();
   return *holder ? UpAlready(files, **holder) : absl::OkStatus();
+}
+
+absl::Status CheckNoIslands(const ControlFiles& files) {
+  for (const std::string& path : files.AllIslandLocks()) {
+    const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
+    if (!holder.ok()) return holder.status();
+    if (*holder) {
+      return absl::FailedPreconditionError(
+          fmt::format("process {} still holds {}; use `islands down` first", **holder, path));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {

@@ -64,8 +64,13 @@ class ClusterData {
 absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, const storage::Manifest& want,
                                                 Durability durability);
 
+// What the manifest of new data would say; its cluster id is made up.
+storage::Manifest WantedManifest(const ResolvedDeployment& resolved);
+
 // ALREADY_EXISTS when a supervisor holds this control directory; says its pid and what to do.
 absl::Status CheckNotUp(const ControlFiles& files);
+// FAILED_PRECONDITION when an island lives, with or without its supervisor.
+absl::Status CheckNoIslands(const ControlFiles& files);
 // Until no island-N.lock is held any more; DEADLINE_EXCEEDED names a holder.
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms);
 

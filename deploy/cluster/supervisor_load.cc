@@ -83,6 +83,10 @@ absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
     described->set_durable(cut.durable);
     described->set_next(cut.next);
   }
+  return DescribeLoad(manifest, config);
+}
+
+absl::Status DescribeLoad(const storage::Manifest& manifest, control::v1::IslandConfig* config) {
   if (manifest.load.empty()) return absl::OkStatus();
   const auto parsed = google::protobuf::util::JsonStringToMessage(manifest.load, config->add_loads());
   if (parsed.ok()) return absl::OkStatus();

@@ -54,8 +54,11 @@ class GenerationLoads {
   std::vector<uint32_t> useless_ ABSL_GUARDED_BY(mutex_);
 };
 
+// What was loaded into the generation that counts, which may be nothing. DATA_LOSS: the manifest's load makes
+// no sense.
+absl::Status DescribeLoad(const storage::Manifest& manifest, control::v1::IslandConfig* config);
 // What an island has to know of what is kept: which files and epochs count, where the rings are, and which
-// load has shaped its tables. DATA_LOSS: the manifest's load makes no sense.
+// load has shaped its tables. DATA_LOSS: as above.
 absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
                           control::v1::IslandConfig* config);
 

@@ -13,7 +13,7 @@ from conftest import Result
 from test_metrics import free_ports
 
 NOBODY = 65534
-COMMANDS = ["up", "status", "down", "run", "top", "destroy"]
+COMMANDS = ["up", "status", "down", "run", "top", "verify", "destroy"]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
 
 

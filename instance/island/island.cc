@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "instance/storage/table_specs.h"
 #include "runtime/check.h"
 #include "topology/binding.h"
 
@@ -52,22 +53,6 @@ class StoreLoader final : public Loader {
   storage::Store& store_;
   const partitioner::SiteRun own_;
 };
-
-// Puts the load's table specifications over those of the same name. True when one changed: catalog and store
-// have to be built anew.
-bool ReplaceTables(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
-  bool changed = false;
-  for (const control::v1::TableSpec& wanted : load.tables()) {
-    control::v1::TableSpec* table = nullptr;
-    for (control::v1::TableSpec& known : *config->mutable_tables()) {
-      if (known.name() == wanted.name()) table = &known;
-    }
-    if (table == nullptr) table = config->add_tables();
-    changed |= table->SerializeAsString() != wanted.SerializeAsString();
-    *table = wanted;
-  }
-  return changed;
-}
 
 void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
   for (control::v1::LoadSpec& known : *config->mutable_loads()) {
@@ -118,7 +103,8 @@ absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::Island
                     config.workers_size(), announced));
   }
   std::unique_ptr<Island> island(new Island(config, seams, *sites));
-  for (const control::v1::LoadSpec& load : config.loads()) ReplaceTables(load, &island->config_);
+  for (const control::v1::LoadSpec& load : config.loads())
+    storage::ReplaceTables(load.tables(), island->config_.mutable_tables());
   if (absl::Status status = island->FillStore(); !status.ok()) return status;
   if (absl::Status status = island->CreateWorkers(); !status.ok()) return status;
   if (seams.log != nullptr) {
@@ -347,7 +333,7 @@ absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
   control::v1::IslandConfig wanted = config_;
   RememberLoad(load, &wanted);
   absl::Status status;
-  if (ReplaceTables(load, &wanted)) {
+  if (storage::ReplaceTables(load.tables(), wanted.mutable_tables())) {
     status = BuildStore(wanted.tables(), /*for_redo=*/false);
     for (int i = 0; status.ok() && i < wanted.loads_size(); ++i) status = LoadRows(wanted.loads(i));
     if (!status.ok()) {

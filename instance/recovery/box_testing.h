@@ -87,6 +87,8 @@ class Box {
     work_.Step();
     works_ = false;
   }
+  // The worker shows what it has appended.
+  void EndStep() { work_.EndStep(); }
   void StepLogger() {
     clock_.AdvanceNs(runtime::kNsPerMs / 3);
     logger_->RunOnce();
@@ -154,6 +156,22 @@ class Box {
     StartBox();
     Compare();
   }
+
+  // Every process has ended. `drained`: what the worker has appended is on disk before; otherwise it may be
+  // in the ring alone. The box goes nowhere from here.
+  void Stop(bool drained) {
+    if (drained) EndStep();
+    if (drained) DrainAll();
+    Die();
+    logger_.reset();
+  }
+  // The cleaner waits for an epoch; while nobody appends it has to be asked for.
+  void WantWhatCleanerWaitsFor() { board_->Want(cleaner_->waits_for()); }
+  runtime::MemoryFileSystem& files() { return files_; }
+  const storage::Catalog& catalog() const { return *catalog_; }
+  const std::shared_ptr<log::Ring>& ring() const { return ring_; }
+  const std::vector<log::EpochCut>& cuts() const { return cuts_; }
+  uint64_t life() const { return life_; }
 
   uint64_t losers() const { return losers_; }
   uint64_t restarts_of_recovery() const { return restarts_of_recovery_; }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "instance/execution/executor.h"
 #include "instance/log/journal.h"
 #include "instance/recovery/recovery_testing.h"
 #include "instance/recovery/unsettled.h"

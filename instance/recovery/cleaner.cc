@@ -57,12 +57,11 @@ bool Cleaner::RunOnce() {
   if (!failure_.ok()) return false;
   switch (state_) {
     case State::kIdle:
-      return BeginPass();
+      Submit({.kind = IoKind::kRead, .file = epoch_file_, .buffer = std::span(epoch_bytes_)},
+             State::kReadingEpoch);
+      return false;  // a look
     case State::kReadingEpoch:
-      if (!Completed()) return false;
-      NoteMark();
-      state_ = State::kVisiting;
-      return true;
+      return Completed() && BeginPass();
     case State::kVisiting:
       return Visit();
     case State::kWaiting:
@@ -97,26 +96,33 @@ bool Cleaner::Completed() {
   return failure_.ok();
 }
 
+// Of one that found nothing another one finds nothing either, unless the island's log has grown since it
+// began: nothing is changed without a record. So an island at rest writes no checkpoints.
 bool Cleaner::BeginPass() {
-  const uint64_t begin = board_.Complete() + 1;
-  if (begin == begin_ && !found_any_) return false;  // nobody has appended since, so nothing has changed
-  begin_ = begin;
+  const std::optional<log::LogPosition> end = NoteMark();
+  if (!found_any_ && end && end == end_) {
+    state_ = State::kIdle;
+    return false;
+  }
+  end_ = end;
+  begin_ = board_.Complete() + 1;
   found_any_ = false;
   slot_ = page_ = 0;
   for (size_t slot = 0; slot < ends_.size(); ++slot) ends_[slot] = store_.space(slot).end_page();
-  Submit({.kind = IoKind::kRead, .file = epoch_file_, .buffer = std::span(epoch_bytes_)},
-         State::kReadingEpoch);
+  state_ = State::kVisiting;
   return true;
 }
 
-// A block that is not durable yet will do: the checkpoint that uses it waits for a later one. One that is
-// torn, because the logger is writing it, leaves the other.
-void Cleaner::NoteMark() {
+// Returns where the island's log ends. A block that is not durable yet will do: the checkpoint that uses it
+// waits for a later one. One that is torn, because the logger is writing it, leaves the other.
+std::optional<log::LogPosition> Cleaner::NoteMark() {
   const absl::StatusOr<log::EpochBlock> block = log::DecodeEpochFile(epoch_bytes_);
   const uint32_t island = data_.checkpoint.island;
-  if (!block.ok() || block->ends.size() <= island) return;
-  if (!marks_.empty() && (block->reaches <= marks_.back().reaches || marks_.size() == kMostMarks)) return;
-  marks_.push_back({block->reaches, block->ends[island]});
+  if (!block.ok() || block->ends.size() <= island) return {};
+  const log::LogPosition& end = block->ends[island];
+  if (marks_.size() < kMostMarks && (marks_.empty() || block->reaches > marks_.back().reaches))
+    marks_.push_back({block->reaches, end});
+  return end;
 }
 
 bool Cleaner::Visit() {

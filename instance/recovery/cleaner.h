@@ -34,6 +34,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,7 +102,7 @@ class Cleaner {
   Cleaner(runtime::FileSystem& files, storage::Store& store, const log::Board& board, IslandData data,
           Options options);
   bool BeginPass();
-  void NoteMark();
+  std::optional<log::LogPosition> NoteMark();
   bool Visit();
   void VisitPage(size_t slot, uint64_t number);
   bool Write();
@@ -126,9 +127,11 @@ class Cleaner {
   std::vector<std::byte> checkpoint_bytes_;
 
   State state_ = State::kIdle;
-  uint64_t begin_ = 0;     // B of the pass under way, or the last one
-  bool found_any_ = true;  // changed pages in it
-  size_t slot_ = 0;        // to visit next
+  // Of the pass under way, or the last one:
+  uint64_t begin_ = 0;                   // B
+  std::optional<log::LogPosition> end_;  // of the island's log when it began, if that is known
+  bool found_any_ = true;                // changed pages
+  size_t slot_ = 0;                      // to visit next
   uint64_t page_ = 0;
   uint64_t batch_epoch_ = 0;  // the latest of the copies in the batch
   uint64_t passes_ = 0;

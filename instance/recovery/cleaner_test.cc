@@ -113,6 +113,30 @@ TEST_F(CleanerTest, RunOnce_NothingToDoIsNothingDone) {
   EXPECT_EQ(files_.steps(), steps);
 }
 
+// Its own wish for an epoch that is durable is no reason for another checkpoint, nor are other islands.
+TEST_F(CleanerTest, AtRest_EpochsGoOnAndItDoesNot) {
+  const auto go_on = [&](const log::LogPosition& end) {
+    for (int round = 0; round < 10; ++round) {
+      WriteEpoch(board_.epoch(), end);
+      board_.RaiseEpoch(board_.epoch() + 1);
+      board_.SetDurable(board_.epoch() - 1);
+      Run();
+    }
+    return cleaner_->checkpoint().number;
+  };
+  Insert(500);
+  Commit();
+  const uint64_t number = go_on({1, 1000});
+  EXPECT_GT(number, 1u);
+  EXPECT_EQ(cleaner_->pages_written(), 1u);
+  EXPECT_EQ(go_on({1, 1000}), number);
+  EXPECT_TRUE(cleaner_->idle() || cleaner_->waits_for() == 0);
+  Insert(501);
+  Commit();
+  EXPECT_GT(go_on({1, 2000}), number);
+  EXPECT_EQ(cleaner_->pages_written(), 2u);
+}
+
 TEST_F(CleanerTest, Page_WaitsForItsEpoch) {
   Insert(500);
   Commit();

@@ -16,6 +16,7 @@ absl::Status BTree::CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyVie
         fmt::format("site {}, tree {}, page {}: {}", site_->site(), tree_, number, what));
   };
   if (number == 0 || !walk->seen.insert(number).second) return fault("reached twice, or never allocated");
+  if (!site_->HasPage(number)) return fault("is not there");
   const GuardS guard = ISLANDS_LATCH("btree.check", GuardS(site_->At(number)));
   const Node* node = Node::At(guard.bytes());
   if (node->header().page_id != PageId(site_->site(), number).value())

@@ -1,0 +1,258 @@
+#include "instance/verify/island.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "instance/execution/executor.h"
+#include "instance/locks/lock_table.h"
+#include "instance/log/log_reader.h"
+#include "instance/log/logger.h"
+#include "instance/log/segment_file.h"
+#include "instance/recovery/island_data.h"
+#include "instance/recovery/recovery.h"
+#include "instance/recovery/stream_merge.h"
+#include "instance/recovery/unsettled.h"
+#include "instance/verify/pages.h"
+#include "instance/verify/streams.h"
+
+namespace islands::verify {
+namespace {
+
+constexpr uint64_t kRecordsPerProgress = 1 << 14;
+
+class IslandWalk {
+ public:
+  IslandWalk(runtime::OverlayFileSystem& files, const storage::Catalog& catalog, const IslandOptions& options,
+             const Box& box, Progress progress, Report* report)
+      : files_(files),
+        catalog_(catalog),
+        options_(options),
+        box_(box),
+        progress_(progress),
+        report_(*report),
+        log_(log::IslandDirectory(options.log_directory, options.island)),
+        checkpoint_(storage::CheckpointPath(options.data_directory, options.generation)) {
+    figures_.island = options.island;
+  }
+
+  absl::Status Run() {
+    auto store = storage::Store::CreateForRedo(catalog_, {.island = options_.island,
+                                                          .sites = options_.sites,
+                                                          .pool_bytes = options_.pool_bytes,
+                                                          .alone = true});
+    if (!store.ok()) return store.status();
+    store_ = *std::move(store);
+    if (absl::Status read = ReadFiles(); !read.ok()) return read;
+    if (absl::Status repeated = Repeat(); !repeated.ok()) return repeated;
+    if (!whole_) return absl::OkStatus();
+    if (absl::Status finished = Finish(); !finished.ok()) return finished;
+    report_.islands.push_back(figures_);
+    return absl::OkStatus();
+  }
+
+ private:
+  // What makes that the island cannot be recovered: there is no further.
+  absl::Status Stop(const absl::Status& status, const std::string& path) {
+    whole_ = false;
+    return report_.Take(status, path);
+  }
+  void Find(const std::string& path, const std::string& what) {
+    report_.findings.push_back({path, fmt::format("{}: {}", path, what)});
+  }
+
+  absl::Status ReadFiles() {
+    const std::string what = fmt::format("island {}: pages", options_.island);
+    absl::StatusOr<recovery::IslandData> data =
+        recovery::ReadGeneration(files_, catalog_,
+                                 {.directory = options_.data_directory,
+                                  .cluster = options_.cluster,
+                                  .island = options_.island,
+                                  .generation = options_.generation},
+                                 *store_, [&](uint64_t done, uint64_t all) { progress_(what, done, all); });
+    if (!data.ok()) return Stop(data.status(), options_.data_directory);
+    data_ = *std::move(data);
+    for (const auto& site : data_->checkpoint.sites) figures_.pages += site.pages;
+    return CheckCheckpoint();
+  }
+
+  absl::Status CheckCheckpoint() {
+    const recovery::Checkpoint& checkpoint = data_->checkpoint;
+    const absl::StatusOr<std::string> content = files_.ReadFile(checkpoint_);
+    if (!content.ok()) return content.status();
+    const bool whole = OtherBlockIsWhole(*content, checkpoint.number, [](const std::string& file) {
+      return recovery::DecodeCheckpointFile(std::as_bytes(std::span(file))).ok();
+    });
+    if (!whole && box_.closed) {
+      Find(
+          checkpoint_,
+          fmt::format("one of its two blocks is damaged, and nobody was writing it; `up` goes on from number "
+                      "{}, which is left, and writes the other anew: look at the disk",
+                      checkpoint.number));
+    } else if (!whole) {
+      report_.notes.push_back(
+          fmt::format("{}: one of its two blocks is not whole, as whoever dies while it is "
+                      "written leaves it; number {} counts",
+                      checkpoint_, checkpoint.number));
+    }
+    const uint64_t durable = box_.synced.epoch;
+    if (checkpoint.bound > durable + 1 || checkpoint.taken > durable) {
+      Find(checkpoint_,
+           fmt::format("it relies on epochs up to {}, and EPOCH says that only {} is durable: one of both "
+                       "is an old copy; restore data and log from one time",
+                       std::max(checkpoint.bound, checkpoint.taken), durable));
+    }
+    return absl::OkStatus();
+  }
+
+  // The log is read to its end, whatever becomes of redo. Without data files it is read all the same.
+  absl::Status Repeat() {
+    recovery_.emplace(catalog_, *store_, box_.cuts);
+    log::LogPosition begin;
+    if (data_) {
+      recovery_->BeginFrom(data_->checkpoint);
+      begin = data_->checkpoint.position;
+    }
+    log::LogReader::Options where{log_, options_.cluster, options_.island, begin};
+    if (absl::Status oldest = CheckOldest(where); !oldest.ok()) return oldest;
+    if (!log_whole_) return absl::OkStatus();
+    recovery::StreamMerge merge;
+    const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
+      return recovery_->Redo(stream, record);
+    };
+    StreamCheck streams(box_.lives[options_.island], box_.block.reaches);
+    absl::Status redone, in_order;
+    uint64_t records = 0;
+    const std::string what = fmt::format("island {}: records of the log", options_.island);
+    const auto take = [&](const log::StreamId& stream, const log::Record& record) {
+      if (++records % kRecordsPerProgress == 0) progress_(what, records, 0);
+      if (in_order.ok()) in_order = streams.Take(stream, record);
+      if (data_ && redone.ok()) redone = merge.Add(stream, record, redo);
+      return absl::OkStatus();
+    };
+    const absl::Status read = log::LogReader(files_, where, box_.block.ends[options_.island]).Read(take);
+    if (data_ && redone.ok() && read.ok()) redone = merge.Finish(redo);
+    figures_.records = recovery_->records();
+    figures_.dropped = recovery_->dropped();
+    for (const absl::Status& status : {in_order, read}) {
+      if (status.ok()) continue;
+      if (absl::Status taken = Stop(status, log_); !taken.ok()) return taken;
+    }
+    return data_ ? JudgeRedo(redone, read.ok()) : absl::OkStatus();
+  }
+
+  // A checkpoint that goes on from nowhere needs all of the log: the first segment has none before it.
+  absl::Status CheckOldest(const log::LogReader::Options& where) {
+    if (!data_ || where.begin.segment != 0) return absl::OkStatus();
+    log::LogReader reader(files_, where, box_.block.ends[options_.island]);
+    const auto segments = reader.Segments();
+    if (!segments.ok() || segments->empty()) return absl::OkStatus();  // Read says so
+    const std::string path = log_ + "/" + log::SegmentName(segments->front().segment);
+    uint64_t bytes = 0;
+    const auto header = log::ReadSegmentHeader(files_, *files_.MakeQueue(), path, &bytes);
+    if (!header.ok()) return header.status();
+    if (header->previous.segment == 0) return absl::OkStatus();
+    log_whole_ = false;
+    return Stop(
+        absl::DataLossError(fmt::format(
+            "{}/{} is gone, and the checkpoint needs the log from its beginning on: restore it from a copy",
+            log_, log::SegmentName(header->previous.segment))),
+        log_);
+  }
+
+  absl::Status JudgeRedo(const absl::Status& redone, bool log_read) {
+    uint64_t missing = 0;
+    // Where the log ends is known only of one that could be read.
+    const log::Lsn last = log_read && redone.ok() ? recovery_->last() : log::Lsn::FromValue(UINT64_MAX);
+    const PageBounds bounds{box_.synced.epoch, last};
+    if (absl::Status pages = CheckPages(files_, *data_, *store_, bounds, &report_, &missing); !pages.ok())
+      return pages;
+    if (missing != 0) whole_ = false;
+    if (redone.ok()) return absl::OkStatus();
+    if (missing == 0) return Stop(redone, log_);
+    report_.notes.push_back(fmt::format("{}: recovery ends there: {}", log_, std::string(redone.message())));
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() {
+    if (absl::Status found = recovery_->FindTrees(); !found.ok()) return Stop(found, options_.data_directory);
+    const recovery::Unsettled& unsettled = recovery_->unsettled();
+    figures_.in_doubt = unsettled.prepared.size();
+    figures_.decisions = unsettled.decisions.size() + unsettled.decided.size();
+    const absl::Status known = recovery::CheckDeployment(unsettled, options_.next_life, options_.workers);
+    if (absl::Status taken = report_.Take(known, log_); !taken.ok()) return taken;
+    figures_.undone = recovery_->losers();
+    progress_(fmt::format("island {}: trees", options_.island), 0, 0);
+    if (figures_.undone != 0) {
+      if (!CheckSites(/*undone=*/false)) return absl::OkStatus();
+      if (absl::Status rows = recovery_->CheckUndo(); !rows.ok()) return Stop(rows, options_.data_directory);
+      Undo();
+    }
+    CheckSites(/*undone=*/true);
+    return absl::OkStatus();
+  }
+
+  // Of every site: its trees, and that each of its pages is in one of them or free.
+  bool CheckSites(bool undone) {
+    for (size_t slot = 0; slot < store_->slots(); ++slot) {
+      const absl::Status checked = CheckSite(slot, undone);
+      if (checked.ok()) continue;
+      whole_ = false;
+      Find(data_->files.PathOf(slot), fmt::format("{}; {}", std::string(checked.message()), kRestore));
+    }
+    return whole_;
+  }
+
+  // Undo goes down trees, and trusts them. Rows and their indexes need not agree before it.
+  absl::Status CheckSite(size_t slot, bool undone) {
+    uint64_t pages = 0;
+    bool agree = true;
+    for (storage::TableId table = 0; table < catalog_.size(); ++table) {
+      const storage::SiteTable* rows = store_->At(table, store_->space(slot).site());
+      if (rows == nullptr) continue;
+      const absl::StatusOr<uint64_t> checked = rows->Check();
+      if (!undone && absl::IsFailedPrecondition(checked.status())) {
+        agree = false;
+        continue;
+      }
+      if (!checked.ok()) return checked.status();
+      pages += *checked;
+    }
+    return agree ? store_->space(slot).Check(pages) : absl::OkStatus();
+  }
+
+  // Nothing listens, so that nothing is logged.
+  void Undo() {
+    constexpr size_t kBuckets = 1 << 12;
+    locks::LockTable locks({.buckets = kBuckets, .latched = false});  // nobody else is here
+    instance::Executor executor(catalog_, *store_, locks, {.alone = true});
+    ISLANDS_CHECK(recovery_->UndoLosers(executor, [] { return true; }));
+  }
+
+  runtime::OverlayFileSystem& files_;
+  const storage::Catalog& catalog_;
+  const IslandOptions& options_;
+  const Box& box_;
+  const Progress progress_;
+  Report& report_;
+  const std::string log_;  // of the island
+  const std::string checkpoint_;
+  IslandFigures figures_;
+  std::unique_ptr<storage::Store> store_;
+  std::optional<recovery::IslandData> data_;
+  std::optional<recovery::Recovery> recovery_;
+  bool log_whole_ = true;
+  bool whole_ = true;  // so far: recovery would go on
+};
+
+}  // namespace
+
+absl::Status VerifyIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
+                          const IslandOptions& options, const Box& box, Progress progress, Report* report) {
+  return IslandWalk(files, catalog, options, box, progress, report).Run();
+}
+
+}  // namespace islands::verify
