@@ -139,7 +139,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   Inbox inbox_;
 
   std::unique_ptr<recovery::Cleaner> cleaner_;
-  bool data_full_ = false;  // as the cleaner has said last
+  bool data_full_ = false;           // as the cleaner has said last
   uint64_t counted_pages_ = 0;       // of what it has written
   uint64_t counted_checkpoint_ = 0;  // its number
   int64_t next_clean_ns_ = INT64_MAX;
