@@ -90,8 +90,7 @@ std::string NotCleaned(const std::string& why) {
   if (why.empty()) return "";
   return fmt::format(
       "changed pages are not written to its data files any more, so its log grows and its next start takes "
-      "longer and longer: {}. Free space, or see to the disk; then `kill {}`, and its supervisor starts it "
-      "again",
+      "longer and longer: {}. See to the disk; then `kill {}`, and its supervisor starts it again",
       why, getpid());
 }
 

@@ -101,8 +101,8 @@ bool Cleaner::Completed() {
 bool Cleaner::BeginPass() {
   const std::optional<log::LogPosition> end = NoteMark();
   if (!found_any_ && end && end == end_) {
-    state_ = State::kIdle;
-    return false;
+    TakeCheckpoint();  // which open transactions may have held back
+    return state_ != State::kIdle;
   }
   end_ = end;
   begin_ = board_.Complete() + 1;
@@ -134,6 +134,7 @@ bool Cleaner::Visit() {
       return true;
     }
     if (end) {
+      ++passes_;
       TakeCheckpoint();
       return true;
     }
@@ -174,7 +175,6 @@ bool Cleaner::Write() {
 }
 
 void Cleaner::TakeCheckpoint() {
-  ++passes_;
   state_ = State::kIdle;
   const bool blind = Planted(PlantedBug::kPassOpenBranches);
   const uint64_t bound = blind ? begin_ : std::min(begin_, oldest_open_());

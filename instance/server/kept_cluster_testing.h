@@ -3,6 +3,7 @@
 // Thread safety: none; the logger has a thread of its own, and each island's workers have theirs.
 #pragma once
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -42,7 +43,7 @@ class FilesThatFail final : public runtime::MemoryFileSystem {
     FailingQueue(FilesThatFail& files, std::unique_ptr<Queue> queue)
         : files_(files), queue_(std::move(queue)) {}
     void Submit(const runtime::IoRequest& request) override {
-      if (files_.Fails(request)) return failed_.push_back({request.token, Full(), 0});
+      if (files_.Fails(request)) return failed_.push_back({request.token, Broken(), 0});
       queue_->Submit(request);
     }
     size_t Poll(std::vector<runtime::IoCompletion>* completions) override {
@@ -54,7 +55,7 @@ class FilesThatFail final : public runtime::MemoryFileSystem {
     void Wait(int64_t timeout_ns) override { queue_->Wait(timeout_ns); }
 
    private:
-    static absl::Status Full() { return absl::ResourceExhaustedError("write /data/rows: the disk is full"); }
+    static absl::Status Broken() { return absl::ErrnoToStatus(EIO, "cannot write /data/rows"); }
     FilesThatFail& files_;
     const std::unique_ptr<Queue> queue_;
     std::vector<runtime::IoCompletion> failed_;
