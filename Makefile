@@ -15,8 +15,8 @@ export UBSAN_OPTIONS ?= print_stacktrace=1
 TSAN_RUN := $(shell [ "$$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -le 28 ] || echo setarch -R)
 export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CURDIR)/cmake/tsan.supp
 
-# $(call tests_of,PRESET,LABEL): names of the tests with this label; each is also its build target.
-tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
+# $(call tests_of,PRESET,LABEL): names of the tests with this label that are not long; each is also its build target.
+tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -LE '^long$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
 .PHONY: help build demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines clean
@@ -41,7 +41,7 @@ test-machines: packages-machines build/release/build.ninja ## boot virtual machi
 
 sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests under ASan and UBSan, stress tests under TSan
 	ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
-	ctest --test-dir build/asan -j $(JOBS) -L '^unit$$' --no-tests=error
+	ctest --test-dir build/asan -j $(JOBS) -L '^unit$$' -LE '^long$$' --no-tests=error
 	ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
 	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' --no-tests=error
 

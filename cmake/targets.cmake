@@ -23,7 +23,8 @@ function(islands_library name)
 endfunction()
 
 # islands_test(NAME SOURCES... DEPENDS... [STRESS]): one GoogleTest binary, one ctest entry.
-# Labels: `unit` runs under ASan+UBSan in `make sanitize`, `stress` runs there under TSan as well.
+# Labels: `unit` runs under ASan+UBSan in `make sanitize`, `stress` runs there under TSan as well; `long` has minutes of
+# more of the same, or builds that see nothing new there, and is left out of both.
 function(islands_test name)
   cmake_parse_arguments(ARG "STRESS" "TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
