@@ -422,7 +422,9 @@ absl::StatusCode Executor::Update(const Target& target) {
       key, part,
       [&](std::span<std::byte> row) {
         ISLANDS_CHECK(row.size() == row_.size());  // the branch holds the row's lock
-        target.branch.undo.RecordWrite(operation.table, target.site, key, 0, row_);
+        // The counter's bytes are all that changes.
+        target.branch.undo.RecordWrite(operation.table, target.site, key, operation.offset,
+                                       RowView(row_).subspan(operation.offset, sizeof(counter)));
         std::memcpy(row.data(), row_.data(), row.size());
         std::memcpy(row.data() + operation.offset, &counter, sizeof(counter));
       },

@@ -209,8 +209,7 @@ absl::Status Recovery::CheckUndo() const {
       const storage::TableDefinition& definition = catalog_.table(table);
       status.Update(absl::DataLossError(
           fmt::format("transaction {} has changed row {} of table '{}' on site {}, which is gone: a page is "
-                      "an old state of "
-                      "itself",
+                      "an old state of itself",
                       id.ToString(), partitioner::KeyToString(definition.key, key), definition.name, site)));
     });
   }
