@@ -547,11 +547,10 @@ absl::Status Supervisor::LoadDurably(const control::v1::LoadSpec& load) {
     }
     return absl::OkStatus();
   };
-  const auto switched = [&](uint64_t generation) {
+  const auto switched = [&](uint64_t generation, const Loads& loads) {
     const runtime::MutexLock lock(mutex_);
     for (Island& island : islands_) {
-      island.config.clear_loads();
-      if (!load.workload().empty()) *island.config.add_loads() = load;
+      *island.config.mutable_loads() = loads;
       island.config.set_data_generation(generation);
     }
   };

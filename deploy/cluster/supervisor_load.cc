@@ -4,8 +4,11 @@
 #include <google/protobuf/util/json_util.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
+
+#include "instance/storage/table_specs.h"
 
 namespace islands::deploy {
 namespace {
@@ -13,13 +16,31 @@ namespace {
 constexpr int64_t kLoadTimeoutMs = 30 * 60'000;  // 120 million rows take a while
 constexpr int64_t kGoOnTimeoutMs = 60'000;
 
-// As the manifest keeps it.
-absl::StatusOr<std::string> ToText(const control::v1::LoadSpec& load) {
+// As the manifest keeps them.
+absl::StatusOr<std::string> ToText(const Loads& loads) {
   std::string text;
-  if (load.workload().empty()) return text;
-  const auto printed = google::protobuf::util::MessageToJsonString(load, &text);
+  if (loads.empty()) return text;
+  control::v1::IslandConfig config;
+  *config.mutable_loads() = loads;
+  const auto printed = google::protobuf::util::MessageToJsonString(config, &text);
   if (!printed.ok()) return absl::InternalError(printed.ToString());
   return text;
+}
+
+// The load, behind what is left of those before it: the shape of tables that it has nothing to say of. All
+// tables go into a generation, and whoever reads it has to know their shape.
+Loads LoadsWith(const Loads& before, const control::v1::LoadSpec& load) {
+  storage::Catalog::TableSpecs shaped;
+  for (const control::v1::LoadSpec& earlier : before) storage::ReplaceTables(earlier.tables(), &shaped);
+  Loads loads;
+  control::v1::LoadSpec rest;
+  for (const control::v1::TableSpec& table : shaped) {
+    const auto same = [&](const control::v1::TableSpec& own) { return own.name() == table.name(); };
+    if (std::none_of(load.tables().begin(), load.tables().end(), same)) *rest.add_tables() = table;
+  }
+  if (!rest.tables().empty()) *loads.Add() = std::move(rest);
+  if (!load.workload().empty()) *loads.Add() = load;
+  return loads;
 }
 
 }  // namespace
@@ -29,17 +50,22 @@ GenerationLoads::GenerationLoads(const ClusterClient& client, ClusterData& data,
   std::iota(all_.begin(), all_.end(), 0u);
 }
 
-absl::Status GenerationLoads::Load(const control::v1::LoadSpec& load, absl::FunctionRef<absl::Status()> check,
-                                   absl::FunctionRef<void(uint64_t generation)> switched) {
-  const absl::StatusOr<std::string> text = ToText(load);
-  if (!text.ok()) return text.status();
+absl::Status GenerationLoads::Load(
+    const control::v1::LoadSpec& load, absl::FunctionRef<absl::Status()> check,
+    absl::FunctionRef<void(uint64_t generation, const Loads& loads)> switched) {
   if (under_way_.exchange(true)) return absl::FailedPreconditionError("rows are being loaded already");
-  absl::Status status = check();
+  const storage::Manifest manifest = data_.manifest();
+  control::v1::IslandConfig before;
+  absl::Status status = DescribeLoad(manifest, &before);
+  const Loads loads = LoadsWith(before.loads(), load);
+  const absl::StatusOr<std::string> text = ToText(loads);
+  status.Update(text.status());
+  if (status.ok()) status = check();
   if (status.ok()) {
-    const uint64_t generation = data_.manifest().data_generation + 1;
+    const uint64_t generation = manifest.data_generation + 1;
     status = LoadEverywhere(load, generation);
     if (status.ok()) status = data_.SwitchTo(generation, *text);
-    if (status.ok()) switched(generation);
+    if (status.ok()) switched(generation, loads);
     GoOnEverywhere();
   }
   under_way_ = false;
@@ -88,7 +114,9 @@ absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
 
 absl::Status DescribeLoad(const storage::Manifest& manifest, control::v1::IslandConfig* config) {
   if (manifest.load.empty()) return absl::OkStatus();
-  const auto parsed = google::protobuf::util::JsonStringToMessage(manifest.load, config->add_loads());
+  control::v1::IslandConfig kept;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(manifest.load, &kept);
+  *config->mutable_loads() = kept.loads();
   if (parsed.ok()) return absl::OkStatus();
   return absl::DataLossError(fmt::format("{} says of what was loaded: {}; restore the file from a copy",
                                          storage::kManifestName, parsed.ToString()));

@@ -29,15 +29,17 @@
 
 namespace islands::deploy {
 
+using Loads = google::protobuf::RepeatedPtrField<control::v1::LoadSpec>;
+
 class GenerationLoads {
  public:
   GenerationLoads(const ClusterClient& client, ClusterData& data, uint32_t islands);
 
   // Waits as long as it takes. A load without a workload leaves rows as they are. `check`: whether islands
-  // may be asked now; `switched`: the manifest names this generation. FAILED_PRECONDITION: rows are being
-  // loaded.
+  // may be asked now; `switched`: the manifest names this generation, of which these are the loads.
+  // FAILED_PRECONDITION: rows are being loaded.
   absl::Status Load(const control::v1::LoadSpec& load, absl::FunctionRef<absl::Status()> check,
-                    absl::FunctionRef<void(uint64_t generation)> switched);
+                    absl::FunctionRef<void(uint64_t generation, const Loads& loads)> switched);
   bool under_way() const { return under_way_; }
   // The islands that cannot go on; each once.
   std::vector<uint32_t> TakeUseless();

@@ -173,6 +173,25 @@ def test_durable_rows_are_not_replaced_by_accident(cluster: Cluster) -> None:
     assert refused.code == 1 and "cut for 2 islands" in refused.err
 
 
+def test_tables_that_another_load_has_shaped(cluster: Cluster) -> None:
+    """They are in the generation, too, and whoever reads it has to know their shape."""
+    up(cluster, more=TABLES)
+    cluster.run("--rows-total", 4800)
+    history = os.path.join(cluster.folder, "history")
+    os.mkdir(history)
+    append = ["run", cluster.file, "append", "--history", history, "--duration", 0.3, "--warmup", 0, "--results",
+              os.path.join(cluster.folder, "results")]
+    assert cluster.islands.run(*append, "--reload").code == 0
+    os.kill(cluster.island(1)["pid"], signal.SIGKILL)
+    wait_until(lambda: cluster.island(1)["restarts"] == 1 and cluster.island(1)["state"] == "ready", what="island 1")
+    cluster.down()
+    verified = cluster.islands.run("verify", cluster.file)
+    assert verified.code == 0, verified
+    cluster.up()
+    assert cluster.islands.run(*append).code == 0
+    assert cluster.run("--rows-total", 4800, "--reload")["sum_check"] == "ok"
+
+
 @contextlib.contextmanager
 def resource_limit(name: int, soft: int) -> Iterator[None]:
     """For processes that are started meanwhile."""

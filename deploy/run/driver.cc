@@ -98,7 +98,7 @@ absl::Status RunDriver::Load() {
       return absl::FailedPreconditionError(fmt::format(
           "the deployment has the rows of workload '{}', which outlive it, and they are not those "
           "that this run needs; --reload replaces them",
-          loads.Get(0).workload()));
+          loads.Get(loads.size() - 1).workload()));
     }
     return client_.CallSupervisor(request, kLoadTimeoutMs).status();  // it has all islands load
   }

@@ -151,8 +151,9 @@ Progress Executor::FindRoom(const Branch& branch, const Batch::Operation& operat
 
 bool Executor::HasRoomToBury(const storage::SiteTable& rows) const {
   return options_.journal == nullptr ||
-         options_.journal->room() >=
-             reserved_ + (rows.levels() + 1) * (log::kMostStepBytes + kSmallRecordBytes);
+         (!options_.journal->log_full() &&
+          options_.journal->room() >=
+              reserved_ + (rows.levels() + 1) * (log::kMostStepBytes + kSmallRecordBytes));
 }
 
 // Before the next entry of an undo. There is something to wait for where a page or more may split: others

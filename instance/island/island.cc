@@ -351,6 +351,7 @@ absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
 }
 
 absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
+  if (load.workload().empty()) return absl::OkStatus();  // tables only
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(load.object(), *catalog_, ToParameters(load.parameters()));
   if (!workload.ok()) return workload.status();

@@ -85,6 +85,9 @@ absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& sto
     recovery_->BeginFrom(data->checkpoint);
     begin = data->checkpoint.position;
     data_ = *std::move(data);
+    // Of a load that has failed, or that another life has not got to the end of.
+    absl::Status removed = storage::RemoveOtherGenerations(files_, log_.data_directory, generation);
+    if (!removed.ok()) return removed;
   }
   recovery::StreamMerge merge;
   uint64_t records = 0;

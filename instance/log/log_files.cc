@@ -89,7 +89,7 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
 
 absl::Status LogFiles::PrepareNext(uint64_t reserve) {
   const uint64_t room = options_.segment_bytes - end_.offset;
-  const bool low = current_.number != 0 && room <= std::max(options_.segment_bytes / 2, reserve);
+  const bool low = current_.number == 0 || room <= std::max(options_.segment_bytes / 2, reserve);
   if (next_.number != 0 || !(low || short_)) return absl::OkStatus();
   absl::StatusOr<Segment> made = MakeSegment();
   if (made.ok()) next_ = *made;

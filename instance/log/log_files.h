@@ -48,8 +48,8 @@ class LogFiles {
                    size_t* added);
   // Behind everything that was added.
   const LogPosition& end() const { return end_; }
-  // Makes the next segment, if the one in use is half full or has no room for `reserve` bytes more, or if one
-  // could not be made.
+  // Makes the next segment, if there is none in use, that one is half full or has no room for `reserve` bytes
+  // more, or if one could not be made.
   absl::Status PrepareNext(uint64_t reserve);
 
   // Both: requests that the caller submits, with its tokens. Writes() hands out what was added since, Syncs()

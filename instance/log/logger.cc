@@ -118,7 +118,10 @@ void Logger::BeginRound() {
 void Logger::Collect() {
   const uint64_t complete = board_.Complete();  // first the epochs, then the tails (board.h)
   const bool all = Drain();
-  if (!all) next_round_ns_ += kFullRetryNs;
+  if (!all) {
+    next_round_ns_ += kFullRetryNs;
+    RemoveOldSegments();
+  }
   next_block_ = block_;
   next_block_.number = block_.number + 1;
   next_block_.reaches = covers_;

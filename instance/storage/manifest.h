@@ -8,8 +8,8 @@
 //    "data": {"generation": 2, "load": "...", "workers": [6, 6, 6, 6]}}
 //
 // "data" is there once islands keep rows: of which generation their files are (storage/files/data_files.h),
-// what was loaded into it (a control.v1.LoadSpec as JSON, or nothing), and with how many workers, by island,
-// the log was used last.
+// what was loaded into it (the loads of a control.v1.IslandConfig as JSON, or nothing), and with how many
+// workers, by island, the log was used last.
 //
 // Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by
 // FileSystem::ReplaceFile. An island's next boot epoch is raised and synced here before its process starts,
