@@ -14,6 +14,7 @@
 #include <system_error>
 #include <thread>
 
+#include "deploy/cli/terminal_line.h"
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/report.h"
@@ -140,9 +141,6 @@ absl::Status Interpret(const std::string& report, const Starting& starting, cons
 class Progress {
  public:
   explicit Progress(const ClusterClient& client) : client_(client) {}
-  ~Progress() {
-    if (open_) fmt::print(stderr, "\n");
-  }
   // Somebody has got further since this was asked last.
   bool Moved() {
     const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kProgressPollMs);
@@ -154,17 +152,14 @@ class Progress {
     }
     if (now.empty() || now == seen_) return false;
     seen_ = now;
-    if (terminal_) fmt::print(stderr, "\r{:.{}}\x1b[K", now, kMostShown);
-    open_ = terminal_;
+    line_.Show(now);
     return true;
   }
 
  private:
-  static constexpr int kMostShown = 110;  // characters: more would not fit into a line
   const ClusterClient& client_;
-  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  TerminalLine line_{TerminalLine::End::kGoes};
   std::string seen_;
-  bool open_ = false;  // a line without its end is on the terminal
 };
 
 // Until the supervisor says something, or it has taken `timeout_s` since the start, or since islands have got

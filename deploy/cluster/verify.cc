@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "deploy/cli/output.h"
+#include "deploy/cli/terminal_line.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_load.h"
@@ -26,27 +25,6 @@ namespace {
 
 constexpr int64_t kPatienceMs = 10'000;  // as long as `up` has
 constexpr std::chrono::milliseconds kPollInterval{100};
-
-// On a terminal a line that is rewritten, and goes when there is nothing more to wait for.
-class ProgressLine {
- public:
-  ~ProgressLine() {
-    if (open_) fmt::print(stderr, "\r\x1b[K");
-  }
-  void Show(const std::string& what, uint64_t done, uint64_t all) {
-    if (!terminal_) return;
-    const std::string far = all != 0    ? fmt::format(" {} of {}", done, all)
-                            : done != 0 ? fmt::format(" {}", done)
-                                        : "";
-    fmt::print(stderr, "\r{}{}\x1b[K", what, far);
-    std::fflush(stderr);
-    open_ = true;
-  }
-
- private:
-  const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  bool open_ = false;
-};
 
 // What `up` takes, as long as it is up. Makes nothing where there is no data.
 absl::StatusOr<FileLock> LockData(const ResolvedDeployment& resolved, const ControlFiles& files,
@@ -146,9 +124,12 @@ class DataWalk {
       const absl::Status& wrong = catalog.ok() ? sites.status() : catalog.status();
       return report_.Take(absl::DataLossError(wrong.message()), ManifestPath());
     }
-    ProgressLine line;
+    TerminalLine line(TerminalLine::End::kGoes);
     const auto progress = [&](const std::string& what, uint64_t done, uint64_t all) {
-      line.Show(what, done, all);
+      const std::string far = all != 0    ? fmt::format(" {} of {}", done, all)
+                              : done != 0 ? fmt::format(" {}", done)
+                                          : "";
+      line.Show(what + far);
     };
     for (uint32_t island = 0; island < manifest_.islands; ++island) {
       const verify::IslandOptions options{
@@ -204,9 +185,8 @@ nlohmann::ordered_json ToJson(const verify::Report& report) {
 void Print(const verify::Report& report) {
   for (const verify::IslandFigures& island : report.islands) {
     fmt::print(
-        "island {}: {} pages, {} records of the log and {} that cuts drop; transactions: {} undone, {} in "
-        "doubt, "
-        "{} decided that not all have heard of\n",
+        "island {}: {} pages, {} records of the log and {} that cuts drop; transactions: {} undone, "
+        "{} in doubt, {} decided that not all have heard of\n",
         island.island, island.pages, island.records, island.dropped, island.undone, island.in_doubt,
         island.decisions);
   }

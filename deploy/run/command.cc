@@ -19,6 +19,7 @@
 #include <system_error>
 #include <vector>
 
+#include "deploy/cli/terminal_line.h"
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/report.h"
 #include "deploy/file/deployment.h"
@@ -72,28 +73,23 @@ absl::Status CheckAllReady(const control::v1::ClusterStatus& status) {
 // On a terminal one line that is rewritten; otherwise, in text format, one line per second.
 class ProgressLine {
  public:
-  ProgressLine(bool json, double duration_s)
-      : terminal_(isatty(STDERR_FILENO) == 1), shown_(terminal_ || !json), duration_s_(duration_s) {}
-  ~ProgressLine() {
-    if (open_) fmt::print(stderr, "\n");
-  }
+  ProgressLine(bool json, double duration_s) : json_(json), duration_s_(duration_s) {}
   void Show(double elapsed_s, double committed_per_s, double aborted_per_s, size_t lost) {
-    if (!shown_) return;
     const std::string when =
         elapsed_s < 0 ? std::string("warm-up") : fmt::format("{:.0f}/{:g} s", elapsed_s, duration_s_);
     const std::string missing = lost > 0 ? fmt::format(", without an answer: {} of the islands", lost) : "";
-    fmt::print(stderr, "{}{:>10}  {:>12} committed/s  {:>10} aborted/s{}{}", terminal_ ? "\r" : "", when,
-               Grouped(static_cast<uint64_t>(std::llround(committed_per_s))),
-               Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing,
-               terminal_ ? "\x1b[K" : "\n");
-    open_ = terminal_;
+    const std::string text =
+        fmt::format("{:>10}  {:>12} committed/s  {:>10} aborted/s{}", when,
+                    Grouped(static_cast<uint64_t>(std::llround(committed_per_s))),
+                    Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing);
+    line_.Show(text);
+    if (!line_.there() && !json_) fmt::print(stderr, "{}\n", text);
   }
 
  private:
-  const bool terminal_;
-  const bool shown_;
+  TerminalLine line_{TerminalLine::End::kStays};
+  const bool json_;
   const double duration_s_;
-  bool open_ = false;  // a line without its end is on the terminal
 };
 
 // One `run` at a time on a deployment. The note is the run's id, so that the next one can tell what a killed
