@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string>
+#include <tuple>
 
 #include "instance/log/journal.h"
 #include "runtime/check.h"
@@ -100,6 +103,50 @@ void UndoLog::VisitSizes(size_t first, size_t end,
 bool UndoLog::Fits(const storage::Store& store) const {
   return std::all_of(entries_.begin(), entries_.end(),
                      [&](const Entry& entry) { return store.At(entry.table, entry.site) != nullptr; });
+}
+
+// By key, what undo of the newer entries leaves.
+bool UndoLog::Suits(const storage::Store& store,
+                    absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> complain) const {
+  std::map<std::tuple<TableId, uint32_t, std::string>, Found> rows;
+  std::vector<std::byte> row;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    const KeyView key(bytes_.data() + entry->key_at, entry->key_bytes);
+    const std::string text(reinterpret_cast<const char*>(key.data()), key.size());
+    const auto [found, first] = rows.try_emplace({entry->table, entry->site, text});
+    if (first) {
+      found->second.state = store.At(entry->table, entry->site)->Find(key, &row);
+      found->second.bytes = row.size();
+    }
+    if (Try(*entry, &found->second)) continue;
+    complain(entry->table, entry->site, key);
+    return false;
+  }
+  return true;
+}
+
+bool UndoLog::Try(const Entry& entry, Found* found) {
+  const bool is_row = found->state == storage::KeyState::kRow;
+  const bool absent = found->state == storage::KeyState::kAbsent;
+  switch (entry.kind) {
+    case Kind::kWrite:
+      return is_row && size_t{entry.offset} + entry.row_bytes <= found->bytes;
+    case Kind::kInsert:  // it may not have come to be
+      if (is_row) found->state = storage::KeyState::kGhost;
+      return true;
+    case Kind::kGhost:
+      return true;
+    case Kind::kRevive:
+      if (is_row) *found = {storage::KeyState::kGhost, entry.row_bytes};
+      return !absent;
+    case Kind::kReplace:
+      found->bytes = entry.row_bytes;
+      return is_row;
+    case Kind::kDelete:
+      found->state = storage::KeyState::kRow;
+      return !absent;
+  }
+  return false;
 }
 
 void UndoLog::DropLast(size_t left) {

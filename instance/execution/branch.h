@@ -53,6 +53,10 @@ class UndoLog {
   absl::Status Decode(std::span<const std::byte> bytes);
   // Whether all of it is about tables and sites that are there.
   bool Fits(const storage::Store& store) const;
+  // Whether Rollback finds everywhere what it takes for granted. For entries that come from a log: pages that
+  // a disk has brought back may be old states of themselves. If not, `complain` hears of the first such row.
+  bool Suits(const storage::Store& store,
+             absl::FunctionRef<void(TableId table, uint32_t site, KeyView key)> complain) const;
   // The last entries are not needed any more: what they would have undone did not come to be, or has been
   // undone before the island died.
   void DropLast(size_t left);
@@ -79,6 +83,13 @@ class UndoLog {
     uint32_t offset;
     uint32_t key_at, key_bytes, row_at, row_bytes;  // in bytes_
   };
+  // What is in the place of a row, as far as undo cares.
+  struct Found {
+    storage::KeyState state;
+    size_t bytes;
+  };
+  // As Undo leaves it. False: Undo would not get that far.
+  static bool Try(const Entry& entry, Found* found);
   void Record(Kind kind, TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
   void Undo(const Entry& entry, storage::Store& store);
 

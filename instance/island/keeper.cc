@@ -101,6 +101,7 @@ absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& sto
   absl::Status status = log_.read(options_.island, begin, take);
   if (status.ok()) status = merge.Finish(redo);
   if (status.ok()) status = recovery_->FindTrees();
+  if (status.ok()) status = recovery_->CheckUndo();
   return status;
 }
 

@@ -265,6 +265,8 @@ class Box {
         *catalog_, *store_, *locks_, instance::ExecutorOptions{.alone = true, .journal = journal_.get()});
     losers_ += recovery.losers();
     dropped_ += recovery.dropped();
+    const absl::Status suits = recovery.CheckUndo();
+    EXPECT_TRUE(suits.ok()) << suits;
     const bool whole = recovery.UndoLosers(*executor_, [&] { return random_.Below(3) != 0; });
     if (!whole && random_.Below(2) == 0) {
       journal_->EndStep();  // or it dies before it could show that

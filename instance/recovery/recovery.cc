@@ -196,23 +196,17 @@ absl::Status Recovery::FindTrees() {
 
 absl::Status Recovery::CheckUndo() const {
   absl::Status status;
-  std::vector<std::byte> row;
-  for (const auto& [id, open] : open_) {
-    size_t entry = 0;
-    open.undo.VisitKeys([&](storage::TableId table, uint32_t site, storage::KeyView key) {
-      // What was inserted may not have come to be; whatever else was changed was there, and still is.
-      bool was_there = false;
-      open.undo.VisitSizes(entry, entry + 1,
-                           [&](storage::TableId, size_t, bool grows) { was_there = grows; });
-      ++entry;
-      if (!was_there || store_.At(table, site)->Find(key, &row) != storage::KeyState::kAbsent) return;
+  const auto check = [&](const coordinator::TransactionId& id, const instance::UndoLog& undo) {
+    undo.Suits(store_, [&](storage::TableId table, uint32_t site, storage::KeyView key) {
       const storage::TableDefinition& definition = catalog_.table(table);
-      status.Update(absl::DataLossError(
-          fmt::format("transaction {} has changed row {} of table '{}' on site {}, which is gone: a page is "
-                      "an old state of itself",
-                      id.ToString(), partitioner::KeyToString(definition.key, key), definition.name, site)));
+      status.Update(absl::DataLossError(fmt::format(
+          "transaction {} has changed row {} of table '{}' on site {}, which is not as it has left "
+          "it: a page is an old state of itself; restore data and log from a copy",
+          id.ToString(), partitioner::KeyToString(definition.key, key), definition.name, site)));
     });
-  }
+  };
+  for (const auto& [id, open] : open_) check(id, open.undo);
+  for (const auto& [id, prepared] : unsettled_.prepared) check(id, prepared.undo);
   return status;
 }
 

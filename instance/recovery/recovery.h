@@ -54,9 +54,9 @@ class Recovery {
   absl::Status Redo(const log::StreamId& stream, const log::Record& record);
   // DATA_LOSS: they are not what the catalog says.
   absl::Status FindTrees();
-  // Whether the rows are there that undo changes back, which it takes for granted. For who does not trust the
-  // pages, once the trees are known to be trees: a page that is whole may be an old state of itself, if the
-  // disk has lost a write. DATA_LOSS: one is missing.
+  // Whether the rows are as undo takes for granted, once the trees have been found: of who has not ended, and
+  // of who is in doubt. A page that is whole may be an old state of itself, if the disk has lost a write.
+  // DATA_LOSS: one is not.
   absl::Status CheckUndo() const;
   // Rolls back what has not ended; what the executor's journal collects is appended, and shown after each, or
   // earlier where the ring is short of room (ExecutorOptions::wait_for_room). Ends early, with false, when

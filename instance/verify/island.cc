@@ -186,7 +186,7 @@ class IslandWalk {
     if (absl::Status taken = report_.Take(known, log_); !taken.ok()) return taken;
     figures_.undone = recovery_->losers();
     progress_(fmt::format("island {}: trees", options_.island), 0, 0);
-    if (figures_.undone != 0) {
+    if (figures_.undone + figures_.in_doubt != 0) {
       if (!CheckSites(/*undone=*/false)) return absl::OkStatus();
       if (absl::Status rows = recovery_->CheckUndo(); !rows.ok()) return Stop(rows, options_.data_directory);
       Undo();
