@@ -39,7 +39,8 @@ constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island tha
 constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
 constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are part of every restart
 constexpr int64_t kIdleWaitMs = 1'000;
-constexpr int kLastWords = 15;  // log lines shown of an island that failed to start
+constexpr int64_t kRoomWaitMs = 1'000;  // until a full disk is asked again
+constexpr int kLastWords = 15;          // log lines shown of an island that failed to start
 
 sigset_t SupervisorSignals() {
   sigset_t signals;
@@ -82,6 +83,7 @@ class Supervisor {
   void ScheduleRestart(Island& island, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDue(const Island& island) const;
   void BeginDue();
+  void WaitForRoom(const std::vector<uint32_t>& due, const std::string& why);
   void StartReady();
   void OnNotStarted(Island& island, const std::string& why);
   void StepLog();
@@ -293,6 +295,8 @@ void Supervisor::BeginDue() {
   }
   if (due.empty()) return;
   const absl::StatusOr<std::vector<uint64_t>> epochs = data_->NextBootEpochs(due);
+  if (started_ && absl::IsResourceExhausted(epochs.status()))
+    return WaitForRoom(due, std::string(epochs.status().message()));
   for (size_t i = 0; i < due.size(); ++i) {
     absl::Status begun = epochs.status();
     if (begun.ok() && log_ != nullptr) begun = log_->Begin(due[i], (*epochs)[i]);
@@ -301,6 +305,17 @@ void Supervisor::BeginDue() {
     } else {
       OnNotStarted(islands_[due[i]], std::string(begun.message()));
     }
+  }
+}
+
+// That a disk is full is no reason to give an island up.
+void Supervisor::WaitForRoom(const std::vector<uint32_t>& due, const std::string& why) {
+  const runtime::MutexLock lock(mutex_);
+  for (const uint32_t number : due) {
+    Island& island = islands_[number];
+    if (island.detail != why) spdlog::warn("island {}: waits for room: {}", number, why);
+    island.detail = why;
+    island.restart_at_ms = MonotonicMs() + kRoomWaitMs;
   }
 }
 

@@ -277,6 +277,12 @@ absl::Status BoxLog::WriteLives() {
     if (added(islands_[i])) manifest.lives[i] = islands_[i].life;
   }
   absl::Status status = log::WriteBoxManifest(*files_, options_.log_directory, manifest);
+  if (const bool full = absl::IsResourceExhausted(status); full != full_) {
+    full_ = full;
+    full ? spdlog::warn("no life begins until there is room: {}", std::string(status.message()))
+         : spdlog::info("there is room again");
+  }
+  if (full_) return absl::OkStatus();  // tried again at the next step
   if (!status.ok()) return status;
   manifest_ = std::move(manifest);
   for (uint32_t i = 0; i < islands_.size() && status.ok(); ++i) {

@@ -121,6 +121,7 @@ class BoxLog {
   runtime::UniqueFd socket_;
   std::string heard_;  // of a line that is not whole
   uint64_t log_begin_ = 0;
+  bool full_ = false;      // the disk with the manifest
   bool stopping_ = false;  // the logger was told to end
   int64_t kill_at_ms_ = 0;
   absl::Status failure_;
