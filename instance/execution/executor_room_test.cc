@@ -221,6 +221,75 @@ TEST_F(Room, FullDisk_RefusesChangesUntilItHasRoom) {
   executor_->Rollback(*later, &wakeups_);
 }
 
+// Pages that a disk has brought back may be old: undo says so before it takes anything for granted.
+TEST_F(Room, Undo_KnowsWhetherItSuitsTheRows) {
+  Open(1, log::Ring::kLeastCapacity);
+  const auto branch = Begin();
+  Batch batch;
+  batch.Insert(0, Uint64Key(7), Bytes("a row"));
+  size_t cursor = 0;
+  ASSERT_EQ(Run(*branch, batch, &cursor), Progress::kDone);
+  executor_->Commit(*branch, &wakeups_);
+  EndStep();
+  const auto suits = [&](auto&& record) {
+    UndoLog undo;
+    record(undo);
+    int complaints = 0;
+    const bool all = undo.Suits(*store_, [&](TableId, uint32_t, KeyView) { ++complaints; });
+    EXPECT_EQ(complaints, all ? 0 : 1);
+    return all;
+  };
+  const Uint64Key there(7), gone(8);
+  EXPECT_TRUE(suits([&](UndoLog& undo) { undo.RecordWrite(0, 0, there, 2, Bytes("row")); }));
+  EXPECT_FALSE(suits([&](UndoLog& undo) { undo.RecordWrite(0, 0, there, 3, Bytes("row")); }));
+  EXPECT_FALSE(suits([&](UndoLog& undo) { undo.RecordWrite(0, 0, gone, 0, Bytes("row")); }));
+  EXPECT_FALSE(suits([&](UndoLog& undo) { undo.RecordReplace(0, 0, gone, Bytes("row")); }));
+  EXPECT_FALSE(suits([&](UndoLog& undo) { undo.RecordDelete(0, 0, gone); }));
+  EXPECT_TRUE(suits([&](UndoLog& undo) { undo.RecordInsert(0, 0, gone); }));
+  // What undo of the newer one leaves is what the older one finds.
+  EXPECT_FALSE(suits([&](UndoLog& undo) {
+    undo.RecordWrite(0, 0, there, 10, Bytes("row"));
+    undo.RecordReplace(0, 0, there, Bytes("a longer row"));
+  }));
+  EXPECT_TRUE(suits([&](UndoLog& undo) {
+    undo.RecordWrite(0, 0, there, 9, Bytes("row"));
+    undo.RecordReplace(0, 0, there, Bytes("a longer row"));
+  }));
+  EXPECT_FALSE(suits([&](UndoLog& undo) {
+    undo.RecordWrite(0, 0, there, 0, Bytes("row"));
+    undo.RecordInsert(0, 0, there);
+  }));
+}
+
+// What is left of the log's room is for what has begun.
+TEST_F(Room, FullDisk_GhostsWaitToBeBuried) {
+  Open(2, log::Ring::kLeastCapacity);
+  Batch insert, remove;
+  constexpr uint64_t kRows = 2;  // what undoes more does not fit into so small a ring
+  for (uint64_t key = 0; key < kRows; ++key) {
+    insert.Insert(0, Uint64Key(key), Bytes("a row"));
+    remove.Delete(0, Uint64Key(key));
+  }
+  size_t cursor = 0;
+  for (Batch* batch : {&insert, &remove}) {
+    const auto branch = Begin();
+    ASSERT_EQ(Run(*branch, *batch, &(cursor = 0)), Progress::kDone) << failure_.status;
+    board_->SetFull(batch == &remove);
+    executor_->Commit(*branch, &wakeups_);
+    EndStep();
+  }
+  const uint64_t appended = ring_->tail();
+  EXPECT_EQ(executor_->ghosts(), kRows);
+  executor_->RemoveGhosts(&wakeups_);
+  EndStep();
+  EXPECT_EQ(executor_->ghosts(), kRows);
+  EXPECT_EQ(ring_->tail(), appended);
+  board_->SetFull(false);
+  executor_->RemoveGhosts(&wakeups_);
+  EndStep();
+  EXPECT_EQ(executor_->ghosts(), 0u);
+}
+
 TEST_F(Room, ForeignBranches_HoldHalfOfARingAtMost) {
   Open(2, log::Ring::kLeastCapacity);
   std::vector<std::unique_ptr<Branch>> branches;

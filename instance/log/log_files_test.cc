@@ -80,6 +80,20 @@ TEST(SegmentName, ThereAndBack) {
   }
 }
 
+// Whoever has appended nothing yet has room for it all the same: another island may fill the disk.
+TEST_F(LogFilesTest, PrepareNext_TheFirstOneToo) {
+  EXPECT_FALSE(files_.Exists(PathOf(1)));
+  ASSERT_TRUE(log_->PrepareNext(/*reserve=*/0).ok());
+  EXPECT_TRUE(files_.Exists(PathOf(1)));
+  ASSERT_TRUE(Add(100).ok());
+  EXPECT_EQ(log_->end().segment, 1u);
+  EXPECT_FALSE(files_.Exists(PathOf(2)));
+  ASSERT_TRUE(log_->PrepareNext(kLeastSegmentBytes / 4).ok());
+  EXPECT_FALSE(files_.Exists(PathOf(2))) << "there is room enough";
+  ASSERT_TRUE(log_->PrepareNext(kLeastSegmentBytes).ok());
+  EXPECT_TRUE(files_.Exists(PathOf(2)));
+}
+
 TEST_F(LogFilesTest, Segments_FollowEachOther) {
   while (log_->end().segment < 4) ASSERT_TRUE(Add(3000).ok());
   const auto lsns = Read(log_->end());

@@ -424,7 +424,7 @@ TEST(Logger, FullDisk_IsWaitedFor) {
   EXPECT_TRUE(box.logger().failure().ok());
   const uint64_t durable = box.board().durable();
   EXPECT_LT(durable + 1, box.board().epoch());
-  ASSERT_TRUE(files.Remove("/log/island-0/" + SegmentName(1)).ok());  // somebody makes room
+  box.board().SetNeededSegment(0, 2);  // a checkpoint that was under way makes room
   for (int i = 0; i < 5'000; ++i) box.StepLogger();
   EXPECT_GT(box.board().durable(), durable);
 }
