@@ -68,7 +68,7 @@ struct Deployment {
   control::v1::MemoryPolicy memory_policy = control::v1::MEMORY_PREFERRED;
   bool always_latched = false;  // latching: always
   std::string log_directory;    // empty: DATA/log
-  Durability durability = Durability::kNone;
+  Durability durability = Durability::kLazy;
   bool forced_votes = false;       // votes: forced
   std::string ring_directory;      // empty: in /dev/shm
   uint64_t ring_bytes = 8u << 20;  // of every worker's

@@ -31,7 +31,7 @@ TEST(ParseDeployment, MinimalFileHasDefaults) {
   EXPECT_EQ(d->core_count, std::nullopt);
   EXPECT_EQ(d->cpus, std::nullopt);
   EXPECT_EQ(d->sites, std::nullopt);
-  EXPECT_EQ(d->durability, Durability::kNone);
+  EXPECT_EQ(d->durability, Durability::kLazy);
   EXPECT_EQ(d->transport, TransportKind::kUds);
   EXPECT_EQ(d->metrics_base_port, 9400u);
   EXPECT_EQ(d->memory_policy, control::v1::MEMORY_PREFERRED);

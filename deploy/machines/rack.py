@@ -18,7 +18,7 @@ name: guest
 placement: {placement}
 data:
   tables: [{{name: micro, key: [uint64], range: [0, {rows}], row_bytes: 250}}]
-storage: {{buffer_pool: {pool}, memory_policy: {policy}}}
+storage: {{buffer_pool: {pool}, memory_policy: {policy}, log: {{durability: none}}}}
 timeouts: {{transaction_ms: 60000}}
 metrics: {{base_port: 0}}
 {more}"""

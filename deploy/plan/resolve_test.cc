@@ -367,7 +367,7 @@ TEST(MakeIslandConfigs, CarriesThePlan) {
     EXPECT_EQ(c.placement(), "islands");
     EXPECT_EQ(c.site_count(), 25u);
     EXPECT_EQ(c.transport(), "zmq");
-    EXPECT_EQ(c.durability(), "none");
+    EXPECT_EQ(c.durability(), "lazy");
     EXPECT_EQ(c.transaction_timeout_ms(), 700u);
     EXPECT_EQ(c.memory_policy(), control::v1::MEMORY_BIND);
     EXPECT_TRUE(c.always_latched());

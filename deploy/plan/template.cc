@@ -45,7 +45,7 @@ storage:
   latching: auto              # one-worker islands have none; always = they do, to measure what it costs
   log:
     directory: data/log
-    durability: none          # an island that restarts reloads its initial rows
+    durability: lazy          # what is acknowledged survives kills; sync: losses of power too; none: nothing
 
 # ---- between and around the islands
 messaging: {{transport: {transport}}}   # uds | zmq
