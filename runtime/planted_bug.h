@@ -89,8 +89,12 @@ enum class PlantedBug : uint8_t {
   kPassDecisions,          // a checkpoint does not look at decisions that somebody has yet to hear of
   kAnswerEarly,            // a client has its answer before what it says is durable
   kForgetReplyEpoch,       // what another island has told does not say what it depends on
+  kCommitInOldEpoch,       // a commit is of the epoch in which its transaction began to change
+  kMixEpochs,              // changes of two epochs are in one record
+  kStampBelow,             // a record's LSN may be below that of one it builds on
+  kSplitUnshown,           // a page is logged as an image while another worker's change in it is in no log
 };
-inline constexpr uint32_t kPlantedBugs = 74;
+inline constexpr uint32_t kPlantedBugs = 78;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -1,8 +1,8 @@
 """The papers' quad-socket machine, booted: is every island where the plan says, according to the kernel?
 
 What is expected follows from the guest's /sys and the definition of layouts and placements (placement.py), what is
-found from its /proc (facts.py). Timings inside emulation mean nothing; none is looked at. Durability is `none`: there is no
-log to look for.
+found from its /proc (facts.py). Timings inside emulation mean nothing; none is looked at. Durability is `none`:
+there is no log to look for.
 """
 
 import pytest

@@ -257,8 +257,7 @@ void Executor::CheckInvariants() const {
 
 // The order: what ends the branch is in the log, then its ghosts go, then its locks (log.md).
 void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
-  ISLANDS_CHECK(changing_ == nullptr ||
-                changing_ == &branch);  // or the log took another's changes for its own
+  EndEpoch(branch);
   if (Planted(PlantedBug::kBuryBeforeCommit)) BuryGhosts(branch, /*committed=*/true, wakeups);
   if (log::Journal* journal = options_.journal; journal != nullptr && !branch.decided) {
     branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
@@ -268,7 +267,7 @@ void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
 }
 
 void Executor::Prepare(Branch& branch, std::span<const coordinator::Fellow> fellows) {
-  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  EndEpoch(branch);
   if (options_.journal == nullptr) return;
   undo_.clear();
   branch.undo.Encode(branch.undo_published, branch.undo.size(), &undo_);
@@ -277,14 +276,14 @@ void Executor::Prepare(Branch& branch, std::span<const coordinator::Fellow> fell
 }
 
 void Executor::Decide(Branch& branch, std::span<const coordinator::Fellow> participants) {
-  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  EndEpoch(branch);
   if (options_.journal == nullptr) return;
   options_.journal->AppendDecision(branch.locks.transaction, participants);
   branch.decided = true;
 }
 
 void Executor::DecideAlone(Branch& branch) {
-  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  EndEpoch(branch);
   if (options_.journal == nullptr) return;
   options_.journal->AppendDecided(branch.locks.transaction);
   branch.decided = true;
@@ -519,6 +518,9 @@ absl::StatusCode Executor::Replace(const Target& target) {
 absl::StatusCode Executor::Delete(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
+  // What undoes it may be in the log before it is done, where latches are waited for (Journal::BeforeWait).
+  if (options_.journal != nullptr && !options_.alone && target.rows.Find(key, &row_) != KeyState::kRow)
+    return target.rows.MarkGhost(key);
   const size_t entries = target.branch.undo.size();
   target.branch.undo.RecordDelete(operation.table, target.site, key);
   const absl::StatusCode code = target.rows.MarkGhost(key);

@@ -162,6 +162,7 @@ class Executor : private log::Journal::Publisher {
   bool MayGrow(TableId table) const;
   void WaitForRoom(Branch& branch);
   void NoteChanges(Branch& branch);  // the journal has collected some
+  void EndEpoch(Branch& branch);
   void UndoChanges(Branch& branch);
   void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);
 

@@ -54,7 +54,7 @@ void Executor::NoteChanges(Branch& branch) {
   }
   if (branch.undo.size() != branch.undo_reserved) Reserve(branch);
   if (!options_.journal->collected()) return;
-  ISLANDS_CHECK(options_.alone && (changing_ == nullptr || changing_ == &branch));
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
   changing_ = &branch;
   const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
   if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
@@ -70,6 +70,12 @@ void Executor::Publish(Branch& branch) {
   branch.undo.Encode(forget ? branch.undo.size() : branch.undo_published, branch.undo.size(), &undo_);
   options_.journal->AppendUpdate(branch.locks.transaction, undo_);
   NotePublished(branch);
+}
+
+// Before what ends the branch, or promises to.
+void Executor::EndEpoch(Branch& branch) {
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);  // or the log took another's for its own
+  if (options_.journal != nullptr && options_.journal->EpochIsOver()) Publish(branch);
 }
 
 void Executor::NotePublished(Branch& branch) {

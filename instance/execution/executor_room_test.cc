@@ -36,9 +36,9 @@ class Room : public testing::Test {
     store_ = *storage::Store::Create(*catalog_, {.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = alone},
                                      *files_);
     board_ = std::make_unique<log::Board>(std::vector<uint32_t>{static_cast<uint32_t>(workers)});
-    commits_ = std::make_unique<log::CommitEpoch>(board_->epoch());
+    shared_ = std::make_unique<log::IslandLog>(workers, board_->epoch(), log::Lsn());
     ring_ = log::Ring::InMemory({1, 0, 0}, ring_bytes);
-    journal_ = std::make_unique<log::Journal>(*board_, *ring_, log::Lsn(), alone ? nullptr : commits_.get());
+    journal_ = std::make_unique<log::Journal>(*board_, *ring_, log::Lsn(), alone ? nullptr : shared_.get());
     executor_ = std::make_unique<Executor>(
         *catalog_, *store_, locks_,
         ExecutorOptions{.alone = alone, .journal = journal_.get(), .wait_for_room = [this] {
@@ -83,7 +83,7 @@ class Room : public testing::Test {
   std::unique_ptr<storage::Catalog> catalog_;
   std::unique_ptr<storage::Store> store_;
   std::unique_ptr<log::Board> board_;
-  std::unique_ptr<log::CommitEpoch> commits_;
+  std::unique_ptr<log::IslandLog> shared_;
   std::unique_ptr<log::Ring> ring_;
   std::unique_ptr<log::Journal> journal_;
   std::unique_ptr<Executor> executor_;

@@ -106,14 +106,14 @@ absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& sto
 }
 
 absl::Status Keeper::MakeJournals() {
-  commits_.emplace(recovery_->last().epoch());
+  shared_.emplace(options_.workers, recovery_->last().epoch(), recovery_->last());
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
     absl::StatusOr<std::shared_ptr<log::Ring>> ring =
         log_.make_ring({options_.life, options_.island, worker});
     if (!ring.ok()) return ring.status();
     rings_.push_back(*std::move(ring));
     journals_.push_back(std::make_unique<log::Journal>(*log_.board, *rings_.back(), recovery_->last(),
-                                                       options_.alone ? nullptr : &*commits_));
+                                                       options_.alone ? nullptr : &*shared_));
   }
   return absl::OkStatus();
 }

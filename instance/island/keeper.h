@@ -121,7 +121,7 @@ class Keeper {
   const runtime::Clock& clock_;
   const Options options_;
   std::vector<std::shared_ptr<log::Ring>> rings_;  // by worker
-  std::optional<log::CommitEpoch> commits_;
+  std::optional<log::IslandLog> shared_;
   std::vector<std::unique_ptr<log::Journal>> journals_;
   std::optional<recovery::Recovery> recovery_;
   Recovered recovered_;

@@ -1,8 +1,14 @@
 #include "instance/log/journal.h"
 
+#include <algorithm>
+
 #include "runtime/check.h"
+#include "runtime/latch_site.h"
 
 namespace islands::log {
+
+using runtime::Planted;
+using runtime::PlantedBug;
 
 void Journal::Listen() {
   ISLANDS_CHECK(storage::page_change_sink == nullptr && !begun_);
@@ -49,7 +55,54 @@ void Journal::AppendEntry(const Entry& entry) {
   // killed.
   appended_ = alone() && !Commits(entry.kind);
   if (!appended_) writer_.Show();
+  if (!alone()) island_->SetShown(writer_.stream().worker, lsn);
   body_.Clear();
+}
+
+// Light steps may wait for the end of the worker's step: whoever changes their page next waits for it.
+void Journal::ReleaseShared(std::byte* page) {
+  if (!collector_.InStep(page)) return;
+  if (!Planted(PlantedBug::kPublishAfterLatch)) Settle();
+  bool light = collector_.LightStep();
+  if (uint8_t& crowded = reinterpret_cast<storage::PageHeader*>(page)->crowded; light && crowded != 0) {
+    --crowded;
+    light = false;
+  }
+  collector_.BeforeRelease(page);
+  if (!light && !Planted(PlantedBug::kPublishAfterLatch)) PublishCollected();
+}
+
+// What the step builds on is shown before it, in records with lower LSNs; and its own record has one epoch.
+void Journal::Settle() {
+  Lsn above;
+  for (const PageChangeCollector::ChangedPage& changed : collector_.step()) {
+    const size_t worker = changed.stamper - size_t{1};
+    if (worker >= shown_.size() || worker == writer_.stream().worker) continue;
+    const Lsn lsn = Lsn::FromValue(changed.lsn);
+    if (shown_[worker] < lsn) shown_[worker] = island_->shown(worker);
+    if (shown_[worker] < lsn && !Planted(PlantedBug::kSplitUnshown)) AwaitShown(worker, changed);
+    if (!Planted(PlantedBug::kStampBelow)) above = std::max(above, shown_[worker]);
+  }
+  const Lsn next = std::max(collector_.NextStamp(), above.Next());
+  if (collected() && next.epoch() != collector_.last().epoch() && !Planted(PlantedBug::kMixEpochs))
+    PublishBeforeStep();
+  collector_.StampAbove(above);
+}
+
+// The other one ends its step, or waits for a latch (BeforeWait). Its page is wanted by several.
+[[gnu::noinline]] void Journal::AwaitShown(size_t worker, const PageChangeCollector::ChangedPage& changed) {
+  constexpr uint8_t kCrowded = 32;
+  const_cast<storage::PageHeader*>(reinterpret_cast<const storage::PageHeader*>(changed.page))->crowded =
+      kCrowded;
+  if (collected()) PublishBeforeStep();  // or each would wait for the other
+  for (runtime::Backoff backoff; shown_[worker] < Lsn::FromValue(changed.lsn); backoff.Wait())
+    shown_[worker] = island_->shown(worker);
+}
+
+// Changes of pages that are still latched are not among what is collected.
+[[gnu::noinline]] void Journal::PublishBeforeStep() {
+  PublishCollected();
+  if (collector_.within_step()) BeginRecord();
 }
 
 void Journal::PublishCollected() {

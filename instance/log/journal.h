@@ -1,36 +1,40 @@
 // What a worker appends, and when: its ring, its epochs, and what storage says of pages.
 //
-// A change reaches the ring before anyone else can touch its page.
+// A change reaches the ring before anyone else can change its page.
 //
 // One-worker islands: nobody else is there before the worker gives up control. Changes are collected until
 // something says what they are part of. A transaction that ends before anybody else has had a turn leaves one
 // record (kDone), which is its commit, and nothing ever undoes it. One that gives up control publishes what
 // it has, with what it takes to undo it.
 //
-// Islands with several workers: every step - a change of a row, a split, a merge - is a record of its own,
-// with what undoes it, and that is shown before the first of the step's latches goes.
+// Islands with several workers: a split, a merge, an entry that comes or goes is shown, and all that was
+// collected before it, before the first of its step's latches goes. Bytes that change in place may wait for
+// the end of the worker's step, as those of a worker alone. Its page says who has stamped it; whoever changes
+// it next waits until that one has shown so much, and takes a higher LSN than that record has. Nobody waits
+// for a worker that waits: before a worker waits for a latch, or for another's record, it shows what it has
+// collected. On a page that several want, changes are shown at once for a while.
 //
 //   first change                the epochs are held, and one of them is taken for the record
-//   a latch goes                the step is whole: if enough is collected (with several workers: anything),
-//                               the publisher appends it
+//   a latch goes                the step is whole: if it cannot wait, or enough is collected, the publisher
+//                               appends it
 //   a record is appended        its changes are behind those of all records before it; one that commits is
 //                               shown at once
 //   EndStep                     the tail is shown, and the hold is let go; nothing may be collected by then
 //
 // While it listens it is its thread's page_change_sink.
 //
-// Thread safety: owned by a worker; open().oldest() and commit_epoch() from any thread; the CommitEpoch is
-// the island's.
+// Thread safety: owned by a worker; open().oldest() and commit_epoch() from any thread; what it shares
+// (island_log.h) is the island's.
 //
 // Invariants:
 //  1. Between two steps of the worker nothing is collected, everything appended is shown, and no epoch is
 //     held.
 //  2. A record is shown before its epoch is let go (board.h).
-//  3. LSNs of a worker's records ascend. On an island with several workers a record has one LSN, and so the
-//     order of all its records by LSN is one in which its pages were changed.
+//  3. LSNs of a worker's records ascend. In the order of all records of an island by LSN (that of the last
+//     change in each) its pages were changed.
+//  4. A record's changes, and what it says, are of one epoch (entry.h).
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,6 +44,7 @@
 #include "coordinator/transaction_id.h"
 #include "instance/log/board.h"
 #include "instance/log/entry.h"
+#include "instance/log/island_log.h"
 #include "instance/log/open_transactions.h"
 #include "instance/log/page_changes.h"
 #include "instance/log/record.h"
@@ -48,25 +53,6 @@
 #include "runtime/planted_bug.h"
 
 namespace islands::log {
-
-// The epoch of the last record of an island that ended a transaction for good, at least: whoever has seen
-// what it did depends on it. A new life begins with that of the last record it has recovered: an answer that
-// depends on no more must not wait for an epoch in which nothing was ever appended, since the logger sleeps.
-//
-// Thread safety: any; the island's workers raise it.
-class CommitEpoch {
- public:
-  explicit CommitEpoch(uint64_t epoch) : epoch_(epoch) {}
-  uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
-  void Raise(uint64_t epoch) {
-    uint64_t now = epoch_.load(std::memory_order_relaxed);
-    while (now < epoch && !epoch_.compare_exchange_weak(now, epoch, std::memory_order_acq_rel)) {
-    }
-  }
-
- private:
-  std::atomic<uint64_t> epoch_;
-};
 
 class Journal final : public storage::PageChangeSink {
  public:
@@ -90,14 +76,16 @@ class Journal final : public storage::PageChangeSink {
 
   // `last`: the highest LSN of any page of the island; what follows is above it. `island`: what all workers
   // of the island share; null if there is one worker.
-  Journal(Board& board, Ring& ring, Lsn last, CommitEpoch* island = nullptr)
+  Journal(Board& board, Ring& ring, Lsn last, IslandLog* island = nullptr)
       : board_(board),
         hold_(board, ring.stream().island, ring.stream().worker),
         writer_(ring),
-        most_collected_(island == nullptr ? kMostCollected : 1),
+        island_(island),
         own_commits_(last.epoch()),
-        commits_(island == nullptr ? own_commits_ : *island),
-        collector_(runtime::Planted(runtime::PlantedBug::kReuseLsn) ? Lsn() : last) {}
+        commits_(island == nullptr ? own_commits_ : island->commits()),
+        shown_(island == nullptr ? 0 : island->workers()),
+        collector_(runtime::Planted(runtime::PlantedBug::kReuseLsn) ? Lsn() : last,
+                   static_cast<uint16_t>(island == nullptr ? 0 : ring.stream().worker + 1)) {}
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
@@ -106,7 +94,7 @@ class Journal final : public storage::PageChangeSink {
   void EndListening();
   // Null, as in the beginning: what is collected is part of nothing.
   void SetPublisher(Publisher* publisher) { publisher_ = publisher; }
-  bool alone() const { return &commits_ == &own_commits_; }
+  bool alone() const { return island_ == nullptr; }
 
   // What was collected, if anything, is done: see entry.h, likewise the others.
   void AppendDone();
@@ -142,6 +130,12 @@ class Journal final : public storage::PageChangeSink {
   // Nobody may change anything more (Board::full).
   bool log_full() const { return board_.full(); }
   bool collected() const { return body_.size() != 0; }
+  // With several workers: what is collected is of an epoch that is over, and what its transaction has read
+  // since may be of a later one. So what ends the transaction, or promises to, must not be in its record.
+  bool EpochIsOver() const {
+    return !alone() && collected() && board_.epoch() != collector_.last().epoch() &&
+           !runtime::Planted(runtime::PlantedBug::kCommitInOldEpoch);
+  }
   size_t collected_bytes() const { return body_.size(); }
   uint64_t commit_epoch() const { return commits_.epoch(); }
   // At least that of every record appended so far.
@@ -150,22 +144,34 @@ class Journal final : public storage::PageChangeSink {
   // storage::PageChangeSink.
   void BeforeChange(const std::byte* page, const storage::PageChange& change) override;
   void BeforeRelease(std::byte* page) override {
+    if (!alone()) {
+      if (collector_.within_step()) ReleaseShared(page);
+      return;
+    }
     collector_.BeforeRelease(page);
-    if (runtime::Planted(runtime::PlantedBug::kPublishAfterLatch) && !alone()) return;
-    if (body_.size() >= most_collected_ && !collector_.within_step()) PublishCollected();
+    if (body_.size() >= kMostCollected && !collector_.within_step()) PublishCollected();
+  }
+  void BeforeWait() override {
+    if (!alone() && collected()) PublishBeforeStep();
   }
 
  private:
   void BeginRecord();
   void AppendEntry(const Entry& entry);
   void PublishCollected();
+  // Several workers.
+  void ReleaseShared(std::byte* page);
+  void Settle();
+  void AwaitShown(size_t worker, const PageChangeCollector::ChangedPage& changed);
+  void PublishBeforeStep();
 
   Board& board_;
   EpochHold hold_;
   RingWriter writer_;
-  const size_t most_collected_;
+  IslandLog* const island_;
   CommitEpoch own_commits_;
   CommitEpoch& commits_;
+  std::vector<Lsn> shown_;  // by worker: as last looked at
   Publisher* publisher_ = nullptr;
   OpenTransactions open_;
   PageChangeCollector collector_;

@@ -1,5 +1,6 @@
 #include "instance/log/page_changes.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -75,14 +76,16 @@ FreeRoom FindFreeRoom(const std::byte* page) {
   to = PutOp(to, PageOp::kImage, 0);
   to = PutVarint(to, room.begin - kImageBegin);
   to = PutVarint(to, kPageBytes - room.end);
+  std::byte* const front = to;
   to = PutBytes(to, page + kImageBegin, room.begin - kImageBegin);
+  std::fill(front + offsetof(PageHeader, stamper) - kImageBegin,
+            front + offsetof(PageHeader, zero) - kImageBegin, std::byte{0});
   return PutBytes(to, page + room.end, kPageBytes - room.end);
 }
 
 }  // namespace
 
 void PageChangeCollector::Begin(uint64_t epoch, RecordBuffer* body) {
-  ISLANDS_CHECK(changed_pages_ == 0);
   RaiseEpoch(epoch);
   body_ = body;
   before_page_ = {};
@@ -104,6 +107,7 @@ void PageChangeCollector::Begin(uint64_t epoch, RecordBuffer* body) {
   ChangedPage* changed = &pages_[changed_pages_++];
   changed->page = page;
   changed->lsn = HeaderOf(page).lsn;
+  changed->stamper = HeaderOf(page).stamper;
   changed->bytes = 0;
   changed->count = 0;
   return changed;
@@ -124,15 +128,34 @@ void PageChangeCollector::BeforeChange(const std::byte* page, const PageChange& 
   ++changed->count;
 }
 
+bool PageChangeCollector::InStep(const std::byte* page) const {
+  return std::any_of(pages_.begin(), pages_.begin() + static_cast<ptrdiff_t>(changed_pages_),
+                     [&](const ChangedPage& changed) { return changed.page == page; });
+}
+
+bool PageChangeCollector::LightStep() const {
+  if (changed_pages_ != 1) return false;
+  const ChangedPage& changed = pages_.front();
+  if (changed.lsn == 0 || changed.bytes > kFewBytes || changed.count > ChangedPage::kMostChanges)
+    return false;
+  return std::all_of(changed.changes.begin(), changed.changes.begin() + changed.count,
+                     [](const PageChange& change) { return change.kind == Kind::kValue; });
+}
+
+Lsn PageChangeCollector::NextStamp() const {
+  Lsn last = std::max(last_, floor_);
+  for (size_t i = 0; i < changed_pages_; ++i) last = std::max(last, Lsn::FromValue(pages_[i].lsn));
+  return last.Next();
+}
+
 void PageChangeCollector::Release(const std::byte* page) {
   if (Find(page) == nullptr) return;
-  last_ = std::max(last_, floor_);
-  for (size_t i = 0; i < changed_pages_; ++i) last_ = std::max(last_, Lsn::FromValue(pages_[i].lsn));
-  last_ = last_.Next();
+  last_ = NextStamp();
   for (size_t i = 0; i < changed_pages_; ++i) {
-    uint64_t& lsn = const_cast<PageHeader&>(HeaderOf(pages_[i].page)).lsn;  // ours to write (page_change.h)
-    ISLANDS_CHECK(lsn == pages_[i].lsn);  // invariant 1: nobody else writes it
-    lsn = last_.value();
+    auto& header = const_cast<PageHeader&>(HeaderOf(pages_[i].page));  // ours to write (page_change.h)
+    ISLANDS_CHECK(header.lsn == pages_[i].lsn);                        // invariant 1: nobody else writes it
+    header.lsn = last_.value();
+    header.stamper = stamper_;
     WriteGroup(pages_[i], last_);
   }
   changed_pages_ = 0;

@@ -23,6 +23,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "instance/log/lsn.h"
@@ -41,10 +42,22 @@ inline constexpr size_t kMostStepBytes = kMostPagesOfAStep * kMostGroupBytes;
 
 class PageChangeCollector final : public storage::PageChangeSink {
  public:
-  // What follows is above `last`.
-  explicit PageChangeCollector(Lsn last = {}) : last_(last) {}
+  // A page that is latched and about to change. More changes than there is room for make an image.
+  struct ChangedPage {
+    static constexpr uint32_t kMostChanges = 12;
+    const std::byte* page = nullptr;
+    // At its first change.
+    uint64_t lsn = 0;
+    uint16_t stamper = 0;
+    size_t bytes = 0;  // of all changes
+    uint32_t count = 0;
+    std::array<storage::PageChange, kMostChanges> changes;
+  };
 
-  // Groups are appended to `body` from now on, as a body of their own. No page with changes is latched.
+  // What follows is above `last`. Pages get `stamper` with their LSNs.
+  explicit PageChangeCollector(Lsn last = {}, uint16_t stamper = 0) : stamper_(stamper), last_(last) {}
+
+  // Groups are appended to `body` from now on, as a body of their own; those of a step under way too.
   void Begin(uint64_t epoch, RecordBuffer* body);
   // The box's epoch as read later, within a record; an earlier one than before changes nothing.
   void RaiseEpoch(uint64_t epoch) { floor_ = std::max(floor_, Lsn::Of(epoch, 0)); }
@@ -55,6 +68,14 @@ class PageChangeCollector final : public storage::PageChangeSink {
   }
   // Pages are latched and have changes of which the body does not tell yet.
   bool within_step() const { return changed_pages_ != 0; }
+  std::span<const ChangedPage> step() const { return {pages_.data(), changed_pages_}; }
+  bool InStep(const std::byte* page) const;
+  // Bytes within values of one page, and not all of it as an image: whatever else happens to the page
+  // meanwhile, but for an image of it, may be done again with or without them.
+  bool LightStep() const;
+  // The LSN of the step, if its first latch went now. Above `lsn`: it, and whatever follows.
+  Lsn NextStamp() const;
+  void StampAbove(Lsn lsn) { last_ = std::max(last_, lsn); }
 
   // An LSN for what is no change of a page: a COMMIT, a PREPARE.
   Lsn Stamp() { return last_ = std::max(last_, floor_).Next(); }
@@ -65,15 +86,6 @@ class PageChangeCollector final : public storage::PageChangeSink {
   bool AheadOfEpoch() const { return last_.epoch() > floor_.epoch(); }
 
  private:
-  // A page that is latched and about to change. More changes than there is room for make an image.
-  struct ChangedPage {
-    static constexpr uint32_t kMostChanges = 12;
-    const std::byte* page = nullptr;
-    uint64_t lsn = 0;  // at its first change
-    size_t bytes = 0;  // of all changes
-    uint32_t count = 0;
-    std::array<storage::PageChange, kMostChanges> changes;
-  };
   static_assert(ChangedPage::kMostChanges <= kMostGroupChanges);
 
   ChangedPage* Find(const std::byte* page);
@@ -85,6 +97,7 @@ class PageChangeCollector final : public storage::PageChangeSink {
   static std::byte* PutChange(std::byte* to, const std::byte* page, const storage::PageChange& change);
   static std::byte* PutEntry(std::byte* to, const std::byte* page, const storage::PageChange& change);
 
+  const uint16_t stamper_;
   // Of this record.
   RecordBuffer* body_ = nullptr;
   storage::PageId before_page_;  // of the last group

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "instance/log/journal.h"
@@ -53,15 +54,17 @@ storage::Catalog MakeCatalog() {
 
 struct Done {
   std::map<uint64_t, int64_t> added;
+  // If it has: the record there is its commit, and no other names it; or one behind it is, by its name.
+  std::optional<uint64_t> committed_at;
   Changes own;
 };
 
 class Worker {
  public:
-  Worker(uint32_t number, log::Board& board, log::CommitEpoch& commits, log::Lsn last)
+  Worker(uint32_t number, log::Board& board, log::IslandLog& shared, log::Lsn last)
       : number_(number),
         ring_(log::Ring::InMemory({1, 0, number}, kRingBytes)),
-        journal_(board, *ring_, last, &commits),
+        journal_(board, *ring_, last, &shared),
         random_(number + 1) {}
 
   void Open(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks) {
@@ -82,6 +85,7 @@ class Worker {
   uint64_t oldest_open() const { return journal_.open().oldest(); }
   const log::Ring& ring() const { return *ring_; }
   const Done& done(uint64_t sequence) const { return done_[sequence - 1]; }
+  const std::vector<Done>& all_done() const { return done_; }
 
  private:
   void Transact() {
@@ -93,10 +97,14 @@ class Worker {
     bool goes_on = true;
     for (uint64_t batches = 1 + random_.Below(3); batches > 0 && goes_on; --batches) {
       goes_on = RunBatch(branch);
-      if (random_.Below(3) == 0) journal_.EndStep();  // control goes back
+      if (random_.Below(3) == 0) executor_->EndStep();  // control goes back
     }
-    goes_on&& random_.Below(6) != 0 ? executor_->Commit(branch, &wakeups_)
-                                    : executor_->Rollback(branch, &wakeups_);
+    if (goes_on && random_.Below(6) != 0) {
+      done_.back().committed_at = ring_->tail();
+      executor_->Commit(branch, &wakeups_);
+    } else {
+      executor_->Rollback(branch, &wakeups_);
+    }
   }
   bool RunBatch(Branch& branch) {
     Done& done = done_.back();
@@ -157,6 +165,34 @@ std::string SharedRow(int64_t counter) {
   return std::string(reinterpret_cast<const char*>(&counter), sizeof(counter)) + "shared!!";
 }
 
+// Where the records end with which its transactions have committed.
+std::map<uint64_t, const Done*> CommitsOf(const Worker& worker) {
+  std::map<uint64_t, const Done*> by_place, commits, unnamed;
+  for (const Done& done : worker.all_done()) {
+    if (done.committed_at) by_place[*done.committed_at] = &done;
+  }
+  std::set<const Done*> named;
+  uint64_t end = 0;
+  const auto look = [&](const log::Record& record) {
+    const uint64_t begin = std::exchange(end, end + log::RecordBytes(record.body.size()));
+    const auto entry = log::DecodeEntry(record);
+    if (entry->kind == log::EntryKind::kCommit) {
+      const Done* const done = &worker.done(entry->transaction.sequence);
+      commits[end] = done;
+      named.insert(done);
+    } else if (const auto done = by_place.find(begin);
+               done != by_place.end() && entry->kind == log::EntryKind::kDone) {
+      unnamed[end] = done->second;
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(VisitRecords(worker.ring(), 0, worker.ring().tail(), look).ok());
+  for (const auto& [at, done] : unnamed) {
+    if (!named.contains(done)) commits[at] = done;
+  }
+  return commits;
+}
+
 // Of the rings up to there: all redone, and what has to be there.
 absl::Status Redo(const Workers& workers, const Tails& tails, Recovery* recovery, Rows* expected) {
   StreamMerge merge;
@@ -167,13 +203,15 @@ absl::Status Redo(const Workers& workers, const Tails& tails, Recovery* recovery
   for (uint64_t n = 0; n < kShared; ++n) counters[SharedKey(n)] = 0;
   for (uint32_t i = 0; i < kWorkers; ++i) {
     const log::Ring& ring = workers[i]->ring();
+    const std::map<uint64_t, const Done*> commits = CommitsOf(*workers[i]);
+    uint64_t end = 0;  // of the record
     const auto add = [&](const log::Record& record) {
       if (absl::Status status = merge.Add(ring.stream(), record, redo); !status.ok()) return status;
-      const auto entry = log::DecodeEntry(record);
-      if (entry->kind != log::EntryKind::kCommit) return absl::OkStatus();
-      const Done& done = workers[i]->done(entry->transaction.sequence);
-      for (const auto& [key, delta] : done.added) counters[key] += delta;
-      Apply(done.own, expected);
+      end += log::RecordBytes(record.body.size());
+      const auto done = commits.find(end);
+      if (done == commits.end()) return absl::OkStatus();
+      for (const auto& [key, delta] : done->second->added) counters[key] += delta;
+      Apply(done->second->own, expected);
       return absl::OkStatus();
     };
     if (absl::Status status = VisitRecords(ring, 0, tails[i], add); !status.ok()) return status;
@@ -237,10 +275,10 @@ void CheckBounds(const Workers& workers, const std::vector<Bound>& bounds) {
 TEST(StepsStress, WhateverTheRingsHold_TheCommittedIsThere) {
   const storage::Catalog catalog = MakeCatalog();
   log::Board board(std::vector<uint32_t>{kWorkers});
-  log::CommitEpoch commits(board.epoch());
+  log::IslandLog shared(kWorkers, board.epoch(), log::Lsn());
   Workers workers;
   for (uint32_t i = 0; i < kWorkers; ++i)
-    workers.push_back(std::make_unique<Worker>(i, board, commits, log::Lsn()));
+    workers.push_back(std::make_unique<Worker>(i, board, shared, log::Lsn()));
   const auto files = runtime::MakeMemoryFileSystem();
   workers[0]->journal().Listen();
   auto store = storage::Store::Create(catalog, {.sites = {0, 1}, .pool_bytes = 64 << 20}, *files);

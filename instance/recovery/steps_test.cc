@@ -73,12 +73,12 @@ class Life {
     if (redone.ok()) redone = merge.Finish(redo);
     EXPECT_TRUE(redone.ok()) << redone;
     board_.RaiseEpoch(recovery_->last().epoch() + 1);
-    commits_.emplace(board_.epoch());
+    shared_.emplace(workers, board_.epoch(), recovery_->last());
     workers_.resize(workers);
     for (uint32_t i = 0; i < workers; ++i) {
       workers_[i].ring = log::Ring::InMemory({number, 0, i}, ring_bytes);
       workers_[i].journal = std::make_unique<log::Journal>(board_, *workers_[i].ring, recovery_->last(),
-                                                           alone_ ? nullptr : &*commits_);
+                                                           alone_ ? nullptr : &*shared_);
     }
     if (before.empty()) {
       workers_[0].journal->Listen();
@@ -149,7 +149,7 @@ class Life {
   size_t losers() const { return recovery_->losers(); }
   uint64_t number() const { return number_; }
   int waits() const { return waits_; }
-  uint64_t commit_epoch() const { return commits_->epoch(); }
+  uint64_t commit_epoch() const { return shared_->commits().epoch(); }
 
  private:
   log::Board board_;
@@ -159,7 +159,7 @@ class Life {
   locks::LockTable locks_{locks::LockTableOptions{.buckets = 1024}};
   std::unique_ptr<storage::Store> store_;
   std::optional<Recovery> recovery_;
-  std::optional<log::CommitEpoch> commits_;
+  std::optional<log::IslandLog> shared_;
   std::vector<Worker> workers_;
   int waits_ = 0;
   Log log_;

@@ -137,6 +137,10 @@ BUGS: dict[str, list[Test]] = {
     "pass_decisions": [TWO_PHASES],
     "answer_early": [LOSSES],
     "forget_reply_epoch": [LOSSES],
+    "commit_in_old_epoch": [executor("Shared.EpochThatEnds*")],
+    "mix_epochs": [executor("Shared.PageOfALaterEpoch*")],
+    "stamp_below": [executor("Shared.RecordOfWho*"), STEPS, STEPS_STRESS],
+    "split_unshown": [executor("Shared.PageChangedByTwo*"), STEPS_STRESS],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

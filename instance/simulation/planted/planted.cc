@@ -85,6 +85,10 @@ constexpr std::string_view kNames[] = {
     "pass_decisions",
     "answer_early",
     "forget_reply_epoch",
+    "commit_in_old_epoch",
+    "mix_epochs",
+    "stamp_below",
+    "split_unshown",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

@@ -1,5 +1,6 @@
 #include "instance/storage/files/disk_page.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/crc32c.h"
@@ -26,6 +27,8 @@ PageHeader HeaderOf(ConstPageBytes page) {
 }
 
 void StampChecksum(PageBytes page) {
+  std::fill(page.begin() + offsetof(PageHeader, stamper), page.begin() + offsetof(PageHeader, zero),
+            std::byte{0});
   const uint32_t checksum = Checksum(page);
   std::memcpy(page.data() + kChecksumAt, &checksum, sizeof(checksum));
 }

@@ -29,6 +29,7 @@ inline std::span<std::byte> AsBytes(std::span<DiskPage> pages) {
 
 // Any alignment will do.
 PageHeader HeaderOf(ConstPageBytes page);
+// Without what is of use in memory only.
 void StampChecksum(PageBytes page);
 // Whether the bytes are all of this page: what was stamped, and nothing else.
 bool IsWhole(ConstPageBytes page, PageId id);

@@ -15,7 +15,9 @@
 //                    20      4  tree id: position of the table or index among all trees of the deployment
 //                    24      1  page type
 //                    25      1  level: 0 = leaf
-//                    26      6  zero
+//                    26      3  in memory what whoever listens wants to know: who has set the LSN, and
+//                               whether many do. On disk, and in the log, zero
+//                    29      3  zero
 //                    32         what the type says
 //
 // All integers are little endian, as the machine has them.
@@ -62,7 +64,9 @@ struct PageHeader {
   uint32_t tree = 0;
   PageType type = PageType::kFree;
   uint8_t level = 0;
-  uint8_t zero[6] = {};
+  uint16_t stamper = 0;  // number of the worker, from 1
+  uint8_t crowded = 0;   // so many changes more go to the log at once (journal.h)
+  uint8_t zero[3] = {};
 };
 static_assert(sizeof(PageHeader) == 32);
 

@@ -35,8 +35,10 @@ class PageChangeSink {
   // The page as it is before.
   virtual void BeforeChange(const std::byte* page, const PageChange& change) = 0;
   // Nobody else has seen the changes yet; called for pages without any, too. Of the page the sink may write
-  // the header's LSN, and nothing else.
+  // the header's LSN, stamper and crowded, and nothing else.
   virtual void BeforeRelease(std::byte* page) = 0;
+  // Somebody else has the latch that this thread wants, and may wait for what this thread has to say.
+  virtual void BeforeWait() {}
 };
 
 // Null: nobody listens.

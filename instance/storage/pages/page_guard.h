@@ -62,6 +62,18 @@ class PageRef {
   bool alone_ = false;
 };
 
+// Between two looks at a latch that somebody else has.
+class LatchWait {
+ public:
+  void Wait() {
+    if (page_change_sink != nullptr) page_change_sink->BeforeWait();
+    backoff_.Wait();
+  }
+
+ private:
+  runtime::Backoff backoff_;
+};
+
 class GuardN {
  public:
   explicit GuardN(PageRef page) : bytes_(page.bytes_) { ISLANDS_CHECK(page.alone_); }
@@ -78,7 +90,7 @@ class GuardO {
   // validated parent.
   explicit GuardO(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (runtime::Backoff backoff; state.exclusive(); backoff.Wait()) state = page_.state_->Load();
+    for (LatchWait wait; state.exclusive(); wait.Wait()) state = page_.state_->Load();
     ISLANDS_CHECK(state.residency() != Residency::kEvicted);
     seen_ = state;
   }
@@ -116,9 +128,9 @@ class GuardS {
   // Waits while the page is latched exclusively.
   explicit GuardS(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (runtime::Backoff backoff;
+    for (LatchWait wait;
          state.latch() >= PageState::kMaxShared || !page_.Change(state, state.WithLatch(state.latch() + 1));
-         backoff.Wait()) {
+         wait.Wait()) {
       state = page_.state_->Load();
     }
   }
@@ -153,8 +165,8 @@ class GuardX {
   // Waits until nobody else holds the page.
   explicit GuardX(PageRef page) : page_(page) {
     PageState state = page_.state_->Load();
-    for (runtime::Backoff backoff;
-         !state.free() || !page_.Change(state, state.WithLatch(PageState::kExclusive)); backoff.Wait()) {
+    for (LatchWait wait; !state.free() || !page_.Change(state, state.WithLatch(PageState::kExclusive));
+         wait.Wait()) {
       state = page_.state_->Load();
     }
   }
