@@ -7,7 +7,9 @@
  *   RUN   runs through: one redo-only record, its commit; one epoch for its changes and its COMMIT
  *   LONG  publishes its change with the before-image, waits for something, and then appends COMMIT
  * A transaction may read what the other worker has last released (a lock, a message: the model does not
- * care).
+ * care). A RUN reads before it changes anything: it is alone. With LOOKS_AGAIN it is one of several workers of
+ * its island, and reads after its change too: then it looks at G again, and if its epoch is over, publishes
+ * its change with the before-image and commits in the new one.
  *
  * Memory: holds, G's raise and the second read of G in the hold loop are sequentially consistent, tails
  * and the release of a hold are release stores. Every other read of G may be stale: it gives the newest
@@ -67,6 +69,7 @@
 #define PUBLISH 7
 #define RELEASE 8
 #define DEAD    9
+#define LOOK    10         /* at G again, before a RUN commits */
 
 /* The logger's step. */
 #define ASLEEP      0      /* between rounds */
@@ -177,6 +180,12 @@ inline Check() {
   :: d_step { condition -> e = MAX(G, w[x].known); action } \
   :: d_step { condition && w[x].known < G -> e = w[x].known; action }
 
+#ifdef LOOKS_AGAIN
+#define AFTER_READING LOOK
+#else
+#define AFTER_READING PUBLISH
+#endif
+
 /* The lock is granted: whatever the other has released last may be read now. */
 inline Lock(x) {
   if
@@ -185,12 +194,12 @@ inline Lock(x) {
     w[x].known = MAX(w[x].known, t[NOW(x).source - 1].commit.epoch)
   :: else
   fi;
-  w[x].step = (NOW(x).commit.epoch -> PUBLISH : NEXT(x))
+  w[x].step = (NOW(x).commit.epoch -> AFTER_READING : NEXT(x))
 }
 
 inline Begin(x, kind) {
   w[x].is_long = kind;
-#ifdef READS_AFTER_FIRST_CHANGE
+#if defined(READS_AFTER_FIRST_CHANGE) || defined(LOOKS_AGAIN)
   w[x].step = NEXT(x)
 #else
   if :: kind -> w[x].step = NEXT(x) :: else -> Lock(x) fi
@@ -217,6 +226,10 @@ inline Stamp(x, record) {
 #define AFTER_SUSPENDING LOCK
 #define AFTER_RUN PUBLISH
 #define AFTER_COMMIT PUBLISH
+#ifdef LOOKS_AGAIN
+#undef AFTER_RUN
+#define AFTER_RUN LOCK
+#endif
 /* Planted. */
 #ifdef G_BEFORE_THE_LOCK
 #undef AFTER_SUSPENDING
@@ -261,6 +274,16 @@ inline Change(x) {
   :: else -> Stamp(x, NOW(x).commit); w[x].step = AFTER_RUN
   fi;
   Touch(x)
+}
+
+/* With what was read into e: the epoch of the record is not over, or the record says less. */
+inline Look(x) {
+  w[x].known = e;
+  if
+  :: e == NOW(x).commit.epoch
+  :: else -> NOW(x).change.epoch = NOW(x).commit.epoch; NOW(x).commit.epoch = 0; w[x].is_long = 1
+  fi;
+  w[x].step = PUBLISH
 }
 
 inline Commit(x) {
@@ -358,6 +381,7 @@ end:
   :: d_step { overflows > 0 && (w[x].step == STAMP || w[x].step == COMMIT) -> Overflow(x) }
   READS_G(w[x].step == STAMP, Change(x))
   READS_G(w[x].step == COMMIT, Commit(x))
+  READS_G(w[x].step == LOOK, Look(x))
   :: d_step { w[x].step == PUBLISH -> Publish(x); Check() }
   /* What a step ends with: hold is G if more follows at once, else infinity. */
   :: d_step { w[x].step == RELEASE -> w[x].hold = INFINITY; Released(x) }
