@@ -83,8 +83,18 @@ void SimCluster::LoseLastWords(uint32_t island) {
   }
 }
 
-void SimCluster::Crash(uint32_t island) {
-  if (log_ && random_.Below(2) == 0) LoseLastWords(island);
+void SimCluster::MakeDurable() {
+  const uint64_t epoch = log_->board().epoch();  // nobody has stamped with a later one
+  log_->board().Want(epoch);
+  while (log_->board().durable() < epoch) {
+    log_->Step();
+    simulated_clock().AdvanceNs(20 * kNsPerUs);
+  }
+}
+
+void SimCluster::CrashWith(uint32_t island, LastWords words) {
+  const bool by_chance = words == LastWords::kByChance && log_ && random_.Below(2) == 0;
+  if (by_chance || words == LastWords::kAreLost) LoseLastWords(island);
   InProcessCluster::Crash(island);
   if (log_) log_->OnCrash(island, boot_epoch(island));
   Mix(0xdead + island);

@@ -55,14 +55,21 @@ class SimCluster final : public instance::InProcessCluster {
   // One round of every worker that is not stalled, in random order.
   void Step() override;
   absl::Status Restart(uint32_t island) override;
-  void Crash(uint32_t island) override;
+  void Crash(uint32_t island) override { CrashWith(island, LastWords::kByChance); }
+  // What it has sent and nobody has got: arrives, or is lost, as if it had died before it could send it.
+  // kByChance: with `keeps` either, else it arrives.
+  enum class LastWords : uint8_t { kByChance, kArrive, kAreLost };
+  void CrashWith(uint32_t island, LastWords words);
   // With `keeps`: all islands die, and what EPOCH does not cover is gone. Returns the epoch that it covers.
   uint64_t LosePower();
   // The worker is not stepped for a while, as if its core did something else.
   void Stall(uint32_t island, uint32_t worker, int64_t ns);
   int64_t StalledUntilNs(uint32_t island, uint32_t worker) const { return stalled_until_ns_[island][worker]; }
 
-  uint64_t box_epoch() const { return log_ ? log_->board().epoch() : 0; }
+  // With `keeps`: all that was appended becomes durable, while workers stand still.
+  void MakeDurable();
+  SimLog& log() { return *log_; }
+  uint64_t box_epoch() { return log_ ? log_->board().epoch() : 0; }
   runtime::PulseBoard& pulses() { return pulses_; }
   runtime::Random& random() { return random_; }
   // A hash of every step taken so far.

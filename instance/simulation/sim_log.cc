@@ -33,6 +33,7 @@ SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> work
 }
 
 void SimLog::StartBox() {
+  paused_ = false;
   board_ = std::make_unique<log::Board>(workers_per_island_);
   absl::StatusOr<std::unique_ptr<log::Logger>> logger =
       log::Logger::Open(files_, clock_, *board_,
@@ -61,7 +62,7 @@ uint64_t SimLog::LosePower(uint64_t seed) {
 }
 
 void SimLog::Step() {
-  if (clock_.NowNs() < next_step_ns_) return;
+  if (paused_ || clock_.NowNs() < next_step_ns_) return;
   logger_->RunOnce();
   ISLANDS_CHECK(logger_->failure().ok() && logger_->full().ok());
   if (options_.most_pause_ns == 0) return;
@@ -86,7 +87,12 @@ absl::Status SimLog::Read(uint32_t island, const log::LogPosition& begin,
                          .island = island,
                          .begin = begin},
                         block->ends[island]);
-  return reader.Read(take);
+  const std::optional<uint64_t> most = std::exchange(records_to_read_, std::nullopt);
+  uint64_t records = 0;
+  return reader.Read([&](const log::StreamId& stream, const log::Record& record) {
+    if (most && records++ == *most) return absl::UnavailableError("the island dies here");
+    return take(stream, record);
+  });
 }
 
 }  // namespace islands::simulation

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,7 +42,12 @@ class SimLog {
   // All islands have died at once, with all rings and the board. What is beyond EPOCH does not count any
   // more. Returns up to which epoch everything does.
   uint64_t LosePower(uint64_t seed);
-  const log::Board& board() const { return *board_; }
+  log::Board& board() { return *board_; }
+  // Its logger stands still until it goes on, or power is lost: nothing more becomes durable.
+  void Pause() { paused_ = true; }
+  void GoOn() { paused_ = false; }
+  // The next island that reads its log comes to this many records: UNAVAILABLE then, as if it died there.
+  void BreakOffNextRead(uint64_t records) { records_to_read_ = records; }
 
  private:
   absl::StatusOr<std::shared_ptr<log::Ring>> MakeRing(const log::StreamId& stream);
@@ -58,6 +64,8 @@ class SimLog {
   std::unique_ptr<log::Board> board_;
   std::unique_ptr<log::Logger> logger_;
   int64_t next_step_ns_ = 0;
+  bool paused_ = false;
+  std::optional<uint64_t> records_to_read_;
   instance::LogSeam seam_;
 };
 
