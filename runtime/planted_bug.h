@@ -89,8 +89,10 @@ enum class PlantedBug : uint8_t {
   kPassDecisions,          // a checkpoint does not look at decisions that somebody has yet to hear of
   kAnswerEarly,            // a client has its answer before what it says is durable
   kForgetReplyEpoch,       // what another island has told does not say what it depends on
+  kDropCompensation,       // what a step of an undo changes is not in the log
+  kRecoverPreparedTwice,   // a branch that was in doubt and has committed is in doubt again in the next life
 };
-inline constexpr uint32_t kPlantedBugs = 74;
+inline constexpr uint32_t kPlantedBugs = 76;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

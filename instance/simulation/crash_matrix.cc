@@ -13,37 +13,37 @@ constexpr Crossing kAnswers{End::kCommits, Found::kOutcome};
 constexpr Crossing kRead{End::kIsRead, Found::kNothing};
 constexpr Crossing Never(const char* why) { return {.never = why}; }
 
-constexpr Crossing kNothingToDecide = Never("nobody has written: with the last vote all is over");
-constexpr Crossing kOneToTell = Never("only one is told");
-constexpr Crossing kAbortsAlone = Never("nobody acknowledges an abort");
-constexpr Crossing kEndsWithVote = Never("a reader's branch ends with its vote");
-constexpr Crossing kDoesNotVote = Never("it decides instead of voting");
+constexpr Crossing kNoWriter = Never("nobody has written: with the last vote all is over");
+constexpr Crossing kOnlyOne = Never("only one is told");
+constexpr Crossing kNoAck = Never("nobody acknowledges an abort");
+constexpr Crossing kEnded = Never("a reader's branch ends with its vote");
+constexpr Crossing kNoVoter = Never("it decides instead of voting");
 
 struct Row {
   Point point;
-  std::string_view name;
   std::array<Crossing, kShapes> of;
 };
 
 // clang-format off
+using enum Point;
 constexpr std::array<Row, kPoints> kTable = {{
-  //                                     two writers three writers with a reader  readers           a NO vote     one phase
-  {Point::kExecuted,      "Executed",      {kGone,   kGone,    kGone,      kRead,            kGone,        kGone}},
-  {Point::kSomePrepares,  "SomePrepares",  {kGone,   kGone,    kGone,      kRead,            kGone,        kGone}},
-  {Point::kAllPrepares,   "AllPrepares",   {kGone,   kGone,    kGone,      kRead,            kGone,        kGone}},
-  {Point::kOneVote,       "OneVote",       {kGone,   kGone,    kGone,      kRead,            kGone,        kGone}},
-  {Point::kAllVotes,      "AllVotes",      {kGone,   kGone,    kGone,      kRead,            kGone,        kGone}},
-  {Point::kDecided,       "Decided",       {kTells,  kTells,   kTells,     kNothingToDecide, kGone,        kGone}},
-  {Point::kSomeDecisions, "SomeDecisions", {kTells,  kTells,   kOneToTell, kNothingToDecide, kOneToTell,   kOneToTell}},
-  {Point::kAllEnded,      "AllEnded",      {kTells,  kTells,   kTells,     kNothingToDecide, kAbortsAlone, kThere}},
-  {Point::kAsked,         "Asked",         {kGone,   kGone,    kGone,      kRead,            kGone,        kGone}},
-  {Point::kPrepared,      "Prepared",      {kUndone, kUndone,  kUndone,    kRead,            kUndone,      kDoesNotVote}},
-  {Point::kVoted,         "Voted",         {kByVote, kByVote,  kByVote,    kRead,            kUndone,      kDoesNotVote}},
-  {Point::kDecisionDue,   "DecisionDue",   {kToldSo, kToldSo,  kToldSo,    kEndsWithVote,    kUndone,      kDoesNotVote}},
-  {Point::kCommitted,     "Committed",     {kThere,  kThere,   kThere,     kEndsWithVote,    kGone,        kAnswers}},
-  {Point::kAcknowledged,  "Acknowledged",  {kThere,  kThere,   kThere,     kEndsWithVote,    kAbortsAlone, kAnswers}},
-  {Point::kForgotten,     "Forgotten",     {kThere,  kThere,   kThere,     kRead,            kGone,        kThere}},
-  {Point::kInquiring,     "Inquiring",     {kToldSo, kToldSo,  kToldSo,    kEndsWithVote,    kUndone,      kAnswers}},
+  // writers:        two      three    and reader none       a NO vote one phase
+  {kExecuted,      {kGone,   kGone,   kGone,     kRead,     kGone,    kGone}},
+  {kSomePrepares,  {kGone,   kGone,   kGone,     kRead,     kGone,    kGone}},
+  {kAllPrepares,   {kGone,   kGone,   kGone,     kRead,     kGone,    kGone}},
+  {kOneVote,       {kGone,   kGone,   kGone,     kRead,     kGone,    kGone}},
+  {kAllVotes,      {kGone,   kGone,   kGone,     kRead,     kGone,    kGone}},
+  {kDecided,       {kTells,  kTells,  kTells,    kNoWriter, kGone,    kGone}},
+  {kSomeDecisions, {kTells,  kTells,  kOnlyOne,  kNoWriter, kOnlyOne, kOnlyOne}},
+  {kAllEnded,      {kTells,  kTells,  kTells,    kNoWriter, kNoAck,   kThere}},
+  {kAsked,         {kGone,   kGone,   kGone,     kRead,     kGone,    kGone}},
+  {kPrepared,      {kUndone, kUndone, kUndone,   kRead,     kUndone,  kNoVoter}},
+  {kVoted,         {kByVote, kByVote, kByVote,   kRead,     kUndone,  kNoVoter}},
+  {kDecisionDue,   {kToldSo, kToldSo, kToldSo,   kEnded,    kUndone,  kNoVoter}},
+  {kCommitted,     {kThere,  kThere,  kThere,    kEnded,    kGone,    kAnswers}},
+  {kAcknowledged,  {kThere,  kThere,  kThere,    kEnded,    kNoAck,   kAnswers}},
+  {kForgotten,     {kThere,  kThere,  kThere,    kRead,     kGone,    kThere}},
+  {kInquiring,     {kToldSo, kToldSo, kToldSo,   kEnded,    kUndone,  kAnswers}},
 }};
 // clang-format on
 
@@ -61,7 +61,13 @@ const Crossing& At(Shape shape, Point point) {
   return kTable[static_cast<size_t>(point)].of[static_cast<size_t>(shape)];
 }
 
-std::string_view NameOf(Point point) { return kTable[static_cast<size_t>(point)].name; }
+std::string_view NameOf(Point point) {
+  constexpr std::array<std::string_view, kPoints> kNames = {
+      "Executed",      "SomePrepares", "AllPrepares", "OneVote",  "AllVotes", "Decided",
+      "SomeDecisions", "AllEnded",     "Asked",       "Prepared", "Voted",    "DecisionDue",
+      "Committed",     "Acknowledged", "Forgotten",   "Inquiring"};
+  return kNames[static_cast<size_t>(point)];
+}
 
 std::string_view NameOf(Shape shape) {
   constexpr std::array<std::string_view, kShapes> kNames = {"TwoWriters", "ThreeWriters", "WriterAndReader",

@@ -1,5 +1,5 @@
-// All of crash_matrix.h: at every point that a transaction comes by, its coordinator or participant is killed,
-// or the whole box loses power; and both happen once more while what died comes back.
+// All of crash_matrix.h: at every point that a transaction comes by, its coordinator or participant is
+// killed, or the whole box loses power; and both happen once more while what died comes back.
 //
 // Whatever happens, the transaction is whole on all islands or on none, as the table says, and as its client
 // was told; it ends, no lock is left, no branch, nothing that the log is needed for; and another one commits
@@ -95,6 +95,8 @@ class Crossed {
   bool one_phase() const { return what_.shape == Shape::kOnePhase; }
   // Its deadline passes meanwhile, and its client hears that nobody knows.
   bool AsksDecider() const { return one_phase() && what_.point == Point::kInquiring; }
+  // Its answer, for EPOCH, which stands still.
+  bool Waits() const { return what_.disaster == Disaster::kLosesAll || paused_; }
   bool LosesWords() const {
     return what_.point == Point::kDecided || what_.point == Point::kPrepared ||
            what_.point == Point::kCommitted;
@@ -183,6 +185,7 @@ void Crossed::Begin() {
   options.config.set_pool_bytes(64 * storage::kPageBytes);
   options.config.set_transaction_timeout_ms(AsksDecider() ? 1000 : 10'000);
   options.keeps = true;
+  options.ring_bytes = log::Ring::kLeastCapacity;
   options.answers_wait = !kills();
   *options.config.add_tables() = OneTransaction::Table(kIslands);
   options.open = [this](const storage::Catalog& catalog) {
@@ -267,7 +270,8 @@ void Crossed::ReachOfParticipant() {
       ASSERT_EQ(StateAt(kOne), kActive);
       return;
     case Point::kForgotten:
-      ASSERT_TRUE(StepUntil([this] { return Machines(*cluster_).empty(); }));
+      ASSERT_TRUE(
+          StepUntil([this] { return Machines(*cluster_).empty() && (Waits() || transaction_->answer); }));
       return;
     case Point::kInquiring:
       if (!one_phase()) break;

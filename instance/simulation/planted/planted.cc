@@ -85,6 +85,8 @@ constexpr std::string_view kNames[] = {
     "pass_decisions",
     "answer_early",
     "forget_reply_epoch",
+    "drop_compensation",
+    "recover_prepared_twice",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
