@@ -4,8 +4,11 @@ JOBS ?= $(shell nproc)
 SOAK_ROUNDS ?= 20
 # Seeds of `make soak`: beyond those of `make test` (instance/simulation/CMakeLists.txt), shared out to the processes.
 SEEDS ?= 10000
+# The same for each kind of cluster that loses power and whose disk has faults.
+KEPT_SEEDS ?= 5000
 FIRST_SEED ?= 1000001
 SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
+KEPT_SEEDS_EACH = $(shell expr \( $(KEPT_SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
 BINARIES := islands islandd islands-logger micro append append_judge payment tatp counters ipc
 export PATH := $(CURDIR)/build/tools:$(PATH)
@@ -54,14 +57,18 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), then SEEDS (10000) simulated clusters and recoveries
+soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), then SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
 	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
 	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/simulation_seeds_test'
-	@echo "soak: as many times an island that dies and recovers"
+	@echo "soak: $(KEPT_SEEDS) more with each of lazy, sync and forced votes, which lose power and have faults of the disk"
+	@for keeps in lazy sync forced; do seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
+	  "ISLANDS_KEEPS=$$keeps ISLANDS_SEEDS=\$$(($(FIRST_SEED) + {} * $(KEPT_SEEDS_EACH))):$(KEPT_SEEDS_EACH) build/release/tests/simulation_seeds_test" \
+	  || exit 1; done
+	@echo "soak: $(SEEDS) times an island that dies and recovers"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
 

@@ -32,7 +32,8 @@ class MemoryFileSystem::MemoryQueue final : public FileSystem::Queue {
   const uint64_t number_;
 };
 
-MemoryFileSystem::MemoryFileSystem(const SimulatedDisk& disk) : disk_(disk), random_(disk.seed) {}
+MemoryFileSystem::MemoryFileSystem(const SimulatedDisk& disk)
+    : disk_(disk), disk_bytes_(disk.disk_bytes), random_(disk.seed) {}
 
 void MemoryFileSystem::FailAfter(uint64_t steps) {
   const MutexLock lock(mutex_);
@@ -42,6 +43,16 @@ void MemoryFileSystem::FailAfter(uint64_t steps) {
 void MemoryFileSystem::Inject(uint64_t steps, DiskFault fault) {
   const MutexLock lock(mutex_);
   steps_.Inject(steps, fault);
+}
+
+void MemoryFileSystem::ForgetFaults() {
+  const MutexLock lock(mutex_);
+  steps_.Clear();
+}
+
+void MemoryFileSystem::SetRoom(uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  disk_bytes_ = bytes == UINT64_MAX ? bytes : UsedBytes() + bytes;
 }
 
 uint64_t MemoryFileSystem::steps() const {
@@ -100,17 +111,21 @@ absl::Status MemoryFileSystem::Resize(const OpenFile& file, uint64_t bytes, std:
   return absl::OkStatus();
 }
 
-absl::Status MemoryFileSystem::CheckRoom(const SimulatedFile& file, uint64_t end,
-                                         std::string_view path) const {
-  if (end <= file.content().size() || disk_.disk_bytes == UINT64_MAX) return absl::OkStatus();
+uint64_t MemoryFileSystem::UsedBytes() const {
   std::set<const SimulatedFile*> files;  // also those that are removed and still open
   for (const auto& [name, named] : names_.files()) files.insert(named.get());
   for (const OpenFilePtr& open : open_) {
     if (open) files.insert(open->file.get());
   }
-  uint64_t used = end - file.content().size();
+  uint64_t used = 0;
   for (const SimulatedFile* each : files) used += each->content().size();
-  if (used <= disk_.disk_bytes) return absl::OkStatus();
+  return used;
+}
+
+absl::Status MemoryFileSystem::CheckRoom(const SimulatedFile& file, uint64_t end,
+                                         std::string_view path) const {
+  if (end <= file.content().size() || disk_bytes_ == UINT64_MAX) return absl::OkStatus();
+  if (UsedBytes() + end - file.content().size() <= disk_bytes_) return absl::OkStatus();
   return absl::ErrnoToStatus(ENOSPC, fmt::format("cannot make {} {} bytes long", path, end));
 }
 

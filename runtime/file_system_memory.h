@@ -45,7 +45,7 @@ struct SimulatedDisk {
   int64_t min_delay_ns = 0;
   int64_t max_delay_ns = 0;
   uint64_t seed = 0;
-  // All files together; one takes as much as it is long. Beyond it RESOURCE_EXHAUSTED.
+  // All files together; one takes as much as it is long. Beyond it RESOURCE_EXHAUSTED. See SetRoom.
   uint64_t disk_bytes = UINT64_MAX;
   uint32_t sector_bytes = 512;  // what the disk writes whole or not at all; 4096 on many
 };
@@ -76,6 +76,10 @@ class MemoryFileSystem : public FileSystem {
   void FailAfter(uint64_t steps);
   // The step after `steps` more has this fault; several may be planned.
   void Inject(uint64_t steps, DiskFault fault);
+  // Neither those nor FailAfter are planned any more.
+  void ForgetFaults();
+  // Files may become so many bytes longer from now on, all together; UINT64_MAX: there is room for ever.
+  void SetRoom(uint64_t bytes);
   // How many steps there have been, those that failed among them.
   uint64_t steps() const;
 
@@ -107,6 +111,7 @@ class MemoryFileSystem : public FileSystem {
 
   absl::StatusOr<OpenFilePtr> Find(std::string_view action, FileHandle file) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRoom(const SimulatedFile& file, uint64_t end, std::string_view path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Resize(const OpenFile& file, uint64_t bytes, std::string_view action)
@@ -132,6 +137,7 @@ class MemoryFileSystem : public FileSystem {
   const SimulatedDisk disk_;
 
   mutable Mutex mutex_;
+  uint64_t disk_bytes_ ABSL_GUARDED_BY(mutex_);
   Random random_ ABSL_GUARDED_BY(mutex_);
   SimulatedNames names_ ABSL_GUARDED_BY(mutex_);
   std::vector<OpenFilePtr> open_ ABSL_GUARDED_BY(mutex_);  // by handle; null = closed

@@ -366,6 +366,23 @@ TEST(SimulatedDisk, DiskBytes_AreAllThereIs) {
   EXPECT_TRUE(Write(*disk.queue, disk.file, 6000, "x").ok());
 }
 
+TEST(SimulatedDisk, SetRoom_IsWhatMayBeAddedUntilItIsSetAgain) {
+  Disk disk({}, 100);
+  disk.files.SetRoom(1);
+  EXPECT_TRUE(Write(*disk.queue, disk.file, 100, "x").ok());
+  EXPECT_EQ(Write(*disk.queue, disk.file, 101, "x").code(), absl::StatusCode::kResourceExhausted);
+  disk.files.SetRoom(UINT64_MAX);
+  EXPECT_TRUE(Write(*disk.queue, disk.file, 101, std::string(100'000, 'x')).ok());
+}
+
+TEST(DiskFault, ForgetFaults_NothingIsPlannedAnyMore) {
+  Disk disk({}, 1);
+  disk.files.Inject(0, DiskFault::kEio);
+  disk.files.FailAfter(0);
+  disk.files.ForgetFaults();
+  EXPECT_TRUE(Write(*disk.queue, disk.file, 0, "x").ok());
+}
+
 // The order in which ten requests complete, which is checked to be within its times.
 std::vector<uint64_t> DelayedOrder(uint64_t seed) {
   ManualClock clock;

@@ -93,8 +93,10 @@ enum class PlantedBug : uint8_t {
   kMixEpochs,              // changes of two epochs are in one record
   kStampBelow,             // a record's LSN may be below that of one it builds on
   kSplitUnshown,           // a page is logged as an image while another worker's change in it is in no log
+  kDropCompensation,       // what a step of an undo changes is not in the log
+  kRecoverPreparedTwice,   // a branch that was in doubt and has committed is in doubt again in the next life
 };
-inline constexpr uint32_t kPlantedBugs = 78;
+inline constexpr uint32_t kPlantedBugs = 80;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

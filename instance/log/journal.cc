@@ -126,6 +126,11 @@ void Journal::AppendUpdate(const Id& id, std::span<const std::byte> undo) {
 }
 
 void Journal::AppendCompensation(const Id& id, uint32_t left) {
+  if (runtime::Planted(runtime::PlantedBug::kDropCompensation)) {
+    body_.Clear();
+    begun_ = false;
+    return;
+  }
   AppendEntry({.kind = EntryKind::kCompensation, .transaction = id, .left = left});
 }
 

@@ -165,7 +165,7 @@ absl::Status Recovery::NoteCommit(const log::Entry& entry, log::Lsn lsn) {
   const coordinator::TransactionId& id = entry.transaction;
   if (Decided(id)) return absl::DataLossError("it commits a transaction twice");
   const auto open = open_.extract(id);
-  const auto prepared = unsettled_.prepared.extract(id);
+  auto prepared = unsettled_.prepared.extract(id);
   const uint64_t since = open       ? open.mapped().first.epoch()
                          : prepared ? prepared.mapped().since
                                     : lsn.epoch();
@@ -177,6 +177,7 @@ absl::Status Recovery::NoteCommit(const log::Entry& entry, log::Lsn lsn) {
   } else if (!open && !prepared && !MayHaveEnded(lsn)) {
     return absl::DataLossError("it ends a transaction that is not open");
   }
+  if (prepared && Planted(PlantedBug::kRecoverPreparedTwice)) unsettled_.prepared.insert(std::move(prepared));
   return absl::OkStatus();
 }
 

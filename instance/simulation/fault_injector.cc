@@ -83,6 +83,17 @@ uint64_t FaultInjector::LosePower() {
   return durable;
 }
 
+void FaultInjector::StopBox() {
+  for (uint32_t island = 0; island < cluster_.islands(); ++island) {
+    if (cluster_.alive(island)) Lose(island);
+  }
+  Note(fmt::format("the box stops: {}", std::string(cluster_.log().failure().message())));
+  cluster_.StopBox();
+  ++faults_;
+  ++crashes_;
+  for (uint32_t island = 0; island < cluster_.islands(); ++island) Restart(island);
+}
+
 bool FaultInjector::Restart(uint32_t island) {
   if (cluster_.alive(island)) return false;
   for (const Machine& machine : Machines(cluster_)) {
@@ -92,6 +103,10 @@ bool FaultInjector::Restart(uint32_t island) {
   bereft_[island].clear();
   Note(fmt::format("restart of island {}", island));
   const absl::Status status = cluster_.Restart(island);
+  if (absl::IsUnavailable(status)) {
+    Note(fmt::format("it does not: {}", std::string(status.message())));
+    return false;  // StopBox will start it
+  }
   if (!status.ok()) {
     failures_.push_back(fmt::format("island {} does not restart: {}", island, std::string(status.message())));
   }

@@ -40,6 +40,8 @@ class FaultInjector {
   bool Crash(uint32_t island);
   // Of the whole box, whose islands then all restart. Returns which epoch was durable.
   uint64_t LosePower();
+  // Likewise, once the log has failed; nothing is lost.
+  void StopBox();
   bool Restart(uint32_t island);  // also false when the island cannot be started: see failures()
   // The connection that worker `dialler` has dialled to `to`, once.
   bool Break(messaging::Address dialler, uint32_t to);
@@ -52,6 +54,8 @@ class FaultInjector {
   // whether the connection that breaks is the one the machine's worker has dialled, or the peer's.
   bool Inject(const Machine& machine, messaging::Address peer, Fault fault, bool dialled, int64_t stall_ns);
   void HealAll();
+  // What was done to the log's disk.
+  void NoteOfDisk(const std::string& what) { Note("disk of the log: " + what), ++faults_; }
 
   const Coverage& coverage() const { return coverage_; }
   const std::vector<std::string>& events() const { return events_; }

@@ -108,7 +108,7 @@ void PlanTimes(Random& random, PlannedFault* fault) {
     case PlannedFault::kHang:
       fault->duration_ns = Between(random, 1, random.Below(4) == 0 ? 500 : 40) * kNsPerMs;
       break;
-    case PlannedFault::kPowerLoss:
+    default:  // of the box: planned by themselves
       break;
   }
   const bool lasts = fault->kind != PlannedFault::kCrash && fault->kind != PlannedFault::kBreak;
@@ -192,6 +192,28 @@ void PlanLosses(Random& random, SeedPlan* plan) {
   }
 }
 
+// In half of the seeds. A full disk is noticed where the log needs a segment, which it does when it begins:
+// with the first fault, or after a loss of power.
+void PlanDiskFaults(Random& random, SeedPlan* plan) {
+  if (random.Below(2) == 0) return;
+  std::vector<PlannedFault>& faults = plan->faults;
+  const auto insert = [&](ptrdiff_t at, PlannedFault::Kind kind, int64_t wait_ns) {
+    faults.insert(faults.begin() + at,
+                  {.kind = kind, .wait_ns = wait_ns, .duration_ns = Between(random, 10, 200) * kNsPerMs});
+  };
+  const auto anywhere = [&] { return static_cast<ptrdiff_t>(random.Below(faults.size())); };
+  for (uint64_t n = random.Below(3); n > 0; --n)
+    insert(anywhere(), PlannedFault::kDiskError, Between(random, 0, 40) * kNsPerMs);
+  if (random.Below(2) == 0) insert(anywhere(), PlannedFault::kShortWrites, Between(random, 0, 40) * kNsPerMs);
+  if (random.Below(2) == 0) return;
+  insert(0, PlannedFault::kDiskFull, 0);
+  for (size_t i = 1; i < faults.size(); ++i) {
+    if (faults[i].kind != PlannedFault::kPowerLoss) continue;
+    insert(static_cast<ptrdiff_t>(i) + 1, PlannedFault::kDiskFull, 0);
+    return;
+  }
+}
+
 }  // namespace
 
 int64_t NetworkPlan::Delay(Random& random, Address from, Address to) const {
@@ -247,7 +269,10 @@ SeedPlan MakePlan(uint64_t seed, Keeps keeps) {
   Random losses = Random::Stream(seed, 0x105e);
   PlanLosses(losses, &plan);
   plan.cluster.answers_wait = keeps == Keeps::kSync;
-  plan.cluster.votes_wait = losses.Below(3) == 0;
+  plan.cluster.votes_wait = losses.Below(3) == 0 || keeps == Keeps::kForced;
+  Random disk = Random::Stream(seed, 0xd15c);
+  PlanDiskFaults(disk, &plan);
+  if (keeps == Keeps::kForced) plan.cluster.answers_wait = disk.Below(2) == 0;
   return plan;
 }
 

@@ -15,8 +15,19 @@
 namespace islands::simulation {
 
 struct PlannedFault {
-  enum Kind : uint8_t { kCrash, kBreak, kCut, kSever, kStall, kHang, kPowerLoss };
-  // kHang: all workers of an island. kPowerLoss: of the whole box; its islands restart at once.
+  enum Kind : uint8_t {
+    kCrash,
+    kBreak,
+    kCut,
+    kSever,
+    kStall,
+    kHang,       // all workers of an island
+    kPowerLoss,  // of the whole box; its islands restart at once
+    // Of the log's disk, soon. An error ends the logger, and the box stops and starts again.
+    kDiskError,
+    kDiskFull,  // until there is room again
+    kShortWrites,
+  };
   // Aimed: when a machine is in this state, `aim` happens to it. After kPatienceNs without one, or without a
   // target, `kind` happens to whomever chance names.
   std::optional<StateIndex> state;
@@ -27,9 +38,10 @@ struct PlannedFault {
   bool stays_dead = false;  // crash: until the end
 };
 
-// What the islands of a seed keep. Those that keep something have a log. kLazy and kSync: power is lost, too;
-// with kSync answers wait for EPOCH.
-enum class Keeps : uint8_t { kNothing, kWhatWasAppended, kLazy, kSync };
+// What the islands of a seed keep. Those that keep something have a log. kLazy, kSync and kForced: power is
+// lost, too, and the log's disk has faults; with kSync answers wait for EPOCH, with kForced what two-phase
+// commit says does (`votes: forced`), and in half of the seeds answers do, too.
+enum class Keeps : uint8_t { kNothing, kWhatWasAppended, kLazy, kSync, kForced };
 
 inline constexpr int64_t kPatienceNs = 300 * runtime::kNsPerMs;
 // Beyond every timeout of the product, by far: the load rests meanwhile.

@@ -57,7 +57,7 @@ class SeedRun {
 
  private:
   struct FollowUp {
-    enum Kind : uint8_t { kHeal, kRestart, kRest, kWork };
+    enum Kind : uint8_t { kHeal, kRestart, kRest, kWork, kStopBox, kMakeRoom };
     int64_t at_ns = 0;
     Kind kind = kHeal;
     uint32_t island = 0;  // kRestart
@@ -76,6 +76,11 @@ class SeedRun {
   void PlanFollowUp(const PlannedFault& fault, std::optional<uint32_t> crashed);
   void DoFollowUps();
   bool LosePower();
+  bool HurtDisk(const PlannedFault& fault);
+  // What the log's disk has come to: its errors end the box, a while later.
+  void LookAtLog();
+  void StopBox();
+  void GoOnServing();
   void WitnessRows();
   void Settle();
   void WaitForCoordinators();
@@ -97,6 +102,7 @@ class SeedRun {
   std::vector<FollowUp> follow_ups_;
   std::optional<uint32_t> just_crashed_;
   int64_t armed_ns_ = 0;  // since when the next fault may happen
+  bool disk_full_ = false;
   SeedReport report_;
 };
 
@@ -141,6 +147,7 @@ void SeedRun::HurtAndServe() {
   const int64_t begun_ns = armed_ns_ = cluster_->NowNs();
   while (next < plan_.faults.size() || !follow_ups_.empty() || history_.ended() < kLeastEnded) {
     cluster_->Step();
+    LookAtLog();
     DoFollowUps();
     if (next < plan_.faults.size() && TryFault(plan_.faults[next])) {
       ++next;
@@ -201,8 +208,50 @@ bool SeedRun::TryAnywhere(const PlannedFault& fault) {
       return injector_->Hang(island, fault.duration_ns);
     case PlannedFault::kPowerLoss:
       return LosePower();
+    case PlannedFault::kDiskError:
+    case PlannedFault::kDiskFull:
+    case PlannedFault::kShortWrites:
+      return HurtDisk(fault);
   }
   return false;
+}
+
+bool SeedRun::HurtDisk(const PlannedFault& fault) {
+  runtime::MemoryFileSystem& disk = cluster_->log().disk();
+  if (fault.kind == PlannedFault::kDiskError) {
+    disk.Inject(random_.Below(30), runtime::DiskFault::kEio);
+    ++report_.disk_errors;
+    injector_->NoteOfDisk("an error is near");
+  } else if (fault.kind == PlannedFault::kShortWrites) {
+    for (int i = 0; i < 5; ++i) disk.Inject(random_.Below(60), runtime::DiskFault::kShort);
+    injector_->NoteOfDisk("short writes are near");
+  } else {
+    const uint64_t segments = random_.Below(2 * cluster_->islands());
+    disk.SetRoom(segments * log::kLeastSegmentBytes);
+    follow_ups_.push_back({cluster_->NowNs() + fault.duration_ns, FollowUp::kMakeRoom});
+    injector_->NoteOfDisk(fmt::format("there is room for {} segments", segments));
+  }
+  return true;
+}
+
+void SeedRun::LookAtLog() {
+  if (!plan_.cluster.keeps) return;
+  const bool full = cluster_->log().board().full();
+  if (full && !disk_full_) ++report_.full_disks;
+  disk_full_ = full;
+  if (cluster_->log().failure().ok()) return;
+  const auto stops = [](const FollowUp& later) { return later.kind == FollowUp::kStopBox; };
+  if (std::any_of(follow_ups_.begin(), follow_ups_.end(), stops)) return;
+  follow_ups_.push_back(
+      {cluster_->NowNs() + static_cast<int64_t>(random_.Below(20)) * kNsPerMs, FollowUp::kStopBox});
+}
+
+void SeedRun::StopBox() {
+  if (cluster_->log().failure().ok()) return;  // power was lost meanwhile
+  injector_->StopBox();
+  ++report_.box_stops;
+  if (report_.box_stops > report_.disk_errors) Fail("the log has failed, and its disk had no error");
+  GoOnServing();
 }
 
 bool SeedRun::LosePower() {
@@ -210,13 +259,18 @@ bool SeedRun::LosePower() {
   ++report_.power_losses;
   ledger_->version_step <<= kVersionStepBits;
   WitnessRows();
+  GoOnServing();
+  return true;
+}
+
+// The load begins again, unless it rests.
+void SeedRun::GoOnServing() {
   const auto due = [this](FollowUp::Kind kind) {
     return std::any_of(follow_ups_.begin(), follow_ups_.end(),
                        [kind](const FollowUp& later) { return later.kind == kind; });
   };
   const bool rests = due(FollowUp::kWork) && !due(FollowUp::kRest);
   if (!rests) StartRun();
-  return true;
 }
 
 // One transaction more, that reads all rows when the islands have recovered, but for those of branches in
@@ -272,6 +326,13 @@ void SeedRun::DoFollowUps() {
       case FollowUp::kRestart:
         if (injector_->Restart(now.island)) StartRun();
         break;
+      case FollowUp::kStopBox:
+        StopBox();
+        break;
+      case FollowUp::kMakeRoom:
+        injector_->NoteOfDisk("there is room again");
+        cluster_->log().disk().SetRoom(UINT64_MAX);
+        break;
       case FollowUp::kRest:
         cluster_->RequestStop();
         break;
@@ -285,6 +346,10 @@ void SeedRun::DoFollowUps() {
 // Everything heals, the load goes on for a moment and ends.
 void SeedRun::Settle() {
   injector_->HealAll();
+  if (plan_.cluster.keeps) {
+    StopBox();
+    cluster_->log().disk().ForgetFaults();
+  }
   cluster_->RunFor(static_cast<int64_t>(random_.Below(60)) * kNsPerMs);
   if (!cluster_->Drain(kLongestDrainNs)) {
     const SimCluster::Totals totals = cluster_->Sum();
@@ -446,10 +511,12 @@ std::string SeedReport::Text() const {
   text += fmt::format(
       "  {} attempts, {} ended, {} committed ({} distributed), {} unknown, {} torn, {} deadlocks, {} lock "
       "timeouts, "
-      "{} faults, {} crashes, {} losses of power that took {} transactions, {} of them answered, "
+      "{} faults, {} crashes, {} losses of power that took {} transactions, {} of them answered, {} errors "
+      "of "
+      "the disk, {} of which stopped the box, {} times a full one, "
       "{} ms simulated, trace {:016x}\n",
       attempts, ended, committed, distributed, unknown, torn, deadlocks, lock_timeouts, faults, crashes,
-      power_losses, lost, lost_answers, simulated_ns / kNsPerMs, trace);
+      power_losses, lost, lost_answers, disk_errors, box_stops, full_disks, simulated_ns / kNsPerMs, trace);
   for (const std::string& violation : violations) text += "  VIOLATION: " + violation + "\n";
   return text;
 }

@@ -31,6 +31,8 @@ struct SeedReport {
   uint32_t faults = 0, crashes = 0, power_losses = 0;
   uint64_t lost = 0;          // with the power: had asked for their commit and have not committed
   uint64_t lost_answers = 0;  // of those, answered
+  uint32_t disk_errors = 0, box_stops = 0;  // of which that many ended the log
+  uint32_t full_disks = 0;                  // times that it was noticed
   int64_t simulated_ns = 0;
 
   bool ok() const { return violations.empty(); }

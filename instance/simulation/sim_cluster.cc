@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kLongestJumpNs = 20 * kNsPerMs;
 // Lock tables are looked at as a whole only now and then: that takes as long as many steps.
 constexpr uint64_t kStepsPerLockCheck = 256;
+constexpr int64_t kLongestFullDiskNs = 200 * kNsPerMs;  // for who wants to start
 
 }  // namespace
 
@@ -34,7 +35,8 @@ SimCluster::SimCluster(SimOptions options)
                  SimLog::Options{.seed = options_.seed,
                                  .most_pause_ns = options_.most_logger_pause_ns,
                                  .answers_wait = options_.answers_wait,
-                                 .votes_wait = options_.votes_wait});
+                                 .votes_wait = options_.votes_wait,
+                                 .ring_bytes = options_.ring_bytes});
   }
 #ifdef ISLANDS_PLANTED_BUGS
   if (options_.interleave_percent != 0) interleaver_.emplace(options_.seed, options_.interleave_percent);
@@ -62,16 +64,22 @@ instance::Seams SimCluster::SeamsOf(uint32_t island) {
 
 absl::Status SimCluster::Restart(uint32_t island) {
   stalled_until_ns_[island].assign(workers_of(island), 0);
-  if (log_ && boot_epoch(island) != 0) DrainLog(island);
+  if (log_ && boot_epoch(island) != 0) {
+    if (absl::Status drained = DrainLog(island); !drained.ok()) return drained;
+  }
   if (options_.on_boot) options_.on_boot(island, boot_epoch(island) + 1);
   return InProcessCluster::Restart(island);
 }
 
-void SimCluster::DrainLog(uint32_t island) {
+absl::Status SimCluster::DrainLog(uint32_t island) {
+  const int64_t patience_ns = NowNs() + kLongestFullDiskNs;
   while (!log_->Drained(island)) {
+    if (!log_->failure().ok()) return absl::UnavailableError("the log has failed");
+    if (NowNs() > patience_ns) log_->disk().SetRoom(UINT64_MAX);
     log_->Step();
     simulated_clock().AdvanceNs(20 * kNsPerUs);
   }
+  return absl::OkStatus();
 }
 
 // As if it had died with what it says in its log, before it could send what it says to others.
@@ -83,11 +91,30 @@ void SimCluster::LoseLastWords(uint32_t island) {
   }
 }
 
-void SimCluster::Crash(uint32_t island) {
-  if (log_ && random_.Below(2) == 0) LoseLastWords(island);
+void SimCluster::MakeDurable() {
+  const uint64_t epoch = log_->board().epoch();  // nobody has stamped with a later one
+  log_->board().Want(epoch);
+  while (log_->board().durable() < epoch) {
+    ISLANDS_CHECK(log_->failure().ok());
+    log_->Step();
+    simulated_clock().AdvanceNs(20 * kNsPerUs);
+  }
+}
+
+void SimCluster::CrashWith(uint32_t island, LastWords words) {
+  const bool by_chance = words == LastWords::kByChance && log_ && random_.Below(2) == 0;
+  if (by_chance || words == LastWords::kAreLost) LoseLastWords(island);
   InProcessCluster::Crash(island);
   if (log_) log_->OnCrash(island, boot_epoch(island));
   Mix(0xdead + island);
+}
+
+void SimCluster::StopBox() {
+  for (uint32_t i = 0; i < islands(); ++i) {
+    if (alive(i)) InProcessCluster::Crash(i);
+  }
+  Mix(0xdead'd15c);
+  log_->StartAgain();
 }
 
 uint64_t SimCluster::LosePower() {

@@ -39,6 +39,7 @@ struct SimOptions : instance::ClusterOptions {
   bool answers_wait = false;
   bool votes_wait = false;
   int64_t most_logger_pause_ns = 0;
+  size_t ring_bytes = 4 << 20;
   // After every step.
   std::function<void()> on_step;
   // Before an island loads its rows.
@@ -54,15 +55,25 @@ class SimCluster final : public instance::InProcessCluster {
 
   // One round of every worker that is not stalled, in random order.
   void Step() override;
+  // UNAVAILABLE: the log fails while what the island has left is brought there.
   absl::Status Restart(uint32_t island) override;
-  void Crash(uint32_t island) override;
+  void Crash(uint32_t island) override { CrashWith(island, LastWords::kByChance); }
+  // What it has sent and nobody has got: arrives, or is lost, as if it had died before it could send it.
+  // kByChance: with `keeps` either, else it arrives.
+  enum class LastWords : uint8_t { kByChance, kArrive, kAreLost };
+  void CrashWith(uint32_t island, LastWords words);
+  // With `keeps`: all processes end, as they do once the log has failed, and the islands can start again.
+  void StopBox();
   // With `keeps`: all islands die, and what EPOCH does not cover is gone. Returns the epoch that it covers.
   uint64_t LosePower();
   // The worker is not stepped for a while, as if its core did something else.
   void Stall(uint32_t island, uint32_t worker, int64_t ns);
   int64_t StalledUntilNs(uint32_t island, uint32_t worker) const { return stalled_until_ns_[island][worker]; }
 
-  uint64_t box_epoch() const { return log_ ? log_->board().epoch() : 0; }
+  // With `keeps`: all that was appended becomes durable, while workers stand still.
+  void MakeDurable();
+  SimLog& log() { return *log_; }
+  uint64_t box_epoch() { return log_ ? log_->board().epoch() : 0; }
   runtime::PulseBoard& pulses() { return pulses_; }
   runtime::Random& random() { return random_; }
   // A hash of every step taken so far.
@@ -70,8 +81,9 @@ class SimCluster final : public instance::InProcessCluster {
 
  private:
   instance::Seams SeamsOf(uint32_t island) override;
-  // What a dead island has appended is brought to where its next life reads it; that takes time.
-  void DrainLog(uint32_t island);
+  // What a dead island has appended is brought to where its next life reads it; that takes time, and room on
+  // the disk, which somebody makes in the end.
+  absl::Status DrainLog(uint32_t island);
   void LoseLastWords(uint32_t island);
   void StepWorkers();
   void CheckInvariants();

@@ -13,7 +13,6 @@ namespace {
 
 constexpr char kDirectory[] = "/log";
 constexpr uint64_t kCluster = 1;
-constexpr size_t kRingBytes = 4 << 20;
 
 }  // namespace
 
@@ -33,6 +32,7 @@ SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> work
 }
 
 void SimLog::StartBox() {
+  paused_ = false;
   board_ = std::make_unique<log::Board>(workers_per_island_);
   absl::StatusOr<std::unique_ptr<log::Logger>> logger =
       log::Logger::Open(files_, clock_, *board_,
@@ -42,14 +42,31 @@ void SimLog::StartBox() {
                          .first_epoch = log::FirstEpoch(manifest_)});
   ISLANDS_CHECK(logger.ok());
   logger_ = *std::move(logger);
+  for (const std::shared_ptr<log::Ring>& ring : rings_) ISLANDS_CHECK(logger_->Add(ring).ok());
   ISLANDS_CHECK(logger_->Start().ok());
+  for (const std::shared_ptr<log::Ring>& ring : rings_)
+    logger_->OnIslandDead(ring->stream().island, ring->stream().life);
   seam_.board = board_.get();
   seam_.cuts.clear();
   for (const log::EpochCut& cut : manifest_.cuts) seam_.cuts.push_back({cut.durable, cut.next});
 }
 
+void SimLog::StartAgain() {
+  files_.ForgetFaults();
+  files_.SetRoom(UINT64_MAX);
+  logger_.reset();
+  StartBox();
+}
+
+bool SimLog::Drained(uint32_t island) {
+  if (!logger_->ReleaseDrained(island)) return false;
+  std::erase_if(rings_, [&](const auto& ring) { return ring->stream().island == island; });
+  return true;
+}
+
 uint64_t SimLog::LosePower(uint64_t seed) {
   const uint64_t promised = board_->durable();
+  rings_.clear();
   files_.PowerLoss(seed);
   logger_.reset();
   const absl::StatusOr<log::EpochBlock> block = log::ReadEpochFile(
@@ -61,17 +78,17 @@ uint64_t SimLog::LosePower(uint64_t seed) {
 }
 
 void SimLog::Step() {
-  if (clock_.NowNs() < next_step_ns_) return;
+  if (paused_ || clock_.NowNs() < next_step_ns_) return;
   logger_->RunOnce();
-  ISLANDS_CHECK(logger_->failure().ok() && logger_->full().ok());
   if (options_.most_pause_ns == 0) return;
   const auto most = static_cast<uint64_t>(options_.most_pause_ns);
   next_step_ns_ = clock_.NowNs() + static_cast<int64_t>(random_.Below(most));
 }
 
 absl::StatusOr<std::shared_ptr<log::Ring>> SimLog::MakeRing(const log::StreamId& stream) {
-  std::shared_ptr<log::Ring> ring = log::Ring::InMemory(stream, kRingBytes);
+  std::shared_ptr<log::Ring> ring = log::Ring::InMemory(stream, options_.ring_bytes);
   if (absl::Status added = logger_->Add(ring); !added.ok()) return added;
+  rings_.push_back(ring);
   return ring;
 }
 
@@ -86,7 +103,12 @@ absl::Status SimLog::Read(uint32_t island, const log::LogPosition& begin,
                          .island = island,
                          .begin = begin},
                         block->ends[island]);
-  return reader.Read(take);
+  const std::optional<uint64_t> most = std::exchange(records_to_read_, std::nullopt);
+  uint64_t records = 0;
+  return reader.Read([&](const log::StreamId& stream, const log::Record& record) {
+    if (most && records++ == *most) return absl::UnavailableError("the island dies here");
+    return take(stream, record);
+  });
 }
 
 }  // namespace islands::simulation

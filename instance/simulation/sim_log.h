@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,7 @@ class SimLog {
     int64_t most_pause_ns = 0;  // of the logger, before each of its steps: what its disk takes
     bool answers_wait = false;  // as LogSeam has them
     bool votes_wait = false;
+    size_t ring_bytes = 4 << 20;  // of each worker
   };
   SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> workers_per_island,
          const Options& options);
@@ -35,13 +37,24 @@ class SimLog {
   const instance::LogSeam& seam() const { return seam_; }
   // What the logger can do now.
   void Step();
+  // Its disk, for faults. One that ends the logger is told by failure(); nothing becomes durable any more
+  // until the box has stopped and begun again, or lost power.
+  runtime::MemoryFileSystem& disk() { return files_; }
+  const absl::Status& failure() const { return logger_->failure(); }
+  // All processes of the box have ended; the rings are there, and the machine. Its disk has no more faults.
+  void StartAgain();
   void OnCrash(uint32_t island, uint64_t life) { logger_->OnIslandDead(island, life); }
   // Whether all of a dead island is where its next life will read it.
-  bool Drained(uint32_t island) { return logger_->ReleaseDrained(island); }
+  bool Drained(uint32_t island);
   // All islands have died at once, with all rings and the board. What is beyond EPOCH does not count any
   // more. Returns up to which epoch everything does.
   uint64_t LosePower(uint64_t seed);
-  const log::Board& board() const { return *board_; }
+  log::Board& board() { return *board_; }
+  // Its logger stands still until it goes on, or power is lost: nothing more becomes durable.
+  void Pause() { paused_ = true; }
+  void GoOn() { paused_ = false; }
+  // The next island that reads its log comes to this many records: UNAVAILABLE then, as if it died there.
+  void BreakOffNextRead(uint64_t records) { records_to_read_ = records; }
 
  private:
   absl::StatusOr<std::shared_ptr<log::Ring>> MakeRing(const log::StreamId& stream);
@@ -57,7 +70,10 @@ class SimLog {
   log::BoxManifest manifest_;  // its cuts
   std::unique_ptr<log::Board> board_;
   std::unique_ptr<log::Logger> logger_;
+  std::vector<std::shared_ptr<log::Ring>> rings_;  // not all of which is in EPOCH
   int64_t next_step_ns_ = 0;
+  bool paused_ = false;
+  std::optional<uint64_t> records_to_read_;
   instance::LogSeam seam_;
 };
 

@@ -1,7 +1,7 @@
 // Many seeds. Which ones: ISLANDS_SEEDS=FIRST:COUNT, as CMakeLists.txt cuts them into shards, or one of them
 // with everything that was done to it: ISLANDS_SEED=N. A failure prints that command, also when the process
-// dies. ISLANDS_KEEPS=1: of clusters that keep what they promise, in a log. `lazy` and
-// `sync`: of those that lose power, too.
+// dies. ISLANDS_KEEPS=1: of clusters that keep what they promise, in a log. `lazy`, `sync` and `forced`
+// (`votes: forced`): of those that lose power, too, and whose disk has faults.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
@@ -28,8 +28,9 @@ constexpr uint64_t kShare = 1;
 #endif
 // Fewer cannot be expected to hit every pair of state and fault.
 constexpr uint64_t kEnoughForCoverage = 400;
-constexpr uint64_t kTwice = 50;          // every so many seeds one runs again
-constexpr time_t kSecondsPerSeed = 240;  // of CPU: what loops is ended, not what has millions of attempts
+constexpr uint64_t kEnoughForDisks = 100;  // likewise, of faults of the disk
+constexpr uint64_t kTwice = 50;            // every so many seeds one runs again
+constexpr time_t kSecondsPerSeed = 240;    // of CPU: what loops is ended, not what has millions of attempts
 
 std::string KeepsText() {
   const char* keeps = std::getenv("ISLANDS_KEEPS");
@@ -39,6 +40,7 @@ std::string KeepsText() {
 Keeps KeepsOf(const std::string& text) {
   if (text == "lazy") return Keeps::kLazy;
   if (text == "sync") return Keeps::kSync;
+  if (text == "forced") return Keeps::kForced;
   return text == "0" ? Keeps::kNothing : Keeps::kWhatWasAppended;
 }
 
@@ -108,7 +110,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   Coverage coverage;
   uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
            timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0, power_losses = 0,
-           lost = 0, lost_answers = 0;
+           lost = 0, lost_answers = 0, disk_errors = 0, box_stops = 0, full_disks = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
@@ -123,6 +125,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
     no_room += report.no_room, escalations += report.escalations;
     probes += report.probes, probe_victims += report.probe_victims;
     power_losses += report.power_losses, lost += report.lost, lost_answers += report.lost_answers;
+    disk_errors += report.disk_errors, box_stops += report.box_stops, full_disks += report.full_disks;
     const uint64_t done = seed - range.first + 1;
     if (done % 100 == 0) {
       fmt::print("{} of {} seeds\n", done, range.count);
@@ -132,10 +135,15 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   fmt::print(
       "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} of "
       "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
-      "{} faults, {} of them crashes, {} losses of power that took {} transactions, {} of them answered\n{}",
+      "{} faults, {} of them crashes, {} losses of power that took {} transactions, {} of them answered, {} "
+      "errors of the disk that stopped {} boxes, {} times a full one\n{}",
       range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks,
       probe_victims, probes, timeouts, no_room, escalations, faults, crashes, power_losses, lost,
-      lost_answers, coverage.Table());
+      lost_answers, disk_errors, box_stops, full_disks, coverage.Table());
+  if (range.count >= kEnoughForDisks && KeepsOf(KeepsText()) >= Keeps::kLazy) {
+    EXPECT_GT(box_stops, 0u);
+    EXPECT_GT(full_disks, 0u);
+  }
   if (range.count < kEnoughForCoverage) return;
   EXPECT_GT(no_room, 0u);
   EXPECT_GT(escalations, 0u);

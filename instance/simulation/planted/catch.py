@@ -42,6 +42,7 @@ LOSSES = (*SEEDS, "--keeps=sync")  # the same, where power is lost and answers w
 DECIDERS = (*KEPT_SEEDS, "--seeds=121:45")  # where one dies that has decided, and its answer with it
 SCRIPTS = ("planted_isolation", "--gtest_filter=Scripts/*", "--gtest_fail_fast")
 PROBES = ("planted_probes",)
+MATRIX = ("planted_matrix", "--gtest_fail_fast")
 TREE = ("planted_btree", "--gtest_fail_fast")
 COMMIT = ("planted_commit", "--gtest_fail_fast")
 MICRO = ("planted_micro",)
@@ -114,11 +115,11 @@ BUGS: dict[str, list[Test]] = {
     "reset_lsn_on_reuse": [RECOVERY],
     "bury_before_commit": [RECOVERY],
     "cut_too_late": [RECOVERY],
-    "restore_without_locks": [KEPT_SEEDS, TWO_PHASES],
-    "forget_decisions": [KEPT_SEEDS, TWO_PHASES],
-    "vote_unprepared": [KEPT_SEEDS],
-    "decide_unlogged": [KEPT_SEEDS],
-    "forget_outcome": [DECIDERS],
+    "restore_without_locks": [KEPT_SEEDS, TWO_PHASES, MATRIX],
+    "forget_decisions": [KEPT_SEEDS, TWO_PHASES, MATRIX],
+    "vote_unprepared": [KEPT_SEEDS, MATRIX],
+    "decide_unlogged": [KEPT_SEEDS, MATRIX],
+    "forget_outcome": [DECIDERS, MATRIX],
     "read_epoch_once": [only("planted_recovery", "LiveEpoch.*")],
     "trust_unsynced_manifest": [only("planted_recovery", "BoxManifest.*")],
     "trust_torn_page": [PAGES, PAGE_WRITER],
@@ -135,12 +136,14 @@ BUGS: dict[str, list[Test]] = {
     "header_of_its_own": [STEPS],
     "pass_in_doubt": [TWO_PHASES],
     "pass_decisions": [TWO_PHASES],
-    "answer_early": [LOSSES],
+    "answer_early": [LOSSES, MATRIX],
     "forget_reply_epoch": [LOSSES],
     "commit_in_old_epoch": [executor("Shared.EpochThatEnds*")],
     "mix_epochs": [executor("Shared.PageOfALaterEpoch*")],
     "stamp_below": [executor("Shared.RecordOfWho*"), STEPS, STEPS_STRESS],
     "split_unshown": [executor("Shared.PageChangedByTwo*"), STEPS_STRESS],
+    "drop_compensation": [STEPS],
+    "recover_prepared_twice": [KEPT_SEEDS, TWO_PHASES, MATRIX],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -89,6 +89,8 @@ constexpr std::string_view kNames[] = {
     "mix_epochs",
     "stamp_below",
     "split_unshown",
+    "drop_compensation",
+    "recover_prepared_twice",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 
