@@ -246,7 +246,7 @@ def test_nth_call(islands: Islands, calls: dict[str, dict[str, int]], fault: str
         print(*series.lines, sep="\n")
         series.close()
     print(f"{fault}: {series.struck} of {len(chosen)} struck")
-    assert series.struck >= 0.7 * len(chosen)
+    assert series.struck >= 0.5 * len(chosen)
 
 
 def test_a_logger_that_skips_a_sync_is_found(islands: Islands, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
