@@ -57,9 +57,10 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), then SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises
+soak: packages build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 300 kills
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
-	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test
+	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test \
+	  $(BINARIES) disk_faults log_judge
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
 	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
@@ -71,6 +72,9 @@ soak: packages-build build/release/build.ninja ## run the stress tests SOAK_ROUN
 	@echo "soak: $(SEEDS) times an island that dies and recovers"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
+	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read"
+	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest deploy/e2e/test_disk_faults.py deploy/e2e/test_random_kills.py \
+	  -p no:cacheprovider -rAs -k 'not is_found'
 
 CHAOS_MINUTES ?= 10
 chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories

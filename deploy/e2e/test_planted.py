@@ -2,7 +2,6 @@
 on, every lock is granted at once: demo, benchmark and chaos have to fail with it, and without it to pass."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from chaos import SHAPES, Chaos
 from cluster import Cluster, processes
 from conftest import ROOT, Islands
+from planted import planted_islands
 
 EXPERIMENTS = os.path.join(ROOT, "experiments")
 BUGS = {"none": False, "grant_every_lock": True}  # to be found?
@@ -22,15 +22,7 @@ BUGS = {"none": False, "grant_every_lock": True}  # to be found?
 def planted(request: pytest.FixtureRequest, islands: Islands, folder: str,
             monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, bool]]:
     """A folder of binaries whose islandd is the planted one, and whether its bug is to be found."""
-    build = os.path.dirname(os.path.dirname(islands))
-    program = os.path.join(build, "tests", "planted", "islandd")
-    if not os.access(program, os.X_OK):
-        pytest.skip(f"{program} is not built")
-    binaries = os.path.join(folder, "build", "bin")
-    os.makedirs(binaries)
-    shutil.copy(islands, binaries)  # it looks for the others beside itself
-    os.symlink(program, os.path.join(binaries, "islandd"))
-    os.symlink(os.path.join(build, "lib"), os.path.join(folder, "build", "lib"))
+    binaries = os.path.dirname(planted_islands(islands, folder, "islandd"))
     monkeypatch.setenv("ISLANDS_PLANTED_BUG", request.param)
     yield binaries, BUGS[request.param]
     assert processes(folder) == {}
