@@ -318,6 +318,18 @@ bool Coordinator::VotedYes(uint32_t island) const {
                      [&](const Participant& p) { return p.island == island && p.voted_yes(); });
 }
 
+std::vector<uint32_t> Coordinator::Awaited() const {
+  if (state_ == State::kOnePhase || state_ == State::kInquiring) return {decider_};
+  std::vector<uint32_t> awaited;
+  for (const Participant& participant : participants_) {
+    const bool vote = state_ == State::kVoting && participant.asked && !participant.voted;
+    const bool acknowledgement =
+        state_ == State::kCommitting && participant.voted_yes() && !participant.acknowledged;
+    if (vote || acknowledgement) awaited.push_back(participant.island);
+  }
+  return awaited;
+}
+
 Coordinator::Participant* Coordinator::OnlyWriter() {
   if (local_wrote_) return nullptr;  // invariant 4: nobody else may have written, we neither
   Participant* writer = nullptr;

@@ -105,6 +105,8 @@ class Coordinator {
   bool done() const { return state_ == State::kDone; }
   // Whether it has voted YES, and is told the decision.
   bool VotedYes(uint32_t island) const;
+  // Whose votes, acknowledgements or decision it waits for; nobody's while it executes.
+  std::vector<uint32_t> Awaited() const;
   // Makes the object ready for another transaction; keeps its memory.
   void Reset();
   // Between two steps. The numbered invariants are checked as they happen.

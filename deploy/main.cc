@@ -174,8 +174,8 @@ int Main(int argc, char** argv) {
          "Of what is written to stdout")
       ->check(CLI::IsMember({"text", "json"}));
   for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
-                    AddStatusCommand, AddTopCommand, AddRunCommand, AddObserveCommand, AddDownCommand,
-                    AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+                    AddStatusCommand, AddTxnCommand, AddTopCommand, AddRunCommand, AddObserveCommand,
+                    AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);  // in the order of `islands --help`
   }
   AddToolCommands(app);

@@ -53,6 +53,23 @@ void AddStatusCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context, options] { return Status(context, *options); });
 }
 
+void AddTxnCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("txn", "Show the open transactions of a running deployment");
+  command->footer(
+      "A line is what a transaction has on one island. States: running; voting: its coordinator waits for\n"
+      "votes; in doubt: has voted yes and does not know the decision; committing: committed, not "
+      "acknowledged\n"
+      "by all; deciding, decided: the only writer decides alone. `age` is since it began on that island, or\n"
+      "since the island's last start if it was restored by recovery. An island lists its 1,000 oldest.\n" +
+      command->get_footer());
+  auto options = std::make_shared<TxnOptions>();
+  auto action = std::make_shared<std::string>();
+  AddDeploymentFile(command, &options->file);
+  command->add_option("ACTION", *action, "What to do: list")->required()->check(CLI::IsMember({"list"}));
+  command->add_flag("--in-doubt", options->in_doubt, "Only branches that are in doubt");
+  OnCommand(command, context, [&context, options, action] { return ListTransactions(context, *options); });
+}
+
 void AddDownCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "deploy/cluster/client.h"
+#include "deploy/cluster/file_changes.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/report.h"
 #include "deploy/processes/file_lock.h"
@@ -119,6 +120,8 @@ int Status(const CommandContext& context, const StatusOptions& options) {
   absl::StatusOr<control::v1::ClusterStatus> status = ClusterClient(*files).Status(kStatusTimeoutMs);
   if (!status.ok()) return Fail(context, status.status());
   const absl::StatusOr<ResolvedDeployment> resolved = Resolve(*deployment);
+  const std::string warning = FileWarning(*status, *deployment, resolved);
+  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print(
       "{}", context.json() ? StatusJson(*status, resolved.ok() ? &*resolved : nullptr) : StatusText(*status));
   return kExitOk;

@@ -1,5 +1,5 @@
-// The commands that start, show and end a deployment: up, status, down, verify, destroy, and the
-// hidden supervise.
+// The commands that start, show and end a deployment: up, status, txn, down, verify, destroy, and
+// the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
@@ -28,6 +28,13 @@ struct StatusOptions {
   std::string file;
 };
 int Status(const CommandContext& context, const StatusOptions& options);
+
+struct TxnOptions {
+  std::string file;
+  bool in_doubt = false;
+};
+// Shows the open transactions of all islands that answer, and says which do not.
+int ListTransactions(const CommandContext& context, const TxnOptions& options);
 
 struct DownOptions {
   std::string file;

@@ -23,6 +23,9 @@ using control::v1::IslandConfig;
 using control::v1::IslandStatus;
 using json = nlohmann::ordered_json;
 
+// For a moment there is always some branch in doubt.
+constexpr int64_t kDoubtWorthAWordMs = 3'000;
+
 // The CPUs its workers are meant to run on; empty when it runs unbound.
 std::string PlannedCpus(const IslandConfig& config) {
   std::vector<uint32_t> cpus;
@@ -88,6 +91,8 @@ json IslandJson(const IslandStatus& island, json entry) {
                 {"links", island.peers_connected()},
                 {"links_expected", island.peers_total()},
                 {"running", island.running()},
+                {"in_doubt", island.in_doubt()},
+                {"in_doubt_oldest_ms", island.in_doubt_ms()},
                 {"cores_shared", island.cores_shared()}});
   for (const uint32_t peer : island.unresponsive_peers()) entry["unresponsive_peers"].push_back(peer);
   for (const std::string& cpus : island.placement().worker_cpus())
@@ -112,11 +117,31 @@ bool SamePlan(const ClusterStatus& status, const ResolvedDeployment& resolved) {
     wanted[i].set_layout_generation(running.layout_generation());
     wanted[i].set_data_generation(running.data_generation());
     wanted[i].set_ring_directory(running.ring_directory());
+    wanted[i].set_restarts(running.restarts());
     *wanted[i].mutable_cuts() = running.cuts();
     *wanted[i].mutable_loads() = running.loads();
     if (!google::protobuf::util::MessageDifferencer::Equals(wanted[i], running)) return false;
   }
   return true;
+}
+
+// Whose coordinators do not answer.
+std::string DoubtRemark(const ClusterStatus& status) {
+  std::vector<uint32_t> islands;
+  uint64_t branches = 0;
+  int64_t oldest_ms = 0;
+  for (const IslandStatus& island : status.islands()) {
+    if (island.in_doubt_ms() < kDoubtWorthAWordMs) continue;
+    islands.push_back(island.island());
+    branches += island.in_doubt();
+    oldest_ms = std::max(oldest_ms, island.in_doubt_ms());
+  }
+  if (islands.empty()) return "";
+  return fmt::format(
+      "warning: {} branch{} on island{} {} in doubt, for {:.1f} s at most, with their locks; "
+      "`islands txn FILE list --in-doubt` names them\n",
+      branches, branches == 1 ? "" : "es", islands.size() == 1 ? "" : "s", topology::FormatCpuList(islands),
+      static_cast<double>(oldest_ms) / 1000);
 }
 
 // Each warning once, however many islands have it.
@@ -129,6 +154,7 @@ std::string Remarks(const ClusterStatus& status) {
         "the others begin nothing new with it, and it may go on at any moment\n",
         island.island(), static_cast<double>(island.hung_ms()) / 1000, island.pid());
   }
+  text += DoubtRemark(status);
   std::vector<uint32_t> unbound;
   std::string why;
   bool shared = false;

@@ -50,7 +50,9 @@ control::v1::ClusterStatus MakeStatus(const ResolvedDeployment& resolved) {
 
 TEST(StatusJson, FileDescribesWhatRuns_IslandsBeginAsInPlan) {
   const ResolvedDeployment resolved = MakeResolved();
-  const auto json = nlohmann::json::parse(StatusJson(MakeStatus(resolved), &resolved));
+  control::v1::ClusterStatus restarted = MakeStatus(resolved);
+  restarted.mutable_configs(1)->set_restarts(1);
+  const auto json = nlohmann::json::parse(StatusJson(restarted, &resolved));
   const auto& island = json["islands"][1];
   EXPECT_EQ(island["cpus"], "2-3");  // planned for the file's machine, though it runs unbound here
   EXPECT_EQ(island["numa_nodes"], "1");
@@ -88,6 +90,23 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   EXPECT_THAT(text, HasSubstr("island 1: killed by signal 9\n"));
   EXPECT_THAT(text, HasSubstr("warning: not everything could be bound on island 0: may not bind memory\n"));
   EXPECT_THAT(text, HasSubstr("share cores"));
+}
+
+TEST(StatusText, WarnsOfWhatIsInDoubtForLong) {
+  control::v1::ClusterStatus status = MakeStatus(MakeResolved());
+  status.mutable_islands(0)->set_in_doubt(5);
+  status.mutable_islands(0)->set_in_doubt_ms(200);
+  EXPECT_THAT(StatusText(status), testing::Not(HasSubstr("in doubt")));
+  status.mutable_islands(1)->set_in_doubt(1);
+  status.mutable_islands(1)->set_in_doubt_ms(14'200);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("\nwarning: 1 branch on island 1 in doubt, for 14.2 s at most, with "
+                        "their locks; `islands txn FILE list --in-doubt` names them\n"));
+  status.mutable_islands(0)->set_in_doubt_ms(20'000);
+  EXPECT_THAT(StatusText(status), HasSubstr("6 branches on islands 0-1 in doubt, for 20.0 s at most"));
+  const auto json = nlohmann::json::parse(StatusJson(status, nullptr));
+  EXPECT_EQ(json["islands"][1]["in_doubt"], 1);
+  EXPECT_EQ(json["islands"][1]["in_doubt_oldest_ms"], 14'200);
 }
 
 TEST(StatusText, WarnsOfWhatAnIslandThatServesSaysOfItself) {

@@ -70,6 +70,7 @@ class Supervisor {
     uint64_t log_begin = 0;     // where this incarnation's lines begin
     std::string detail;
     int64_t hung_ms = 0;
+    int64_t lost_at_ms = 0;  // of its last life, until the next one is ready; 0: it is there, or was never
     uint64_t next_life = 0;  // that has begun, and has no process yet; 0: none
   };
 
@@ -168,6 +169,7 @@ absl::Status Supervisor::OpenLog() {
                           .log_path = files_.LoggerLog(),
                           .cluster_id = data_->manifest().cluster_id,
                           .log_directory = resolved_.log_directory,
+                          .keeps_rows = data_->manifest().data_generation != 0,
                           .ring_directory = resolved_.ring_directory,
                           .ring_bytes = deployment.ring_bytes,
                           .interval_us = BoxLog::IntervalUs(deployment),
@@ -241,6 +243,7 @@ void Supervisor::OnExit(Island& island, int wait_status) {
   const std::string log_path = files_.IslandLog(number);
   const runtime::MutexLock lock(mutex_);
   const pid_t pid = std::exchange(island.pid, 0);
+  if (island.lost_at_ms == 0) island.lost_at_ms = MonotonicMs();
   if (log_ != nullptr) log_->OnDead(number);
   if (stopping_) {
     island.state = control::v1::STOPPED;
@@ -373,6 +376,7 @@ void Supervisor::ProbeStarting() {
     ++ready;
     const runtime::MutexLock lock(mutex_);
     island.state = control::v1::READY;
+    island.lost_at_ms = 0;
     island.detail.clear();
   }
   if (started_ || ready != islands_.size()) return;
@@ -528,6 +532,7 @@ Reply Supervisor::Status() {
       entry.set_cores_shared(island.config.cores_shared());
       entry.set_detail(island.detail);
       entry.set_hung_ms(island.hung_ms);
+      if (island.lost_at_ms != 0) entry.set_down_ms(std::max<int64_t>(1, MonotonicMs() - island.lost_at_ms));
     }
   }
   if (log_ != nullptr) {

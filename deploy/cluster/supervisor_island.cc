@@ -96,6 +96,8 @@ void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status)
     entry.set_peers_total(own.peers_total());
     entry.set_running(own.running());
     entry.set_metrics_problem(own.metrics_problem());
+    entry.set_in_doubt(own.in_doubt());
+    entry.set_in_doubt_ms(own.in_doubt_ms());
     *entry.mutable_unresponsive_peers() = own.unresponsive_peers();
   }
 }

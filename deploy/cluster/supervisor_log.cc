@@ -74,6 +74,13 @@ absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
 absl::Status BoxLog::ReadManifest(uint64_t cluster) {
   absl::StatusOr<log::BoxManifest> manifest =
       log::ReadBoxManifest(*files_, options_.log_directory, cluster, options_.workers.size());
+  if (absl::IsNotFound(manifest.status()) && options_.keeps_rows) {
+    return absl::FailedPreconditionError(fmt::format(
+        "there are rows that outlive their islands, and {} has no log of theirs: storage.log.directory was "
+        "changed, or the log was removed. Change it back; or move all of the log there; or remove the data "
+        "with `islands destroy FILE`",
+        options_.log_directory));
+  }
   if (absl::IsNotFound(manifest.status())) {
     manifest = log::BoxManifest{.cluster = cluster, .lives = std::vector<uint64_t>(options_.workers.size())};
   }
@@ -91,12 +98,31 @@ absl::Status BoxLog::ChooseRings(uint64_t cluster) {
     choice.path = log::DefaultRingDirectory(cluster);
     choice.fallback = RingsBeside(options_.log_directory);
   }
+  if (absl::Status none = CheckNoRingsElsewhere({choice.path, choice.fallback}); !none.ok()) return none;
   std::string warning;
   auto rings = log::RingDirectory::Choose(choice, &warning);
   if (!rings.ok()) return rings.status();
   if (!warning.empty()) spdlog::warn("{}", warning);
   rings_ = *std::move(rings);
   return absl::OkStatus();
+}
+
+// Rings that are where the manifest says they were made have what was acknowledged and is not on disk yet.
+// That the file names another place now is no loss of power. Under another boot of the kernel they have
+// nothing.
+absl::Status BoxLog::CheckNoRingsElsewhere(const std::vector<std::string>& paths) const {
+  const std::string& known = manifest_.ring_path;
+  if (known.empty() || std::find(paths.begin(), paths.end(), known) != paths.end()) return absl::OkStatus();
+  const absl::StatusOr<log::BoxId> boot = log::KernelBootId(*files_);
+  if (!boot.ok()) return boot.status();
+  const auto there = log::RingDirectory::Open(known);
+  const bool gone =
+      there.ok() ? (*there)->id() != manifest_.ring_directory : absl::IsNotFound(there.status());
+  if (*boot != manifest_.boot || gone) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "the deployment was not taken down since its log's rings were in {}, which have what was acknowledged "
+      "last: `up` and `down` it with storage.log.ring_directory as it was, then change that",
+      known));
 }
 
 absl::Status BoxLog::FindOutWhatWasLost(const std::vector<uint32_t>& workers_before) {
@@ -128,6 +154,7 @@ absl::Status BoxLog::FindOutWhatWasLost(const std::vector<uint32_t>& workers_bef
   }
   manifest_.ring_directory = rings_->id();
   manifest_.boot = *boot;
+  manifest_.ring_path = rings_->path();
   // Rings of a life that the manifest does not name yet are empty, and go with the others.
   for (const log::StreamId& stream : whole) {
     Island& island = islands_[stream.island];
@@ -350,6 +377,7 @@ bool BoxLog::Stop() {
 void BoxLog::Close() {
   log::BoxManifest manifest = manifest_;
   manifest.ring_directory = log::BoxId{};
+  manifest.ring_path.clear();
   absl::Status status = log::WriteBoxManifest(*files_, options_.log_directory, manifest);
   if (status.ok()) status = rings_->Remove();
   if (!status.ok()) spdlog::error("the log is not closed: {}", std::string(status.message()));

@@ -47,6 +47,7 @@ class BoxLog {
     std::string log_path;  // of what it says
     std::string cluster_id;
     std::string log_directory;
+    bool keeps_rows = false;        // there are data files that this log belongs to
     std::string ring_directory;     // empty: in shared memory, else in the log's directory
     std::vector<uint32_t> workers;  // of every island
     uint64_t ring_bytes = 8 << 20;
@@ -97,6 +98,7 @@ class BoxLog {
   absl::Status Prepare(const std::vector<uint32_t>& workers_before);
   absl::Status ReadManifest(uint64_t cluster);
   absl::Status ChooseRings(uint64_t cluster);
+  absl::Status CheckNoRingsElsewhere(const std::vector<std::string>& paths) const;
   absl::Status FindOutWhatWasLost(const std::vector<uint32_t>& workers_before);
   absl::Status MakeCut();
   absl::Status SpawnLogger();

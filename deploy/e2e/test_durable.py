@@ -180,6 +180,50 @@ def test_durable_rows_are_not_replaced_by_accident(cluster: Cluster) -> None:
     assert refused.code == 1 and "cut for 2 islands" in refused.err
 
 
+def edit(cluster: Cluster, old: str, new: str) -> None:
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read()
+    assert old in text
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text.replace(old, new))
+
+
+def test_a_file_that_names_another_place_loses_nothing(cluster: Cluster) -> None:
+    """Rings that are elsewhere were taken for lost with the power, and a log that is elsewhere for none at all."""
+    up(cluster)
+    result = cluster.run(*UPDATES)
+    total = int(result["sum_after"])
+    for pid in cluster.alive():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not cluster.alive(), what="the end of all processes")
+    for edited, word in (("log: {ring_directory: rings, ", "storage.log.ring_directory"),
+                         ("log: {directory: elsewhere, ", "storage.log.directory")):
+        edit(cluster, "log: {", edited)
+        refused = cluster.islands.run("up", cluster.file)
+        assert refused.code == 1 and word in refused.err, refused
+        edit(cluster, edited, "log: {")
+    assert not os.path.exists(os.path.join(cluster.folder, "rings"))
+    edit(cluster, "name: test", "name: other")
+    refused = cluster.islands.run("up", cluster.file)
+    assert refused.code == 1 and "of the deployment 'test'" in refused.err and "islands destroy" in refused.err, refused
+    edit(cluster, "name: other", "name: test")
+    cluster.up()
+    assert rows_sum(cluster) == total
+    cluster.down()
+    # What was taken down has no rings; its log has to stay.
+    edit(cluster, "log: {", "log: {ring_directory: rings, ")
+    cluster.up()
+    assert rows_sum(cluster) == total and len(glob.glob(os.path.join(cluster.folder, "rings", "*.ring"))) == 2
+    cluster.down()
+    edit(cluster, "log: {", "log: {directory: elsewhere, ")
+    refused = cluster.islands.run("up", cluster.file)
+    assert refused.code == 1 and "move all of the log there" in refused.err, refused
+    shutil.rmtree(os.path.join(cluster.folder, "elsewhere"))
+    os.rename(os.path.join(cluster.folder, "data", "log"), os.path.join(cluster.folder, "elsewhere"))
+    cluster.up()
+    assert rows_sum(cluster) == total
+
+
 def test_tables_that_another_load_has_shaped(cluster: Cluster) -> None:
     """They are in the generation, too, and whoever reads it has to know their shape."""
     up(cluster, more=TABLES)

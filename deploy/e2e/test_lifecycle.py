@@ -54,6 +54,23 @@ def test_up_status_down(cluster: Cluster) -> None:
     assert not os.path.exists(os.path.join(cluster.folder, "run", "supervisor.sock"))
 
 
+def test_file_that_was_edited_meanwhile_is_pointed_out(cluster: Cluster) -> None:
+    cluster.write().up()
+    commands = (["status", cluster.file],
+                ["run", cluster.file, "micro", "--duration", 0.2, "--results", os.path.join(cluster.folder, "results")])
+    for words in commands:
+        done = cluster.islands.run(*words)
+        assert done.code == 0 and "warning" not in done.err, done
+    cluster.write(more="# a remark\n")
+    assert "warning" not in cluster.islands.run("status", cluster.file).err
+    cluster.write(more="timeouts: {transaction_ms: 500}\n")
+    for words in commands:
+        done = cluster.islands.run(*words)
+        assert done.code == 0 and "does not describe what runs" in done.err, done
+        assert "transaction_timeout_ms: 2000 -> 500" in done.err, done
+    cluster.down()
+
+
 def test_status_when_not_up_says_so(cluster: Cluster) -> None:
     cluster.write()
     done = cluster.islands.run("status", cluster.file)

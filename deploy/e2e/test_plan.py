@@ -204,6 +204,8 @@ def test_machine_that_is_none(islands: Islands) -> None:
     done = islands.run("machine", "pack:x")
     assert done.code == 2
     assert "pack:x" in done.err
+    done = islands.run("machine", "nowhere.xml")
+    assert done.code == 2 and "nowhere.xml" in done.err, done
 
 
 # ---- the command line

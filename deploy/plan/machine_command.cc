@@ -18,6 +18,8 @@ namespace {
 
 int ShowMachine(const CommandContext& context, const std::string& spec) {
   const auto machine = topology::LoadMachine(spec);
+  if (absl::IsNotFound(machine.status()))  // as a wrong name in a deployment file
+    return Fail(context, absl::InvalidArgumentError(machine.status().message()));
   if (!machine.ok()) return Fail(context, machine.status());
   if (context.json()) {
     PrintJson(MachineJson(*machine));

@@ -21,6 +21,7 @@
 
 #include "deploy/cli/terminal_line.h"
 #include "deploy/cluster/client.h"
+#include "deploy/cluster/file_changes.h"
 #include "deploy/cluster/report.h"
 #include "deploy/file/deployment.h"
 #include "deploy/processes/file_lock.h"
@@ -164,6 +165,8 @@ int Run(const CommandContext& context, const DescribedWorkload& workload, const 
   if (!status.ok()) return Fail(context, status.status());
   absl::Status ready = CheckAllReady(*status);
   if (!ready.ok()) return Fail(context, ready);
+  const std::string warning = FileWarning(*status, *deployment, Resolve(*deployment));
+  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   absl::StatusOr<RunPlan> plan = PlanRun(options, workload, status->configs(0));
   if (!plan.ok()) return Fail(context, plan.status());
   absl::Status fits = CheckLoad(plan->load, status->configs(0), context.binary_directory);

@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "instance/island/keeper.h"
+#include "instance/island/transaction_gathering.h"
 #include "instance/messaging/transport.h"
 #include "instance/worker/worker.h"
 #include "instance/workload/workload.h"
@@ -64,6 +65,8 @@ topology::MemoryPolicy PolicyOf(const control::v1::IslandConfig& config);
 
 class Island {
  public:
+  static constexpr uint32_t kMostListed = 1000;
+
   // Builds catalog, store and workers, and loads what the configuration says; nothing listens yet.
   static absl::StatusOr<std::unique_ptr<Island>> Create(const control::v1::IslandConfig& config,
                                                         const Seams& seams);
@@ -93,6 +96,9 @@ class Island {
   // The audited sum over this island's rows. Exact when no transaction is under way. An island with one
   // worker stands still meanwhile.
   absl::StatusOr<control::v1::AuditReply> Audit(const control::v1::AuditRequest& request);
+  // Which transactions have work here, as of now; at most kMostListed of them. The workers say it themselves;
+  // whose part has not come when Take gives up is named as silent.
+  std::shared_ptr<TransactionGathering> AskTransactions(control::v1::TransactionsRequest request) const;
   // Connection and placement state; the kernel's word on placement.
   control::v1::IslandStatus Status() const;
 

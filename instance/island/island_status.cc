@@ -124,6 +124,18 @@ control::v1::Snapshot Island::TakeSnapshot() const {
   return snapshot;
 }
 
+std::shared_ptr<TransactionGathering> Island::AskTransactions(
+    control::v1::TransactionsRequest request) const {
+  request.set_most(std::clamp<uint32_t>(request.most(), 1, kMostListed));
+  auto gathering = std::make_shared<TransactionGathering>(request, workers_.size());
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    worker->Post([gathering, worker = worker.get()] {
+      gathering->Add(worker->options().index, worker->ListTransactions(gathering->request()));
+    });
+  }
+  return gathering;
+}
+
 control::v1::IslandStatus Island::Status() const {
   control::v1::IslandStatus status;
   status.set_island(config_.island());
@@ -144,6 +156,11 @@ control::v1::IslandStatus Island::Status() const {
   for (int i = 0; i < config_.workers_size(); ++i) {
     Worker* worker = workers_[static_cast<size_t>(i)].get();
     peers_up += worker->peers().up();
+    status.set_in_doubt(status.in_doubt() + worker->counters().in_doubt.Get());
+    const auto since_ns = static_cast<int64_t>(worker->counters().in_doubt_since_ns.Get());
+    if (since_ns == 0) continue;
+    const int64_t doubt_ms = (seams_.clock->NowNs() - since_ns) / runtime::kNsPerMs;
+    status.set_in_doubt_ms(std::max(status.in_doubt_ms(), std::max<int64_t>(doubt_ms, 1)));
     const int32_t tid = worker->tid();
     absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), tid);
     placement->add_worker_cpus(cpus.ok() ? *cpus : "unknown");

@@ -19,6 +19,7 @@ using runtime::PlantedBug;
 
 constexpr char kMagic[] = "ISLBOXM1";
 constexpr uint32_t kMostCuts = 1 << 20;
+constexpr uint32_t kMostPathBytes = 4096;
 
 struct Layout {
   char magic[8];
@@ -28,7 +29,7 @@ struct Layout {
   uint32_t islands;
   uint32_t cuts;
   uint32_t checksum;
-  uint32_t zero;
+  uint32_t path_bytes;
 };
 static_assert(sizeof(Layout) == 64 && sizeof(EpochCut) == 16);
 
@@ -68,7 +69,7 @@ std::string PathOf(const std::string& log_directory) { return log_directory + "/
 
 std::vector<std::byte> EncodeBoxManifest(const BoxManifest& manifest) {
   ISLANDS_CHECK(manifest.lives.size() <= kMostIslands && manifest.cuts.size() <= kMostCuts &&
-                Ascend(manifest.cuts));
+                manifest.ring_path.size() <= kMostPathBytes && Ascend(manifest.cuts));
   Layout layout{{},
                 manifest.cluster,
                 manifest.ring_directory,
@@ -76,13 +77,14 @@ std::vector<std::byte> EncodeBoxManifest(const BoxManifest& manifest) {
                 static_cast<uint32_t>(manifest.lives.size()),
                 static_cast<uint32_t>(manifest.cuts.size()),
                 0,
-                0};
+                static_cast<uint32_t>(manifest.ring_path.size())};
   std::memcpy(layout.magic, kMagic, sizeof(layout.magic));
   std::vector<std::byte> bytes(sizeof(layout) + manifest.lives.size() * sizeof(uint64_t) +
-                               manifest.cuts.size() * sizeof(EpochCut));
+                               manifest.cuts.size() * sizeof(EpochCut) + manifest.ring_path.size());
   std::byte* at = bytes.data() + sizeof(layout);
   Put(manifest.lives, &at);
   Put(manifest.cuts, &at);
+  std::memcpy(at, manifest.ring_path.data(), manifest.ring_path.size());
   layout.checksum = Checksum(layout, std::span(bytes).subspan(sizeof(layout)));
   std::memcpy(bytes.data(), &layout, sizeof(layout));
   return bytes;
@@ -95,17 +97,22 @@ absl::StatusOr<BoxManifest> DecodeBoxManifest(std::span<const std::byte> bytes) 
   if (std::memcmp(layout.magic, kMagic, sizeof(layout.magic)) != 0)
     return absl::DataLossError("it is no manifest of a log, or of another version");
   std::span<const std::byte> rest = bytes.subspan(sizeof(layout));
-  if (layout.islands > kMostIslands || layout.cuts > kMostCuts ||
-      rest.size() != layout.islands * sizeof(uint64_t) + layout.cuts * sizeof(EpochCut)) {
+  if (layout.islands > kMostIslands || layout.cuts > kMostCuts || layout.path_bytes > kMostPathBytes ||
+      rest.size() != layout.islands * sizeof(uint64_t) + layout.cuts * sizeof(EpochCut) + layout.path_bytes) {
     return absl::DataLossError(fmt::format("it has {} bytes", bytes.size()));
   }
   const uint32_t checksum = std::exchange(layout.checksum, 0);
   if (checksum != Checksum(layout, rest)) return absl::DataLossError("its checksum is wrong");
-  BoxManifest manifest{layout.cluster, layout.ring_directory, layout.boot,
-                       std::vector<uint64_t>(layout.islands), std::vector<EpochCut>(layout.cuts)};
+  BoxManifest manifest{layout.cluster,
+                       layout.ring_directory,
+                       layout.boot,
+                       std::vector<uint64_t>(layout.islands),
+                       std::vector<EpochCut>(layout.cuts),
+                       ""};
   Take(&rest, &manifest.lives);
   Take(&rest, &manifest.cuts);
-  if (layout.zero != 0 || !Ascend(manifest.cuts)) return absl::DataLossError("what it says cannot be");
+  manifest.ring_path.assign(reinterpret_cast<const char*>(rest.data()), rest.size());
+  if (!Ascend(manifest.cuts)) return absl::DataLossError("what it says cannot be");
   return manifest;
 }
 

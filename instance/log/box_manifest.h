@@ -9,10 +9,12 @@
 //                48       4  islands
 //                52       4  cuts
 //                56       4  CRC-32C of the whole file with this field zero
-//                60       4  zero
+//                60       4  bytes of the path at the end
 //                64  8 each  for every island: the highest life (boot epoch) that was started, 0: none
 //                    16 each  cuts, oldest first: C, the epoch that was durable, and S, the one with which
 //                             the box went on
+//                             path of the ring directory, absolute; empty where the log was closed. It is
+//                             for people, and to find rings that the deployment's file does not name any more
 //
 // A cut (C, S) says: the epochs strictly between never count, at any recovery, of any island. While power is
 // not lost, what is beyond EPOCH counts too: it is in log files, or in the rings.
@@ -64,6 +66,7 @@ struct BoxManifest {
   BoxId boot{};
   std::vector<uint64_t> lives;  // by island
   std::vector<EpochCut> cuts;
+  std::string ring_path;
   friend bool operator==(const BoxManifest&, const BoxManifest&) = default;
 };
 

@@ -19,7 +19,8 @@ BoxManifest Some(uint64_t number = 7) {
           .ring_directory = {1, static_cast<uint8_t>(number)},
           .boot = {2},
           .lives = {number, 0, 3},
-          .cuts = {{3, 9}, {8, 20 + number}}};
+          .cuts = {{3, 9}, {8, 20 + number}},
+          .ring_path = "/dev/shm/rings"};
 }
 
 absl::StatusOr<BoxManifest> Read(runtime::FileSystem& files, uint64_t cluster = 5, size_t islands = 3) {

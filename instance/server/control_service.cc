@@ -11,6 +11,8 @@ namespace {
 
 // Every transaction ends by its own deadline; the run is over a little later.
 constexpr int64_t kStopTimeoutNs = 20 * runtime::kNsPerSecond;
+// Workers come to their mailboxes thousands of times a second; who asks waits longer than this.
+constexpr int64_t kListTimeoutNs = 500 * runtime::kNsPerMs;
 
 }  // namespace
 
@@ -74,6 +76,9 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
       *reply.mutable_audit() = *std::move(audit);
       return reply;
     }
+    case Request::kTransactions:
+      *reply.mutable_transactions() = island.AskTransactions(request.transactions())->Take(kListTimeoutNs);
+      return reply;
     case Request::kShutdown:
       shut_down_();
       return reply;

@@ -1,9 +1,6 @@
 #include "instance/server/log_metrics.h"
 
-#include <algorithm>
-
 #include "instance/server/metric_family.h"
-#include "runtime/clock.h"
 
 namespace islands::server {
 
@@ -42,12 +39,6 @@ void AddEpochs(const instance::Island& island, const Keeper& keeper, const Clean
   families->push_back(epochs.Take());
 }
 
-double CheckpointAge(const CleanerCounters& cleaner) {
-  const auto covered_ns = static_cast<int64_t>(cleaner.covered_ns.Get());
-  if (covered_ns == 0) return 0;
-  return Seconds(static_cast<uint64_t>(std::max<int64_t>(0, runtime::MonotonicClock().NowNs() - covered_ns)));
-}
-
 }  // namespace
 
 void AddLog(const instance::Island& island, std::vector<MetricFamily>* families) {
@@ -64,7 +55,7 @@ void AddLog(const instance::Island& island, std::vector<MetricFamily>* families)
   add_each(Metric::kAnswersWaiting, [](const WorkerCounters& c) { return c.answers_waiting.Get(); });
   add_each(Metric::kAnswersOverdue, [](const WorkerCounters& c) { return c.answers_overdue.Get(); });
   add(Metric::kCheckpoints, cleaner.checkpoints.Get());
-  add(Metric::kCheckpointAge, CheckpointAge(cleaner));
+  add(Metric::kCheckpointAge, SecondsSince(cleaner.covered_ns));
   add(Metric::kCleanerPagesWritten, cleaner.pages_written.Get());
   add(Metric::kCleanerFailed, cleaner.failed.Get());
   const Keeper::Recovered& recovered = keeper->recovered();

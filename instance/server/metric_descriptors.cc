@@ -84,6 +84,9 @@ constexpr std::array kMetrics = {
         "either: inquiry_sent (an answer is missing)"},
     MetricDescriptor{Metric::kInDoubt, kCommit, "islands_in_doubt", kGauge, "worker",
                      "Branches that have voted yes and do not know the decision; they keep their locks"},
+    MetricDescriptor{Metric::kInDoubtOldest, kCommit, "islands_in_doubt_oldest_seconds", kGauge, "worker",
+                     "For how long the oldest of those branches has been in doubt; `islands txn FILE list "
+                     "--in-doubt` names them. 0 if there is none"},
     MetricDescriptor{Metric::kParticipantBranches, kCommit, "islands_participant_branches", kGauge, "worker",
                      "Open branches of transactions begun on other islands"},
     MetricDescriptor{Metric::kCoordinated, kCommit, "islands_coordinated_transactions", kGauge, "worker",

@@ -35,6 +35,7 @@ enum class Metric : uint8_t {
   kPeerUnresponsive,
   kTwoPhase,
   kInDoubt,
+  kInDoubtOldest,
   kParticipantBranches,
   kCoordinated,
   kLostShares,

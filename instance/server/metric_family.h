@@ -9,6 +9,7 @@
 #include <prometheus/client_metric.h>
 #include <prometheus/metric_family.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -16,12 +17,20 @@
 
 #include "instance/island/island.h"
 #include "instance/server/metric_descriptors.h"
+#include "runtime/clock.h"
 
 namespace islands::server {
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
 inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// Of a gauge that says since when, by the clock of islands; it is 0 where there is nothing to tell.
+inline double SecondsSince(const instance::Gauge& since_ns) {
+  const auto then_ns = static_cast<int64_t>(since_ns.Get());
+  if (then_ns == 0) return 0;
+  return Seconds(static_cast<uint64_t>(std::max<int64_t>(0, runtime::MonotonicClock().NowNs() - then_ns)));
+}
 
 class Family {
  public:

@@ -177,6 +177,7 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kLongestWait, [](const WorkerCounters& c) { return Seconds(c.longest_wait_ns.Get()); });
   add(Metric::kReadyQueueLength, [](const WorkerCounters& c) { return c.ready.Get(); });
   add(Metric::kInDoubt, [](const WorkerCounters& c) { return c.in_doubt.Get(); });
+  add(Metric::kInDoubtOldest, [](const WorkerCounters& c) { return SecondsSince(c.in_doubt_since_ns); });
   add(Metric::kParticipantBranches, [](const WorkerCounters& c) { return c.branches_open.Get(); });
   add(Metric::kCoordinated, [](const WorkerCounters& c) { return c.coordinated.Get(); });
   add(Metric::kLostShares, [](const WorkerCounters& c) { return c.shares_lost.Get(); });

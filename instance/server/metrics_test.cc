@@ -391,6 +391,7 @@ TEST_F(TwoIslands, Counters_AgreeBetweenIslands) {
   EXPECT_GT(steps("commit_sent"), 0);
   EXPECT_EQ(steps("commit_sent"), steps("acknowledged"));
   EXPECT_EQ(Both(Metric::kInDoubt), 0);
+  EXPECT_EQ(Both(Metric::kInDoubtOldest), 0);
   EXPECT_EQ(Both(Metric::kPeerQueueBytes), 0);
   EXPECT_EQ(Both(Metric::kInFlight), 0);
   EXPECT_EQ(Both(Metric::kLockWaiters), 0);

@@ -121,6 +121,10 @@ TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   EXPECT_EQ(service.Handle(request).island_status().metrics_problem(), "port taken");
   request.mutable_snapshot();
   EXPECT_EQ(service.Handle(request).snapshot().workers_size(), 1);
+  request.mutable_transactions();
+  EXPECT_TRUE(service.Handle(request).has_transactions());
+  EXPECT_EQ(service.Handle(request).transactions().total(), 0u);
+  EXPECT_EQ(service.Handle(request).transactions().silent_workers_size(), 0);
   request.mutable_start_run()->set_mpl(1);
   EXPECT_EQ(service.Handle(request).code(), static_cast<uint32_t>(absl::StatusCode::kNotFound));
   request.mutable_start_run()->set_mpl(0);
@@ -131,6 +135,25 @@ TEST_F(OneIsland, ControlService_AnswersAndRefuses) {
   request.mutable_shutdown();
   EXPECT_EQ(service.Handle(request).code(), 0u);
   EXPECT_TRUE(shut_down);
+}
+
+// One that does not come to its mailbox is named, and may come later.
+TEST_F(OneIsland, Transactions_OfAWorkerThatStandsStillAreMissing) {
+  control::v1::TransactionsRequest request;
+  island().Stop();
+  const auto gathering = island().AskTransactions(request);
+  const control::v1::Transactions without = gathering->Take(runtime::kNsPerMs);
+  ASSERT_EQ(without.silent_workers_size(), 1);
+  EXPECT_EQ(without.silent_workers(0), 0u);
+  control::v1::Transactions part;
+  part.set_total(3);
+  for (const int64_t age_us : {5, 7, 6}) part.add_work()->set_age_us(age_us);
+  gathering->Add(0, part);
+  const control::v1::Transactions all = gathering->Take(runtime::kNsPerSecond);
+  EXPECT_EQ(all.silent_workers_size(), 0);
+  EXPECT_EQ(all.total(), 3u);
+  ASSERT_EQ(all.work_size(), 1);  // who asks for none gets one
+  EXPECT_EQ(all.work(0).age_us(), 7);
 }
 
 // What cannot be loaded leaves the island as it was: a second try is refused the same way, and it goes on

@@ -59,6 +59,17 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
     }
     return std::nullopt;
   }
+  // What `islands txn FILE list --in-doubt` shows of the island.
+  control::v1::Transactions InDoubtOn(uint32_t island) {
+    control::v1::TransactionsRequest request;
+    request.set_in_doubt(true);
+    request.set_most(100);
+    const auto asked = cluster_->island(island).AskTransactions(request);
+    cluster_->RunFor(kNsPerMs);
+    control::v1::Transactions listed = asked->Take(0);
+    EXPECT_EQ(listed.silent_workers_size(), 0);
+    return listed;
+  }
   uint64_t Aborts(uint32_t island, instance::AbortReason reason) {
     uint64_t aborts = 0;
     for (const auto& worker : cluster_->island(island).workers())
@@ -127,7 +138,19 @@ TEST_P(InDoubtTest, Voter_WaitsForACoordinatorThatStandsStillHoweverLong) {
   cluster_->hub().Break({1, 0}, 0);
   cluster_->RunFor(40 * kNsPerSecond);
   EXPECT_EQ(StateOf(voter), kPrepared) << "it gave up on a coordinator that lives";
+  const control::v1::Transactions listed = InDoubtOn(1);
+  EXPECT_GT(listed.total(), 0u);
+  for (const control::v1::TransactionWork& work : listed.work()) {
+    EXPECT_EQ(work.state(), control::v1::PREPARED);
+    EXPECT_EQ(work.coordinator(), 0u);
+    EXPECT_GT(work.in_doubt_us(), 39'000'000);
+    EXPECT_EQ(work.out_of_reach_size(), 1) << work.ShortDebugString();
+  }
+  EXPECT_EQ(cluster_->island(1).Status().in_doubt(), listed.total());
+  EXPECT_GT(cluster_->island(1).Status().in_doubt_ms(), 39'000);
   cluster_->RunFor(25 * kNsPerSecond);
+  EXPECT_EQ(InDoubtOn(1).total(), 0u);
+  EXPECT_EQ(cluster_->island(1).Status().in_doubt_ms(), 0);
   EXPECT_EQ(StateOf(voter), std::nullopt);
   ExpectMoneyIsThere();
 }

@@ -266,6 +266,10 @@ absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   const auto differs = [](std::string what) { return absl::FailedPreconditionError(std::move(what)); };
   constexpr std::string_view kRemedy =
       "change the deployment file back, or remove the data with `islands destroy FILE`";
+  if (have.deployment != want.deployment) {
+    return differs(fmt::format("the data is of the deployment '{}', the file's name is '{}'; {}",
+                               have.deployment, want.deployment, kRemedy));
+  }
   if (have.sites != want.sites) {
     return differs(
         fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites, kRemedy));

@@ -58,7 +58,7 @@ absl::Status SaveManifest(const Manifest& manifest, const std::string& directory
 absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path);
 std::string ManifestToText(const Manifest& manifest);
 
-// OK when data described by `have` can be used by a deployment that wants `want`'s sites, islands and tables.
+// OK when data described by `have` can be used by a deployment of `want`'s name, sites, islands and tables.
 // The error names the first difference and what to do (change the file back, or `islands destroy`).
 absl::Status CheckSameData(const Manifest& have, const Manifest& want);
 

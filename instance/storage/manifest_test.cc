@@ -212,6 +212,7 @@ TEST(Manifest, CheckSameData_NamesTheFirstDifference) {
     std::vector<std::string> complaint;
   };
   const std::vector<Case> cases = {
+      {[](Manifest* m) { m->deployment = "other"; }, {"of the deployment", "'other'", "islands destroy"}},
       {[](Manifest* m) { m->sites = 25; }, {"24 sites", "25", "islands destroy"}},
       {[](Manifest* m) { m->islands = 2; },
        {"4 islands", "says 2", "change the deployment file back, or remove", "`islands destroy FILE`"}},

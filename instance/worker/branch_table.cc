@@ -42,7 +42,7 @@ void BranchTable::Reap() {
     entry->batch.Clear();
     entry->operations.clear();
     entry->failure = {};
-    entry->executing = entry->ended = entry->outcome_kept = false;
+    entry->executing = entry->ended = entry->outcome_kept = entry->restored = false;
     entry->step = 0;
     entry->fellows.clear();
     spare_.push_back(std::move(entry));

@@ -34,6 +34,8 @@ struct ParticipantEntry : Waiter {
   bool ended = false;         // its machine said kForget
   bool stuck = false;         // as stuck_branches.h knows it
   bool outcome_kept = false;  // in the log, until its machine says kForget
+  bool restored = false;      // from the log
+  int64_t begun_ns = 0;       // when it came to this life
   int64_t deadline_ns = 0;    // of the step
   int64_t last_heard_ns = 0;
   int64_t in_doubt_since_ns = 0;  // while it is

@@ -29,6 +29,9 @@ constexpr int64_t kInquiryIntervalNs = 200 * runtime::kNsPerMs;
 // Fellows in doubt learn of their coordinator's death at about the same time.
 constexpr int64_t kFellowIntervalNs = 20 * runtime::kNsPerMs;
 
+// For a gauge in which 0 says that there is none.
+uint64_t ShownTime(int64_t ns) { return static_cast<uint64_t>(std::max<int64_t>(ns, 1)); }
+
 }  // namespace
 
 bool Branches::KnowsThisLife(uint64_t epoch) const {
@@ -55,6 +58,7 @@ ParticipantEntry& Branches::Open(const Id& id) {
   entry.branch.locks.worker = options_.index;
   entry.branch.locks.wake_token = lock_waits_.NextToken();
   entry.branch.foreign = true;
+  entry.begun_ns = turns_.now_ns();
   counters_.branches_open.Set(table_.size());
   return entry;
 }
@@ -250,8 +254,7 @@ void Branches::Step(ParticipantEntry& entry, const ParticipantEvent& event) {
   }
   actions_ = std::move(actions);
   if (was_in_doubt != entry.machine.in_doubt()) {
-    entry.in_doubt_since_ns = turns_.now_ns();
-    counters_.in_doubt.Set(was_in_doubt ? counters_.in_doubt.Get() - 1 : counters_.in_doubt.Get() + 1);
+    was_in_doubt ? NoteDecided() : NoteDoubt(entry);
   }
   if (!entry.ended) return;
   if (entry.stuck) SetStuck(entry, false);
@@ -312,6 +315,7 @@ void Branches::Decide(ParticipantEntry& entry) {
 
 absl::Status Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared) {
   ParticipantEntry& entry = Open(id);
+  entry.restored = true;
   entry.branch.undo = std::move(prepared.undo);
   entry.fellows = std::move(prepared.fellows);
   if (absl::Status adopted = engine_.AdoptPrepared(entry.branch, prepared.since); !adopted.ok())
@@ -321,12 +325,25 @@ absl::Status Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepar
   Replay(entry, {.kind = ParticipantEvent::kPrepare, .wrote = true, .fellows = islands_});
   Replay(entry, {.kind = ParticipantEvent::kPrepareDurable});
   ISLANDS_CHECK(entry.machine.in_doubt());
-  counters_.in_doubt.Set(counters_.in_doubt.Get() + 1);
+  NoteDoubt(entry);
   return absl::OkStatus();
+}
+
+// The oldest branch in doubt is known exactly while there is only one; otherwise Sweep finds it.
+void Branches::NoteDoubt(ParticipantEntry& entry) {
+  entry.in_doubt_since_ns = turns_.now_ns();
+  if (counters_.in_doubt.Get() == 0) counters_.in_doubt_since_ns.Set(ShownTime(entry.in_doubt_since_ns));
+  counters_.in_doubt.Set(counters_.in_doubt.Get() + 1);
+}
+
+void Branches::NoteDecided() {
+  counters_.in_doubt.Set(counters_.in_doubt.Get() - 1);
+  if (counters_.in_doubt.Get() == 0) counters_.in_doubt_since_ns.Set(0);
 }
 
 void Branches::RestoreDecided(const Id& id, recovery::Unsettled::Decided decided) {
   ParticipantEntry& entry = Open(id);
+  entry.restored = true;
   entry.outcome_kept = true;
   engine_.NoteEarlier(log::EntryKind::kDecided, id, decided.since);
   Replay(entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = true});
@@ -368,6 +385,7 @@ void Branches::CheckInvariants() const {
     if (entry->stuck || shared_.stuck.any()) ISLANDS_CHECK(entry->stuck == shared_.stuck.Contains(entry->id));
   }
   ISLANDS_CHECK(counters_.in_doubt.Get() == in_doubt && counters_.branches_open.Get() == table_.size());
+  ISLANDS_CHECK((in_doubt == 0) == (counters_.in_doubt_since_ns.Get() == 0));
 }
 
 void Branches::OnCoordinatorUp(const Origin& origin) {
@@ -396,6 +414,7 @@ void Branches::OnCoordinatorSilent(messaging::Address peer) {
 
 void Branches::Sweep() {
   const int64_t now_ns = turns_.now_ns();
+  int64_t in_doubt_since_ns = INT64_MAX;
   for (ParticipantEntry* entry : All()) {
     const int64_t silent_ns = now_ns - entry->last_heard_ns;
     // Who stands still would find all of them when it goes on.
@@ -415,7 +434,9 @@ void Branches::Sweep() {
       entry->last_heard_ns = now_ns;
       if (say || !entry->machine.decided()) Step(*entry, {.kind = ParticipantEvent::kTimeout});
     }
+    if (entry->machine.in_doubt()) in_doubt_since_ns = std::min(in_doubt_since_ns, entry->in_doubt_since_ns);
   }
+  if (counters_.in_doubt.Get() != 0) counters_.in_doubt_since_ns.Set(ShownTime(in_doubt_since_ns));
 }
 
 // For as long as a wait for a lock may take it is not worth a word.

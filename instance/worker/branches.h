@@ -126,6 +126,8 @@ class Branches final : public ParticipantInbox {
   void Vote(ParticipantEntry& entry, const Action& action);
   void Acknowledge(ParticipantEntry& entry, const Action& action);
 
+  void NoteDoubt(ParticipantEntry& entry);
+  void NoteDecided();
   void LookWhetherStuck(ParticipantEntry& entry);
   void SetStuck(ParticipantEntry& entry, bool stuck);
   void LookForDeadCoordinator(ParticipantEntry& entry);

@@ -229,6 +229,12 @@ uint64_t Clients::OldestBegun() const {
   return oldest;
 }
 
+void Clients::VisitBegun(absl::FunctionRef<void(const RunningTransaction&, int64_t)> visit) const {
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (slot->begun_ns != 0) visit(slot->transaction, slot->begun_ns);
+  }
+}
+
 void Clients::CheckInvariants() const {
   ISLANDS_CHECK(active_ <= slots_.size() && (!active() || running()));
   answers_.CheckInvariants();

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "coordinator/coordinator.h"
 #include "instance/worker/answers.h"
 #include "instance/worker/counters.h"
@@ -61,6 +62,8 @@ class Clients {
   void Sweep();
   // Sequence of the oldest transaction that has begun and has no answer yet; UINT64_MAX if there is none.
   uint64_t OldestBegun() const;
+  // Those that have begun and have no answer yet, and when.
+  void VisitBegun(absl::FunctionRef<void(const RunningTransaction&, int64_t begun_ns)> visit) const;
   void CheckInvariants() const;  // between two rounds
   // Null when it is not executing (any more) or has failed.
   CoordinatedTransaction* FindExecuting(const coordinator::TransactionId& id);

@@ -58,6 +58,7 @@ CoordinatorEntry& Coordinated::EntryFor(CoordinatedTransaction& transaction) {
   entry->id = transaction.own_id;
   entry->machine.Reset();
   entry->transaction = &transaction;
+  entry->begun_ns = turns_.now_ns();
   entry->deadline_ns = transaction.deadline_ns;
   entry->overdue = entry->over = false;
   entry->peers.clear();
@@ -124,6 +125,7 @@ void Coordinated::Restore(const Id& id, const recovery::Unsettled::Decision& dec
   ISLANDS_CHECK(id.island == options_.island && id.worker == options_.index && !options_.Began(id));
   auto entry = std::make_unique<CoordinatorEntry>();
   entry->id = id;
+  entry->begun_ns = turns_.now_ns();
   std::vector<CoordinatorAction> carried_out;  // by the life that decided
   const auto replay = [&](const CoordinatorEvent& event) { entry->machine.Step(event, &carried_out); };
   for (const Fellow& fellow : decision.participants) {

@@ -62,6 +62,7 @@ struct CoordinatorEntry {
   coordinator::TransactionId id;
   coordinator::Coordinator machine;
   CoordinatedTransaction* transaction = nullptr;  // until its outcome was taken
+  int64_t begun_ns = 0;  // when its first operation was shipped, or the log has brought it back
   int64_t deadline_ns = 0;
   bool overdue = false;  // its deadline has passed, and its client has an answer
   bool over = false;     // its machine said kForget

@@ -100,11 +100,12 @@ struct alignas(64) WorkerCounters {
   Gauge answers_waiting;    // for EPOCH, when the worker last looked
   CleanerCounters cleaner;
   Gauge in_flight;
-  Gauge longest_wait_ns;  // that a transaction begun here waited for its answer, or has been waiting by now
-  Gauge branches_open;    // as participant
-  Gauge in_doubt;         // of those: have voted yes and do not know the decision
-  Gauge coordinated;      // begun here, with participants, not forgotten yet
-  Gauge ready;            // coroutines that could go on when the last round began
+  Gauge longest_wait_ns;    // that a transaction begun here waited for its answer, or has been waiting by now
+  Gauge branches_open;      // as participant
+  Gauge in_doubt;           // of those: have voted yes and do not know the decision
+  Gauge in_doubt_since_ns;  // the oldest of them, at most 10 ms out of date; 0: there is none
+  Gauge coordinated;        // begun here, with participants, not forgotten yet
+  Gauge ready;              // coroutines that could go on when the last round began
 
   uint64_t ActivityNs(Activity activity) const { return activity_ns[static_cast<uint8_t>(activity)].Get(); }
   uint64_t BusyNs() const { return ActivityNs(Activity::kExecuting) + ActivityNs(Activity::kMessaging); }

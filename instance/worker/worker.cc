@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "instance/worker/transaction_list.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
 #include "topology/binding.h"
@@ -142,6 +143,17 @@ absl::Status Worker::Restore(const recovery::Unsettled& unsettled) {
     if (id.worker == options_.index) coordinated_.Restore(id, decision);
   }
   return status;
+}
+
+control::v1::Transactions Worker::ListTransactions(const control::v1::TransactionsRequest& request) {
+  return instance::ListTransactions({.options = options_,
+                                     .turns = turns_,
+                                     .clients = clients_,
+                                     .coordinated = coordinated_,
+                                     .branches = branches_,
+                                     .peers = peers_,
+                                     .links = links_},
+                                    request);
 }
 
 void Worker::CheckInvariants() const {

@@ -40,6 +40,7 @@
 #include "instance/worker/time_account.h"
 #include "instance/worker/turns.h"
 #include "instance/worker/worker_shared.h"
+#include "proto/control.pb.h"
 #include "runtime/mutex.h"
 #include "runtime/scheduler.h"
 
@@ -87,6 +88,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const Branches& branches() const { return branches_; }
   // Between two rounds. For who steps it: simulation does after each, sanitized builds do so by themselves.
   void CheckInvariants() const;
+  control::v1::Transactions ListTransactions(const control::v1::TransactionsRequest& request);
   // What an earlier life has left, each to the worker that serves it; before Start. FAILED_PRECONDITION: the
   // deployment has fewer islands or workers than the log speaks of. DATA_LOSS: the log is damaged.
   absl::Status Restore(const recovery::Unsettled& unsettled);

@@ -1,0 +1,62 @@
+#include "deploy/cluster/file_changes.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace islands::deploy {
+namespace {
+
+using control::v1::IslandConfig;
+
+// Gives `wanted` what the supervisor adds, and what follows from the machine.
+void TakeOver(const IslandConfig& running, bool automatic_pool, IslandConfig* wanted) {
+  wanted->set_cluster_id(running.cluster_id());
+  wanted->set_boot_epoch(running.boot_epoch());
+  wanted->set_layout_generation(running.layout_generation());
+  wanted->set_data_generation(running.data_generation());
+  wanted->set_ring_directory(running.ring_directory());
+  wanted->set_restarts(running.restarts());
+  *wanted->mutable_cuts() = running.cuts();
+  *wanted->mutable_loads() = running.loads();
+  for (int i = 0; i < std::min(running.workers_size(), wanted->workers_size()); ++i)
+    *wanted->mutable_workers(i) = running.workers(i);
+  *wanted->mutable_cpus() = running.cpus();
+  *wanted->mutable_numa_nodes() = running.numa_nodes();
+  wanted->set_memory_policy(running.memory_policy());
+  wanted->set_service_cpu(running.service_cpu());
+  wanted->set_cores_shared(running.cores_shared());
+  if (automatic_pool) wanted->set_pool_bytes(running.pool_bytes());
+}
+
+}  // namespace
+
+std::string FirstDifference(const control::v1::ClusterStatus& status, const ResolvedDeployment& resolved) {
+  std::vector<IslandConfig> wanted = MakeIslandConfigs(resolved);
+  if (wanted.size() != static_cast<size_t>(status.configs_size()))
+    return fmt::format("{} islands -> {}", status.configs_size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const IslandConfig& running = status.configs(static_cast<int>(i));
+    TakeOver(running, !resolved.deployment.buffer_pool_bytes.has_value(), &wanted[i]);
+    std::string differences;
+    google::protobuf::util::MessageDifferencer differencer;
+    differencer.ReportDifferencesToString(&differences);
+    if (!differencer.Compare(running, wanted[i])) return differences.substr(0, differences.find('\n'));
+  }
+  return "";
+}
+
+std::string FileWarning(const control::v1::ClusterStatus& status, const Deployment& deployment,
+                        const absl::StatusOr<ResolvedDeployment>& resolved) {
+  const std::string what =
+      resolved.ok() ? FirstDifference(status, *resolved) : std::string(resolved.status().message());
+  if (what.empty()) return "";
+  return fmt::format(
+      "warning: {} does not describe what runs: it was edited since `islands up`, or the machine is another "
+      "now; nothing of it holds before `islands down` and `islands up` ({})",
+      deployment.filename, what.substr(0, what.find('\n')));
+}
+
+}  // namespace islands::deploy

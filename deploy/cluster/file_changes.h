@@ -1,0 +1,27 @@
+// Whether a deployment's file still describes what runs: it may have been edited since `islands up`, and
+// nothing of that holds before the next one.
+//
+// Compared is what islands are started with. What follows from the machine alone - CPUs, nodes, an automatic
+// size of the buffer pool - may differ from one look to the next, and says nothing about the file.
+//
+// Thread safety: pure functions, but for reading the machine.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "deploy/file/deployment.h"
+#include "deploy/plan/resolve.h"
+#include "proto/control.pb.h"
+
+namespace islands::deploy {
+
+// The first difference, in the words of IslandConfig; empty: there is none.
+std::string FirstDifference(const control::v1::ClusterStatus& status, const ResolvedDeployment& resolved);
+
+// A line for people, without its end; empty: the file describes what runs. `resolved`: of the file as it is
+// now.
+std::string FileWarning(const control::v1::ClusterStatus& status, const Deployment& deployment,
+                        const absl::StatusOr<ResolvedDeployment>& resolved);
+
+}  // namespace islands::deploy
