@@ -145,7 +145,8 @@ absl::Status ClusterData::LoadOrCreateManifest(const ResolvedDeployment& resolve
     absl::StatusOr<storage::Manifest> adapted = AdaptManifest(*have, want, resolved.deployment.durability);
     if (!adapted.ok()) return adapted.status();
     if (adapted->layout_generation != have->layout_generation) {
-      spdlog::info("other layout or tables than before: layout generation {}", adapted->layout_generation);
+      spdlog::info("other name, layout or tables than before: layout generation {}",
+                   adapted->layout_generation);
     }
     manifest_ = *std::move(adapted);
   }

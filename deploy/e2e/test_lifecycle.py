@@ -56,8 +56,9 @@ def test_up_status_down(cluster: Cluster) -> None:
 
 def test_file_that_was_edited_meanwhile_is_pointed_out(cluster: Cluster) -> None:
     cluster.write().up()
-    commands = (["status", cluster.file],
-                ["run", cluster.file, "micro", "--duration", 0.2, "--results", os.path.join(cluster.folder, "results")])
+    results = os.path.join(cluster.folder, "results")
+    commands: list[list[object]] = [["status", cluster.file],
+                                    ["run", cluster.file, "micro", "--duration", 0.2, "--results", results]]
     for words in commands:
         done = cluster.islands.run(*words)
         assert done.code == 0 and "warning" not in done.err, done

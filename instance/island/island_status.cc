@@ -58,6 +58,14 @@ void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
   to->set_bytes_received(bytes_received);
 }
 
+void AddDoubt(const WorkerCounters& from, int64_t now_ns, control::v1::IslandStatus* to) {
+  to->set_in_doubt(to->in_doubt() + from.in_doubt.Get());
+  const auto since_ns = static_cast<int64_t>(from.in_doubt_since_ns.Get());
+  if (since_ns == 0) return;
+  const int64_t for_ms = std::max<int64_t>(1, (now_ns - since_ns) / runtime::kNsPerMs);
+  to->set_in_doubt_ms(std::max(to->in_doubt_ms(), for_ms));
+}
+
 // A binding that was granted does not last for ever: the kernel lifts that of a CPU that goes offline, and
 // anybody may move threads. What to say of a worker's thread that may run on `actual`; nothing if as planned.
 std::string LostBinding(const control::v1::IslandConfig& config, int worker, const std::string& actual) {
@@ -156,11 +164,7 @@ control::v1::IslandStatus Island::Status() const {
   for (int i = 0; i < config_.workers_size(); ++i) {
     Worker* worker = workers_[static_cast<size_t>(i)].get();
     peers_up += worker->peers().up();
-    status.set_in_doubt(status.in_doubt() + worker->counters().in_doubt.Get());
-    const auto since_ns = static_cast<int64_t>(worker->counters().in_doubt_since_ns.Get());
-    if (since_ns == 0) continue;
-    const int64_t doubt_ms = (seams_.clock->NowNs() - since_ns) / runtime::kNsPerMs;
-    status.set_in_doubt_ms(std::max(status.in_doubt_ms(), std::max<int64_t>(doubt_ms, 1)));
+    AddDoubt(worker->counters(), seams_.clock->NowNs(), &status);
     const int32_t tid = worker->tid();
     absl::StatusOr<std::string> cpus = topology::ReadCpusAllowed(getpid(), tid);
     placement->add_worker_cpus(cpus.ok() ? *cpus : "unknown");

@@ -233,7 +233,6 @@ TEST(Manifest, CheckSameData_NamesTheFirstDifference) {
       EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
   Manifest same = Example();
-  same.deployment = "renamed";
   same.boot_epochs = {9, 9, 9, 9};
   same.tables[1].set_range_end(5);  // means nothing for a replicated table
   EXPECT_TRUE(CheckSameData(Example(), same).ok());

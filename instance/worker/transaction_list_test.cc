@@ -257,6 +257,7 @@ TEST_F(TransactionListTest, Most_TheOldestAreListedAndAllAreCounted) {
   KeepOldest(3, &all);
   EXPECT_EQ(all.total(), 5u);
   ASSERT_EQ(all.work_size(), 3);
+  EXPECT_EQ(all.work(0).id(), "1.0.5.9");
   EXPECT_EQ(all.work(2).id(), "1.0.5.7");
 }
 
