@@ -39,6 +39,7 @@ constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island tha
 constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
 constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are part of every restart
 constexpr int64_t kIdleWaitMs = 1'000;
+constexpr uint64_t kMostHungMs = 5'000;  // where there is a log, unless the file says otherwise
 constexpr int64_t kRoomWaitMs = 1'000;  // until a full disk is asked again
 constexpr int kLastWords = 15;          // log lines shown of an island that failed to start
 
@@ -390,10 +391,13 @@ void Supervisor::ProbeStarting() {
   Report(kReadyReport);
 }
 
-// Kills only if the file says so: who is stopped may go on, and takes all it has with it if it is killed.
+// Who is stopped may go on, and with durability `none` takes all it has with it if it is killed: only if the
+// file says so. With a log it loses nothing, and may hold an epoch, which holds up everybody (log.md, Epochs).
 void Supervisor::LookForHung() {
   hang_watch_->Look(MonotonicMs());
-  const uint64_t most_ms = resolved_.deployment.hung_ms.value_or(0);
+  const Deployment& deployment = resolved_.deployment;
+  const uint64_t most_ms =
+      deployment.hung_ms.value_or(deployment.durability == Durability::kNone ? 0 : kMostHungMs);
   for (Island& island : islands_) {
     const uint32_t number = island.config.island();
     // Who is starting does not move, and that is right.

@@ -158,6 +158,23 @@ def test_hung_island_is_killed_if_the_file_says_so(cluster: Cluster) -> None:
     assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
 
 
+def test_hung_island_with_a_log_is_killed_and_loses_nothing(cluster: Cluster) -> None:
+    """Others would wait for the epoch that it may hold: for what becomes durable, and for their next lives."""
+    cluster.write(durability="lazy").up()
+    process = start_run(cluster, 60, "--multisite", "50")
+    wait_until(lambda: cluster.island(1)["running"], what="the run")
+    hung, killed = cluster.island(1)["pid"], cluster.island(0)["pid"]
+    os.kill(hung, signal.SIGSTOP)
+    os.kill(killed, signal.SIGKILL)
+    for island, pid in ((1, hung), (0, killed)):
+        wait_until(lambda: cluster.island(island)["pid"] not in (None, pid)
+                   and cluster.island(island)["state"] == "ready", what=f"the next life of island {island}")
+    process.kill()
+    process.communicate()
+    wait_until(lambda: all(not island["running"] for island in cluster.status()["islands"]), what="the run to end")
+    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+
+
 def test_run_on_a_hung_island_is_refused(cluster: Cluster) -> None:
     meter = Meter(cluster, Shape(2, 1))
     cluster.up()

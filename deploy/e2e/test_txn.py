@@ -21,6 +21,10 @@ def in_doubt_on(cluster: Cluster, island: int) -> list[Document]:
 
 def test_branch_in_doubt_is_named_until_its_coordinator_goes_on(cluster: Cluster) -> None:
     meter = Meter(cluster, SHAPES["2x1"], durability="lazy")
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read()
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text.replace("timeouts: {", "timeouts: {hung_ms: 3600000, "))  # or it would be killed after 5 s
     cluster.up()
     process = start_run(cluster, 6, "--multisite", "100")
     time.sleep(0.5)

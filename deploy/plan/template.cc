@@ -51,7 +51,7 @@ storage:
 messaging: {{transport: {transport}}}   # uds | zmq
 control: {{directory: run}}     # sockets and process ids; its path must be short
 metrics: {{base_port: 9400}}    # island i: http://localhost:(9400 + i)/metrics; 0 = none
-timeouts: {{transaction_ms: 2000}}  # and hung_ms: who stands still for so long is killed; absent: nobody
+timeouts: {{transaction_ms: 2000}}  # and hung_ms: who stands still for so long is killed (5000)
 )";
 
 }  // namespace
