@@ -351,8 +351,8 @@ class Box {
     const bool whole =
         recovery.UndoLosers(*executor_, [this] { return !undo_steps_ || (*undo_steps_)-- > 0; });
     undo_steps_.reset();
+    if (whole || life_ % 2 == 0) journal_->EndStep();  // or it dies before it could show that
     if (!whole) return false;
-    journal_->EndStep();
     Compare();
     const auto oldest_open = [this] { return journal_->open().oldest(); };
     auto cleaner = Cleaner::Create(files_, *store_, *board_, *std::move(data),
