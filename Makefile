@@ -85,8 +85,11 @@ fuzz: ## build every fuzz target with clang and run each for FUZZ_SECONDS (30)
 	@deploy/install-packages.sh build fuzz
 	cmake --preset fuzz -Wno-dev
 	ninja -C build/fuzz -j $(JOBS) $$(ninja -C build/fuzz -t targets all | sed -n '/^cmake_/d; s/^\([a-z_]*_fuzz\): phony$$/\1/p')
-	@set -e; for target in build/fuzz/fuzz/*; do echo "== $$target"; \
-	  $$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 2>&1 | tail -n 8; done
+	@for target in build/fuzz/fuzz/*; do echo "== $$target"; found=build/fuzz/corpora/$${target##*/}; \
+	  $(PYTHON) cmake/fuzz_corpus.py unpack $${target##*/} $$found || exit 1; \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=$$found- $$found >$$found.log 2>&1 || \
+	    { tail -n 60 $$found.log; echo "the input is in $$found-*"; exit 1; }; \
+	  tail -n 8 $$found.log; done
 
 format: packages ## format all C++ sources
 	git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format-16 -i

@@ -49,10 +49,11 @@ function(islands_bench name)
   target_link_libraries(${name} PRIVATE islands_options ${ARG_DEPENDS} benchmark::benchmark benchmark::benchmark_main)
 endfunction()
 
-# islands_fuzz(NAME SOURCES... DEPENDS...): a libFuzzer binary in the `fuzz` preset. The same source is linked with a
-# small main elsewhere so that pseudo-random inputs go through it as a unit test everywhere.
+# islands_fuzz(NAME SOURCES... DEPENDS... [ROUNDS n]): a libFuzzer binary in the `fuzz` preset. The same source is linked
+# with a small main elsewhere so that inputs go through it as a unit test everywhere: those of its corpus, if there is
+# one beside its source (NAME.corpus, see cmake/fuzz_corpus.py), and n pseudo-random ones.
 function(islands_fuzz name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "ROUNDS" "SOURCES;DEPENDS" ${ARGN})
   if(ISLANDS_FUZZ)
     add_executable(${name} ${ARG_SOURCES})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
@@ -61,5 +62,12 @@ function(islands_fuzz name)
     target_link_libraries(${name} PRIVATE islands_options ${ARG_DEPENDS})
   else()
     islands_test(${name}_replay SOURCES ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/fuzz_replay.cc DEPENDS ${ARG_DEPENDS})
+    if(NOT ARG_ROUNDS)
+      set(ARG_ROUNDS 20000)
+    endif()
+    list(GET ARG_SOURCES 0 source)
+    get_filename_component(folder ${source} DIRECTORY)
+    target_compile_definitions(${name}_replay PRIVATE ISLANDS_FUZZ_ROUNDS=${ARG_ROUNDS}
+      ISLANDS_FUZZ_CORPUS="${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${name}.corpus")
   endif()
 endfunction()

@@ -42,8 +42,9 @@ uint64_t SegmentMib(const BoxLog::Options& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BoxLog>> BoxLog::Open(Options options,
-                                                     const std::vector<uint32_t>& workers_before) {
-  std::unique_ptr<BoxLog> log(new BoxLog(std::move(options)));
+                                                     const std::vector<uint32_t>& workers_before,
+                                                     std::unique_ptr<runtime::FileSystem> files) {
+  std::unique_ptr<BoxLog> log(new BoxLog(std::move(options), std::move(files)));
   if (absl::Status prepared = log->Prepare(workers_before); !prepared.ok()) return prepared;
   if (absl::Status begun = log->SpawnLogger(); !begun.ok()) return begun;
   return log;

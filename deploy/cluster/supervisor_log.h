@@ -26,6 +26,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,9 +57,10 @@ class BoxLog {
   };
   // The caller has the deployment's lock, and no island of it lives. `workers_before`: of every island, when
   // this log was used last; empty: never. FAILED_PRECONDITION, DATA_LOSS, RESOURCE_EXHAUSTED: what to do is
-  // in the message.
-  static absl::StatusOr<std::unique_ptr<BoxLog>> Open(Options options,
-                                                      const std::vector<uint32_t>& workers_before);
+  // in the message. `files`: where manifest and EPOCH are; a test may have some that fail.
+  static absl::StatusOr<std::unique_ptr<BoxLog>> Open(
+      Options options, const std::vector<uint32_t>& workers_before,
+      std::unique_ptr<runtime::FileSystem> files = runtime::MakePosixFileSystem());
   ~BoxLog();
   BoxLog(const BoxLog&) = delete;
   BoxLog& operator=(const BoxLog&) = delete;
@@ -94,7 +96,8 @@ class BoxLog {
     uint64_t life = 0;  // of the state
   };
 
-  explicit BoxLog(Options options) : options_(std::move(options)), restarts_(options_.restarts) {}
+  BoxLog(Options options, std::unique_ptr<runtime::FileSystem> files)
+      : options_(std::move(options)), restarts_(options_.restarts), files_(std::move(files)) {}
   absl::Status Prepare(const std::vector<uint32_t>& workers_before);
   absl::Status ReadManifest(uint64_t cluster);
   absl::Status ChooseRings(uint64_t cluster);
@@ -112,7 +115,7 @@ class BoxLog {
 
   const Options options_;
   RestartPolicy restarts_;
-  std::unique_ptr<runtime::FileSystem> files_ = runtime::MakePosixFileSystem();
+  const std::unique_ptr<runtime::FileSystem> files_;
   uint64_t cluster_ = 0;
   log::BoxManifest manifest_;  // as on disk
   std::unique_ptr<log::RingDirectory> rings_;

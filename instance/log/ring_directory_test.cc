@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "instance/log/lsn.h"
 #include "instance/log/record.h"
 #include "runtime/private_files.h"
 
@@ -28,10 +29,10 @@ class RingDirectoryTest : public testing::Test {
     fs::create_directory(base_);
   }
   ~RingDirectoryTest() override { fs::remove_all(base_); }
-  static void Append(Ring& ring) {
+  static void Append(Ring& ring, uint64_t lsn = 7) {
     RingWriter writer(ring);
     const std::vector<std::byte> body(100, std::byte{3});
-    log::Append(writer, 1, 7, {body});
+    log::Append(writer, 1, lsn, {body});
     writer.Show();
   }
   // Of the directory's rings: which are whole.
@@ -109,6 +110,19 @@ TEST_F(RingDirectoryTest, List_TellsWholeFromDamaged) {
   runtime::WritePrivateFile(path_ + "/something else", "").IgnoreError();
   EXPECT_THAT(Whole(*directory), testing::ElementsAre(RingName({5, 1, 0})));
   EXPECT_EQ(directory->List()->size(), 7u);
+}
+
+// Its logger would have no epoch to go on with, and would write an EPOCH that nobody can read.
+TEST_F(RingDirectoryTest, OpenRing_RefusesAnLsnBehindTheLastEpoch) {
+  const auto directory = RingDirectory::Make(path_).value();
+  for (const uint64_t epoch : {Lsn::kMostEpoch - 5, Lsn::kMostEpoch, Lsn::kMostEpoch + 1}) {
+    const StreamId stream{.life = epoch, .island = 0, .worker = 0};
+    Append(**directory->MakeRing(stream, Ring::kLeastCapacity), Lsn::Of(epoch, 0).value());
+    EXPECT_EQ(directory->OpenRing(stream).status().code(), absl::StatusCode::kDataLoss) << epoch;
+  }
+  const StreamId sound{.life = 1, .island = 0, .worker = 0};
+  Append(**directory->MakeRing(sound, Ring::kLeastCapacity), Lsn::Of(Lsn::kMostEpoch / 2, 0).value());
+  EXPECT_TRUE(directory->OpenRing(sound).ok());
 }
 
 TEST_F(RingDirectoryTest, RemoveEarlier_LeavesOthersAlone) {

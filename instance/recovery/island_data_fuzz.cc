@@ -19,7 +19,7 @@ namespace {
 using namespace islands;  // a fuzz target looks at several rooms
 
 const recovery::IslandDataOptions kWhere{.directory = "/data", .cluster = 1};
-constexpr storage::StoreOptions kStore{.sites = {0, 1}, .pool_bytes = 1 << 20, .alone = true};
+const storage::StoreOptions kStore{.sites = {0, 1}, .pool_bytes = 1 << 20, .alone = true};
 
 const storage::Catalog& MakeCatalog() {
   static const auto catalog = [] {

@@ -1,0 +1,235 @@
+// Loads of a deployment that keeps its rows, with islands that only answer, and look at the manifest while
+// they do: what is there at each of these moments is what a kill would leave.
+#include "deploy/cluster/supervisor_load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "instance/messaging/control_channel.h"
+
+namespace islands::deploy {
+namespace {
+
+namespace fs = std::filesystem;
+using control::v1::Reply;
+using control::v1::Request;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint32_t kIslands = 2;
+
+class GenerationLoadsTest : public testing::Test {
+ protected:
+  // What an island was asked, and what the manifest on disk said then.
+  struct Asked {
+    bool load = false;  // or to go on
+    uint64_t generation = 0;
+    uint64_t on_disk = 0;
+    friend bool operator==(const Asked&, const Asked&) = default;
+    friend std::ostream& operator<<(std::ostream& out, const Asked& asked) {
+      return out << (asked.load ? "load " : "go on with ") << asked.generation << ", on disk "
+                 << asked.on_disk;
+    }
+  };
+
+  GenerationLoadsTest() : base_(testing::TempDir() + "islands-loads-XXXXXX") {
+    EXPECT_NE(mkdtemp(base_.data()), nullptr);
+    controls_.directory = base_ + "/control";
+    resolved_.deployment.name = "test";
+    resolved_.deployment.durability = Durability::kLazy;
+    resolved_.plan.sites = 4;
+    resolved_.plan.islands.resize(kIslands);
+    control::v1::TableSpec table;
+    table.set_name("rows");
+    table.add_key("uint64");
+    table.set_range_end(100);
+    resolved_.deployment.tables.push_back(table);
+    resolved_.data_directory = base_ + "/data";
+    resolved_.log_directory = base_ + "/data/log";
+    data_ = ClusterData::Open(resolved_, controls_).value();
+    EXPECT_TRUE(data_->NoteWorkers({1, 1}).ok());  // before there is data
+    client_ = std::make_unique<ClusterClient>(controls_);
+    loads_ = std::make_unique<GenerationLoads>(*client_, *data_, kIslands);
+    asked_.resize(kIslands);
+    answers_.resize(kIslands);
+    servers_.resize(kIslands);
+    for (uint32_t island = 0; island < kIslands; ++island) StartIsland(island);
+  }
+  ~GenerationLoadsTest() override {
+    servers_.clear();
+    fs::remove_all(base_);
+  }
+
+  void StartIsland(uint32_t island) {
+    auto server = messaging::ControlServer::Start(
+        controls_.IslandSocket(island),
+        [this, island](const Request& request) { return Answer(island, request); });
+    ASSERT_TRUE(server.ok()) << server.status();
+    servers_[island] = *std::move(server);
+  }
+  Reply Answer(uint32_t island, const Request& request) {
+    const uint64_t generation =
+        request.has_load() ? request.load().generation() : request.switch_().generation();
+    asked_[island].push_back({request.has_load(), generation, OnDisk().data_generation});
+    const absl::Status status = answers_[island] ? answers_[island](request) : absl::OkStatus();
+    return status.ok() ? Reply() : messaging::ErrorReply(status);
+  }
+  storage::Manifest OnDisk() const {
+    const auto files = runtime::MakePosixFileSystem();
+    const auto manifest = storage::LoadManifest(resolved_.data_directory, *files);
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    control::v1::IslandConfig config;
+    EXPECT_TRUE(DescribeLoad(*manifest, &config).ok());
+    return *manifest;
+  }
+  static control::v1::LoadSpec LoadOf(const std::string& workload, int64_t rows) {
+    control::v1::LoadSpec load;
+    load.set_workload(workload);
+    control::v1::TableSpec* table = load.add_tables();
+    table->set_name(workload + "_rows");
+    table->set_range_end(rows);
+    return load;
+  }
+  absl::Status Load(const control::v1::LoadSpec& load, const absl::Status& check = absl::OkStatus()) {
+    return loads_->Load(
+        load, [&] { return check; },
+        [&](uint64_t generation, const Loads& loads) {
+          switched_.push_back(generation);
+          EXPECT_EQ(OnDisk().data_generation, generation);
+          last_loads_ = loads;
+        });
+  }
+
+  std::string base_;
+  ControlFiles controls_;
+  ResolvedDeployment resolved_;
+  std::unique_ptr<ClusterData> data_;
+  std::unique_ptr<ClusterClient> client_;
+  std::unique_ptr<GenerationLoads> loads_;
+  std::vector<std::vector<Asked>> asked_;  // by island; each has its server's thread
+  std::vector<std::function<absl::Status(const Request&)>> answers_;
+  std::vector<std::unique_ptr<messaging::ControlServer>> servers_;
+  std::vector<uint64_t> switched_;
+  Loads last_loads_;
+};
+
+TEST_F(GenerationLoadsTest, Load_OneRenameSwitchesAllIslands) {
+  ASSERT_TRUE(Load({}).ok());  // as `up` does the first time: nothing, into generation 1
+  EXPECT_EQ(OnDisk().load, "");
+  const absl::Status loaded = Load(LoadOf("micro", 50));
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  for (const std::vector<Asked>& asked : asked_) {
+    EXPECT_THAT(asked,
+                ElementsAre(Asked{true, 1, 0}, Asked{false, 1, 1}, Asked{true, 2, 1}, Asked{false, 2, 2}));
+  }
+  EXPECT_THAT(switched_, ElementsAre(1, 2));
+  // Whoever comes after a kill knows which files count, and what has shaped their tables.
+  data_.reset();
+  data_ = ClusterData::Open(resolved_, controls_).value();
+  control::v1::IslandConfig config;
+  ASSERT_TRUE(DescribeLoad(data_->manifest(), &config).ok());
+  EXPECT_EQ(data_->manifest().data_generation, 2u);
+  ASSERT_EQ(config.loads().size(), 1);
+  EXPECT_EQ(config.loads()[0].workload(), "micro");
+  EXPECT_EQ(config.loads()[0].tables()[0].range_end(), 50);
+}
+
+// A generation has all tables: of the loads before it the shapes stay that it has nothing to say of.
+TEST_F(GenerationLoadsTest, Load_RemembersTheShapesOfOtherTables) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  ASSERT_TRUE(Load(LoadOf("tatp", 60)).ok());
+  ASSERT_EQ(last_loads_.size(), 2);
+  EXPECT_EQ(last_loads_[0].workload(), "");
+  EXPECT_EQ(last_loads_[0].tables()[0].name(), "micro_rows");
+  EXPECT_EQ(last_loads_[1].workload(), "tatp");
+  ASSERT_TRUE(Load(LoadOf("micro", 70)).ok());
+  ASSERT_EQ(last_loads_.size(), 2);
+  EXPECT_EQ(last_loads_[0].tables()[0].name(), "tatp_rows");
+  EXPECT_EQ(last_loads_[1].tables()[0].range_end(), 70);
+}
+
+TEST_F(GenerationLoadsTest, Load_ThatFailsSomewhere_LeavesTheGenerationBefore) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  const storage::Manifest before = OnDisk();
+  answers_[1] = [](const Request& request) {
+    return request.has_load() ? absl::ResourceExhaustedError("its disk is full") : absl::OkStatus();
+  };
+  for (std::vector<Asked>& asked : asked_) asked.clear();
+  const absl::Status failed = Load(LoadOf("tatp", 60));
+  EXPECT_EQ(failed.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("island 1: "));
+  EXPECT_EQ(storage::ManifestToText(OnDisk()), storage::ManifestToText(before));
+  EXPECT_THAT(switched_, ElementsAre(1));
+  // All go on with what counts, the one that could as well.
+  for (const std::vector<Asked>& asked : asked_)
+    EXPECT_THAT(asked, ElementsAre(Asked{true, 2, 1}, Asked{false, 1, 1}));
+  EXPECT_THAT(loads_->TakeUseless(), IsEmpty());
+  // And the number is used again.
+  answers_[1] = nullptr;
+  ASSERT_TRUE(Load(LoadOf("tatp", 60)).ok());
+  EXPECT_EQ(OnDisk().data_generation, 2u);
+}
+
+TEST_F(GenerationLoadsTest, Load_WhoCannotGoOn_IsUselessOnce) {
+  answers_[0] = [](const Request& request) {
+    return request.has_load() ? absl::OkStatus() : absl::FailedPreconditionError("its rows are gone");
+  };
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());  // it counts all the same
+  EXPECT_EQ(OnDisk().data_generation, 1u);
+  EXPECT_THAT(loads_->TakeUseless(), ElementsAre(0));
+  EXPECT_THAT(loads_->TakeUseless(), IsEmpty());
+  // One that has died before or meanwhile is no other case; then the load is lost, too.
+  servers_[1].reset();
+  EXPECT_FALSE(Load(LoadOf("micro", 60)).ok());
+  EXPECT_EQ(OnDisk().data_generation, 1u);
+  EXPECT_THAT(loads_->TakeUseless(), ElementsAre(0, 1));
+}
+
+TEST_F(GenerationLoadsTest, Load_ManifestThatCannotBeWritten_SwitchesNobody) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  for (std::vector<Asked>& asked : asked_) asked.clear();
+  // In the way of the file that is renamed over the manifest.
+  fs::create_directory(resolved_.data_directory + "/MANIFEST.json.tmp");
+  EXPECT_FALSE(Load(LoadOf("tatp", 60)).ok());
+  EXPECT_EQ(OnDisk().data_generation, 1u);
+  EXPECT_THAT(switched_, ElementsAre(1));
+  for (const std::vector<Asked>& asked : asked_)
+    EXPECT_THAT(asked, ElementsAre(Asked{true, 2, 1}, Asked{false, 1, 1}));
+}
+
+TEST_F(GenerationLoadsTest, Load_OnlyOneAtATime_AndOnlyWhenItMay) {
+  const absl::Status refused = Load(LoadOf("micro", 50), absl::UnavailableError("is being taken down"));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(asked_[0], IsEmpty());
+  absl::Status second;
+  answers_[0] = [&](const Request& request) {
+    EXPECT_TRUE(loads_->under_way());
+    if (request.has_load()) second = Load(LoadOf("tatp", 60));
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition) << second;
+  EXPECT_FALSE(loads_->under_way());
+  EXPECT_EQ(OnDisk().data_generation, 1u);
+}
+
+TEST_F(GenerationLoadsTest, DescribeLoad_RefusesWhatMakesNoSense) {
+  storage::Manifest manifest = OnDisk();
+  manifest.load = "{\"loads\": 7}";
+  control::v1::IslandConfig config;
+  const absl::Status described = DescribeLoad(manifest, &config);
+  EXPECT_EQ(described.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(described.message()), HasSubstr(storage::kManifestName));
+}
+
+}  // namespace
+}  // namespace islands::deploy
