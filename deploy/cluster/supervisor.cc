@@ -39,7 +39,7 @@ constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island tha
 constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
 constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are part of every restart
 constexpr int64_t kIdleWaitMs = 1'000;
-constexpr uint64_t kMostHungMs = 5'000;  // where there is a log, unless the file says otherwise
+constexpr uint64_t kMostHungMs = 5'000;  // with a log
 constexpr int64_t kRoomWaitMs = 1'000;   // until a full disk is asked again
 constexpr int kLastWords = 15;           // log lines shown of an island that failed to start
 
