@@ -107,7 +107,7 @@ BUGS: dict[str, list[Test]] = {
     "answer_for_earlier_life": [orphans("LaterLifeOfAFellow_DoesNotSpeakForTheEarlierOne")],
     "forget_page_change": [only("planted_btree", "*BTreeModelTest*")],
     "skip_log_sync": [LOGGER, RECOVERY],
-    "ignore_sync_error": [LOGGER],
+    "ignore_sync_error": [LOGGER, LOSSES],
     "trust_unsynced_epoch": [LOGGER],
     "free_ring_early": [LOGGER, LOGGER_PROCESS],
     "undo_twice": [RECOVERY],
