@@ -392,7 +392,7 @@ void Supervisor::ProbeStarting() {
 }
 
 // Who is stopped may go on, and with durability `none` takes all it has with it if it is killed: only if the
-// file says so. With a log it loses nothing, and may hold an epoch, which holds up everybody (log.md, Epochs).
+// file says so. With a log it loses nothing, and may hold an epoch, which holds up everybody (log.md).
 void Supervisor::LookForHung() {
   hang_watch_->Look(MonotonicMs());
   const Deployment& deployment = resolved_.deployment;
