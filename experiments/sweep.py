@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import json
 import os
+import secrets
 import re
 import shlex
 import signal
@@ -214,14 +215,16 @@ def clean_up_after_killed(islands: Islands, found: Results) -> None:
 def carry_out(islands: Islands, machine: Machine, found: Results, begin: float, observer: Observer | None) -> bool:
     """Whether all went; Interrupted if not to its end. Nothing is left running."""
     clean_up_after_killed(islands, found)
-    work = tempfile.mkdtemp(prefix=WORK_PREFIX)
+    # Named before it is there: an interrupt may come at any moment.
+    work = os.path.join(tempfile.gettempdir(), f"{WORK_PREFIX}{secrets.token_hex(4)}")
     try:
+        os.mkdir(work, mode=0o700)
         found.document["work"] = work
         found.save()
         Runner(islands, machine, found, work, observer).run_all()
     finally:
         handle_signals(signal.SIG_IGN)
-        clean = stop_everything(islands, work)
+        clean = not os.path.isdir(work) or stop_everything(islands, work)
         remove_everything(islands, work)
         found.document.pop("work", None)
         found.finish(time.monotonic() - begin)

@@ -169,10 +169,10 @@ def test_hung_island_with_a_log_is_killed_and_loses_nothing(cluster: Cluster) ->
     for island, pid in ((1, hung), (0, killed)):
         wait_until(lambda: cluster.island(island)["pid"] not in (None, pid)
                    and cluster.island(island)["state"] == "ready", what=f"the next life of island {island}")
-    process.kill()
-    process.communicate()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
     wait_until(lambda: all(not island["running"] for island in cluster.status()["islands"]), what="the run to end")
-    assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
+    assert cluster.run("--op", "update", "--rows-total", 48000, "--multisite", 50)["sum_check"] == "ok"
 
 
 def test_run_on_a_hung_island_is_refused(cluster: Cluster) -> None:

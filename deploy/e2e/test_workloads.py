@@ -100,7 +100,7 @@ def copy_of_the_build(islands: Islands, folder: str) -> str:
     copy = os.path.join(folder, "build")
     os.makedirs(os.path.join(copy, "bin"))
     os.makedirs(os.path.join(copy, "lib", "islands"))
-    for binary in ("islands", "islandd"):
+    for binary in ("islands", "islandd", "islands-logger"):
         shutil.copy(os.path.join(built, "bin", binary), os.path.join(copy, "bin", binary))
     os.symlink(os.path.join(built, "proto"), os.path.join(copy, "proto"))
     return copy
