@@ -64,6 +64,26 @@ def test_everybody_is_killed_at_once(cluster: Cluster, layout: str) -> None:
         assert rows_sum(cluster) == total
 
 
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+def test_kills_in_the_middle_of_transactions(cluster: Cluster, layout: str) -> None:
+    """Each adds 1 to ten rows: whatever is left of it is all of it, or nothing."""
+    up(cluster, layout)
+    cluster.run("--op", "update", "--rows", 10, "--multisite", 40)
+    total = rows_sum(cluster)
+    for n in range(4):
+        with loaded(cluster, seconds=30):
+            time.sleep(0.1 * n)
+            for pid in cluster.alive():
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not cluster.alive(), what="the end of all processes")
+        cluster.up()
+        after = rows_sum(cluster)
+        assert after > total and (after - total) % 10 == 0
+        total = after
+    cluster.down()
+    assert cluster.islands.run("verify", cluster.file).code == 0
+
+
 def test_an_island_that_is_killed_comes_back_with_its_rows(cluster: Cluster) -> None:
     up(cluster)
     cluster.run(*UPDATES)
@@ -95,13 +115,15 @@ def power_is_lost(cluster: Cluster) -> None:
     shutil.rmtree(shm)
 
 
-def test_lost_rings_are_a_loss_of_power(cluster: Cluster) -> None:
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+def test_lost_rings_are_a_loss_of_power(cluster: Cluster, layout: str) -> None:
     """Whole transactions are missing, on all islands the same ones: the sum is one that a transaction has left."""
-    up(cluster)
+    up(cluster, layout)
     cluster.run(*UPDATES)
     total = rows_sum(cluster)
     time.sleep(1)  # longer than the log lags behind
     with loaded(cluster, seconds=30):
+        time.sleep(2)  # likewise
         power_is_lost(cluster)
     cluster.up()
     with open(os.path.join(cluster.folder, "run", "supervisor.log"), encoding="utf-8") as file:
