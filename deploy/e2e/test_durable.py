@@ -72,7 +72,7 @@ def test_kills_in_the_middle_of_transactions(cluster: Cluster, layout: str) -> N
     total = rows_sum(cluster)
     for n in range(4):
         with loaded(cluster, seconds=30):
-            time.sleep(0.1 * n)
+            time.sleep(0.2 + 0.1 * n)
             for pid in cluster.alive():
                 os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not cluster.alive(), what="the end of all processes")

@@ -126,7 +126,7 @@ void Journal::AppendUpdate(const Id& id, std::span<const std::byte> undo) {
 }
 
 void Journal::AppendCompensation(const Id& id, uint32_t left) {
-  if (runtime::Planted(runtime::PlantedBug::kDropCompensation)) {
+  if (Planted(PlantedBug::kDropCompensation)) {
     body_.Clear();
     begun_ = false;
     return;

@@ -128,6 +128,7 @@ class LogBox {
 
   Logger& logger() { return *logger_; }
   Board& board() { return *board_; }
+  Ring& ring(uint32_t island) { return *islands_[island].workers[0].ring; }
   runtime::Random& random() { return random_; }
   size_t islands() const { return workers_.size(); }
   // Records that a loss of power may take, by whether it did.

@@ -24,6 +24,13 @@ using runtime::PlantedBug;
 
 }  // namespace
 
+absl::Status Logger::Unsound(const Stream& stream) {
+  const StreamId& id = stream.ring->stream();
+  return absl::DataLossError(fmt::format(
+      "the log ring of worker {} of island {} says that it is freed to {} and filled to {}, and {} is read",
+      id.worker, id.island, stream.ring->head(), stream.ring->tail(), stream.added));
+}
+
 void Logger::Cover(Stream* stream) {
   stream->covers = board_.epoch();
   covers_ = std::max(covers_, stream->covers);
@@ -148,9 +155,7 @@ bool Logger::Drain() {
   for (Stream& stream : streams_) {
     const uint64_t tail = stream.ring->tail();
     if (!stream.ring->IsSound(stream.added, tail)) {
-      const StreamId& id = stream.ring->stream();
-      Fail(absl::DataLossError(fmt::format("the log ring of worker {} of island {} says that {} follows {}",
-                                           id.worker, id.island, tail, stream.added)));
+      Fail(Unsound(stream));
       return false;
     }
     size_t added = 0;
@@ -256,7 +261,11 @@ void Logger::RemoveOldSegments() {
 }
 
 void Logger::FreeRings() {
-  for (Stream& stream : streams_) stream.ring->SetHead(stream.added);
+  for (Stream& stream : streams_) {
+    if (stream.ring->head() > stream.added || !stream.ring->IsSound(stream.added, stream.ring->tail()))
+      return Fail(Unsound(stream));
+    stream.ring->SetHead(stream.added);
+  }
 }
 
 void Logger::Fail(absl::Status why) {

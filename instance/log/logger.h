@@ -118,6 +118,8 @@ class Logger {
   int64_t RoundNs() const;
   bool Due() const;
   bool HasWork() const;
+  // DATA_LOSS: another process has written into its ring's header.
+  static absl::Status Unsound(const Stream& stream);
   // What the stream has added was stamped with the epoch of now at most.
   void Cover(Stream* stream);
   void BeginRound();

@@ -302,6 +302,24 @@ TEST(Logger, Open_DoesNotTrustWhatIsNotSynced) {
   }
 }
 
+// Rings are files that anybody with the user's rights can write into.
+TEST(Logger, RingThatSomebodyElseFrees_IsAnError) {
+  runtime::MemoryFileSystem files;
+  LogBox box({1}, 1, files);
+  const auto append = [&] {
+    const uint64_t before = box.ring(0).tail();
+    while (box.ring(0).tail() == before) box.StepWorker();
+    box.Quiesce();
+  };
+  append();
+  while (!box.logger().busy()) box.StepLogger();
+  box.StepLogger();  // has collected the one
+  append();
+  box.ring(0).SetHead(box.ring(0).tail());  // of what is being written, and of what is not
+  box.DrainAll();
+  EXPECT_TRUE(absl::IsDataLoss(box.logger().failure())) << box.logger().failure();
+}
+
 // What a failed sync has dropped can still be read, and a later sync succeeds without it: a logger that
 // starts again on the same machine must not take it for durable.
 TEST(Logger, DiskFails_TheNextLoggerPromisesNothingThatIsNotOnDisk) {

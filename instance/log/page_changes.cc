@@ -128,10 +128,7 @@ void PageChangeCollector::BeforeChange(const std::byte* page, const PageChange& 
   ++changed->count;
 }
 
-bool PageChangeCollector::InStep(const std::byte* page) const {
-  return std::any_of(pages_.begin(), pages_.begin() + static_cast<ptrdiff_t>(changed_pages_),
-                     [&](const ChangedPage& changed) { return changed.page == page; });
-}
+bool PageChangeCollector::InStep(const std::byte* page) { return Find(page) != nullptr; }
 
 bool PageChangeCollector::LightStep() const {
   if (changed_pages_ != 1) return false;

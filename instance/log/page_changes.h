@@ -69,7 +69,7 @@ class PageChangeCollector final : public storage::PageChangeSink {
   // Pages are latched and have changes of which the body does not tell yet.
   bool within_step() const { return changed_pages_ != 0; }
   std::span<const ChangedPage> step() const { return {pages_.data(), changed_pages_}; }
-  bool InStep(const std::byte* page) const;
+  bool InStep(const std::byte* page);
   // Bytes within values of one page, and not all of it as an image: whatever else happens to the page
   // meanwhile, but for an image of it, may be done again with or without them.
   bool LightStep() const;
