@@ -40,7 +40,8 @@ recovery::IslandDataOptions Keeper::DataOptions(uint64_t generation) const {
 
 absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& store, uint64_t generation) {
   generation_ = generation;
-  recovery_.emplace(catalog, store, log_.cuts);
+  const bool several = !options_.alone && has_files();  // threads, which simulations do without
+  recovery_.emplace(catalog, store, log_.cuts, several ? options_.workers : 1);
   const int64_t begin_ns = clock_.NowNs();
   const bool has_rows = generation != 0 || !has_files();
   if (has_rows) {

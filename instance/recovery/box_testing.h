@@ -245,20 +245,23 @@ class Box {
       return recovery.Redo(stream, record);
     });
     EXPECT_TRUE(read.ok()) << read;
+    const bool empty = recovery.records() == 0 && !pages_;
+    if (!empty) {
+      const absl::Status found = recovery.FindTrees();
+      EXPECT_TRUE(found.ok()) << found;
+    }
     ring_ = log::Ring::InMemory({++life_, 0, 0}, size_t{4} << 20);
     EXPECT_TRUE(logger_->Add(ring_).ok());
     EXPECT_GT(board_->epoch(), recovery.last().epoch());
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, recovery.last());
     journal_->Listen();
-    if (recovery.records() == 0 && !pages_) {
+    if (empty) {
       auto created = storage::Store::Create(*catalog_, options, files_);
       EXPECT_TRUE(created.ok());
       store_ = *std::move(created);
       journal_->AppendDone();
     } else {
       store_ = *std::move(store);
-      const absl::Status found = recovery.FindTrees();
-      EXPECT_TRUE(found.ok()) << found;
     }
     locks_ = std::make_unique<locks::LockTable>(locks::LockTableOptions{.buckets = 1024});
     executor_ = std::make_unique<instance::Executor>(

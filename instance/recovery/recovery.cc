@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "instance/log/page_changes_reader.h"
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
@@ -63,35 +62,10 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   absl::Status status = entry.status();
   if (status.ok() && lsn < last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
   if (status.ok()) status = CheckWriter(*entry, stream);
-  if (status.ok()) status = RedoChanges(entry->changes);
   if (status.ok()) status = Note(*entry, lsn);
   last_ = std::max(last_, lsn);
   ++records_;
-  if (status.ok()) return status;
-  return absl::DataLossError(fmt::format("record {} of life {} of island {} cannot be repeated: {}",
-                                         log::ToString(lsn), stream.life, stream.island,
-                                         std::string(status.message())));
-}
-
-absl::Status Recovery::RedoChanges(std::span<const std::byte> changes) {
-  log::PageChangeReader reader(changes);
-  log::PageChangeGroup group;
-  while (reader.Next(&group)) {
-    if (!group.is_image() && !store_.HasPage(group.page())) {  // invariant 3
-      return absl::DataLossError(fmt::format(
-          "page {} of site {} is not whole in its data file, and the log does not have all of it: "
-          "restore data and log from a copy",
-          group.page().number(), group.page().site()));
-    }
-    const storage::GuardX page = store_.PageForRedo(group.page());
-    if (!page) {
-      return absl::DataLossError(
-          fmt::format("this island has no page {} of site {}", group.page().number(), group.page().site()));
-    }
-    const std::span<std::byte, storage::kPageBytes> bytes(page.Redo(), storage::kPageBytes);
-    if (absl::Status redone = log::Redo(group, bytes); !redone.ok()) return redone;
-  }
-  return reader.status();
+  return status.ok() ? pages_.Add(stream, lsn, entry->changes) : CannotRepeat(stream, lsn, status);
 }
 
 // What ended before the checkpoint was taken may have begun before its bound: then only the end is here.
@@ -182,6 +156,7 @@ absl::Status Recovery::NoteCommit(const log::Entry& entry, log::Lsn lsn) {
 }
 
 absl::Status Recovery::FindTrees() {
+  if (absl::Status made = pages_.Finish(); !made.ok()) return made;
   if (absl::Status found = store_.FindTrees(catalog_); !found.ok()) return found;
   const auto check = [&](const coordinator::TransactionId& id, const instance::UndoLog& undo) {
     if (undo.Fits(store_)) return absl::OkStatus();

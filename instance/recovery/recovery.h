@@ -3,7 +3,7 @@
 //
 //   BeginFrom   the checkpoint whose pages have been read in (island_data.h), if there is one
 //   Redo        every record of the log from there on, in LSN order: its changes, unless their pages have
-//               them; and what it says of transactions
+//               them, by the site's lane (page_redo.h); and what it says of transactions
 //   FindTrees   the pages are as they were when the island died
 //   UndoLosers  with a journal that listens: what was open is rolled back, by key, and that is logged as any
 //               rollback is. An island that dies meanwhile goes on where it was
@@ -37,6 +37,7 @@
 #include "instance/log/lsn.h"
 #include "instance/log/record.h"
 #include "instance/recovery/checkpoint.h"
+#include "instance/recovery/page_redo.h"
 #include "instance/recovery/unsettled.h"
 #include "instance/storage/store.h"
 
@@ -44,15 +45,17 @@ namespace islands::recovery {
 
 class Recovery {
  public:
-  // `store` of Store::CreateForRedo.
-  Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<log::EpochCut> cuts)
-      : catalog_(catalog), store_(store), cuts_(std::move(cuts)) {}
+  // `store` and `lanes` as PageRedo has them.
+  Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<log::EpochCut> cuts,
+           uint32_t lanes = 1)
+      : catalog_(catalog), store_(store), cuts_(std::move(cuts)), pages_(store, lanes) {}
 
   // Before the first Redo: the store has the pages that this checkpoint speaks of.
   void BeginFrom(const Checkpoint& checkpoint);
-  // DATA_LOSS: the record is damaged, does not fit the pages, or is none that the stream's worker writes.
+  // DATA_LOSS: the record is damaged, or is none that the stream's worker writes; or an earlier one does not
+  // fit the pages.
   absl::Status Redo(const log::StreamId& stream, const log::Record& record);
-  // DATA_LOSS: they are not what the catalog says.
+  // DATA_LOSS: a record does not fit the pages, or they are not what the catalog says.
   absl::Status FindTrees();
   // Whether the rows are as undo takes for granted, once the trees have been found: of who has not ended, and
   // of who is in doubt. A page that is whole may be an old state of itself, if the disk has lost a write.
@@ -84,11 +87,11 @@ class Recovery {
   // Whose end is in the log though its beginning may not be: the checkpoint knows of both.
   bool MayHaveEnded(log::Lsn lsn) const { return lsn.epoch() <= taken_; }
   bool Decided(const coordinator::TransactionId& id) const;
-  absl::Status RedoChanges(std::span<const std::byte> changes);
 
   const storage::Catalog& catalog_;
   storage::Store& store_;
   const std::vector<log::EpochCut> cuts_;
+  PageRedo pages_;
   std::map<coordinator::TransactionId, Open> open_;  // have changed something and not ended
   uint64_t bound_ = 0;                               // epochs of the checkpoint
   uint64_t taken_ = 0;

@@ -7,9 +7,11 @@
 // Thread safety: none.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
-#include <string>
-#include <utility>
+#include <span>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -29,12 +31,19 @@ class StreamMerge {
 
  private:
   struct Kept {
+    uint64_t lsn;
+    std::span<const std::byte> body;  // in `blocks_`
     uint8_t kind;
-    std::string body;
   };
+  struct Rest {  // what has not been visited of a stream; never nothing
+    const log::StreamId* stream;
+    std::span<const Kept> kept;
+  };
+  std::span<const std::byte> Keep(std::span<const std::byte> body);
+
   uint64_t life_ = 0;
-  // Two workers may give one LSN, to changes of different pages.
-  std::map<std::pair<uint64_t, log::StreamId>, Kept> records_;
+  std::map<log::StreamId, std::vector<Kept>> streams_;
+  std::vector<std::vector<std::byte>> blocks_;  // never moved: each has its whole capacity from the beginning
 };
 
 }  // namespace islands::recovery

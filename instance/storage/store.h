@@ -52,6 +52,11 @@ class Store {
   void BeginRedo() { tables_.clear(); }
   // Empty: no site of this island has such a page.
   GuardX PageForRedo(PageId page);
+  // Before PageForRedo: starts loading the page, of whatever site.
+  [[gnu::always_inline]] void PrefetchForRedo(PageId page) const {
+    const uint32_t slot = SlotOf(page.site());
+    if (slot < spaces_.size()) spaces_[slot]->Prefetch(page.number());
+  }
   bool HasPage(PageId page) const {
     const uint32_t slot = SlotOf(page.site());
     return slot < spaces_.size() && spaces_[slot]->HasPage(page.number());
