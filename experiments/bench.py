@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The benchmark: islands beside other engines, its scaling, messages, sizes; with the bars that were set for them.
+"""The benchmark: islands beside other engines, scaling, messages, sizes, logs; with the bars that were set for them.
 
     experiments/bench.py [--only SECTION]... [--quick] [--large] [--json FILE] [--log-directory DIR]
 
 Prints a table per section; what is compared is measured in turns, and medians are compared. Progress goes to stderr.
 Exit code 1 when a run's rows did not add up; a bar that is missed is said, but no error. Whatever happens, no process
-and no data are left behind. Islands keep nothing of what they acknowledge (durability none), but in section durability.
+and no data are left behind. Islands keep nothing of what they acknowledge (durability none), but in the sections about
+logs: durability, disks, replay, cleaner. experiments/README.md says what their figures are.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks import logs, parts, throughput
+from benchmarks import disks, logs, parts, restarts, throughput
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
 from islands_command import ROOT, Document, Islands, guarded, remove_everything
 
@@ -36,6 +37,9 @@ SECTIONS = {
     "sizes": (throughput.sizes, 6, 45),
     "instructions": (parts.instructions, 0, 60),
     "durability": (logs.durability, 11, 110),
+    "disks": (disks.disks, 6, 60),
+    "replay": (restarts.replay, 1, 40),
+    "cleaner": (restarts.cleaner, 2, 90),
 }
 
 
@@ -51,9 +55,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="the results, with every single measurement")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"), help="where islands and islandd lie")
     parser.add_argument("--directory", default=os.path.join(ROOT, "build/bench"),
-                        help="for deployment files and data; emptied first and last")
-    parser.add_argument("--log-directory", metavar="DIR", help="where section durability makes a new folder for its "
-                        "logs, and removes it; default: /dev/shm if there is room, else --directory")
+                        help="for deployment files, data, and logs on disk of section disks; emptied first and last")
+    parser.add_argument("--log-directory", metavar="DIR", help="where the sections about logs (durability, disks, "
+                        "replay, cleaner) make a new folder for theirs, and remove it; default: /dev/shm if there is "
+                        "room, else --directory")
     arguments = parser.parse_args()
     for name, normal, quick in (("seconds", 1.0, 0.15), ("warmup", 0.2, 0.05), ("repeat", 5, 1)):
         if getattr(arguments, name) is None:

@@ -234,8 +234,12 @@ class Islands:
                 raise Failed(f"{islandd} cannot say what workload '{workload}' can be told: {failure}") from None
         return self.descriptions.get(workload)
 
-    def call(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> Any:
-        return json_of([self.binary, *arguments, "--format", "json"], timeout_s=timeout_s)
+    def call(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S,
+             environment: Mapping[str, str] | None = None) -> Any:
+        """`environment` is in addition to ours, and only the command has it, and what that starts."""
+        settings = [f"{name}={value}" for name, value in (environment or {}).items()]
+        command = [*(["env", *settings] if settings else []), self.binary, *arguments, "--format", "json"]
+        return json_of(command, timeout_s=timeout_s)
 
 
 def processes_of(directory: str) -> list[int]:

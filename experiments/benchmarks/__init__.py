@@ -4,6 +4,9 @@
     section.py      a section's result: a table, its bars, its notes; as text and as JSON
     peers.py        the other engines
     throughput.py   sections that measure running islands
+    logs.py         what keeping costs, by durability
+    disks.py        logs in memory and on a disk, beside LMDB and the disk alone
+    restarts.py     how fast logs are repeated; what moving checkpoints on costs
     parts.py        sections that ask programs of build/release/bench
 
 One thread measures one thing at a time.

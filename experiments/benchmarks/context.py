@@ -58,9 +58,9 @@ class Deployment:
     """A cluster of the benchmark, up and loaded."""
 
     def __init__(self, context: "Context", name: str, layout: str, cores: int, sites: int, rows_total: int,
-                 latching: str, durability: str) -> None:
-        self.context, self.name = context, name
-        self.log_directory = os.path.join(context.log_directory, name)
+                 latching: str, durability: str, log_parent: str, metrics_port: int) -> None:
+        self.context, self.name, self.metrics_port = context, name, metrics_port
+        self.log_directory = os.path.join(log_parent, name)
         folder = os.path.join(context.directory, name)
         os.makedirs(folder)
         self.file = os.path.join(folder, "islands.yaml")
@@ -72,12 +72,12 @@ class Deployment:
                        f"data: {{sites: {sites}, tables: [{{name: micro, key: [uint64], range: [0, {rows_total}], "
                        f"row_bytes: 250}}]}}\n"
                        f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}, log: {json.dumps(log)}}}\n"
-                       f"metrics: {{base_port: 0}}\n")
+                       f"metrics: {{base_port: {metrics_port}}}\n")
         context.progress.show(f"{name}: starting and loading {rows_total:,} rows")
         self.up()
 
-    def up(self) -> None:
-        self.context.islands.call("up", self.file)
+    def up(self, environment: Mapping[str, str] | None = None) -> None:
+        self.context.islands.call("up", self.file, environment=environment)
         self.run("read", seconds=0.1)  # the first run loads
 
     def run(self, op: str, multisite: float = 0, mpl: int = 4, seconds: float | None = None,
@@ -110,6 +110,10 @@ class Deployment:
     def down(self) -> None:
         self.context.islands.call("down", self.file)
 
+    def destroy(self) -> None:
+        """What it keeps, after `down`: the next `up` begins with the initial rows."""
+        self.context.islands.call("destroy", self.file, "--yes")
+
 
 def in_words(what: str, label: object) -> str:
     parts = label if isinstance(label, tuple) else (label,)
@@ -132,11 +136,13 @@ class Context:
         self.samples: dict[str, dict[str, list[float]]] = {}
 
     def deployment(self, name: str, layout: str, cores: int, sites: int, rows_total: int | None = None,
-                   latching: str = "auto", durability: str = NONE) -> Deployment:
-        """Up from the first section that wants it to the end: idle islands sleep and disturb nobody."""
+                   latching: str = "auto", durability: str = NONE, log_parent: str = "",
+                   metrics_port: int = 0) -> Deployment:
+        """Up from the first section that wants it to the end: idle islands sleep and disturb nobody. Its log is in a
+        folder of `log_parent`, of the bench's folder for logs unless that is given."""
         if name not in self.deployments:
             self.deployments[name] = Deployment(self, name, layout, cores, sites, rows_total or self.rows_total,
-                                                latching, durability)
+                                                latching, durability, log_parent or self.log_directory, metrics_port)
         return self.deployments[name]
 
     def peers(self, beside: Deployment) -> Peers | None:

@@ -23,6 +23,7 @@ LEAST_S = 0.5          # of a window, of which ticks are a percent
 MARGIN_S = 0.5         # that a run goes on when the window ends, unless it was noticed late that it had begun
 ATTEMPTS = 3           # at a run that is noticed in time: on a busy machine commands take long
 RING_TAIL_OFFSET = 64  # in the file of a ring: instance/log/ring.h
+EPOCH_MAGIC = b"ISLEPOCH"  # of each of the two blocks of EPOCH: FORMATS.md
 LOCAL, SHARED, MULTISITE = "2ISL, local", "1ISL, two workers", "2ISL, 100 % multisite"
 KEPT = (NONE, "lazy", "sync")
 FORCED = (word_of("lazy", "forced"), word_of("sync", "forced"))  # where there are votes
@@ -36,6 +37,7 @@ class Spent(NamedTuple):
     cpu_s: float
     logger_s: float  # of that
     log_bytes: int
+    rounds: int  # of the logger: it syncs what it has of every island, then EPOCH
 
 
 class Cost(NamedTuple):
@@ -44,12 +46,23 @@ class Cost(NamedTuple):
     cpu_us: float     # of each transaction, of islands and logger together
     logger: float     # its share of that
     log_bytes: float  # of each transaction, in the rings
+    rounds_per_s: float
+    call_bytes: float  # that the logger writes and syncs at once of an island; 0 without a log
 
 
 def cpu_s(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         words = file.read().rsplit(")", 1)[1].split()
     return (int(words[11]) + int(words[12])) / TICKS_PER_S  # in user mode and in the kernel
+
+
+def rounds_in(epoch: bytes) -> int:
+    """How many blocks have been written to EPOCH, one in every round."""
+    blocks = (epoch[:len(epoch) // 2], epoch[len(epoch) // 2:])
+    numbers = [struct.unpack_from("<Q", block, 8)[0] for block in blocks if block[:8] == EPOCH_MAGIC]
+    if not numbers:
+        raise Failed("EPOCH of a log has no block")
+    return max(numbers)
 
 
 class Meter:
@@ -60,6 +73,7 @@ class Meter:
         self.islands = [island["pid"] for island in status["islands"]]
         self.loggers: list[int] = []
         self.rings: list[str] = []
+        self.epoch = os.path.join(deployment.log_directory, "EPOCH")
         if status.get("log"):
             self.loggers.append(status["log"]["logger_pid"])
             places = (f"/dev/shm/islands-{status['cluster_id'][:16]}", os.path.join(deployment.log_directory, "rings"))
@@ -70,8 +84,12 @@ class Meter:
         for ring in self.rings:
             with open(ring, "rb") as file:
                 log_bytes += struct.unpack("<Q", os.pread(file.fileno(), 8, RING_TAIL_OFFSET))[0]
+        rounds = 0
+        if self.loggers:
+            with open(self.epoch, "rb") as file:
+                rounds = rounds_in(file.read())
         logger_s = sum(map(cpu_s, self.loggers))
-        return Spent(time.monotonic(), sum(map(cpu_s, self.islands)) + logger_s, logger_s, log_bytes)
+        return Spent(time.monotonic(), sum(map(cpu_s, self.islands)) + logger_s, logger_s, log_bytes, rounds)
 
 
 class Window(threading.Thread):
@@ -96,34 +114,49 @@ class Window(threading.Thread):
                 self.found = begin, self.meter.read()
 
 
-def watched_run(deployment: Deployment, multisite: float) -> tuple[RunReport, tuple[Spent, Spent] | None]:
+class Load(NamedTuple):
+    """What a measurement asks of a deployment."""
+    op: str = "update"
+    multisite: float = 0
+    mpl: int = 4
+    seconds: float = 0  # at least
+
+
+def watched_run(deployment: Deployment, load: Load) -> tuple[RunReport, tuple[Spent, Spent] | None]:
     context = deployment.context
-    seconds = max(context.seconds, LEAST_S)
+    seconds = max(context.seconds, LEAST_S, load.seconds)
     window = Window(deployment, Meter(deployment), seconds)
     window.start()
     try:
-        report = deployment.run("update", multisite, seconds=seconds + MARGIN_S, warmup=context.warmup)
+        report = deployment.run(load.op, load.multisite, load.mpl, seconds=seconds + MARGIN_S, warmup=context.warmup)
     finally:
         window.over.set()
         window.join()
     return report, window.found
 
 
-def cost_of(deployment: Deployment, multisite: float) -> Cost:
-    """Up for this only: what keeps something has pages to write and a log to look after when nothing runs, too."""
-    deployment.up()
+def cost_now(deployment: Deployment, load: Load) -> Cost:
+    """Of a deployment that is up."""
     for _ in range(ATTEMPTS):
-        report, found = watched_run(deployment, multisite)
+        report, found = watched_run(deployment, load)
         if found:
             break
     else:
         raise Failed(f"{deployment.name}: {ATTEMPTS} runs were over before their costs were read; the machine is busy")
-    deployment.down()
     begin, end = found
-    committed = report["committed_per_s"] * (end.at_s - begin.at_s)
-    spent_s = end.cpu_s - begin.cpu_s
+    seconds = end.at_s - begin.at_s
+    committed = report["committed_per_s"] * seconds
+    spent_s, log_bytes, rounds = end.cpu_s - begin.cpu_s, end.log_bytes - begin.log_bytes, end.rounds - begin.rounds
     return Cost(report["committed_per_s"], 1e6 * spent_s / committed, (end.logger_s - begin.logger_s) / spent_s,
-                (end.log_bytes - begin.log_bytes) / committed)
+                log_bytes / committed, rounds / seconds, log_bytes / max(1, rounds) / report["islands"])
+
+
+def cost_of(deployment: Deployment, load: Load) -> Cost:
+    """Up for this only: what keeps something has pages to write and a log to look after when nothing runs, too."""
+    deployment.up()
+    cost = cost_now(deployment, load)
+    deployment.down()
+    return cost
 
 
 def shapes(context: Context) -> Iterator[tuple[str, str, Deployment, float]]:
@@ -151,7 +184,8 @@ def durability(context: Context) -> Section:
 
     def measure(label: tuple[str, str]) -> Measure:
         def per_cpu_s() -> float:
-            costs[label].append(cost_of(*measured[label]))
+            deployment, multisite = measured[label]
+            costs[label].append(cost_of(deployment, Load(multisite=multisite)))
             return 1e6 / costs[label][-1].cpu_us
         return per_cpu_s
 

@@ -48,18 +48,20 @@ class Peers:
             raise Failed(f"peers, {request}: {answer['error']}")
         return answer
 
+    def ask(self, engine: str, op: str) -> str:
+        """Begins a measurement; returns the request, for its answer."""
+        request = f"{engine} {op} {self.seconds}"
+        try:
+            assert self.process.stdin
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended, which its answer says
+        return request
+
     def rate(self, engine: str, op: str) -> Callable[[], float]:
         """A function that measures transactions per second."""
-        def measure() -> float:
-            request = f"{engine} {op} {self.seconds}"
-            try:
-                assert self.process.stdin
-                self.process.stdin.write(request + "\n")
-                self.process.stdin.flush()
-            except OSError:
-                pass  # it has ended, which its answer says
-            return self.answer(request)["per_s"]
-        return measure
+        return lambda: self.answer(self.ask(engine, op))["per_s"]
 
     def close(self) -> None:
         try:
