@@ -10,15 +10,15 @@ import time
 from collections.abc import Iterator, Sequence
 
 from benchmarks.context import Context, Deployment, Measure, pin
-from benchmarks.logs import LEAST_S, MEMORY, Cost, Load, cost_of
+from benchmarks.logs import LEAST_S, MEMORY, Cost, Load, cost_of, cpu_s
 from benchmarks.peers import Peers
 from benchmarks.section import Section, median, ratio
 from benchmarks.throughput import PEERS_MISSING
 from durability import file_system
 
 IN_MEMORY, LAZY, SYNC, LMDB = "lazy, log in memory", "lazy, log on disk", "sync, log on disk", "LMDB, one on each core"
-MOST_IN_FLIGHT = 1000        # per worker, as `islands run` has it: answers wait for the disk, and workers should not
-SEGMENT_BYTES = 64 << 20     # allocated at once, as the logger does
+SEGMENT_BYTES = 64 << 20  # allocated at once, as the logger does
+LOAD = Load("add")
 LEAST_OF_LMDB, LEAST_OF_BOUND, MOST_LOG_BYTES = 5.0, 0.8, 320.0
 
 
@@ -27,6 +27,7 @@ class PeersOnEachCore:
 
     def __init__(self, context: Context, cpus: Sequence[int]) -> None:
         self.all: list[Peers] = []
+        self.cpu_us: list[float] = []  # of a transaction
         try:
             for cpu in cpus:
                 context.progress.show(f"loading LMDB on CPU {cpu}")
@@ -36,10 +37,18 @@ class PeersOnEachCore:
             self.close()
             raise
 
+    def cpu_s(self) -> float:
+        return sum(cpu_s(peers.process.pid) for peers in self.all)
+
     def rate(self) -> float:
         """Transactions per second of all, at the same time."""
+        begin_s, begin_cpu_s = time.monotonic(), self.cpu_s()
         requests = [peers.ask("lmdb", "add") for peers in self.all]
-        return sum(peers.answer(request)["per_s"] for peers, request in zip(self.all, requests))
+        per_s = sum(peers.answer(request)["per_s"] for peers, request in zip(self.all, requests))
+        # They never wait for anything but a processor, before the measurement as in it.
+        busy = (self.cpu_s() - begin_cpu_s) / (time.monotonic() - begin_s)
+        self.cpu_us.append(1e6 * busy / per_s)
+        return per_s
 
     def close(self) -> None:
         for peers in self.all:
@@ -105,13 +114,13 @@ def plain_bytes_per_s(directory: str, files: int, call_bytes: int, seconds: floa
 class OnDisk:
     """Runs of a deployment whose log is on the disk, and after each what the disk takes in calls of that run's size."""
 
-    def __init__(self, context: Context, deployment: Deployment, load: Load) -> None:
-        self.context, self.deployment, self.load = context, deployment, load
+    def __init__(self, context: Context, deployment: Deployment) -> None:
+        self.context, self.deployment = context, deployment
         self.costs: list[Cost] = []
         self.plain: list[float] = []  # transactions whose logs the disk would have taken, per second
 
     def rate(self) -> float:
-        cost = cost_of(self.deployment, self.load)
+        cost = cost_of(self.deployment, LOAD)
         self.costs.append(cost)
         taken = plain_bytes_per_s(os.path.dirname(self.deployment.log_directory), self.context.cores,
                                   max(1, round(cost.call_bytes)), max(self.context.seconds, LEAST_S))
@@ -122,8 +131,8 @@ class OnDisk:
 def disks(context: Context) -> Section:
     section = Section("Logs: add-10 on islands with one worker, one on each core; the disk's own are appends and "
                       "fdatasync of the same sizes", "deployment, or engine",
-                      [("thousand/s", "{:.1f}"), ("log bytes each", "{:,.0f}"), ("syncs/s", "{:,.0f}"),
-                       ("KiB a call", "{:,.0f}"), ("disk alone, thousand/s", "{:.1f}")])
+                      [("thousand/s", "{:.1f}"), ("CPU-us each", "{:.2f}"), ("log bytes each", "{:,.0f}"),
+                       ("syncs/s", "{:,.0f}"), ("KiB a call", "{:,.0f}"), ("disk alone, thousand/s", "{:.1f}")])
     if context.cores < 2:
         section.note("this machine has one core")
     islands = f"{context.cores}ISL"
@@ -135,11 +144,10 @@ def disks(context: Context) -> Section:
     for deployment in deployments.values():
         deployment.down()
     in_memory: list[Cost] = []
-    on_disk = {LAZY: OnDisk(context, deployments[LAZY], Load("add")),
-               SYNC: OnDisk(context, deployments[SYNC], Load("add", mpl=MOST_IN_FLIGHT))}
+    on_disk = {name: OnDisk(context, deployments[name]) for name in (LAZY, SYNC)}
 
     def measure_in_memory() -> float:
-        in_memory.append(cost_of(deployments[IN_MEMORY], Load("add")))
+        in_memory.append(cost_of(deployments[IN_MEMORY], LOAD))
         return in_memory[-1].per_s
 
     measures: dict[str, Measure] = {IN_MEMORY: measure_in_memory}
@@ -152,24 +160,28 @@ def disks(context: Context) -> Section:
         found = context.alternate(measures, "add-10")
     for name, costs in {IN_MEMORY: in_memory, **{name: of.costs for name, of in on_disk.items()}}.items():
         plain = median(on_disk[name].plain) / 1000 if name in on_disk else None
-        section.row(name, found[name] / 1000, median([cost.log_bytes for cost in costs]),
-                    median([cost.rounds_per_s for cost in costs]), median([cost.call_bytes for cost in costs]) / 1024,
-                    plain)
+        section.row(name, found[name] / 1000, median([cost.cpu_us for cost in costs]),
+                    median([cost.log_bytes for cost in costs]), median([cost.rounds_per_s for cost in costs]),
+                    median([cost.call_bytes for cost in costs]) / 1024, plain)
+    lmdb_cpu_us = median(engines.cpu_us) if engines is not None else None
     if LMDB in found:
-        section.row(LMDB, found[LMDB] / 1000, None, None, None, None)
-    set_bars(section, context, found, in_memory, on_disk)
+        section.row(LMDB, found[LMDB] / 1000, lmdb_cpu_us, None, None, None, None)
+    set_bars(section, context, found, lmdb_cpu_us, in_memory, on_disk)
     log_on, disk_is = file_system(context.log_directory), file_system(context.directory)
     section.note(f"log in memory: {log_on} ({context.log_directory}); log on disk, and pages of all: {disk_is} "
                  f"({context.directory}); LMDB without sync, its pages in /dev/shm")
-    section.note(f"lazy: {Load().mpl} transactions in flight on each worker; sync: {MOST_IN_FLIGHT}")
+    section.note(f"{LOAD.mpl} transactions in flight on each worker; answers that wait for the disk, of sync, are none "
+                 "of them: the worker goes on")
     return section
 
 
-def set_bars(section: Section, context: Context, found: dict[str, float], in_memory: Sequence[Cost],
-             on_disk: dict[str, OnDisk]) -> None:
+def set_bars(section: Section, context: Context, found: dict[str, float], lmdb_cpu_us: float | None,
+             in_memory: Sequence[Cost], on_disk: dict[str, OnDisk]) -> None:
     is_memory = file_system(context.log_directory) == MEMORY
     is_disk = file_system(context.directory) != MEMORY
     section.bar(f"{IN_MEMORY} ({MEMORY}) / {LMDB}, without sync", ratio(found[IN_MEMORY], found.get(LMDB))
+                if is_memory else None, at_least=LEAST_OF_LMDB)
+    section.bar("the same, per CPU-second", ratio(lmdb_cpu_us, median([cost.cpu_us for cost in in_memory]))
                 if is_memory else None, at_least=LEAST_OF_LMDB)
     for name, of in on_disk.items():
         bound = min(found[IN_MEMORY], median(of.plain))

@@ -42,6 +42,7 @@ class Spent(NamedTuple):
 
 class Cost(NamedTuple):
     """Of a run."""
+    committed: int
     per_s: float
     cpu_us: float     # of each transaction, of islands and logger together
     logger: float     # its share of that
@@ -147,8 +148,9 @@ def cost_now(deployment: Deployment, load: Load) -> Cost:
     seconds = end.at_s - begin.at_s
     committed = report["committed_per_s"] * seconds
     spent_s, log_bytes, rounds = end.cpu_s - begin.cpu_s, end.log_bytes - begin.log_bytes, end.rounds - begin.rounds
-    return Cost(report["committed_per_s"], 1e6 * spent_s / committed, (end.logger_s - begin.logger_s) / spent_s,
-                log_bytes / committed, rounds / seconds, log_bytes / max(1, rounds) / report["islands"])
+    return Cost(report["committed"], report["committed_per_s"], 1e6 * spent_s / committed,
+                (end.logger_s - begin.logger_s) / spent_s, log_bytes / committed, rounds / seconds,
+                log_bytes / max(1, rounds) / report["islands"])
 
 
 def cost_of(deployment: Deployment, load: Load) -> Cost:
