@@ -339,11 +339,11 @@ class Box {
       return recovery.Redo(stream, record);
     });
     ISLANDS_CHECK(read.ok());
+    ISLANDS_CHECK(recovery.FindTrees().ok() && recovery.CheckUndo().ok());
     ring_ = log::Ring::InMemory({++life_, 0, 0}, log::Ring::kLeastCapacity);
     ISLANDS_CHECK(logger_->Add(ring_).ok());
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, recovery.last());
     journal_->Listen();
-    ISLANDS_CHECK(recovery.FindTrees().ok() && recovery.CheckUndo().ok());
     locks_ = std::make_unique<locks::LockTable>(locks::LockTableOptions{.buckets = 256});
     const instance::ExecutorOptions options{
         .alone = true, .journal = journal_.get(), .wait_for_room = [this] { StepLogger(); }};
