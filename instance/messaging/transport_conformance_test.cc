@@ -172,6 +172,32 @@ TEST_P(TransportConformance, Send_BothDirectionsFullWithoutDeadlock) {
   EXPECT_EQ(b_.transport->QueuedBytes(accepted_), 0u);
 }
 
+// What a handler sends speaks of what the worker has not shown in its log yet: it must not leave with what a
+// full connection takes at last.
+TEST_P(TransportConformance, Send_OfAHandlerWaitsForFlushOnAFullConnectionToo) {
+  Connect();
+  const std::string payload(64 << 10, 'x');
+  size_t frames = 0;
+  for (; frames < 2000 && a_.transport->QueuedBytes(dialled_) == 0; ++frames) {
+    Send(a_, dialled_, payload);
+    a_.transport->Flush();
+  }
+  ASSERT_GT(a_.transport->QueuedBytes(dialled_), 0u);
+  bool handled = false;
+  a_.seen.on_frame = [&](ConnectionId connection, FrameType, std::span<const std::byte>) {
+    handled = true;
+    Send(a_, connection, "of the handler");
+  };
+  Send(b_, accepted_, "to be answered");
+  b_.transport->Flush();
+  PumpFor({&b_});  // takes what is under way: there is room again, and A has not looked
+  ASSERT_TRUE(RunUntil([&] { return handled; }, [&] { a_.transport->Poll(a_.seen); }));
+  PumpFor({&b_});
+  for (const Recorder::Frame& frame : b_.seen.frames) ASSERT_EQ(frame.payload.size(), payload.size());
+  a_.seen.on_frame = nullptr;
+  ASSERT_TRUE(PumpUntil({&a_, &b_}, [&] { return b_.seen.frames.size() == frames + 1; }));
+}
+
 TEST_P(TransportConformance, Wait_ReturnsWhenAFullConnectionDrains) {
   Connect();
   const std::string payload(64 << 10, 'x');

@@ -397,6 +397,8 @@ void ZmqTransport::Wait(int64_t timeout_ns) {
 }
 
 size_t ZmqTransport::Poll(TransportHandler& handler) {
+  // First: what handlers send from here on waits for Flush.
+  if (!blocked_.empty() || !byes_.empty()) RetryBlocked();
   size_t handled = failures_.empty() ? 0 : ReportFailures(handler);
   std::array<epoll_event, kEventsPerPoll> events;
   const int ready = epoll_wait(waker_.epoll_fd(), events.data(), kEventsPerPoll, 0);
@@ -413,7 +415,6 @@ size_t ZmqTransport::Poll(TransportHandler& handler) {
     if (tag <= kRouterMonitorTag) continue;
     handled += tag % 2 == 0 ? ServeDealer(tag / 2, handler) : ServeDealerMonitor(tag / 2, handler);
   }
-  if (!blocked_.empty() || !byes_.empty()) RetryBlocked();
   if (handled == 0) GiveWay();
   return handled;
 }
