@@ -313,6 +313,11 @@ Coordinator::Participant* Coordinator::Find(uint32_t island) {
   return nullptr;
 }
 
+bool Coordinator::OthersWrote() const {
+  return std::any_of(participants_.begin(), participants_.end(),
+                     [](const Participant& participant) { return participant.wrote; });
+}
+
 bool Coordinator::VotedYes(uint32_t island) const {
   return std::any_of(participants_.begin(), participants_.end(),
                      [&](const Participant& p) { return p.island == island && p.voted_yes(); });

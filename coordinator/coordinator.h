@@ -103,6 +103,8 @@ class Coordinator {
 
   State state() const { return state_; }
   bool done() const { return state_ == State::kDone; }
+  // Whether any participant has said that it wrote.
+  bool OthersWrote() const;
   // Whether it has voted YES, and is told the decision.
   bool VotedYes(uint32_t island) const;
   // Whose votes, acknowledgements or decision it waits for; nobody's while it executes.

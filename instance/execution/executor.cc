@@ -378,12 +378,26 @@ LockResult Executor::TakeIndexEntries(const Target& target) {
   return Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kIX);
 }
 
+// What the last operation has remembered is of no use, unless it is in the log: then it undoes nothing.
+void Executor::Forget(Branch& branch, size_t entries) {
+  if (branch.undo_published <= entries) branch.undo.DropLast(entries);
+}
+
+// As Forget, of an operation that changes bytes of a row and may have remembered that. In the log undo must
+// not be said to be left of what it has no entry for.
+absl::StatusCode Executor::EndModify(Branch& branch, size_t entries, absl::StatusCode code) {
+  if (code != absl::StatusCode::kOk) [[unlikely]]
+    Forget(branch, entries);
+  return code;
+}
+
 // What undoes a change is remembered before anybody else can see the change: under the page's latch, or
 // before it is taken. Then, if the change did not come to be, it is forgotten again.
 absl::StatusCode Executor::Add(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
   int64_t after = 0;
+  const size_t entries = target.branch.undo.size();
   const absl::StatusCode code = target.rows.Modify(
       key, {operation.offset, sizeof(after)},
       [&](std::span<std::byte> row) {
@@ -395,7 +409,7 @@ absl::StatusCode Executor::Add(const Target& target) {
         std::memcpy(counter, &after, sizeof(after));
       },
       target.lookup);
-  if (code != absl::StatusCode::kOk) return code;
+  if (code != absl::StatusCode::kOk) return EndModify(target.branch, entries, code);
   target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&after, 1)));
   return code;
 }
@@ -417,6 +431,7 @@ absl::StatusCode Executor::Update(const Target& target) {
   std::memcpy(&counter, row_.data() + operation.offset, sizeof(counter));
   counter = Sum(counter, operation.delta);
   runtime::Linger();  // only the row's lock keeps others out here
+  const size_t entries = target.branch.undo.size();
   code = target.rows.Modify(
       key, part,
       [&](std::span<std::byte> row) {
@@ -428,7 +443,7 @@ absl::StatusCode Executor::Update(const Target& target) {
         std::memcpy(row.data() + operation.offset, &counter, sizeof(counter));
       },
       target.lookup);
-  if (code != absl::StatusCode::kOk) return code;
+  if (code != absl::StatusCode::kOk) return EndModify(target.branch, entries, code);
   target.batch.result(target.number).row = target.batch.Store(std::as_bytes(std::span(&counter, 1)));
   return code;
 }
@@ -436,7 +451,8 @@ absl::StatusCode Executor::Update(const Target& target) {
 absl::StatusCode Executor::Write(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const RowView bytes = target.batch.View(operation.row);
-  return target.rows.Modify(
+  const size_t entries = target.branch.undo.size();
+  const absl::StatusCode code = target.rows.Modify(
       target.batch.View(operation.key), {operation.offset, bytes.size()},
       [&](std::span<std::byte> row) {
         const auto at = row.subspan(operation.offset, bytes.size());
@@ -445,11 +461,7 @@ absl::StatusCode Executor::Write(const Target& target) {
         std::copy(bytes.begin(), bytes.end(), at.begin());
       },
       target.lookup);
-}
-
-// What the last operation has remembered is of no use, unless it is in the log: then it undoes nothing.
-void Executor::Forget(Branch& branch, size_t entries) {
-  if (branch.undo_published <= entries) branch.undo.DropLast(entries);
+  return EndModify(target.branch, entries, code);
 }
 
 Executor::Step Executor::Insert(const Target& target) {

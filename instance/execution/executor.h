@@ -98,6 +98,9 @@ class Executor : private log::Journal::Publisher {
   // the one participant that wrote.
   void Decide(Branch& branch, std::span<const coordinator::Fellow> participants);
   void DecideAlone(Branch& branch);
+  // Before it says anything of the kind: room in the ring for all that two-phase commit may append for a
+  // branch with so many fellows. False: there is none now, and the transaction has to abort.
+  bool ReserveTwoPhases(Branch& branch, size_t fellows);
 
   // Ends the branch: keeps or undoes its changes, then releases its locks. Whose wait ended is appended to
   // `wakeups`.
@@ -149,6 +152,7 @@ class Executor : private log::Journal::Publisher {
   void PublishUndone(Branch& branch);
   void Publish() override;
   void Forget(Branch& branch, size_t entries);
+  absl::StatusCode EndModify(Branch& branch, size_t entries, absl::StatusCode code);
   // Room in the ring. Before its first latch an operation makes sure of what it takes at most; what its undo
   // takes stays reserved until its branch ends.
   static constexpr size_t kMostLevels = 8;  // that most trees have not; a guess that saves a look at them

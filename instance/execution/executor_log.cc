@@ -62,7 +62,7 @@ void Executor::NoteChanges(Branch& branch) {
 }
 
 void Executor::Publish(Branch& branch) {
-  if (!options_.journal->collected()) return;
+  if (!options_.journal->collected() && branch.undo_published == branch.undo.size()) return;
   // A page was split, an index entry has followed its row: what undoes that is in the log already.
   if (branch.undo_published == branch.undo.size()) return options_.journal->AppendRedoOnly();
   undo_.clear();
@@ -112,6 +112,18 @@ void Executor::Reserve(Branch& branch) {
   branch.log_reserved += bytes;
   reserved_ += bytes;
   if (branch.foreign) reserved_for_foreign_ += bytes;
+}
+
+// A PREPARE or a decision, and the end that a decision owes (Journal::kEndBytes).
+bool Executor::ReserveTwoPhases(Branch& branch, size_t fellows) {
+  if (options_.journal == nullptr) return true;
+  const size_t bytes =
+      log::RecordBytes(log::Journal::kMostHeadBytes + fellows * log::kFellowBytes) + log::Journal::kEndBytes;
+  if (options_.journal->room() < reserved_ + bytes) return false;
+  branch.log_reserved += bytes;
+  reserved_ += bytes;
+  if (branch.foreign) reserved_for_foreign_ += bytes;
+  return true;
 }
 
 Failure Executor::FailureOfUndo(const Branch& branch) const {

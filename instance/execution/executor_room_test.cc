@@ -20,16 +20,17 @@ RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.dat
 // One of the island's workers; the others stand still.
 class Room : public testing::Test {
  protected:
-  void Open(size_t workers, size_t ring_bytes, int indexes = 1) {
+  void Open(size_t workers, size_t ring_bytes, int indexes = 1, const char* indexed = "row:0:uint32") {
     storage::Catalog::TableSpecs specs;
     control::v1::TableSpec* table = specs.Add();
     table->set_name("rows");
     table->add_key("uint64");
     table->set_range_end(5000);
+    if (indexes == 0) table->set_row_bytes(100);  // so that no undo may take a page more
     for (int i = 0; i < indexes; ++i) {
       control::v1::IndexSpec* index = table->add_indexes();
       index->set_name("index_" + std::to_string(i));
-      index->add_key("row:0:uint32");
+      index->add_key(indexed);
     }
     catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
     const bool alone = workers == 1;
@@ -76,6 +77,19 @@ class Room : public testing::Test {
       ASSERT_TRUE(record.ok()) << record.status();
     }
     ring_->SetHead(at);
+  }
+
+  // What is in the ring. Valid until it is drained.
+  std::vector<log::Entry> Entries() {
+    std::vector<log::Entry> entries;
+    size_t taken = 0;
+    for (uint64_t at = ring_->head(); at < ring_->tail(); at += taken) {
+      const auto record = log::ParseRecord(ring_->stream(), at, ring_->Bytes(at, ring_->tail()), &taken);
+      EXPECT_TRUE(record.ok()) << record.status();
+      if (!record.ok()) break;
+      entries.push_back(*log::DecodeEntry(*record));
+    }
+    return entries;
   }
 
   const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
@@ -219,6 +233,113 @@ TEST_F(Room, FullDisk_RefusesChangesUntilItHasRoom) {
   const auto later = Begin();
   EXPECT_EQ(Run(*later, second, &(cursor = 0)), Progress::kDone) << failure_.status;
   executor_->Rollback(*later, &wakeups_);
+}
+
+// Bytes that change in place may wait for the end of a step, and a rollback is one step.
+TEST_F(Room, Undo_OfMoreThanOneRecordHolds) {
+  for (const size_t workers : {1, 2}) {
+    Open(workers, 8 << 20, /*indexes=*/0);
+    constexpr uint64_t kRows = 1500;
+    Batch insert, write;
+    for (uint64_t key = 0; key < kRows; ++key) {
+      insert.Insert(0, Uint64Key(key), Bytes(std::string(100, 'a')));
+      write.Write(0, Uint64Key(key), 0, Bytes(std::string(100, 'b')));
+    }
+    size_t cursor = 0;
+    auto branch = Begin();
+    ASSERT_EQ(Run(*branch, insert, &(cursor = 0)), Progress::kDone) << failure_.status;
+    executor_->Commit(*branch, &wakeups_);
+    EndStep();
+    Drain();
+    branch = Begin();
+    ASSERT_EQ(Run(*branch, write, &(cursor = 0)), Progress::kDone) << failure_.status;
+    Drain();
+    executor_->Rollback(*branch, &wakeups_);
+    EndStep();
+    Drain();
+    std::vector<std::byte> row;
+    ASSERT_EQ(store_->At(0, 0)->Find(Uint64Key(kRows - 1), &row), storage::KeyState::kRow);
+    EXPECT_EQ(row.front(), std::byte{'a'});
+    storage::page_change_sink = nullptr;
+  }
+}
+
+// An index has no entry for strings that are too long, which an update finds out after it was remembered.
+TEST_F(Room, Undo_OfAWriteThatFailedIsNotMoreThanTheLogHas) {
+  for (const size_t workers : {1, 2}) {
+    Open(workers, 8 << 20, /*indexes=*/1, "row:0:string:400");
+    Batch insert, write, too_long;
+    for (const uint64_t key : {1, 2}) insert.Insert(0, Uint64Key(key), Bytes(std::string(400, '\0')));
+    write.Write(0, Uint64Key(1), 0, Bytes("short"));
+    too_long.Write(0, Uint64Key(2), 0, Bytes(std::string(390, 'l')));
+    size_t cursor = 0;
+    auto branch = Begin();
+    ASSERT_EQ(Run(*branch, insert, &(cursor = 0)), Progress::kDone) << failure_.status;
+    executor_->Commit(*branch, &wakeups_);
+    EndStep();
+    Drain();
+    branch = Begin();
+    ASSERT_EQ(Run(*branch, write, &(cursor = 0)), Progress::kDone) << failure_.status;
+    ASSERT_EQ(Run(*branch, too_long, &(cursor = 0)), Progress::kFailed);
+    const coordinator::TransactionId id = branch->locks.transaction;
+    executor_->Rollback(*branch, &wakeups_);
+    EndStep();
+    UndoLog logged;
+    for (const log::Entry& entry : Entries()) {
+      if (entry.transaction != id) continue;
+      ASSERT_TRUE(logged.Decode(entry.undo).ok());
+      if (entry.kind == log::EntryKind::kCompensation) {
+        EXPECT_LE(entry.left, logged.size());
+      }
+    }
+    storage::page_change_sink = nullptr;
+  }
+}
+
+// What two-phase commit says has to fit as well, whoever of the island's has filled the ring meanwhile, and
+// however long the logger stands still.
+TEST_F(Room, TwoPhaseCommit_BeginsOnlyWithRoomForAllItSays) {
+  for (const size_t workers : {1, 2}) {
+    Open(workers, log::Ring::kLeastCapacity);
+    std::vector<std::unique_ptr<Branch>> open;
+    Progress progress = Progress::kDone;
+    for (uint64_t key = 0; progress == Progress::kDone; ++key) {
+      ASSERT_LT(key, 1000u);
+      open.push_back(Begin());
+      Batch batch;
+      batch.Insert(0, Uint64Key(key), Bytes(std::string(1000, 'r')));
+      size_t cursor = 0;
+      progress = Run(*open.back(), batch, &cursor);
+    }
+    ASSERT_EQ(progress, Progress::kWaitingForRoom);
+    const std::vector<coordinator::Fellow> others(23, coordinator::Fellow{1, 1});
+    std::vector<coordinator::TransactionId> decided;
+    int promised = 0;
+    for (;; ++promised) {
+      ASSERT_LT(promised, 100'000);
+      const auto branch = Begin();  // has written on other islands only
+      if (!executor_->ReserveTwoPhases(*branch, others.size())) break;
+      if (promised % 3 == 0) {
+        executor_->Prepare(*branch, others);
+      } else {
+        promised % 3 == 1 ? executor_->DecideAlone(*branch) : executor_->Decide(*branch, others);
+        decided.push_back(branch->locks.transaction);
+      }
+      executor_->Commit(*branch, &wakeups_);
+      EndStep();
+    }
+    EXPECT_GT(promised, 10);
+    for (const coordinator::TransactionId& id : decided) journal_->AppendEnd(id);
+    EndStep();
+    for (const auto& branch : open) {  // there is room for what was promised before, too
+      executor_->Rollback(*branch, &wakeups_);
+      EndStep();
+    }
+    EXPECT_EQ(waits_of_undo_, 0);
+    Drain();
+    EXPECT_EQ(store_->CountRows(0), 0u);
+    storage::page_change_sink = nullptr;
+  }
 }
 
 // Pages that a disk has brought back may be old: undo says so before it takes anything for granted.

@@ -71,7 +71,7 @@ struct [[gnu::packed]] FellowLayout {
   uint32_t island;
   uint64_t boot_epoch;
 };
-static_assert(sizeof(FellowLayout) == 12);
+static_assert(sizeof(FellowLayout) == kFellowBytes);
 
 }  // namespace
 

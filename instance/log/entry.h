@@ -82,6 +82,7 @@ void EncodeEntryHead(const Entry& entry, RecordBuffer* head);
 // DATA_LOSS: the record is of another kind, or its body too short.
 absl::StatusOr<Entry> DecodeEntry(const Record& record);
 
+inline constexpr size_t kFellowBytes = 12;
 void EncodeFellows(std::span<const coordinator::Fellow> fellows, std::vector<std::byte>* out);
 // DATA_LOSS: it is not what EncodeFellows wrote.
 absl::StatusOr<std::vector<coordinator::Fellow>> DecodeFellows(std::span<const std::byte> bytes);

@@ -69,7 +69,8 @@ void Journal::ReleaseShared(std::byte* page) {
     light = false;
   }
   collector_.BeforeRelease(page);
-  if (!light && !Planted(PlantedBug::kPublishAfterLatch)) PublishCollected();
+  const bool enough = body_.size() >= kMostCollected;
+  if ((!light || enough) && !Planted(PlantedBug::kPublishAfterLatch)) PublishCollected();
 }
 
 // What the step builds on is shown before it, in records with lower LSNs; and its own record has one epoch.
@@ -145,11 +146,18 @@ void Journal::AppendDecision(const Id& id, std::span<const coordinator::Fellow> 
   fellows_.clear();
   EncodeFellows(fellows, &fellows_);
   AppendEntry({.kind = EntryKind::kDecision, .transaction = id, .fellows = fellows_});
+  OweEnd();
+}
+
+void Journal::AppendDecided(const Id& id) {
+  AppendEntry({.kind = EntryKind::kDecided, .transaction = id});
+  OweEnd();
 }
 
 void Journal::AppendEnd(const Id& id) {
   ISLANDS_CHECK(!collected());
   AppendEntry({.kind = EntryKind::kEnd, .transaction = id});
+  owed_ -= std::min(owed_, kEndBytes);
 }
 
 void Journal::EndStep() {

@@ -71,6 +71,8 @@ class Journal final : public storage::PageChangeSink {
   static constexpr size_t kMostCollected = kMostRecordBytes / 4;
   static constexpr size_t kMostUndoEntryBytes = 2 << 10;  // branch.h
   static constexpr size_t kMostHeadBytes = 64;            // of what is before them (entry.h)
+  // Of kEnd: whoever has decided owes one, and has room for it until then.
+  static constexpr size_t kEndBytes = RecordBytes(kMostHeadBytes);
   static_assert(2 * kMostCollected + kMostStepBytes + kMostUndoEntryBytes + kMostHeadBytes <=
                 kMostRecordBytes - kRecordHeaderBytes);
 
@@ -109,21 +111,25 @@ class Journal final : public storage::PageChangeSink {
   void AppendPrepare(const Id& id, std::span<const coordinator::Fellow> fellows,
                      std::span<const std::byte> undo);
   void AppendDecision(const Id& id, std::span<const coordinator::Fellow> fellows);
-  void AppendDecided(const Id& id) { AppendEntry({.kind = EntryKind::kDecided, .transaction = id}); }
+  void AppendDecided(const Id& id);
   // Nothing may be collected: it would be another transaction's.
   void AppendEnd(const Id& id);
   void EndStep();
 
   // What an earlier life has left is for this worker to end (recovery/unsettled.h): as kPrepare, kDecision or
   // kDecided has left it, with the epoch of its first record.
-  void NoteEarlier(EntryKind kind, const Id& id, uint64_t epoch) { open_.Note(kind, id, epoch); }
+  void NoteEarlier(EntryKind kind, const Id& id, uint64_t epoch) {
+    open_.Note(kind, id, epoch);
+    if (kind != EntryKind::kPrepare) OweEnd();
+  }
   // oldest() from any thread.
   const OpenTransactions& open() const { return open_; }
 
-  // What can be appended besides what is collected.
+  // What can be appended besides what is collected, and what is owed.
   size_t room() {
     const size_t room = writer_.Room();
-    return room > body_.size() ? room - body_.size() : 0;
+    const size_t taken = body_.size() + owed_;
+    return room > taken ? room - taken : 0;
   }
   size_t capacity() const { return writer_.capacity(); }
 
@@ -156,6 +162,7 @@ class Journal final : public storage::PageChangeSink {
   }
 
  private:
+  void OweEnd() { owed_ += kEndBytes; }
   void BeginRecord();
   void AppendEntry(const Entry& entry);
   void PublishCollected();
@@ -178,6 +185,7 @@ class Journal final : public storage::PageChangeSink {
   RecordBuffer body_;               // of the changes
   RecordBuffer head_;               // scratch
   std::vector<std::byte> fellows_;  // scratch
+  size_t owed_ = 0;                 // bytes of what will be appended, whatever happens
   bool begun_ = false;              // a record: its epoch is taken
   bool appended_ = false;           // since the last Show
 };

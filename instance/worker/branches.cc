@@ -42,9 +42,13 @@ ParticipantEntry* Branches::FindFor(const Id& id, uint64_t epoch) {
   return shared_.keeps || KnowsThisLife(epoch) ? table_.Find(id) : nullptr;  // invariant 1
 }
 
-ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch) {
+ParticipantEntry* Branches::FindToVote(const Id& id, uint64_t epoch, size_t fellows) {
   ParticipantEntry* entry = table_.Find(id);
-  if (entry != nullptr && entry->executing) {
+  const auto no_room = [&] {
+    return entry->branch.wrote() && entry->machine.state() == coordinator::Participant::State::kActive &&
+           !engine_.ReserveTwoPhases(entry->branch, fellows);
+  };
+  if (entry != nullptr && (entry->executing || no_room())) {
     Step(*entry, {.kind = ParticipantEvent::kAbortLocally});
     return nullptr;
   }
@@ -138,7 +142,7 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
 }
 
 void Branches::OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> fellows) {
-  ParticipantEntry* entry = FindToVote(id, epoch);
+  ParticipantEntry* entry = FindToVote(id, epoch, fellows.size());
   if (entry == nullptr) return AnswerForGone(id, {.kind = ParticipantEvent::kPrepare}, epoch);
   entry->last_heard_ns = turns_.now_ns();
   if (entry->fellows.empty()) entry->fellows.assign(fellows.begin(), fellows.end());
@@ -148,7 +152,7 @@ void Branches::OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> f
 }
 
 void Branches::OnCommitOnePhase(const Id& id, uint64_t epoch) {
-  ParticipantEntry* entry = FindToVote(id, epoch);
+  ParticipantEntry* entry = FindToVote(id, epoch, /*fellows=*/0);
   if (entry == nullptr) return AnswerForGone(id, {.kind = ParticipantEvent::kCommitOnePhase}, epoch);
   entry->last_heard_ns = turns_.now_ns();
   Step(*entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = entry->branch.wrote()});

@@ -102,8 +102,9 @@ class Branches final : public ParticipantInbox {
   bool KnowsThisLife(uint64_t epoch) const;
   // The branch that a message is for. Null: there is none, or not of this life.
   ParticipantEntry* FindFor(const Id& id, uint64_t epoch);
-  // The same for a request to vote, which ends a branch that still executes.
-  ParticipantEntry* FindToVote(const Id& id, uint64_t epoch);
+  // The same for a request to vote, which ends a branch that still executes, or for whose vote the log has no
+  // room.
+  ParticipantEntry* FindToVote(const Id& id, uint64_t epoch, size_t fellows);
   ParticipantEntry& Open(const Id& id);
   // OK: the step may be carried out. Nothing: it is a duplicate, or out of turn.
   std::optional<Failure> CheckStep(const data::v1::ExecuteRequest& request, ParticipantEntry* entry) const;

@@ -61,6 +61,10 @@ class Engine {
     lock_waits_.Deliver(&wakeups_);
   }
 
+  // Executor::ReserveTwoPhases.
+  bool ReserveTwoPhases(Branch& branch, size_t fellows) {
+    return executor_->ReserveTwoPhases(branch, fellows);
+  }
   // What two-phase commit forces, where there is a log (Executor). It is there for good, whatever dies, with
   // the end of the step.
   void Prepare(Branch& branch, std::span<const coordinator::Fellow> fellows) {

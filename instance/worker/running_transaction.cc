@@ -128,6 +128,13 @@ runtime::Task<Outcome> RunningTransaction::Commit() {
     parts_.engine.Commit(branch);
     co_return Outcome::kCommitted;
   }
+  const bool wrote = branch.wrote() || entry->machine.OthersWrote();
+  if (wrote && !parts_.engine.ReserveTwoPhases(branch, entry->peers.size())) {
+    Fail(AbortReason::kStorage, absl::ResourceExhaustedError("the log ring has no room for the commit of a "
+                                                             "distributed transaction: run it again"));
+    runtime::Task<Outcome> abort_task = Abort();
+    co_return co_await abort_task;
+  }
   parts_.coordinated.Step(
       *entry, {.kind = coordinator::CoordinatorEvent::kCommitRequested, .local_wrote = branch.wrote()});
   runtime::Task<Outcome> outcome_task = AwaitOutcome();
