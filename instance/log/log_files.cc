@@ -76,7 +76,8 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
   const std::string path = options_.directory + "/" + SegmentName(number);
   absl::StatusOr<runtime::FileHandle> file = files_->Open(path, /*create=*/true, /*direct=*/false);
   if (!file.ok()) return file.status();
-  absl::Status status = files_->Allocate(*file, options_.segment_bytes);
+  const absl::StatusOr<uint64_t> bytes = AllocateSegment(*file);
+  absl::Status status = bytes.status();
   if (status.ok()) status = files_->SyncDirectory(options_.directory);
   if (!status.ok()) {
     files_->Close(*file).IgnoreError();
@@ -84,12 +85,48 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
     return status;
   }
   short_ = false;
-  return Segment{*file, number};
+  return Segment{*file, number, *bytes};
+}
+
+// How many. A logger that begins on a full disk needs what the one before it had kept for what is under way
+// (Logger::Reserve): without it nothing would become durable, so that no checkpoint would make room.
+absl::StatusOr<uint64_t> LogFiles::AllocateSegment(runtime::FileHandle file) {
+  absl::Status status = files_->Allocate(file, options_.segment_bytes);
+  if (status.ok()) return options_.segment_bytes;
+  if (!absl::IsResourceExhausted(status) || current_.number != 0) return status;
+  const absl::StatusOr<uint64_t> tail = CutOffTail();
+  if (!tail.ok()) return tail.status();
+  const uint64_t bytes = std::min(*tail, options_.segment_bytes);
+  if (bytes < 2 * kSegmentHeaderBytes) return status;
+  status = files_->Allocate(file, bytes);
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+// The last segment of the log loses what is behind the log's end, of which nobody reads anything, and which
+// nobody writes but a logger that has died. Returns how much that was; in whole blocks, so that those of the
+// log are not written again.
+absl::StatusOr<uint64_t> LogFiles::CutOffTail() {
+  if (end_.segment == 0) return 0;
+  const std::string path = options_.directory + "/" + SegmentName(end_.segment);
+  if (!files_->Exists(path)) return 0;
+  const absl::StatusOr<runtime::FileHandle> file = files_->Open(path, /*create=*/false, /*direct=*/false);
+  if (!file.ok()) return file.status();
+  const uint64_t end = (end_.offset + kSegmentHeaderBytes - 1) / kSegmentHeaderBytes * kSegmentHeaderBytes;
+  absl::StatusOr<uint64_t> bytes = files_->Size(*file);
+  const bool some = bytes.ok() && *bytes > end;
+  if (absl::Status cut = some ? files_->Truncate(*file, end) : bytes.status(); !cut.ok()) {
+    bytes = cut;
+  } else {
+    *bytes = some ? (*bytes - end) / kSegmentHeaderBytes * kSegmentHeaderBytes : 0;
+  }
+  files_->Close(*file).IgnoreError();
+  return bytes;
 }
 
 absl::Status LogFiles::PrepareNext(uint64_t reserve) {
-  const uint64_t room = options_.segment_bytes - end_.offset;
-  const bool low = current_.number == 0 || room <= std::max(options_.segment_bytes / 2, reserve);
+  const bool low =
+      current_.number == 0 || current_.bytes - end_.offset <= std::max(options_.segment_bytes / 2, reserve);
   if (next_.number != 0 || !(low || short_)) return absl::OkStatus();
   absl::StatusOr<Segment> made = MakeSegment();
   if (made.ok()) next_ = *made;
@@ -108,7 +145,7 @@ absl::Status LogFiles::NextSegment() {
                       EncodeSegmentHeader({.cluster = options_.cluster,
                                            .island = options_.island,
                                            .number = current_.number,
-                                           .bytes = options_.segment_bytes,
+                                           .bytes = current_.bytes,
                                            .previous = end_})});
   end_ = {current_.number, kSegmentHeaderBytes};
   return absl::OkStatus();
@@ -118,7 +155,7 @@ absl::Status LogFiles::Add(const StreamId& stream, uint64_t offset, std::span<co
                            size_t* added) {
   *added = 0;
   while (*added < records.size()) {
-    const uint64_t room = current_.number == 0 ? 0 : options_.segment_bytes - end_.offset;
+    const uint64_t room = current_.number == 0 ? 0 : current_.bytes - end_.offset;
     const std::span<const std::byte> rest = records.subspan(*added);
     const size_t most = room <= kFrameHeaderBytes ? 0 : room - kFrameHeaderBytes;
     const absl::StatusOr<size_t> taken = WholeRecords(rest, most);

@@ -7,7 +7,8 @@
 // Thread safety: owned by the logger. Add and PrepareNext make blocking calls when they need a new file.
 //
 // Invariants:
-//  1. Bytes at a position are written once. A writer begins in a segment that nobody has used.
+//  1. Bytes at a position are written once. A writer begins in a segment that nobody has used. If the disk is
+//     full that one takes the room that the segment before it has behind the log's end.
 //  2. The name of a segment is durable before a frame goes into it.
 #pragma once
 
@@ -65,6 +66,7 @@ class LogFiles {
   struct Segment {
     runtime::FileHandle file = -1;
     uint64_t number = 0;  // 0: none
+    uint64_t bytes = 0;
   };
   // What goes to one segment, from `offset` on.
   struct Pending {
@@ -76,6 +78,8 @@ class LogFiles {
   LogFiles(runtime::FileSystem& files, Options options) : files_(&files), options_(std::move(options)) {}
   absl::Status RemovePrepared(const std::vector<std::string>& names);
   absl::StatusOr<Segment> MakeSegment();
+  absl::StatusOr<uint64_t> AllocateSegment(runtime::FileHandle file);
+  absl::StatusOr<uint64_t> CutOffTail();
   absl::Status NextSegment();
 
   runtime::FileSystem* files_;

@@ -431,6 +431,28 @@ TEST(Logger, FullDisk_IsNoticedInTime) {
   EXPECT_FALSE(files.Exists("/log/island-0/" + SegmentName(1)));
 }
 
+// A logger begins in a segment of its own: without the room that the one before it had kept, what is in the
+// rings could not get durable, and so no checkpoint would ever make room.
+TEST(Logger, FullDisk_TheNextLoggerGoesOnInTheReserve) {
+  runtime::MemoryFileSystem files({.disk_bytes = 3 * kLeastSegmentBytes});
+  LogBox box({1}, 1, files);
+  while (!box.board().full()) {
+    for (int i = 0; i < 50; ++i) box.StepWorker();
+    box.Quiesce();
+    box.DrainAll();
+  }
+  for (int kill = 0; kill < 3; ++kill) {
+    for (int i = 0; i < 50; ++i) box.StepWorker();  // they had begun
+    box.KillLogger();
+    box.Quiesce();
+    box.DrainAll();
+    EXPECT_TRUE(box.logger().drained());
+    EXPECT_EQ(box.board().durable() + 1, box.board().epoch());
+  }
+  EXPECT_TRUE(box.board().full());
+  box.PowerLoss([&] { files.PowerLoss(1); });  // reads all of it
+}
+
 // Whoever does not heed the board fills what there is, and then waits; nothing is lost.
 TEST(Logger, FullDisk_IsWaitedFor) {
   runtime::MemoryFileSystem files({.disk_bytes = 3 * kLeastSegmentBytes});
