@@ -88,6 +88,7 @@ class CrashModel {
 struct CrashImage {
   std::unique_ptr<runtime::MemoryFileSystem> files;
   std::vector<std::shared_ptr<log::Ring>> rings;  // none: power was lost
+  size_t ring_bytes = log::Ring::kLeastCapacity;  // of each
   std::vector<log::EpochCut> cuts;
   uint64_t life = 0;
   uint64_t promised = 0;  // to be durable
@@ -107,8 +108,9 @@ class CrashBox {
   // Whether images are to be taken here.
   using Wants = std::function<bool(Point point, bool before)>;
 
-  CrashBox(uint32_t workers, uint32_t sector_bytes, uint64_t seed)
-      : CrashBox(workers, {.files = MakeFiles(sector_bytes, seed)}, seed) {}
+  // On an empty disk.
+  CrashBox(uint32_t workers, size_t ring_bytes, uint32_t sector_bytes, uint64_t seed)
+      : CrashBox(workers, {.files = MakeFiles(sector_bytes, seed), .ring_bytes = ring_bytes}, seed) {}
   CrashBox(uint32_t workers, CrashImage image, uint64_t seed)
       : workers_(workers),
         random_(seed),
@@ -116,6 +118,7 @@ class CrashBox {
         disk_(std::move(image.files)),
         files_(*disk_, [this](auto act, const std::string& path, bool before) { Look(act, path, before); }),
         rings_(std::move(image.rings)),
+        ring_bytes_(image.ring_bytes),
         cuts_(std::move(image.cuts)),
         life_(image.life),
         promised_(image.promised),
@@ -180,7 +183,7 @@ class CrashBox {
   static constexpr uint64_t kKeys = 600;
   static constexpr uint32_t kSites = 2;
   static constexpr char kLog[] = "/log", kData[] = "/data";
-  static constexpr size_t kManyBytes = 256 << 10;  // two batches of redo
+  static constexpr size_t kManyBytes = 160 << 10;  // of records: more than a batch of redo
 
   enum class Doing : uint8_t { kDraining, kReadingPages, kReadingLog, kUndoing, kLiving };
   struct Transaction {
@@ -217,6 +220,7 @@ class CrashBox {
                      std::vector<std::shared_ptr<log::Ring>> rings) const {
     return {.files = std::move(files),
             .rings = std::move(rings),
+            .ring_bytes = ring_bytes_,
             .cuts = cuts_,
             .life = life_,
             .promised = board_->durable(),
@@ -377,7 +381,7 @@ class CrashBox {
     all_.resize(workers_);
     for (uint32_t number = 0; number < workers_; ++number) {
       Worker& worker = all_[number];
-      worker.ring = log::Ring::InMemory({life_, 0, number}, log::Ring::kLeastCapacity);
+      worker.ring = log::Ring::InMemory({life_, 0, number}, ring_bytes_);
       rings_.push_back(worker.ring);
       EXPECT_TRUE(logger_->Add(worker.ring).ok());
       worker.journal =
@@ -399,7 +403,7 @@ class CrashBox {
     size_t undone = 0;
     const bool whole = recovery.UndoLosers(*worker.executor, [&] {
       Reach(Point::kUndoing, /*before=*/undone++ == 0);
-      worker.pages->Expect(Point::kCompensate);
+      if (!alone()) Reach(Point::kCompensate, /*before=*/true);
       return true;
     });
     EXPECT_TRUE(whole);
@@ -471,14 +475,14 @@ class CrashBox {
     if (transaction.changes.empty() || random_.Below(3) != 0) {
       Change(worker, transaction);
     } else {
-      End(worker, transaction, /*commit=*/random_.Below(8) != 0);
+      End(worker, transaction, /*commit=*/random_.Below(!grows() ? 30 : transaction.changes.size() > 80 ? 2 : 12) != 0);
     }
     worker.executor->EndQuiet();
     if (worker.executor->ghosts() != 0 && random_.Below(2) == 0) worker.executor->RemoveGhosts(&wakeups_);
     wakeups_.clear();
     EndStep(worker);
   }
-  bool grows() const { return steps_ / 150 % 2 == 0; }
+  bool grows() const { return steps_ / 250 % 2 == 0; }
   void Begin(size_t number, Transaction& transaction) {
     transaction.branch = std::make_unique<Branch>();
     transaction.branch->locks.transaction = {0, static_cast<uint32_t>(number), life_, ++sequence_};
@@ -490,18 +494,19 @@ class CrashBox {
     Batch batch;
     std::vector<std::pair<uint64_t, std::optional<std::string>>> wanted;
     std::vector<instance::RoutedOperation> routes;
-    for (uint64_t left = 1 + random_.Below(8); left > 0; --left) {
+    const bool large = grows() && random_.Below(8) == 0;  // to undo it takes more than one record
+    for (uint64_t left = 1 + random_.Below(large ? 100 : grows() ? 10 : 16); left > 0; --left) {
       const uint64_t key = grows() ? random_.Below(kKeys) : ++gone_ % kKeys;
-      const uint64_t what = random_.Below(10);
+      const uint64_t what = random_.Below(100);
       std::string row(8 + random_.Below(random_.Below(2) == 0 ? 900 : 60),
                       static_cast<char>('a' + random_.Below(26)));
-      if (what < (grows() ? 6 : 1)) {
+      if (grows() && what < (large ? 30 : 60)) {
         batch.Insert(0, Key(key), Bytes(row));
         wanted.emplace_back(key, row);
-      } else if (what == 9 || !grows()) {
+      } else if (what >= 90 || !grows()) {
         batch.Delete(0, Key(key));
         wanted.emplace_back(key, std::nullopt);
-      } else if (what == 8) {
+      } else if (what >= 80) {
         batch.Write(0, Key(key), 0, Bytes(row.substr(0, 4)));
         wanted.emplace_back(key, row.substr(0, 4));
       } else {
@@ -538,7 +543,7 @@ class CrashBox {
       model_.Acknowledge(worker.journal->commit_epoch());
       Apply(transaction.changes, &rows_);
     } else {
-      if (transaction.branch->published) worker.pages->Expect(Point::kCompensate);
+      if (!alone() && transaction.branch->published) Reach(Point::kCompensate, /*before=*/true);
       worker.executor->Rollback(*transaction.branch, &wakeups_);
     }
     transaction.branch.reset();
@@ -551,6 +556,7 @@ class CrashBox {
   const std::unique_ptr<runtime::MemoryFileSystem> disk_;
   WatchedFiles files_;
   std::vector<std::shared_ptr<log::Ring>> rings_;  // not all of which is in EPOCH
+  const size_t ring_bytes_;
   std::vector<log::EpochCut> cuts_;
   uint64_t life_;
   const uint64_t promised_;
