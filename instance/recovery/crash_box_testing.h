@@ -276,7 +276,8 @@ class CrashBox {
     if (came_back_ && cleaner_ != nullptr && cleaner_->checkpoint().number == first_checkpoint_)
       Reach(Point::kCleaningAfter, before);
     const bool write = act == Act::kWrite;
-    if (path.ends_with("checkpoint")) return Reach(write ? Point::kCheckpoint : Point::kCheckpointSync, before);
+    if (path.ends_with("checkpoint"))
+      return Reach(write ? Point::kCheckpoint : Point::kCheckpointSync, before);
     if (path.ends_with("double-write")) {
       if (write && before) home_ = 0;
       if (write && before) ++batches_;
@@ -355,8 +356,7 @@ class CrashBox {
   }
   absl::Status Repeat(Recovery& recovery, const log::LogPosition& begin, const log::LogPosition& end) {
     log::LogReader reader(
-        files_,
-        {.directory = log::IslandDirectory(kLog, 0), .cluster = 1, .island = 0, .begin = begin}, end);
+        files_, {.directory = log::IslandDirectory(kLog, 0), .cluster = 1, .island = 0, .begin = begin}, end);
     StreamMerge merge;
     size_t bytes = 0;
     const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
@@ -386,15 +386,14 @@ class CrashBox {
       EXPECT_TRUE(logger_->Add(worker.ring).ok());
       worker.journal =
           std::make_unique<log::Journal>(*board_, *worker.ring, last_, alone() ? nullptr : &*shared_);
-      worker.pages =
-          std::make_unique<WatchedPages>(*worker.journal, *worker.ring,
-                                         [this](Point point, bool before) { Reach(point, before); });
+      worker.pages = std::make_unique<WatchedPages>(
+          *worker.journal, *worker.ring, [this](Point point, bool before) { Reach(point, before); });
       worker.executor = std::make_unique<instance::Executor>(
           *catalog_, *store_, locks_,
-          instance::ExecutorOptions{.worker = number,
-                                    .alone = alone(),
-                                    .journal = worker.journal.get(),
-                                    .wait_for_room = [this] { StepLogger(); }});
+          instance::ExecutorOptions{
+              .worker = number, .alone = alone(), .journal = worker.journal.get(), .wait_for_room = [this] {
+                StepLogger();
+              }});
     }
   }
   void Undo(Recovery& recovery) {
@@ -455,8 +454,8 @@ class CrashBox {
     cleaner_->RunOnce();
     ASSERT_TRUE(cleaner_->failure().ok()) << cleaner_->failure();
     if (cleaner_->checkpoint().number == before) return;
-    const absl::Status removed = log::RemoveSegmentsBefore(files_, log::IslandDirectory(kLog, 0),
-                                                           cleaner_->checkpoint().position);
+    const absl::Status removed =
+        log::RemoveSegmentsBefore(files_, log::IslandDirectory(kLog, 0), cleaner_->checkpoint().position);
     ASSERT_TRUE(removed.ok()) << removed;
   }
   uint64_t OldestOpen() const {
@@ -475,7 +474,10 @@ class CrashBox {
     if (transaction.changes.empty() || random_.Below(3) != 0) {
       Change(worker, transaction);
     } else {
-      End(worker, transaction, /*commit=*/random_.Below(!grows() ? 30 : transaction.changes.size() > 80 ? 2 : 12) != 0);
+      End(worker, transaction, /*commit=*/
+                                   random_.Below(!grows()                          ? 30
+                                                 : transaction.changes.size() > 80 ? 2
+                                                                                   : 12) != 0);
     }
     worker.executor->EndQuiet();
     if (worker.executor->ghosts() != 0 && random_.Below(2) == 0) worker.executor->RemoveGhosts(&wakeups_);

@@ -21,9 +21,9 @@
 namespace islands::recovery {
 namespace {
 
-constexpr size_t kMostDepth = 2;        // deaths during recovery, one within the other
-constexpr size_t kImagesOfALoss = 3;    // of power
-constexpr uint64_t kMostOfAPoint = 3;   // deaths at one side of a point, of a seed
+constexpr size_t kMostDepth = 2;       // deaths during recovery, one within the other
+constexpr size_t kImagesOfALoss = 3;   // of power
+constexpr uint64_t kMostOfAPoint = 3;  // deaths at one side of a point, of a seed
 constexpr int kSteps = 3000;
 constexpr int kRest = 750;  // of the cleaner, after as many steps
 
@@ -115,9 +115,7 @@ class Examiner {
     SCOPED_TRACE("and killed later");
     CrashBox(workers_, box.Killed(), random_()).ComeUp();
   }
-  static bool NoAfter(Point point) {
-    return kPointTable[static_cast<size_t>(point)].no_after != nullptr;
-  }
+  static bool NoAfter(Point point) { return kPointTable[static_cast<size_t>(point)].no_after != nullptr; }
 
   const uint32_t workers_;
   Tally& tally_;
@@ -133,7 +131,8 @@ void ExpectAllReached(const Tally& tally, uint32_t workers) {
   for (const PointRow& row : kPointTable) {
     for (const bool after : {false, true}) {
       const Deaths& deaths = tally[static_cast<size_t>(row.point)][after];
-      const bool never = (after && row.no_after != nullptr) || (workers == 1 && row.never_with_one != nullptr);
+      const bool never =
+          (after && row.no_after != nullptr) || (workers == 1 && row.never_with_one != nullptr);
       for (const bool power : {false, true}) {
         for (const bool large : {false, true}) {
           const std::string where =
