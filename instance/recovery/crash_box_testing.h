@@ -475,9 +475,9 @@ class CrashBox {
       Change(worker, transaction);
     } else {
       End(worker, transaction, /*commit=*/
-                                   random_.Below(!grows()                          ? 30
-                                                 : transaction.changes.size() > 80 ? 2
-                                                                                   : 12) != 0);
+          random_.Below(!grows()                          ? 30
+                        : transaction.changes.size() > 80 ? 2
+                                                          : 12) != 0);
     }
     worker.executor->EndQuiet();
     if (worker.executor->ghosts() != 0 && random_.Below(2) == 0) worker.executor->RemoveGhosts(&wakeups_);

@@ -66,7 +66,7 @@ enum class Point : uint8_t {
 inline constexpr size_t kPoints = 29;
 inline constexpr size_t kFirstOfRecovery = static_cast<size_t>(Point::kDraining);
 
-// Of one and of two workers: why the point has no such side; null: it must be reached.
+// Why the point has no such side, or a worker alone does not come by; null: it must be reached.
 struct PointRow {
   Point point;
   std::string_view name;
@@ -83,7 +83,7 @@ inline constexpr std::array<PointRow, kPoints> kPointTable = {{
     {Point::kReusePage, "page used again"},
     {Point::kBury, "burial of a ghost"},
     {Point::kCommit, "commit"},
-    {Point::kCompensate, "compensation", nullptr, "shown with the end, unless the ring is short of room (steps_test.cc)"},
+    {Point::kCompensate, "compensation", nullptr, "shown with the end, but for a full ring (steps_test.cc)"},
     {Point::kRingWrap, "ring wraps"},
     {Point::kNewSegment, "segment made"},
     {Point::kSwitchSegment, "segment begun"},
