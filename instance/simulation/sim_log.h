@@ -2,8 +2,8 @@
 // has appended outlives it, as rings do that lie in shared memory, unless the whole box loses power.
 //
 // A loss of power is looked at in several images: the same box, and another part each time of what its disk
-// had not synced. With one of them the box goes on; the others say nothing that this one contradicts. Rows are
-// a function of the records that count, so what is found wrong with the one would be wrong with the others.
+// had not synced. With one of them the box goes on, and its history is judged. Of the others as much as both
+// have must be the same, record by record; rows are a function of the records that count.
 //
 // Thread safety: none.
 #pragma once
@@ -69,8 +69,8 @@ class SimLog {
   absl::Status Read(uint32_t island, const log::LogPosition& begin, instance::LogSeam::TakeRecord take);
 
   void StartBox();
-  // What a disk has after a loss of power: up to which epoch all counts, and a hash of the records that do, by
-  // island and epoch.
+  // What a disk has after a loss of power: up to which epoch all counts, and a hash of the records that do,
+  // by island and epoch.
   struct Left {
     uint64_t epoch = 0;
     uint64_t reaches = 0;
