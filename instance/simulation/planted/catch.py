@@ -145,7 +145,7 @@ BUGS: dict[str, list[Test]] = {
     "split_unshown": [executor("Shared.PageChangedByTwo*"), STEPS_STRESS],
     "drop_compensation": [STEPS, CRASH_POINTS],
     "recover_prepared_twice": [KEPT_SEEDS, TWO_PHASES, MATRIX],
-    "restore_without_rows": [KEPT_SEEDS, TWO_PHASES],
+    "restore_without_rows": [TWO_PHASES, MATRIX],
     "restore_without_entries": [TWO_PHASES],
     "ignore_page_sync_error": [PAGE_WRITER],
     "ignore_master_sync_error": [only("planted_recovery", "CleanerTest.Error_OfItsSync*")],
