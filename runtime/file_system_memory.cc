@@ -392,6 +392,52 @@ void MemoryFileSystem::InterruptInFlight(Random* random) {
   }
 }
 
+std::unique_ptr<MemoryFileSystem> MemoryFileSystem::AfterPowerLoss(uint64_t seed) const {
+  auto after = std::make_unique<MemoryFileSystem>(disk_);
+  const MutexLock lock(mutex_);
+  const MutexLock after_lock(after->mutex_);
+  CopyTo(after.get());
+  Random random(seed);
+  after->LosePower(&random);
+  after->queues_.clear();
+  return after;
+}
+
+std::unique_ptr<MemoryFileSystem> MemoryFileSystem::AfterKill() const {
+  auto after = std::make_unique<MemoryFileSystem>(disk_);
+  const MutexLock lock(mutex_);
+  const MutexLock after_lock(after->mutex_);
+  CopyTo(after.get());
+  for (const auto& [number, transfers] : after->queues_) {
+    for (const auto& [due, transfer] : transfers) {
+      if (transfer.request.kind != IoKind::kRead) after->CarryOut(transfer);
+    }
+  }
+  after->queues_.clear();
+  return after;
+}
+
+void MemoryFileSystem::CopyTo(MemoryFileSystem* copy) const {
+  std::map<const SimulatedFile*, SimulatedFilePtr> copies;
+  const auto copy_of = [&](const SimulatedFilePtr& file) {
+    SimulatedFilePtr& made = copies[file.get()];
+    if (made == nullptr && file != nullptr) made = std::make_shared<SimulatedFile>(*file);
+    return made;
+  };
+  copy->disk_bytes_ = disk_bytes_;
+  copy->random_ = random_;
+  copy->names_ = names_;
+  copy->names_.ReplaceFiles(copy_of);
+  for (const auto& [number, transfers] : queues_) {
+    for (const auto& [due, transfer] : transfers) {
+      InFlight its = transfer;
+      if (its.file != nullptr)
+        its.file = std::make_shared<OpenFile>(OpenFile{copy_of(its.file->file), its.file->path});
+      copy->queues_[number].emplace(due, std::move(its));
+    }
+  }
+}
+
 std::unique_ptr<FileSystem> MakeMemoryFileSystem() { return std::make_unique<MemoryFileSystem>(); }
 
 }  // namespace islands::runtime

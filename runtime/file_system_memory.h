@@ -88,6 +88,12 @@ class MemoryFileSystem : public FileSystem {
   void PowerLoss();
   void PowerLoss(uint64_t seed);
 
+  // Other disks, which whoever comes back would find if everything died at this moment; this one goes on. So
+  // one moment can be looked at several times. After PowerLoss(seed); and when only the processes are gone:
+  // what was in flight has happened, and nothing is open.
+  std::unique_ptr<MemoryFileSystem> AfterPowerLoss(uint64_t seed) const;
+  std::unique_ptr<MemoryFileSystem> AfterKill() const;
+
   // When Poll of some queue finds something: the time of the first completion, INT64_MAX if nothing is in
   // flight.
   int64_t NextCompletionNs() const;
@@ -131,6 +137,8 @@ class MemoryFileSystem : public FileSystem {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Sync(const OpenFile& file, uint64_t changes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // With files of its own; what is in flight there has the buffers of this one.
+  void CopyTo(MemoryFileSystem* copy) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, copy->mutex_);
   void LosePower(Random* random) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void InterruptInFlight(Random* random) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

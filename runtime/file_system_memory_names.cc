@@ -88,4 +88,13 @@ void SimulatedNames::ApplyTo(const Change& change, Names* names) {
   }
 }
 
+void SimulatedNames::ReplaceFiles(absl::FunctionRef<SimulatedFilePtr(const SimulatedFilePtr&)> other) {
+  for (Names* names : {&now_, &disk_}) {
+    for (auto& [name, file] : *names) file = other(file);
+  }
+  for (Change& change : unsynced_) {
+    for (auto& [name, file] : change) file = other(file);
+  }
+}
+
 }  // namespace islands::runtime

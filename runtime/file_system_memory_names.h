@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "runtime/file_system_memory_file.h"
 #include "runtime/random.h"
 
@@ -44,6 +45,8 @@ class SimulatedNames {
   void DropUnsynced(const std::string& directory);
   // Back to what is on disk, with what `random` lets survive of the changes; without it none.
   void LosePower(Random* random);
+  // Every file by another one. For copies, which have files of their own.
+  void ReplaceFiles(absl::FunctionRef<SimulatedFilePtr(const SimulatedFilePtr&)> other);
 
  private:
   using Names = std::map<std::string, SimulatedFilePtr>;

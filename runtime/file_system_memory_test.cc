@@ -247,6 +247,48 @@ TEST(DiskFault, ErrorsChangeNothingAndNameThePlace) {
   EXPECT_EQ(disk.Content(), "onew");
 }
 
+// What is in flight, what is unsynced, names: as if it had happened here.
+TEST(PowerLoss, After_IsAnotherDisk) {
+  std::set<std::string> lost;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    std::unique_ptr<MemoryFileSystem> after;
+    Disk disk({.seed = 1}, 1024);
+    ASSERT_TRUE(Write(*disk.queue, disk.file, 0, std::string(512, 'n')).ok());
+    ASSERT_TRUE(disk.files.Rename("data", "moved").ok());
+    std::string more(512, 'm');
+    disk.queue->Submit({.kind = IoKind::kWrite, .file = disk.file, .offset = 512, .buffer = Bytes(more)});
+    after = disk.files.AfterPowerLoss(seed);
+    const std::string before = *disk.files.ReadFile("moved");
+    EXPECT_EQ(before, std::string(512, 'n') + std::string(512, 'o')) << "it goes on";
+    const std::string name = after->Exists("moved") ? "moved" : "data";
+    EXPECT_TRUE(after->Exists(name));
+    lost.insert(name + *after->ReadFile(name));
+    const FileHandle file = *after->Open(name, false, false);
+    EXPECT_TRUE(after->Lock(file).ok());
+    const auto queue = after->MakeQueue();
+    EXPECT_TRUE(Write(*queue, file, 0, "other").ok());
+    EXPECT_EQ(*disk.files.ReadFile("moved"), before) << "and has other files";
+    disk.files.PowerLoss(seed);
+    EXPECT_EQ(disk.files.Exists("moved"), name == "moved") << "the same seed, the same loss";
+  }
+  EXPECT_EQ(lost.size(), 8u);
+}
+
+TEST(SimulatedDisk, AfterKill_HasWhatWasInFlight) {
+  Disk disk({}, 4);
+  ASSERT_TRUE(disk.files.Lock(disk.file).ok());
+  std::string text = "new!", read = "....";
+  disk.queue->Submit({.kind = IoKind::kWrite, .file = disk.file, .buffer = Bytes(text)});
+  disk.queue->Submit({.kind = IoKind::kRead, .file = disk.file, .buffer = Bytes(read)});
+  const auto after = disk.files.AfterKill();
+  EXPECT_EQ(read, "....") << "who wanted to read it is dead";
+  EXPECT_EQ(disk.Content(), "oooo");
+  EXPECT_EQ(*after->ReadFile("data"), "new!");
+  EXPECT_TRUE(after->Lock(*after->Open("data", false, false)).ok());
+  after->PowerLoss();
+  EXPECT_EQ(*after->ReadFile("data"), "oooo") << "it was not synced";
+}
+
 TEST(DiskFault, EveryKindOfStepCanFail) {
   const std::vector<std::function<absl::Status(Disk&)>> steps = {
       [](Disk& disk) { return disk.files.Open("new", true, false).status(); },

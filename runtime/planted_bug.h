@@ -95,8 +95,12 @@ enum class PlantedBug : uint8_t {
   kSplitUnshown,           // a page is logged as an image while another worker's change in it is in no log
   kDropCompensation,       // what a step of an undo changes is not in the log
   kRecoverPreparedTwice,   // a branch that was in doubt and has committed is in doubt again in the next life
+  kRestoreWithoutRows,     // a branch in doubt comes back without the locks of its rows
+  kRestoreWithoutEntries,  // a branch in doubt comes back without those of the index entries that it changed
+  kIgnorePageSyncError,    // a sync of copies or of pages at home that failed is taken for one that did not
+  kIgnoreMasterSyncError,  // a checkpoint whose sync failed counts
 };
-inline constexpr uint32_t kPlantedBugs = 80;
+inline constexpr uint32_t kPlantedBugs = 84;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -298,15 +298,17 @@ void Executor::Rollback(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
 }
 
 // What it has only read, or means to insert, needs no lock any more: all of the transaction's operations had
-// been carried out everywhere when it prepared. Gaps need none either: an inserted key that is locked keeps
-// scans out of where it is, and until it is a ghost that goes, which takes its gap.
+// been carried out everywhere when it prepared. Gaps need none either: a scan meets the keys that the branch
+// has inserted or deleted, ghosts among them, and locks each; and such a key stays until it is a ghost that
+// goes, which takes its gap. An index scan does not meet entries that have gone, so those need theirs.
 absl::Status Executor::AdoptPrepared(Branch& branch) {
   Adopt(branch);
   bool free = true;
   branch.undo.VisitKeys([&](TableId table, uint32_t site, KeyView key) {
     if (Planted(PlantedBug::kRestoreWithoutLocks)) return;
-    free = free && locks_.TryAcquireKey(branch.locks, NameOf(table, site, key), LockMode::kX);
-    if (!catalog_.table(table).indexes.empty())
+    if (!Planted(PlantedBug::kRestoreWithoutRows))
+      free = free && locks_.TryAcquireKey(branch.locks, NameOf(table, site, key), LockMode::kX);
+    if (!catalog_.table(table).indexes.empty() && !Planted(PlantedBug::kRestoreWithoutEntries))
       free = free && locks_.TryAcquireKey(branch.locks, IndexEntries(table, site), LockMode::kIX);
   });
   if (free) return absl::OkStatus();

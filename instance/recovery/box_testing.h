@@ -142,6 +142,7 @@ class Box {
     Compare();
   }
   void LosePower() {
+    ++power_losses_;
     const uint64_t promised = board_->durable();
     files_.PowerLoss(random_());
     Die();
@@ -180,6 +181,7 @@ class Box {
   uint64_t checkpoints() const { return checkpoints_; }
   uint64_t removed_segments() const { return removed_segments_; }
   uint64_t lost_in_recovery() const { return lost_in_recovery_; }
+  uint64_t power_losses() const { return power_losses_; }
 
  private:
   absl::StatusOr<log::EpochBlock> ReadEpoch() {
@@ -356,6 +358,7 @@ class Box {
   uint64_t checkpoints_ = 0;
   uint64_t removed_segments_ = 0;
   uint64_t lost_in_recovery_ = 0;
+  uint64_t power_losses_ = 0;
 };
 
 }  // namespace islands::recovery

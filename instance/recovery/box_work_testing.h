@@ -335,17 +335,24 @@ class Work {
     transactions_.push_back(std::move(transaction));
     ++adopted_;
   }
-  // Nobody reads what is in doubt.
+  // Nobody reads what is in doubt: not the row, nor that there is none, by its key, by a scan of where it is,
+  // by an index.
   void CheckLocks() {
     for (const Transaction& transaction : transactions_) {
       if (!transaction.prepared || transaction.changes.empty()) continue;
-      Transaction reader;
-      Begin(reader);
-      Batch batch;
-      batch.Read(0, Key(transaction.changes.begin()->first));
-      EXPECT_EQ(Run(*reader.branch, batch), instance::Progress::kWaiting);
-      End(reader, /*commit=*/false);
+      const Key key(transaction.changes.begin()->first), next(transaction.changes.begin()->first + 1);
+      ExpectWaits([&](Batch& batch) { batch.Read(0, key); });
+      ExpectWaits([&](Batch& batch) { batch.Scan(0, key, next); });
+      ExpectWaits([&](Batch& batch) { batch.IndexScan(0, 0, key, {}, {}); });
     }
+  }
+  void ExpectWaits(absl::FunctionRef<void(Batch&)> read) {
+    Transaction reader;
+    Begin(reader);
+    Batch batch;
+    read(batch);
+    EXPECT_EQ(Run(*reader.branch, batch), instance::Progress::kWaiting);
+    End(reader, /*commit=*/false);
   }
 
   const std::vector<coordinator::Fellow> kFellows = {{2, 1}, {3, 4}};

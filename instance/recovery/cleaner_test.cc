@@ -194,6 +194,31 @@ TEST_F(CleanerTest, Checkpoint_BeginsBehindWhatTheBoundHasNoUseFor) {
   EXPECT_GT(cleaner_->checkpoint().position, (log::LogPosition{4, 5024}));
 }
 
+// Whoever goes by a checkpoint that is not on disk removes segments that the one on disk needs.
+TEST_F(CleanerTest, Error_OfItsSyncIsNoCheckpoint) {
+  const auto run = [&] {
+    const std::vector<std::byte> row(500, static_cast<std::byte>(board_.epoch()));
+    ASSERT_EQ(store_->At(0, 0)->Replace(Uint64Key(5), row), absl::StatusCode::kOk);
+    Commit();
+    WriteEpoch(board_.epoch(), {1, 5000 + board_.epoch()});
+    for (int i = 0; i < 3; ++i) {
+      board_.RaiseEpoch(board_.epoch() + 1);
+      board_.SetDurable(board_.epoch() - 1);
+      Run();
+    }
+  };
+  run();
+  uint64_t steps = files_.steps();
+  run();
+  steps = files_.steps() - steps;
+  const uint64_t number = cleaner_->checkpoint().number;
+  ASSERT_EQ(steps, 9u) << "EPOCH; copies, home and checkpoint, each written and synced; a checkpoint more";
+  files_.Inject(6, runtime::DiskFault::kEio);
+  run();
+  EXPECT_FALSE(cleaner_->failure().ok());
+  EXPECT_EQ(cleaner_->checkpoint().number, number);
+}
+
 TEST_F(CleanerTest, Error_EndsIt) {
   Insert(500);
   Commit();

@@ -2,6 +2,7 @@
 // transaction that was acknowledged is there, and of the others each is whole or gone.
 #include "instance/recovery/recovery.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -94,19 +95,22 @@ void Live(Box& box, uint64_t seed, bool cleans) {
 }
 
 TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
-  uint64_t losers = 0, restarts = 0, commits = 0, dropped = 0;
+  uint64_t losers = 0, restarts = 0, commits = 0, dropped = 0, power_losses = 0;
   const auto [first, count] = Seeds(60);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed);
     if (seed % 2 == 0) box.Interleave();
     Live(box, seed, /*cleans=*/false);
+    power_losses += box.power_losses();
     losers += box.losers();
     restarts += box.restarts_of_recovery();
     commits += box.work().commits();
     dropped += box.dropped();
   }
+  fmt::print("{} losses of power\n", power_losses);
   if (count < 30) return;
+  EXPECT_GT(power_losses, 2 * count);
   EXPECT_GT(losers, 50u);
   EXPECT_GT(restarts, 10u);
   EXPECT_GT(commits, 3000u);
@@ -115,20 +119,23 @@ TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
 
 // The same with data files, checkpoints and a log that is let go of.
 TEST(Recovery, Property_FromPagesOnDisk) {
-  uint64_t losers = 0, dropped = 0, checkpoints = 0, segments = 0, lost_in_recovery = 0;
+  uint64_t losers = 0, dropped = 0, checkpoints = 0, segments = 0, lost_in_recovery = 0, power_losses = 0;
   const auto [first, count] = Seeds(240);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed, {.pages = true});
     if (seed % 2 == 0) box.Interleave();
     Live(box, seed, /*cleans=*/true);
+    power_losses += box.power_losses();
     losers += box.losers();
     dropped += box.dropped();
     checkpoints += box.checkpoints();
     segments += box.removed_segments();
     lost_in_recovery += box.lost_in_recovery();
   }
+  fmt::print("{} losses of power\n", power_losses);
   if (count < 30) return;
+  EXPECT_GT(power_losses, 2 * count);
   EXPECT_GT(losers, 50u);
   EXPECT_GT(dropped, 50u);
   EXPECT_GT(checkpoints, 1000u);
@@ -139,20 +146,23 @@ TEST(Recovery, Property_FromPagesOnDisk) {
 // And with two-phase commit: who is in doubt, and decisions that not all have heard of, outlive the part of
 // the log that is let go of.
 TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
-  uint64_t commits = 0, adopted = 0, unheard = 0, checkpoints = 0, segments = 0;
+  uint64_t commits = 0, adopted = 0, unheard = 0, checkpoints = 0, segments = 0, power_losses = 0;
   const auto [first, count] = Seeds(120);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed, {.pages = true, .two_phases = true});
     if (seed % 2 == 0) box.Interleave();
     Live(box, seed, /*cleans=*/true);
+    power_losses += box.power_losses();
     commits += box.work().commits();
     adopted += box.work().adopted();
     unheard += box.work().unheard();
     checkpoints += box.checkpoints();
     segments += box.removed_segments();
   }
+  fmt::print("{} losses of power\n", power_losses);
   if (count < 30) return;
+  EXPECT_GT(power_losses, 2 * count);
   EXPECT_GT(commits, 1500u);
   EXPECT_GT(adopted, 300u);
   EXPECT_GT(unheard, 200u);

@@ -34,10 +34,10 @@ inline void Apply(const Changes& changes, Rows* rows) {
   }
 }
 
-// Of table 0 and site 0, by keys of type uint64.
-inline Rows RowsOf(const storage::Store& store) {
+// Of table 0, by keys of type uint64.
+inline Rows RowsOf(const storage::Store& store, uint32_t site = 0) {
   Rows rows;
-  store.At(0, 0)->Scan({}, {}, false, [&](storage::KeyView key, storage::RowView row) {
+  store.At(0, site)->Scan({}, {}, false, [&](storage::KeyView key, storage::RowView row) {
     uint64_t number = 0;
     for (const std::byte byte : key) number = number << 8 | static_cast<uint64_t>(byte);
     rows[number] = Text(row);

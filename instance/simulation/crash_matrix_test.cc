@@ -58,6 +58,10 @@ enum class Again : uint8_t {
   kOver,       // when all has ended
 };
 constexpr int kDisasters = 4, kAgains = 5;
+// Of power. More would not be others: as good as nothing is under way when it strikes.
+constexpr size_t kImagesOfALoss = 1;
+constexpr uint64_t kLeastImages = 1500;  // of all clusters
+uint64_t images = 0;
 constexpr std::array<std::string_view, kDisasters> kDisasterNames = {"kill", "loses all", "loses outcome",
                                                                      "loses nothing"};
 constexpr std::array<std::string_view, kAgains> kAgainNames = {"no", "reading", "recovered", "talking",
@@ -88,6 +92,7 @@ class Crossed {
     ASSERT_NO_FATAL_FAILURE(ComeBackAgain());
     ASSERT_NO_FATAL_FAILURE(ExpectEnd());
     ASSERT_NO_FATAL_FAILURE(ExpectAnotherOne());
+    images += cluster_->log().images();
   }
 
  private:
@@ -187,6 +192,7 @@ void Crossed::Begin() {
   options.keeps = true;
   options.ring_bytes = log::Ring::kLeastCapacity;
   options.answers_wait = !kills();
+  options.images_of_a_loss = kImagesOfALoss;
   *options.config.add_tables() = OneTransaction::Table(kIslands);
   options.open = [this](const storage::Catalog& catalog) {
     return OneTransaction::Open(catalog, transaction_);
@@ -461,6 +467,18 @@ TEST_P(CrashMatrixTest, Transaction_IsWholeOrGone) {
   }
 }
 
+// After all tests.
+class Images : public testing::Environment {
+ public:
+  void TearDown() override {
+    fmt::print("{} images of lost power\n", images);
+    const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+    if (all.test_to_run_count() == all.total_test_count() && all.Passed()) {
+      EXPECT_GT(images, kLeastImages);
+    }
+  }
+};
+
 INSTANTIATE_TEST_SUITE_P(All, CrashMatrixTest, testing::ValuesIn(All(/*ever=*/true)), [](const auto& info) {
   return fmt::format("{}_{}", NameOf(info.param.first), NameOf(info.param.second));
 });
@@ -470,6 +488,7 @@ INSTANTIATE_TEST_SUITE_P(All, CrashMatrixTest, testing::ValuesIn(All(/*ever=*/tr
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  testing::AddGlobalTestEnvironment(new islands::simulation::Images);
   spdlog::set_level(spdlog::level::off);
   return RUN_ALL_TESTS();
 }

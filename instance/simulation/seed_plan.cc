@@ -148,8 +148,8 @@ void PlanAimed(uint64_t seed, Random& random, SeedPlan* plan) {
   fault.state = states[seed % states.size()];
   fault.aim = static_cast<Fault>(seed % kFaults);
   fault.kind = KindOf(fault.aim);
-  // Not every death of a coordinator leaves an orphan that has a fellow.
-  const int rounds = fault.state == IndexOf(ParticipantState::kOrphaned) ? 3 : 1;
+  // Few deaths of a coordinator leave an orphan that has a fellow.
+  const int rounds = fault.state == IndexOf(ParticipantState::kOrphaned) ? 6 : 1;
   for (int round = 0; round < rounds; ++round) {
     const std::optional<PlannedFault> before = PlanFaultBefore(random, *fault.state, fault.aim);
     if (before) plan->faults.push_back(*before);

@@ -469,6 +469,7 @@ void SeedRun::JudgeSum(const std::vector<FinalRow>& rows, const Verdict& verdict
 
 void SeedRun::Summarize() {
   report_.events = injector_->events();
+  if (plan_.cluster.keeps) report_.images = cluster_->log().images();
   report_.coverage = injector_->coverage();
   report_.faults = injector_->faults();
   report_.crashes = injector_->crashes();

@@ -29,6 +29,7 @@ struct SeedReport {
   uint64_t deadlocks = 0, lock_timeouts = 0, no_room = 0;   // aborts, likewise
   uint64_t probes = 0, probe_victims = 0, escalations = 0;  // likewise
   uint32_t faults = 0, crashes = 0, power_losses = 0;
+  uint64_t images = 0;        // of losses of power (sim_log.h)
   uint64_t lost = 0;          // with the power: had asked for their commit and have not committed
   uint64_t lost_answers = 0;  // of those, answered
   uint32_t disk_errors = 0, box_stops = 0;  // of which that many ended the log

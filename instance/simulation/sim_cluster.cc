@@ -36,7 +36,8 @@ SimCluster::SimCluster(SimOptions options)
                                  .most_pause_ns = options_.most_logger_pause_ns,
                                  .answers_wait = options_.answers_wait,
                                  .votes_wait = options_.votes_wait,
-                                 .ring_bytes = options_.ring_bytes});
+                                 .ring_bytes = options_.ring_bytes,
+                                 .images_of_a_loss = options_.images_of_a_loss});
   }
 #ifdef ISLANDS_PLANTED_BUGS
   if (options_.interleave_percent != 0) interleaver_.emplace(options_.seed, options_.interleave_percent);

@@ -40,6 +40,7 @@ struct SimOptions : instance::ClusterOptions {
   bool votes_wait = false;
   int64_t most_logger_pause_ns = 0;
   size_t ring_bytes = 4 << 20;
+  size_t images_of_a_loss = 4;
   // After every step.
   std::function<void()> on_step;
   // Before an island loads its rows.

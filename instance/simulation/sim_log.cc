@@ -1,11 +1,14 @@
 #include "instance/simulation/sim_log.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "instance/log/epoch_file.h"
 #include "instance/log/log_reader.h"
+#include "instance/log/lsn.h"
 #include "runtime/check.h"
+#include "runtime/crc32c.h"
 
 namespace islands::simulation {
 
@@ -21,7 +24,8 @@ SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> work
     : clock_(clock),
       workers_per_island_(workers_per_island.begin(), workers_per_island.end()),
       options_(options),
-      random_(runtime::Random::Stream(options.seed, 0x106)) {
+      random_(runtime::Random::Stream(options.seed, 0x106)),
+      files_({.sector_bytes = options.seed % 2 == 0 ? 512u : 4096u}) {
   seam_.make_ring = [this](const log::StreamId& stream) { return MakeRing(stream); };
   seam_.read = [this](uint32_t island, const log::LogPosition& begin, instance::LogSeam::TakeRecord take) {
     return Read(island, begin, take);
@@ -67,14 +71,57 @@ bool SimLog::Drained(uint32_t island) {
 uint64_t SimLog::LosePower(uint64_t seed) {
   const uint64_t promised = board_->durable();
   rings_.clear();
+  std::vector<std::unique_ptr<runtime::MemoryFileSystem>> others;
+  for (size_t other = 1; other < options_.images_of_a_loss; ++other)
+    others.push_back(files_.AfterPowerLoss(seed + other));
   files_.PowerLoss(seed);
   logger_.reset();
-  const absl::StatusOr<log::EpochBlock> block = log::ReadEpochFile(
-      files_, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, workers_per_island_.size());
-  ISLANDS_CHECK(block.ok() && block->epoch >= promised);
-  log::Cut(&manifest_, *block);
+  const Left left = LookAt(files_);
+  ISLANDS_CHECK(left.epoch >= promised);
+  for (const std::unique_ptr<runtime::MemoryFileSystem>& other : others) {
+    const Left left_there = LookAt(*other);
+    ISLANDS_CHECK(left_there.epoch >= promised && left_there.AgreesWith(left));
+  }
+  images_ += 1 + others.size();
+  log::Cut(&manifest_, {.epoch = left.epoch, .reaches = left.reaches});
   StartBox();
-  return block->epoch;
+  return left.epoch;
+}
+
+SimLog::Left SimLog::LookAt(runtime::MemoryFileSystem& files) const {
+  const absl::StatusOr<log::EpochBlock> block = log::ReadEpochFile(
+      files, std::string(kDirectory) + "/" + log::kEpochFileName, kCluster, workers_per_island_.size());
+  ISLANDS_CHECK(block.ok());
+  Left left{.epoch = block->epoch, .reaches = block->reaches, .records = {}};
+  for (uint32_t island = 0; island < workers_per_island_.size(); ++island) {
+    log::LogReader reader(
+        files, {.directory = log::IslandDirectory(kDirectory, island), .cluster = kCluster, .island = island},
+        block->ends[island]);
+    const absl::Status read = reader.Read([&](const log::StreamId& stream, const log::Record& record) {
+      const uint64_t epoch = log::Lsn::FromValue(record.lsn).epoch();
+      const auto drops = [&](const log::EpochCut& cut) { return cut.Drops(epoch); };
+      if (epoch > block->epoch || std::any_of(manifest_.cuts.begin(), manifest_.cuts.end(), drops))
+        return absl::OkStatus();
+      uint64_t& hash = left.records[{island, epoch}];
+      for (const uint64_t value : {hash, record.lsn, uint64_t{record.kind}, stream.life})
+        hash = (hash ^ value) * 0x100000001b3ull;
+      hash ^= runtime::Crc32c(record.body);
+      return absl::OkStatus();
+    });
+    ISLANDS_CHECK(read.ok());
+  }
+  return left;
+}
+
+// What counts in both is the same.
+bool SimLog::Left::AgreesWith(const Left& other) const {
+  const uint64_t least = std::min(epoch, other.epoch);
+  const auto up_to_least = [&](const Left& left) {
+    auto records = left.records;
+    std::erase_if(records, [&](const auto& of) { return of.first.second > least; });
+    return records;
+  };
+  return up_to_least(*this) == up_to_least(other);
 }
 
 void SimLog::Step() {

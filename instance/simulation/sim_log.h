@@ -1,13 +1,19 @@
 // The log of a simulated cluster: board, logger and files of the product, on a disk of memory. What an island
 // has appended outlives it, as rings do that lie in shared memory, unless the whole box loses power.
 //
+// A loss of power is looked at in several images: the same box, and another part each time of what its disk
+// had not synced. With one of them the box goes on, and its history is judged. Of the others as much as both
+// have must be the same, record by record; rows are a function of the records that count.
+//
 // Thread safety: none.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "instance/island/island.h"
@@ -28,6 +34,7 @@ class SimLog {
     bool answers_wait = false;  // as LogSeam has them
     bool votes_wait = false;
     size_t ring_bytes = 4 << 20;  // of each worker
+    size_t images_of_a_loss = 4;  // of power
   };
   SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> workers_per_island,
          const Options& options);
@@ -49,6 +56,7 @@ class SimLog {
   // All islands have died at once, with all rings and the board. What is beyond EPOCH does not count any
   // more. Returns up to which epoch everything does.
   uint64_t LosePower(uint64_t seed);
+  uint64_t images() const { return images_; }  // of all losses of power
   log::Board& board() { return *board_; }
   // Its logger stands still until it goes on, or power is lost: nothing more becomes durable.
   void Pause() { paused_ = true; }
@@ -61,6 +69,15 @@ class SimLog {
   absl::Status Read(uint32_t island, const log::LogPosition& begin, instance::LogSeam::TakeRecord take);
 
   void StartBox();
+  // What a disk has after a loss of power: up to which epoch all counts, and a hash of the records that do,
+  // by island and epoch.
+  struct Left {
+    uint64_t epoch = 0;
+    uint64_t reaches = 0;
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> records;
+    bool AgreesWith(const Left& other) const;
+  };
+  Left LookAt(runtime::MemoryFileSystem& files) const;
 
   const runtime::ManualClock& clock_;
   const std::vector<uint32_t> workers_per_island_;
@@ -74,6 +91,7 @@ class SimLog {
   int64_t next_step_ns_ = 0;
   bool paused_ = false;
   std::optional<uint64_t> records_to_read_;
+  uint64_t images_ = 0;
   instance::LogSeam seam_;
 };
 

@@ -29,8 +29,10 @@ constexpr uint64_t kShare = 1;
 // Fewer cannot be expected to hit every pair of state and fault.
 constexpr uint64_t kEnoughForCoverage = 400;
 constexpr uint64_t kEnoughForDisks = 100;  // likewise, of faults of the disk
-constexpr uint64_t kTwice = 50;            // every so many seeds one runs again
-constexpr time_t kSecondsPerSeed = 240;    // of CPU: what loops is ended, not what has millions of attempts
+// Of losses of power. `make test` runs 600 such seeds, which makes more than 2,000.
+constexpr uint64_t kLeastImagesOfASeed = 4;
+constexpr uint64_t kTwice = 50;          // every so many seeds one runs again
+constexpr time_t kSecondsPerSeed = 240;  // of CPU: what loops is ended, not what has millions of attempts
 
 std::string KeepsText() {
   const char* keeps = std::getenv("ISLANDS_KEEPS");
@@ -110,7 +112,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   Coverage coverage;
   uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
            timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0, power_losses = 0,
-           lost = 0, lost_answers = 0, disk_errors = 0, box_stops = 0, full_disks = 0;
+           images = 0, lost = 0, lost_answers = 0, disk_errors = 0, box_stops = 0, full_disks = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
@@ -124,7 +126,8 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
     deadlocks += report.deadlocks, timeouts += report.lock_timeouts;
     no_room += report.no_room, escalations += report.escalations;
     probes += report.probes, probe_victims += report.probe_victims;
-    power_losses += report.power_losses, lost += report.lost, lost_answers += report.lost_answers;
+    power_losses += report.power_losses, images += report.images;
+    lost += report.lost, lost_answers += report.lost_answers;
     disk_errors += report.disk_errors, box_stops += report.box_stops, full_disks += report.full_disks;
     const uint64_t done = seed - range.first + 1;
     if (done % 100 == 0) {
@@ -135,14 +138,16 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   fmt::print(
       "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} of "
       "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
-      "{} faults, {} of them crashes, {} losses of power that took {} transactions, {} of them answered, {} "
+      "{} faults, {} of them crashes, {} losses of power in {} images that took {} transactions, {} of them "
+      "answered, {} "
       "errors of the disk that stopped {} boxes, {} times a full one\n{}",
       range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks,
-      probe_victims, probes, timeouts, no_room, escalations, faults, crashes, power_losses, lost,
+      probe_victims, probes, timeouts, no_room, escalations, faults, crashes, power_losses, images, lost,
       lost_answers, disk_errors, box_stops, full_disks, coverage.Table());
   if (range.count >= kEnoughForDisks && KeepsOf(KeepsText()) >= Keeps::kLazy) {
     EXPECT_GT(box_stops, 0u);
     EXPECT_GT(full_disks, 0u);
+    EXPECT_GT(images, range.count * kLeastImagesOfASeed);
   }
   if (range.count < kEnoughForCoverage) return;
   EXPECT_GT(no_room, 0u);

@@ -91,6 +91,10 @@ constexpr std::string_view kNames[] = {
     "split_unshown",
     "drop_compensation",
     "recover_prepared_twice",
+    "restore_without_rows",
+    "restore_without_entries",
+    "ignore_page_sync_error",
+    "ignore_master_sync_error",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

@@ -89,6 +89,7 @@ bool PageWriter::RunOnce() {
 // A failed sync says nothing of what is on disk, so it is not tried again.
 void PageWriter::Take(const absl::Status& status) {
   const bool writing = state_ == State::kWritingCopies || state_ == State::kWritingHome;
+  if (!writing && Planted(PlantedBug::kIgnorePageSyncError)) return;
   (writing && absl::IsResourceExhausted(status) ? found_full_ : failure_).Update(status);
 }
 

@@ -62,6 +62,7 @@ class Disk {
   void Step() {
     const uint64_t done = writer_->done();
     writer_->RunOnce();
+    if (!writer_->failure().ok()) return Kill();  // as its island is
     if (writer_->done() == done) return;
     for (const auto& [id, lsn] : batch_) home_[id] = lsn;
     batch_.clear();
@@ -70,6 +71,8 @@ class Disk {
     Begin();
     while (writer_->busy()) Step();
   }
+  // A write or a sync will fail.
+  void Hurt() { files_.Inject(random_.Below(10), runtime::DiskFault::kEio); }
   // What is in flight is carried out, and nothing more.
   void Kill() {
     Close();
@@ -146,6 +149,8 @@ TEST(PageWriter, Property_EveryPageIsWholeAndNotOlderThanItsHome) {
         disk.Kill();
       } else if (what < 6) {
         disk.LosePower();
+      } else if (what < 8) {
+        disk.Hurt();
       } else if (what < 30) {
         disk.Collect();
       } else if (what < 50) {
