@@ -5,6 +5,7 @@ import glob
 import hashlib
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -253,6 +254,15 @@ def on_a_terminal(cluster: Cluster, command: str) -> tuple[bytes, bytes]:
     os.close(leader)
     assert shown.endswith(b"\r\x1b[K"), "the line goes"
     return done.stdout, shown
+
+
+def test_up_shows_how_far_recovery_is(cluster: Cluster) -> None:
+    up(cluster)
+    cluster.run("--op", "update", "--rows", 10, duration=4)
+    kill_all(cluster)
+    out, shown = on_a_terminal(cluster, "up")
+    assert re.search(rb"island \d: .*\d+ records", shown), shown
+    assert b"records" not in out
 
 
 def test_progress_is_for_terminals(cluster: Cluster) -> None:
