@@ -16,6 +16,7 @@
 #include "instance/verify/box.h"
 #include "instance/verify/island.h"
 #include "partitioner/site_map.h"
+#include "runtime/descriptor.h"
 #include "runtime/file_system_overlay.h"
 
 namespace islands::deploy {
@@ -137,6 +138,7 @@ class DataWalk {
 
 absl::StatusOr<verify::Report> Walk(const ResolvedDeployment& resolved, runtime::FileSystem& disk,
                                     Depth depth) {
+  runtime::AllowManyFiles();
   DataWalk walk(resolved, disk, depth);
   if (absl::Status walked = walk.Run(); !walked.ok()) return walked;
   return walk.report();
