@@ -10,7 +10,7 @@ FIRST_SEED ?= 1000001
 SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 KEPT_SEEDS_EACH = $(shell expr \( $(KEPT_SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
-BINARIES := islands islandd islands-logger micro append append_judge payment tatp counters ipc
+BINARIES := islands islandd islands-logger micro append append_judge payment tatp transfer counters ipc
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export CTEST_OUTPUT_ON_FAILURE := 1
 export UBSAN_OPTIONS ?= print_stacktrace=1
@@ -57,7 +57,7 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: packages build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 300 kills
+soak: packages build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 380 kills
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
 	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test \
 	  $(BINARIES) disk_faults log_judge
@@ -72,9 +72,9 @@ soak: packages build/release/build.ninja ## run the stress tests SOAK_ROUNDS tim
 	@echo "soak: $(SEEDS) times an island that dies and recovers"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
-	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read"
+	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read; kill loops with histories and totals"
 	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest deploy/e2e/test_disk_faults.py deploy/e2e/test_random_kills.py \
-	  -p no:cacheprovider -rAs -k 'not is_found'
+	  deploy/e2e/test_kill_loops.py -p no:cacheprovider -rAs -k 'not is_found'
 
 CHAOS_MINUTES ?= 10
 chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories

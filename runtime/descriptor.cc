@@ -1,5 +1,7 @@
 #include "runtime/descriptor.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 
 #include "fmt/format.h"
@@ -26,6 +28,13 @@ absl::Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
     bytes.remove_prefix(static_cast<size_t>(now));
   }
   return absl::OkStatus();
+}
+
+void AllowManyFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace islands::runtime

@@ -45,4 +45,8 @@ class UniqueFd {
 absl::StatusOr<std::string> ReadAll(int fd, std::string_view what);
 absl::Status WriteAll(int fd, std::string_view bytes, std::string_view what);
 
+// As many as the system lets this process have: data files stay open, one for each site, and links need some.
+// The usual soft limit is that of shells.
+void AllowManyFiles();
+
 }  // namespace islands::runtime

@@ -16,6 +16,7 @@
 
 #include "deploy/cli/commands.h"
 #include "deploy/cluster/client.h"
+#include "deploy/cluster/data_walk.h"
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_hang.h"
 #include "deploy/cluster/supervisor_island.h"
@@ -141,6 +142,8 @@ absl::Status Supervisor::Start() {
   absl::StatusOr<std::unique_ptr<ClusterData>> data = ClusterData::Open(resolved_, files_);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
+  const auto disk = runtime::MakePosixFileSystem();
+  if (absl::Status sound = LookAtData(resolved_, *disk); !sound.ok()) return sound;
   if (absl::Status made = MakePulses(); !made.ok()) return made;
   if (absl::Status opened = OpenLog(); !opened.ok()) return opened;
   std::vector<IslandConfig> configs = MakeIslandConfigs(resolved_);

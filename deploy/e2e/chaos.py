@@ -87,14 +87,14 @@ class Meter:
     """Reads the islands' metrics. Another cluster may have taken a port while an island was away, so the deployment's
     name is one of a kind and looked for in every answer."""
 
-    def __init__(self, cluster: Cluster, shape: Shape, durability: str = "none") -> None:
+    def __init__(self, cluster: Cluster, shape: Shape, durability: str = "none", tables: str = TABLES) -> None:
         """Writes a deployment of this shape for any machine: it runs unbound."""
         self.islands = shape.islands
         self.base = free_ports(shape.islands)
         self.name = f"chaos-{random.SystemRandom().getrandbits(48):x}"
         machine = f"pack:{shape.islands} [numa(memory=1GB)] core:{shape.workers} pu:1"
         cluster.write(f"{shape.islands}ISL", name=self.name, durability=durability,
-                      more=f"machine: '{machine}'\ntimeouts: {{transaction_ms: {DEADLINE_S * 1000:.0f}}}\n" + TABLES)
+                      more=f"machine: '{machine}'\ntimeouts: {{transaction_ms: {DEADLINE_S * 1000:.0f}}}\n" + tables)
         with open(cluster.file, encoding="utf-8") as file:
             text = file.read().replace("base_port: 0", f"base_port: {self.base}")
         with open(cluster.file, "w", encoding="utf-8") as file:

@@ -279,6 +279,10 @@ def resource_limit(name: int, soft: int) -> Iterator[None]:
 def test_more_sites_than_a_shell_lets_a_process_open_files(cluster: Cluster) -> None:
     with resource_limit(resource.RLIMIT_NOFILE, 256):
         up(cluster, "1ISL", more="data:\n  sites: 300\n" + TABLES.removeprefix("data:\n"))
+        assert cluster.run(*UPDATES)["sum_check"] == "ok"
+        cluster.down()
+        assert cluster.islands.run("verify", cluster.file).code == 0
+        cluster.up()
     assert cluster.run(*UPDATES)["sum_check"] == "ok"
 
 

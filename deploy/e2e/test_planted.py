@@ -1,6 +1,8 @@
 """Would the checks that users run notice? The islands of instance/simulation/planted have a bug that can be switched
-on, every lock is granted at once: demo, benchmark and chaos have to fail with it, and without it to pass."""
+on, every lock is granted at once: demo, benchmark, chaos and totals amid transfers have to fail with it, and without it
+to pass."""
 
+import json
 import os
 import signal
 import subprocess
@@ -57,3 +59,24 @@ def test_checks(planted: tuple[str, bool], islands: Islands, folder: str) -> Non
         print(out[-500:], err[-500:])
         assert (code != 0) == found
         assert ("the sum check failed" in err) == found
+
+
+def test_totals_inside_reads(planted: tuple[str, bool], folder: str) -> None:
+    """Counters are added to in place, so that the sum afterwards is right all the same."""
+    binaries, found = planted
+    os.mkdir(os.path.join(folder, "totals"))
+    cluster = Cluster(Islands(os.path.join(binaries, "islands")), os.path.join(folder, "totals"))
+    cluster.write(more="data: {tables: [{name: account, key: [uint64], range: [0, 200], row_bytes: 8}]}\n").up()
+    try:
+        done = cluster.islands.run("run", cluster.file, "transfer", "--remote", 50, "--totals", 20, "--duration", 1,
+                                   "--warmup", 0, "--format", "json", "--results",
+                                   os.path.join(cluster.folder, "results"))
+    finally:
+        cluster.clean()
+    result = json.loads(done.out)
+    assert result["committed"] > 0 and result["sum_check"] == "ok", done
+    assert done.code == (1 if found else 0), done
+    assert ("transactions of island 0 have read what cannot be" in done.err) == found, done
+    assert ("contradiction" in result["aborts_by_reason"]) == found, done
+    with open(os.path.join(cluster.folder, "run", "island-0.log"), encoding="utf-8") as file:
+        assert ("transfer: all accounts together have " in file.read()) == found

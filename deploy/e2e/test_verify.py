@@ -5,6 +5,7 @@ import glob
 import hashlib
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -138,6 +139,41 @@ def test_damage_is_found_and_named(cluster: Cluster) -> None:
     assert verify(cluster, code=3)["findings"][0]["path"] == manifest
 
 
+def test_up_looks_at_what_costs_no_walk(cluster: Cluster) -> None:
+    """It does not start on such damage, and says what `verify` says."""
+    up(cluster)
+    cluster.run(*UPDATES)
+    cluster.down()
+    epoch, checkpoint, segment, page_file = (data(cluster, pattern)[-1] for pattern in (
+        "log/EPOCH", "island-1/generation-*-checkpoint", "log/island-0/segment-*1", "island-1/generation-*-site-*"))
+
+    def refused(path: str) -> None:
+        found = [finding for finding in verify(cluster, code=3)["findings"] if finding["path"] == path]
+        done = cluster.islands.run("up", cluster.file)
+        assert done.code == 1 and len(found) == 1 and found[0]["text"] in done.err, (done, found)
+        assert cluster.alive() == {}
+
+    for path in (epoch, checkpoint):
+        for offset in (25, 4096 + 25):
+            flip(path, offset)
+        refused(path)
+        for offset in (25, 4096 + 25):
+            flip(path, offset)
+    flip(segment, 20)
+    refused(segment)
+    flip(segment, 20)
+    size = os.path.getsize(page_file)
+    for damaged in (lambda: os.truncate(page_file, 4096), lambda: os.remove(page_file)):
+        shutil.copy(page_file, page_file + ".kept")
+        damaged()
+        refused(page_file)
+        os.replace(page_file + ".kept", page_file)
+    assert os.path.getsize(page_file) == size
+    begin = time.monotonic()
+    cluster.up()
+    print(f"up in {time.monotonic() - begin:.2f} s")
+
+
 def test_cannot_look(cluster: Cluster) -> None:
     refused = cluster.islands.run("verify", cluster.write(durability="lazy").file)
     assert refused.code == 1 and "nothing has been up here" in refused.err
@@ -205,11 +241,10 @@ def test_up_is_refused_meanwhile(cluster: Cluster) -> None:
     cluster.up()
 
 
-def test_progress_is_for_terminals(cluster: Cluster) -> None:
-    up(cluster)
-    cluster.down()
+def on_a_terminal(cluster: Cluster, command: str) -> tuple[bytes, bytes]:
+    """Its output, and what its line has shown meanwhile."""
     leader, follower = pty.openpty()
-    done = subprocess.run([cluster.islands, "verify", cluster.file], stdout=subprocess.PIPE, stderr=follower,
+    done = subprocess.run([cluster.islands, command, cluster.file], stdout=subprocess.PIPE, stderr=follower,
                           timeout=60, check=True)
     os.close(follower)
     shown = b""
@@ -217,7 +252,23 @@ def test_progress_is_for_terminals(cluster: Cluster) -> None:
         while chunk := os.read(leader, 1 << 16):
             shown += chunk
     os.close(leader)
-    assert b"\risland 0: pages " in shown and b"\risland 1: trees" in shown
     assert shown.endswith(b"\r\x1b[K"), "the line goes"
-    assert done.stdout.endswith(b"sound\n")
+    return done.stdout, shown
+
+
+def test_up_shows_how_far_recovery_is(cluster: Cluster) -> None:
+    up(cluster)
+    cluster.run("--op", "update", "--rows", 10, duration=4)
+    kill_all(cluster)
+    out, shown = on_a_terminal(cluster, "up")
+    assert re.search(rb"island \d: .*\d+ records", shown), shown
+    assert b"records" not in out
+
+
+def test_progress_is_for_terminals(cluster: Cluster) -> None:
+    up(cluster)
+    cluster.down()
+    out, shown = on_a_terminal(cluster, "verify")
+    assert b"\risland 0: pages " in shown and b"\risland 1: trees" in shown
+    assert out.endswith(b"sound\n")
     assert text(cluster).err == ""

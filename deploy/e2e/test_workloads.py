@@ -127,5 +127,5 @@ def test_example_builds_and_runs_as_its_readme_says(cluster: Cluster) -> None:
     result = json.loads(results["run"])
     check_sum(result, "bank")
     assert result["per_scope"]["distributed"]["committed"] > 0
-    assert result["parameters"] == {"remote": "20"}
+    assert result["parameters"] == {"remote": "20", "totals": "0"}
     assert "before 100000000, after 100000000" in result["sum_check_detail"]

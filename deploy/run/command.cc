@@ -110,7 +110,20 @@ bool AnyRunning(const control::v1::ClusterStatus& status) {
   return false;
 }
 
-int Finish(const CommandContext& context, const RunResult& result) {
+// Whether transactions have read what cannot be. Those of islands that have died are in their logs alone.
+bool Contradicts(const RunResult& result, const ControlFiles& files) {
+  bool found = false;
+  for (const IslandResult& island : result.islands) {
+    const auto count = island.sums.aborts_by_reason.find("contradiction");
+    if (count == island.sums.aborts_by_reason.end()) continue;
+    fmt::print(stderr, "islands: {} transactions of island {} have read what cannot be; {} has the first\n",
+               Grouped(count->second), island.island, files.IslandLog(island.island));
+    found = true;
+  }
+  return found;
+}
+
+int Finish(const CommandContext& context, const RunResult& result, const ControlFiles& files) {
   if (context.json()) {
     fmt::print("{}\n", ResultJson(result).dump(2));
   } else {
@@ -121,9 +134,9 @@ int Finish(const CommandContext& context, const RunResult& result) {
     fmt::print(stderr, "islands: island {} {}: the figures are not of a whole cluster\n", island.island,
                island.lost ? "was lost during the run" : "did not answer during a part of the run");
   }
-  if (result.sum.Verdict() != kSumFailed) return kExitOk;
-  fmt::print(stderr, "islands: the sum check failed: {}\n", result.sum.Explain());
-  return kExitFailed;
+  const bool failed = result.sum.Verdict() == kSumFailed;
+  if (failed) fmt::print(stderr, "islands: the sum check failed: {}\n", result.sum.Explain());
+  return Contradicts(result, files) || failed ? kExitFailed : kExitOk;
 }
 
 // The machine as the file names it, but a path that means the same from anywhere.
@@ -150,8 +163,8 @@ absl::StatusOr<RunResult> Measure(const RunContext& context, RunDriver& driver, 
   return result;
 }
 
-// Returns the exit code: 1 also when the sum check failed, 130 when interrupted (the run is stopped on every
-// island).
+// Returns the exit code: 1 also when the sum check failed or a transaction has read what cannot be, 130 when
+// interrupted (the run is stopped on every island).
 int Run(const CommandContext& context, const DescribedWorkload& workload, const RunOptions& asked) {
   const absl::StatusOr<RunOptions> valid = CheckRunOptions(asked, workload.description);
   if (!valid.ok()) return Fail(context, valid.status());
@@ -195,7 +208,7 @@ int Run(const CommandContext& context, const DescribedWorkload& workload, const 
       Measure({MachineSpec(*deployment), context.command_line}, driver, *directory, client, started_us);
   progress.reset();
   if (!result.ok()) return Fail(context, result.status());
-  return Finish(context, *result);
+  return Finish(context, *result, *files);
 }
 
 void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* options) {

@@ -146,6 +146,7 @@ absl::Status RunDriver::StartAll() {
 }
 
 absl::StatusOr<RunResult> RunDriver::Run(Interrupts& interrupts) {
+  Drain();  // branches of a coordinator that was killed are in the sum, and may be undone
   absl::Status base = TakeBase();
   if (!base.ok()) return base;
   absl::StatusOr<AuditSum> before = Audit();

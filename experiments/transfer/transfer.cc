@@ -4,7 +4,9 @@
 // is always of this island; the parameter `remote` says how often the other may be anybody's.
 //
 // Whoever has too little does not pay; a transfer never makes or loses money. So the sum of all balances
-// stays what it was, and `islands run` checks that after every run: sum_check.
+// stays what it was, and `islands run` checks that after every run: sum_check. With `totals` some
+// transactions check it in the middle: they read all accounts of all islands, and the run fails if money is
+// missing.
 //
 // Thread safety: a workload is immutable; generators and requests belong to one worker.
 #include <algorithm>
@@ -31,6 +33,7 @@ struct Transfer final : instance::Request {
   uint64_t from = 0;
   uint64_t to = 0;
   int64_t amount = 0;
+  bool total = false;  // all accounts are read instead
   // Request::audit_delta stays 0: a transfer does not change the sum.
 };
 
@@ -41,12 +44,17 @@ class Customers final : public instance::Generator {
     uint64_t first = 0;
     uint64_t count = 0;
   };
-  Customers(Accounts own, Accounts all, double remote) : own_(own), all_(all), remote_percent_(remote) {}
+  struct Shares {
+    double remote_percent = 0;
+    double totals_percent = 0;
+  };
+  Customers(Accounts own, Accounts all, Shares shares) : own_(own), all_(all), shares_(shares) {}
 
   std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<Transfer>(); }
   void Next(runtime::Random& random, instance::Request& request) override {
     auto& transfer = static_cast<Transfer&>(request);
-    const Accounts& payees = random.Unit() * 100 < remote_percent_ ? all_ : own_;
+    transfer.total = random.Unit() * 100 < shares_.totals_percent;
+    const Accounts& payees = random.Unit() * 100 < shares_.remote_percent ? all_ : own_;
     transfer.from = own_.first + random.Below(own_.count);
     transfer.to = payees.first + random.Below(payees.count - 1);
     if (transfer.to >= transfer.from) ++transfer.to;  // any of them but `from`
@@ -56,7 +64,7 @@ class Customers final : public instance::Generator {
  private:
   const Accounts own_;
   const Accounts all_;
-  const double remote_percent_;
+  const Shares shares_;
 };
 
 int64_t BalanceOf(instance::RowView row) {
@@ -68,7 +76,7 @@ int64_t BalanceOf(instance::RowView row) {
 // 3. Initial rows, procedure and audit.
 class TransferWorkload final : public instance::Workload {
  public:
-  TransferWorkload(TableId account, double remote) : account_(account), remote_percent_(remote) {}
+  TransferWorkload(TableId account, Customers::Shares shares) : account_(account), shares_(shares) {}
   const char* name() const override { return "transfer"; }
   std::vector<std::string> tables() const override { return {kTable}; }
 
@@ -94,7 +102,7 @@ class TransferWorkload final : public instance::Workload {
     const auto own = between(accounts.SiteBegin(context.sites.first),
                              accounts.SiteBegin(context.sites.first + context.sites.count));
     if (own.count < 2) return absl::InvalidArgumentError("transfer: every island needs at least 2 accounts");
-    return std::make_unique<Customers>(own, between(accounts.begin(), accounts.end()), remote_percent_);
+    return std::make_unique<Customers>(own, between(accounts.begin(), accounts.end()), shares_);
   }
 
   // A coroutine: other transactions of this worker run while it waits at co_await. Both accounts are read in
@@ -103,6 +111,10 @@ class TransferWorkload final : public instance::Workload {
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,
                                   const instance::Request& request) const override {
     const auto& transfer = static_cast<const Transfer&>(request);
+    if (transfer.total) {
+      runtime::Task<absl::Status> checked = CheckTotal(transaction);
+      co_return co_await checked;
+    }
     const Uint64Key from(transfer.from);
     const Uint64Key to(transfer.to);
     const bool ascending = transfer.from < transfer.to;  // always locked in the same order: fewer deadlocks
@@ -128,8 +140,30 @@ class TransferWorkload final : public instance::Workload {
   }
 
  private:
+  // All accounts add up to what they began with, at every moment that a transaction can see. What was read
+  // counts once nobody who has read it can have died: a killed island forgets its locks, and others may have
+  // changed half of it before the rest was read. Another Execute fails then, as the commit would.
+  runtime::Task<absl::Status> CheckTotal(instance::Transaction& transaction) const {
+    const RangePartition& accounts = *transaction.catalog().table(account_).partition;
+    const Uint64Key first(static_cast<uint64_t>(accounts.begin()));
+    const Uint64Key end(static_cast<uint64_t>(accounts.end()));
+    Batch& batch = transaction.batch();
+    batch.Scan(account_, first, end);
+    absl::Status status = co_await transaction.Execute(batch);
+    if (!status.ok()) co_return status;
+    int64_t total = 0;
+    for (size_t i = 0; i < batch.scanned_rows(0); ++i) total += BalanceOf(batch.scanned_row(0, i));
+    const int64_t expected = (accounts.end() - accounts.begin()) * kOpeningBalance;
+    if (total == expected) co_return absl::OkStatus();
+    status = co_await transaction.Execute(batch);
+    if (!status.ok()) co_return status;
+    // DATA_LOSS: the island's log has the text, and the run fails.
+    co_return absl::DataLossError(
+        absl::StrCat("transfer: all accounts together have ", total, ", expected ", expected));
+  }
+
   const TableId account_;
-  const double remote_percent_;
+  const Customers::Shares shares_;
 };
 
 // 4. What it can be told, as data: `islands run FILE transfer --remote 20` and its --help come from here.
@@ -140,6 +174,12 @@ const instance::Description& Describe() {
             .kind = instance::Parameter::Kind::kPercent,
             .help = "transfers that pay into an account drawn from the whole table, the others pay into "
                     "one of this island",
+            .preset = "0"},
+           {.name = "totals",
+            .kind = instance::Parameter::Kind::kPercent,
+            .help =
+                "transactions that read all accounts instead, and fail the run if the total is wrong; for "
+                "tables of a few hundred",
             .preset = "0"}},
       .tables = {kTable},
       .tables_yaml = kTableLine,
@@ -155,7 +195,9 @@ absl::StatusOr<std::unique_ptr<instance::Workload>> Open(const storage::Catalog&
   const auto* table = catalog.Find(kTable);
   const partitioner::KeySchema schema = {partitioner::KeyType::kUint64};
   if (table != nullptr && table->key == schema && table->partition && table->row_bytes == 8) {
-    return std::make_unique<TransferWorkload>(table->id, instance::NumberOf(*read, "remote"));
+    return std::make_unique<TransferWorkload>(
+        table->id, Customers::Shares{.remote_percent = instance::NumberOf(*read, "remote"),
+                                     .totals_percent = instance::NumberOf(*read, "totals")});
   }
   return absl::InvalidArgumentError(
       absl::StrCat("transfer: the deployment's data.tables must hold\n", kTableLine));

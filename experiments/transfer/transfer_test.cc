@@ -58,7 +58,7 @@ TEST(Transfer, Open_SaysWhatIsWrong) {
   EXPECT_EQ(ErrorOf(Table(), {{"remote", "101"}}),
             "--remote: found '101', expected a percentage from 0 to 100");
   EXPECT_EQ(ErrorOf(Table(), {{"rows", "2"}}),
-            "--rows: found an unknown parameter, expected one of --remote");
+            "--rows: found an unknown parameter, expected one of --remote, --totals");
   const std::string line = "- {name: account, key: [uint64], range: [0, 100000], row_bytes: 8}";
   EXPECT_NE(ErrorOf(Table("accounts"), {}).find(line), std::string::npos);
   EXPECT_NE(ErrorOf(Table("account", 16), {}).find(line), std::string::npos);
@@ -91,29 +91,42 @@ TEST(Transfer, MakeGenerator_NeedsTwoAccountsPerIsland) {
 // Balances of two islands after a while, on simulated time; every one of them counted where it lies.
 struct Ended {
   simulation::SimCluster::Totals totals;
+  uint64_t contradictions = 0;
   int64_t smallest = kOpeningBalance;
   std::set<int64_t> balances;
 };
 
-Ended RunOnTwoIslands(const std::string& remote) {
+// `stolen`: from one account, as soon as all have money.
+Ended RunOnTwoIslands(const std::string& remote, const std::string& totals = "0", bool stolen = false) {
   simulation::SimOptions options;
   options.islands = 2;
   options.workers = 2;
   options.sites = kSites;
   *options.config.add_tables() = Table();
-  options.open = [remote](const storage::Catalog& catalog) {
+  options.open = [remote, totals](const storage::Catalog& catalog) {
     std::string error;
-    auto workload = Open(catalog, {{"remote", remote}}, &error);
+    auto workload = Open(catalog, {{"remote", remote}, {"totals", totals}}, &error);
     EXPECT_NE(workload, nullptr) << error;
     return workload;
   };
   simulation::SimCluster cluster(options);
   EXPECT_TRUE(cluster.Start().ok());
+  if (stolen) {
+    const partitioner::Uint64Key key(7);
+    const int64_t left = kOpeningBalance - 1;
+    cluster.island(0).store().At(0, 0)->Replace(key, std::as_bytes(std::span(&left, 1)));
+  }
   EXPECT_TRUE(cluster.StartRun(/*mpl=*/4).ok());
   cluster.RunFor(50 * runtime::kNsPerMs);
   EXPECT_TRUE(cluster.Drain(10 * runtime::kNsPerSecond));
   Ended ended;
   ended.totals = cluster.Sum();
+  for (const uint32_t island : {0, 1}) {
+    for (const auto& worker : cluster.island(island).workers()) {
+      ended.contradictions +=
+          worker->counters().aborts[static_cast<uint8_t>(instance::AbortReason::kContradiction)].Get();
+    }
+  }
   for (uint32_t site = 0; site < kSites; ++site) {
     cluster.island(site < kSites / 2 ? 0 : 1)
         .store()
@@ -127,6 +140,19 @@ Ended RunOnTwoIslands(const std::string& remote) {
         });
   }
   return ended;
+}
+
+TEST(Transfer, Run_TotalsSeeAllTheMoney) {
+  const Ended ended = RunOnTwoIslands("50", "5");
+  EXPECT_GT(ended.totals.committed, 200u);
+  EXPECT_EQ(ended.contradictions, 0u);
+  EXPECT_EQ(ended.totals.audit_sum, kAccounts * kOpeningBalance);
+}
+
+TEST(Transfer, Run_TotalsSeeThatMoneyIsMissing) {
+  const Ended ended = RunOnTwoIslands("50", "20", /*stolen=*/true);
+  EXPECT_GT(ended.contradictions, 10u);
+  EXPECT_EQ(ended.totals.audit_sum, kAccounts * kOpeningBalance - 1);
 }
 
 TEST(Transfer, Run_SumStaysAndNobodyOverdraws) {

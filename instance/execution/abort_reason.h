@@ -23,13 +23,14 @@ enum class AbortReason : uint8_t {
   kStorage = 8,            // no room, or a broken page
   kRefused = 9,            // a participant could not make sense of the request, or was loading
   kPeerUnresponsive = 10,  // a participant stands still (instance/worker/peer_watch.h)
+  kContradiction = 11,     // the procedure has read what cannot be: it returned DATA_LOSS
 };
-inline constexpr uint32_t kAbortReasons = 11;
+inline constexpr uint32_t kAbortReasons = 12;
 
 inline std::string_view AbortReasonName(AbortReason reason) {
   static constexpr std::array<std::string_view, kAbortReasons> kNames = {
-      "none",           "procedure", "deadlock", "lock_timeout", "deadline",         "peer_lost",
-      "peer_restarted", "vote_no",   "storage",  "refused",      "peer_unresponsive"};
+      "none",           "procedure", "deadlock", "lock_timeout", "deadline",          "peer_lost",
+      "peer_restarted", "vote_no",   "storage",  "refused",      "peer_unresponsive", "contradiction"};
   return kNames[static_cast<uint8_t>(reason)];
 }
 

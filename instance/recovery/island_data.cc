@@ -26,21 +26,21 @@ constexpr size_t kWritesAtOnce = 4;
 constexpr uint64_t kPagesPerWord = 1 << 12;  // on progress
 constexpr uint64_t kUndoPages = 256;         // that undo may have taken beyond the pool's capacity
 
-storage::DataFilesOptions FilesOf(const IslandDataOptions& options, const storage::Store& store) {
+storage::DataFilesOptions FilesOf(const IslandDataOptions& options, const std::vector<uint32_t>& sites) {
   return {.directory = options.directory,
           .generation = options.generation,
-          .sites = store.sites(),
+          .sites = sites,
           .direct = options.direct};
 }
 
 Checkpoint Describe(const storage::Catalog& catalog, const IslandDataOptions& options,
-                    const storage::Store& store) {
+                    const std::vector<uint32_t>& sites) {
   Checkpoint checkpoint{.number = 1,
                         .cluster = options.cluster,
                         .generation = options.generation,
                         .schema = SchemaFingerprint(catalog),
                         .island = options.island};
-  for (const uint32_t site : store.sites()) checkpoint.sites.push_back({site, 0});
+  for (const uint32_t site : sites) checkpoint.sites.push_back({site, 0});
   return checkpoint;
 }
 
@@ -118,13 +118,6 @@ bool IsSound(storage::ConstPageBytes page) {
 absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t slot, IslandData* data,
                       absl::FunctionRef<void(uint64_t pages)> progress) {
   const Checkpoint::Site& site = data->checkpoint.sites[slot];
-  const absl::StatusOr<uint64_t> bytes = files.Size(data->files.site(slot));
-  if (!bytes.ok()) return bytes.status();
-  if (*bytes < site.pages * kPageBytes) {
-    return absl::DataLossError(
-        fmt::format("{} has {} bytes, and had {} pages: restore data and log from a copy",
-                    data->files.PathOf(slot), *bytes, site.pages));
-  }
   std::vector<uint64_t>& home = data->home[slot];
   home.resize(site.pages);
   const auto visit = [&](uint64_t number, storage::ConstPageBytes page) {
@@ -137,6 +130,17 @@ absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t 
     home[number] = storage::HeaderOf(page).lsn;
   };
   return storage::ReadPages(files, data->files.site(slot), site.pages, visit);
+}
+
+// A checkpoint counts pages that were at home before it was written.
+absl::Status CheckSize(runtime::FileSystem& files, const IslandData& data, size_t slot) {
+  const absl::StatusOr<uint64_t> bytes = files.Size(data.files.site(slot));
+  if (!bytes.ok()) return bytes.status();
+  const uint64_t pages = data.checkpoint.sites[slot].pages;
+  if (*bytes / kPageBytes >= pages) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("{} has {} bytes, and had {} pages: restore data and log from a copy",
+                  data.files.PathOf(slot), *bytes, pages));
 }
 
 absl::Status CheckRoom(const Checkpoint& checkpoint, const storage::PoolUsage& pool) {
@@ -153,9 +157,10 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const storage::PoolUsage& p
 absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
                                            const IslandDataOptions& options, storage::Store& store,
                                            const LogBegin& begin, Progress progress) {
-  absl::StatusOr<storage::DataFiles> made = storage::DataFiles::Create(files, FilesOf(options, store));
+  absl::StatusOr<storage::DataFiles> made =
+      storage::DataFiles::Create(files, FilesOf(options, store.sites()));
   if (!made.ok()) return made.status();
-  IslandData data{*std::move(made), Describe(catalog, options, store), {}};
+  IslandData data{*std::move(made), Describe(catalog, options, store.sites()), {}};
   data.checkpoint.bound = begin.bound;
   data.checkpoint.position = begin.position;
   data.home.resize(store.slots());
@@ -165,17 +170,28 @@ absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const sto
   return data;
 }
 
-absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
-                                          const IslandDataOptions& options, storage::Store& store,
-                                          Progress progress) {
-  absl::StatusOr<storage::DataFiles> opened = storage::DataFiles::Open(files, FilesOf(options, store));
+absl::StatusOr<IslandData> OpenGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                          const IslandDataOptions& options,
+                                          const std::vector<uint32_t>& sites) {
+  absl::StatusOr<storage::DataFiles> opened = storage::DataFiles::Open(files, FilesOf(options, sites));
   if (!opened.ok()) return opened.status();
   absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(files, *opened);
   if (!checkpoint.ok()) return checkpoint.status();
   IslandData data{*std::move(opened), *std::move(checkpoint), {}};
   const std::string path = storage::CheckpointPath(options.directory, options.generation);
-  absl::Status status = CheckSameData(data.checkpoint, Describe(catalog, options, store), path);
-  if (status.ok()) status = CheckRoom(data.checkpoint, store.Usage());
+  absl::Status status = CheckSameData(data.checkpoint, Describe(catalog, options, sites), path);
+  for (size_t slot = 0; slot < sites.size() && status.ok(); ++slot) status = CheckSize(files, data, slot);
+  if (!status.ok()) return status;
+  return data;
+}
+
+absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                          const IslandDataOptions& options, storage::Store& store,
+                                          Progress progress) {
+  absl::StatusOr<IslandData> opened = OpenGeneration(files, catalog, options, store.sites());
+  if (!opened.ok()) return opened.status();
+  IslandData data = *std::move(opened);
+  absl::Status status = CheckRoom(data.checkpoint, store.Usage());
   if (status.ok()) status = storage::RestoreFromDoubleWrite(files, data.files);
   data.home.resize(store.slots());
   uint64_t all = 0, done = 0;

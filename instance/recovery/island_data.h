@@ -59,6 +59,12 @@ absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const sto
                                            const IslandDataOptions& options, storage::Store& store,
                                            const LogBegin& begin, Progress progress);
 
+// The files of a generation, without a look at pages: they are there, the checkpoint is of these data, and no
+// file is shorter than it says. `sites`: by slot. Errors as of ReadGeneration.
+absl::StatusOr<IslandData> OpenGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
+                                          const IslandDataOptions& options,
+                                          const std::vector<uint32_t>& sites);
+
 // Pages that are not whole are left out: redo has to begin with an image of each, or says that there is
 // DATA_LOSS. RESOURCE_EXHAUSTED: they do not fit the pool. FAILED_PRECONDITION: they belong to other data.
 // UNAVAILABLE: somebody else uses the files, or a dead one's writes are still in flight.

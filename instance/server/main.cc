@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -26,6 +25,7 @@
 #include "instance/server/metric_descriptors.h"
 #include "instance/server/metrics.h"
 #include "instance/workload/workload_library.h"
+#include "runtime/descriptor.h"
 #include "topology/binding.h"
 
 namespace islands::server {
@@ -71,14 +71,6 @@ std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr
   }
 }
 
-// Data files stay open, one for each site, and links need some: the usual soft limit is that of shells.
-void AllowManyFiles() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 absl::StatusOr<std::unique_ptr<runtime::PulseBoard>> MapPulses(const control::v1::IslandConfig& config,
                                                                int descriptor) {
   std::vector<uint32_t> workers;
@@ -89,7 +81,7 @@ absl::StatusOr<std::unique_ptr<runtime::PulseBoard>> MapPulses(const control::v1
 absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, int board_fd,
                    const sigset_t& signals) {
   if (absl::Status status = LockIsland(config); !status.ok()) return status;
-  AllowManyFiles();
+  runtime::AllowManyFiles();
   const auto pulses = MapPulses(config, pulse_fd);
   if (!pulses.ok()) return pulses.status();
   // All of the island's memory, from here on: what is built before the workers run, and the service threads.

@@ -32,7 +32,7 @@ constexpr std::array kMetrics = {
     MetricDescriptor{
         Metric::kAborts, kRuns, "islands_aborts_total", kCounter,
         "worker reason=procedure|deadlock|lock_timeout|deadline|peer_lost|peer_restarted|vote_no|"
-        "storage|refused|peer_unresponsive",
+        "storage|refused|peer_unresponsive|contradiction",
         "Aborted attempts, by reason"},
     MetricDescriptor{Metric::kInFlight, kRuns, "islands_transactions_in_flight", kGauge, "worker",
                      "Transactions a run keeps in flight here (its MPL); 0 without a run"},

@@ -64,14 +64,20 @@ absl::StatusOr<std::unique_ptr<Store>> Store::CreateForRedo(const Catalog& catal
   if (!pool.ok()) return pool.status();
   store->pool_ = *std::move(pool);
   store->table_count_ = catalog.size();
-  bool any_replicated = false;
-  for (TableId id = 0; id < catalog.size(); ++id) any_replicated |= catalog.table(id).replicated();
-  const uint32_t slots = store->sites_.count + (any_replicated ? 1 : 0);
-  for (uint32_t slot = 0; slot < slots; ++slot) {
-    const uint32_t site = slot == store->sites_.count ? kReplicatedSite : store->sites_.first + slot;
+  for (const uint32_t site : SitesBySlot(catalog, options.sites)) {
+    const auto slot = static_cast<uint32_t>(store->spaces_.size());
     store->spaces_.push_back(std::make_unique<SiteSpace>(store->pool_.get(), slot, site));
   }
   return store;
+}
+
+std::vector<uint32_t> Store::SitesBySlot(const Catalog& catalog, const partitioner::SiteRun& sites) {
+  std::vector<uint32_t> by_slot;
+  for (uint32_t i = 0; i < sites.count; ++i) by_slot.push_back(sites.first + i);
+  bool any_replicated = false;
+  for (TableId id = 0; id < catalog.size(); ++id) any_replicated |= catalog.table(id).replicated();
+  if (any_replicated) by_slot.push_back(kReplicatedSite);
+  return by_slot;
 }
 
 template <typename Make>

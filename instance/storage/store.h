@@ -75,6 +75,8 @@ class Store {
   size_t slots() const { return spaces_.size(); }
   SiteSpace& space(size_t slot) { return *spaces_[slot]; }
   std::vector<uint32_t> sites() const;
+  // The same of a store that would be made for these sites.
+  static std::vector<uint32_t> SitesBySlot(const Catalog& catalog, const partitioner::SiteRun& sites);
 
   // Empties a table on all sites of this island.
   absl::Status Truncate(TableId table);

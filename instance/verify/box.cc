@@ -39,20 +39,26 @@ class BoxWalk {
       : files_(files), options_(options), report_(*report) {}
 
   // False: no further.
-  absl::StatusOr<bool> Run(FindRings find_rings) {
+  absl::StatusOr<bool> Look() {
     const absl::StatusOr<bool> manifest = ReadManifest();
     if (!manifest.ok() || !*manifest) return manifest;
     const absl::StatusOr<bool> epoch = ReadEpoch();
     if (!epoch.ok() || !*epoch) return epoch;
-    for (uint32_t island = 0; island < options_.workers.size(); ++island) LookBeyond(island);
     box_.block = box_.synced;
+    box_.cuts = manifest_.cuts;
+    box_.lives = manifest_.lives;
+    return true;
+  }
+  absl::StatusOr<bool> Run(FindRings find_rings) {
+    const absl::StatusOr<bool> looked = Look();
+    if (!looked.ok() || !*looked) return looked;
+    for (uint32_t island = 0; island < options_.workers.size(); ++island) LookBeyond(island);
     if (!box_.closed) {
       absl::StatusOr<Rings> rings = find_rings(manifest_.ring_directory);
       if (!rings.ok()) return rings.status();
       if (absl::Status drained = TakeAlong(*rings); !drained.ok()) return drained;
     }
     box_.cuts = manifest_.cuts;
-    box_.lives = manifest_.lives;
     return going_on_;
   }
   Box box() && { return std::move(box_); }
@@ -209,6 +215,15 @@ class BoxWalk {
 };
 
 }  // namespace
+
+absl::StatusOr<std::optional<Box>> LookAtBox(runtime::OverlayFileSystem& files, const BoxOptions& options,
+                                             Report* report) {
+  BoxWalk walk(files, options, report);
+  const absl::StatusOr<bool> sound = walk.Look();
+  if (!sound.ok()) return sound.status();
+  if (!*sound) return std::nullopt;
+  return std::move(walk).box();
+}
 
 absl::StatusOr<std::optional<Box>> OpenBox(runtime::OverlayFileSystem& files, const BoxOptions& options,
                                            FindRings find_rings, Report* report) {

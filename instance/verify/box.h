@@ -47,7 +47,11 @@ struct Box {
   log::EpochBlock block;            // as it is once the rings are drained
 };
 
-// None: what is wrong keeps from looking any further, and is in the report.
+// MANIFEST and EPOCH alone, as if there were no rings: what `up` looks at before it starts anybody. None:
+// what is wrong keeps from looking any further, and is in the report.
+absl::StatusOr<std::optional<Box>> LookAtBox(runtime::OverlayFileSystem& files, const BoxOptions& options,
+                                             Report* report);
+// All of it. None: as above.
 absl::StatusOr<std::optional<Box>> OpenBox(runtime::OverlayFileSystem& files, const BoxOptions& options,
                                            FindRings find_rings, Report* report);
 

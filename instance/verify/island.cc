@@ -24,6 +24,84 @@ namespace {
 
 constexpr uint64_t kRecordsPerProgress = 1 << 14;
 
+class IslandLook {
+ public:
+  IslandLook(runtime::OverlayFileSystem& files, const IslandOptions& options, const Box& box, Report* report)
+      : files_(files),
+        box_(box),
+        report_(*report),
+        island_(options.island),
+        log_(log::IslandDirectory(options.log_directory, options.island)),
+        checkpoint_(storage::CheckpointPath(options.data_directory, options.generation)) {}
+
+  const std::string& log() const { return log_; }
+
+  absl::Status CheckCheckpoint(const recovery::Checkpoint& checkpoint) {
+    const absl::StatusOr<std::string> content = files_.ReadFile(checkpoint_);
+    if (!content.ok()) return content.status();
+    const bool whole = OtherBlockIsWhole(*content, checkpoint.number, [](const std::string& file) {
+      return recovery::DecodeCheckpointFile(std::as_bytes(std::span(file))).ok();
+    });
+    if (!whole && box_.closed) {
+      // Where that was the newer one, and needed less of the log than there is, the log says so.
+      report_.findings.push_back(
+          {checkpoint_,
+           fmt::format(
+               "{}: one of its two blocks is damaged, and nobody was writing it; `up` goes on from number "
+               "{}, which is left, and writes the other anew: look at the disk",
+               checkpoint_, checkpoint.number),
+           /*stops=*/false});
+    } else if (!whole) {
+      report_.notes.push_back(
+          fmt::format("{}: one of its two blocks is not whole, as whoever dies while it is "
+                      "written leaves it; number {} counts",
+                      checkpoint_, checkpoint.number));
+    }
+    const uint64_t durable = box_.synced.epoch;
+    if (checkpoint.bound > durable + 1 || checkpoint.taken > durable) {
+      report_.findings.push_back(
+          {checkpoint_,
+           fmt::format(
+               "{}: it relies on epochs up to {}, and EPOCH says that only {} is durable: one of both "
+               "is an old copy; restore data and log from one time",
+               checkpoint_, std::max(checkpoint.bound, checkpoint.taken), durable)});
+    }
+    return absl::OkStatus();
+  }
+
+  // DATA_LOSS: a checkpoint that goes on from nowhere needs all of the log, whose first segment has none
+  // before it.
+  absl::Status CheckOldest(const log::LogReader::Options& where) {
+    if (where.begin.segment != 0) return absl::OkStatus();
+    log::LogReader reader(files_, where, box_.block.ends[island_]);
+    const auto segments = reader.Segments();
+    if (!segments.ok() || segments->empty()) return absl::OkStatus();  // who reads it says so
+    const std::string path = log_ + "/" + log::SegmentName(segments->front().segment);
+    uint64_t bytes = 0;
+    const auto header = log::ReadSegmentHeader(files_, *files_.MakeQueue(), path, &bytes);
+    if (!header.ok()) return header.status();
+    if (header->previous.segment == 0) return absl::OkStatus();
+    return absl::DataLossError(fmt::format(
+        "{}/{} is gone, and the checkpoint needs the log from its beginning on: restore it from a copy", log_,
+        log::SegmentName(header->previous.segment)));
+  }
+
+ private:
+  runtime::OverlayFileSystem& files_;
+  const Box& box_;
+  Report& report_;
+  const uint32_t island_;
+  const std::string log_;  // of the island
+  const std::string checkpoint_;
+};
+
+recovery::IslandDataOptions DataOf(const IslandOptions& options) {
+  return {.directory = options.data_directory,
+          .cluster = options.cluster,
+          .island = options.island,
+          .generation = options.generation};
+}
+
 class IslandWalk {
  public:
   IslandWalk(runtime::OverlayFileSystem& files, const storage::Catalog& catalog, const IslandOptions& options,
@@ -34,8 +112,8 @@ class IslandWalk {
         box_(box),
         progress_(progress),
         report_(*report),
-        log_(log::IslandDirectory(options.log_directory, options.island)),
-        checkpoint_(storage::CheckpointPath(options.data_directory, options.generation)) {
+        look_(files, options, box, report),
+        log_(look_.log()) {
     figures_.island = options.island;
   }
 
@@ -67,45 +145,12 @@ class IslandWalk {
   absl::Status ReadFiles() {
     const std::string what = fmt::format("island {}: pages", options_.island);
     absl::StatusOr<recovery::IslandData> data =
-        recovery::ReadGeneration(files_, catalog_,
-                                 {.directory = options_.data_directory,
-                                  .cluster = options_.cluster,
-                                  .island = options_.island,
-                                  .generation = options_.generation},
-                                 *store_, [&](uint64_t done, uint64_t all) { progress_(what, done, all); });
+        recovery::ReadGeneration(files_, catalog_, DataOf(options_), *store_,
+                                 [&](uint64_t done, uint64_t all) { progress_(what, done, all); });
     if (!data.ok()) return Stop(data.status(), options_.data_directory);
     data_ = *std::move(data);
     for (const auto& site : data_->checkpoint.sites) figures_.pages += site.pages;
-    return CheckCheckpoint();
-  }
-
-  absl::Status CheckCheckpoint() {
-    const recovery::Checkpoint& checkpoint = data_->checkpoint;
-    const absl::StatusOr<std::string> content = files_.ReadFile(checkpoint_);
-    if (!content.ok()) return content.status();
-    const bool whole = OtherBlockIsWhole(*content, checkpoint.number, [](const std::string& file) {
-      return recovery::DecodeCheckpointFile(std::as_bytes(std::span(file))).ok();
-    });
-    if (!whole && box_.closed) {
-      Find(
-          checkpoint_,
-          fmt::format("one of its two blocks is damaged, and nobody was writing it; `up` goes on from number "
-                      "{}, which is left, and writes the other anew: look at the disk",
-                      checkpoint.number));
-    } else if (!whole) {
-      report_.notes.push_back(
-          fmt::format("{}: one of its two blocks is not whole, as whoever dies while it is "
-                      "written leaves it; number {} counts",
-                      checkpoint_, checkpoint.number));
-    }
-    const uint64_t durable = box_.synced.epoch;
-    if (checkpoint.bound > durable + 1 || checkpoint.taken > durable) {
-      Find(checkpoint_,
-           fmt::format("it relies on epochs up to {}, and EPOCH says that only {} is durable: one of both "
-                       "is an old copy; restore data and log from one time",
-                       std::max(checkpoint.bound, checkpoint.taken), durable));
-    }
-    return absl::OkStatus();
+    return look_.CheckCheckpoint(data_->checkpoint);
   }
 
   // The log is read to its end, whatever becomes of redo. Without data files it is read all the same.
@@ -117,8 +162,10 @@ class IslandWalk {
       begin = data_->checkpoint.position;
     }
     log::LogReader::Options where{log_, options_.cluster, options_.island, begin};
-    if (absl::Status oldest = CheckOldest(where); !oldest.ok()) return oldest;
-    if (!log_whole_) return absl::OkStatus();
+    if (data_) {
+      const absl::Status oldest = look_.CheckOldest(where);
+      if (!oldest.ok()) return Stop(oldest, log_);
+    }
     recovery::StreamMerge merge;
     const auto redo = [&](const log::StreamId& stream, const log::Record& record) {
       return recovery_->Redo(stream, record);
@@ -142,25 +189,6 @@ class IslandWalk {
       if (absl::Status taken = Stop(status, log_); !taken.ok()) return taken;
     }
     return data_ ? JudgeRedo(redone, read.ok()) : absl::OkStatus();
-  }
-
-  // A checkpoint that goes on from nowhere needs all of the log: the first segment has none before it.
-  absl::Status CheckOldest(const log::LogReader::Options& where) {
-    if (!data_ || where.begin.segment != 0) return absl::OkStatus();
-    log::LogReader reader(files_, where, box_.block.ends[options_.island]);
-    const auto segments = reader.Segments();
-    if (!segments.ok() || segments->empty()) return absl::OkStatus();  // Read says so
-    const std::string path = log_ + "/" + log::SegmentName(segments->front().segment);
-    uint64_t bytes = 0;
-    const auto header = log::ReadSegmentHeader(files_, *files_.MakeQueue(), path, &bytes);
-    if (!header.ok()) return header.status();
-    if (header->previous.segment == 0) return absl::OkStatus();
-    log_whole_ = false;
-    return Stop(
-        absl::DataLossError(fmt::format(
-            "{}/{} is gone, and the checkpoint needs the log from its beginning on: restore it from a copy",
-            log_, log::SegmentName(header->previous.segment))),
-        log_);
   }
 
   absl::Status JudgeRedo(const absl::Status& redone, bool log_read) {
@@ -238,17 +266,29 @@ class IslandWalk {
   const Box& box_;
   const Progress progress_;
   Report& report_;
+  IslandLook look_;
   const std::string log_;  // of the island
-  const std::string checkpoint_;
   IslandFigures figures_;
   std::unique_ptr<storage::Store> store_;
   std::optional<recovery::IslandData> data_;
   std::optional<recovery::Recovery> recovery_;
-  bool log_whole_ = true;
   bool whole_ = true;  // so far: recovery would go on
 };
 
 }  // namespace
+
+absl::Status LookAtIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
+                          const IslandOptions& options, const Box& box, Report* report) {
+  IslandLook look(files, options, box, report);
+  const std::vector<uint32_t> sites = storage::Store::SitesBySlot(catalog, options.sites);
+  const auto data = recovery::OpenGeneration(files, catalog, DataOf(options), sites);
+  if (!data.ok()) return report->Take(data.status(), options.data_directory);
+  if (absl::Status checked = look.CheckCheckpoint(data->checkpoint); !checked.ok()) return checked;
+  const log::LogReader::Options where{look.log(), options.cluster, options.island, data->checkpoint.position};
+  const auto segments = log::LogReader(files, where, box.block.ends[options.island]).Segments();
+  if (!segments.ok()) return report->Take(segments.status(), look.log());
+  return report->Take(look.CheckOldest(where), look.log());
+}
 
 absl::Status VerifyIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
                           const IslandOptions& options, const Box& box, Progress progress, Report* report) {

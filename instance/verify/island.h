@@ -29,6 +29,12 @@ struct IslandOptions {
   uint64_t pool_bytes = 64u << 20;
 };
 
+// What costs no walk, and `up` does before it starts anybody: the files are there and as long as the
+// checkpoint says, checkpoint and EPOCH are of one time, and the log's segments that recovery needs follow
+// each other. As below.
+absl::Status LookAtIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
+                          const IslandOptions& options, const Box& box, Report* report);
+
 // Not OK: it could not look. What it has found, and what the island is like, is in the report.
 absl::Status VerifyIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
                           const IslandOptions& options, const Box& box, Progress progress, Report* report);

@@ -17,8 +17,9 @@
 namespace islands::verify {
 
 struct Finding {
-  std::string path;  // the file that it is about, or the directory
-  std::string text;  // names the path as well
+  std::string path;   // the file that it is about, or the directory
+  std::string text;   // names the path as well
+  bool stops = true;  // `up` does not start on it; else it goes on with what is left
 };
 
 // An island as recovery makes it.

@@ -68,6 +68,7 @@ struct Damage {
   std::function<void(Walk&)> plant;
   std::string path;                // of every finding, or its beginning
   std::vector<std::string> texts;  // a part of each
+  bool stops = false;              // it costs no walk, and `up` does not start
 };
 
 const std::vector<Damage>& AllDamage() {
@@ -77,12 +78,14 @@ const std::vector<Damage>& AllDamage() {
        Life::kHome,
        [](Walk& w) { w.Flip("/log/MANIFEST", 20); },
        "/log/MANIFEST",
-       {"is damaged: its checksum is wrong"}},
+       {"is damaged: its checksum is wrong"},
+       /*stops=*/true},
       {"no manifest of the log",
        Life::kHome,
        [](Walk& w) { (void)w.files().Remove("/log/MANIFEST"); },
        "/log/MANIFEST",
-       {"is gone, and the log beside it was begun"}},
+       {"is gone, and the log beside it was begun"},
+       /*stops=*/true},
       {"a manifest of another time",
        Life::kHome,
        [](Walk& w) {
@@ -90,7 +93,8 @@ const std::vector<Damage>& AllDamage() {
          w.WriteManifest();
        },
        "/log/MANIFEST",
-       {"one of both is an old copy"}},
+       {"one of both is an old copy"},
+       /*stops=*/true},
       {"a manifest that knows less than the log",
        Life::kHomeAndMore,
        [](Walk& w) {
@@ -115,7 +119,8 @@ const std::vector<Damage>& AllDamage() {
          w.WriteManifest();
        },
        "/log/MANIFEST",
-       {"belongs to other data"}},
+       {"belongs to other data"},
+       /*stops=*/true},
       {"EPOCH, both blocks",
        Life::kHome,
        [](Walk& w) {
@@ -123,17 +128,20 @@ const std::vector<Damage>& AllDamage() {
          w.Flip("/log/EPOCH", 4096 + 25);
        },
        "/log/EPOCH",
-       {"is damaged: neither of its two blocks is whole"}},
+       {"is damaged: neither of its two blocks is whole"},
+       /*stops=*/true},
       {"EPOCH, the older block",
        Life::kHome,
        [](Walk& w) { w.Flip("/log/EPOCH", (w.Epoch().number + 1) % 2 * 4096 + 25); },
        "/log/EPOCH",
-       {"one of its two blocks is damaged"}},
+       {"one of its two blocks is damaged"},
+       /*stops=*/true},
       {"no EPOCH",
        Life::kHome,
        [](Walk& w) { (void)w.files().Remove("/log/EPOCH"); },
        "/log/EPOCH",
-       {"restore"}},
+       {"restore"},
+       /*stops=*/true},
       {"an old EPOCH",
        Life::kHome,
        [](Walk& w) {
@@ -142,7 +150,8 @@ const std::vector<Damage>& AllDamage() {
          w.WriteManifest();
        },
        "/log/EPOCH",
-       {"it is an old copy"}},
+       {"it is an old copy"},
+       /*stops=*/true},
       {"the checkpoint, both blocks",
        Life::kHome,
        [](Walk& w) {
@@ -150,7 +159,8 @@ const std::vector<Damage>& AllDamage() {
          w.Flip(Walk::kCheckpoint, 4096 + 45);
        },
        Walk::kCheckpoint,
-       {"checkpoint is damaged: neither of its two blocks is whole"}},
+       {"checkpoint is damaged: neither of its two blocks is whole"},
+       /*stops=*/true},
       {"the checkpoint, the older block",
        Life::kHome,
        [](Walk& w) { w.Flip(Walk::kCheckpoint, (w.Checkpoint().number + 1) % 2 * 4096 + 45); },
@@ -164,7 +174,8 @@ const std::vector<Damage>& AllDamage() {
          w.Write(checkpoint);
        },
        Walk::kCheckpoint,
-       {"one of both is an old copy"}},
+       {"one of both is an old copy"},
+       /*stops=*/true},
       {"a byte of a record",
        Life::kHomeAndMore,
        [](Walk& w) {
@@ -177,19 +188,22 @@ const std::vector<Damage>& AllDamage() {
        Life::kHome,
        [](Walk& w) { w.Flip(Walk::kLog + log::SegmentName(w.Epoch().ends[0].segment), 20); },
        "/log/island-0/segment-00000000",
-       {"the checksum of its header is wrong"}},
+       {"the checksum of its header is wrong"},
+       /*stops=*/true},
       {"no segment",
        Life::kHome,
        [](Walk& w) {
          (void)w.files().Remove(Walk::kLog + log::SegmentName(w.Checkpoint().position.segment));
        },
        "/log/island-0/segment-00000000",
-       {"is gone, and it is needed"}},
+       {"is gone, and it is needed"},
+       /*stops=*/true},
       {"not the first segment, and no checkpoint since",
        Life::kNoCheckpoint,
        [](Walk& w) { (void)w.files().Remove(Walk::kLog + log::SegmentName(1)); },
        "/log/island-0/segment-00000000",
-       {"segment-0000000001 is gone, and the checkpoint needs the log from its beginning on"}},
+       {"segment-0000000001 is gone, and the checkpoint needs the log from its beginning on"},
+       /*stops=*/true},
       {"a byte of a page",
        Life::kHome,
        [](Walk& w) { w.Flip(Walk::kSite, w.Leaves()[0] * 4096 + 99); },
@@ -255,12 +269,14 @@ const std::vector<Damage>& AllDamage() {
                  .ok());
        },
        Walk::kSite,
-       {"restore data and log from a copy"}},
+       {"restore data and log from a copy"},
+       /*stops=*/true},
       {"no file",
        Life::kHome,
        [](Walk& w) { (void)w.files().Remove(Walk::kSite); },
        Walk::kSite,
-       {"site-00000"}},
+       {"site-00000"},
+       /*stops=*/true},
   };
   return kAll;
 }
@@ -280,7 +296,10 @@ TEST_P(VerifyDamage, IsTheFinding) {
   if (damage.life != Life::kNoCheckpoint) walk.ForgetCopies();
   ASSERT_EQ(Texts(walk.Look()), "");
   damage.plant(walk);
-  const Report report = walk.Look();
+  const Report report = walk.Look(), quick = walk.LookQuickly();
+  EXPECT_EQ(std::any_of(quick.findings.begin(), quick.findings.end(),
+                        [](const Finding& finding) { return finding.stops; }),
+            damage.stops);
   ASSERT_EQ(report.findings.size(), damage.texts.size()) << Texts(report);
   for (size_t i = 0; i < damage.texts.size(); ++i) {
     EXPECT_THAT(report.findings[i].path, StartsWith(damage.path));

@@ -77,32 +77,42 @@ class Walk {
     const uint64_t steps = box_.files().steps();
     const absl::Status looked = Look(files, &report);
     EXPECT_TRUE(looked.ok()) << looked;
+    const Report quick = LookQuickly();
+    for (const Finding& finding : quick.findings) {
+      const bool same =
+          std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {
+            return other.text == finding.text && other.path == finding.path && other.stops == finding.stops;
+          });
+      EXPECT_TRUE(same) << "only who does not look closely finds: " << finding.text;
+    }
     EXPECT_EQ(box_.files().steps(), steps) << "nothing may be written";
     EXPECT_EQ(Contents(), before);
     return report;
   }
+  // As `up` does.
+  Report LookQuickly() {
+    Report report;
+    runtime::OverlayFileSystem files(box_.files());
+    const absl::StatusOr<std::optional<Box>> box = LookAtBox(files, OptionsOfBox(), &report);
+    EXPECT_TRUE(box.ok()) << box.status();
+    if (!box.ok() || !box->has_value()) return report;
+    const absl::Status looked = LookAtIsland(files, box_.catalog(), OptionsOfIsland(), **box, &report);
+    EXPECT_TRUE(looked.ok()) << looked;
+    return report;
+  }
   absl::Status Look(runtime::OverlayFileSystem& files, Report* report) {
-    const BoxOptions options{
-        .log_directory = "/log", .cluster = 1, .workers = {1}, .boot_epochs = {box_.life()}, .boot = kBoot};
     const auto find = [&](const log::BoxId& known) -> absl::StatusOr<Rings> {
       return rings_.empty() ? Rings{} : Rings{known, rings_};
     };
-    const absl::StatusOr<std::optional<Box>> box = OpenBox(files, options, find, report);
+    const absl::StatusOr<std::optional<Box>> box = OpenBox(files, OptionsOfBox(), find, report);
     if (!box.ok()) return box.status();
     if (!box->has_value()) return absl::OkStatus();
-    const IslandOptions where{.data_directory = "/data",
-                              .log_directory = "/log",
-                              .cluster = 1,
-                              .next_life = box_.life() + 1,
-                              .workers = {1, 1, 1, 1},
-                              .sites = {0, 1},
-                              .pool_bytes = 16 << 20};
     const auto progress = [this](const std::string& what, uint64_t done, uint64_t all) {
       EXPECT_FALSE(what.empty());
       EXPECT_TRUE(all == 0 || done <= all);
       ++progress_;
     };
-    return VerifyIsland(files, box_.catalog(), where, **box, progress, report);
+    return VerifyIsland(files, box_.catalog(), OptionsOfIsland(), **box, progress, report);
   }
   int progress() const { return progress_; }
 
@@ -160,6 +170,20 @@ class Walk {
 
  private:
   static constexpr log::BoxId kBoot = {1}, kRings = {2};
+
+  BoxOptions OptionsOfBox() {
+    return {
+        .log_directory = "/log", .cluster = 1, .workers = {1}, .boot_epochs = {box_.life()}, .boot = kBoot};
+  }
+  IslandOptions OptionsOfIsland() {
+    return {.data_directory = "/data",
+            .log_directory = "/log",
+            .cluster = 1,
+            .next_life = box_.life() + 1,
+            .workers = {1, 1, 1, 1},
+            .sites = {0, 1},
+            .pool_bytes = 16 << 20};
+  }
 
   // As log::Cut merges them.
   void AddCut(log::EpochCut cut) {

@@ -1,5 +1,7 @@
 #include "instance/worker/clients.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -20,6 +22,7 @@ constexpr uint32_t kFailuresInARow = 4;
 constexpr int64_t kFailurePauseNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
+constexpr uint64_t kMostTold = 10;  // contradictions of a worker's life
 
 }  // namespace
 
@@ -103,7 +106,7 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
       runtime::Task<Outcome> commit = transaction.Commit();
       outcome = co_await commit;
     } else {
-      transaction.Fail(AbortReason::kProcedure, std::move(status));
+      Blame(transaction, std::move(status));
       runtime::Task<Outcome> abort = transaction.Abort();
       outcome = co_await abort;
     }
@@ -119,6 +122,16 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
   }
 }
 
+// If nobody is to blame yet it is the procedure.
+void Clients::Blame(RunningTransaction& transaction, absl::Status status) {
+  const bool contradicts = !transaction.failure.set() && absl::IsDataLoss(status);
+  if (contradicts && counters_.aborts[static_cast<uint8_t>(AbortReason::kContradiction)].Get() < kMostTold) {
+    spdlog::error("transaction {} has read what cannot be: {}", transaction.id().ToString(),
+                  std::string(status.message()));
+  }
+  transaction.Fail(contradicts ? AbortReason::kContradiction : AbortReason::kProcedure, std::move(status));
+}
+
 void Clients::NoteWait(int64_t waited_ns) {
   const auto waited = static_cast<uint64_t>(waited_ns);
   if (waited > counters_.longest_wait_ns.Get()) counters_.longest_wait_ns.Set(waited);
@@ -127,8 +140,9 @@ void Clients::NoteWait(int64_t waited_ns) {
 // An abort tells nothing but that it happened, unless its procedure says why. It has seen what was committed
 // by now at most; what it has committed is among that.
 bool Clients::MustWait(const RunningTransaction& transaction, Outcome outcome, uint64_t* epoch) const {
-  const bool tells = outcome == Outcome::kCommitted ||
-                     (outcome == Outcome::kAborted && transaction.failure.reason == AbortReason::kProcedure);
+  const AbortReason reason = transaction.failure.reason;
+  const bool explains = reason == AbortReason::kProcedure || reason == AbortReason::kContradiction;
+  const bool tells = outcome == Outcome::kCommitted || (outcome == Outcome::kAborted && explains);
   if (!tells || Planted(PlantedBug::kAnswerEarly)) return false;
   *epoch = std::max(parts_.engine.commit_epoch(), transaction.others_epoch);
   return *epoch > shared_.board->durable();

@@ -79,6 +79,7 @@ class Clients {
 
   runtime::Task<void> SlotLoop(Slot& slot);
   runtime::Task<bool> RunOne(Slot& slot);
+  void Blame(RunningTransaction& transaction, absl::Status status);
   // It has ended: its answer is given, or waits.
   void End(Slot& slot, coordinator::Outcome outcome);
   bool MustWait(const RunningTransaction& transaction, coordinator::Outcome outcome, uint64_t* epoch) const;

@@ -25,6 +25,8 @@ class Scripted : public Workload, public Generator {
     batch.Add(0, partitioner::Uint64Key(1), 0, 1);
     runtime::Task<absl::Status> executed = transaction.Execute(batch);
     absl::Status status = co_await executed;
+    if (status.ok() && run < script.size() && script[run] == AbortReason::kContradiction)
+      co_return absl::DataLossError("row 1 is not what it was");
     if (status.ok() && run < script.size() && script[run]) {
       static_cast<RunningTransaction&>(transaction)
           .Fail(*script[run], absl::AbortedError("as the script says"));
@@ -115,6 +117,18 @@ TEST_F(ClientsTest, Refused_IsNotRunAgainAndPausesTheSlotAfterFour) {
   Pump();
   EXPECT_GT(workload_.runs(), 6u);
   End();
+}
+
+TEST_F(ClientsTest, DataLoss_IsCountedApartAndNotRunAgain) {
+  workload_.script = {AbortReason::kContradiction};
+  Begin(1);
+  for (int i = 0; i < 5; ++i) Pump();
+  End();
+  EXPECT_EQ(generator_->ended.at(0), "1 aborted");
+  EXPECT_EQ(counters_.aborts[static_cast<uint8_t>(AbortReason::kContradiction)].Get(), 1u);
+  EXPECT_EQ(counters_.aborts[static_cast<uint8_t>(AbortReason::kProcedure)].Get(), 0u);
+  EXPECT_EQ(workload_.runs(), static_cast<uint32_t>(generator_->generated));
+  EXPECT_EQ(Counter(1), static_cast<int64_t>(Committed()));
 }
 
 TEST_F(ClientsTest, Sweep_EndsWaitsPastTheDeadline) {

@@ -84,7 +84,8 @@ class Workload {
   }
   virtual absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(const GeneratorContext& context) const = 0;
   // One transaction. Returning an error aborts it (a retryable one is run again with the same request); after
-  // OK the island commits it. The request outlives the task.
+  // OK the island commits it. DATA_LOSS says that rows were read that cannot be: the island's log has the
+  // text, and the run fails. The request outlives the task.
   virtual runtime::Task<absl::Status> Run(Transaction& transaction, const Request& request) const = 0;
 
   // The audited sum is a property of all rows that committed transactions change by their audit_delta and

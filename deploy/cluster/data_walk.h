@@ -1,0 +1,23 @@
+// What a stopped deployment keeps, looked at: all of it for `islands verify`, and what costs no walk over
+// pages and records before `up` starts anybody.
+//
+// Thread safety: plain functions; the caller has the deployment's lock, and no island of it lives.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/plan/resolve.h"
+#include "instance/verify/report.h"
+#include "runtime/file_system.h"
+
+namespace islands::deploy {
+
+// Shows on a terminal how far it is. UNAVAILABLE: somebody has files of it, or what he has written before he
+// died is still in flight.
+absl::StatusOr<verify::Report> WalkData(const ResolvedDeployment& resolved, runtime::FileSystem& disk);
+
+// Manifests, EPOCH, checkpoints, sizes of data files, headers of the log's segments. DATA_LOSS: the findings
+// that keep from starting, a line each, in `verify`'s words; others are in the supervisor's log.
+absl::Status LookAtData(const ResolvedDeployment& resolved, runtime::FileSystem& disk);
+
+}  // namespace islands::deploy
