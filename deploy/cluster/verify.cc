@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,9 +28,15 @@ namespace {
 constexpr int64_t kPatienceMs = 10'000;  // as long as `up` has
 constexpr std::chrono::milliseconds kPollInterval{100};
 
+// Of data and log.
+struct Locks {
+  FileLock data;
+  std::optional<FileLock> log;  // none: there is no log, which is a finding
+};
+
 // What `up` takes, as long as it is up. Makes nothing where there is no data.
-absl::StatusOr<FileLock> LockData(const ResolvedDeployment& resolved, const ControlFiles& files,
-                                  runtime::FileSystem& disk) {
+absl::StatusOr<Locks> LockData(const ResolvedDeployment& resolved, const ControlFiles& files,
+                               runtime::FileSystem& disk) {
   if (resolved.deployment.durability == Durability::kNone) {
     return absl::FailedPreconditionError(resolved.deployment.Complain(
         "storage.log.durability",
@@ -44,7 +52,15 @@ absl::StatusOr<FileLock> LockData(const ResolvedDeployment& resolved, const Cont
                    disk.Exists(resolved.log_directory + "/" + log::kManifestName);
   if (!any) return absl::NotFoundError(fmt::format("there is no {}: nothing has been up here yet", manifest));
   const std::string path = resolved.data_directory + "/" + kDataLockName;
-  return FileLock::Acquire(path, fmt::format("{}, which `islands verify` looks at", files.directory));
+  absl::StatusOr<FileLock> data =
+      FileLock::Acquire(path, fmt::format("{}, which `islands verify` looks at", files.directory));
+  if (!data.ok()) return data.status();
+  Locks locks{.data = *std::move(data), .log = std::nullopt};
+  if (!disk.Exists(resolved.log_directory)) return locks;
+  absl::StatusOr<FileLock> log = LockLog(resolved.log_directory);
+  if (!log.ok()) return log.status();
+  locks.log = *std::move(log);
+  return locks;
 }
 
 class DataWalk {
@@ -98,15 +114,20 @@ class DataWalk {
   }
 
   // Wherever they may be (supervisor_log.h).
-  absl::StatusOr<verify::Rings> FindRings(const log::BoxId& known) const {
+  absl::StatusOr<verify::Rings> FindRings(const log::BoxId& known) {
     std::vector<std::string> paths = {resolved_.ring_directory};
     if (resolved_.ring_directory.empty())
       paths = {log::DefaultRingDirectory(cluster_), BoxLog::RingsBeside(resolved_.log_directory)};
     for (const std::string& path : paths) {
-      const auto directory = log::RingDirectory::Open(path);
+      auto directory = log::RingDirectory::Open(path);
       if (!directory.ok() || (*directory)->id() != known) continue;
+      // As `up`: while another log has them, they say nothing of this one.
+      absl::Status ours = (*directory)->CheckIsOf(resolved_.log_directory);
+      if (ours.ok()) ours = (*directory)->Lock();
+      if (!ours.ok()) return ours;
       auto found = (*directory)->List();
       if (!found.ok()) return found.status();
+      rings_ = *std::move(directory);
       return verify::Rings{known, *std::move(found)};
     }
     return verify::Rings{};
@@ -152,6 +173,7 @@ class DataWalk {
   runtime::OverlayFileSystem files_;
   storage::Manifest manifest_;
   uint64_t cluster_ = 0;
+  std::unique_ptr<log::RingDirectory> rings_;  // locked, as long as it is looked at
   verify::Report report_;
 };
 
@@ -203,7 +225,7 @@ int Verify(const CommandContext& context, const VerifyOptions& options) {
   const absl::StatusOr<ControlFiles> files = ControlFilesOf(resolved->deployment);
   if (!files.ok()) return Fail(context, files.status());
   const auto disk = runtime::MakePosixFileSystem();
-  const absl::StatusOr<FileLock> lock = LockData(*resolved, *files, *disk);
+  const absl::StatusOr<Locks> lock = LockData(*resolved, *files, *disk);
   if (!lock.ok()) return Fail(context, lock.status());
   const absl::StatusOr<verify::Report> report = LookPatiently(*resolved, *disk);
   if (!report.ok()) return Fail(context, report.status());

@@ -57,6 +57,7 @@ absl::Status LoggerProcess::AddRings() {
   for (RingDirectory::Found& ring : *found) {
     if (!ring.ring.ok()) return ring.ring.status();
     if (absl::Status added = logger_->Add(*std::move(ring.ring)); !added.ok()) return added;
+    Need(ring.stream);
   }
   return absl::OkStatus();
 }
@@ -93,6 +94,7 @@ void LoggerProcess::Work() {
 void LoggerProcess::Report() {
   std::erase_if(dying_, [&](const auto& dying) {
     if (!logger_->ReleaseDrained(dying.first)) return false;
+    std::erase_if(needed_, [&](const auto& ring) { return ring.first.island == dying.first; });
     Say(fmt::format("drained {} {}", dying.first, dying.second));
     return true;
   });
@@ -102,13 +104,30 @@ void LoggerProcess::Report() {
                full ? "nothing can be changed until there is room: " + std::string(logger_->full().message())
                     : "the log has room again");
   }
+  LookForRings();
+}
+
+void LoggerProcess::LookForRings() {
   if (vanished_ || clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;
-  if (!rings_->Gone()) return;
+  const auto missing = std::find_if(needed_.begin(), needed_.end(), [&](const auto& ring) {
+    return rings_->Inode(ring.first) != ring.second;
+  });
+  const bool gone = rings_->Gone();
+  if (!gone && missing == needed_.end()) return;
   vanished_ = true;
+  const std::string what = gone ? rings_->path() : rings_->path() + "/" + RingName(missing->first);
   fmt::print(stderr, "{} was removed while the log uses it: what is appended from now on survives no kill\n",
-             rings_->path());
-  Say("vanished");
+             what);
+  Say("vanished " + what);
+}
+
+// Rings of a life come when the life before it has been drained, and its rings go then.
+void LoggerProcess::Need(const StreamId& stream) {
+  std::erase_if(needed_, [&](const auto& ring) {
+    return ring.first.island == stream.island && ring.first.life < stream.life;
+  });
+  needed_[stream] = rings_->Inode(stream);
 }
 
 absl::Status LoggerProcess::Stuck() const {
@@ -168,6 +187,7 @@ absl::Status LoggerProcess::AddLife(uint32_t island, uint64_t life) {
     if (!ring.ok()) return ring.status();
     const absl::Status added = logger_->Add(*std::move(ring));
     if (!added.ok() && !absl::IsAlreadyExists(added)) return added;
+    Need({life, island, worker});
   }
   Say(fmt::format("added {} {}", island, life));
   return absl::OkStatus();

@@ -48,7 +48,7 @@ class Place {
     const bool there = access(memory.c_str(), W_OK) == 0;
     path_ = (there ? memory : std::filesystem::temp_directory_path()) / "islands-ring-fuzz-XXXXXX";
     ISLANDS_CHECK(mkdtemp(path_.data()) != nullptr);
-    rings_ = RingDirectory::Make(path_).value();
+    rings_ = RingDirectory::Make(path_, path_).value();
   }
   ~Place() { std::filesystem::remove_all(path_); }
   const RingDirectory& rings() const { return *rings_; }
