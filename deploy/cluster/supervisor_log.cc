@@ -313,8 +313,8 @@ absl::Status BoxLog::Hear() {
 absl::Status BoxLog::HearLine(const std::string& line) {
   if (constexpr std::string_view kVanished = "vanished "; line.starts_with(kVanished)) {
     return absl::DataLossError(fmt::format(
-        "{} was removed while the deployment is up: without the log's rings nothing survives a kill; `up` "
-        "starts again from what is on disk",
+        "{} was removed or moved while the deployment is up, and without it nothing that is acknowledged is "
+        "safe: move it back, if it is somewhere; `up` starts again from what is there",
         line.substr(kVanished.size())));
   }
   if (line.starts_with("error ")) return absl::InternalError("the logger says: " + line);

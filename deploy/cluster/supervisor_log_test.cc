@@ -409,6 +409,23 @@ TEST_F(BoxLogTest, Step_OneRingThatVanishesEndsTheLog) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(RingPath({1, 1, 1})));
 }
 
+TEST_F(BoxLogTest, Step_ALogThatVanishesEndsIt) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  fs::rename(options_.log_directory, base_ + "/away");
+  absl::Status status;
+  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
+    status = log_->Step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(options_.log_directory + "/EPOCH"));
+  log_.reset();
+  fs::rename(base_ + "/away", options_.log_directory);
+  ASSERT_TRUE(Open().ok());
+  EXPECT_THAT(log_->cuts(), IsEmpty());
+}
+
 // ---- A copy of the data, with the same cluster, and the same place for rings ----
 
 class CopiedLogTest : public BoxLogTest {
