@@ -74,7 +74,8 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_
 
 absl::Status FileLock::WriteNote(std::string_view note) {
   const std::string text = fmt::format("{}\n{}\n", getpid(), note);
-  if (ftruncate(file_.get(), 0) != 0 || lseek(file_.get(), 0, SEEK_SET) != 0) {
+  if (runtime::Uninterrupted([&] { return ftruncate(file_.get(), 0); }) != 0 ||
+      lseek(file_.get(), 0, SEEK_SET) != 0) {
     return absl::ErrnoToStatus(errno, "cannot empty a lock file");
   }
   return runtime::WriteAll(file_.get(), text, "a lock file");

@@ -6,8 +6,8 @@
 // last; the log directory's path without links, for people. A copy of the ring directory has another inode
 // than the line says, and its rings are nobody's.
 //
-// It is replaced whole. Without one, or with one that is not such a line, rings are nobody's; so were those of
-// versions before this file.
+// It is replaced whole. Without one, or with one that is not such a line, rings are nobody's; so were those
+// of versions before this file.
 //
 // Thread safety: plain values and functions.
 #pragma once
