@@ -36,8 +36,8 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Ring>> Ring::MapFile(int file, size_t capacity, const std::string& path) {
-  static_assert(sizeof(Header) <= kHeaderBytes && offsetof(Header, tail) == 64 &&
-                offsetof(Header, head) == 128);
+  static_assert(sizeof(Header) <= kHeaderBytes && offsetof(Header, epoch_block) == 32 &&
+                offsetof(Header, tail) == 64 && offsetof(Header, head) == 128);
   // First the addresses, then the file over them, its data twice.
   const size_t bytes = kHeaderBytes + 2 * capacity;
   void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
