@@ -249,13 +249,12 @@ def test_read_only_in_the_midst(cluster: Cluster) -> None:
         cluster.down()
 
 
-@pytest.mark.parametrize("durability", ["lazy", "sync+forced"])
-def test_every_call_fails_from_now_on(cluster: Cluster, durability: str) -> None:
+def test_every_call_fails_from_now_on(cluster: Cluster) -> None:
     """The box stops and says why; what it has told is there once the disk can be written to."""
     if not os.access(library(), os.R_OK):
         pytest.skip(f"{library()} is not built")
     faults = DiskFaults(cluster.folder, os.path.join(cluster.folder, "data"))
-    cluster.write(durability=durability)
+    cluster.write(durability="sync+forced")
     done = cluster.islands.run("up", cluster.file, env={**os.environ, **faults.environment})
     assert done.code == 0, done
     total = work(cluster)
