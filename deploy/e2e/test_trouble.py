@@ -2,6 +2,7 @@
 vanishes, and boots. Nothing that was acknowledged is lost, or it is said what is, and what to do."""
 
 import contextlib
+import glob
 import os
 import shutil
 import signal
@@ -58,6 +59,17 @@ def command(cluster: Cluster, *words: str) -> Result:
 def stops(cluster: Cluster) -> None:
     """By itself, and soon."""
     wait_until(lambda: not cluster.alive(), what="the end of the deployment")
+
+
+@pytest.fixture(autouse=True)
+def no_rings_left() -> Iterator[None]:
+    """Of deployments that were killed, and whose data is gone."""
+    yield
+    for owner in glob.glob("/dev/shm/islands-*/owner"):
+        with contextlib.suppress(FileNotFoundError), open(owner, encoding="utf-8") as file:
+            log = file.read().split(" ", 5)[5].strip()
+            if log.startswith(tempfile.gettempdir() + "/islands-") and not os.path.exists(log):
+                shutil.rmtree(os.path.dirname(owner), ignore_errors=True)
 
 
 # ---- Copies ----
