@@ -12,8 +12,7 @@ absl::StatusOr<std::string> ReadAll(int fd, std::string_view what) {
   std::string content;
   char buffer[16384];
   while (true) {
-    const ssize_t got = read(fd, buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = Uninterrupted([&] { return read(fd, buffer, sizeof(buffer)); });
     if (got < 0) return absl::ErrnoToStatus(errno, fmt::format("cannot read {}", what));
     if (got == 0) return content;
     content.append(buffer, static_cast<size_t>(got));
@@ -22,8 +21,7 @@ absl::StatusOr<std::string> ReadAll(int fd, std::string_view what) {
 
 absl::Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
   while (!bytes.empty()) {
-    const ssize_t now = write(fd, bytes.data(), bytes.size());
-    if (now < 0 && errno == EINTR) continue;
+    const ssize_t now = Uninterrupted([&] { return write(fd, bytes.data(), bytes.size()); });
     if (now < 0) return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", what));
     bytes.remove_prefix(static_cast<size_t>(now));
   }

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,15 @@
 #include "absl/status/statusor.h"
 
 namespace islands::runtime {
+
+// Again, as long as a signal has come in between; the kernel has not done anything then. Of calls that return
+// -1 for an error, with it in errno.
+template <typename Call>
+auto Uninterrupted(const Call& call) {
+  auto result = call();
+  while (result == -1 && errno == EINTR) result = call();
+  return result;
+}
 
 // Owns a file descriptor; -1 = none.
 class UniqueFd {

@@ -21,11 +21,16 @@ namespace {
 // A file's name is its own: a link in its place is an error. Directories may be linked to.
 int OpenRetrying(const std::string& path, int flags) {
   const int links = (flags & O_DIRECTORY) != 0 ? 0 : O_NOFOLLOW;
-  int fd;
-  do {
-    fd = open(path.c_str(), flags | links | O_CLOEXEC, 0644);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
+  return Uninterrupted([&] { return open(path.c_str(), flags | links | O_CLOEXEC, 0644); });
+}
+
+int Resize(int fd, uint64_t bytes) {
+  return Uninterrupted([&] { return ftruncate(fd, static_cast<off_t>(bytes)); });
+}
+
+// One that was interrupted has not failed: nothing was dropped.
+int Sync(int fd) {
+  return Uninterrupted([&] { return fsync(fd); });
 }
 
 std::string ParentOf(const std::string& path) {
@@ -46,8 +51,8 @@ absl::Status WriteZeros(int fd, uint64_t begin, uint64_t end, const std::string&
   const std::string zeros(std::min<uint64_t>(kBlock, end - begin), '\0');
   while (begin < end) {
     const size_t bytes = std::min<uint64_t>(zeros.size(), end - begin);
-    const ssize_t now = pwrite(fd, zeros.data(), bytes, static_cast<off_t>(begin));
-    if (now < 0 && errno == EINTR) continue;
+    const ssize_t now =
+        Uninterrupted([&] { return pwrite(fd, zeros.data(), bytes, static_cast<off_t>(begin)); });
     if (now <= 0) return Failed("allocate", path, now < 0 ? errno : ENOSPC);
     begin += static_cast<uint64_t>(now);
   }
@@ -105,22 +110,20 @@ class PosixFileSystem final : public FileSystem {
     if (bytes == 0) return absl::OkStatus();
     const absl::StatusOr<uint64_t> before = SizeOf(*file);
     if (!before.ok()) return before.status();
-    int result;
-    do {
-      result = fallocate(file->fd.get(), 0, 0, static_cast<off_t>(bytes));
-    } while (result != 0 && errno == EINTR);
+    const int result =
+        Uninterrupted([&] { return fallocate(file->fd.get(), 0, 0, static_cast<off_t>(bytes)); });
     if (result == 0) return absl::OkStatus();
     absl::Status status = errno == EOPNOTSUPP || errno == ENOSYS ? FillHoles(*file, bytes)
                                                                  : Failed("allocate", file->path, errno);
     // What was got on the way to a full disk is given back; the error is about the way there.
-    if (!status.ok() && bytes > *before) (void)ftruncate(file->fd.get(), static_cast<off_t>(*before));
+    if (!status.ok() && bytes > *before) (void)Resize(file->fd.get(), *before);
     return status;
   }
 
   absl::Status Truncate(FileHandle handle, uint64_t bytes) override {
     const OpenFilePtr file = files_->Find(handle);
     if (!file) return NotOpen("truncate", handle);
-    if (ftruncate(file->fd.get(), static_cast<off_t>(bytes)) == 0) return absl::OkStatus();
+    if (Resize(file->fd.get(), bytes) == 0) return absl::OkStatus();
     return Failed("truncate", file->path, errno);
   }
 
@@ -133,11 +136,7 @@ class PosixFileSystem final : public FileSystem {
   absl::Status Lock(FileHandle handle) override {
     const OpenFilePtr file = files_->Find(handle);
     if (!file) return NotOpen("lock", handle);
-    int result;
-    do {
-      result = flock(file->fd.get(), LOCK_EX | LOCK_NB);
-    } while (result != 0 && errno == EINTR);
-    if (result == 0) return absl::OkStatus();
+    if (Uninterrupted([&] { return flock(file->fd.get(), LOCK_EX | LOCK_NB); }) == 0) return absl::OkStatus();
     if (errno != EWOULDBLOCK) return Failed("lock", file->path, errno);
     return absl::UnavailableError(fmt::format("cannot lock {}: somebody else holds it", file->path));
   }
@@ -154,7 +153,7 @@ class PosixFileSystem final : public FileSystem {
     UniqueFd file(OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC));
     if (file.get() < 0) return Failed("create", temporary, errno);
     if (absl::Status written = WriteAll(file.get(), content, temporary); !written.ok()) return written;
-    if (fsync(file.get()) != 0) return Failed("sync", temporary, errno);
+    if (Sync(file.get()) != 0) return Failed("sync", temporary, errno);
     if (close(file.Release()) != 0) return Failed("close", temporary, errno);
     if (rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename to", path, errno);
     return SyncDirectory(ParentOf(path));
@@ -194,7 +193,7 @@ class PosixFileSystem final : public FileSystem {
   absl::Status SyncDirectory(const std::string& path) override {
     const UniqueFd directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
     if (directory.get() < 0) return Failed("open directory", path, errno);
-    return fsync(directory.get()) == 0 ? absl::OkStatus() : Failed("sync directory", path, errno);
+    return Sync(directory.get()) == 0 ? absl::OkStatus() : Failed("sync directory", path, errno);
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {

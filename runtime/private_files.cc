@@ -59,7 +59,7 @@ absl::Status MakePrivateDirectory(const std::string& path) {
 absl::StatusOr<UniqueFd> OpenPrivateFile(const std::string& path, int flags) {
   // O_NONBLOCK: a pipe in the file's place would have us wait for its other end. To files it means nothing.
   constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-  UniqueFd file(open(path.c_str(), flags | kAlways, S_IRUSR | S_IWUSR));
+  UniqueFd file(Uninterrupted([&] { return open(path.c_str(), flags | kAlways, S_IRUSR | S_IWUSR); }));
   if (!file && errno == ELOOP) return Denied(path, "is a symbolic link; remove it");
   if (!file) return absl::ErrnoToStatus(errno, fmt::format("cannot open {}", path));
   struct stat info {};
@@ -82,7 +82,8 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path) {
 absl::Status WritePrivateFile(const std::string& path, std::string_view content) {
   const absl::StatusOr<UniqueFd> file = OpenPrivateFile(path, O_WRONLY | O_CREAT);
   if (!file.ok()) return file.status();
-  if (ftruncate(file->get(), 0) != 0) return absl::ErrnoToStatus(errno, fmt::format("cannot empty {}", path));
+  if (Uninterrupted([&] { return ftruncate(file->get(), 0); }) != 0)
+    return absl::ErrnoToStatus(errno, fmt::format("cannot empty {}", path));
   return WriteAll(file->get(), content, path);
 }
 

@@ -27,7 +27,7 @@ std::vector<size_t> FirstOfIslands(std::span<const uint32_t> workers_per_island)
 absl::StatusOr<int> MakeSharedMemory(size_t bytes, const std::string& what) {
   UniqueFd file(memfd_create("islands", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return Failed("make", what);
-  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+  if (Uninterrupted([&] { return ftruncate(file.get(), static_cast<off_t>(bytes)); }) != 0 ||
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return Failed("size", what);
   }

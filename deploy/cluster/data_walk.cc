@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,15 +77,20 @@ class DataWalk {
   }
 
   // Wherever they may be (supervisor_log.h).
-  absl::StatusOr<verify::Rings> FindRings(const log::BoxId& known) const {
+  absl::StatusOr<verify::Rings> FindRings(const log::BoxId& known) {
     std::vector<std::string> paths = {resolved_.ring_directory};
     if (resolved_.ring_directory.empty())
       paths = {log::DefaultRingDirectory(cluster_), BoxLog::RingsBeside(resolved_.log_directory)};
     for (const std::string& path : paths) {
-      const auto directory = log::RingDirectory::Open(path);
+      auto directory = log::RingDirectory::Open(path);
       if (!directory.ok() || (*directory)->id() != known) continue;
+      // As `up`: while another log has them, they say nothing of this one.
+      absl::Status ours = (*directory)->CheckIsOf(resolved_.log_directory);
+      if (ours.ok()) ours = (*directory)->Lock();
+      if (!ours.ok()) return ours;
       auto found = (*directory)->List();
       if (!found.ok()) return found.status();
+      rings_ = *std::move(directory);
       return verify::Rings{known, *std::move(found)};
     }
     return verify::Rings{};
@@ -133,6 +139,7 @@ class DataWalk {
   const bool quick_;
   storage::Manifest manifest_;
   uint64_t cluster_ = 0;
+  std::unique_ptr<log::RingDirectory> rings_;  // locked, as long as it is looked at
   verify::Report report_;
 };
 

@@ -8,9 +8,12 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deploy/cluster/client.h"
@@ -33,9 +36,9 @@ constexpr const char* kControlNames = R"(((supervisor|logger)\.log|supervisor\.(
                                       R"(|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
 constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
 constexpr const char* kPageNames = R"(generation-[0-9]+-(site-[0-9]+|double-write|checkpoint))";
-constexpr const char* kLogNames = R"((EPOCH|MANIFEST)(\.tmp)?)";
+constexpr const char* kLogNames = R"((EPOCH|MANIFEST)(\.tmp)?|LOG\.LOCK)";
 constexpr const char* kSegmentNames = R"(segment-[0-9]+(\.[a-z]+)?)";
-constexpr const char* kRingNames = R"((id|island-[0-9]+\.worker-[0-9]+\.life-[0-9]+\.ring)(\.new)?)";
+constexpr const char* kRingNames = R"((id|owner|island-[0-9]+\.worker-[0-9]+\.life-[0-9]+\.ring)(\.new)?)";
 constexpr const char* kIslandFolders = "island-[0-9]+";
 
 struct Doomed {
@@ -93,13 +96,44 @@ std::vector<std::string> RingFolders(const Deployment& deployment, const std::st
   return folders;
 }
 
-Doomed FindFiles(const Deployment& deployment, const ControlFiles& files) {
+std::string LogDirectory(const Deployment& deployment) {
+  return deployment.log_directory.empty() ? Absolute(deployment, deployment.data_directory) + "/log"
+                                          : Absolute(deployment, deployment.log_directory);
+}
+
+// The log's locks, so that nobody begins with what is being removed.
+struct Claim {
+  std::optional<FileLock> log;
+  std::vector<std::unique_ptr<log::RingDirectory>> rings;
+};
+
+// FAILED_PRECONDITION: somebody has log or rings. Rings of another log are none of ours: this data is a copy
+// of that one's.
+absl::StatusOr<Claim> ClaimLog(const Deployment& deployment) {
+  Claim claim;
+  const std::string log = LogDirectory(deployment);
+  std::error_code error;
+  if (fs::exists(log + "/" + kLogLockName, error)) {
+    absl::StatusOr<FileLock> lock = LockLog(log);
+    if (!lock.ok()) return lock.status();
+    claim.log = *std::move(lock);
+  }
   const std::string data = Absolute(deployment, deployment.data_directory);
-  const std::string log =
-      deployment.log_directory.empty() ? data + "/log" : Absolute(deployment, deployment.log_directory);
+  for (const std::string& folder : RingFolders(deployment, data, log)) {
+    absl::StatusOr<std::unique_ptr<log::RingDirectory>> rings = log::RingDirectory::OpenWithoutId(folder);
+    if (!rings.ok() || !(*rings)->CheckIsOf(log).ok()) continue;
+    if (absl::Status locked = (*rings)->Lock(); !locked.ok()) return locked;
+    claim.rings.push_back(*std::move(rings));
+  }
+  return claim;
+}
+
+Doomed FindFiles(const Deployment& deployment, const ControlFiles& files, const Claim& claim) {
+  const std::string data = Absolute(deployment, deployment.data_directory);
+  const std::string log = LogDirectory(deployment);
   Doomed doomed;
   for (const std::string& folder : IslandFolders(log)) Collect(folder, kSegmentNames, &doomed);
-  for (const std::string& folder : RingFolders(deployment, data, log)) Collect(folder, kRingNames, &doomed);
+  for (const auto& rings : claim.rings) Collect(rings->path(), kRingNames, &doomed);
   Collect(log, kLogNames, &doomed);
   for (const std::string& folder : IslandFolders(data)) Collect(folder, kPageNames, &doomed);
   Collect(data, kDataNames, &doomed);
@@ -192,7 +226,9 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
   if (!files.ok()) return Fail(context, files.status());
   absl::Status allowed = CheckMayDestroy(*deployment, *files);
   if (!allowed.ok()) return Fail(context, allowed);
-  const Doomed doomed = FindFiles(*deployment, *files);
+  const absl::StatusOr<Claim> claim = ClaimLog(*deployment);
+  if (!claim.ok()) return Fail(context, claim.status());
+  const Doomed doomed = FindFiles(*deployment, *files, *claim);
   std::vector<std::string> kept;
   if (!context.dry_run && !doomed.Names().empty()) {
     if (!options.yes && isatty(STDIN_FILENO) == 1 && !Confirmed(doomed, deployment->name)) {

@@ -174,6 +174,7 @@ absl::Status Supervisor::OpenLog() {
                           .cluster_id = data_->manifest().cluster_id,
                           .log_directory = resolved_.log_directory,
                           .keeps_rows = data_->manifest().data_generation != 0,
+                          .lives = data_->manifest().boot_epochs,
                           .ring_directory = resolved_.ring_directory,
                           .ring_bytes = deployment.ring_bytes,
                           .interval_us = BoxLog::IntervalUs(deployment),

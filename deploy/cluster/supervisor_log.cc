@@ -56,11 +56,24 @@ BoxLog::~BoxLog() {
   waitpid(pid_, nullptr, 0);
 }
 
+absl::StatusOr<FileLock> LockLog(const std::string& log_directory) {
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(log_directory + "/" + kLogLockName);
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
+  return absl::FailedPreconditionError(
+      fmt::format("the log is in use: {}, for another deployment; take that one down, or name another "
+                  "storage.log.directory",
+                  std::string(lock.status().message())));
+}
+
 absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
   const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(options_.cluster_id);
   if (!cluster.ok()) return cluster.status();
   cluster_ = *cluster;
   islands_.resize(options_.workers.size());
+  if (absl::Status made = files_->MakeDirectories(options_.log_directory); !made.ok()) return made;
+  absl::StatusOr<FileLock> lock = LockLog(options_.log_directory);
+  if (!lock.ok()) return lock.status();
+  lock_ = *std::move(lock);
   absl::Status status = ReadManifest(*cluster);
   if (status.ok()) status = ChooseRings(*cluster);
   if (status.ok()) status = FindOutWhatWasLost(workers_before);
@@ -87,6 +100,19 @@ absl::Status BoxLog::ReadManifest(uint64_t cluster) {
   }
   if (!manifest.ok()) return manifest.status();
   manifest_ = *std::move(manifest);
+  return CheckLives();
+}
+
+// A life is written down beside the data before it is here.
+absl::Status BoxLog::CheckLives() const {
+  for (size_t island = 0; island < options_.lives.size(); ++island) {
+    if (manifest_.lives[island] <= options_.lives[island]) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("the log in {} names life {} of island {}, and the data knows {} only: one of both is an "
+                    "old copy, or a copy of the data was up with this log meanwhile, and has what was "
+                    "acknowledged since. Use that one; or restore data and log from one time",
+                    options_.log_directory, manifest_.lives[island], island, options_.lives[island]));
+  }
   return absl::OkStatus();
 }
 
@@ -94,7 +120,8 @@ absl::Status BoxLog::ChooseRings(uint64_t cluster) {
   log::RingDirectory::Choice choice{.path = options_.ring_directory,
                                     .fallback = "",
                                     .bytes = BytesOfRings(options_),
-                                    .known = manifest_.ring_directory};
+                                    .known = manifest_.ring_directory,
+                                    .log_directory = options_.log_directory};
   if (choice.path.empty()) {
     choice.path = log::DefaultRingDirectory(cluster);
     choice.fallback = RingsBeside(options_.log_directory);
@@ -110,16 +137,24 @@ absl::Status BoxLog::ChooseRings(uint64_t cluster) {
 
 // Rings that are where the manifest says they were made have what was acknowledged and is not on disk yet.
 // That the file names another place now is no loss of power. Under another boot of the kernel they have
-// nothing.
+// nothing. A copy of all of a folder has the rings too, at another place than the manifest says.
 absl::Status BoxLog::CheckNoRingsElsewhere(const std::vector<std::string>& paths) const {
   const std::string& known = manifest_.ring_path;
   if (known.empty() || std::find(paths.begin(), paths.end(), known) != paths.end()) return absl::OkStatus();
   const absl::StatusOr<log::BoxId> boot = log::KernelBootId(*files_);
   if (!boot.ok()) return boot.status();
+  const auto has = [&](const std::string& path) {
+    const auto there = log::RingDirectory::Open(path);
+    return !path.empty() && there.ok() && (*there)->id() == manifest_.ring_directory;
+  };
+  if (std::any_of(paths.begin(), paths.end(), has)) return absl::OkStatus();
   const auto there = log::RingDirectory::Open(known);
   const bool gone =
       there.ok() ? (*there)->id() != manifest_.ring_directory : absl::IsNotFound(there.status());
   if (*boot != manifest_.boot || gone) return absl::OkStatus();
+  if (there.ok()) {
+    if (absl::Status copy = (*there)->CheckIsOf(options_.log_directory); !copy.ok()) return copy;
+  }
   return absl::FailedPreconditionError(fmt::format(
       "the deployment was not taken down since its log's rings were in {}, which have what was acknowledged "
       "last: `up` and `down` it with storage.log.ring_directory as it was, then change that",
@@ -276,11 +311,11 @@ absl::Status BoxLog::Hear() {
 }
 
 absl::Status BoxLog::HearLine(const std::string& line) {
-  if (line == "vanished") {
+  if (constexpr std::string_view kVanished = "vanished "; line.starts_with(kVanished)) {
     return absl::DataLossError(fmt::format(
-        "{} was removed while the deployment is up: without the log's rings nothing survives a kill; `up` "
-        "starts again from what is on disk",
-        rings_->path()));
+        "{} was removed or moved while the deployment is up, and without it nothing that is acknowledged is "
+        "safe: move it back, if it is somewhere; `up` starts again from what is there",
+        line.substr(kVanished.size())));
   }
   if (line.starts_with("error ")) return absl::InternalError("the logger says: " + line);
   std::array<char, 16> word;

@@ -14,6 +14,11 @@
 //
 // Thread safety: the supervisor's main thread, but for what is const.
 //
+// A data directory that was copied beside its original has the same cluster, and with it the same log, if the
+// deployment's file names an absolute directory for it, and the same place for rings. So before anything of
+// either is looked at or changed, both are locked, by this process, for as long as there is a BoxLog; and
+// rings are of one log directory only (instance/log/ring_directory.h says what becomes of the others).
+//
 // Invariants:
 //  1. The process of a life starts only when the manifest names the life, and the logger knows its rings.
 //  2. A life begins only when what the lives before it have appended is in EPOCH.
@@ -32,6 +37,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/file/deployment.h"
+#include "deploy/processes/file_lock.h"
 #include "deploy/processes/restart.h"
 #include "instance/log/board.h"
 #include "instance/log/box_manifest.h"
@@ -49,6 +55,7 @@ class BoxLog {
     std::string cluster_id;
     std::string log_directory;
     bool keeps_rows = false;        // there are data files that this log belongs to
+    std::vector<uint64_t> lives;    // of every island, the last one that its data knows; empty: not looked at
     std::string ring_directory;     // empty: in shared memory, else in the log's directory
     std::vector<uint32_t> workers;  // of every island
     uint64_t ring_bytes = 8 << 20;
@@ -100,6 +107,7 @@ class BoxLog {
       : options_(std::move(options)), restarts_(options_.restarts), files_(std::move(files)) {}
   absl::Status Prepare(const std::vector<uint32_t>& workers_before);
   absl::Status ReadManifest(uint64_t cluster);
+  absl::Status CheckLives() const;
   absl::Status ChooseRings(uint64_t cluster);
   absl::Status CheckNoRingsElsewhere(const std::vector<std::string>& paths) const;
   absl::Status FindOutWhatWasLost(const std::vector<uint32_t>& workers_before);
@@ -117,7 +125,8 @@ class BoxLog {
   RestartPolicy restarts_;
   const std::unique_ptr<runtime::FileSystem> files_;
   uint64_t cluster_ = 0;
-  log::BoxManifest manifest_;  // as on disk
+  std::optional<FileLock> lock_;  // of the log's directory
+  log::BoxManifest manifest_;     // as on disk
   std::unique_ptr<log::RingDirectory> rings_;
   runtime::UniqueFd board_fd_;
   std::vector<Island> islands_;
@@ -131,5 +140,9 @@ class BoxLog {
   int64_t kill_at_ms_ = 0;
   absl::Status failure_;
 };
+
+inline constexpr const char* kLogLockName = "LOG.LOCK";  // the data directory, with its LOCK, may be the same
+// Of a directory that is there. FAILED_PRECONDITION: somebody else has it; says who.
+absl::StatusOr<FileLock> LockLog(const std::string& log_directory);
 
 }  // namespace islands::deploy

@@ -396,5 +396,115 @@ TEST_F(BoxLogTest, Step_RingsThatVanishEndTheLog) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
 }
 
+TEST_F(BoxLogTest, Step_OneRingThatVanishesEndsTheLog) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  fs::remove(RingPath({1, 1, 1}));
+  absl::Status status;
+  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
+    status = log_->Step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(RingPath({1, 1, 1})));
+}
+
+TEST_F(BoxLogTest, Step_ALogThatVanishesEndsIt) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  fs::rename(options_.log_directory, base_ + "/away");
+  absl::Status status;
+  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
+    status = log_->Step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(options_.log_directory + "/EPOCH"));
+  log_.reset();
+  fs::rename(base_ + "/away", options_.log_directory);
+  ASSERT_TRUE(Open().ok());
+  EXPECT_THAT(log_->cuts(), IsEmpty());
+}
+
+// ---- A copy of the data, with the same cluster, and the same place for rings ----
+
+class CopiedLogTest : public BoxLogTest {
+ protected:
+  std::string Copy() {
+    const std::string copy = base_ + "/copy";
+    fs::remove_all(copy);
+    fs::copy(options_.log_directory, copy, fs::copy_options::recursive);
+    return copy;
+  }
+  // Of the log there; nothing of what is there, or of the rings, may change.
+  absl::Status RefusedAt(const std::string& log_directory, const std::string& ring_directory) {
+    const std::vector<std::string> rings = Rings();
+    BoxLog::Options options = options_;
+    options.log_directory = log_directory;
+    options.ring_directory = ring_directory;
+    const auto manifest = files_->ReadFile(log_directory + "/MANIFEST").value();
+    const absl::Status status = BoxLog::Open(options, {1, 2}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_EQ(Rings(), rings);
+    EXPECT_EQ(files_->ReadFile(log_directory + "/MANIFEST").value(), manifest);
+    return status;
+  }
+};
+
+TEST_F(CopiedLogTest, Open_BesideTheOriginal_IsRefused) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  Stop();
+  const std::string copy = Copy();
+  ASSERT_TRUE(Open().ok());
+  BeginBoth(2);
+  for (const std::string& log : {copy, options_.log_directory}) {
+    const absl::Status refused = RefusedAt(log, options_.ring_directory);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(std::to_string(getpid())));
+  }
+  // It may have rings of its own.
+  BoxLog::Options options = options_;
+  options.log_directory = copy;
+  options.ring_directory = base_ + "/other";
+  const absl::Status beside = BoxLog::Open(options, {1, 2}).status();
+  EXPECT_TRUE(beside.ok()) << beside;
+  Append({2, 0, 0}, 7);
+  Stop();
+  EXPECT_THAT(InLog(0), ElementsAre(log::StreamId{2, 0, 0}));
+}
+
+TEST_F(CopiedLogTest, Open_AfterAKillOfTheOriginal_LeavesTheRingsToIt) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  log_.reset();
+  Append({1, 0, 0}, 7);  // as it would have done a moment before
+  const std::string copy = Copy();
+  for (const std::string& rings : {options_.ring_directory, base_ + "/other"}) {
+    const absl::Status refused = RefusedAt(copy, rings);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("it is a copy"));
+  }
+  ASSERT_TRUE(Open().ok());
+  EXPECT_THAT(log_->cuts(), IsEmpty());
+  StepUntil([&] { return log_->MayBegin(0); });
+  Stop();
+  EXPECT_THAT(InLog(0), ElementsAre(log::StreamId{1, 0, 0}));
+  // Now that they are gone, the copy goes on with what was on its disk.
+  options_.log_directory = copy;
+  EXPECT_TRUE(Open().ok());
+}
+
+TEST_F(CopiedLogTest, Open_DataThatAnotherCopyHasLeftBehind_IsRefused) {
+  options_.lives = {6, 6};
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(7);
+  options_.lives = {7, 7};
+  Stop();
+  ASSERT_TRUE(Open().ok());
+  options_.lives = {6, 6};
+  const absl::Status refused = Open();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("names life 7 of island 0"));
+}
+
 }  // namespace
 }  // namespace islands::deploy

@@ -18,6 +18,13 @@
 //            all is gone that was written to the file since the last one. All processes of the deployment
 //            die; whoever made the plan has to remove the rings
 //
+// And of all roles, whatever the place that the plan names:
+//
+//   EINTR    every call is interrupted by a signal, has done nothing, and is carried out when it is made
+//            again; but those with names, which cannot be, except that a file is created
+//   EROFS    every call fails until there is another plan, as on a disk that was found damaged and made
+//            read-only
+//
 // Thread safety: calls on the disk come one after the other as long as the plan is armed.
 //
 // Invariant: 1. no lock is taken for calls that have nothing to do with the disk: between fork and exec there
@@ -41,6 +48,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,7 +62,7 @@ namespace {
 namespace fs = std::filesystem;
 
 enum class Role : uint32_t { kSupervisor, kLogger, kIsland, kNobody };
-enum class Fault : uint32_t { kNone, kKill, kEio, kEnospc, kLost };
+enum class Fault : uint32_t { kNone, kKill, kEio, kEnospc, kLost, kEintr, kErofs };
 
 // As disk_faults.py has it.
 struct Plan {
@@ -155,12 +163,27 @@ class Disk {
     const uint64_t number = ++plan_->calls[static_cast<size_t>(role_)];
     if (lost_ && --patience_ == 0) LosePower({std::exchange(lost_, {})});
     if (std::exchange(full_, false)) return Fault::kEnospc;
+    if (plan_->fault == Fault::kEintr || plan_->fault == Fault::kErofs) return OfAll(call, path);
     if (role_ != plan_->role || number != plan_->nth || plan_->struck.load() != 0) return Fault::kNone;
     fmt::format_to_n(plan_->what, sizeof(plan_->what) - 1, "{} {}", call, path);
     if (plan_->fault != Fault::kLost) plan_->struck = 1;
     return plan_->fault;
   }
   void FillUp() { full_ = true; }
+
+  Fault OfAll(const char* call, const std::string& path) {
+    const bool name = std::string_view("rename unlink").find(call) != std::string_view::npos;
+    const bool again = plan_->fault == Fault::kEintr &&
+                       (name || !interrupted_.insert(fmt::format("{} {} {}", call, path, gettid())).second);
+    if (again) {
+      interrupted_.erase(fmt::format("{} {} {}", call, path, gettid()));
+      return Fault::kNone;
+    }
+    if (plan_->struck.load() == 0)
+      fmt::format_to_n(plan_->what, sizeof(plan_->what) - 1, "{} {}", call, path);
+    plan_->struck = 1;
+    return plan_->fault;
+  }
 
   using Undo = std::function<void()>;
   // What undoes a call that was carried out, until `where` is synced: a file, or the directory of a name.
@@ -212,6 +235,7 @@ class Disk {
   std::string under_;
   runtime::Mutex mutex_;
   std::map<std::string, std::vector<Undo>> unsynced_;
+  std::set<std::string> interrupted_;  // calls that were, and were not made again yet
   Undo lost_;
   std::string lost_at_;
   uint64_t patience_ = 0;
@@ -235,8 +259,13 @@ std::string PathOf(int file) {
 
 std::string DirectoryOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-int ErrorOf(Fault fault) { return fault == Fault::kEnospc ? ENOSPC : EIO; }
-bool Fails(Fault fault) { return fault == Fault::kEio || fault == Fault::kEnospc; }
+int ErrorOf(Fault fault) {
+  if (fault == Fault::kEintr) return EINTR;
+  if (fault == Fault::kErofs) return EROFS;
+  return fault == Fault::kEnospc ? ENOSPC : EIO;
+}
+// Before anything is done.
+bool Fails(Fault fault) { return fault != Fault::kNone && fault != Fault::kKill && fault != Fault::kLost; }
 int Failed(Fault fault) {
   errno = ErrorOf(fault);
   return -1;
@@ -270,8 +299,7 @@ ssize_t DoWrite(const char* call, int file, size_t bytes, off_t offset, const Wr
     (void)write(bytes / 2);
     Disk::Die();
   }
-  if (fault == Fault::kEio) return Failed(fault);
-  if (fault == Fault::kEnospc && bytes < 2) return Failed(fault);
+  if (Fails(fault) && (fault != Fault::kEnospc || bytes < 2)) return Failed(fault);
   if (disk().Remembers()) disk().Remember(fault, path, UndoOfWrite(file, offset, bytes));
   if (fault != Fault::kEnospc) return write(bytes);
   disk().FillUp();

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from conftest import BINARIES
 
 ROLES = ("supervisor", "logger", "island")
-FAULTS = ("none", "kill", "EIO", "ENOSPC", "lost")
+FAULTS = ("none", "kill", "EIO", "ENOSPC", "lost")  # at one place
+OF_ALL = ("EINTR", "EROFS")                           # of every call, whatever the place
 
 PLAN = struct.Struct("<4IQ3Q464s")  # as disk_faults.cc has it
 ARMED = struct.Struct("<I")
@@ -34,7 +35,7 @@ class DiskFaults:
     def arm(self, fault: str = "none", place: Place = Place("island", 0)) -> None:
         """Counts from now on; `none` does nothing else."""
         self.disarm()
-        self.page[:] = PLAN.pack(0, ROLES.index(place.role), FAULTS.index(fault), 0, place.nth, 0, 0, 0, b"")
+        self.page[:] = PLAN.pack(0, ROLES.index(place.role), (FAULTS + OF_ALL).index(fault), 0, place.nth, 0, 0, 0, b"")
         self.page[:ARMED.size] = ARMED.pack(1)
 
     def disarm(self) -> None:

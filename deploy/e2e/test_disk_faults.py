@@ -249,6 +249,30 @@ def test_nth_call(islands: Islands, calls: dict[str, dict[str, int]], fault: str
     assert series.struck >= 0.5 * len(chosen)
 
 
+def test_calls_that_are_interrupted_are_made_again(islands: Islands) -> None:
+    """Every one, of everybody, once. Nothing may show."""
+    box = failing_box(islands, "sync", workers=2)
+    try:
+        for phase, act in PHASES.items():
+            done = act(box, lambda: faults_of(box).arm("EINTR"))
+            assert faults_of(box).struck()
+            faults_of(box).disarm()
+            assert phase == "island" or [result.code for result in done] == [0], (phase, done)
+            for path in glob.glob(os.path.join(box.folder, "run", "*.log")):
+                with open(path, encoding="utf-8") as file:
+                    assert "Interrupted" not in file.read(), (phase, path)
+            if phase == "load":
+                box.new_history()
+                assert (done := [box.run(0.1, "--reload")])[0].code == 0, done
+            if phase == "stop":
+                assert box.up().code == 0
+        assert box.run().code == 0
+        found = judge(box.history, "--keeps")
+        assert found["committed"] > 0 and not found["violations"], found
+    finally:
+        box.remove()
+
+
 def test_a_logger_that_skips_a_sync_is_found(islands: Islands, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says that all is durable, and did not sync the log: whatever is lost then was acknowledged."""
     monkeypatch.setenv("ISLANDS_PLANTED_BUG", "skip_log_sync")

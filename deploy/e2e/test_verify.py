@@ -42,7 +42,7 @@ def contents(cluster: Cluster) -> dict[str, str]:
     found = {}
     for folder, _, names in os.walk(os.path.join(cluster.folder, "data")):
         for name in names:
-            if name != "LOCK":
+            if name not in ("LOCK", "LOG.LOCK"):
                 with open(os.path.join(folder, name), "rb") as file:
                     found[os.path.join(folder, name)] = hashlib.sha256(file.read()).hexdigest()
     return found

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -33,13 +34,17 @@ pid_t PidIn(int file) {
   return pid > 0 ? static_cast<pid_t>(pid) : 0;
 }
 
-}  // namespace
+bool IsStillAt(const std::string& path, int file) {
+  struct stat opened {
+  }, named{};
+  return fstat(file, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
 
-absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_view note) {
+absl::StatusOr<runtime::UniqueFd> OpenLocked(const std::string& path) {
   absl::StatusOr<runtime::UniqueFd> opened = runtime::OpenPrivateFile(path, O_RDWR | O_CREAT);
-  if (!opened.ok()) return opened.status();
+  if (!opened.ok()) return opened;
   const int file = opened->get();
-  FileLock lock(*std::move(opened));
   for (int attempt = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++attempt) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
       return absl::ErrnoToStatus(errno, fmt::format("cannot lock {}", path));
@@ -51,6 +56,17 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_
     }
     std::this_thread::sleep_for(kAttemptInterval);
   }
+  return opened;
+}
+
+}  // namespace
+
+absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_view note) {
+  absl::StatusOr<runtime::UniqueFd> file = OpenLocked(path);
+  // Invariant 1: `destroy` removes the file before it lets the lock go.
+  while (file.ok() && !IsStillAt(path, file->get())) file = OpenLocked(path);
+  if (!file.ok()) return file.status();
+  FileLock lock(*std::move(file));
   absl::Status written = lock.WriteNote(note);
   if (!written.ok()) return written;
   return lock;
@@ -58,7 +74,8 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_
 
 absl::Status FileLock::WriteNote(std::string_view note) {
   const std::string text = fmt::format("{}\n{}\n", getpid(), note);
-  if (ftruncate(file_.get(), 0) != 0 || lseek(file_.get(), 0, SEEK_SET) != 0) {
+  if (runtime::Uninterrupted([&] { return ftruncate(file_.get(), 0); }) != 0 ||
+      lseek(file_.get(), 0, SEEK_SET) != 0) {
     return absl::ErrnoToStatus(errno, "cannot empty a lock file");
   }
   return runtime::WriteAll(file_.get(), text, "a lock file");

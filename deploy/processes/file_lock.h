@@ -6,7 +6,8 @@
 // Thread safety: a FileLock belongs to one thread; the static functions may be called from any.
 //
 // Invariants:
-//  1. At most one process holds the lock of a path.
+//  1. At most one process holds the lock of a path: of the file that has the path when it is locked. A file
+//     that its last holder has removed is not taken for it.
 //  2. While it is held, the file's first line is the holder's pid (or empty for the instant before it is
 //     written).
 #pragma once

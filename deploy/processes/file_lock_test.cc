@@ -5,8 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "deploy/processes/spawn.h"
 
@@ -47,6 +50,24 @@ TEST(FileLock, Destructor_ReleasesButLeavesTheNote) {
   EXPECT_EQ(LockHolder(path).value(), std::nullopt);
   EXPECT_EQ(LockNote(path), "after");
   EXPECT_TRUE(FileLock::Acquire(path).ok());
+}
+
+// Whoever waits for it has the file open that `destroy` removes.
+TEST(FileLock, Acquire_LockFileIsRemovedMeanwhile_IsTheOneThatIsThere) {
+  const std::string path = FreshPath("removed.lock");
+  std::optional<FileLock> first;
+  auto acquired = FileLock::Acquire(path);
+  ASSERT_TRUE(acquired.ok());
+  first = *std::move(acquired);
+  std::thread remover([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::filesystem::remove(path);
+    first.reset();
+  });
+  const auto second = FileLock::Acquire(path);
+  remover.join();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(LockHolder(path).value(), getpid());
 }
 
 TEST(FileLock, Acquire_MissingDirectory_IsAnError) {

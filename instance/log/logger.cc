@@ -264,7 +264,7 @@ void Logger::FreeRings() {
   for (Stream& stream : streams_) {
     if (stream.ring->head() > stream.added || !stream.ring->IsSound(stream.added, stream.ring->tail()))
       return Fail(Unsound(stream));
-    stream.ring->SetHead(stream.added);
+    stream.ring->SetHead(stream.added, block_.number);
   }
 }
 

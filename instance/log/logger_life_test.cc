@@ -93,6 +93,30 @@ TEST_F(LoggerLife, Add_TwiceOrOfNobody) {
   EXPECT_EQ(logger_->Add(MakeRing(1, 0, 1)).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Data and log are from a copy that was made while these rings were used.
+TEST_F(LoggerLife, Add_RingThatWasFreedAfterALaterEpoch_IsRefused) {
+  const std::shared_ptr<Ring> ring = MakeRing(1);
+  ASSERT_TRUE(logger_->Add(ring).ok());
+  ASSERT_TRUE(logger_->Start().ok());
+  Append(*ring);
+  Rounds(5);
+  const std::string old = files_.ReadFile("/log/EPOCH").value();
+  EXPECT_TRUE(logger_->failure().ok());
+  Append(*ring);
+  Rounds(5);
+  EXPECT_EQ(ring->head(), ring->tail());
+  logger_.reset();
+  const std::string last = files_.ReadFile("/log/EPOCH").value();
+  for (const std::string& epoch : {old, last}) {
+    ASSERT_TRUE(files_.ReplaceFile("/log/EPOCH", epoch).ok());
+    Board board(std::vector<uint32_t>{1, 2});
+    const auto logger = Logger::Open(files_, clock_, board, {.directory = "/log"});
+    ASSERT_TRUE(logger.ok()) << logger.status();
+    const absl::Status added = (*logger)->Add(ring);
+    EXPECT_EQ(added.code(), epoch == old ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk) << added;
+  }
+}
+
 TEST_F(LoggerLife, Hold_ThatStandsStillCostsNoWrites) {
   const std::shared_ptr<Ring> ring = MakeRing(1), other = MakeRing(1, 1, 0);
   ASSERT_TRUE(logger_->Add(ring).ok());

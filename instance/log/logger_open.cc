@@ -151,6 +151,13 @@ absl::Status Logger::Add(std::shared_ptr<Ring> ring) {
     return absl::AlreadyExistsError(fmt::format(
         "the log ring of worker {} of island {} in life {} is drained already", worker, island, life));
   }
+  if (ring->epoch_block() > block_.number) {
+    return absl::DataLossError(fmt::format(
+        "{} in {} is an old copy: its block {} is the newest, and the log ring of worker {} of island {} was "
+        "freed of what block {} says is on disk. Restore data and log from one time; or, to go on with what "
+        "is there as after a loss of power, remove the log's rings",
+        kEpochFileName, options_.directory, block_.number, worker, island, ring->epoch_block()));
+  }
   if (started_) {
     if (absl::Status begins = CheckNewLife(*ring); !begins.ok()) return begins;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,7 @@ namespace islands::log {
 namespace {
 
 constexpr int kLockRetryMs = 5;
-constexpr int64_t kLookNs = runtime::kNsPerSecond;       // from a look at the ring directory to the next
+constexpr int64_t kLookNs = runtime::kNsPerSecond;       // from a look for what has vanished to the next
 constexpr int64_t kMostIdleNs = 10 * runtime::kNsPerMs;  // a ring must not fill up unseen
 constexpr int kMostSteps = 64;                           // between two looks at what is said
 constexpr size_t kMostLineBytes = 4096;
@@ -33,6 +34,15 @@ absl::StatusOr<std::unique_ptr<Logger>> OpenLog(runtime::FileSystem& files, cons
   }
 }
 
+std::string EpochPath(const LoggerProcess::Options& options) {
+  return options.log.directory + "/" + kEpochFileName;
+}
+
+uint64_t InodeOf(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoggerProcess>> LoggerProcess::Open(runtime::FileSystem& files,
@@ -46,6 +56,7 @@ absl::StatusOr<std::unique_ptr<LoggerProcess>> LoggerProcess::Open(runtime::File
   absl::StatusOr<std::unique_ptr<Logger>> logger = OpenLog(files, clock, board, process->options_);
   if (!logger.ok()) return logger.status();
   process->logger_ = *std::move(logger);
+  process->epoch_inode_ = InodeOf(EpochPath(process->options_));
   if (absl::Status added = process->AddRings(); !added.ok()) return added;
   return process;
 }
@@ -57,6 +68,7 @@ absl::Status LoggerProcess::AddRings() {
   for (RingDirectory::Found& ring : *found) {
     if (!ring.ring.ok()) return ring.ring.status();
     if (absl::Status added = logger_->Add(*std::move(ring.ring)); !added.ok()) return added;
+    Need(ring.stream);
   }
   return absl::OkStatus();
 }
@@ -93,6 +105,7 @@ void LoggerProcess::Work() {
 void LoggerProcess::Report() {
   std::erase_if(dying_, [&](const auto& dying) {
     if (!logger_->ReleaseDrained(dying.first)) return false;
+    std::erase_if(needed_, [&](const auto& ring) { return ring.first.island == dying.first; });
     Say(fmt::format("drained {} {}", dying.first, dying.second));
     return true;
   });
@@ -104,11 +117,31 @@ void LoggerProcess::Report() {
   }
   if (vanished_ || clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;
-  if (!rings_->Gone()) return;
+  const std::string missing = Missing();
+  if (missing.empty()) return;
   vanished_ = true;
-  fmt::print(stderr, "{} was removed while the log uses it: what is appended from now on survives no kill\n",
-             rings_->path());
-  Say("vanished");
+  fmt::print(stderr,
+             "{} was removed or moved while the log uses it: what is appended from now on is not safe\n",
+             missing);
+  Say("vanished " + missing);
+}
+
+std::string LoggerProcess::Missing() const {
+  if (rings_->Gone()) return rings_->path();
+  for (const auto& [stream, inode] : needed_) {
+    if (rings_->Inode(stream) != inode) return rings_->path() + "/" + RingName(stream);
+  }
+  // What we write goes to files that have no name any more, or one that nobody knows.
+  const std::string epoch = EpochPath(options_);
+  return InodeOf(epoch) == epoch_inode_ ? "" : epoch;
+}
+
+// Rings of a life come when the life before it has been drained, and its rings go then.
+void LoggerProcess::Need(const StreamId& stream) {
+  std::erase_if(needed_, [&](const auto& ring) {
+    return ring.first.island == stream.island && ring.first.life < stream.life;
+  });
+  needed_[stream] = rings_->Inode(stream);
 }
 
 absl::Status LoggerProcess::Stuck() const {
@@ -168,6 +201,7 @@ absl::Status LoggerProcess::AddLife(uint32_t island, uint64_t life) {
     if (!ring.ok()) return ring.status();
     const absl::Status added = logger_->Add(*std::move(ring));
     if (!added.ok() && !absl::IsAlreadyExists(added)) return added;
+    Need({life, island, worker});
   }
   Say(fmt::format("added {} {}", island, life));
   return absl::OkStatus();

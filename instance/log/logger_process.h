@@ -9,7 +9,8 @@
 //   life ISLAND LIFE   added ISLAND LIFE    its rings are there, all workers', made after the life before it
 //                                           was drained; before its process starts
 //   start              ready EPOCH          after every `dead` that was not answered by `drained` yet
-//                      vanished             the ring directory is no longer in its place
+//                      vanished PATH        the ring directory, the ring of a life that is not drained
+//                                           yet, or EPOCH is no longer in its place
 //                      error TEXT           what was said makes no sense
 //
 // It drains nothing before `start`. Rings that are there when it begins it finds itself, so `life` is only
@@ -65,6 +66,9 @@ class LoggerProcess {
   absl::Status Listen(int commands, int signals, int64_t wait_ns);
   absl::Status Hear(std::string_view line);
   absl::Status AddLife(uint32_t island, uint64_t life);
+  void Need(const StreamId& stream);
+  // Of ours, the first that somebody has removed, moved or replaced; empty: none.
+  std::string Missing() const;
   absl::Status Start();
   void Say(std::string line) { answers_ += line + "\n"; }
   void SendAnswers(int commands);
@@ -86,7 +90,11 @@ class LoggerProcess {
   bool vanished_ = false;
   bool full_ = false;
   int64_t stop_by_ns_ = 0;
-  int64_t next_look_ns_ = 0;  // at the ring directory
+  // The rings that are needed if this process is killed: of every island those of its last life, until that
+  // is drained; and the file of each.
+  std::map<StreamId, uint64_t> needed_;
+  uint64_t epoch_inode_ = 0;
+  int64_t next_look_ns_ = 0;  // for what has vanished
 };
 
 }  // namespace islands::log

@@ -80,7 +80,7 @@ class LoggerProcessTest : public testing::Test {
         board_(Board::Map(board_fd_.get(), kWorkers).value()) {
     fs::remove_all(base_);
     fs::create_directory(base_);
-    rings_ = RingDirectory::Make(base_ + "/rings").value();
+    rings_ = RingDirectory::Make(base_ + "/rings", base_).value();
   }
   ~LoggerProcessTest() override {
     for (const auto& [island, workers] : processes_) {
@@ -410,7 +410,27 @@ TEST_F(LoggerProcessTest, Nonsense_IsAnsweredAndRemovedRingsAreNoticed) {
   Say("dead 0 1");  // there is nothing of it
   Await("drained 0 1");
   fs::remove_all(base_ + "/rings");
-  Await("vanished");
+  EXPECT_THAT(Await("vanished"), HasSubstr(base_ + "/rings"));
+}
+
+// Another ring in its place has nothing of what the worker appends; one of a life that was drained may go.
+TEST_F(LoggerProcessTest, ARingThatIsNeededAndRemoved_IsNoticed) {
+  StartLogger();
+  BeginLife();
+  const std::string first = base_ + "/rings/" + RingName({1, 0, 0});
+  const std::string second = base_ + "/rings/" + RingName({2, 0, 0});
+  Say("dead 0 1");
+  Await("drained 0 1");
+  fs::remove(first);
+  ASSERT_TRUE(rings_->MakeRing({2, 0, 0}, Ring::kLeastCapacity).ok());
+  Say("life 0 2");
+  Await("added 0 2");
+  poll(nullptr, 0, 1500);  // longer than from a look to the next
+  Say("dead 1 1");
+  EXPECT_EQ(Await("drained 1 1"), "drained 1 1") << "and nothing vanished before that";
+  fs::remove(second);
+  ASSERT_TRUE(rings_->MakeRing({2, 0, 0}, Ring::kLeastCapacity).ok());
+  EXPECT_THAT(Await("vanished"), HasSubstr(second));
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Ring>> Ring::MapFile(int file, size_t capacity, const std::string& path) {
-  static_assert(sizeof(Header) <= kHeaderBytes && offsetof(Header, tail) == 64 &&
-                offsetof(Header, head) == 128);
+  static_assert(sizeof(Header) <= kHeaderBytes && offsetof(Header, epoch_block) == 32 &&
+                offsetof(Header, tail) == 64 && offsetof(Header, head) == 128);
   // First the addresses, then the file over them, its data twice.
   const size_t bytes = kHeaderBytes + 2 * capacity;
   void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -78,9 +78,11 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Create(const std::string& path, cons
   const std::string unfinished = path + ".new";
   absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(unfinished, O_RDWR | O_CREAT);
   if (!file.ok()) return file.status();
-  if (ftruncate(file->get(), 0) != 0) return Failed("empty", unfinished);
+  if (runtime::Uninterrupted([&] { return ftruncate(file->get(), 0); }) != 0)
+    return Failed("empty", unfinished);
   // Memory that is promised and not there would end the process at a store, long after.
-  const int error = posix_fallocate(file->get(), 0, static_cast<off_t>(kHeaderBytes + capacity));
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(file->get(), 0, static_cast<off_t>(kHeaderBytes + capacity));
   if (error != 0) {
     unlink(unfinished.c_str());
     return absl::ErrnoToStatus(error, fmt::format("no room for a log ring of {} bytes at {}; choose another "

@@ -7,7 +7,10 @@
 //                   16       4  island
 //                   20       4  worker
 //                   24       8  capacity in bytes: a power of two, at least 512 KiB
-//                   32      32  zero
+//                   32       8  number of the block of EPOCH that was synced before head was raised last; 0:
+//                               never. An EPOCH that is not as far is an old copy, and has not what is before
+//                               head
+//                   40      24  zero
 //                   64       8  tail: stream offset up to which records are there, written by the worker
 //                  128       8  head: stream offset up to which they are synced in log files, written by the
 //                               logger
@@ -77,9 +80,12 @@ class Ring {
     ISLANDS_CHECK(begin <= end && end - begin <= capacity_);
     return {data_ + (begin & (capacity_ - 1)), end - begin};
   }
-  // The logger: everything before `head` is on disk, and its room is free.
-  void SetHead(uint64_t head) {
+  // Of EPOCH, which has at least this one.
+  uint64_t epoch_block() const { return header_->epoch_block.load(std::memory_order_acquire); }
+  // The logger: everything before `head` is on disk, as that block of EPOCH says, and its room is free.
+  void SetHead(uint64_t head, uint64_t epoch_block = 0) {
     ISLANDS_CHECK(head >= this->head() && head <= tail());
+    if (epoch_block != 0) header_->epoch_block.store(epoch_block, std::memory_order_release);
     header_->head.store(head, std::memory_order_release);
   }
 
@@ -91,6 +97,7 @@ class Ring {
     uint32_t island;
     uint32_t worker;
     uint64_t capacity;
+    std::atomic<uint64_t> epoch_block;
     alignas(64) std::atomic<uint64_t> tail;
     alignas(64) std::atomic<uint64_t> head;
   };

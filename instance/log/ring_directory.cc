@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -19,10 +21,22 @@ namespace islands::log {
 namespace {
 
 constexpr char kIdName[] = "id";
+constexpr char kOwnerName[] = "owner";
 constexpr char kUnfinished[] = ".new";
+// Between a fork and its exec, a child has its parent's lock for an instant.
+constexpr int kLockTries = 10;
+constexpr int kLockRetryMs = 20;
+constexpr int kMakeTries = 10;
 
 absl::Status Failed(const char* action, const std::string& path) {
   return absl::ErrnoToStatus(errno, fmt::format("cannot {} {}", action, path));
+}
+
+absl::Status Contested(const std::string& path) {
+  return absl::PermissionDeniedError(
+      fmt::format("{} is not this user's alone; somebody changes it: choose another "
+                  "storage.log.ring_directory",
+                  path));
 }
 
 // The records too.
@@ -66,12 +80,7 @@ absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::OpenWithoutId(cons
   // Invariant 1 of what was opened, and not only of what was there a moment ago.
   struct stat info {};
   if (fstat(directory.get(), &info) != 0) return Failed("look at", path);
-  if (info.st_uid != geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return absl::PermissionDeniedError(
-        fmt::format("{} is not this user's alone; somebody changes it: choose another "
-                    "storage.log.ring_directory",
-                    path));
-  }
+  if (info.st_uid != geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) return Contested(path);
   return std::unique_ptr<RingDirectory>(new RingDirectory(path, std::move(directory)));
 }
 
@@ -82,11 +91,20 @@ absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::Open(const std::st
   return directory;
 }
 
-absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::Make(const std::string& path) {
-  if (absl::Status made = runtime::MakePrivateDirectory(path); !made.ok()) return made;
-  absl::StatusOr<std::unique_ptr<RingDirectory>> directory = OpenWithoutId(path);
-  if (!directory.ok()) return directory;
-  absl::Status status = (*directory)->RemoveUnfinished();
+absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::Make(const std::string& path,
+                                                                   const std::string& log_directory) {
+  absl::StatusOr<std::unique_ptr<RingDirectory>> directory = absl::InternalError("no directory");
+  // Who had the lock before us may have removed the directory in the end; then this is another one.
+  for (int tries = 1;; ++tries) {
+    if (absl::Status made = runtime::MakePrivateDirectory(path); !made.ok()) return made;
+    directory = OpenWithoutId(path);
+    if (absl::IsNotFound(directory.status()) && tries < kMakeTries) continue;
+    if (!directory.ok()) return directory;
+    if (absl::Status locked = (*directory)->Lock(); !locked.ok()) return locked;
+    if (!(*directory)->Gone()) break;
+    if (tries == kMakeTries) return Contested(path);
+  }
+  absl::Status status = (*directory)->Own(log_directory);
   if (status.ok()) status = (*directory)->ReadId();
   // Without an id, rings that are there belong to nobody: the manifest will know no such directory.
   if (absl::IsNotFound(status) || absl::IsDataLoss(status)) status = (*directory)->MakeId();
@@ -99,19 +117,88 @@ absl::StatusOr<std::unique_ptr<RingDirectory>> RingDirectory::Choose(const Choic
   for (const std::string& path : {choice.path, choice.fallback}) {
     if (path.empty() || choice.known == BoxId{}) continue;
     absl::StatusOr<std::unique_ptr<RingDirectory>> there = Open(path);
-    if (there.ok() && (*there)->id() == choice.known) return Make(path);  // removes what is unfinished
+    if (there.ok() && (*there)->id() == choice.known) return Make(path, choice.log_directory);
   }
-  absl::StatusOr<std::unique_ptr<RingDirectory>> directory = Make(choice.path);
+  absl::StatusOr<std::unique_ptr<RingDirectory>> directory = Make(choice.path, choice.log_directory);
   if (!directory.ok()) return directory;
   const absl::Status room = (*directory)->CheckRoom(choice.bytes);
   if (room.ok()) return directory;
   if (choice.fallback.empty()) return room;
-  directory = Make(choice.fallback);
+  directory = Make(choice.fallback, choice.log_directory);
   if (!directory.ok()) return directory;
   if (absl::Status second = (*directory)->CheckRoom(choice.bytes); !second.ok()) return second;
   *warning = fmt::format("{}; the log's rings are in {} instead, which is slower when memory is short",
                          std::string(room.message()), choice.fallback);
   return directory;
+}
+
+// ---- Whose it is ----
+
+absl::Status RingDirectory::Lock() const {
+  for (int tries = 1; flock(directory_.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Failed("lock", path_);
+    if (tries == kLockTries) {
+      const auto owner = ReadOwner();
+      if (!owner.ok()) return owner.status();
+      const std::string who =
+          *owner ? fmt::format("process {}, for the log in {}", (*owner)->process, (*owner)->log.path)
+                 : std::string("another process");
+      return absl::FailedPreconditionError(fmt::format(
+          "the log rings in {} are in use by {}; take that deployment down, or, if this one is a copy of its "
+          "data, name another storage.log.ring_directory here",
+          path_, who));
+    }
+    poll(nullptr, 0, kLockRetryMs);
+  }
+  return absl::OkStatus();
+}
+
+// Nobody's, if it has none, or has one that was copied with its rings.
+absl::StatusOr<std::optional<RingOwner>> RingDirectory::ReadOwner() const {
+  const absl::StatusOr<std::string> text = runtime::ReadPrivateFile(PathOf(kOwnerName));
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  std::optional<RingOwner> owner = ParseRingOwner(*text);
+  struct stat info {};
+  if (fstat(directory_.get(), &info) != 0) return Failed("look at", path_);
+  if (owner && (owner->device != info.st_dev || owner->inode != info.st_ino)) owner.reset();
+  return owner;
+}
+
+absl::Status RingDirectory::CheckIsOf(const std::string& log_directory) const {
+  const absl::StatusOr<Place> place = PlaceOf(log_directory);
+  if (!place.ok()) return place.status();
+  const absl::StatusOr<std::optional<RingOwner>> owner = ReadOwner();
+  if (!owner.ok()) return owner.status();
+  if (!*owner || (*owner)->IsAt(*place)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{0} has log rings of another place, {1}, which was not taken down since it made them, and "
+                  "this log is in {2}: it is a copy, or was moved from another file system. `up` and `down` "
+                  "the deployment of {1}: what it acknowledged last may be in those rings only. If that is "
+                  "no more: remove {0}/owner, and {2} takes the rings, if nothing but its place has changed; "
+                  "or remove {0}, which is a loss of power. A copy of what had been taken down may name "
+                  "another storage.log.ring_directory",
+                  path_, (*owner)->log.path, place->path));
+}
+
+// Invariant 2.
+absl::Status RingDirectory::Own(const std::string& log_directory) const {
+  const absl::StatusOr<Place> place = PlaceOf(log_directory);
+  if (!place.ok()) return place.status();
+  struct stat info {};
+  if (fstat(directory_.get(), &info) != 0) return Failed("look at", path_);
+  if (absl::Status ours = CheckIsOf(log_directory); !ours.ok()) {
+    const absl::StatusOr<std::vector<std::string>> names = Names();
+    if (!names.ok()) return names.status();
+    if (std::any_of(names->begin(), names->end(), [](const auto& name) { return !!ParseRingName(name); }))
+      return ours;
+    // What the other one's manifest knows shall not be what we fill.
+    if (absl::Status removed = RemoveFile(kIdName); !removed.ok()) return removed;
+  }
+  if (absl::Status removed = RemoveUnfinished(); !removed.ok()) return removed;
+  return Write(
+      kOwnerName,
+      ToText(RingOwner{.log = *place, .device = info.st_dev, .inode = info.st_ino, .process = getpid()}));
 }
 
 absl::Status RingDirectory::ReadId() {
@@ -129,12 +216,16 @@ absl::Status RingDirectory::ReadId() {
 absl::Status RingDirectory::MakeId() {
   const absl::StatusOr<BoxId> id = MakeBoxId();
   if (!id.ok()) return id.status();
-  const std::string path = PathOf(kIdName), unfinished = path + kUnfinished;
-  if (absl::Status written = runtime::WritePrivateFile(unfinished, ToText(*id) + "\n"); !written.ok())
-    return written;
-  if (rename(unfinished.c_str(), path.c_str()) != 0) return Failed("name", path);
-  id_ = *id;
-  return absl::OkStatus();
+  absl::Status written = Write(kIdName, ToText(*id) + "\n");
+  if (written.ok()) id_ = *id;
+  return written;
+}
+
+absl::Status RingDirectory::Write(const char* name, const std::string& text) const {
+  const std::string path = PathOf(name), unfinished = path + kUnfinished;
+  absl::Status written = runtime::WritePrivateFile(unfinished, text);
+  if (written.ok() && rename(unfinished.c_str(), path.c_str()) != 0) written = Failed("name", path);
+  return written;
 }
 
 absl::Status RingDirectory::CheckRoom(uint64_t bytes) const {
@@ -221,6 +312,7 @@ absl::Status RingDirectory::RemoveRings() const {
 absl::Status RingDirectory::Remove() const {
   absl::Status removed = RemoveRings();
   if (removed.ok()) removed = RemoveFile(kIdName);
+  if (removed.ok()) removed = RemoveFile(kOwnerName);
   if (!removed.ok() || rmdir(path_.c_str()) == 0 || errno == ENOENT) return removed;
   return Failed("remove", path_);
 }
@@ -243,10 +335,10 @@ bool RingDirectory::Gone() const {
   return opened.st_dev != named.st_dev || opened.st_ino != named.st_ino;
 }
 
-bool RingDirectory::Has(const StreamId& stream) const {
+uint64_t RingDirectory::Inode(const StreamId& stream) const {
   struct stat info {};
-  return fstatat(directory_.get(), RingName(stream).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISREG(info.st_mode);
+  const bool there = fstatat(directory_.get(), RingName(stream).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  return there && S_ISREG(info.st_mode) ? info.st_ino : 0;
 }
 
 }  // namespace islands::log

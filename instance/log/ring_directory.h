@@ -4,6 +4,7 @@
 //   id                             32 hexadecimal digits: random, made with the directory. The log's manifest
 //                                  has them too, so that a directory that was removed and made again is not
 //                                  taken for the old one
+//   owner                          the log that the rings are of: ring_owner.h
 //   island-1.worker-0.life-7.ring  a ring (ring.h); its header says the same as its name
 //   *.new                          a file that is being made; what somebody who died has left of it, Make
 //                                  removes
@@ -11,10 +12,24 @@
 // The directory is looked at through a descriptor, so that what was checked is what is used; rings are opened
 // by name, as private files (runtime/private_files.h): planting one takes our user.
 //
-// Thread safety: none within a process. One process, which has the deployment's lock, makes and removes; the
-// others open.
+// A copy of a deployment's data has the same cluster, so the same ring directory unless its file says
+// otherwise, and a manifest with the same id. So whoever makes and removes has the kernel's lock (flock) on
+// the directory itself; and rings are of one log directory, which the owner names by its device and inode:
 //
-// Invariant: 1. the directory is no link, is ours, and nobody else may list, enter or change it.
+//   the lock is held                    refused, whoever asks
+//   rings of this log, or nobody's      they are used, or removed, as the manifest says
+//   rings of another log                refused: what that one acknowledged last may be nowhere else
+//   no rings, of another log            taken over, with a new id
+//
+// A log that was moved in its file system stays the same one; one that was copied is another. Rings that were
+// themselves copied, as with a whole folder, are nobody's, and go to the log whose manifest names their id.
+//
+// Thread safety: none within a process. One process, which has the lock, makes and removes; the others open.
+//
+// Invariants:
+//  1. The directory is no link, is ours, and nobody else may list, enter or change it.
+//  2. Nothing in it is made, changed or removed without the lock, or while it has rings of another log. Rings
+//     come after the owner's name.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +43,7 @@
 #include "absl/status/statusor.h"
 #include "instance/log/box_id.h"
 #include "instance/log/ring.h"
+#include "instance/log/ring_owner.h"
 #include "runtime/descriptor.h"
 
 namespace islands::log {
@@ -42,22 +58,30 @@ class RingDirectory {
  public:
   struct Choice {
     std::string path;
-    std::string fallback;  // in the log directory; empty: none
-    uint64_t bytes = 0;    // that the rings of a whole box take, headers included
-    BoxId known{};         // that the manifest names: rings may be there; zeros: none
+    std::string fallback;       // in the log directory; empty: none
+    uint64_t bytes = 0;         // that the rings of a whole box take, headers included
+    BoxId known{};              // that the manifest names: rings may be there; zeros: none
+    std::string log_directory;  // whose they are
   };
   // The one that is known, wherever it is; else makes one at `path`, or, if there is no room, at the
-  // fallback, and then `*warning` says so. RESOURCE_EXHAUSTED: there is no room at either; PERMISSION_DENIED:
-  // invariant 1.
+  // fallback, and then `*warning` says so. RESOURCE_EXHAUSTED: there is no room at either; otherwise as Make.
   static absl::StatusOr<std::unique_ptr<RingDirectory>> Choose(const Choice& choice, std::string* warning);
 
-  // As it is, or a new one.
-  static absl::StatusOr<std::unique_ptr<RingDirectory>> Make(const std::string& path);
-  // NOT_FOUND: there is none, or it has no id.
+  // As it is, or a new one; with the lock, as long as the object lives, and for that log. PERMISSION_DENIED:
+  // invariant 1. FAILED_PRECONDITION: invariant 2; says whose it is, and what to do.
+  static absl::StatusOr<std::unique_ptr<RingDirectory>> Make(const std::string& path,
+                                                             const std::string& log_directory);
+  // Without the lock. NOT_FOUND: there is none, or it has no id.
   static absl::StatusOr<std::unique_ptr<RingDirectory>> Open(const std::string& path);
+  // As somebody may have left it who died making it: id() is zeros.
+  static absl::StatusOr<std::unique_ptr<RingDirectory>> OpenWithoutId(const std::string& path);
 
   const std::string& path() const { return path_; }
   const BoxId& id() const { return id_; }
+  // FAILED_PRECONDITION: somebody else has the lock; says who.
+  absl::Status Lock() const;
+  // FAILED_PRECONDITION: it is, or was when its owner died, of another log; says which, and what to do.
+  absl::Status CheckIsOf(const std::string& log_directory) const;
   // RESOURCE_EXHAUSTED: not so much room, counting what its rings take already.
   absl::Status CheckRoom(uint64_t bytes) const;
 
@@ -78,17 +102,19 @@ class RingDirectory {
 
   // Somebody has removed or moved it: what is appended to its rings survives no kill of all who use them.
   bool Gone() const;
-  // The ring's name is still there.
-  bool Has(const StreamId& stream) const;
+  // Of the file that has the ring's name; 0: none has.
+  uint64_t Inode(const StreamId& stream) const;
 
  private:
   RingDirectory(std::string path, runtime::UniqueFd directory)
       : path_(std::move(path)), directory_(std::move(directory)) {}
-  static absl::StatusOr<std::unique_ptr<RingDirectory>> OpenWithoutId(const std::string& path);
   absl::StatusOr<std::vector<std::string>> Names() const;
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
+  absl::StatusOr<std::optional<RingOwner>> ReadOwner() const;
+  absl::Status Own(const std::string& log_directory) const;
   absl::Status ReadId();
   absl::Status MakeId();
+  absl::Status Write(const char* name, const std::string& text) const;
   absl::Status RemoveUnfinished() const;
   absl::Status RemoveFile(const std::string& name) const;
 

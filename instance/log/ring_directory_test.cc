@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -68,24 +69,26 @@ TEST(RingName, ThereAndBack) {
 
 TEST_F(RingDirectoryTest, Make_IsFoundAgainAndIsOursAlone) {
   EXPECT_EQ(RingDirectory::Open(path_).status().code(), absl::StatusCode::kNotFound);
-  const BoxId id = RingDirectory::Make(path_).value()->id();
-  EXPECT_EQ(RingDirectory::Make(path_).value()->id(), id);
+  const BoxId id = RingDirectory::Make(path_, base_).value()->id();
+  EXPECT_EQ(RingDirectory::Make(path_, base_).value()->id(), id);
   EXPECT_EQ(RingDirectory::Open(path_).value()->id(), id);
   struct stat info {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   fs::remove_all(path_);
-  EXPECT_NE(RingDirectory::Make(path_).value()->id(), id);
+  EXPECT_NE(RingDirectory::Make(path_, base_).value()->id(), id);
   // Somebody died before it had one.
   fs::remove(path_ + "/id");
   EXPECT_EQ(RingDirectory::Open(path_).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(RingDirectory::Make(path_).ok());
+  EXPECT_TRUE(RingDirectory::Make(path_, base_).ok());
 }
 
 TEST_F(RingDirectoryTest, Open_RefusesWhatOthersCanChange) {
-  ASSERT_TRUE(RingDirectory::Make(path_).ok());
+  ASSERT_TRUE(RingDirectory::Make(path_, base_).ok());
   fs::create_directory_symlink(path_, base_ + "/link");
-  for (const auto& open : {&RingDirectory::Open, &RingDirectory::Make}) {
+  const auto make = [&](const std::string& path) { return RingDirectory::Make(path, base_); };
+  using Opening = std::function<absl::StatusOr<std::unique_ptr<RingDirectory>>(const std::string&)>;
+  for (const Opening& open : {Opening(&RingDirectory::Open), Opening(make)}) {
     EXPECT_EQ(open(base_ + "/link").status().code(), absl::StatusCode::kPermissionDenied);
     ASSERT_EQ(chmod(path_.c_str(), 0755), 0);
     EXPECT_EQ(open(path_).status().code(), absl::StatusCode::kPermissionDenied);
@@ -94,7 +97,7 @@ TEST_F(RingDirectoryTest, Open_RefusesWhatOthersCanChange) {
 }
 
 TEST_F(RingDirectoryTest, List_TellsWholeFromDamaged) {
-  const auto directory = RingDirectory::Make(path_).value();
+  const auto directory = RingDirectory::Make(path_, base_).value();
   for (uint32_t worker = 0; worker < 6; ++worker)
     Append(*directory->MakeRing({5, 1, worker}, Ring::kLeastCapacity).value());
   EXPECT_EQ(directory->MakeRing({5, 1, 0}, Ring::kLeastCapacity).status().code(),
@@ -114,7 +117,7 @@ TEST_F(RingDirectoryTest, List_TellsWholeFromDamaged) {
 
 // Its logger would have no epoch to go on with, and would write an EPOCH that nobody can read.
 TEST_F(RingDirectoryTest, OpenRing_RefusesAnLsnBehindTheLastEpoch) {
-  const auto directory = RingDirectory::Make(path_).value();
+  const auto directory = RingDirectory::Make(path_, base_).value();
   for (const uint64_t epoch : {Lsn::kMostEpoch - 5, Lsn::kMostEpoch, Lsn::kMostEpoch + 1}) {
     const StreamId stream{.life = epoch, .island = 0, .worker = 0};
     Append(**directory->MakeRing(stream, Ring::kLeastCapacity), Lsn::Of(epoch, 0).value());
@@ -126,30 +129,30 @@ TEST_F(RingDirectoryTest, OpenRing_RefusesAnLsnBehindTheLastEpoch) {
 }
 
 TEST_F(RingDirectoryTest, RemoveEarlier_LeavesOthersAlone) {
-  const auto directory = RingDirectory::Make(path_).value();
+  const auto directory = RingDirectory::Make(path_, base_).value();
   for (const StreamId& stream : {StreamId{1, 0, 0}, {2, 0, 0}, {2, 0, 1}, {3, 0, 0}, {1, 1, 0}})
     ASSERT_TRUE(directory->MakeRing(stream, Ring::kLeastCapacity).ok());
   ASSERT_TRUE(directory->RemoveEarlier(0, 3).ok());
   EXPECT_THAT(Whole(*directory), testing::ElementsAre(RingName({1, 1, 0}), RingName({3, 0, 0})));
-  EXPECT_FALSE(directory->Has({2, 0, 0}));
-  EXPECT_TRUE(directory->Has({3, 0, 0}));
+  EXPECT_EQ(directory->Inode({2, 0, 0}), 0u);
+  EXPECT_NE(directory->Inode({3, 0, 0}), 0u);
 }
 
 TEST_F(RingDirectoryTest, Make_RemovesWhatWasNotFinished) {
-  ASSERT_TRUE(RingDirectory::Make(path_).ok());
+  ASSERT_TRUE(RingDirectory::Make(path_, base_).ok());
   ASSERT_TRUE(runtime::WritePrivateFile(path_ + "/" + RingName({1, 0, 0}) + ".new", "half").ok());
   ASSERT_TRUE(RingDirectory::Open(path_).ok());  // somebody may be at it
   EXPECT_TRUE(fs::exists(path_ + "/" + RingName({1, 0, 0}) + ".new"));
-  ASSERT_TRUE(RingDirectory::Make(path_).ok());
+  ASSERT_TRUE(RingDirectory::Make(path_, base_).ok());
   EXPECT_FALSE(fs::exists(path_ + "/" + RingName({1, 0, 0}) + ".new"));
 }
 
 TEST_F(RingDirectoryTest, Gone_IsNoticed) {
-  const auto directory = RingDirectory::Make(path_).value();
+  const auto directory = RingDirectory::Make(path_, base_).value();
   EXPECT_FALSE(directory->Gone());
   fs::rename(path_, base_ + "/elsewhere");
   EXPECT_TRUE(directory->Gone());
-  ASSERT_TRUE(RingDirectory::Make(path_).ok());  // another one in its place
+  ASSERT_TRUE(RingDirectory::Make(path_, base_).ok());  // another one in its place
   EXPECT_TRUE(directory->Gone());
   fs::remove_all(path_);
   fs::rename(base_ + "/elsewhere", path_);
@@ -158,9 +161,92 @@ TEST_F(RingDirectoryTest, Gone_IsNoticed) {
   EXPECT_TRUE(directory->Gone());
 }
 
+// What `up` of a copy does while the original is up: nothing of it may be touched.
+TEST_F(RingDirectoryTest, Make_RefusesWhatSomebodyHas) {
+  const auto directory = RingDirectory::Make(path_, base_).value();
+  ASSERT_TRUE(directory->MakeRing({1, 0, 0}, Ring::kLeastCapacity).ok());
+  ASSERT_TRUE(runtime::WritePrivateFile(path_ + "/island-0.worker-1.life-1.ring.new", "half").ok());
+  for (const std::string& log : {base_, base_ + "/copy"}) {
+    fs::create_directory(base_ + "/copy");
+    const absl::Status refused = RingDirectory::Make(path_, log).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                testing::AllOf(testing::HasSubstr(path_), testing::HasSubstr(std::to_string(getpid())),
+                               testing::HasSubstr("storage.log.ring_directory")));
+  }
+  EXPECT_TRUE(fs::exists(path_ + "/island-0.worker-1.life-1.ring.new"));
+  EXPECT_TRUE(RingDirectory::Open(path_).ok());  // islands and logger
+}
+
+// What `up` of a copy does after everybody of the original was killed.
+TEST_F(RingDirectoryTest, Make_RefusesRingsOfAnotherLog) {
+  const std::string log = base_ + "/log", copy = base_ + "/copy", moved = base_ + "/moved";
+  fs::create_directory(log);
+  fs::create_directory(copy);
+  const BoxId id = RingDirectory::Make(path_, log).value()->id();
+  ASSERT_TRUE(RingDirectory::Make(path_, log).value()->MakeRing({1, 0, 0}, Ring::kLeastCapacity).ok());
+  const auto refused = [&] {
+    const absl::Status status = RingDirectory::Make(path_, copy).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(testing::HasSubstr(log), testing::HasSubstr(copy), testing::HasSubstr(path_)));
+  };
+  refused();
+  EXPECT_EQ(RingDirectory::Make(path_, log).value()->id(), id);
+  // Under another name it is the same log.
+  fs::rename(log, moved);
+  EXPECT_EQ(RingDirectory::Make(path_, moved).value()->id(), id);
+  EXPECT_THAT(Whole(*RingDirectory::Open(path_).value()), testing::SizeIs(1));
+  fs::rename(moved, log);
+  EXPECT_TRUE(RingDirectory::Make(path_, log).ok());
+  refused();
+  // Somebody says that the copy is what was moved.
+  fs::remove(path_ + "/owner");
+  EXPECT_EQ(RingDirectory::Make(path_, copy).value()->id(), id);
+  EXPECT_FALSE(RingDirectory::Make(path_, log).ok());
+}
+
+TEST_F(RingDirectoryTest, Make_TakesOverWhatHasNoRings) {
+  fs::create_directory(base_ + "/copy");
+  const BoxId id = RingDirectory::Make(path_, base_).value()->id();
+  const BoxId taken = RingDirectory::Make(path_, base_ + "/copy").value()->id();
+  EXPECT_NE(taken, id);
+  EXPECT_EQ(RingDirectory::Make(path_, base_ + "/copy").value()->id(), taken);
+}
+
+// With the whole folder of a deployment, its log too.
+TEST_F(RingDirectoryTest, Make_RingsThatWereCopiedAreNobodys) {
+  const std::string copy = base_ + "/copy";
+  fs::create_directory(copy);
+  const auto original = RingDirectory::Make(path_, base_).value();
+  ASSERT_TRUE(original->MakeRing({1, 0, 0}, Ring::kLeastCapacity).ok());
+  fs::copy(path_, copy + "/rings");
+  ASSERT_EQ(chmod((copy + "/rings").c_str(), 0700), 0);
+  const auto copied = RingDirectory::Make(copy + "/rings", copy);
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_EQ((*copied)->id(), original->id());
+  EXPECT_THAT(Whole(**copied), testing::SizeIs(1));
+}
+
+TEST(RingOwner, ThereAndBack) {
+  const RingOwner owner{.log = {1, 2, "/a b/\n/c"}, .device = 3, .inode = 4, .process = 5};
+  const std::optional<RingOwner> back = ParseRingOwner(ToText(owner));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(ToText(*back), ToText(owner));
+  EXPECT_EQ(back->log.path, owner.log.path);
+  for (const char* text : {"", "1 2 3 4 5", "1 2 3 4 5\n", "1 2 3 4 5 \n", "1 2 3 4 /a\n", "1 2 3 4 5 /a"})
+    EXPECT_FALSE(ParseRingOwner(text)) << text;
+  // A disk that was mounted again may have another number; a copy has other inodes.
+  EXPECT_TRUE(owner.IsAt({1, 2, "/elsewhere"}));
+  EXPECT_TRUE(owner.IsAt({9, 2, owner.log.path}));
+  EXPECT_FALSE(owner.IsAt({9, 2, "/elsewhere"}));
+  EXPECT_FALSE(owner.IsAt({1, 9, owner.log.path}));
+}
+
 TEST_F(RingDirectoryTest, Choose_FallsBackWhereThereIsNoRoom) {
   std::string warning;
-  RingDirectory::Choice choice{.path = path_, .fallback = base_ + "/fallback", .bytes = 1 << 20};
+  RingDirectory::Choice choice{
+      .path = path_, .fallback = base_ + "/fallback", .bytes = 1 << 20, .log_directory = base_};
   EXPECT_EQ(RingDirectory::Choose(choice, &warning).value()->path(), path_);
   EXPECT_EQ(warning, "");
   choice.bytes = uint64_t{1} << 60;
@@ -181,7 +267,7 @@ TEST_F(RingDirectoryTest, Choose_FallbackIsSaid) {
   }
   std::string warning;
   const RingDirectory::Choice choice{
-      .path = small + "/rings", .fallback = base_ + "/fallback", .bytes = 2 << 20};
+      .path = small + "/rings", .fallback = base_ + "/fallback", .bytes = 2 << 20, .log_directory = base_};
   const auto chosen = RingDirectory::Choose(choice, &warning);
   umount2(small.c_str(), MNT_DETACH);
   ASSERT_TRUE(chosen.ok()) << chosen.status();
@@ -191,10 +277,13 @@ TEST_F(RingDirectoryTest, Choose_FallbackIsSaid) {
 
 TEST_F(RingDirectoryTest, Choose_TakesTheOneThatIsKnown) {
   std::string warning;
-  const BoxId known = RingDirectory::Make(base_ + "/fallback").value()->id();
-  ASSERT_TRUE(RingDirectory::Make(path_).ok());
-  const RingDirectory::Choice choice{
-      .path = path_, .fallback = base_ + "/fallback", .bytes = uint64_t{1} << 60, .known = known};
+  const BoxId known = RingDirectory::Make(base_ + "/fallback", base_).value()->id();
+  ASSERT_TRUE(RingDirectory::Make(path_, base_).ok());
+  const RingDirectory::Choice choice{.path = path_,
+                                     .fallback = base_ + "/fallback",
+                                     .bytes = uint64_t{1} << 60,
+                                     .known = known,
+                                     .log_directory = base_};
   ASSERT_EQ(chmod(path_.c_str(), 0755), 0);  // nor what somebody has put in the other's place
   // Its rings are there; that there is no room for more does not matter.
   EXPECT_EQ(RingDirectory::Choose(choice, &warning).value()->id(), known);

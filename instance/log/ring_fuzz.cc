@@ -48,7 +48,7 @@ class Place {
     const bool there = access(memory.c_str(), W_OK) == 0;
     path_ = (there ? memory : std::filesystem::temp_directory_path()) / "islands-ring-fuzz-XXXXXX";
     ISLANDS_CHECK(mkdtemp(path_.data()) != nullptr);
-    rings_ = RingDirectory::Make(path_).value();
+    rings_ = RingDirectory::Make(path_, path_).value();
   }
   ~Place() { std::filesystem::remove_all(path_); }
   const RingDirectory& rings() const { return *rings_; }
@@ -192,7 +192,12 @@ void Drain(const std::shared_ptr<Ring>& ring) {
   Board board(std::vector<uint32_t>{1});
   auto logger = Logger::Open(files, clock, board, {.directory = "/log", .segment_bytes = kLeastSegmentBytes});
   ISLANDS_CHECK(logger.ok());
-  ISLANDS_CHECK((*logger)->Add(ring).ok() && (*logger)->Start().ok());
+  const absl::Status added = (*logger)->Add(ring);
+  if (ring->epoch_block() > (*logger)->epoch_block().number) {
+    ISLANDS_CHECK(absl::IsDataLoss(added));  // this EPOCH looks like an old copy
+    return;
+  }
+  ISLANDS_CHECK(added.ok() && (*logger)->Start().ok());
   (*logger)->OnIslandDead(kStream.island, kStream.life);
   for (int i = 0; !(*logger)->ReleaseDrained(kStream.island); ++i) {
     ISLANDS_CHECK(i < 10'000 && (*logger)->failure().ok());

@@ -91,7 +91,7 @@ TEST(Formats, RingFileAndRecord) {
     log::RingWriter writer(**ring);
     log::Append(writer, 5, 0x1718, {View("first")});
     writer.Show();
-    (*ring)->SetHead(32);
+    (*ring)->SetHead(32, 0x3132);
     log::Append(writer, 9, 0x191a, {View("second of eighteen")});
     writer.Show();
   }
@@ -101,7 +101,8 @@ TEST(Formats, RingFileAndRecord) {
   ASSERT_EQ(content.size(), 4096u + (512 << 10));
   Layout layout(View(content));
   layout.Text(0, "ISLRING1").Number(8, 8, kStream.life).Number(16, 4, kStream.island);
-  layout.Number(20, 4, kStream.worker).Number(24, 8, 512 << 10).Number(64, 8, 32 + 48).Number(128, 8, 32);
+  layout.Number(20, 4, kStream.worker).Number(24, 8, 512 << 10);
+  layout.Number(32, 8, 0x3132).Number(64, 8, 32 + 48).Number(128, 8, 32);
   for (const auto& [offset, bytes, lsn, kind, padding, body] :
        {std::tuple(0, 32, 0x1718, 5, 3, "first"), std::tuple(32, 48, 0x191a, 9, 6, "second of eighteen")}) {
     const size_t at = 4096 + static_cast<size_t>(offset);

@@ -50,7 +50,7 @@ absl::Status LockIsland(const control::v1::IslandConfig& config) {
   // Always as long, and over the note before: whenever this process ends, the note is somebody's.
   const std::string note = fmt::format("{:<10}\n{:<20}\n", getpid(), config.boot_epoch());
   if (absl::Status written = runtime::WriteAll(file->get(), note, path); !written.ok()) return written;
-  if (ftruncate(file->get(), static_cast<off_t>(note.size())) != 0) {
+  if (runtime::Uninterrupted([&] { return ftruncate(file->get(), static_cast<off_t>(note.size())); }) != 0) {
     return absl::ErrnoToStatus(errno, fmt::format("cannot cut {}", path));
   }
   file->Release();  // the descriptor stays open, and with it the lock, until the process ends

@@ -24,7 +24,7 @@ std::shared_ptr<log::Ring> CopyOf(const log::Ring& ring) {
   log::RingWriter begin(*copy);
   begin.Advance(head);
   begin.Show();
-  copy->SetHead(head);
+  copy->SetHead(head, ring.epoch_block());
   if (head == tail) return copy;
   log::RingWriter writer(*copy);
   std::memcpy(writer.Next(tail - head), ring.Bytes(head, tail).data(), tail - head);
