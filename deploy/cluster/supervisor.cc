@@ -310,6 +310,8 @@ void Supervisor::BeginDue() {
     if (begun.ok() && log_ != nullptr) begun = log_->Begin(due[i], (*epochs)[i]);
     if (begun.ok()) {
       islands_[due[i]].next_life = (*epochs)[i];
+    } else if (started_ && absl::IsResourceExhausted(begun)) {
+      WaitForRoom({due[i]}, std::string(begun.message()));
     } else {
       OnNotStarted(islands_[due[i]], std::string(begun.message()));
     }

@@ -282,6 +282,10 @@ void BoxLog::OnDead(uint32_t island) {
 }
 
 absl::Status BoxLog::Begin(uint32_t island, uint64_t life) {
+  // All of them or none: those that are there take room that the next attempt needs.
+  if (absl::Status room = rings_->CheckRoomForMore(options_.workers[island] * options_.ring_bytes);
+      !room.ok())
+    return room;
   for (uint32_t worker = 0; worker < options_.workers[island]; ++worker) {
     const auto ring = rings_->MakeRing({life, island, worker}, options_.ring_bytes);
     if (!ring.ok()) return ring.status();

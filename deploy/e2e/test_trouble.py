@@ -356,6 +356,27 @@ def test_little_memory_that_was_named(cluster: Cluster) -> None:
         cluster.down()
 
 
+def test_room_for_rings_is_waited_for(cluster: Cluster) -> None:
+    """The next life of an island has rings beside those of the one before."""
+    with mounted(os.path.join(cluster.folder, "memory"), "-t", "tmpfs", "-o", "size=24m", "tmpfs") as memory:
+        cluster.write(durability="lazy")
+        edit(cluster, "log: {", f"log: {{ring_directory: {memory}/rings, ring_bytes: 4MiB, ")
+        cluster.up()
+        total = work(cluster)
+        filler = os.path.join(memory, "filler")
+        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while file.write(bytes(1 << 20)):
+                pass
+        os.kill(cluster.island(0)["pid"], signal.SIGKILL)
+        wait_until(lambda: f"waits for room: {memory}/rings" in said(cluster), what="an island that waits for room")
+        time.sleep(1)
+        assert cluster.island(0)["state"] == "lost"
+        os.unlink(filler)
+        wait_until(lambda: cluster.island(0)["state"] == "ready", what="island 0")
+        assert rows_sum(cluster) == total
+        cluster.down()
+
+
 def test_another_boot_of_the_kernel(cluster: Cluster) -> None:
     """Rings that are on disk, and of the boot before, count for nothing."""
     total = filled(cluster)

@@ -229,17 +229,22 @@ absl::Status RingDirectory::Write(const char* name, const std::string& text) con
 }
 
 absl::Status RingDirectory::CheckRoom(uint64_t bytes) const {
-  struct statvfs disk {};
-  if (fstatvfs(directory_.get(), &disk) != 0) return Failed("ask for the room at", path_);
   const absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
-  uint64_t room = disk.f_bavail * disk.f_frsize;
+  uint64_t taken = 0;
   for (const std::string& name : *names) {
     struct stat info {};
     if (!ParseRingName(name)) continue;
     if (fstatat(directory_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0)
-      room += static_cast<uint64_t>(info.st_blocks) * 512;
+      taken += static_cast<uint64_t>(info.st_blocks) * 512;
   }
+  return CheckRoomForMore(bytes - std::min(bytes, taken));
+}
+
+absl::Status RingDirectory::CheckRoomForMore(uint64_t bytes) const {
+  struct statvfs disk {};
+  if (fstatvfs(directory_.get(), &disk) != 0) return Failed("ask for the room at", path_);
+  const uint64_t room = disk.f_bavail * disk.f_frsize;
   if (room >= bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       fmt::format("{} has room for {} MiB, and the log's rings need {}; choose another "

@@ -84,6 +84,8 @@ class RingDirectory {
   absl::Status CheckIsOf(const std::string& log_directory) const;
   // RESOURCE_EXHAUSTED: not so much room, counting what its rings take already.
   absl::Status CheckRoom(uint64_t bytes) const;
+  // The same besides what they take.
+  absl::Status CheckRoomForMore(uint64_t bytes) const;
 
   struct Found {
     StreamId stream;                             // by its name
