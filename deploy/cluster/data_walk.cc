@@ -161,6 +161,9 @@ absl::Status LookAtData(const ResolvedDeployment& resolved, runtime::FileSystem&
   // Without a log BoxLog says what may be the reason.
   const std::string manifest = resolved.log_directory + "/" + log::kManifestName;
   if (resolved.deployment.durability == Durability::kNone || !disk.Exists(manifest)) return absl::OkStatus();
+  // While another deployment has the log it goes on, and what is found here would be no damage.
+  const absl::StatusOr<FileLock> ours = LockLog(resolved.log_directory);
+  if (!ours.ok()) return ours.status();
   const absl::StatusOr<verify::Report> report = Walk(resolved, disk, Depth::kQuick);
   // The last writes of who has just been killed are in flight: islands wait for them, and look themselves.
   if (absl::IsUnavailable(report.status())) return absl::OkStatus();
