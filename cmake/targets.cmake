@@ -16,7 +16,7 @@ endif()
 target_link_libraries(islands_options INTERFACE Threads::Threads)
 
 # islands_library(NAME SOURCES... [APART...] DEPENDS...): a folder's code as static library islands_NAME.
-# Its sources are compiled eight at a time, which halves a clean build; ISLANDS_TOGETHER=OFF compiles each alone, for who
+# Its sources are compiled eight at a time, which shortens a clean build; ISLANDS_TOGETHER=OFF compiles each alone, for who
 # edits them. Those APART always are: names private to them are also names of another file.
 function(islands_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS" ${ARGN})
