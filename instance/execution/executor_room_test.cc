@@ -21,6 +21,8 @@ RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.dat
 class Room : public testing::Test {
  protected:
   void Open(size_t workers, size_t ring_bytes, int indexes = 1, const char* indexed = "row:0:uint32") {
+    executor_.reset();  // of an Open before this one, before what it uses
+    journal_.reset();
     storage::Catalog::TableSpecs specs;
     control::v1::TableSpec* table = specs.Add();
     table->set_name("rows");
