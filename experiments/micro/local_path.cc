@@ -9,6 +9,8 @@
 namespace islands::experiments {
 namespace {
 
+constexpr size_t kRingBytes = 8 << 20;
+
 instance::ClusterOptions ClusterOf(const LocalPathOptions& options) {
   instance::ClusterOptions cluster;
   cluster.pace = instance::Pace::kStepped;
@@ -38,7 +40,31 @@ int64_t CpuNs() {
 
 }  // namespace
 
-LocalPath::LocalPath(const LocalPathOptions& options) : mpl_(options.mpl), cluster_(ClusterOf(options)) {}
+LocalPathCluster::LocalPathCluster(instance::ClusterOptions options, bool log)
+    : InProcessCluster(std::move(options)) {
+  if (!log) return;
+  log_.emplace();
+  log_->board = &board_;
+  log_->make_ring = [this](const log::StreamId& stream) -> absl::StatusOr<std::shared_ptr<log::Ring>> {
+    return ring_ = log::Ring::InMemory(stream, kRingBytes);
+  };
+  log_->read = [](uint32_t, const log::LogPosition&, instance::LogSeam::TakeRecord) {
+    return absl::OkStatus();
+  };
+}
+
+void LocalPathCluster::DrainRing() {
+  if (ring_ != nullptr) ring_->SetHead(ring_->tail());
+}
+
+instance::Seams LocalPathCluster::SeamsOf(uint32_t island) {
+  instance::Seams seams = InProcessCluster::SeamsOf(island);
+  if (log_) seams.log = &*log_;
+  return seams;
+}
+
+LocalPath::LocalPath(const LocalPathOptions& options)
+    : mpl_(options.mpl), cluster_(ClusterOf(options), options.log) {}
 
 absl::Status LocalPath::Open() {
   if (absl::Status status = cluster_.Start(); !status.ok()) return status;
@@ -51,7 +77,10 @@ LocalPath::Measured LocalPath::Run(uint64_t transactions) {
   const uint64_t before = committed.Get();
   const uint64_t allocated = AllocationsSoFar();
   const int64_t begun_ns = CpuNs();
-  while (committed.Get() - before < transactions) worker.RunOnce();
+  while (committed.Get() - before < transactions) {
+    worker.RunOnce();
+    cluster_.DrainRing();
+  }
   const double seconds = static_cast<double>(CpuNs() - begun_ns) / 1e9;
   const auto done = static_cast<double>(committed.Get() - before);
   return {done / seconds, static_cast<double>(AllocationsSoFar() - allocated) / done};

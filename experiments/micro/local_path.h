@@ -7,9 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "instance/log/board.h"
+#include "instance/log/ring.h"
 #include "instance/testing/in_process_cluster.h"
 
 namespace islands::experiments {
@@ -22,6 +26,24 @@ struct LocalPathOptions {
   uint32_t mpl = 32;
   double zipf = 0;
   bool locks = false;  // and latches, as with several workers
+  bool log = false;    // as with durability `lazy`: into a ring, which nobody writes to a disk
+};
+
+// Whose one island has a log, if that is asked for.
+class LocalPathCluster final : public instance::InProcessCluster {
+ public:
+  LocalPathCluster(instance::ClusterOptions options, bool log);
+  ~LocalPathCluster() override { EndIslands(); }
+  // As if a logger had written and synced it all.
+  void DrainRing();
+
+ protected:
+  instance::Seams SeamsOf(uint32_t island) override;
+
+ private:
+  std::shared_ptr<log::Ring> ring_;
+  log::Board board_{std::vector<uint32_t>{1}};
+  std::optional<instance::LogSeam> log_;
 };
 
 class LocalPath {
@@ -39,7 +61,7 @@ class LocalPath {
 
  private:
   const uint32_t mpl_;
-  instance::InProcessCluster cluster_;
+  LocalPathCluster cluster_;
 };
 
 }  // namespace islands::experiments

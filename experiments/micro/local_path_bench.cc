@@ -1,7 +1,7 @@
 // What a local transaction of the microbenchmark costs: one island with one worker, stepped by this thread,
 // no peers. Prints transactions per second and heap allocations per transaction after warm-up.
 //
-//   local_path_bench [--op read|update|add] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks]
+//   local_path_bench [--op read|update|add] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks] [--log]
 //                    [--transactions N] [--repeat N] [--json]
 //
 // For instruction counts: valgrind --tool=callgrind --toggle-collect='*Worker::RunOnce*' with a fixed number
@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   app.add_option("--mpl", options.path.mpl, "transactions in flight")->capture_default_str();
   app.add_option("--zipf", options.path.zipf, "skew")->capture_default_str();
   app.add_flag("--locks", options.path.locks, "take locks and latches as with several workers");
+  app.add_flag("--log", options.path.log, "append to a log ring, as with durability lazy");
   app.add_option("--transactions", options.transactions, "measured each time")->capture_default_str();
   app.add_option("--repeat", options.repeat, "how often to measure")->capture_default_str();
   app.add_flag("--json", options.json, "one JSON document");
