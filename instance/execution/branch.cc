@@ -1,12 +1,14 @@
 #include "instance/execution/branch.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <string>
 #include <tuple>
 
 #include "instance/log/journal.h"
+#include "instance/log/page_changes_cursor.h"
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
@@ -63,41 +65,39 @@ void UndoLog::Clear() {
 
 void UndoLog::Encode(size_t first, size_t end, std::vector<std::byte>* out) const {
   ISLANDS_CHECK(first <= end && end <= entries_.size());
+  size_t most = 0;
+  for (size_t i = first; i < end; ++i) most += SizeOf(i).bytes;
+  const size_t before = out->size();
+  out->resize(before + most);
+  std::byte* to = out->data() + before;
   for (size_t i = first; i < end; ++i) {
     const Entry& entry = entries_[i];
-    const Encoded head{entry.kind, entry.table, entry.site, entry.offset, entry.key_bytes, entry.row_bytes};
-    const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
-    out->insert(out->end(), head_bytes.begin(), head_bytes.end());
+    *to++ = static_cast<std::byte>(entry.kind);
+    for (const uint32_t number : {entry.table, entry.site, entry.offset, entry.key_bytes, entry.row_bytes})
+      to = log::PutVarint(to, number);
     // Key and row lie behind each other.
-    const auto key = bytes_.begin() + entry.key_at;
-    out->insert(out->end(), key, key + entry.key_bytes + entry.row_bytes);
+    to = std::copy_n(bytes_.data() + entry.key_at, entry.key_bytes + entry.row_bytes, to);
   }
+  out->resize(static_cast<size_t>(to - out->data()));
 }
 
 absl::Status UndoLog::Decode(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    Encoded head;
-    if (bytes.size() < sizeof(head)) return absl::DataLossError("an undo entry ends too early");
-    std::memcpy(&head, bytes.data(), sizeof(head));
-    bytes = bytes.subspan(sizeof(head));
-    if (head.kind > Kind::kDelete || uint64_t{head.key_bytes} + head.row_bytes > bytes.size())
+  for (log::Cursor from(bytes); !from.empty();) {
+    uint8_t kind = 0;
+    std::array<uint64_t, 5> numbers{};
+    bool whole = from.TakeByte(&kind);
+    for (uint64_t& number : numbers) whole = whole && from.TakeVarint(&number) && number <= UINT32_MAX;
+    const auto [table, site, offset, key_bytes, row_bytes] = numbers;
+    std::span<const std::byte> key, row;
+    if (!whole || kind > static_cast<uint8_t>(Kind::kDelete) || !from.TakeBytes(key_bytes, &key) ||
+        !from.TakeBytes(row_bytes, &row))
       return absl::DataLossError("an undo entry is of no kind, or longer than what holds it");
     if (bytes_.size() + bytes.size() > kMostBytes) return absl::DataLossError("more to undo than can be");
-    Record(head.kind, head.table, head.site, bytes.first(head.key_bytes), head.offset,
-           bytes.subspan(head.key_bytes, head.row_bytes));
-    any_ghosts_ |= head.kind != Kind::kWrite && head.kind != Kind::kReplace;
-    bytes = bytes.subspan(head.key_bytes + head.row_bytes);
+    Record(Kind{kind}, static_cast<TableId>(table), static_cast<uint32_t>(site), key,
+           static_cast<uint32_t>(offset), row);
+    any_ghosts_ |= Kind{kind} != Kind::kWrite && Kind{kind} != Kind::kReplace;
   }
   return absl::OkStatus();
-}
-
-void UndoLog::VisitSizes(size_t first, size_t end,
-                         absl::FunctionRef<void(TableId table, size_t bytes, bool may_grow)> visit) const {
-  for (size_t i = first; i < end; ++i) {
-    const Entry& entry = entries_[i];
-    const bool comes_back = entry.kind != Kind::kInsert && entry.kind != Kind::kGhost;
-    visit(entry.table, sizeof(Encoded) + entry.key_bytes + entry.row_bytes, comes_back);
-  }
 }
 
 bool UndoLog::Fits(const storage::Store& store) const {

@@ -24,15 +24,11 @@ namespace islands::instance {
 
 class UndoLog {
   enum class Kind : uint8_t { kWrite, kInsert, kGhost, kRevive, kReplace, kDelete };
-  struct [[gnu::packed]] Encoded {
-    Kind kind;
-    TableId table;
-    uint32_t site, offset, key_bytes, row_bytes;
-  };
 
  public:
+  static constexpr size_t kMostHeadBytes = 26;  // of an entry in the log: a byte, five varints of 32 bits
   static constexpr size_t kMostEntryBytes =
-      sizeof(Encoded) + partitioner::kMaxKeyBytes + storage::kMaxRowBytes;
+      kMostHeadBytes + partitioner::kMaxKeyBytes + storage::kMaxRowBytes;
   static constexpr size_t kMostBytes = 2u << 30;  // far above what ExecutorOptions let in
 
   void RecordWrite(TableId table, uint32_t site, KeyView key, uint32_t offset, RowView before);
@@ -47,7 +43,7 @@ class UndoLog {
   size_t size() const { return entries_.size(); }
 
   // For the log: the entries from number `first` to below `end`, oldest first. Each is
-  //   kind (1), table (4), site (4), offset (4), bytes of key (4), bytes of row before (4), key, row
+  //   kind (1 byte); varints: table, site, offset, bytes of key, bytes of row before; key, row
   void Encode(size_t first, size_t end, std::vector<std::byte>* out) const;
   // Adds what Encode wrote. DATA_LOSS: it is not that.
   absl::Status Decode(std::span<const std::byte> bytes);
@@ -62,10 +58,16 @@ class UndoLog {
   void DropLast(size_t left);
   // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
   size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
-  // Of the entries from number `first` to below `end`: bytes in the log, and whether undoing them may take a
-  // new page.
-  void VisitSizes(size_t first, size_t end,
-                  absl::FunctionRef<void(TableId table, size_t bytes, bool may_grow)> visit) const;
+  struct EntrySize {
+    TableId table;
+    size_t bytes;     // in the log, at most
+    bool comes_back;  // what is undone may need a page more than it had
+  };
+  EntrySize SizeOf(size_t number) const {
+    const Entry& entry = entries_[number];
+    return {entry.table, kMostHeadBytes + entry.key_bytes + entry.row_bytes,
+            entry.kind != Kind::kInsert && entry.kind != Kind::kGhost};
+  }
   void Clear();
   // Newest first. The entries stay, for VisitGhosts, until Clear. `after_each` hears how many are left.
   void Rollback(storage::Store& store, absl::FunctionRef<void(size_t left)> after_each);

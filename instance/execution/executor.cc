@@ -69,8 +69,11 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks
   ISLANDS_CHECK(options_.journal->alone() == options_.alone);
   options_.journal->SetPublisher(this);
   size_t trees = 0;
-  for (TableId table = 0; table < catalog.size(); ++table)
-    trees = std::max(trees, 1 + catalog.table(table).indexes.size());
+  for (TableId id = 0; id < catalog.size(); ++id) {
+    const storage::TableDefinition& table = catalog.table(id);
+    costs_.push_back({1 + table.indexes.size(), table.row_bytes == 0 || !table.indexes.empty()});
+    trees = std::max(trees, costs_.back().trees);
+  }
   most_need_ = RoomOfChange(trees, trees * kMostLevels);
   most_to_undo_ = options_.journal->capacity() / 8;
 }
@@ -142,6 +145,20 @@ Executor::~Executor() {
   }
 }
 
+[[gnu::always_inline]] inline void Executor::NoteChanges(Branch& branch) {
+  if (Planted(PlantedBug::kPublishAfterLatch)) [[unlikely]] {
+    runtime::Linger(5);
+    return Publish(branch);
+  }
+  if (branch.undo.size() != branch.undo_reserved) Reserve(branch);
+  if (!options_.journal->collected()) return;
+  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+  changing_ = &branch;
+  const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
+  if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
+    Publish(branch);
+}
+
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
   ISLANDS_CHECK(*cursor <= operations.size());
@@ -158,8 +175,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
-    if (journal != nullptr && (journal->room() < reserved_ + most_need_ || journal->log_full()))
-        [[unlikely]] {
+    if (journal != nullptr && !journal->HasRoom(reserved_ + most_need_)) [[unlikely]] {
       const Progress room = FindRoom(branch, batch.operation(routed.operation), ahead_.rows[i], failure);
       if (room != Progress::kDone) return room;
     }

@@ -132,6 +132,10 @@ class Executor : private log::Journal::Publisher {
     std::vector<std::byte> key;
   };
   struct ScanPass;
+  struct TableCosts {  // what the log asks about a table, for every operation
+    size_t trees;      // with those of its indexes
+    bool may_grow;     // an older state of a row may need a page more
+  };
 
   // So many operations look for their rows together: enough to hide a cache miss behind the others' work, and
   // few enough for what was fetched to be still there.
@@ -163,7 +167,6 @@ class Executor : private log::Journal::Publisher {
   bool HasRoomToBury(const storage::SiteTable& rows) const;
   void Reserve(Branch& branch);
   Failure FailureOfUndo(const Branch& branch) const;
-  bool MayGrow(TableId table) const;
   void WaitForRoom(Branch& branch);
   void NoteChanges(Branch& branch);  // the journal has collected some
   void EndEpoch(Branch& branch);
@@ -198,9 +201,10 @@ class Executor : private log::Journal::Publisher {
   // With a journal: whose operation is being carried out, or undone; null: a ghost goes.
   Branch* working_ = nullptr;
   bool undoing_ = false;
-  size_t undo_left_ = 0;  // of its entries, with the one that is being undone
-  size_t most_need_ = 0;  // of room in the ring, of any operation on trees of kMostLevels
-  size_t reserved_ = 0;   // in it, for the undo of all branches
+  size_t undo_left_ = 0;           // of its entries, with the one that is being undone
+  std::vector<TableCosts> costs_;  // by table
+  size_t most_need_ = 0;           // of room in the ring, of any operation on trees of kMostLevels
+  size_t reserved_ = 0;            // in it, for the undo of all branches
   size_t reserved_for_foreign_ = 0;
   size_t most_to_undo_ = 0;      // reserved for one branch
   std::vector<std::byte> undo_;  // scratch

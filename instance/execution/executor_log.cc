@@ -47,20 +47,6 @@ void Executor::Publish() {
   undoing_ ? PublishUndone(*working_) : Publish(*working_);
 }
 
-void Executor::NoteChanges(Branch& branch) {
-  if (Planted(PlantedBug::kPublishAfterLatch)) {
-    runtime::Linger(5);
-    return Publish(branch);
-  }
-  if (branch.undo.size() != branch.undo_reserved) Reserve(branch);
-  if (!options_.journal->collected()) return;
-  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
-  changing_ = &branch;
-  const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
-  if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
-    Publish(branch);
-}
-
 void Executor::Publish(Branch& branch) {
   if (!options_.journal->collected() && branch.undo_published == branch.undo.size()) return;
   // A page was split, an index entry has followed its row: what undoes that is in the log already.
@@ -103,11 +89,12 @@ void Executor::EndStep() {
 void Executor::Reserve(Branch& branch) {
   size_t bytes = branch.undo_reserved == 0 ? log::RecordBytes(log::Journal::kMostHeadBytes) : 0;  // its end
   const size_t end = branch.undo.size();
-  branch.undo.VisitSizes(branch.undo_reserved, end, [&](TableId table, size_t entry_bytes, bool may_grow) {
-    const size_t trees = 1 + catalog_.table(table).indexes.size();
-    bytes += entry_bytes + trees * (kSmallRecordBytes + entry_bytes);
-    if (may_grow && MayGrow(table)) bytes += trees * 2 * storage::kPageBytes;
-  });
+  for (size_t i = branch.undo_reserved; i < end; ++i) {
+    const UndoLog::EntrySize entry = branch.undo.SizeOf(i);
+    const TableCosts& table = costs_[entry.table];
+    bytes += entry.bytes + table.trees * (kSmallRecordBytes + entry.bytes);
+    if (entry.comes_back && table.may_grow) bytes += table.trees * 2 * storage::kPageBytes;
+  }
   branch.undo_reserved = end;
   branch.log_reserved += bytes;
   reserved_ += bytes;
@@ -151,7 +138,7 @@ Progress Executor::FindRoom(const Branch& branch, const Batch::Operation& operat
                                              "has room again; logger.log says which one")};
     return Progress::kFailed;
   }
-  const size_t trees = 1 + catalog_.table(operation.table).indexes.size();
+  const size_t trees = costs_[operation.table].trees;
   const size_t need = RoomOfChange(trees, rows->levels() + trees);  // one of each may come meanwhile
   const size_t half = options_.journal->capacity() / 2;
   const bool foreign_half = branch.foreign && reserved_for_foreign_ + need > half;
@@ -179,24 +166,18 @@ bool Executor::HasRoomToBury(const storage::SiteTable& rows) const {
 void Executor::WaitForRoom(Branch& branch) {
   if (undo_left_ == 0) return;
   log::Journal& journal = *options_.journal;
-  size_t need = 0;
-  branch.undo.VisitSizes(undo_left_ - 1, undo_left_, [&](TableId table, size_t bytes, bool may_grow) {
-    const size_t trees = 1 + catalog_.table(table).indexes.size();
-    need = may_grow && MayGrow(table) ? RoomOfChange(trees, trees * kMostLevels)
-                                      : 2 * trees * (kSmallRecordBytes + bytes);
-  });
-  need = std::min(need, journal.capacity() / 2);  // no change is let in that takes more (FindRoom)
+  const UndoLog::EntrySize entry = branch.undo.SizeOf(undo_left_ - 1);
+  const TableCosts& table = costs_[entry.table];
+  const size_t most = entry.comes_back && table.may_grow
+                          ? RoomOfChange(table.trees, table.trees * kMostLevels)
+                          : 2 * table.trees * (kSmallRecordBytes + entry.bytes);
+  const size_t need =
+      std::min(most, journal.capacity() / 2);  // no change is let in that takes more (FindRoom)
   if (journal.room() >= need) return;
   if (!branch.published || journal.collected()) PublishUndone(branch);
   for (journal.EndStep(); journal.room() < need; journal.EndStep()) {
     options_.wait_for_room ? options_.wait_for_room() : std::this_thread::yield();
   }
-}
-
-// Whether an older state of a row of the table may need a page more.
-bool Executor::MayGrow(TableId table) const {
-  const storage::TableDefinition& definition = catalog_.table(table);
-  return definition.row_bytes == 0 || !definition.indexes.empty();
 }
 
 }  // namespace islands::instance

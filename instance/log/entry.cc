@@ -9,20 +9,13 @@ namespace {
 
 using coordinator::TransactionId;
 
-struct IdLayout {
-  uint32_t island;
-  uint32_t worker;
-  uint64_t boot_epoch;
-  uint64_t sequence;
-};
-static_assert(sizeof(IdLayout) == 24);
-
 bool TakeId(Cursor* from, TransactionId* id) {
-  IdLayout layout;
-  std::span<const std::byte> bytes;
-  if (!from->TakeBytes(sizeof(layout), &bytes)) return false;
-  std::memcpy(&layout, bytes.data(), sizeof(layout));
-  *id = {layout.island, layout.worker, layout.boot_epoch, layout.sequence};
+  uint64_t island = 0, worker = 0;
+  if (!from->TakeVarint(&island) || !from->TakeVarint(&worker) || !from->TakeVarint(&id->boot_epoch) ||
+      !from->TakeVarint(&id->sequence) || island > UINT32_MAX || worker > UINT32_MAX)
+    return false;
+  id->island = static_cast<uint32_t>(island);
+  id->worker = static_cast<uint32_t>(worker);
   return id->valid();
 }
 
@@ -78,8 +71,9 @@ static_assert(sizeof(FellowLayout) == kFellowBytes);
 void EncodeEntryHead(const Entry& entry, RecordBuffer* head) {
   if (entry.kind == EntryKind::kDone) return;
   const TransactionId& id = entry.transaction;
-  const IdLayout layout{id.island, id.worker, id.boot_epoch, id.sequence};
-  PutBytes(std::as_bytes(std::span(&layout, 1)), head);
+  std::byte* to = head->Room(4 * kMaxVarintBytes);
+  to = PutVarint(PutVarint(to, id.island), id.worker);
+  head->EndAt(PutVarint(PutVarint(to, id.boot_epoch), id.sequence));
   if (entry.kind == EntryKind::kCompensation) PutNumber(entry.left, head);
   if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kDecision) PutSized(entry.fellows, head);
   if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kUpdate) PutSized(entry.undo, head);

@@ -22,7 +22,7 @@
 //                                                              its coordinator has yet to hear
 //   kEnd            id                                         of kDecision and kDecided: they have heard
 //
-//   id     24 bytes: island (4), worker (4), boot epoch (8), sequence (8) of the transaction
+//   id     varints: island, worker, boot epoch, sequence of the transaction
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
 //   fellows   varint n, n bytes: of each 4, its island, and 8, its life
 //

@@ -33,12 +33,6 @@ void Journal::BeginRecord() {
   collector_.Begin(epoch, &body_);
 }
 
-void Journal::BeforeChange(const std::byte* page, const storage::PageChange& change) {
-  if (!begun_) [[unlikely]]
-    BeginRecord();
-  collector_.BeforeChange(page, change);
-}
-
 void Journal::AppendEntry(const Entry& entry) {
   if (!begun_) BeginRecord();
   // A record without changes needs an LSN of its own; one with changes has that of the last.

@@ -131,8 +131,12 @@ class Journal final : public storage::PageChangeSink {
     const size_t taken = body_.size() + owed_;
     return room > taken ? room - taken : 0;
   }
+  // So much of it, and whoever needs it may change something.
+  bool HasRoom(size_t bytes) { return writer_.Room() >= bytes + body_.size() + owed_ && !board_.full(); }
   size_t capacity() const { return writer_.capacity(); }
 
+  // Since the ring was new.
+  uint64_t appended_bytes() const { return writer_.appended(); }
   // Nobody may change anything more (Board::full).
   bool log_full() const { return board_.full(); }
   bool collected() const { return body_.size() != 0; }
@@ -148,7 +152,11 @@ class Journal final : public storage::PageChangeSink {
   uint64_t last_epoch() const { return collector_.last().epoch(); }
 
   // storage::PageChangeSink.
-  void BeforeChange(const std::byte* page, const storage::PageChange& change) override;
+  void BeforeChange(const std::byte* page, const storage::PageChange& change) override {
+    if (!begun_) [[unlikely]]
+      BeginRecord();
+    collector_.BeforeChange(page, change);
+  }
   void BeforeRelease(std::byte* page) override {
     if (!alone()) {
       if (collector_.within_step()) ReleaseShared(page);

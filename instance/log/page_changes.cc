@@ -102,21 +102,22 @@ void PageChangeCollector::Begin(uint64_t epoch, RecordBuffer* body) {
 
 [[gnu::always_inline]] inline PageChangeCollector::ChangedPage* PageChangeCollector::Add(
     const std::byte* page) {
-  if (changed_pages_ == pages_.size()) [[unlikely]]
+  if (changed_pages_ == room_) [[unlikely]]
     GrowPages();
   ChangedPage* changed = &pages_[changed_pages_++];
-  changed->page = page;
-  changed->lsn = HeaderOf(page).lsn;
-  changed->stamper = HeaderOf(page).stamper;
+  Begin(changed, page);
   changed->bytes = 0;
   changed->count = 0;
   return changed;
 }
 
 // Out of line, as the rest that is rare: the common way keeps its values in registers.
-[[gnu::noinline]] void PageChangeCollector::GrowPages() { pages_.emplace_back(); }
+[[gnu::noinline]] void PageChangeCollector::GrowPages() {
+  pages_.emplace_back();
+  room_ = pages_.size();
+}
 
-void PageChangeCollector::BeforeChange(const std::byte* page, const PageChange& change) {
+void PageChangeCollector::AddChange(const std::byte* page, const PageChange& change) {
   ChangedPage* changed = Find(page);
   if (changed == nullptr) changed = Add(page);
   changed->bytes += change.bytes;
@@ -145,17 +146,11 @@ Lsn PageChangeCollector::NextStamp() const {
   return last.Next();
 }
 
-void PageChangeCollector::Release(const std::byte* page) {
-  if (Find(page) == nullptr) return;
-  last_ = NextStamp();
-  for (size_t i = 0; i < changed_pages_; ++i) {
-    auto& header = const_cast<PageHeader&>(HeaderOf(pages_[i].page));  // ours to write (page_change.h)
-    ISLANDS_CHECK(header.lsn == pages_[i].lsn);                        // invariant 1: nobody else writes it
-    header.lsn = last_.value();
-    header.stamper = stamper_;
-    WriteGroup(pages_[i], last_);
-  }
-  changed_pages_ = 0;
+[[gnu::always_inline]] inline void PageChangeCollector::Stamp(const ChangedPage& changed) {
+  auto& header = const_cast<PageHeader&>(HeaderOf(changed.page));  // ours to write (page_change.h)
+  ISLANDS_CHECK(header.lsn == changed.lsn);                        // invariant 1: nobody else writes it
+  header.lsn = last_.value();
+  header.stamper = stamper_;
 }
 
 // Of more than a few bytes: whether the header is announced, or more changes than the page holds.
@@ -166,28 +161,34 @@ void PageChangeCollector::Release(const std::byte* page) {
   return changed.bytes >= FindFreeRoom(changed.page).image_bytes();
 }
 
-[[gnu::always_inline]] inline void PageChangeCollector::WriteGroup(const ChangedPage& changed, Lsn lsn) {
+[[gnu::always_inline]] inline void PageChangeCollector::WriteGroup(const ChangedPage& changed, uint32_t count,
+                                                                   bool image) {
   const PageId page = PageId::FromValue(HeaderOf(changed.page).page_id);
-  const uint64_t lsn_delta = lsn.value() - before_lsn_.value();
+  const uint64_t lsn_delta = last_.value() - before_lsn_.value();
   const bool site = page.site() != before_page_.site();
-  const bool image = changed.lsn == 0 || changed.count > ChangedPage::kMostChanges ||
-                     (changed.bytes > kFewBytes && MostlyChanged(changed));
-  const uint32_t count = image ? 1 : changed.count;
-  std::byte* to = body_->Room(kMostHeadBytes + kPageBytes + changed.bytes + count * kMostChangeBytes);
+  const size_t number_delta = page.number() - before_page_.number();
+  RecordBuffer* const body = body_;
+  std::byte* to = body->Room(kMostHeadBytes + kPageBytes + changed.bytes + count * kMostChangeBytes);
   *to++ = static_cast<std::byte>((site ? kHeadSite : 0) | (lsn_delta != 1 ? kHeadLsn : 0) |
                                  count << kHeadCountShift);
   if (site) to = PutVarint(to, ZigZag(int64_t{page.site()} - before_page_.site()));
-  to = PutVarint(to, ZigZag(static_cast<int64_t>(page.number() - before_page_.number())));
+  to = PutVarint(to, ZigZag(static_cast<int64_t>(number_delta)));
   if (lsn_delta != 1) to = PutVarint(to, lsn_delta);
   *to++ = static_cast<std::byte>(FoldLsn(Lsn::FromValue(changed.lsn)));
   before_page_ = page;
-  before_lsn_ = lsn;
+  before_lsn_ = last_;
   if (image) {
     to = PutImage(to, changed.page);
   } else {
     for (uint32_t i = 0; i < count; ++i) to = PutChange(to, changed.page, changed.changes[i]);
   }
-  body_->EndAt(to);
+  body->EndAt(to);
+}
+
+[[gnu::noinline]] void PageChangeCollector::WriteAnyGroup(const ChangedPage& changed) {
+  const bool image = changed.lsn == 0 || changed.count > ChangedPage::kMostChanges ||
+                     (changed.bytes > kFewBytes && MostlyChanged(changed));
+  WriteGroup(changed, image ? 1 : changed.count, image);
 }
 
 // The checks, here and below: what was announced is still there, as storage has promised (page_change.h).
@@ -204,6 +205,25 @@ void PageChangeCollector::Release(const std::byte* page) {
   ISLANDS_CHECK(change.offset + change.bytes <= kPageBytes);
   to = PutVarint(PutVarint(PutOp(to, PageOp::kBytes, 0), change.offset), change.bytes);
   return PutBytes(to, page + change.offset, change.bytes);
+}
+
+void PageChangeCollector::Release(const std::byte* page) {
+  const ChangedPage& first = pages_.front();
+  if (changed_pages_ == 1 && first.count == 1 && first.lsn != 0 && first.bytes <= kFewBytes &&
+      first.changes[0].kind == Kind::kValue) [[likely]] {  // the commonest: a path of its own
+    if (first.page != page) return;
+    last_ = std::max({last_, floor_, Lsn::FromValue(first.lsn)}).Next();
+    Stamp(first);
+    changed_pages_ = 0;
+    return WriteGroup(first, 1, /*image=*/false);
+  }
+  if (Find(page) == nullptr) return;
+  last_ = NextStamp();
+  for (size_t i = 0; i < changed_pages_; ++i) {
+    Stamp(pages_[i]);
+    WriteAnyGroup(pages_[i]);
+  }
+  changed_pages_ = 0;
 }
 
 std::byte* PageChangeCollector::PutEntry(std::byte* to, const std::byte* page, const PageChange& change) {

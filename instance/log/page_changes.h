@@ -62,7 +62,15 @@ class PageChangeCollector final : public storage::PageChangeSink {
   // The box's epoch as read later, within a record; an earlier one than before changes nothing.
   void RaiseEpoch(uint64_t epoch) { floor_ = std::max(floor_, Lsn::Of(epoch, 0)); }
 
-  void BeforeChange(const std::byte* page, const storage::PageChange& change) override;
+  // The first change of a step is the commonest, and often the only one.
+  void BeforeChange(const std::byte* page, const storage::PageChange& change) override {
+    if (changed_pages_ != 0 || room_ == 0) return AddChange(page, change);
+    Begin(&pages_.front(), page);
+    pages_.front().bytes = change.bytes;
+    pages_.front().count = 1;
+    pages_.front().changes[0] = change;
+    changed_pages_ = 1;
+  }
   void BeforeRelease(std::byte* page) override {
     if (changed_pages_ != 0) Release(page);
   }
@@ -88,11 +96,20 @@ class PageChangeCollector final : public storage::PageChangeSink {
  private:
   static_assert(ChangedPage::kMostChanges <= kMostGroupChanges);
 
+  static void Begin(ChangedPage* changed, const std::byte* page) {
+    const auto& header = *reinterpret_cast<const storage::PageHeader*>(page);
+    changed->page = page;
+    changed->lsn = header.lsn;
+    changed->stamper = header.stamper;
+  }
+  void AddChange(const std::byte* page, const storage::PageChange& change);
   ChangedPage* Find(const std::byte* page);
   ChangedPage* Add(const std::byte* page);
   void GrowPages();
   void Release(const std::byte* page);
-  void WriteGroup(const ChangedPage& changed, Lsn lsn);
+  void Stamp(const ChangedPage& changed);
+  void WriteGroup(const ChangedPage& changed, uint32_t count, bool image);
+  void WriteAnyGroup(const ChangedPage& changed);
   static bool MostlyChanged(const ChangedPage& changed);
   static std::byte* PutChange(std::byte* to, const std::byte* page, const storage::PageChange& change);
   static std::byte* PutEntry(std::byte* to, const std::byte* page, const storage::PageChange& change);
@@ -108,6 +125,7 @@ class PageChangeCollector final : public storage::PageChangeSink {
   // As many pages as were ever latched at once; the first `changed_pages_` are now, in any order.
   std::vector<ChangedPage> pages_;
   size_t changed_pages_ = 0;
+  size_t room_ = 0;  // for them: pages_.size(), without a division
 };
 
 }  // namespace islands::log

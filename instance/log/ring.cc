@@ -18,7 +18,7 @@
 namespace islands::log {
 namespace {
 
-constexpr char kMagic[] = "ISLRING1";
+constexpr char kMagic[] = "ISLRING2";
 constexpr char kMemory[] = "the memory of a log ring";
 
 bool IsCapacity(uint64_t bytes) {

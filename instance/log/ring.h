@@ -2,7 +2,7 @@
 // of anything loses nothing and an append costs no system call (design: "Log").
 //
 //   ring file   offset   bytes
-//                    0       8  magic "ISLRING1"
+//                    0       8  magic "ISLRING2"
 //                    8       8  life: boot epoch of the island
 //                   16       4  island
 //                   20       4  worker

@@ -11,7 +11,7 @@
 namespace islands::log {
 namespace {
 
-constexpr char kSegmentMagic[] = "ISLSEGM1";
+constexpr char kSegmentMagic[] = "ISLSEGM2";
 constexpr char kFrameMagic[] = "FRAM";
 
 struct SegmentLayout {
@@ -86,7 +86,7 @@ absl::StatusOr<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> byt
   if (bytes.size() < kSegmentHeaderBytes) return absl::DataLossError("it is too short for a log segment");
   std::memcpy(&layout, bytes.data(), sizeof(layout));
   if (std::memcmp(layout.magic, kSegmentMagic, sizeof(layout.magic)) != 0) {
-    return absl::DataLossError("it is no log segment");
+    return absl::DataLossError("it is no log segment, or one of another version");
   }
   const uint32_t checksum = std::exchange(layout.checksum, 0);
   if (checksum != Checksum(layout)) return absl::DataLossError("the checksum of its header is wrong");

@@ -2,7 +2,7 @@
 // one stream.
 //
 //   segment   offset   bytes
-//                  0       8  magic "ISLSEGM1"
+//                  0       8  magic "ISLSEGM2"
 //                  8       8  cluster: fingerprint of the data's cluster id; files of another one are refused
 //                 16       8  number of this segment, from 1 on; no two that EPOCH ever reached have the same
 //                 24       8  bytes of this file

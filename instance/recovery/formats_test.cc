@@ -100,7 +100,7 @@ TEST(Formats, RingFileAndRecord) {
   std::filesystem::remove_all(path);
   ASSERT_EQ(content.size(), 4096u + (512 << 10));
   Layout layout(View(content));
-  layout.Text(0, "ISLRING1").Number(8, 8, kStream.life).Number(16, 4, kStream.island);
+  layout.Text(0, "ISLRING2").Number(8, 8, kStream.life).Number(16, 4, kStream.island);
   layout.Number(20, 4, kStream.worker).Number(24, 8, 512 << 10);
   layout.Number(32, 8, 0x3132).Number(64, 8, 32 + 48).Number(128, 8, 32);
   for (const auto& [offset, bytes, lsn, kind, padding, body] :
@@ -120,7 +120,7 @@ TEST(Formats, RingFileAndRecord) {
 }
 
 TEST(Formats, Entries) {
-  const coordinator::TransactionId id{0x31, 0x32, 0x33, 0x34};
+  const coordinator::TransactionId id{0x31, 0x32, 0x133, 0x34};
   Bytes fellows;
   log::EncodeFellows(std::vector<coordinator::Fellow>{{0x41, 0x42}, {0x43, 0x44}}, &fellows);
   Layout(fellows).Number(0, 4, 0x41).Number(4, 8, 0x42).Number(12, 4, 0x43).Number(16, 8, 0x44);
@@ -133,10 +133,7 @@ TEST(Formats, Entries) {
   };
   Bytes with_id, left = {std::byte{0xac}, std::byte{2}}, listed = {std::byte{24}},
                  to_undo = {std::byte{0xc8}, std::byte{1}};
-  Put(&with_id, 0x31, 4);
-  Put(&with_id, 0x32, 4);
-  Put(&with_id, 0x33, 8);
-  Put(&with_id, 0x34, 8);
+  for (const uint64_t byte : {0x31, 0x32, 0xb3, 0x02, 0x34}) Put(&with_id, byte, 1);
   listed.insert(listed.end(), fellows.begin(), fellows.end());
   Put(&to_undo, undo);
   const auto join = [&](std::initializer_list<Bytes> parts) {
@@ -157,7 +154,7 @@ TEST(Formats, Entries) {
 
 TEST(Formats, UndoEntries) {
   instance::UndoLog undo;
-  undo.RecordWrite(2, 3, View("key"), 5, View("before"));
+  undo.RecordWrite(2, 3, View("key"), 133, View("before"));
   undo.RecordInsert(2, 3, View("k"));
   undo.RecordGhost(2, 3, View("k"));
   undo.RecordRevive(2, 3, View("k"), View("b"));
@@ -168,15 +165,16 @@ TEST(Formats, UndoEntries) {
   Layout layout(bytes);
   size_t at = 0;
   for (const auto& [kind, offset, key, row] :
-       {std::tuple(0, 5, std::string("key"), std::string("before")),
+       {std::tuple(0, 133, std::string("key"), std::string("before")),
         std::tuple(1, 0, std::string("k"), std::string()), std::tuple(2, 0, std::string("k"), std::string()),
         std::tuple(3, 0, std::string("k"), std::string("b")),
         std::tuple(4, 0, std::string("k"), std::string("b")),
         std::tuple(5, 0, std::string("k"), std::string())}) {
-    layout.Number(at, 1, static_cast<uint64_t>(kind)).Number(at + 1, 4, 2).Number(at + 5, 4, 3);
-    layout.Number(at + 9, 4, static_cast<uint64_t>(offset)).Number(at + 13, 4, key.size());
-    layout.Number(at + 17, 4, row.size()).Text(at + 21, key + row);
-    at += 21 + key.size() + row.size();
+    layout.Number(at, 1, static_cast<uint64_t>(kind)).Number(at + 1, 1, 2).Number(at + 2, 1, 3);
+    const size_t lengths = at + (offset == 133 ? 5 : 4);
+    offset == 133 ? layout.Number(at + 3, 1, 0x85).Number(at + 4, 1, 1) : layout.Number(at + 3, 1, 0);
+    layout.Number(lengths, 1, key.size()).Number(lengths + 1, 1, row.size()).Text(lengths + 2, key + row);
+    at = lengths + 2 + key.size() + row.size();
   }
   EXPECT_EQ(at, bytes.size());
 }
@@ -186,7 +184,7 @@ TEST(Formats, SegmentHeader) {
       {.cluster = 0x51, .island = 0x52, .number = 0x53, .bytes = 0x54, .previous = {0x55, 0x56}});
   ASSERT_EQ(bytes.size(), 4096u);
   Layout layout(bytes);
-  layout.Text(0, "ISLSEGM1").Number(8, 8, 0x51).Number(16, 8, 0x53).Number(24, 8, 0x54).Number(32, 8, 0x55);
+  layout.Text(0, "ISLSEGM2").Number(8, 8, 0x51).Number(16, 8, 0x53).Number(24, 8, 0x54).Number(32, 8, 0x55);
   layout.Number(40, 8, 0x56).Number(48, 4, 0x52).Checksum(52, 64);
   EXPECT_EQ(log::SegmentName(7), "segment-0000000007");
 }

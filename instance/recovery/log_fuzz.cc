@@ -37,9 +37,14 @@ void TryAsFormats(Bytes input) {
   (void)log::DecodeEpochFile(input);
   instance::UndoLog undo;
   if (undo.Decode(input).ok()) {
-    std::vector<std::byte> again;
+    // Numbers may have been written in more bytes than they take.
+    std::vector<std::byte> again, third;
     undo.Encode(0, undo.size(), &again);
-    ISLANDS_CHECK(again.size() == input.size() && std::equal(again.begin(), again.end(), input.begin()));
+    ISLANDS_CHECK(again.size() <= input.size());
+    instance::UndoLog same;
+    ISLANDS_CHECK(same.Decode(again).ok() && same.size() == undo.size());
+    same.Encode(0, same.size(), &third);
+    ISLANDS_CHECK(third == again);
   }
 }
 

@@ -106,6 +106,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
  private:
   void Sweep();
   void LookAtPeers();
+  bool CleanerRests();
   void Clean();
   void CountCleaner();
   absl::Status BindThread() const;
@@ -145,6 +146,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   uint64_t counted_pages_ = 0;       // of what it has written
   uint64_t counted_checkpoint_ = 0;  // its number
   int64_t next_clean_ns_ = INT64_MAX;
+  int64_t next_pass_ns_ = 0;   // of the cleaner begins then, or
+  uint64_t next_pass_at_ = 0;  // when so many bytes of log are there
   int64_t next_sweep_ns_ = 0;
   Activity between_rounds_ = Activity::kIdle;  // what the time since the last round counts as
   std::atomic<int32_t> tid_{0};
