@@ -145,28 +145,31 @@ Executor::~Executor() {
   }
 }
 
-[[gnu::always_inline]] inline void Executor::NoteChanges(Branch& branch) {
-  if (Planted(PlantedBug::kPublishAfterLatch)) [[unlikely]] {
-    runtime::Linger(5);
-    return Publish(branch);
-  }
-  if (branch.undo.size() != branch.undo_reserved) Reserve(branch);
-  if (!options_.journal->collected()) return;
-  ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
-  changing_ = &branch;
-  const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
-  if (std::max(options_.journal->collected_bytes(), undo_bytes) >= log::Journal::kMostCollected)
-    Publish(branch);
-}
-
+// With room in the ring for all of a batch, what its operations have changed is noted once, at its end.
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
   ISLANDS_CHECK(*cursor <= operations.size());
   if (!branch.open && !operations.empty()) Open(branch);
-  size_t ahead = *cursor;  // where the last lookups end
   if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
   working_ = &branch;
   log::Journal* const journal = options_.journal;
+  if (journal == nullptr) return RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
+  const size_t left = operations.size() - *cursor;
+  if (left > kLookups || !journal->HasRoom(reserved_ + left * most_need_) ||
+      Planted(PlantedBug::kPublishAfterLatch))
+    return RunOperations(branch, batch, operations, cursor, failure, /*note=*/true);
+  // What undoes so many is part of one record, whatever else is collected.
+  static_assert(2 * log::Journal::kMostCollected + kLookups * log::Journal::kMostUndoEntryBytes +
+                    log::kMostStepBytes + log::Journal::kMostHeadBytes <=
+                log::kMostRecordBytes - log::kRecordHeaderBytes);
+  const Progress progress = RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
+  return NoteChanges(branch, failure) || progress == Progress::kFailed ? progress : Progress::kFailed;
+}
+
+[[gnu::always_inline]] inline Progress Executor::RunOperations(Branch& branch, Batch& batch,
+                                                               std::span<const RoutedOperation> operations,
+                                                               size_t* cursor, Failure* failure, bool note) {
+  size_t ahead = *cursor;  // where the last lookups end
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     if (*cursor == ahead) {
@@ -175,7 +178,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
-    if (journal != nullptr && !journal->HasRoom(reserved_ + most_need_)) [[unlikely]] {
+    if (note && !options_.journal->HasRoom(reserved_ + most_need_)) {
       const Progress room = FindRoom(branch, batch.operation(routed.operation), ahead_.rows[i], failure);
       if (room != Progress::kDone) return room;
     }
@@ -184,13 +187,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       step =
           Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
     }
-    if (journal != nullptr) {
-      NoteChanges(branch);
-      if (branch.log_reserved > most_to_undo_) {
-        *failure = FailureOfUndo(branch);
-        return Progress::kFailed;
-      }
-    }
+    if (note && !NoteChanges(branch, failure)) return Progress::kFailed;
     if (step.lock == LockResult::kWaiting) return Progress::kWaiting;  // started again once it is over
     if (step.lock == LockResult::kDeadlock) {
       *failure = FailureOfLock();

@@ -168,11 +168,15 @@ class Executor : private log::Journal::Publisher {
   void Reserve(Branch& branch);
   Failure FailureOfUndo(const Branch& branch) const;
   void WaitForRoom(Branch& branch);
-  void NoteChanges(Branch& branch);  // the journal has collected some
+  // The journal may have collected some. False: to undo the branch takes too much of its ring.
+  bool NoteChanges(Branch& branch, Failure* failure);
   void EndEpoch(Branch& branch);
   void UndoChanges(Branch& branch);
   void BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups);
 
+  // `note`: after each operation its changes are noted, and room for the next one is looked for.
+  Progress RunOperations(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
+                         size_t* cursor, Failure* failure, bool note);
   Step Apply(const Target& target);
   absl::StatusCode Read(const Target& target);
   absl::StatusCode Add(const Target& target);

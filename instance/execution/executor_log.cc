@@ -47,6 +47,24 @@ void Executor::Publish() {
   undoing_ ? PublishUndone(*working_) : Publish(*working_);
 }
 
+bool Executor::NoteChanges(Branch& branch, Failure* failure) {
+  log::Journal& journal = *options_.journal;
+  if (Planted(PlantedBug::kPublishAfterLatch)) {
+    runtime::Linger(5);
+    Publish(branch);
+    return true;
+  }
+  if (branch.undo.size() != branch.undo_reserved) Reserve(branch);
+  if (branch.log_reserved > most_to_undo_) *failure = FailureOfUndo(branch);
+  if (journal.collected()) {
+    ISLANDS_CHECK(changing_ == nullptr || changing_ == &branch);
+    changing_ = &branch;
+    const size_t undo_bytes = branch.undo.bytes() - branch.undo_published_bytes;
+    if (std::max(journal.collected_bytes(), undo_bytes) >= log::Journal::kMostCollected) Publish(branch);
+  }
+  return branch.log_reserved <= most_to_undo_;
+}
+
 void Executor::Publish(Branch& branch) {
   if (!options_.journal->collected() && branch.undo_published == branch.undo.size()) return;
   // A page was split, an index entry has followed its row: what undoes that is in the log already.

@@ -83,6 +83,15 @@ FreeRoom FindFreeRoom(const std::byte* page) {
   return PutBytes(to, page + room.end, kPageBytes - room.end);
 }
 
+[[gnu::noinline]] std::byte* PutFarHead(std::byte* to, uint32_t count, int64_t site_delta,
+                                        uint64_t number_delta, uint64_t lsn_delta) {
+  *to++ = static_cast<std::byte>((site_delta != 0 ? kHeadSite : 0) | (lsn_delta != 1 ? kHeadLsn : 0) |
+                                 count << kHeadCountShift);
+  if (site_delta != 0) to = PutVarint(to, ZigZag(site_delta));
+  to = PutVarint(to, number_delta);
+  return lsn_delta != 1 ? PutVarint(to, lsn_delta) : to;
+}
+
 }  // namespace
 
 void PageChangeCollector::Begin(uint64_t epoch, RecordBuffer* body) {
@@ -161,26 +170,30 @@ Lsn PageChangeCollector::NextStamp() const {
   return changed.bytes >= FindFreeRoom(changed.page).image_bytes();
 }
 
+// Locals, since a byte that is written may be anybody's as far as a compiler knows.
 [[gnu::always_inline]] inline void PageChangeCollector::WriteGroup(const ChangedPage& changed, uint32_t count,
                                                                    bool image) {
-  const PageId page = PageId::FromValue(HeaderOf(changed.page).page_id);
+  const std::byte* const bytes = changed.page;
+  const PageId page = PageId::FromValue(HeaderOf(bytes).page_id);
+  const PageId before_page = before_page_;
   const uint64_t lsn_delta = last_.value() - before_lsn_.value();
-  const bool site = page.site() != before_page_.site();
-  const size_t number_delta = page.number() - before_page_.number();
-  RecordBuffer* const body = body_;
-  std::byte* to = body->Room(kMostHeadBytes + kPageBytes + changed.bytes + count * kMostChangeBytes);
-  *to++ = static_cast<std::byte>((site ? kHeadSite : 0) | (lsn_delta != 1 ? kHeadLsn : 0) |
-                                 count << kHeadCountShift);
-  if (site) to = PutVarint(to, ZigZag(int64_t{page.site()} - before_page_.site()));
-  to = PutVarint(to, ZigZag(static_cast<int64_t>(number_delta)));
-  if (lsn_delta != 1) to = PutVarint(to, lsn_delta);
-  *to++ = static_cast<std::byte>(FoldLsn(Lsn::FromValue(changed.lsn)));
+  const auto fold = static_cast<std::byte>(FoldLsn(Lsn::FromValue(changed.lsn)));
   before_page_ = page;
   before_lsn_ = last_;
-  if (image) {
-    to = PutImage(to, changed.page);
+  const uint64_t number_delta = ZigZag(static_cast<int64_t>(page.number() - before_page.number()));
+  RecordBuffer* const body = body_;
+  std::byte* to = body->Room(kMostHeadBytes + kPageBytes + changed.bytes + count * kMostChangeBytes);
+  if (page.site() == before_page.site() && lsn_delta == 1) [[likely]] {
+    *to++ = static_cast<std::byte>(count << kHeadCountShift);
+    to = PutVarint(to, number_delta);
   } else {
-    for (uint32_t i = 0; i < count; ++i) to = PutChange(to, changed.page, changed.changes[i]);
+    to = PutFarHead(to, count, int64_t{page.site()} - before_page.site(), number_delta, lsn_delta);
+  }
+  *to++ = fold;
+  if (image) {
+    to = PutImage(to, bytes);
+  } else {
+    for (uint32_t i = 0; i < count; ++i) to = PutChange(to, bytes, changed.changes[i]);
   }
   body->EndAt(to);
 }
