@@ -39,7 +39,7 @@ SECTIONS = {
     "durability": (logs.durability, 11, 110),
     "disks": (disks.disks, 6, 60),
     "replay": (restarts.replay, 1, 40),
-    "cleaner": (restarts.cleaner, 2, 90),
+    "cleaner": (restarts.cleaner, 2, 190),
 }
 
 

@@ -30,7 +30,8 @@ PLAN = struct.Struct("<4IQ3Q464s")  # of disk_faults.cc: armed, role, fault, str
 ISLAND, EIO = 2, 2                  # a role and a fault
 ATTEMPTS = 20
 GONE_S = 30
-CLEANED_S = 3.0  # of a measurement beside the cleaner: it goes through all pages more than once
+PASS_EVERY_S = 5.0  # a pass of the cleaner begins at the latest: worker.cc
+CLEANED_S = 2 * PASS_EVERY_S  # of a measurement beside the cleaner, so that its rests count for what they are
 LEAST_REPLAY, MOST_COST = 1.0, 0.05
 LINE = re.compile(r"(?P<name>\w+)(?:\{.*\})? (?P<value>\S+)")
 
@@ -235,7 +236,7 @@ def cleaner(context: Context) -> Section:
     kept = Kept(context, "cleaner")
     costs: dict[str, list[Cost]] = {"on": [], "off": []}
     work: dict[str, list[tuple[float, float]]] = {"on": [], "off": []}
-    load = Load("add", seconds=0 if context.quick else CLEANED_S)
+    load = Load("add", seconds=PASS_EVERY_S + 1 if context.quick else CLEANED_S)
 
     def measure(label: str) -> float:
         if label == "off":

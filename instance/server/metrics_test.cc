@@ -307,6 +307,17 @@ TEST_F(TwoThatKeep, Log_MovesOnWithARunAndIsDurableAfterIt) {
   EXPECT_LT(Both(Metric::kCheckpointAge), 0.9);
 }
 
+TEST_F(TwoThatKeep, Cleaner_RestsBetweenPasses) {
+  StartRun();
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kCheckpoints) >= 4; }));
+  Pass(500);
+  const double pages = Both(Metric::kCleanerPagesWritten);
+  Pass(1000);
+  EXPECT_EQ(Both(Metric::kCleanerPagesWritten), pages);
+  EXPECT_TRUE(Comes([&] { return Both(Metric::kCleanerPagesWritten) > pages; }));
+  EndRun();
+}
+
 // A start has nothing to repeat, however long the checkpoint does not move on.
 TEST_F(TwoThatKeep, Checkpoint_GrowsNotOldWhereNothingIsCommitted) {
   cluster_.HoldLogger(true);
