@@ -31,6 +31,9 @@ class PageChangeGroup {
   // Redo needs nothing of what the page was: the only kind of group for a page with a bad checksum, which the
   // caller clears first.
   bool is_image() const { return image_; }
+  // Whether its first change is of bytes of a value that is there: in which slot, and where they end. For who
+  // looks ahead.
+  bool ChangesValue(uint32_t* slot, size_t* end) const;
 
  private:
   friend class PageChangeReader;

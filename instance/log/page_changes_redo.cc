@@ -120,6 +120,15 @@ absl::Status Error(const PageChangeGroup& group, Lsn page_lsn, std::string_view 
 
 }  // namespace
 
+bool PageChangeGroup::ChangesValue(uint32_t* slot, size_t* end) const {
+  Cursor cursor(changes_);
+  WrittenChange change;
+  if (!TakeChange(&cursor, &change) || change.op != PageOp::kValue) return false;
+  *slot = static_cast<uint32_t>(std::min<uint64_t>(change.slot, UINT32_MAX));
+  *end = change.offset + change.bytes.size();
+  return true;
+}
+
 absl::Status Redo(const PageChangeGroup& group, std::span<std::byte, kPageBytes> page) {
   auto* header = reinterpret_cast<PageHeader*>(page.data());
   const Lsn lsn = Lsn::FromValue(header->lsn);

@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kBatchBytes = 128 << 10;  // with the pages' lines no more than a core's own cache
 constexpr size_t kBatches = 4;             // collected ahead of the slowest lane
-constexpr size_t kAhead = 8;               // changes between fetching a page and changing it
+constexpr size_t kAhead = 12;              // changes between fetching a page and changing it
+constexpr size_t kEntryAhead = 6;  // between fetching what is changed on it, which the page says, and that
 
 using log::PageChangeGroup;
 using runtime::MutexLock;
@@ -100,6 +101,12 @@ absl::Status PageRedo::Make(const Batch& batch, uint32_t lane) const {
   const std::vector<Change>& changes = batch.changes[lane];
   for (size_t i = 0; i < changes.size(); ++i) {
     if (i + kAhead < changes.size()) store_.PrefetchForRedo(changes[i + kAhead].group.page());
+    if (i + kEntryAhead < changes.size()) {
+      const PageChangeGroup& group = changes[i + kEntryAhead].group;
+      uint32_t slot = 0;
+      size_t end = 0;
+      if (group.ChangesValue(&slot, &end)) store_.PrefetchEntryForRedo(group.page(), slot, end);
+    }
     if (absl::Status made = Make(changes[i].group); !made.ok()) {
       const Origin& origin = batch.origins[changes[i].origin];
       return CannotRepeat(origin.stream, origin.lsn, made);
