@@ -1,8 +1,8 @@
 // What a local transaction of the microbenchmark costs: one island with one worker, stepped by this thread,
 // no peers. Prints transactions per second and heap allocations per transaction after warm-up.
 //
-//   local_path_bench [--op read|update|add] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks] [--log]
-//                    [--transactions N] [--repeat N] [--json]
+//   local_path_bench [--op read|update|add] [--rows N] [--range N] [--sites N] [--mpl N] [--zipf S] [--locks]
+//                    [--log] [--transactions N] [--repeat N] [--json]
 //
 // For instruction counts: valgrind --tool=callgrind --toggle-collect='*Worker::RunOnce*' with a fixed number
 // of transactions.
