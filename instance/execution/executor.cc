@@ -145,7 +145,8 @@ Executor::~Executor() {
   }
 }
 
-// With room in the ring for all of a batch, what its operations have changed is noted once, at its end.
+// A batch of no more operations than are looked ahead for, with room in the ring for all of them: what they
+// have changed is noted once, at its end.
 Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
                        size_t* cursor, Failure* failure) {
   ISLANDS_CHECK(*cursor <= operations.size());
