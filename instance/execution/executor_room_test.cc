@@ -59,12 +59,16 @@ class Room : public testing::Test {
     return branch;
   }
   Progress Run(Branch& branch, Batch& batch, size_t* cursor) {
+    const Progress progress = RunWithin(branch, batch, cursor);
+    EndStep();
+    return progress;
+  }
+  // The worker's step goes on.
+  Progress RunWithin(Branch& branch, Batch& batch, size_t* cursor) {
     if (*cursor == 0) batch.ResetResults();
     std::vector<RoutedOperation> routes;
     for (uint32_t i = 0; i < batch.size(); ++i) routes.push_back({i, 0, 0});
-    const Progress progress = executor_->Run(branch, batch, routes, cursor, &failure_);
-    EndStep();
-    return progress;
+    return executor_->Run(branch, batch, routes, cursor, &failure_);
   }
   void EndStep() {
     executor_->EndStep();
@@ -262,6 +266,44 @@ TEST_F(Room, Undo_OfMoreThanOneRecordHolds) {
     std::vector<std::byte> row;
     ASSERT_EQ(store_->At(0, 0)->Find(Uint64Key(kRows - 1), &row), storage::KeyState::kRow);
     EXPECT_EQ(row.front(), std::byte{'a'});
+    storage::page_change_sink = nullptr;
+  }
+}
+
+// Small batches of one step, which are noted at their ends: what they change and what undoes it are more than
+// a record holds.
+TEST_F(Room, Step_OfManyBatchesIsInSeveralRecords) {
+  for (const size_t workers : {1, 2}) {
+    Open(workers, 64 << 20, /*indexes=*/0);
+    constexpr uint64_t kRows = 1500;
+    Batch insert;
+    for (uint64_t key = 0; key < kRows; ++key) insert.Insert(0, Uint64Key(key), Bytes(std::string(100, 'a')));
+    size_t cursor = 0;
+    auto branch = Begin();
+    ASSERT_EQ(Run(*branch, insert, &(cursor = 0)), Progress::kDone) << failure_.status;
+    executor_->Commit(*branch, &wakeups_);
+    EndStep();
+    Drain();
+    const uint64_t begun = ring_->tail();
+    branch = Begin();
+    for (uint64_t first = 0; first < kRows; first += 10) {
+      Batch write;
+      for (uint64_t key = first; key < first + 10; ++key)
+        write.Write(0, Uint64Key(key), 0, Bytes(std::string(100, 'b')));
+      ASSERT_EQ(RunWithin(*branch, write, &(cursor = 0)), Progress::kDone) << failure_.status;
+      EXPECT_LT(branch->undo.bytes() - branch->undo_published_bytes, log::Journal::kMostCollected);
+    }
+    EndStep();
+    EXPECT_GT(ring_->tail() - begun, 2 * log::kMostRecordBytes);
+    Drain();
+    executor_->Rollback(*branch, &wakeups_);
+    EndStep();
+    Drain();
+    std::vector<std::byte> row;
+    for (const uint64_t key : {uint64_t{0}, kRows - 1}) {
+      ASSERT_EQ(store_->At(0, 0)->Find(Uint64Key(key), &row), storage::KeyState::kRow);
+      EXPECT_EQ(row.front(), std::byte{'a'});
+    }
     storage::page_change_sink = nullptr;
   }
 }
