@@ -28,9 +28,9 @@ from islands_command import Failed, processes_of
 NEEDS = "build/release/tests/disk_faults.so is not built: ninja -C build/release disk_faults"
 PLAN = struct.Struct("<4IQ3Q464s")  # of disk_faults.cc: armed, role, fault, struck, nth, calls, what was struck
 ISLAND, EIO = 2, 2                  # a role and a fault
-ATTEMPTS = 20
 GONE_S = 30
 PASS_EVERY_S = 5.0  # a pass of the cleaner begins at the latest: worker.cc
+STRUCK_S = 6 * PASS_EVERY_S  # an island has come to a pass by then, on a busy machine too
 CLEANED_S = 2 * PASS_EVERY_S  # of a measurement beside the cleaner, so that its rests count for what they are
 LEAST_REPLAY, MOST_COST = 1.0, 0.05
 LINE = re.compile(r"(?P<name>\w+)(?:\{.*\})? (?P<value>\S+)")
@@ -135,7 +135,8 @@ class Kept:
 
     def stop_cleaners(self) -> None:
         """Of islands that were started with the faults' environment."""
-        for _ in range(ATTEMPTS):
+        until_s = time.monotonic() + self.context.cores * STRUCK_S  # a plan strikes one island
+        while time.monotonic() < until_s:
             if all(island["islands_cleaner_failed"] for island in self.metrics()):
                 self.faults.disarm()
                 return
