@@ -83,6 +83,7 @@ enum class PlantedBug : uint8_t {
   kMoveMasterEarly,        // a checkpoint counts before the ends that it has seen are durable
   kTrustUnsyncedMaster,    // a new life believes a checkpoint that the one before it did not sync
   kMergeByArrival,         // records of several workers are redone as they lie in the log, not by LSN
+  kSettleEarly,            // a frame says that epochs lie before it that EPOCH does not cover yet
   kPublishAfterLatch,      // a worker's change is in its ring only after others could see it
   kHeaderOfItsOwn,         // a page that a split takes and the site header that gives it are two steps
   kPassInDoubt,            // a checkpoint does not look at transactions that are in doubt
@@ -100,7 +101,7 @@ enum class PlantedBug : uint8_t {
   kIgnorePageSyncError,    // a sync of copies or of pages at home that failed is taken for one that did not
   kIgnoreMasterSyncError,  // a checkpoint whose sync failed counts
 };
-inline constexpr uint32_t kPlantedBugs = 84;
+inline constexpr uint32_t kPlantedBugs = 85;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

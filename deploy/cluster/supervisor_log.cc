@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -24,6 +25,7 @@ namespace islands::deploy {
 namespace {
 
 constexpr int kLastWords = 5;
+constexpr int kLockRetryMs = 10;
 constexpr int64_t kStopPatienceMs = 15'000;  // the logger waits for holds for 10 s at most
 
 uint64_t BytesOfRings(const BoxLog::Options& options) {
@@ -199,11 +201,27 @@ absl::Status BoxLog::FindOutWhatWasLost(const std::vector<uint32_t>& workers_bef
   return log::WriteBoxManifest(*files_, options_.log_directory, manifest_);
 }
 
+// A logger whose supervisor was killed goes on until its rings are drained, and they need no names for that:
+// what it says of epochs beyond the cut would count again.
+absl::StatusOr<log::EpochBlock> BoxLog::ReadLastEpoch(const std::string& path) {
+  const absl::StatusOr<runtime::FileHandle> file = files_->Open(path, /*create=*/false, /*direct=*/false);
+  if (!file.ok()) return file.status();
+  const int64_t give_up_ms = MonotonicMs() + kStopPatienceMs;
+  absl::Status locked = files_->Lock(*file);
+  while (absl::IsUnavailable(locked) && MonotonicMs() < give_up_ms) {
+    poll(nullptr, 0, kLockRetryMs);
+    locked = files_->Lock(*file);
+  }
+  const auto block = locked.ok() ? log::ReadEpochFile(*files_, path, cluster_, options_.workers.size())
+                                 : absl::StatusOr<log::EpochBlock>(locked);
+  files_->Close(*file).IgnoreError();
+  return block;
+}
+
 absl::Status BoxLog::MakeCut() {
   const std::string path = options_.log_directory + "/" + log::kEpochFileName;
   if (!files_->Exists(path)) return absl::OkStatus();  // no logger has ever begun
-  const absl::StatusOr<log::EpochBlock> block =
-      log::ReadEpochFile(*files_, path, cluster_, options_.workers.size());
+  const absl::StatusOr<log::EpochBlock> block = ReadLastEpoch(path);
   if (!block.ok()) return block.status();
   log::Cut(&manifest_, *block);
   spdlog::warn(
@@ -301,7 +319,7 @@ absl::Status BoxLog::Step() {
   if (status.ok()) status = WriteLives();
   if (status.ok()) status = LookAfterLogger();
   failure_ = status;
-  return status;
+  return failure_.ok() ? exposed_ : failure_;
 }
 
 absl::Status BoxLog::Hear() {
@@ -320,6 +338,14 @@ absl::Status BoxLog::HearLine(const std::string& line) {
         "{} was removed or moved while the deployment is up, and without it nothing that is acknowledged is "
         "safe: move it back, if it is somewhere; `up` starts again from what is there",
         line.substr(kVanished.size())));
+  }
+  if (constexpr std::string_view kExposed = "exposed "; line.starts_with(kExposed)) {
+    exposed_ = absl::DataLossError(
+        fmt::format("{} was removed or moved while the deployment is up: a kill would take with it what is "
+                    "acknowledged. So the deployment ends while all of it can still be brought to disk; `up` "
+                    "starts again",
+                    line.substr(kExposed.size())));
+    return absl::OkStatus();
   }
   if (line.starts_with("error ")) return absl::InternalError("the logger says: " + line);
   std::array<char, 16> word;
@@ -397,14 +423,15 @@ bool BoxLog::Stop() {
       return true;
     }
   } else {
-    if (!Step().ok()) {
+    (void)Step();
+    if (!failure_.ok()) {
       spdlog::error("{}; the log is not closed", std::string(failure_.message()));
       return true;
     }
     const auto drained = [](const Island& island) { return island.state == State::kDrained; };
     if (pid_ > 0 && std::all_of(islands_.begin(), islands_.end(), drained)) {
       stopping_ = true;
-      kill(pid_, SIGTERM);
+      socket_.Reset();  // a signal might come before it has blocked signals, and end it undrained
     }
   }
   if (MonotonicMs() < kill_at_ms_) return false;

@@ -41,6 +41,7 @@
 #include "deploy/processes/restart.h"
 #include "instance/log/board.h"
 #include "instance/log/box_manifest.h"
+#include "instance/log/epoch_file.h"
 #include "instance/log/ring_directory.h"
 #include "runtime/descriptor.h"
 #include "runtime/file_system.h"
@@ -91,7 +92,8 @@ class BoxLog {
   bool MayBegin(uint32_t island) const { return islands_[island].state == State::kDrained; }
   absl::Status Begin(uint32_t island, uint64_t life);
   bool IsReady(uint32_t island) const { return islands_[island].state == State::kReady; }
-  // An error: nothing becomes durable any more, and the deployment has to be stopped.
+  // An error: the deployment has to be stopped. Either nothing becomes durable any more, or a kill would take
+  // what is acknowledged, since somebody has removed rings; then Stop brings all of it to disk.
   absl::Status Step();
   // Again and again, until it says true.
   bool Stop();
@@ -112,6 +114,7 @@ class BoxLog {
   absl::Status CheckNoRingsElsewhere(const std::vector<std::string>& paths) const;
   absl::Status FindOutWhatWasLost(const std::vector<uint32_t>& workers_before);
   absl::Status MakeCut();
+  absl::StatusOr<log::EpochBlock> ReadLastEpoch(const std::string& path);
   absl::Status SpawnLogger();
   void Say(std::string line);
   void Tell(const char* what, uint32_t island);
@@ -138,7 +141,8 @@ class BoxLog {
   bool full_ = false;      // the disk with the manifest
   bool stopping_ = false;  // the logger was told to end
   int64_t kill_at_ms_ = 0;
-  absl::Status failure_;
+  absl::Status failure_;  // the log does not go on
+  absl::Status exposed_;  // it does, without the names of its rings
 };
 
 inline constexpr const char* kLogLockName = "LOG.LOCK";  // the data directory, with its LOCK, may be the same

@@ -384,16 +384,63 @@ TEST_F(BoxLogTest, Step_ALoggerThatEndsByItselfEndsTheLog) {
   EXPECT_EQ(log_->Step(), status);  // and stays so
 }
 
-TEST_F(BoxLogTest, Step_RingsThatVanishEndTheLog) {
+// Whoever has them open has what is in them: as long as nobody is killed nothing is lost.
+TEST_F(BoxLogTest, Step_RingsThatVanishEndTheLog_AndAllOfItGetsToDisk) {
+  options_.interval_us = 3'000'000;  // nothing is on disk before it is noticed
   ASSERT_TRUE(Open({}).ok());
   BeginBoth(1);
+  const auto ring = log::Ring::Open(RingPath({1, 1, 1}));
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  const auto board = log::Board::Map(log_->board_fd(), options_.workers).value();
   fs::remove_all(options_.ring_directory);
+  log::RingWriter writer(**ring);
+  log::Append(writer, 1, log::Lsn::Of(board->epoch(), 1).value(), {});
+  writer.Show();
   absl::Status status;
   for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
     status = log_->Step();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  Stop();
+  EXPECT_THAT(InLog(1), ElementsAre(log::StreamId{1, 1, 1}));
+  EXPECT_EQ(OnDisk().ring_directory, log::BoxId{}) << "closed";
+  ASSERT_TRUE(Open().ok());
+  EXPECT_THAT(log_->cuts(), IsEmpty());
+}
+
+// A logger that outlives its supervisor has the rings open: that they are gone does not stop it.
+TEST_F(BoxLogTest, Open_CutsWhereTheLoggerBeforeHasEnded) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  log_.reset();
+  fs::remove_all(options_.ring_directory);
+  const std::string path = options_.log_directory + "/EPOCH";
+  const uint64_t cluster = log::ClusterFingerprint(kClusterId).value();
+  log::EpochBlock block = log::ReadEpochFile(*files_, path, cluster, options_.workers.size()).value();
+  const runtime::FileHandle file = files_->Open(path, /*create=*/false, /*direct=*/false).value();
+  ASSERT_TRUE(files_->Lock(file).ok());
+  std::thread still([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ++block.number;
+    block.epoch += 5;
+    block.reaches = block.epoch + 3;
+    std::vector<std::byte> bytes = log::EncodeEpochBlock(block);
+    const auto queue = files_->MakeQueue();
+    queue->Submit({.kind = runtime::IoKind::kWrite,
+                   .file = file,
+                   .offset = block.number % 2 * log::EpochBlockBytes(2),
+                   .buffer = bytes});
+    std::vector<runtime::IoCompletion> done;
+    while (queue->Poll(&done) == 0) queue->Wait(runtime::kNsPerMs);
+    EXPECT_TRUE(done.front().status.ok());
+    EXPECT_TRUE(files_->Close(file).ok());
+  });
+  const absl::Status opened = Open();
+  still.join();
+  ASSERT_TRUE(opened.ok()) << opened;
+  ASSERT_THAT(log_->cuts(), SizeIs(1));
+  EXPECT_EQ(log_->cuts()[0].durable, block.epoch);
 }
 
 TEST_F(BoxLogTest, Step_OneRingThatVanishesEndsTheLog) {

@@ -12,6 +12,9 @@
 namespace islands::log {
 namespace {
 
+// Some are let go of at once when a checkpoint moves on; as many are made until it does so again.
+constexpr size_t kMostSpares = 4;
+
 // Of the whole records at the beginning of `records` that need at most `most` bytes: each begins with its
 // length. DATA_LOSS: it cannot; they lie in memory that an island can write to.
 absl::StatusOr<size_t> WholeRecords(std::span<const std::byte> records, size_t most) {
@@ -48,23 +51,24 @@ absl::StatusOr<LogFiles> LogFiles::Open(runtime::FileSystem& files, Options opti
   absl::StatusOr<std::vector<std::string>> names = files.List(log.options_.directory);
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) log.last_number_ = std::max(log.last_number_, SegmentNumber(name));
+  log.others_ = log.last_number_;
   log.end_ = end;
   if (absl::Status removed = log.RemovePrepared(*names); !removed.ok()) return removed;
   return log;
 }
 
 // Who may still write there, because the one before us has died with writes in flight, does so without a
-// name. What has a header stays: its records are beyond EPOCH, but after an accident with that file they may
-// be all that is left.
+// name. What has a header of its own stays: its records are beyond EPOCH, but after an accident with that file
+// they may be all that is left.
 absl::Status LogFiles::RemovePrepared(const std::vector<std::string>& names) {
   const std::unique_ptr<runtime::FileSystem::Queue> queue = files_->MakeQueue();
   for (const std::string& name : names) {
     if (SegmentNumber(name) <= end_.segment) continue;
     const std::string path = options_.directory + "/" + name;
     uint64_t bytes = 0;
-    const absl::Status header = ReadSegmentHeader(*files_, *queue, path, &bytes).status();
-    if (header.ok()) continue;
-    if (!absl::IsDataLoss(header)) return header;
+    const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*files_, *queue, path, &bytes);
+    if (header.ok() && header->number == SegmentNumber(name)) continue;
+    if (!header.ok() && !absl::IsDataLoss(header.status())) return header.status();
     if (absl::Status removed = files_->Remove(path); !removed.ok()) return removed;
   }
   return absl::OkStatus();
@@ -74,7 +78,7 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
   short_ = true;
   const uint64_t number = ++last_number_;  // used up, whatever comes: its name may stay and not be durable
   const std::string path = options_.directory + "/" + SegmentName(number);
-  absl::StatusOr<runtime::FileHandle> file = files_->Open(path, /*create=*/true, /*direct=*/false);
+  const absl::StatusOr<runtime::FileHandle> file = OpenNew(path);
   if (!file.ok()) return file.status();
   const absl::StatusOr<uint64_t> bytes = AllocateSegment(*file);
   absl::Status status = bytes.status();
@@ -86,6 +90,16 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
   }
   short_ = false;
   return Segment{*file, number, *bytes};
+}
+
+absl::StatusOr<runtime::FileHandle> LogFiles::OpenNew(const std::string& path) {
+  const bool spare = !spares_.empty();
+  if (spare) {
+    const std::string from = options_.directory + "/" + SegmentName(spares_.back());
+    spares_.pop_back();
+    if (absl::Status renamed = files_->Rename(from, path); !renamed.ok()) return renamed;
+  }
+  return files_->Open(path, /*create=*/!spare, /*direct=*/false);
 }
 
 // How many. A logger that begins on a full disk needs what the one before it had kept for what is under way
@@ -124,6 +138,21 @@ absl::StatusOr<uint64_t> LogFiles::CutOffTail() {
   return bytes;
 }
 
+absl::Status LogFiles::Release(uint64_t needed, bool keep) {
+  const absl::StatusOr<std::vector<std::string>> names = files_->List(options_.directory);
+  if (!names.ok()) return names.status();
+  spares_.clear();
+  uint64_t oldest = needed;
+  for (auto name = names->rbegin(); name != names->rend(); ++name) {
+    const uint64_t number = SegmentNumber(*name);
+    const bool ours = number > others_;  // invariant 3
+    if (!keep || !ours || number >= needed || spares_.size() == kMostSpares) continue;
+    spares_.push_back(number);
+    oldest = number;
+  }
+  return RemoveSegmentsBefore(*files_, options_.directory, {.segment = oldest});
+}
+
 absl::Status LogFiles::PrepareNext(uint64_t reserve) {
   const bool low =
       current_.number == 0 || current_.bytes - end_.offset <= std::max(options_.segment_bytes / 2, reserve);
@@ -152,7 +181,7 @@ absl::Status LogFiles::NextSegment() {
 }
 
 absl::Status LogFiles::Add(const StreamId& stream, uint64_t offset, std::span<const std::byte> records,
-                           size_t* added) {
+                           uint64_t settled, size_t* added) {
   *added = 0;
   while (*added < records.size()) {
     const uint64_t room = current_.number == 0 ? 0 : current_.bytes - end_.offset;
@@ -165,7 +194,7 @@ absl::Status LogFiles::Add(const StreamId& stream, uint64_t offset, std::span<co
       continue;
     }
     if (pending_.empty()) pending_.push_back({current_, end_.offset, {}});
-    EncodeFrame({stream, offset + *added, rest.first(*taken)}, end_, &pending_.back().bytes);
+    EncodeFrame({stream, offset + *added, settled, rest.first(*taken)}, end_, &pending_.back().bytes);
     end_.offset += kFrameHeaderBytes + *taken;
     *added += *taken;
   }

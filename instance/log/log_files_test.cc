@@ -33,7 +33,8 @@ class LogFilesTest : public testing::Test {
     Append(writer_, 1, ++records_, {body});
     writer_.Show();
     size_t added = 0;
-    absl::Status status = log_->Add(kStream, before, ring_->Bytes(before, ring_->tail()), &added);
+    absl::Status status =
+        log_->Add(kStream, before, ring_->Bytes(before, ring_->tail()), /*settled=*/0, &added);
     if (!status.ok()) return status;
     for (const auto& requests : {log_->Writes(), log_->Syncs()}) {
       for (const runtime::IoRequest& request : requests) queue_->Submit(request);
@@ -111,7 +112,7 @@ TEST_F(LogFilesTest, MakeSegment_DoesNotUseANameAgainWhoseSyncHasFailed) {
   EXPECT_FALSE(Add(100).ok());
   EXPECT_EQ(files_.steps(), steps + 4);
   size_t added = 0;
-  ASSERT_TRUE(log_->Add(kStream, 0, ring_->Bytes(0, ring_->tail()), &added).ok());
+  ASSERT_TRUE(log_->Add(kStream, 0, ring_->Bytes(0, ring_->tail()), /*settled=*/0, &added).ok());
   ASSERT_TRUE(Add(100).ok());
   const LogPosition end = log_->end();
   log_->Close();
@@ -155,7 +156,7 @@ TEST_F(LogFilesTest, Reopen_GoesOnInAnotherSegment_AndReadsOnce) {
   Reopen();
   size_t added = 0;
   // The one before died between syncing and saying so: it is there twice, or only here.
-  ASSERT_TRUE(log_->Add(kStream, covered, ring_->Bytes(covered, ring_->tail()), &added).ok());
+  ASSERT_TRUE(log_->Add(kStream, covered, ring_->Bytes(covered, ring_->tail()), /*settled=*/0, &added).ok());
   ASSERT_TRUE(Add(100).ok());
   EXPECT_EQ(log_->end().segment, 2u);
   EXPECT_THAT(*Read(log_->end()), testing::ElementsAre(1, 2, 3));
@@ -186,6 +187,45 @@ TEST_F(LogFilesTest, Read_FromACheckpointOn) {
   EXPECT_FALSE(files_.Exists(PathOf(2)));
   EXPECT_TRUE(files_.Exists(PathOf(begin.segment)));
   EXPECT_EQ(Read(log_->end(), begin)->size(), 2u);
+}
+
+// What nobody needs any more is written over: no block is allocated anew, and what was there before is not
+// taken for the log.
+TEST_F(LogFilesTest, Release_KeepsSomeToBeWrittenAgain) {
+  while (log_->end().segment < 8) ASSERT_TRUE(Add(30'000).ok());
+  ASSERT_TRUE(log_->Release(8, /*keep=*/true).ok());
+  EXPECT_TRUE(log_->keeps_some());
+  for (const uint64_t gone : {1, 2, 3}) EXPECT_FALSE(files_.Exists(PathOf(gone))) << gone;
+  for (const uint64_t kept : {4, 5, 6, 7, 8}) EXPECT_TRUE(files_.Exists(PathOf(kept))) << kept;
+  const uint64_t first = records_;
+  const LogPosition begin = log_->end();
+  while (log_->end().segment < 10) ASSERT_TRUE(Add(30'000).ok());
+  ASSERT_TRUE(log_->PrepareNext(/*reserve=*/kLeastSegmentBytes).ok());
+  for (const uint64_t used : {4, 5, 6}) EXPECT_FALSE(files_.Exists(PathOf(used))) << used;
+  EXPECT_TRUE(files_.Exists(PathOf(7)));
+  const LogPosition end = log_->end();
+  EXPECT_EQ(Read(end, begin)->size(), records_ - first);
+  // Behind the end, and in one that was not begun, are whole frames of other segments.
+  EXPECT_EQ(Read({end.segment, end.offset + 8}, begin).status().code(), absl::StatusCode::kDataLoss);
+  log_->Close();
+  files_.PowerLoss();
+  EXPECT_EQ(Read(end, begin)->size(), records_ - first);
+
+  end_ = end;
+  Reopen();
+  EXPECT_FALSE(files_.Exists(PathOf(11))) << "prepared, and not begun";
+  ASSERT_TRUE(log_->Release(10, /*keep=*/true).ok());
+  EXPECT_FALSE(log_->keeps_some()) << "another object has written them";
+}
+
+TEST_F(LogFilesTest, Release_KeepsNothingForAFullDisk) {
+  while (log_->end().segment < 4) ASSERT_TRUE(Add(30'000).ok());
+  ASSERT_TRUE(log_->Release(4, /*keep=*/true).ok());
+  EXPECT_TRUE(files_.Exists(PathOf(1)));
+  ASSERT_TRUE(log_->Release(4, /*keep=*/false).ok());
+  EXPECT_FALSE(log_->keeps_some());
+  EXPECT_FALSE(files_.Exists(PathOf(1)));
+  EXPECT_TRUE(files_.Exists(PathOf(4)));
 }
 
 TEST_F(LogFilesTest, Read_WhatACheckpointNeedsIsMissing) {

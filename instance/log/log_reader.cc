@@ -109,9 +109,9 @@ absl::Status LogReader::ReadRecords(const Frame& frame,
   }
   for (size_t at = 0, taken = 0; at < frame.records.size(); at += taken) {
     const uint64_t offset = frame.offset + at;
-    const absl::StatusOr<Record> record =
-        ParseRecord(frame.stream, offset, frame.records.subspan(at), &taken);
+    absl::StatusOr<Record> record = ParseRecord(frame.stream, offset, frame.records.subspan(at), &taken);
     if (!record.ok()) return Damaged(options_.directory, record.status().message());
+    record->settled = frame.settled;
     if (offset != next) continue;  // written again: invariant 1
     next = offset + taken;
     if (absl::Status visited = visit(frame.stream, *record); !visited.ok()) return visited;

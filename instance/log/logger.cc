@@ -159,8 +159,9 @@ bool Logger::Drain() {
       return false;
     }
     size_t added = 0;
+    const uint64_t settled = Planted(PlantedBug::kSettleEarly) ? board_.epoch() : block_.epoch;
     absl::Status status = logs_[stream.ring->stream().island].Add(
-        stream.ring->stream(), stream.added, stream.ring->Bytes(stream.added, tail), &added);
+        stream.ring->stream(), stream.added, stream.ring->Bytes(stream.added, tail), settled, &added);
     stream.added += added;
     if (added != 0) Cover(&stream);
     if (!status.ok() && !absl::IsResourceExhausted(status)) {
@@ -250,12 +251,12 @@ uint64_t Logger::Reserve(uint32_t island) const {
 }
 
 void Logger::RemoveOldSegments() {
+  const bool keep = full_.ok();
   for (uint32_t island = 0; island < needed_.size() && failure_.ok(); ++island) {
     const uint64_t needed = board_.needed_segment(island);
-    if (needed <= needed_[island]) continue;
-    needed_[island] = needed;
-    const absl::Status removed =
-        RemoveSegmentsBefore(files_, IslandDirectory(options_.directory, island), {.segment = needed});
+    if (needed <= needed_[island] && (keep || !logs_[island].keeps_some())) continue;
+    needed_[island] = std::max(needed_[island], needed);
+    const absl::Status removed = logs_[island].Release(needed_[island], keep);
     if (!removed.ok()) Fail(removed);
   }
 }

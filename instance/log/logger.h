@@ -134,7 +134,7 @@ class Logger {
   void WriteEpoch();
   void Finish();
   void FreeRings();
-  // Those that no checkpoint needs (Board::needed_segment).
+  // Those that no checkpoint needs (Board::needed_segment); while the disk is full those too that were kept.
   void RemoveOldSegments();
   // Next ones, where they will be needed soon.
   void PrepareSegments();

@@ -177,7 +177,7 @@ TEST_F(LoggerLife, Open_RemovesWhatItsPredecessorHadPrepared) {
   }
   EXPECT_EQ(names.size(), 10u);  // one of each life
   // What it has of records beyond EPOCH stays; it may be all that is left after an accident.
-  EXPECT_EQ(files_.ReadFile("/log/island-0/" + names.back())->substr(0, 8), "ISLSEGM2");
+  EXPECT_EQ(files_.ReadFile("/log/island-0/" + names.back())->substr(0, 8), "ISLSEGM3");
 }
 
 }  // namespace

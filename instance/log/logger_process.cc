@@ -117,23 +117,24 @@ void LoggerProcess::Report() {
   }
   if (vanished_ || clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;
-  const std::string missing = Missing();
+  // What we write goes to files that have no name any more, or one that nobody knows.
+  const std::string epoch = EpochPath(options_);
+  const bool nowhere = InodeOf(epoch) != epoch_inode_;
+  const std::string missing = nowhere ? epoch : MissingRing();
   if (missing.empty()) return;
   vanished_ = true;
   fmt::print(stderr,
-             "{} was removed or moved while the log uses it: what is appended from now on is not safe\n",
-             missing);
-  Say("vanished " + missing);
+             "{} was removed or moved while the log uses it: what is appended from now on is not {}\n",
+             missing, nowhere ? "safe" : "safe from a kill");
+  Say((nowhere ? "vanished " : "exposed ") + missing);
 }
 
-std::string LoggerProcess::Missing() const {
+std::string LoggerProcess::MissingRing() const {
   if (rings_->Gone()) return rings_->path();
   for (const auto& [stream, inode] : needed_) {
     if (rings_->Inode(stream) != inode) return rings_->path() + "/" + RingName(stream);
   }
-  // What we write goes to files that have no name any more, or one that nobody knows.
-  const std::string epoch = EpochPath(options_);
-  return InodeOf(epoch) == epoch_inode_ ? "" : epoch;
+  return "";
 }
 
 // Rings of a life come when the life before it has been drained, and its rings go then.

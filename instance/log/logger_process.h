@@ -9,8 +9,10 @@
 //   life ISLAND LIFE   added ISLAND LIFE    its rings are there, all workers', made after the life before it
 //                                           was drained; before its process starts
 //   start              ready EPOCH          after every `dead` that was not answered by `drained` yet
-//                      vanished PATH        the ring directory, the ring of a life that is not drained
-//                                           yet, or EPOCH is no longer in its place
+//                      exposed PATH         the ring directory, or the ring of a life that is not drained
+//                                           yet, is no longer in its place: a kill would take what is in it,
+//                                           but as long as nobody is killed all of it gets to disk
+//                      vanished PATH        EPOCH is no longer in its place: nothing is safe any more
 //                      error TEXT           what was said makes no sense
 //
 // It drains nothing before `start`. Rings that are there when it begins it finds itself, so `life` is only
@@ -68,7 +70,7 @@ class LoggerProcess {
   absl::Status AddLife(uint32_t island, uint64_t life);
   void Need(const StreamId& stream);
   // Of ours, the first that somebody has removed, moved or replaced; empty: none.
-  std::string Missing() const;
+  std::string MissingRing() const;
   absl::Status Start();
   void Say(std::string line) { answers_ += line + "\n"; }
   void SendAnswers(int commands);

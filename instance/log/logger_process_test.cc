@@ -410,7 +410,7 @@ TEST_F(LoggerProcessTest, Nonsense_IsAnsweredAndRemovedRingsAreNoticed) {
   Say("dead 0 1");  // there is nothing of it
   Await("drained 0 1");
   fs::remove_all(base_ + "/rings");
-  EXPECT_THAT(Await("vanished"), HasSubstr(base_ + "/rings"));
+  EXPECT_THAT(Await("exposed"), HasSubstr(base_ + "/rings"));
 }
 
 // Another ring in its place has nothing of what the worker appends; one of a life that was drained may go.
@@ -430,7 +430,7 @@ TEST_F(LoggerProcessTest, ARingThatIsNeededAndRemoved_IsNoticed) {
   EXPECT_EQ(Await("drained 1 1"), "drained 1 1") << "and nothing vanished before that";
   fs::remove(second);
   ASSERT_TRUE(rings_->MakeRing({2, 0, 0}, Ring::kLeastCapacity).ok());
-  EXPECT_THAT(Await("vanished"), HasSubstr(second));
+  EXPECT_THAT(Await("exposed"), HasSubstr(second));
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct Record {
   uint64_t lsn = 0;
   uint8_t kind = 0;
   std::span<const std::byte> body;
+  uint64_t settled = 0;  // of the frame it was read from (segment.h)
 };
 
 // Of a record with that much body.

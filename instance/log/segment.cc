@@ -11,7 +11,7 @@
 namespace islands::log {
 namespace {
 
-constexpr char kSegmentMagic[] = "ISLSEGM2";
+constexpr char kSegmentMagic[] = "ISLSEGM3";
 constexpr char kFrameMagic[] = "FRAM";
 
 struct SegmentLayout {
@@ -36,6 +36,7 @@ struct FrameLayout {
   uint64_t offset;
   uint32_t records_checksum;
   uint32_t zero;
+  uint64_t settled;
 };
 static_assert(sizeof(FrameLayout) == kFrameHeaderBytes);
 
@@ -106,7 +107,8 @@ void EncodeFrame(const Frame& frame, const LogPosition& at, std::vector<std::byt
                      static_cast<uint32_t>(frame.records.size()),
                      frame.offset,
                      runtime::Crc32c(frame.records),
-                     0};
+                     0,
+                     frame.settled};
   std::memcpy(layout.magic, kFrameMagic, sizeof(layout.magic));
   layout.checksum = Checksum(frame.stream.island, at, layout);
   const std::span<const std::byte> header = BytesOf(layout);
@@ -134,7 +136,7 @@ absl::StatusOr<Frame> DecodeFrame(uint32_t island, const LogPosition& at, std::s
     return NoFrame(island, at, "the checksum of its records is wrong");
   }
   *taken = sizeof(layout) + layout.bytes;
-  return Frame{{layout.life, island, layout.worker}, layout.offset, records};
+  return Frame{{layout.life, island, layout.worker}, layout.offset, layout.settled, records};
 }
 
 }  // namespace islands::log

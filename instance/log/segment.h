@@ -2,7 +2,7 @@
 // one stream.
 //
 //   segment   offset   bytes
-//                  0       8  magic "ISLSEGM2"
+//                  0       8  magic "ISLSEGM3"
 //                  8       8  cluster: fingerprint of the data's cluster id; files of another one are refused
 //                 16       8  number of this segment, from 1 on; no two that EPOCH ever reached have the same
 //                 24       8  bytes of this file
@@ -21,11 +21,14 @@
 //                 24       8  stream offset of the first
 //                 32       4  CRC-32C of the records
 //                 36       4  zero
-//                 40          records
+//                 40       8  settled: an epoch; the island's records of it, and of those before it, lie before
+//                             this frame: EPOCH said so when it was written
+//                 48          records
 //
 // A position in an island's log is (segment number, offset). Which part of the files counts is not to be seen
 // in them: EPOCH says where each island's log ends (epoch_file.h), and from there every segment names the one
-// before it. What EPOCH does not reach may be anything, and is never looked at.
+// before it. What EPOCH does not reach may be anything, and is never looked at. A file may have been an earlier
+// segment, which nobody needed any more: then what is behind is that one's.
 //
 // Thread safety: plain values.
 #pragma once
@@ -41,7 +44,7 @@
 namespace islands::log {
 
 inline constexpr size_t kSegmentHeaderBytes = 4096;
-inline constexpr size_t kFrameHeaderBytes = 40;
+inline constexpr size_t kFrameHeaderBytes = 48;
 inline constexpr uint64_t kLeastSegmentBytes = 1 << 20;
 inline constexpr uint64_t kMostSegmentBytes = uint64_t{1} << 30;
 
@@ -67,6 +70,7 @@ absl::StatusOr<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> byt
 struct Frame {
   StreamId stream;
   uint64_t offset = 0;  // in the stream
+  uint64_t settled = 0;
   std::span<const std::byte> records;
 };
 

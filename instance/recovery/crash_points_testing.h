@@ -71,7 +71,7 @@ struct PointRow {
   Point point;
   std::string_view name;
   const char* no_after = nullptr;
-  const char* never_with_one = nullptr;
+  const char* by_chance_with_one = nullptr;  // or never
 };
 // clang-format off
 inline constexpr const char* kOnlyReads = "nothing is changed";

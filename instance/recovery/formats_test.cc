@@ -184,7 +184,7 @@ TEST(Formats, SegmentHeader) {
       {.cluster = 0x51, .island = 0x52, .number = 0x53, .bytes = 0x54, .previous = {0x55, 0x56}});
   ASSERT_EQ(bytes.size(), 4096u);
   Layout layout(bytes);
-  layout.Text(0, "ISLSEGM2").Number(8, 8, 0x51).Number(16, 8, 0x53).Number(24, 8, 0x54).Number(32, 8, 0x55);
+  layout.Text(0, "ISLSEGM3").Number(8, 8, 0x51).Number(16, 8, 0x53).Number(24, 8, 0x54).Number(32, 8, 0x55);
   layout.Number(40, 8, 0x56).Number(48, 4, 0x52).Checksum(52, 64);
   EXPECT_EQ(log::SegmentName(7), "segment-0000000007");
 }
@@ -192,18 +192,19 @@ TEST(Formats, SegmentHeader) {
 TEST(Formats, Frame) {
   const std::string records(64, 'r');
   Bytes bytes;
-  log::EncodeFrame({kStream, 0x61, View(records)}, {0x62, 0x63}, &bytes);
-  ASSERT_EQ(bytes.size(), 40u + 64);
+  log::EncodeFrame({kStream, 0x61, 0x64, View(records)}, {0x62, 0x63}, &bytes);
+  ASSERT_EQ(bytes.size(), 48u + 64);
   Bytes place;  // island, segment, offset in it
   Put(&place, kStream.island, 8);
   Put(&place, 0x62, 8);
   Put(&place, 0x63, 8);
   Layout layout(bytes);
-  layout.Text(0, "FRAM").Checksum(4, 40, place).Number(8, 8, kStream.life).Number(16, 4, kStream.worker);
+  layout.Text(0, "FRAM").Checksum(4, 48, place).Number(8, 8, kStream.life).Number(16, 4, kStream.worker);
   layout.Number(20, 4, 64)
       .Number(24, 8, 0x61)
       .Number(32, 4, runtime::Crc32c(View(records)))
-      .Text(40, records);
+      .Number(40, 8, 0x64)
+      .Text(48, records);
 }
 
 TEST(Formats, Epoch) {

@@ -84,7 +84,7 @@ void TryAsRecords(Bytes input) {
   if (records.empty()) return;
   std::vector<std::byte> segment =
       log::EncodeSegmentHeader({.cluster = 1, .island = 0, .number = 1, .bytes = log::kLeastSegmentBytes});
-  log::EncodeFrame({kStream, 0, records}, kAt, &segment);
+  log::EncodeFrame({kStream, 0, 0, records}, kAt, &segment);
   runtime::MemoryFileSystem files;
   ISLANDS_CHECK(files.MakeDirectories("/log").ok());
   const std::string content(reinterpret_cast<const char*>(segment.data()), segment.size());

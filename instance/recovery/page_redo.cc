@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 
 namespace islands::recovery {
 namespace {
@@ -77,8 +78,16 @@ absl::Status PageRedo::HandOver() {
     batches_.front().Clear();
     return status_;
   }
-  for (auto lane = static_cast<uint32_t>(threads_.size()); lane < lanes_; ++lane)
-    threads_.emplace_back([this, lane, batch = collected_] { RunLane(lane, batch); });
+  try {
+    for (auto lane = static_cast<uint32_t>(threads_.size()); lane < lanes_; ++lane)
+      threads_.emplace_back([this, lane, batch = collected_] { RunLane(lane, batch); });
+  } catch (const std::system_error& error) {
+    status_ = absl::ResourceExhaustedError(fmt::format(
+        "cannot start thread {} of {} that repeat the log: {}; raise the limit on processes, or take "
+        "fewer workers",
+        threads_.size() + 1, lanes_, error.what()));
+    return status_;
+  }
   ready_ = ++collected_;
   moved_.notify_all();
   moved_.wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -1,10 +1,12 @@
 // Puts the records of an island's workers into one order, that of their LSNs: in it each page was changed
 // (journal.h). In the log each worker's are in order, but one worker's come after the other's, by rounds of
-// the logger.
-//
-// Lives follow each other, so what is held is one life's records since the oldest segment that counts.
+// the logger. Frames say up to which epoch nothing comes any more; so what is held is a few rounds' records,
+// however long the log is.
 //
 // Thread safety: none.
+//
+// Invariant: 1. held_bytes() is at most kLeastHeld more than twice what the frames had not settled when it
+// was visited last; or the log does not settle.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +25,15 @@ class StreamMerge {
  public:
   using Visit = absl::FunctionRef<absl::Status(const log::StreamId&, const log::Record&)>;
 
-  // The next record of the log. Those of earlier lives are visited when a later one begins. A status other
-  // than OK from `visit` ends it.
+  // From so many bytes on what can be visited is.
+  static constexpr size_t kLeastHeld = 128 << 10;  // stays in a cache
+
+  // The next record of the log. Those of earlier lives are visited when a later one begins at the latest. A
+  // status other than OK from `visit` ends it.
   absl::Status Add(const log::StreamId& stream, const log::Record& record, Visit visit);
   // After the last one: visits the rest.
   absl::Status Finish(Visit visit);
+  size_t held_bytes() const { return held_bytes_; }
 
  private:
   struct Kept {
@@ -39,10 +45,17 @@ class StreamMerge {
     const log::StreamId* stream;
     std::span<const Kept> kept;
   };
-  std::span<const std::byte> Keep(std::span<const std::byte> body);
+  using Streams = std::map<log::StreamId, std::vector<Kept>>;
+  void Keep(std::vector<Kept>* stream, uint64_t lsn, uint8_t kind, std::span<const std::byte> body);
+  // Those of epochs up to this one; the others are kept.
+  absl::Status VisitUpTo(uint64_t epoch, Visit visit);
 
   uint64_t life_ = 0;
-  std::map<log::StreamId, std::vector<Kept>> streams_;
+  uint64_t settled_ = 0;  // an epoch, of the frames so far
+  uint64_t visited_ = 0;  // the same, when records were visited last
+  size_t held_bytes_ = 0;
+  size_t enough_bytes_ = kLeastHeld;  // then records are visited
+  Streams streams_;
   std::vector<std::vector<std::byte>> blocks_;  // never moved: each has its whole capacity from the beginning
 };
 

@@ -1,7 +1,7 @@
 // MANIFEST.json in the data directory: what the data is, so that nothing else ever has to be guessed from
 // files.
 //
-//   {"format": 1, "cluster_id": "...", "deployment": "quad-socket", "layout_generation": 1, "sites": 24,
+//   {"format": 2, "cluster_id": "...", "deployment": "quad-socket", "layout_generation": 1, "sites": 24,
 //   "islands": 4,
 //    "tables": [{"name", "key", "range": [b, e], "row_bytes", "replicated", "indexes"}], "boot_epochs": [3,
 //    3, 4, 3],
@@ -12,7 +12,8 @@
 // workers, by island, the log was used last.
 //
 // Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by
-// FileSystem::ReplaceFile. An island's next boot epoch is raised and synced here before its process starts,
+// FileSystem::ReplaceFile. Its format is raised with that of anything else that outlives processes (FORMATS.md):
+// pages, log, rings. So data of another version is refused here, before anything else of it is read. An island's next boot epoch is raised and synced here before its process starts,
 // so before its first message; epochs are never used twice.
 //
 // Thread safety: plain values and functions.
@@ -30,7 +31,7 @@
 
 namespace islands::storage {
 
-inline constexpr uint32_t kManifestFormat = 1;
+inline constexpr uint32_t kManifestFormat = 2;
 inline constexpr const char* kManifestName = "MANIFEST.json";
 
 struct Manifest {

@@ -86,7 +86,7 @@ TEST(Manifest, ManifestToText_IsTheDocumentedFormat) {
   manifest.tables[0].set_name("micro");
   manifest.boot_epochs = {3, 3, 4, 5};
   EXPECT_EQ(ManifestToText(manifest), R"({
-  "format": 1,
+  "format": 2,
   "cluster_id": "0123456789abcdef0123456789abcdef",
   "deployment": "quad-socket",
   "layout_generation": 3,
@@ -164,9 +164,9 @@ TEST(Manifest, LoadManifest_MalformedIsDataLossWithPathAndReason) {
   const std::string good = ManifestToText(Example());
   const std::vector<Case> cases = {
       {"\"sites\"", "sites\"", {"offset 1", "not JSON"}},
-      {"\"format\": 1", "\"format\": 2", {"format 2", "reads 1"}},
-      {"\"format\": 1,", "", {"field \"format\""}},
-      {"\"format\": 1", "\"format\": \"1\"", {"manifest.format"}},
+      {"\"format\": 2", "\"format\": 1", {"format 1", "reads 2"}},
+      {"\"format\": 2,", "", {"field \"format\""}},
+      {"\"format\": 2", "\"format\": \"2\"", {"manifest.format"}},
       {"\"sites\": 24", "\"sites\": -24", {"manifest.sites", "whole number"}},
       {"\"sites\": 24", "\"sites\": 24.5", {"manifest.sites", "whole number"}},
       {"\"sites\": 24", "\"sites\": 4294967296", {"manifest.sites", "4294967295"}},
@@ -198,7 +198,7 @@ TEST(Manifest, ParseManifest_EveryTruncationIsAnError) {
     EXPECT_EQ(ParseManifest(good.substr(0, bytes), "m").status().code(), absl::StatusCode::kDataLoss)
         << bytes;
   }
-  for (const char* text : {"", "null", "[]", "{}", "7", "{\"format\": 1}", "\xff\xfe"}) {
+  for (const char* text : {"", "null", "[]", "{}", "7", "{\"format\": 2}", "\xff\xfe"}) {
     EXPECT_EQ(ParseManifest(text, "m").status().code(), absl::StatusCode::kDataLoss) << text;
   }
   // Deep nesting overflows no stack.

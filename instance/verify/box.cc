@@ -132,7 +132,8 @@ class BoxWalk {
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
       uint64_t size = 0;
       if (log::SegmentNumber(name) <= end.segment) continue;
-      segments += log::ReadSegmentHeader(files_, *queue, directory + "/" + name, &size).ok() ? 1 : 0;
+      const auto header = log::ReadSegmentHeader(files_, *queue, directory + "/" + name, &size);
+      segments += header.ok() && header->number == log::SegmentNumber(name) ? 1 : 0;
     }
     if (bytes + segments == 0) return;
     report_.notes.push_back(

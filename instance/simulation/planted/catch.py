@@ -133,6 +133,7 @@ BUGS: dict[str, list[Test]] = {
     "trust_unsynced_master": [only("planted_recovery", "IslandDataTest.Start_MakesDurableWhatItBelieves")],
     "publish_without_undo": [RECOVERY, STEPS, CRASH_POINTS],
     "merge_by_arrival": [STEPS, STEPS_STRESS, CRASH_POINTS],
+    "settle_early": [CRASH_POINTS],
     "publish_after_latch": [STEPS_STRESS, CRASH_POINTS],
     "header_of_its_own": [STEPS, CRASH_POINTS],
     "pass_in_doubt": [TWO_PHASES],

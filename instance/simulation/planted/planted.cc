@@ -79,6 +79,7 @@ constexpr std::string_view kNames[] = {
     "move_master_early",
     "trust_unsynced_master",
     "merge_by_arrival",
+    "settle_early",
     "publish_after_latch",
     "header_of_its_own",
     "pass_in_doubt",
