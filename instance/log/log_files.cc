@@ -58,8 +58,8 @@ absl::StatusOr<LogFiles> LogFiles::Open(runtime::FileSystem& files, Options opti
 }
 
 // Who may still write there, because the one before us has died with writes in flight, does so without a
-// name. What has a header of its own stays: its records are beyond EPOCH, but after an accident with that file
-// they may be all that is left.
+// name. What has a header of its own stays: its records are beyond EPOCH, but after an accident with that
+// file they may be all that is left.
 absl::Status LogFiles::RemovePrepared(const std::vector<std::string>& names) {
   const std::unique_ptr<runtime::FileSystem::Queue> queue = files_->MakeQueue();
   for (const std::string& name : names) {

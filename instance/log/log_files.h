@@ -57,8 +57,8 @@ class LogFiles {
   // more, or if one could not be made.
   absl::Status PrepareNext(uint64_t reserve);
 
-  // A checkpoint on disk says that segments before this one are not needed any more. They go, but for some that
-  // become next ones, if `keep`. The one that is needed stays, so that no number is used again.
+  // A checkpoint on disk says that segments before this one are not needed any more. They go, but for some
+  // that become next ones, if `keep`. The one that is needed stays, so that no number is used again.
   absl::Status Release(uint64_t needed, bool keep);
   bool keeps_some() const { return !spares_.empty(); }
 

@@ -21,14 +21,14 @@
 //                 24       8  stream offset of the first
 //                 32       4  CRC-32C of the records
 //                 36       4  zero
-//                 40       8  settled: an epoch; the island's records of it, and of those before it, lie before
-//                             this frame: EPOCH said so when it was written
+//                 40       8  settled: an epoch; the island's records of it, and of those before it, lie
+//                             before this frame: EPOCH said so when it was written
 //                 48          records
 //
 // A position in an island's log is (segment number, offset). Which part of the files counts is not to be seen
 // in them: EPOCH says where each island's log ends (epoch_file.h), and from there every segment names the one
-// before it. What EPOCH does not reach may be anything, and is never looked at. A file may have been an earlier
-// segment, which nobody needed any more: then what is behind is that one's.
+// before it. What EPOCH does not reach may be anything, and is never looked at; in a file that was an earlier
+// segment, which nobody needed any more, it is that one's.
 //
 // Thread safety: plain values.
 #pragma once

@@ -12,9 +12,10 @@
 // workers, by island, the log was used last.
 //
 // Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by
-// FileSystem::ReplaceFile. Its format is raised with that of anything else that outlives processes (FORMATS.md):
-// pages, log, rings. So data of another version is refused here, before anything else of it is read. An island's next boot epoch is raised and synced here before its process starts,
-// so before its first message; epochs are never used twice.
+// FileSystem::ReplaceFile. Its format is raised with that of anything else that outlives processes
+// (FORMATS.md): pages, log, rings. So data of another version is refused here, before anything else of it is
+// read. An island's next boot epoch is raised and synced here before its process starts, so before its first
+// message; epochs are never used twice.
 //
 // Thread safety: plain values and functions.
 #pragma once
