@@ -59,7 +59,7 @@ class FileSystem {
    public:
     virtual ~Queue() = default;
     virtual void Submit(const IoRequest& request) = 0;
-    // Appends finished requests; returns how many.
+    // Appends finished requests; returns how many. With PosixOptions::Engine::kCaller it waits for them.
     virtual size_t Poll(std::vector<IoCompletion>* completions) = 0;
     // Sleeps until Poll has something to hand out, or the time is over. Returns at once if nothing is in
     // flight. On a simulated disk it never sleeps.
@@ -105,6 +105,7 @@ struct PosixOptions {
     kAuto,     // io_uring where the kernel lets us, else threads
     kIoUring,  // or nothing: where the kernel refuses, every request fails with its reason
     kThreads,  // one thread per queue, which carries out one request after the other
+    kCaller,   // the same in Poll, so that nobody is woken: for who has only a disk to wait for
   };
   Engine engine = Engine::kAuto;
 };

@@ -97,6 +97,7 @@ class PosixFileSystem final : public FileSystem {
   }
 
   std::unique_ptr<Queue> MakeQueue() override {
+    if (options_.engine == PosixOptions::Engine::kCaller) return MakeCallerQueue(files_);
     if (options_.engine == PosixOptions::Engine::kThreads) return MakeThreadQueue(files_);
     absl::StatusOr<std::unique_ptr<Queue>> ring = MakeUringQueue(files_);
     if (ring.ok()) return *std::move(ring);

@@ -74,5 +74,6 @@ absl::Status FillHoles(const OpenFile& file, uint64_t bytes);
 // The engines. Without io_uring in the kernel: its reason.
 absl::StatusOr<std::unique_ptr<FileSystem::Queue>> MakeUringQueue(std::shared_ptr<OpenFiles> files);
 std::unique_ptr<FileSystem::Queue> MakeThreadQueue(std::shared_ptr<OpenFiles> files);
+std::unique_ptr<FileSystem::Queue> MakeCallerQueue(std::shared_ptr<OpenFiles> files);
 
 }  // namespace islands::runtime

@@ -60,9 +60,12 @@ class PosixFileSystemTest : public testing::TestWithParam<Engine> {
   bool mounted_ = false;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, PosixFileSystemTest, testing::Values(Engine::kIoUring, Engine::kThreads),
+INSTANTIATE_TEST_SUITE_P(All, PosixFileSystemTest,
+                         testing::Values(Engine::kIoUring, Engine::kThreads, Engine::kCaller),
                          [](const auto& info) {
-                           return info.param == Engine::kIoUring ? "uring" : "threads";
+                           return info.param == Engine::kIoUring  ? "uring"
+                                  : info.param == Engine::kCaller ? "caller"
+                                                                  : "threads";
                          });
 
 TEST_P(PosixFileSystemTest, Open_DirectReadsWhatItWrote) {

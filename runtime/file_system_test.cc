@@ -29,7 +29,9 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
     if (name == "uring" && !CheckIoUring().ok()) GTEST_SKIP() << CheckIoUring();
     files_ = name == "memory" || name == "overlay"
                  ? MakeMemoryFileSystem()
-                 : MakePosixFileSystem({.engine = name == "uring" ? Engine::kIoUring : Engine::kThreads});
+                 : MakePosixFileSystem({.engine = name == "uring"    ? Engine::kIoUring
+                                                  : name == "caller" ? Engine::kCaller
+                                                                     : Engine::kThreads});
     if (name == "overlay") {
       below_ = std::move(files_);
       files_ = std::make_unique<OverlayFileSystem>(*below_);
@@ -55,7 +57,8 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
   std::string directory_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, FileSystemTest, testing::Values("uring", "threads", "memory", "overlay"),
+INSTANTIATE_TEST_SUITE_P(All, FileSystemTest,
+                         testing::Values("uring", "threads", "caller", "memory", "overlay"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FileSystemTest, ReplaceFile_ThenReadFile) {

@@ -1,4 +1,5 @@
-// A thread per queue, for kernels without io_uring: requests are carried out one after the other.
+// Requests that are carried out one after the other: by a thread per queue, for kernels without io_uring, or
+// by whoever polls.
 #include <unistd.h>
 
 #include <algorithm>
@@ -119,7 +120,35 @@ class ThreadQueue final : public FileSystem::Queue {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+class CallerQueue final : public FileSystem::Queue {
+ public:
+  explicit CallerQueue(std::shared_ptr<OpenFiles> files) : files_(std::move(files)) {}
+  ~CallerQueue() override {
+    std::vector<IoCompletion> unseen;
+    Poll(&unseen);
+  }
+
+  void Submit(const IoRequest& request) override {
+    submitted_.push_back({.request = request, .file = files_->Find(request.file)});
+  }
+  size_t Poll(std::vector<IoCompletion>* completions) override {
+    const size_t count = submitted_.size();
+    for (; !submitted_.empty(); submitted_.pop_front())
+      completions->push_back(CarryOut(std::move(submitted_.front())));
+    return count;
+  }
+  void Wait(int64_t /*timeout_ns*/) override {}
+
+ private:
+  const std::shared_ptr<OpenFiles> files_;
+  std::deque<Transfer> submitted_;
+};
+
 }  // namespace
+
+std::unique_ptr<FileSystem::Queue> MakeCallerQueue(std::shared_ptr<OpenFiles> files) {
+  return std::make_unique<CallerQueue>(std::move(files));
+}
 
 std::unique_ptr<FileSystem::Queue> MakeThreadQueue(std::shared_ptr<OpenFiles> files) {
   return std::make_unique<ThreadQueue>(std::move(files));

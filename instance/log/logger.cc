@@ -15,7 +15,10 @@ namespace islands::log {
 namespace {
 
 constexpr int64_t kFullRetryNs = 100 * runtime::kNsPerMs;  // after this a full disk is asked again
-constexpr int64_t kWantedNs = 10 * runtime::kNsPerMs;      // from round to round at most, while cleaners wait
+// The next round begins as long after one as that took, and so long after it at most: rounds that follow each
+// other take half a core from workers, and where there is no core to spare nobody's answer comes sooner for it.
+constexpr int64_t kMostRestNs = 2 * runtime::kNsPerMs;
+constexpr int64_t kWantedNs = 10 * runtime::kNsPerMs;  // from round to round at most, while cleaners wait
 
 using runtime::IoKind;
 using runtime::IoRequest;
@@ -117,7 +120,8 @@ bool Logger::RunOnce() {
 }
 
 void Logger::BeginRound() {
-  next_round_ns_ = clock_.NowNs() + options_.interval_ns;
+  begun_ns_ = clock_.NowNs();
+  next_round_ns_ = begun_ns_ + options_.interval_ns;
   board_.RaiseEpoch(board_.epoch() + 1);
   state_ = State::kRaised;
 }
@@ -225,6 +229,8 @@ void Logger::Finish() {
   state_ = State::kIdle;
   block_ = std::move(next_block_);
   board_.SetDurable(block_.epoch);
+  const int64_t now_ns = clock_.NowNs();
+  next_round_ns_ = std::max(next_round_ns_, now_ns + std::min(now_ns - begun_ns_, kMostRestNs));
   FreeRings();
   if (full_.ok() || clock_.NowNs() >= next_prepare_ns_) PrepareSegments();
 }

@@ -161,6 +161,7 @@ class Logger {
   State state_ = State::kIdle;
   size_t under_way_ = 0;  // requests
   uint64_t covers_ = 0;   // of all streams, those that were let go among them
+  int64_t begun_ns_ = 0;  // the round under way, or the last one
   int64_t next_round_ns_ = 0;
   int64_t next_prepare_ns_ = 0;  // after the disk was full
   absl::Status failure_;

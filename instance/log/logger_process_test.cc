@@ -138,7 +138,8 @@ class LoggerProcessTest : public testing::Test {
     _exit(127);
   }
   void StartLogger() {
-    SpawnLogger({"--engine", ++starts_ % 2 == 0 ? "threads" : "auto"});
+    const std::array engines = {"threads", runtime::CheckIoUring().ok() ? "io_uring" : "auto", "caller"};
+    SpawnLogger({"--engine", engines[++starts_ % engines.size()]});
     for (const auto& [island, life] : dying_) Say(fmt::format("dead {} {}", island, life));
     Say("start");
     Await("ready");
