@@ -15,8 +15,9 @@ namespace islands::log {
 namespace {
 
 constexpr int64_t kFullRetryNs = 100 * runtime::kNsPerMs;  // after this a full disk is asked again
-// The next round begins as long after one as that took, and so long after it at most: rounds that follow each
-// other take half a core from workers, and where there is no core to spare nobody's answer comes sooner for it.
+// The next round begins as long after one as that took, and so long after it at most: rounds that follow
+// each other take half a core from workers, and where there is no core to spare nobody's answer comes sooner
+// for it.
 constexpr int64_t kMostRestNs = 2 * runtime::kNsPerMs;
 constexpr int64_t kWantedNs = 10 * runtime::kNsPerMs;  // from round to round at most, while cleaners wait
 
