@@ -324,7 +324,7 @@ void SeedRun::DoFollowUps() {
         injector_->HealAll();
         break;
       case FollowUp::kRestart:
-        if (injector_->Restart(now.island)) StartRun();
+        if (injector_->Restart(now.island)) GoOnServing();
         break;
       case FollowUp::kStopBox:
         StopBox();
