@@ -149,10 +149,11 @@ def log(made: Dashboard) -> None:
         "repeats them.", "s", query(select("islands_checkpoint_age_seconds"), "island {{island}}"), width=QUARTER))
     made.with_panel(graph(
         "Pages written", "Changed pages written to data files, and checkpoints that moved on. Failed: writing has "
-        "ended with an error, and the log grows.", "cps",
+        "ended with an error, and the log grows. Disk full: the log's, and nothing can be changed.", "cps",
         query(total(rate("islands_cleaner_pages_written_total"), "job", "island"), "island {{island}} pages"),
         query(total(rate("islands_checkpoints_total"), "job", "island"), "island {{island}} checkpoints"),
-        query(select("islands_cleaner_failed"), "island {{island}} failed"), width=QUARTER))
+        query(select("islands_cleaner_failed"), "island {{island}} failed"),
+        query(select("islands_log_disk_full"), "island {{island}} disk full"), width=QUARTER))
     made.with_panel(graph(
         "Waits that the disk is to blame for", "Room: an operation paused because the ring was full. Overdue: an "
         "answer that waited for the disk until its deadline, and ended as unknown.", "cps",

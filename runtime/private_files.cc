@@ -41,6 +41,9 @@ absl::Status CheckPrivateDirectory(const std::string& path) {
     return owner;
   }
   if ((info.st_mode & kOthers) == 0) return absl::OkStatus();
+  if ((info.st_mode & S_ISVTX) != 0)
+    return Denied(
+        path, fmt::format("is shared with other users; name a directory in it, such as {}/islands", path));
   return Denied(path, fmt::format("has mode {:04o} and is open to other users; close it with `chmod 700 {}`",
                                   info.st_mode & kPermissions, path));
 }

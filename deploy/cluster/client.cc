@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "instance/messaging/control_channel.h"
+#include "runtime/private_files.h"
 
 namespace islands::deploy {
 
@@ -32,10 +33,17 @@ ClusterClient::Reply ClusterClient::CallSupervisor(const control::v1::Request& r
                                                    int64_t timeout_ms) const {
   Reply reply = messaging::ControlCall(files_.SupervisorSocket(), request, timeout_ms);
   if (absl::IsUnavailable(reply.status())) {
-    return absl::UnavailableError(fmt::format(
-        "not up: no supervisor answers in {}; start it with `islands up FILE`", files_.directory));
+    const std::string why = WhyEnded();
+    return absl::UnavailableError(
+        fmt::format("not up: no supervisor answers in {}; start it with `islands up FILE`{}",
+                    files_.directory, why.empty() ? "" : ". It has ended by itself: " + why));
   }
   return reply;
+}
+
+std::string ClusterClient::WhyEnded() const {
+  const absl::StatusOr<std::string> why = runtime::ReadPrivateFile(files_.Ended());
+  return why.ok() ? *why : "";
 }
 
 ClusterClient::Reply ClusterClient::CallIsland(uint32_t island, const control::v1::Request& request,

@@ -22,6 +22,8 @@ class ClusterClient {
   const ControlFiles& files() const { return files_; }
   // UNAVAILABLE with a user's words when it is not up, FAILED_PRECONDITION when another deployment is.
   absl::StatusOr<control::v1::ClusterStatus> Status(int64_t timeout_ms) const;
+  // The last deployment here, if it was not taken down; empty: it was, or was killed.
+  std::string WhyEnded() const;
   Reply CallSupervisor(const control::v1::Request& request, int64_t timeout_ms) const;
   Reply CallIsland(uint32_t island, const control::v1::Request& request, int64_t timeout_ms) const;
   // The same request to every island of `islands`, in parallel; replies in that order.

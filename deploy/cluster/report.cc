@@ -192,8 +192,12 @@ std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(tex
 std::string LogText(const ClusterStatus& status) {
   if (!status.has_log()) return "";
   const int pid = status.log().logger_pid();
-  return fmt::format("log: durability {}, data generation {}, {}\n", status.configs(0).durability(),
-                     status.log().data_generation(), pid > 0 ? fmt::format("logger {}", pid) : "no logger");
+  std::string text =
+      fmt::format("log: durability {}, data generation {}, {}\n", status.configs(0).durability(),
+                  status.log().data_generation(), pid > 0 ? fmt::format("logger {}", pid) : "no logger");
+  if (!status.log().full().empty()) text += fmt::format("NOTHING CAN BE CHANGED: {}\n", status.log().full());
+  if (!status.log().lost().empty()) text += fmt::format("when it was started: {}\n", status.log().lost());
+  return text;
 }
 
 }  // namespace
@@ -237,6 +241,8 @@ std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* re
     const int pid = status.log().logger_pid();
     document["log"] = {{"durability", status.configs(0).durability()},
                        {"logger_pid", pid > 0 ? json(pid) : json()},
+                       {"full", status.log().full()},
+                       {"lost", status.log().lost()},
                        {"data_generation", status.log().data_generation()}};
   }
   if (status.has_observation()) document["observation"] = ObservationJson(status.observation());

@@ -26,6 +26,7 @@
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/control_channel.h"
 #include "runtime/mutex.h"
+#include "runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -163,6 +164,7 @@ absl::Status Supervisor::Start() {
     return server.status();
   }
   server_ = *std::move(server);
+  unlink(files_.Ended().c_str());
   return absl::OkStatus();
 }
 
@@ -499,6 +501,7 @@ absl::Status Supervisor::Loop() {
     WaitForSignal(WaitMs());
   }
   if (observer_) observer_->Stop();
+  if (!failure_.empty()) runtime::WritePrivateFile(files_.Ended(), failure_).IgnoreError();
   server_.reset();
   return failure_.empty() ? absl::OkStatus() : absl::InternalError(failure_);
 }
@@ -547,6 +550,8 @@ Reply Supervisor::Status() {
   }
   if (log_ != nullptr) {
     status.mutable_log()->set_logger_pid(log_->logger_pid());
+    status.mutable_log()->set_full(log_->full());
+    status.mutable_log()->set_lost(log_->lost());
     status.mutable_log()->set_data_generation(data_->manifest().data_generation);
   }
   status.set_cluster_id(data_->manifest().cluster_id);

@@ -72,6 +72,8 @@ absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
   if (!cluster.ok()) return cluster.status();
   cluster_ = *cluster;
   islands_.resize(options_.workers.size());
+  // A start that is refused makes no directory where another is to be moved to.
+  if (options_.keeps_rows && !files_->Exists(options_.log_directory)) return NoLog();
   if (absl::Status made = files_->MakeDirectories(options_.log_directory); !made.ok()) return made;
   absl::StatusOr<FileLock> lock = LockLog(options_.log_directory);
   if (!lock.ok()) return lock.status();
@@ -83,20 +85,25 @@ absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
   const absl::StatusOr<int> board = log::Board::MakeShared(options_.workers);
   if (!board.ok()) return board.status();
   board_fd_.Reset(*board);
+  absl::StatusOr<std::unique_ptr<log::Board>> mapped = log::Board::Map(*board, options_.workers);
+  if (!mapped.ok()) return mapped.status();
+  board_ = *std::move(mapped);
   return absl::OkStatus();
+}
+
+absl::Status BoxLog::NoLog() const {
+  return absl::FailedPreconditionError(fmt::format(
+      "there are rows that outlive their islands, and {} has no log of theirs: storage.log.directory was "
+      "changed, or the log was removed. Change it back; or move all of the log there; or remove the data "
+      "with `islands destroy FILE`",
+      options_.log_directory));
 }
 
 // A log that was never begun is one that was closed, and has nothing in it.
 absl::Status BoxLog::ReadManifest(uint64_t cluster) {
   absl::StatusOr<log::BoxManifest> manifest =
       log::ReadBoxManifest(*files_, options_.log_directory, cluster, options_.workers.size());
-  if (absl::IsNotFound(manifest.status()) && options_.keeps_rows) {
-    return absl::FailedPreconditionError(fmt::format(
-        "there are rows that outlive their islands, and {} has no log of theirs: storage.log.directory was "
-        "changed, or the log was removed. Change it back; or move all of the log there; or remove the data "
-        "with `islands destroy FILE`",
-        options_.log_directory));
-  }
+  if (absl::IsNotFound(manifest.status()) && options_.keeps_rows) return NoLog();
   if (absl::IsNotFound(manifest.status())) {
     manifest = log::BoxManifest{.cluster = cluster, .lives = std::vector<uint64_t>(options_.workers.size())};
   }
@@ -224,11 +231,12 @@ absl::Status BoxLog::MakeCut() {
   const absl::StatusOr<log::EpochBlock> block = ReadLastEpoch(path);
   if (!block.ok()) return block.status();
   log::Cut(&manifest_, *block);
-  spdlog::warn(
+  lost_ = fmt::format(
       "the log's rings are not those of before: power was lost, the machine was started anew, or somebody "
       "has removed them. What was acknowledged and not on disk, of epochs beyond {}, is dropped on all "
       "islands",
       block->epoch);
+  spdlog::warn("{}", lost_);
   return absl::OkStatus();
 }
 
@@ -268,12 +276,18 @@ absl::Status BoxLog::SpawnLogger() {
   if (!pid.ok()) return pid.status();
   pid_ = *pid;
   spdlog::info("logger: process {}", *pid);
+  // Rings that must be there: of the life that the manifest names, whether it is alive or not drained yet.
   for (uint32_t island = 0; island < islands_.size(); ++island) {
-    if (islands_[island].state == State::kDying) Tell("dead", island);
+    const State state = islands_[island].state;
+    const uint64_t life = manifest_.lives[island];
+    if ((state == State::kDying || state == State::kReady) && life != 0)
+      Say(fmt::format("life {} {}", island, life));
+    if (state == State::kDying) Tell("dead", island);
   }
   Say("start");
   for (uint32_t island = 0; island < islands_.size(); ++island) {
-    if (islands_[island].state == State::kBeginning) Tell("life", island);
+    const State state = islands_[island].state;
+    if (state == State::kBeginning || state == State::kAdded) Tell("life", island);
   }
   return absl::OkStatus();
 }
@@ -286,6 +300,12 @@ void BoxLog::Say(std::string line) {
 
 void BoxLog::Tell(const char* what, uint32_t island) {
   Say(fmt::format("{} {} {}", what, island, islands_[island].life));
+}
+
+std::string BoxLog::full() const {
+  if (!board_->full()) return "";
+  return fmt::format("the disk with {} is full: make room there, and it goes on by itself",
+                     options_.log_directory);
 }
 
 bool BoxLog::waits() const {
@@ -410,7 +430,8 @@ absl::Status BoxLog::LookAfterLogger() {
 
 bool BoxLog::Stop() {
   for (uint32_t island = 0; island < islands_.size(); ++island) OnDead(island);
-  if (kill_at_ms_ == 0) kill_at_ms_ = MonotonicMs() + kStopPatienceMs;
+  // What is in rings without names nobody finds again.
+  if (kill_at_ms_ == 0) kill_at_ms_ = MonotonicMs() + (exposed_.ok() ? 1 : 8) * kStopPatienceMs;
   if (stopping_) {
     int wait_status = 0;
     if (waitpid(pid_, &wait_status, WNOHANG) == pid_) {
@@ -442,6 +463,12 @@ bool BoxLog::Stop() {
 
 // Everything is in EPOCH: the rings are needed no more.
 void BoxLog::Close() {
+  // Without it a manifest would say that a log which is gone is whole.
+  const std::string epoch = options_.log_directory + "/" + log::kEpochFileName;
+  if (!files_->Exists(epoch)) {
+    spdlog::error("the log is not closed: {} is gone", epoch);
+    return;
+  }
   log::BoxManifest manifest = manifest_;
   manifest.ring_directory = log::BoxId{};
   manifest.ring_path.clear();

@@ -87,6 +87,9 @@ class BoxLog {
   const std::vector<log::EpochCut>& cuts() const { return manifest_.cuts; }
   pid_t logger_pid() const { return pid_; }  // any thread; 0: none runs
   bool waits() const;                        // for an answer
+  // For people; any thread. Why nothing can be changed, and what was dropped by Open; empty: it can, nothing.
+  std::string full() const;
+  const std::string& lost() const { return lost_; }
 
   void OnDead(uint32_t island);
   bool MayBegin(uint32_t island) const { return islands_[island].state == State::kDrained; }
@@ -108,6 +111,7 @@ class BoxLog {
   BoxLog(Options options, std::unique_ptr<runtime::FileSystem> files)
       : options_(std::move(options)), restarts_(options_.restarts), files_(std::move(files)) {}
   absl::Status Prepare(const std::vector<uint32_t>& workers_before);
+  absl::Status NoLog() const;
   absl::Status ReadManifest(uint64_t cluster);
   absl::Status CheckLives() const;
   absl::Status ChooseRings(uint64_t cluster);
@@ -132,6 +136,8 @@ class BoxLog {
   log::BoxManifest manifest_;     // as on disk
   std::unique_ptr<log::RingDirectory> rings_;
   runtime::UniqueFd board_fd_;
+  std::unique_ptr<log::Board> board_;
+  std::string lost_;
   std::vector<Island> islands_;
   std::atomic<pid_t> pid_ = 0;
   int64_t restart_at_ms_ = 0;  // while there is no logger

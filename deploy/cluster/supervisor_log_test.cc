@@ -109,6 +109,14 @@ class BoxLogTest : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  absl::Status StepUntilItFails() {
+    absl::Status status;
+    for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
+      status = log_->Step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return status;
+  }
   void Begin(uint32_t island, uint64_t life) {
     StepUntil([&] { return log_->MayBegin(island); });
     const absl::Status begun = log_->Begin(island, life);
@@ -441,6 +449,55 @@ TEST_F(BoxLogTest, Open_CutsWhereTheLoggerBeforeHasEnded) {
   ASSERT_TRUE(opened.ok()) << opened;
   ASSERT_THAT(log_->cuts(), SizeIs(1));
   EXPECT_EQ(log_->cuts()[0].durable, block.epoch);
+}
+
+// Whoever had it open is dead: what was in it is lost, and so nothing of its epoch may count anywhere.
+TEST_F(BoxLogTest, Stop_DoesNotCloseALogWhoseRingIsGone) {
+  options_.interval_us = 3'000'000;
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  const auto ring = log::Ring::Open(RingPath({1, 1, 1}));
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  const auto board = log::Board::Map(log_->board_fd(), options_.workers).value();
+  fs::remove(RingPath({1, 1, 1}));
+  EXPECT_EQ(StepUntilItFails().code(), absl::StatusCode::kDataLoss);
+  const uint64_t epoch = board->epoch();
+  Append({1, 0, 0}, epoch);
+  log::RingWriter writer(**ring);
+  log::Append(writer, 1, log::Lsn::Of(epoch, 2).value(), {});
+  writer.Show();
+  kill(log_->logger_pid(), SIGKILL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  Stop();
+  EXPECT_NE(OnDisk().ring_directory, log::BoxId{}) << "closed";
+  ASSERT_TRUE(Open().ok());  // as after a loss of power
+  log_.reset();
+  EXPECT_THAT(InLog(1), IsEmpty());
+  EXPECT_THAT(InLog(0), IsEmpty()) << "what another island has of the same epoch";
+}
+
+TEST_F(BoxLogTest, Step_ALoggerThatFindsARingMissingEndsTheLog) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  fs::remove(RingPath({1, 1, 1}));
+  kill(log_->logger_pid(), SIGKILL);
+  EXPECT_THAT(std::string(StepUntilItFails().message()), HasSubstr(RingPath({1, 1, 1})));
+  Stop();
+  EXPECT_NE(OnDisk().ring_directory, log::BoxId{}) << "closed";
+}
+
+TEST_F(BoxLogTest, Stop_DoesNotCloseALogThatIsGone) {
+  ASSERT_TRUE(Open({}).ok());
+  BeginBoth(1);
+  fs::remove_all(options_.ring_directory);
+  EXPECT_EQ(StepUntilItFails().code(), absl::StatusCode::kDataLoss);
+  fs::remove_all(options_.log_directory);
+  Stop();
+  EXPECT_FALSE(fs::exists(options_.log_directory + "/MANIFEST"));
+  options_.keeps_rows = true;
+  options_.lives = {1, 1};
+  EXPECT_FALSE(Open().ok());
+  EXPECT_FALSE(fs::exists(options_.log_directory)) << "another is to be moved there";
 }
 
 TEST_F(BoxLogTest, Step_OneRingThatVanishesEndsTheLog) {

@@ -20,6 +20,8 @@ struct ControlFiles {
   std::string SupervisorSocket() const { return directory + "/supervisor.sock"; }
   std::string SupervisorLock() const { return directory + "/supervisor.lock"; }
   std::string SupervisorLog() const { return directory + "/supervisor.log"; }
+  // Why the deployment that was up here last has ended by itself; there is none if it was taken down.
+  std::string Ended() const { return directory + "/ended"; }
   std::string LoggerLog() const { return directory + "/logger.log"; }
   std::string RunLock() const { return directory + "/run.lock"; }
   std::string IslandSocket(uint32_t island) const { return Island(island, "ctl"); }

@@ -220,7 +220,8 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
   command
       ->add_option("--mpl", options->mpl,
                    "Transactions in flight per worker: as many slots, each of which draws its next "
-                   "request when the one before has ended")
+                   "request when the one before has ended; with durability sync, when it has only its "
+                   "answer to wait for")
       ->capture_default_str();
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
   command->add_flag(kReloadFlag, options->reload, "Replace rows of another load that outlive the deployment");

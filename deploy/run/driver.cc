@@ -241,7 +241,11 @@ absl::Status RunDriver::CheckStillUp() const {
   if (LostNow() < islands_.size()) return absl::OkStatus();
   const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kSampleTimeoutMs);
   if (status.ok() ? !status->stopping() : !absl::IsUnavailable(status.status())) return absl::OkStatus();
-  return absl::UnavailableError("the deployment was taken down during the run; there is no result");
+  const std::string why = client_.WhyEnded();
+  return absl::UnavailableError(fmt::format("the deployment {} during the run; there is no result",
+                                            !why.empty()  ? "has ended by itself (" + why + ")"
+                                            : status.ok() ? "is being taken down"
+                                                          : "was taken down, or its supervisor killed,"));
 }
 
 size_t RunDriver::LostNow() const {

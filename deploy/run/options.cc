@@ -70,8 +70,8 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const DescribedWorklo
     if (found == nullptr) {
       return absl::InvalidArgumentError(
           fmt::format("{}: the running deployment has no table '{}', which workload {} needs; add what is "
-                      "missing of this "
-                      "under data.tables, then `down` and `up`:\n{}",
+                      "missing of this under data.tables, then `down` and `up`; with rows that are kept, "
+                      "and have other tables, in another data.directory:\n{}",
                       options.file, name, workload.name, workload.description.tables_yaml));
     }
     control::v1::TableSpec table = *found;

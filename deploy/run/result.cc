@@ -160,7 +160,9 @@ std::string SumCheck::Verdict() const {
 
 std::string SumCheck::Explain() const {
   if (island_lost)
-    return "an island was lost or did not answer; what it held began anew, so there is nothing to compare";
+    return "an island was lost or did not answer, and with it the count of what it had committed; with "
+           "durability "
+           "none its rows began anew too. So there is nothing to compare";
   return fmt::format(
       "sum over all rows before {}, after {}: changed by {}; committed transactions changed it by {}, those "
       "of unknown outcome by at most {}; {}{} rows found",

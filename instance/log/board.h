@@ -70,6 +70,14 @@ class Board {
     if (full != this->full()) box_->full.store(full, std::memory_order_relaxed);
   }
 
+  // Pages of the island find no room on their disk, which may be the log's.
+  bool pages_full(uint32_t island) const {
+    return lines_[Number(island, 0)].pages_full.load(std::memory_order_relaxed);
+  }
+  void SetPagesFull(uint32_t island, bool full) {
+    lines_[Number(island, 0)].pages_full.store(full, std::memory_order_relaxed);
+  }
+
   // Somebody waits for this epoch to be durable, though nothing that was appended asks for it: the logger
   // raises G beyond it.
   uint64_t wanted() const { return box_->wanted.load(std::memory_order_relaxed); }
@@ -105,6 +113,7 @@ class Board {
   struct alignas(64) Line {
     std::atomic<uint64_t> hold;
     std::atomic<uint64_t> needed_segment;  // of the island; worker 0's counts
+    std::atomic<bool> pages_full;          // likewise
   };
   explicit Board(std::vector<size_t> first) : first_(std::move(first)) {}
   size_t Bytes() const { return sizeof(Box) + first_.back() * sizeof(Line); }

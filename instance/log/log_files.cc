@@ -93,13 +93,13 @@ absl::StatusOr<LogFiles::Segment> LogFiles::MakeSegment() {
 }
 
 absl::StatusOr<runtime::FileHandle> LogFiles::OpenNew(const std::string& path) {
-  const bool spare = !spares_.empty();
-  if (spare) {
-    const std::string from = options_.directory + "/" + SegmentName(spares_.back());
+  while (!spares_.empty()) {
+    const absl::Status renamed = files_->Rename(options_.directory + "/" + SegmentName(spares_.back()), path);
+    if (!renamed.ok() && !absl::IsNotFound(renamed)) return renamed;
     spares_.pop_back();
-    if (absl::Status renamed = files_->Rename(from, path); !renamed.ok()) return renamed;
+    if (renamed.ok()) return files_->Open(path, /*create=*/false, /*direct=*/false);
   }
-  return files_->Open(path, /*create=*/!spare, /*direct=*/false);
+  return files_->Open(path, /*create=*/true, /*direct=*/false);
 }
 
 // How many. A logger that begins on a full disk needs what the one before it had kept for what is under way

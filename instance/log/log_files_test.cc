@@ -218,6 +218,24 @@ TEST_F(LogFilesTest, Release_KeepsSomeToBeWrittenAgain) {
   EXPECT_FALSE(log_->keeps_some()) << "another object has written them";
 }
 
+// Somebody has made room by hand.
+TEST_F(LogFilesTest, MakeSegment_WhereOneThatWasKeptIsGone) {
+  while (log_->end().segment < 4) ASSERT_TRUE(Add(30'000).ok());
+  ASSERT_TRUE(log_->Release(4, /*keep=*/true).ok());
+  ASSERT_TRUE(files_.Remove(PathOf(1)).ok());
+  while (log_->end().segment < 6) ASSERT_TRUE(Add(30'000).ok());
+}
+
+TEST_F(LogFilesTest, MakeSegment_OneThatFindsNoRoomForItsNewNameIsStillKept) {
+  while (log_->end().segment < 2) ASSERT_TRUE(Add(30'000).ok());
+  ASSERT_TRUE(log_->Release(2, /*keep=*/true).ok());
+  files_.Inject(0, runtime::DiskFault::kEnospc);
+  EXPECT_TRUE(absl::IsResourceExhausted(log_->PrepareNext(kLeastSegmentBytes)));
+  EXPECT_TRUE(log_->keeps_some());
+  ASSERT_TRUE(log_->Release(2, /*keep=*/false).ok());
+  EXPECT_FALSE(files_.Exists(PathOf(1)));
+}
+
 TEST_F(LogFilesTest, Release_KeepsNothingForAFullDisk) {
   while (log_->end().segment < 4) ASSERT_TRUE(Add(30'000).ok());
   ASSERT_TRUE(log_->Release(4, /*keep=*/true).ok());

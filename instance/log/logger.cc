@@ -98,9 +98,15 @@ bool Logger::RunOnce() {
   if (!failure_.ok()) return false;
   if (state_ == State::kIdle) {
     const bool round = HasWork() && Due();
-    if (!round && (full_.ok() || clock_.NowNs() < next_prepare_ns_)) return false;
-    round ? BeginRound() : PrepareSegments();
-    return true;
+    const bool prepares = !full_.ok() && clock_.NowNs() >= next_prepare_ns_;
+    if (round) {
+      BeginRound();
+    } else if (prepares) {
+      PrepareSegments();
+    } else if (!KeepsSpares()) {
+      RemoveOldSegments();
+    }
+    return round || prepares;
   }
   if (state_ == State::kRaised) {
     Collect();
@@ -257,8 +263,14 @@ uint64_t Logger::Reserve(uint32_t island) const {
   return std::min(bytes, options_.segment_bytes);
 }
 
+bool Logger::KeepsSpares() const {
+  bool keep = full_.ok();
+  for (uint32_t island = 0; island < board_.islands(); ++island) keep &= !board_.pages_full(island);
+  return keep;
+}
+
 void Logger::RemoveOldSegments() {
-  const bool keep = full_.ok();
+  const bool keep = KeepsSpares();
   for (uint32_t island = 0; island < needed_.size() && failure_.ok(); ++island) {
     const uint64_t needed = board_.needed_segment(island);
     if (needed <= needed_[island] && (keep || !logs_[island].keeps_some())) continue;

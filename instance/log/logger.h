@@ -134,7 +134,9 @@ class Logger {
   void WriteEpoch();
   void Finish();
   void FreeRings();
-  // Those that no checkpoint needs (Board::needed_segment); while the disk is full those too that were kept.
+  // Whether segments that nobody needs are kept; not while log or pages find no room.
+  bool KeepsSpares() const;
+  // Those that no checkpoint needs (Board::needed_segment), and that are not kept.
   void RemoveOldSegments();
   // Next ones, where they will be needed soon.
   void PrepareSegments();

@@ -115,14 +115,18 @@ void LoggerProcess::Report() {
                full ? "nothing can be changed until there is room: " + std::string(logger_->full().message())
                     : "the log has room again");
   }
-  if (vanished_ || clock_.NowNs() < next_look_ns_) return;
+  if (clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;
   // What we write goes to files that have no name any more, or one that nobody knows.
   const std::string epoch = EpochPath(options_);
   const bool nowhere = InodeOf(epoch) != epoch_inode_;
-  const std::string missing = nowhere ? epoch : MissingRing();
-  if (missing.empty()) return;
-  vanished_ = true;
+  Tell(nowhere, nowhere ? epoch : MissingRing());
+}
+
+// Once of each kind.
+void LoggerProcess::Tell(bool nowhere, const std::string& missing) {
+  bool& told = nowhere ? vanished_ : exposed_;
+  if (missing.empty() || std::exchange(told, true)) return;
   fmt::print(stderr,
              "{} was removed or moved while the log uses it: what is appended from now on is not {}\n",
              missing, nowhere ? "safe" : "safe from a kill");
@@ -199,6 +203,11 @@ absl::Status LoggerProcess::Hear(std::string_view line) {
 absl::Status LoggerProcess::AddLife(uint32_t island, uint64_t life) {
   for (uint32_t worker = 0; worker < options_.workers[island]; ++worker) {
     absl::StatusOr<std::shared_ptr<Ring>> ring = rings_->OpenRing({life, island, worker});
+    if (started_ && absl::IsNotFound(ring.status())) {
+      // Of a life that has not begun there is nothing to lose, and others are to be drained.
+      Tell(/*nowhere=*/false, rings_->path() + "/" + RingName({life, island, worker}));
+      return absl::OkStatus();
+    }
     if (!ring.ok()) return ring.status();
     const absl::Status added = logger_->Add(*std::move(ring));
     if (!added.ok() && !absl::IsAlreadyExists(added)) return added;

@@ -15,8 +15,10 @@
 //                      vanished PATH        EPOCH is no longer in its place: nothing is safe any more
 //                      error TEXT           what was said makes no sense
 //
-// It drains nothing before `start`. Rings that are there when it begins it finds itself, so `life` is only
-// for those that come later, and may be said of any.
+// It drains nothing before `start`. Rings that are there when it begins it finds itself. `life` is for those
+// that come later, and, before `start`, for those that must be there: if one is not, somebody has removed it
+// while no logger had it open, and what was in it is lost. Then it ends with an error, before EPOCH passes over
+// that.
 //
 // SIGTERM, or the end of the socket: it drains what there is, as far as holds let it, and ends. Any error
 // ends it with a status: a sync that failed above all, which is not tried again.
@@ -71,6 +73,7 @@ class LoggerProcess {
   void Need(const StreamId& stream);
   // Of ours, the first that somebody has removed, moved or replaced; empty: none.
   std::string MissingRing() const;
+  void Tell(bool nowhere, const std::string& missing);
   absl::Status Start();
   void Say(std::string line) { answers_ += line + "\n"; }
   void SendAnswers(int commands);
@@ -89,7 +92,7 @@ class LoggerProcess {
   std::string answers_;                 // that the socket had no room for yet
   bool started_ = false;
   bool stopping_ = false;
-  bool vanished_ = false;
+  bool vanished_ = false, exposed_ = false;  // was said
   bool full_ = false;
   int64_t stop_by_ns_ = 0;
   // The rings that are needed if this process is killed: of every island those of its last life, until that

@@ -469,6 +469,28 @@ TEST(Logger, FullDisk_IsWaitedFor) {
   EXPECT_GT(box.board().durable(), durable);
 }
 
+// Pages may be on the same disk: where they find no room nothing is kept that nobody needs.
+TEST(Logger, FullDisk_SegmentsAreNotKeptFromPages) {
+  runtime::MemoryFileSystem files({.disk_bytes = 16 * kLeastSegmentBytes});
+  LogBox box({1}, 1, files);
+  while (files.List("/log/island-0")->size() < 8) {
+    for (int i = 0; i < 50; ++i) box.StepWorker();
+    box.Quiesce();
+    box.DrainAll();
+  }
+  box.board().SetNeededSegment(0, 7);
+  box.board().Want(box.board().epoch());
+  for (int i = 0; i < 5'000; ++i) box.StepLogger();
+  const auto pages = files.Open("/log/pages", /*create=*/true, /*direct=*/false).value();
+  files.SetRoom(0);  // others have what was left
+  ASSERT_TRUE(absl::IsResourceExhausted(files.Allocate(pages, 4096)));
+  for (int i = 0; i < 100; ++i) box.StepLogger();
+  EXPECT_TRUE(absl::IsResourceExhausted(files.Allocate(pages, 4096)));
+  box.board().SetPagesFull(0, true);
+  for (int i = 0; i < 100; ++i) box.StepLogger();
+  EXPECT_TRUE(files.Allocate(pages, 4096).ok());
+}
+
 // The heart of it: workers and logger in small steps, in every order that chance thinks of, with everything
 // dying.
 TEST(Logger, Property_WhatEpochCoversSurvivesEverything) {

@@ -171,6 +171,16 @@ absl::Status RingDirectory::CheckIsOf(const std::string& log_directory) const {
   const absl::StatusOr<std::optional<RingOwner>> owner = ReadOwner();
   if (!owner.ok()) return owner.status();
   if (!*owner || (*owner)->IsAt(*place)) return absl::OkStatus();
+  if ((*owner)->log.path == place->path) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{0} has log rings of another directory that was {1}: the data was restored from a copy, or moved, "
+        "and "
+        "not taken down before. If it was moved, and nothing else has changed: remove {0}/owner, and it goes "
+        "on. "
+        "If it is a copy: remove {0}; what was acknowledged after the copy was made, and what it had not on "
+        "disk, is lost then. Or put the directory back that was there",
+        path_, place->path));
+  }
   return absl::FailedPreconditionError(
       fmt::format("{0} has log rings of another place, {1}, which was not taken down since it made them, and "
                   "this log is in {2}: it is a copy, or was moved from another file system. `up` and `down` "

@@ -58,6 +58,7 @@ void AddLog(const instance::Island& island, std::vector<MetricFamily>* families)
   add(Metric::kCheckpointAge, SecondsSince(cleaner.covered_ns));
   add(Metric::kCleanerPagesWritten, cleaner.pages_written.Get());
   add(Metric::kCleanerFailed, cleaner.failed.Get());
+  add(Metric::kLogDiskFull, uint64_t{keeper->board().full()});
   const Keeper::Recovered& recovered = keeper->recovered();
   add(Metric::kRecoverySeconds, recovered.seconds);
   add(Metric::kRecoveryRecords, recovered.records);

@@ -159,6 +159,8 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kCleanerFailed, kLogSection, "islands_cleaner_failed", kGauge, "",
                      "1 once an error of the disk has ended the writing of changed pages: from then on the "
                      "log grows, until the island starts again"},
+    MetricDescriptor{Metric::kLogDiskFull, kLogSection, "islands_log_disk_full", kGauge, "",
+                     "1 while the log's disk is full: nothing can be changed, until there is room"},
     MetricDescriptor{Metric::kRecoverySeconds, kLogSection, "islands_recovery_seconds", kGauge, "",
                      "What reading data files and log took when the island started; 0 where it had none yet"},
     MetricDescriptor{Metric::kRecoveryRecords, kLogSection, "islands_recovery_records", kGauge, "",

@@ -61,6 +61,7 @@ enum class Metric : uint8_t {
   kCheckpointAge,
   kCleanerPagesWritten,
   kCleanerFailed,
+  kLogDiskFull,
   kRecoverySeconds,
   kRecoveryRecords,
   kRecoveryUndone,

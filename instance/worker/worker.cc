@@ -255,6 +255,7 @@ void Worker::Clean() {
                         std::string(cleaner_->full().message()))
          : spdlog::info("pages are written home again");
   }
+  shared_.board->SetPagesFull(options_.island, data_full_);
   if (const uint64_t epoch = cleaner_->waits_for(); epoch != 0) shared_.board->Want(epoch);
   shared_.board->SetNeededSegment(options_.island, cleaner_->checkpoint().position.segment);
   const int64_t wait_ns = cleaner_->idle() ? kNothingToCleanNs : kCleanWaitNs;
