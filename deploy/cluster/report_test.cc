@@ -92,6 +92,18 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   EXPECT_THAT(text, HasSubstr("share cores"));
 }
 
+TEST(StatusText, TellsOfAFullLogAndOfWhatWasLost) {
+  control::v1::ClusterStatus status = MakeStatus(MakeResolved());
+  status.mutable_log()->set_logger_pid(7);
+  EXPECT_THAT(StatusText(status), HasSubstr("logger 7\n"));
+  EXPECT_THAT(StatusText(status), testing::Not(HasSubstr("NOTHING")));
+  status.mutable_log()->set_full("the disk with log is full");
+  status.mutable_log()->set_lost("power was lost");
+  EXPECT_THAT(StatusText(status), HasSubstr("NOTHING CAN BE CHANGED: the disk with log is full\n"));
+  EXPECT_THAT(StatusText(status), HasSubstr("when it was started: power was lost\n"));
+  EXPECT_EQ(nlohmann::json::parse(StatusJson(status, nullptr))["log"]["full"], "the disk with log is full");
+}
+
 TEST(StatusText, WarnsOfWhatIsInDoubtForLong) {
   control::v1::ClusterStatus status = MakeStatus(MakeResolved());
   status.mutable_islands(0)->set_in_doubt(5);

@@ -164,6 +164,7 @@ def test_full_disk_refuses_changes_until_it_has_room(small_disk: str, cluster: C
     assert full["aborts_by_reason"]["storage"] > 0 and full["sum_check"] == "ok"
     with open(os.path.join(cluster.folder, "run", "logger.log"), encoding="utf-8") as file:
         assert f"cannot allocate {small_disk}" in file.read()
+    assert small_disk in cluster.status()["log"]["full"]
     read = cluster.run("--op", "read", "--rows", 10)
     assert read["committed"] > 0 and read["aborted"] == 0
     supervisor = cluster.status()["supervisor_pid"]
@@ -174,6 +175,7 @@ def test_full_disk_refuses_changes_until_it_has_room(small_disk: str, cluster: C
     wait_until(lambda: cluster.island(1)["state"] == "ready", what="island 1")
     assert cluster.status()["supervisor_pid"] == supervisor
     wait_until(lambda: cluster.run("--op", "update", "--rows", 10)["committed"] > 1000, what="room")
+    assert cluster.status()["log"]["full"] == ""
     total = rows_sum(cluster)
     cluster.down()
     cluster.up()

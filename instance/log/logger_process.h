@@ -17,8 +17,8 @@
 //
 // It drains nothing before `start`. Rings that are there when it begins it finds itself. `life` is for those
 // that come later, and, before `start`, for those that must be there: if one is not, somebody has removed it
-// while no logger had it open, and what was in it is lost. Then it ends with an error, before EPOCH passes over
-// that.
+// while no logger had it open, and what was in it is lost. Then it ends with an error, before EPOCH passes
+// over that.
 //
 // SIGTERM, or the end of the socket: it drains what there is, as far as holds let it, and ends. Any error
 // ends it with a status: a sync that failed above all, which is not tried again.
