@@ -91,7 +91,10 @@ class BoxLogTest : public testing::Test {
                 .interval_us = 1'000,
                 .restarts = {.first_delay_ms = 1}};
   }
-  ~BoxLogTest() override { fs::remove_all(base_); }
+  ~BoxLogTest() override {
+    log_.reset();  // its logger makes files there
+    fs::remove_all(base_);
+  }
 
   // As a supervisor that comes after this one was killed, or after it has ended.
   absl::Status Open(const std::vector<uint32_t>& workers_before = {1, 2}) {
