@@ -107,10 +107,7 @@ absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDep
                                                                const ControlFiles& files) {
   if (absl::Status made = runtime::MakePrivateDirectory(files.directory); !made.ok()) return made;
   std::unique_ptr<runtime::FileSystem> disk = runtime::MakePosixFileSystem();
-  for (const std::string& directory : {resolved.data_directory, resolved.log_directory}) {
-    absl::Status made = disk->MakeDirectories(directory);
-    if (!made.ok()) return made;
-  }
+  if (absl::Status made = disk->MakeDirectories(resolved.data_directory); !made.ok()) return made;
   absl::StatusOr<FileLock> control = FileLock::Acquire(files.SupervisorLock());
   if (absl::IsAlreadyExists(control.status())) {
     absl::Status up = CheckNotUp(files);

@@ -59,7 +59,7 @@ def flip(path: str, offset: int) -> None:
 def begun(path: str) -> bool:
     """A segment that is in use, and not only made for later."""
     with open(path, "rb") as file:
-        return file.read(8) == b"ISLSEGM2"
+        return file.read(7) == b"ISLSEGM"
 
 
 def data(cluster: Cluster, pattern: str) -> list[str]:
