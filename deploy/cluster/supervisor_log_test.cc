@@ -386,11 +386,7 @@ TEST_F(BoxLogTest, Step_ReplacesALoggerThatWasKilled) {
 TEST_F(BoxLogTest, Step_ALoggerThatEndsByItselfEndsTheLog) {
   options_.program = base_ + "/none";
   ASSERT_TRUE(Open({}).ok());
-  absl::Status status;
-  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
-    status = log_->Step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  const absl::Status status = StepUntilItFails();
   EXPECT_THAT(std::string(status.message()), HasSubstr("the log cannot go on"));
   EXPECT_EQ(log_->Step(), status);  // and stays so
 }
@@ -407,11 +403,7 @@ TEST_F(BoxLogTest, Step_RingsThatVanishEndTheLog_AndAllOfItGetsToDisk) {
   log::RingWriter writer(**ring);
   log::Append(writer, 1, log::Lsn::Of(board->epoch(), 1).value(), {});
   writer.Show();
-  absl::Status status;
-  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
-    status = log_->Step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  const absl::Status status = StepUntilItFails();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   Stop();
   EXPECT_THAT(InLog(1), ElementsAre(log::StreamId{1, 1, 1}));
@@ -507,11 +499,7 @@ TEST_F(BoxLogTest, Step_OneRingThatVanishesEndsTheLog) {
   ASSERT_TRUE(Open({}).ok());
   BeginBoth(1);
   fs::remove(RingPath({1, 1, 1}));
-  absl::Status status;
-  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
-    status = log_->Step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  const absl::Status status = StepUntilItFails();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(RingPath({1, 1, 1})));
 }
@@ -520,11 +508,7 @@ TEST_F(BoxLogTest, Step_ALogThatVanishesEndsIt) {
   ASSERT_TRUE(Open({}).ok());
   BeginBoth(1);
   fs::rename(options_.log_directory, base_ + "/away");
-  absl::Status status;
-  for (int waited_ms = 0; status.ok() && waited_ms < kPatienceMs; ++waited_ms) {
-    status = log_->Step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  const absl::Status status = StepUntilItFails();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(options_.log_directory + "/EPOCH"));
   log_.reset();

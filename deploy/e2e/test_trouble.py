@@ -191,6 +191,23 @@ def test_copy_of_the_data_that_shares_its_log(cluster: Cluster, copies: list[Clu
     assert rows_sum_of(cluster) > total
 
 
+def test_data_restored_from_a_copy(cluster: Cluster) -> None:
+    """At its place, after what is there now was killed: its rings are not the copy's."""
+    total = filled(cluster)
+    cluster.down()
+    data, saved = (os.path.join(cluster.folder, name) for name in ("data", "saved"))
+    shutil.copytree(data, saved)
+    cluster.up()
+    assert work(cluster) > total
+    folder = os.path.dirname(rings(cluster)[0])
+    kill_all(cluster)
+    shutil.rmtree(data)
+    os.rename(saved, data)
+    refused(command(cluster, "up"), "restored from a copy", f"If it is a copy: remove {folder};")
+    shutil.rmtree(folder)
+    assert rows_sum_of(cluster) == total
+
+
 @pytest.mark.parametrize("end", ["down", "killed"])
 def test_moved_data(cluster: Cluster, copies: list[Cluster], end: str) -> None:
     total = filled(cluster)
@@ -304,6 +321,9 @@ def test_log_that_vanishes_while_nothing_happens(cluster: Cluster) -> None:
     shutil.rmtree(os.path.join(cluster.folder, "data", "log"))
     stops(cluster)
     assert "EPOCH was removed or moved" in said(cluster)
+    refused(command(cluster, "status"), "It has ended by itself", "EPOCH was removed or moved")
+    assert command(cluster, "destroy", "--yes").code == 0
+    assert not os.path.exists(os.path.join(cluster.folder, "run")), "with all that was in it"
 
 
 def test_one_ring_vanishes(cluster: Cluster) -> None:

@@ -123,7 +123,6 @@ void LoggerProcess::Report() {
   Tell(nowhere, nowhere ? epoch : MissingRing());
 }
 
-// Once of each kind.
 void LoggerProcess::Tell(bool nowhere, const std::string& missing) {
   bool& told = nowhere ? vanished_ : exposed_;
   if (missing.empty() || std::exchange(told, true)) return;

@@ -73,6 +73,7 @@ class LoggerProcess {
   void Need(const StreamId& stream);
   // Of ours, the first that somebody has removed, moved or replaced; empty: none.
   std::string MissingRing() const;
+  // Once of each kind that it is missing, if it is not empty.
   void Tell(bool nowhere, const std::string& missing);
   absl::Status Start();
   void Say(std::string line) { answers_ += line + "\n"; }

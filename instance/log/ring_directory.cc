@@ -174,11 +174,10 @@ absl::Status RingDirectory::CheckIsOf(const std::string& log_directory) const {
   if ((*owner)->log.path == place->path) {
     return absl::FailedPreconditionError(fmt::format(
         "{0} has log rings of another directory that was {1}: the data was restored from a copy, or moved, "
-        "and "
-        "not taken down before. If it was moved, and nothing else has changed: remove {0}/owner, and it goes "
-        "on. "
-        "If it is a copy: remove {0}; what was acknowledged after the copy was made, and what it had not on "
-        "disk, is lost then. Or put the directory back that was there",
+        "and not taken down before. If it was moved, and nothing else has changed: remove {0}/owner, and it "
+        "goes on. If it is a copy: remove {0}; what was acknowledged after the copy was made, and what it "
+        "had "
+        "not on disk, is lost then. Or put the directory back that was there",
         path_, place->path));
   }
   return absl::FailedPreconditionError(

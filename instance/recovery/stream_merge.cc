@@ -46,9 +46,6 @@ absl::Status StreamMerge::VisitUpTo(uint64_t epoch, Visit visit) {
   const auto blocks = std::exchange(blocks_, {});
   held_bytes_ = 0;
   std::vector<Rest> rests;
-  const auto keep = [&](const Rest& rest) {
-    for (const Kept& kept : rest.kept) Keep(&streams_[*rest.stream], kept.lsn, kept.kind, kept.body);
-  };
   for (const auto& [stream, kept] : streams) rests.push_back({&stream, kept});
   while (!rests.empty()) {
     // Two workers may give one LSN, to changes of different pages: then the first will do.
@@ -62,7 +59,9 @@ absl::Status StreamMerge::VisitUpTo(uint64_t epoch, Visit visit) {
     next->kept = next->kept.subspan(1);
     if (next->kept.empty()) rests.erase(next);
   }
-  std::for_each(rests.begin(), rests.end(), keep);
+  for (const Rest& rest : rests) {
+    for (const Kept& kept : rest.kept) Keep(&streams_[*rest.stream], kept.lsn, kept.kind, kept.body);
+  }
   return absl::OkStatus();
 }
 
