@@ -62,6 +62,11 @@ class DataWalk {
     if (!cluster.ok()) return report_.Take(absl::DataLossError(cluster.status().message()), ManifestPath());
     if (!boot.ok()) return boot.status();
     cluster_ = *cluster;
+    if (!quick_ && !files_.Exists(resolved_.log_directory)) {
+      const absl::Status none = NoLogIn(resolved_.log_directory);
+      return report_.Take(absl::DataLossError(none.message()), resolved_.log_directory);
+    }
+    if (absl::Status fits = quick_ ? absl::OkStatus() : CheckFile(*boot); !fits.ok()) return fits;
     const verify::BoxOptions options{.log_directory = resolved_.log_directory,
                                      .cluster = cluster_,
                                      .workers = manifest_.workers.empty() ? Workers() : manifest_.workers,
@@ -76,12 +81,20 @@ class DataWalk {
     return WalkIslands(**box);
   }
 
-  // Wherever they may be (supervisor_log.h).
+  std::vector<std::string> RingPathsHere() const {
+    return RingPaths(resolved_.ring_directory, resolved_.log_directory, cluster_);
+  }
+
+  // What `up` would refuse because of what the file says is no damage of data or log.
+  absl::Status CheckFile(const log::BoxId& boot) {
+    const auto manifest =
+        log::ReadBoxManifest(files_, resolved_.log_directory, cluster_, manifest_.boot_epochs.size());
+    if (!manifest.ok()) return absl::OkStatus();  // a finding, of OpenBox
+    return CheckNoRingsElsewhere(*manifest, boot, RingPathsHere(), resolved_.log_directory);
+  }
+
   absl::StatusOr<verify::Rings> FindRings(const log::BoxId& known) {
-    std::vector<std::string> paths = {resolved_.ring_directory};
-    if (resolved_.ring_directory.empty())
-      paths = {log::DefaultRingDirectory(cluster_), BoxLog::RingsBeside(resolved_.log_directory)};
-    for (const std::string& path : paths) {
+    for (const std::string& path : RingPathsHere()) {
       auto directory = log::RingDirectory::Open(path);
       if (!directory.ok() || (*directory)->id() != known) continue;
       // As `up`: while another log has them, they say nothing of this one.

@@ -21,6 +21,7 @@
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_log.h"
 #include "deploy/observe/observer.h"
+#include "deploy/plan/resolve.h"
 #include "deploy/processes/file_lock.h"
 #include "instance/log/box_id.h"
 #include "instance/log/ring_directory.h"
@@ -66,10 +67,6 @@ void Collect(const std::string& directory, const char* names, Doomed* doomed) {
   if (fs::is_directory(directory, error)) doomed->directories.push_back(directory);
 }
 
-std::string Absolute(const Deployment& deployment, const std::string& path) {
-  return (fs::path(deployment.folder) / path).lexically_normal().string();
-}
-
 // Islands' own, in a data or log directory.
 std::vector<std::string> IslandFolders(const std::string& directory) {
   const std::regex pattern(kIslandFolders);
@@ -87,18 +84,13 @@ std::vector<std::string> IslandFolders(const std::string& directory) {
 // Wherever the log's rings may be (supervisor_log.h).
 std::vector<std::string> RingFolders(const Deployment& deployment, const std::string& data,
                                      const std::string& log) {
-  if (!deployment.ring_directory.empty()) return {Absolute(deployment, deployment.ring_directory)};
-  std::vector<std::string> folders = {BoxLog::RingsBeside(log)};
+  const std::string rings = RingDirectoryOf(deployment);
   const auto manifest = storage::LoadManifest(data, *runtime::MakePosixFileSystem());
-  if (!manifest.ok()) return folders;
-  const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(manifest->cluster_id);
-  if (cluster.ok()) folders.push_back(log::DefaultRingDirectory(*cluster));
-  return folders;
-}
-
-std::string LogDirectory(const Deployment& deployment) {
-  return deployment.log_directory.empty() ? Absolute(deployment, deployment.data_directory) + "/log"
-                                          : Absolute(deployment, deployment.log_directory);
+  const absl::StatusOr<uint64_t> cluster =
+      manifest.ok() ? log::ClusterFingerprint(manifest->cluster_id) : manifest.status();
+  return cluster.ok()    ? RingPaths(rings, log, *cluster)
+         : rings.empty() ? std::vector{BoxLog::RingsBeside(log)}
+                         : std::vector{rings};
 }
 
 // The log's locks, so that nobody begins with what is being removed.
@@ -111,14 +103,14 @@ struct Claim {
 // of that one's.
 absl::StatusOr<Claim> ClaimLog(const Deployment& deployment) {
   Claim claim;
-  const std::string log = LogDirectory(deployment);
+  const std::string log = LogDirectoryOf(deployment);
   std::error_code error;
   if (fs::exists(log + "/" + kLogLockName, error)) {
     absl::StatusOr<FileLock> lock = LockLog(log);
     if (!lock.ok()) return lock.status();
     claim.log = *std::move(lock);
   }
-  const std::string data = Absolute(deployment, deployment.data_directory);
+  const std::string data = DataDirectoryOf(deployment);
   for (const std::string& folder : RingFolders(deployment, data, log)) {
     absl::StatusOr<std::unique_ptr<log::RingDirectory>> rings = log::RingDirectory::OpenWithoutId(folder);
     if (!rings.ok() || !(*rings)->CheckIsOf(log).ok()) continue;
@@ -129,8 +121,8 @@ absl::StatusOr<Claim> ClaimLog(const Deployment& deployment) {
 }
 
 Doomed FindFiles(const Deployment& deployment, const ControlFiles& files, const Claim& claim) {
-  const std::string data = Absolute(deployment, deployment.data_directory);
-  const std::string log = LogDirectory(deployment);
+  const std::string data = DataDirectoryOf(deployment);
+  const std::string log = LogDirectoryOf(deployment);
   Doomed doomed;
   for (const std::string& folder : IslandFolders(log)) Collect(folder, kSegmentNames, &doomed);
   for (const auto& rings : claim.rings) Collect(rings->path(), kRingNames, &doomed);
@@ -150,13 +142,8 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
   absl::Status down = CheckNotUp(files);
   if (down.ok()) down = CheckNoIslands(files);
   if (!down.ok()) return down;
-  const std::string data = Absolute(deployment, deployment.data_directory);
-  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(fmt::format("{}/{}", data, kDataLockName));
-  if (!holder.ok()) return holder.status();
-  if (*holder) {
-    return absl::FailedPreconditionError(fmt::format(
-        "{} is used by process {} of another deployment; take that one down first", data, **holder));
-  }
+  const std::string data = DataDirectoryOf(deployment);
+  if (absl::Status free = CheckDataIsFree(data); !free.ok()) return free;
   const auto disk = runtime::MakePosixFileSystem();
   const absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(data, *disk);
   if (!manifest.ok() && manifest.status().code() != absl::StatusCode::kNotFound) {
@@ -231,7 +218,7 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
   const Doomed doomed = FindFiles(*deployment, *files, *claim);
   std::vector<std::string> kept;
   if (!context.dry_run && !doomed.Names().empty()) {
-    if (!options.yes && isatty(STDIN_FILENO) == 1 && !Confirmed(doomed, deployment->name)) {
+    if (!options.yes && (isatty(STDIN_FILENO) != 1 || !Confirmed(doomed, deployment->name))) {
       return Fail(context, absl::FailedPreconditionError("nothing removed; --yes removes without asking"));
     }
   }

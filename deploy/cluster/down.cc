@@ -11,6 +11,8 @@
 #include "deploy/cluster/file_changes.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/report.h"
+#include "deploy/cluster/supervisor_data.h"
+#include "deploy/plan/resolve.h"
 #include "deploy/processes/file_lock.h"
 #include "deploy/processes/interrupts.h"
 #include "deploy/processes/spawn.h"
@@ -140,6 +142,11 @@ int Down(const CommandContext& context, const DownOptions& options) {
   const absl::StatusOr<Remaining> before = Look(*files, 0);
   if (!before.ok()) return Fail(context, before.status());
   const bool up = !before->none();
+  if (!up) {
+    // Whoever has its data is not found in this control directory, and "nothing is running" would be no truth.
+    const absl::Status free = CheckDataIsFree(DataDirectoryOf(*deployment));
+    if (!free.ok()) return Fail(context, free);
+  }
   // Only what answers can say that it is another; what does not answer is ended as it ever was.
   const absl::Status ours = up ? ClusterClient(*files).Status(kCallTimeoutMs).status() : absl::OkStatus();
   if (absl::IsFailedPrecondition(ours)) return Fail(context, ours);

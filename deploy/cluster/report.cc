@@ -192,9 +192,11 @@ std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(tex
 std::string LogText(const ClusterStatus& status) {
   if (!status.has_log()) return "";
   const int pid = status.log().logger_pid();
-  std::string text =
-      fmt::format("log: durability {}, data generation {}, {}\n", status.configs(0).durability(),
-                  status.log().data_generation(), pid > 0 ? fmt::format("logger {}", pid) : "no logger");
+  const uint32_t restarts = status.log().restarts();
+  std::string text = fmt::format(
+      "log: durability {}, data generation {}, {}{}\n", status.configs(0).durability(),
+      status.log().data_generation(), pid > 0 ? fmt::format("logger {}", pid) : "no logger",
+      restarts > 0 ? fmt::format(", restarted {} time{}", restarts, restarts == 1 ? "" : "s") : "");
   if (!status.log().full().empty()) text += fmt::format("NOTHING CAN BE CHANGED: {}\n", status.log().full());
   if (!status.log().lost().empty()) text += fmt::format("when it was started: {}\n", status.log().lost());
   return text;
@@ -241,6 +243,7 @@ std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* re
     const int pid = status.log().logger_pid();
     document["log"] = {{"durability", status.configs(0).durability()},
                        {"logger_pid", pid > 0 ? json(pid) : json()},
+                       {"restarts", status.log().restarts()},
                        {"full", status.log().full()},
                        {"lost", status.log().lost()},
                        {"data_generation", status.log().data_generation()}};

@@ -97,6 +97,8 @@ TEST(StatusText, TellsOfAFullLogAndOfWhatWasLost) {
   status.mutable_log()->set_logger_pid(7);
   EXPECT_THAT(StatusText(status), HasSubstr("logger 7\n"));
   EXPECT_THAT(StatusText(status), testing::Not(HasSubstr("NOTHING")));
+  status.mutable_log()->set_restarts(1);
+  EXPECT_THAT(StatusText(status), HasSubstr("logger 7, restarted 1 time\n"));
   status.mutable_log()->set_full("the disk with log is full");
   status.mutable_log()->set_lost("power was lost");
   EXPECT_THAT(StatusText(status), HasSubstr("NOTHING CAN BE CHANGED: the disk with log is full\n"));

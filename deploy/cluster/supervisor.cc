@@ -277,8 +277,10 @@ void Supervisor::ScheduleRestart(Island& island, const std::string& why) {
   const std::optional<int64_t> delay_ms = island.policy.OnLost(now_ms);
   if (!delay_ms) {
     island.state = control::v1::GIVEN_UP;
-    island.detail = fmt::format("given up after {} restarts within {} s; {}", options_.restarts.budget,
-                                options_.restarts.window_ms / 1000, why);
+    island.detail = fmt::format(
+        "given up after {} restarts within {} s; once what ends it is mended, `islands down` and "
+        "`islands up` start it again; {}",
+        options_.restarts.budget, options_.restarts.window_ms / 1000, why);
     spdlog::error("island {}: {}", island.config.island(), island.detail);
     return;
   }
@@ -550,6 +552,7 @@ Reply Supervisor::Status() {
   }
   if (log_ != nullptr) {
     status.mutable_log()->set_logger_pid(log_->logger_pid());
+    status.mutable_log()->set_restarts(log_->logger_restarts());
     status.mutable_log()->set_full(log_->full());
     status.mutable_log()->set_lost(log_->lost());
     status.mutable_log()->set_data_generation(data_->manifest().data_generation);

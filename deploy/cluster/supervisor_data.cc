@@ -33,6 +33,16 @@ absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
       files.directory));
 }
 
+// By a supervisor whose control directory is another, or has been removed.
+absl::Status DataInUse(const std::string& lock_path, pid_t holder) {
+  const std::string pid = holder > 0 ? std::to_string(holder) : "PID";
+  return absl::FailedPreconditionError(fmt::format(
+      "the data is in use: process {} holds {}, for the control directory {}. Take that deployment "
+      "down with its own file; or, if that directory was removed, with `kill {}`; or name another "
+      "data.directory",
+      pid, lock_path, LockNote(lock_path), pid));
+}
+
 }  // namespace
 
 storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
@@ -62,6 +72,13 @@ absl::Status CheckNoIslands(const ControlFiles& files) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckDataIsFree(const std::string& data_directory) {
+  const std::string path = fmt::format("{}/{}", data_directory, kDataLockName);
+  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
+  if (!holder.ok()) return holder.status();
+  return *holder ? DataInUse(path, **holder) : absl::OkStatus();
 }
 
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
@@ -117,9 +134,8 @@ absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDep
   absl::StatusOr<FileLock> data =
       FileLock::Acquire(resolved.data_directory + "/" + kDataLockName, files.directory);
   if (absl::IsAlreadyExists(data.status())) {
-    return absl::AlreadyExistsError(fmt::format(
-        "the data is in use: {}, for the cluster of {}; end that one first, or name another data directory",
-        std::string(data.status().message()), LockNote(resolved.data_directory + "/" + kDataLockName)));
+    const absl::Status used = CheckDataIsFree(resolved.data_directory);
+    return used.ok() ? data.status() : used;
   }
   if (!data.ok()) return data.status();
   absl::Status quiet = WaitForOldIslands(files, kOldIslandsTimeoutMs);

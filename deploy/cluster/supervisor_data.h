@@ -71,6 +71,9 @@ storage::Manifest WantedManifest(const ResolvedDeployment& resolved);
 absl::Status CheckNotUp(const ControlFiles& files);
 // FAILED_PRECONDITION when an island lives, with or without its supervisor.
 absl::Status CheckNoIslands(const ControlFiles& files);
+// FAILED_PRECONDITION when a supervisor has this data, though none is in the control directory: says its pid
+// and what to do.
+absl::Status CheckDataIsFree(const std::string& data_directory);
 // Until no island-N.lock is held any more; DEADLINE_EXCEEDED names a holder.
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms);
 

@@ -67,13 +67,50 @@ absl::StatusOr<FileLock> LockLog(const std::string& log_directory) {
                   std::string(lock.status().message())));
 }
 
+absl::Status NoLogIn(const std::string& log_directory) {
+  return absl::FailedPreconditionError(fmt::format(
+      "there are rows that outlive their islands, and {} has no log of theirs: storage.log.directory was "
+      "changed, or the log was removed. Change it back; or move all of the log there; or remove the data "
+      "with `islands destroy FILE`",
+      log_directory));
+}
+
+std::vector<std::string> RingPaths(const std::string& ring_directory, const std::string& log_directory,
+                                   uint64_t cluster) {
+  if (!ring_directory.empty()) return {ring_directory};
+  return {log::DefaultRingDirectory(cluster), BoxLog::RingsBeside(log_directory)};
+}
+
+// That the file names another place now is no loss of power. Under another boot of the kernel they have
+// nothing. A copy of all of a folder has the rings too, at another place than the manifest says.
+absl::Status CheckNoRingsElsewhere(const log::BoxManifest& manifest, const log::BoxId& boot,
+                                   const std::vector<std::string>& paths, const std::string& log_directory) {
+  const std::string& known = manifest.ring_path;
+  if (known.empty() || std::find(paths.begin(), paths.end(), known) != paths.end()) return absl::OkStatus();
+  const auto has = [&](const std::string& path) {
+    const auto there = log::RingDirectory::Open(path);
+    return there.ok() && (*there)->id() == manifest.ring_directory;
+  };
+  if (std::any_of(paths.begin(), paths.end(), has)) return absl::OkStatus();
+  const auto there = log::RingDirectory::Open(known);
+  const bool gone = there.ok() ? (*there)->id() != manifest.ring_directory : absl::IsNotFound(there.status());
+  if (boot != manifest.boot || gone) return absl::OkStatus();
+  if (there.ok()) {
+    if (absl::Status copy = (*there)->CheckIsOf(log_directory); !copy.ok()) return copy;
+  }
+  return absl::FailedPreconditionError(fmt::format(
+      "the deployment was not taken down since its log's rings were in {}, which have what was acknowledged "
+      "last: `up` and `down` it with storage.log.ring_directory as it was, then change that",
+      known));
+}
+
 absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
   const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(options_.cluster_id);
   if (!cluster.ok()) return cluster.status();
   cluster_ = *cluster;
   islands_.resize(options_.workers.size());
   // A start that is refused makes no directory where another is to be moved to.
-  if (options_.keeps_rows && !files_->Exists(options_.log_directory)) return NoLog();
+  if (options_.keeps_rows && !files_->Exists(options_.log_directory)) return NoLogIn(options_.log_directory);
   if (absl::Status made = files_->MakeDirectories(options_.log_directory); !made.ok()) return made;
   absl::StatusOr<FileLock> lock = LockLog(options_.log_directory);
   if (!lock.ok()) return lock.status();
@@ -91,19 +128,11 @@ absl::Status BoxLog::Prepare(const std::vector<uint32_t>& workers_before) {
   return absl::OkStatus();
 }
 
-absl::Status BoxLog::NoLog() const {
-  return absl::FailedPreconditionError(fmt::format(
-      "there are rows that outlive their islands, and {} has no log of theirs: storage.log.directory was "
-      "changed, or the log was removed. Change it back; or move all of the log there; or remove the data "
-      "with `islands destroy FILE`",
-      options_.log_directory));
-}
-
 // A log that was never begun is one that was closed, and has nothing in it.
 absl::Status BoxLog::ReadManifest(uint64_t cluster) {
   absl::StatusOr<log::BoxManifest> manifest =
       log::ReadBoxManifest(*files_, options_.log_directory, cluster, options_.workers.size());
-  if (absl::IsNotFound(manifest.status()) && options_.keeps_rows) return NoLog();
+  if (absl::IsNotFound(manifest.status()) && options_.keeps_rows) return NoLogIn(options_.log_directory);
   if (absl::IsNotFound(manifest.status())) {
     manifest = log::BoxManifest{.cluster = cluster, .lives = std::vector<uint64_t>(options_.workers.size())};
   }
@@ -126,48 +155,22 @@ absl::Status BoxLog::CheckLives() const {
 }
 
 absl::Status BoxLog::ChooseRings(uint64_t cluster) {
-  log::RingDirectory::Choice choice{.path = options_.ring_directory,
-                                    .fallback = "",
-                                    .bytes = BytesOfRings(options_),
-                                    .known = manifest_.ring_directory,
-                                    .log_directory = options_.log_directory};
-  if (choice.path.empty()) {
-    choice.path = log::DefaultRingDirectory(cluster);
-    choice.fallback = RingsBeside(options_.log_directory);
-  }
-  if (absl::Status none = CheckNoRingsElsewhere({choice.path, choice.fallback}); !none.ok()) return none;
+  const std::vector<std::string> paths = RingPaths(options_.ring_directory, options_.log_directory, cluster);
+  const absl::StatusOr<log::BoxId> boot = log::KernelBootId(*files_);
+  if (!boot.ok()) return boot.status();
+  const absl::Status none = CheckNoRingsElsewhere(manifest_, *boot, paths, options_.log_directory);
+  if (!none.ok()) return none;
+  const log::RingDirectory::Choice choice{.path = paths.front(),
+                                          .fallback = paths.size() > 1 ? paths.back() : "",
+                                          .bytes = BytesOfRings(options_),
+                                          .known = manifest_.ring_directory,
+                                          .log_directory = options_.log_directory};
   std::string warning;
   auto rings = log::RingDirectory::Choose(choice, &warning);
   if (!rings.ok()) return rings.status();
   if (!warning.empty()) spdlog::warn("{}", warning);
   rings_ = *std::move(rings);
   return absl::OkStatus();
-}
-
-// Rings that are where the manifest says they were made have what was acknowledged and is not on disk yet.
-// That the file names another place now is no loss of power. Under another boot of the kernel they have
-// nothing. A copy of all of a folder has the rings too, at another place than the manifest says.
-absl::Status BoxLog::CheckNoRingsElsewhere(const std::vector<std::string>& paths) const {
-  const std::string& known = manifest_.ring_path;
-  if (known.empty() || std::find(paths.begin(), paths.end(), known) != paths.end()) return absl::OkStatus();
-  const absl::StatusOr<log::BoxId> boot = log::KernelBootId(*files_);
-  if (!boot.ok()) return boot.status();
-  const auto has = [&](const std::string& path) {
-    const auto there = log::RingDirectory::Open(path);
-    return !path.empty() && there.ok() && (*there)->id() == manifest_.ring_directory;
-  };
-  if (std::any_of(paths.begin(), paths.end(), has)) return absl::OkStatus();
-  const auto there = log::RingDirectory::Open(known);
-  const bool gone =
-      there.ok() ? (*there)->id() != manifest_.ring_directory : absl::IsNotFound(there.status());
-  if (*boot != manifest_.boot || gone) return absl::OkStatus();
-  if (there.ok()) {
-    if (absl::Status copy = (*there)->CheckIsOf(options_.log_directory); !copy.ok()) return copy;
-  }
-  return absl::FailedPreconditionError(fmt::format(
-      "the deployment was not taken down since its log's rings were in {}, which have what was acknowledged "
-      "last: `up` and `down` it with storage.log.ring_directory as it was, then change that",
-      known));
 }
 
 absl::Status BoxLog::FindOutWhatWasLost(const std::vector<uint32_t>& workers_before) {
@@ -408,7 +411,11 @@ absl::Status BoxLog::WriteLives() {
 
 // One that was killed is replaced; one that has ended by itself knows why the log cannot go on.
 absl::Status BoxLog::LookAfterLogger() {
-  if (pid_ == 0) return MonotonicMs() < restart_at_ms_ ? absl::OkStatus() : SpawnLogger();
+  if (pid_ == 0) {
+    if (MonotonicMs() < restart_at_ms_) return absl::OkStatus();
+    ++logger_restarts_;
+    return SpawnLogger();
+  }
   int wait_status = 0;
   if (waitpid(pid_, &wait_status, WNOHANG) != pid_) return absl::OkStatus();
   const pid_t pid = pid_.exchange(0);

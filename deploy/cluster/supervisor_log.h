@@ -85,8 +85,9 @@ class BoxLog {
   int board_fd() const { return board_fd_.get(); }
   const std::string& ring_directory() const { return rings_->path(); }
   const std::vector<log::EpochCut>& cuts() const { return manifest_.cuts; }
-  pid_t logger_pid() const { return pid_; }  // any thread; 0: none runs
-  bool waits() const;                        // for an answer
+  pid_t logger_pid() const { return pid_; }                      // any thread; 0: none runs
+  uint32_t logger_restarts() const { return logger_restarts_; }  // any thread
+  bool waits() const;                                            // for an answer
   // For people; any thread. Why nothing can be changed, and what was dropped by Open; empty: it can, nothing.
   std::string full() const;
   const std::string& lost() const { return lost_; }
@@ -111,11 +112,9 @@ class BoxLog {
   BoxLog(Options options, std::unique_ptr<runtime::FileSystem> files)
       : options_(std::move(options)), restarts_(options_.restarts), files_(std::move(files)) {}
   absl::Status Prepare(const std::vector<uint32_t>& workers_before);
-  absl::Status NoLog() const;
   absl::Status ReadManifest(uint64_t cluster);
   absl::Status CheckLives() const;
   absl::Status ChooseRings(uint64_t cluster);
-  absl::Status CheckNoRingsElsewhere(const std::vector<std::string>& paths) const;
   absl::Status FindOutWhatWasLost(const std::vector<uint32_t>& workers_before);
   absl::Status MakeCut();
   absl::StatusOr<log::EpochBlock> ReadLastEpoch(const std::string& path);
@@ -140,6 +139,7 @@ class BoxLog {
   std::string lost_;
   std::vector<Island> islands_;
   std::atomic<pid_t> pid_ = 0;
+  std::atomic<uint32_t> logger_restarts_ = 0;
   int64_t restart_at_ms_ = 0;  // while there is no logger
   runtime::UniqueFd socket_;
   std::string heard_;  // of a line that is not whole
@@ -152,6 +152,15 @@ class BoxLog {
 };
 
 inline constexpr const char* kLogLockName = "LOG.LOCK";  // the data directory, with its LOCK, may be the same
+// FAILED_PRECONDITION: data that belongs to a log finds none there; says what to do.
+absl::Status NoLogIn(const std::string& log_directory);
+// Where the rings of a log may be: the first that is there has them.
+std::vector<std::string> RingPaths(const std::string& ring_directory, const std::string& log_directory,
+                                   uint64_t cluster);
+// FAILED_PRECONDITION: rings that `manifest` knows are at none of these paths, but where they were made, and
+// have what was acknowledged last.
+absl::Status CheckNoRingsElsewhere(const log::BoxManifest& manifest, const log::BoxId& boot,
+                                   const std::vector<std::string>& paths, const std::string& log_directory);
 // Of a directory that is there. FAILED_PRECONDITION: somebody else has it; says who.
 absl::StatusOr<FileLock> LockLog(const std::string& log_directory);
 

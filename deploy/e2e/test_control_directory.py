@@ -3,12 +3,13 @@ somebody planted or changed there has an effect."""
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 
 import pytest
 
-from cluster import Cluster, cluster, line_of  # noqa: F401
+from cluster import Cluster, cluster, line_of, wait_until  # noqa: F401
 from conftest import Result
 from test_metrics import free_ports
 
@@ -62,6 +63,18 @@ def test_it_and_all_in_it_are_the_users_alone(cluster: Cluster) -> None:
             "island-0.lock", "island-0.json", "island-0.ctl", "island-0.w0.sock"} <= set(names)
     for name in names:
         assert stat.S_IMODE(os.lstat(path(cluster, name)).st_mode) == 0o600, name
+
+
+def test_who_removes_it_is_told_how_to_end_what_runs(cluster: Cluster) -> None:
+    supervisor = cluster.write().up()["supervisor_pid"]
+    shutil.rmtree(path(cluster))
+    for command in ("down", "up", "destroy"):
+        done = run(cluster, command)
+        assert done.code == 1 and f"`kill {supervisor}`" in done.err, done
+    os.kill(supervisor, signal.SIGTERM)
+    wait_until(lambda: not cluster.alive(), what="the end of all processes")
+    assert run(cluster, "down").out == "nothing is running\n"
+    cluster.up()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -48,6 +48,14 @@ def test_what_was_committed_is_there_after_down_and_up(cluster: Cluster) -> None
     assert cluster.status()["log"]["data_generation"] == 2  # nothing was loaded again
 
 
+def test_reload_replaces_rows_of_the_same_load(cluster: Cluster) -> None:
+    up(cluster)
+    cluster.run(*UPDATES)
+    fresh = cluster.run("--op", "read", "--reload", duration=0.2)
+    assert int(fresh["sum_before"]) == 0 and fresh["sum_check"] == "ok"
+    assert cluster.status()["log"]["data_generation"] == 3
+
+
 @pytest.mark.parametrize("layout", ["1ISL", "2ISL", "4ISL"])
 def test_everybody_is_killed_at_once(cluster: Cluster, layout: str) -> None:
     """Supervisor, islands, logger: what the run has told is in the rings, or on disk."""
@@ -225,6 +233,8 @@ def test_a_file_that_names_another_place_loses_nothing(cluster: Cluster) -> None
         edit(cluster, "log: {", edited)
         refused = cluster.islands.run("up", cluster.file)
         assert refused.code == 1 and word in refused.err, refused
+        verified = cluster.islands.run("verify", cluster.file)
+        assert verified.code in (1, 3) and word in verified.out + verified.err, verified
         edit(cluster, edited, "log: {")
     assert not os.path.exists(os.path.join(cluster.folder, "rings"))
     edit(cluster, "name: test", "name: other")

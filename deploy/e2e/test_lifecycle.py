@@ -346,7 +346,10 @@ def test_destroy(cluster: Cluster) -> None:
     listed = cluster.islands.json("destroy", cluster.file, "--dry-run")
     assert os.path.join(cluster.folder, "data", "MANIFEST.json") in listed["files"]
     assert all(os.path.exists(path) for path in listed["files"])
-    assert cluster.islands.json("destroy", cluster.file)["files"] == listed["files"]
+    unasked = cluster.islands.run("destroy", cluster.file)
+    assert unasked.code == 1 and "--yes" in unasked.err
+    assert all(os.path.exists(path) for path in listed["files"])
+    assert cluster.islands.json("destroy", cluster.file, "--yes")["files"] == listed["files"]
     left = {os.path.relpath(os.path.join(folder, name), cluster.folder)
             for folder, _, names in os.walk(cluster.folder) for name in names}
     assert left == {"deployment.yaml", "run/island-notes.txt", "data/mine.txt"}

@@ -185,16 +185,26 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
 
   ResolvedDeployment resolved{
       .deployment = deployment, .machine = std::move(machine), .plan = *std::move(verdict.plan)};
-  resolved.data_directory = Absolute(deployment.folder, deployment.data_directory);
-  resolved.log_directory = deployment.log_directory.empty()
-                               ? resolved.data_directory + "/log"
-                               : Absolute(deployment.folder, deployment.log_directory);
-  if (!deployment.ring_directory.empty())
-    resolved.ring_directory = Absolute(deployment.folder, deployment.ring_directory);
+  resolved.data_directory = DataDirectoryOf(deployment);
+  resolved.log_directory = LogDirectoryOf(deployment);
+  resolved.ring_directory = RingDirectoryOf(deployment);
   resolved.control_directory = Absolute(deployment.folder, deployment.control_directory);
   DecideBinding(&resolved);
   ChooseServiceCpus(&resolved);
   return resolved;
+}
+
+std::string DataDirectoryOf(const Deployment& deployment) {
+  return Absolute(deployment.folder, deployment.data_directory);
+}
+
+std::string LogDirectoryOf(const Deployment& deployment) {
+  return deployment.log_directory.empty() ? DataDirectoryOf(deployment) + "/log"
+                                          : Absolute(deployment.folder, deployment.log_directory);
+}
+
+std::string RingDirectoryOf(const Deployment& deployment) {
+  return deployment.ring_directory.empty() ? "" : Absolute(deployment.folder, deployment.ring_directory);
 }
 
 absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment) {

@@ -41,6 +41,11 @@ struct ResolvedDeployment {
   std::string SupervisorSocket() const { return control_directory + "/" + kSupervisorSocketName; }
 };
 
+// As a ResolvedDeployment has them, without the machine.
+std::string DataDirectoryOf(const Deployment& deployment);
+std::string LogDirectoryOf(const Deployment& deployment);
+std::string RingDirectoryOf(const Deployment& deployment);
+
 // Loads the machine that the file names, then ResolveOn.
 absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment);
 // For a given machine: a pure function but for the number of this machine's CPUs, which decides

@@ -224,7 +224,8 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
                    "answer to wait for")
       ->capture_default_str();
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
-  command->add_flag(kReloadFlag, options->reload, "Replace rows of another load that outlive the deployment");
+  command->add_flag(kReloadFlag, options->reload,
+                    "Load the rows anew, even those of another load that outlive the deployment");
   command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the generators' random numbers")

@@ -89,7 +89,7 @@ bool RunDriver::LoadInPlace() const {
 }
 
 absl::Status RunDriver::Load() {
-  if (LoadInPlace()) return absl::OkStatus();
+  if (!result_.plan.options.reload && LoadInPlace()) return absl::OkStatus();
   Request request;
   *request.mutable_load()->mutable_load() = result_.plan.load;
   if (status_.configs(0).durability() != kNoDurability) {

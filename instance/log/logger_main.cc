@@ -1,6 +1,8 @@
 // islands-logger: brings what all islands of a box have appended to disk. Started by the supervisor.
 #include <fmt/format.h>
 #include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 
 #include <CLI/App.hpp>
@@ -63,6 +65,14 @@ void Declare(CLI::App& app, Arguments* arguments) {
   app.add_option("--stop-wait-ms", arguments->stop_wait_ms, "How long for what is held when it shall end");
 }
 
+// As islandd's.
+void SetUpLog() {
+  auto logger = spdlog::stderr_logger_st("islands-logger");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ logger %l %v", spdlog::pattern_time_type::utc);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
 // Blocked before any thread exists, so that all threads inherit it.
 absl::StatusOr<runtime::UniqueFd> TakeSignals() {
   sigset_t signals;
@@ -112,8 +122,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  islands::log::SetUpLog();
   const absl::Status status = islands::log::Log(std::move(arguments));
   if (status.ok()) return 0;
-  fmt::print(stderr, "islands-logger: {}\n", std::string(status.message()));
+  spdlog::error("{}", std::string(status.message()));
   return 1;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -111,9 +112,9 @@ void LoggerProcess::Report() {
   });
   if (const bool full = !logger_->full().ok(); full != full_) {
     full_ = full;
-    fmt::print(stderr, "{}\n",
-               full ? "nothing can be changed until there is room: " + std::string(logger_->full().message())
-                    : "the log has room again");
+    full ? spdlog::warn("nothing can be changed until there is room: {}",
+                        std::string(logger_->full().message()))
+         : spdlog::info("the log has room again");
   }
   if (clock_.NowNs() < next_look_ns_) return;
   next_look_ns_ = clock_.NowNs() + kLookNs;
@@ -126,9 +127,8 @@ void LoggerProcess::Report() {
 void LoggerProcess::Tell(bool nowhere, const std::string& missing) {
   bool& told = nowhere ? vanished_ : exposed_;
   if (missing.empty() || std::exchange(told, true)) return;
-  fmt::print(stderr,
-             "{} was removed or moved while the log uses it: what is appended from now on is not {}\n",
-             missing, nowhere ? "safe" : "safe from a kill");
+  spdlog::error("{} was removed or moved while the log uses it: what is appended from now on is not {}",
+                missing, nowhere ? "safe" : "safe from a kill");
   Say((nowhere ? "vanished " : "exposed ") + missing);
 }
 
