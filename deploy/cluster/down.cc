@@ -143,7 +143,7 @@ int Down(const CommandContext& context, const DownOptions& options) {
   if (!before.ok()) return Fail(context, before.status());
   const bool up = !before->none();
   if (!up) {
-    // Whoever has its data is not found in this control directory, and "nothing is running" would be no truth.
+    // Who has the data may have another control directory, or none any more.
     const absl::Status free = CheckDataIsFree(DataDirectoryOf(*deployment));
     if (!free.ok()) return Fail(context, free);
   }
