@@ -87,6 +87,8 @@ enum class PlantedBug : uint8_t {
   kPublishAfterLatch,      // a worker's change is in its ring only after others could see it
   kHeaderOfItsOwn,         // a page that a split takes and the site header that gives it are two steps
   kPassInDoubt,            // a checkpoint does not look at transactions that are in doubt
+  kRepeatRestOfUndo,       // a PREPARE that is said again has what it had the first time
+  kRepeatUnsaid,           // a checkpoint passes as if a PREPARE or decision had been said again
   kPassDecisions,          // a checkpoint does not look at decisions that somebody has yet to hear of
   kAnswerEarly,            // a client has its answer before what it says is durable
   kForgetReplyEpoch,       // what another island has told does not say what it depends on
@@ -101,7 +103,7 @@ enum class PlantedBug : uint8_t {
   kIgnorePageSyncError,    // a sync of copies or of pages at home that failed is taken for one that did not
   kIgnoreMasterSyncError,  // a checkpoint whose sync failed counts
 };
-inline constexpr uint32_t kPlantedBugs = 85;
+inline constexpr uint32_t kPlantedBugs = 87;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -75,6 +75,7 @@ class Supervisor {
     int64_t hung_ms = 0;
     int64_t lost_at_ms = 0;  // of its last life, until the next one is ready; 0: it is there, or was never
     uint64_t next_life = 0;  // that has begun, and has no process yet; 0: none
+    std::string killed_because;  // by us
   };
 
   absl::Status MakePulses();
@@ -259,7 +260,8 @@ void Supervisor::OnExit(Island& island, int wait_status) {
   }
   std::string words = LastLines(log_path, 1, "", island.log_begin);
   while (!words.empty() && words.back() == '\n') words.pop_back();
-  const std::string why = words.empty() ? how : fmt::format("{}; last words: {}", how, words);
+  std::string why = std::exchange(island.killed_because, "");
+  if (why.empty()) why = words.empty() ? how : fmt::format("{}; last words: {}", how, words);
   spdlog::error("island {}: process {} lost, {}", number, pid, why);
   if (started_) {
     ScheduleRestart(island, why);
@@ -600,6 +602,8 @@ void Supervisor::KillUseless() {
   for (const uint32_t island : loads_->TakeUseless()) {
     if (islands_[island].pid <= 0) continue;
     spdlog::warn("island {}: cannot go on after a load, killing process {}", island, islands_[island].pid);
+    islands_[island].killed_because =
+        "it could not go on after a load that has failed, and starts again with the rows of before";
     kill(islands_[island].pid, SIGKILL);
   }
 }

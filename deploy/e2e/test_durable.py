@@ -48,6 +48,19 @@ def test_what_was_committed_is_there_after_down_and_up(cluster: Cluster) -> None
     assert cluster.status()["log"]["data_generation"] == 2  # nothing was loaded again
 
 
+def test_a_load_that_fails_says_what_becomes_of_the_islands(cluster: Cluster) -> None:
+    edit(cluster.write(durability="lazy"), "512MiB", "64MiB")
+    cluster.up()
+    total = int(cluster.run(*UPDATES)["sum_after"])
+    run = ["run", cluster.file, "micro", "--duration", 0.2, "--warmup", 0]
+    failed = cluster.islands.run(*run, "--rows-total", 1_000_000, "--reload")
+    assert failed.code == 1 and "pool is full" in failed.err and "rows of before count still" in failed.err, failed
+    wait_until(lambda: any("after a load that has failed" in (island.get("detail") or "")
+                           for island in cluster.status()["islands"]), what="the reason")
+    wait_until(lambda: {island["state"] for island in cluster.status()["islands"]} == {"ready"}, what="the islands")
+    assert rows_sum(cluster) == total
+
+
 def test_reload_replaces_rows_of_the_same_load(cluster: Cluster) -> None:
     up(cluster)
     cluster.run(*UPDATES)

@@ -98,6 +98,12 @@ class Executor : private log::Journal::Publisher {
   // the one participant that wrote.
   void Decide(Branch& branch, std::span<const coordinator::Fellow> participants);
   void DecideAlone(Branch& branch);
+  // The same once more, of whoever waits for long for what ends it: so that it pins little of the log
+  // (Journal::RepeatPrepare). At the end of a step of everything. False: later.
+  bool RepeatPrepare(const Branch& branch, std::span<const coordinator::Fellow> fellows);
+  bool RepeatDecision(const coordinator::TransactionId& id,
+                      std::span<const coordinator::Fellow> participants);
+  bool RepeatDecided(const coordinator::TransactionId& id);
   // Before it says anything of the kind: room in the ring for all that two-phase commit may append for a
   // branch with so many fellows. False: there is none now, and the transaction has to abort.
   bool ReserveTwoPhases(Branch& branch, size_t fellows);

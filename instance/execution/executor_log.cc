@@ -131,6 +131,24 @@ bool Executor::ReserveTwoPhases(Branch& branch, size_t fellows) {
   return true;
 }
 
+bool Executor::RepeatPrepare(const Branch& branch, std::span<const coordinator::Fellow> fellows) {
+  if (options_.journal == nullptr) return true;
+  ISLANDS_CHECK(branch.published && branch.undo_published == branch.undo.size());
+  undo_.clear();
+  branch.undo.Encode(Planted(PlantedBug::kRepeatRestOfUndo) ? branch.undo_published : 0, branch.undo.size(),
+                     &undo_);
+  return options_.journal->RepeatPrepare(branch.locks.transaction, fellows, undo_, reserved_);
+}
+
+bool Executor::RepeatDecision(const coordinator::TransactionId& id,
+                              std::span<const coordinator::Fellow> participants) {
+  return options_.journal == nullptr || options_.journal->RepeatDecision(id, participants, reserved_);
+}
+
+bool Executor::RepeatDecided(const coordinator::TransactionId& id) {
+  return options_.journal == nullptr || options_.journal->RepeatDecided(id, reserved_);
+}
+
 Failure Executor::FailureOfUndo(const Branch& branch) const {
   return {
       AbortReason::kProcedure,

@@ -148,6 +148,33 @@ void Journal::AppendDecided(const Id& id) {
   OweEnd();
 }
 
+bool Journal::Repeat(const Entry& entry, size_t reserved) {
+  ISLANDS_CHECK(!collected());
+  const size_t bytes = RecordBytes(kMostHeadBytes + entry.fellows.size() + entry.undo.size());
+  if (entry.undo.size() > kMostCollected || room() < reserved + bytes || log_full()) return false;
+  if (!Planted(PlantedBug::kRepeatUnsaid)) AppendEntry(entry);
+  open_.Renew(entry.transaction, collector_.last().epoch());
+  return true;
+}
+
+bool Journal::RepeatPrepare(const Id& id, std::span<const coordinator::Fellow> fellows,
+                            std::span<const std::byte> undo, size_t reserved) {
+  fellows_.clear();
+  EncodeFellows(fellows, &fellows_);
+  const Entry entry{.kind = EntryKind::kPrepare, .transaction = id, .fellows = fellows_, .undo = undo};
+  return Repeat(entry, reserved);
+}
+
+bool Journal::RepeatDecision(const Id& id, std::span<const coordinator::Fellow> fellows, size_t reserved) {
+  fellows_.clear();
+  EncodeFellows(fellows, &fellows_);
+  return Repeat({.kind = EntryKind::kDecision, .transaction = id, .fellows = fellows_}, reserved);
+}
+
+bool Journal::RepeatDecided(const Id& id, size_t reserved) {
+  return Repeat({.kind = EntryKind::kDecided, .transaction = id}, reserved);
+}
+
 void Journal::AppendEnd(const Id& id) {
   ISLANDS_CHECK(!collected());
   AppendEntry({.kind = EntryKind::kEnd, .transaction = id});

@@ -112,6 +112,12 @@ class Journal final : public storage::PageChangeSink {
                      std::span<const std::byte> undo);
   void AppendDecision(const Id& id, std::span<const coordinator::Fellow> fellows);
   void AppendDecided(const Id& id);
+  // The same once more, between two steps of anything: the log is needed from here on only, as far as it goes
+  // for this transaction. `undo`: all of it. False: there is no room for it and `reserved` bytes more.
+  bool RepeatPrepare(const Id& id, std::span<const coordinator::Fellow> fellows,
+                     std::span<const std::byte> undo, size_t reserved);
+  bool RepeatDecision(const Id& id, std::span<const coordinator::Fellow> fellows, size_t reserved);
+  bool RepeatDecided(const Id& id, size_t reserved);
   // Nothing may be collected: it would be another transaction's.
   void AppendEnd(const Id& id);
   void EndStep();
@@ -173,6 +179,7 @@ class Journal final : public storage::PageChangeSink {
   void OweEnd() { owed_ += kEndBytes; }
   void BeginRecord();
   void AppendEntry(const Entry& entry);
+  bool Repeat(const Entry& entry, size_t reserved);
   void PublishCollected();
   // Several workers.
   void ReleaseShared(std::byte* page);

@@ -1,5 +1,7 @@
 #include "instance/log/open_transactions.h"
 
+#include <utility>
+
 #include "runtime/check.h"
 #include "runtime/planted_bug.h"
 
@@ -35,12 +37,24 @@ void OpenTransactions::Begin(const Id& id, uint64_t epoch) {
 void OpenTransactions::End(const Id& id) {
   const auto found = first_.find(id);
   if (found == first_.end()) return;  // it has left nothing but its end
-  const auto epoch = epochs_.find(found->second);
-  ISLANDS_CHECK(epoch != epochs_.end());
+  const uint64_t epoch = found->second;
   first_.erase(found);
-  if (--epoch->second != 0) return;
-  const bool oldest = epoch == epochs_.begin();
-  epochs_.erase(epoch);
+  Leave(epoch);
+}
+
+void OpenTransactions::Renew(const Id& id, uint64_t epoch) {
+  const auto found = first_.find(id);
+  if (found == first_.end() || found->second >= epoch) return;
+  ++epochs_[epoch];
+  Leave(std::exchange(found->second, epoch));
+}
+
+void OpenTransactions::Leave(uint64_t epoch) {
+  const auto found = epochs_.find(epoch);
+  ISLANDS_CHECK(found != epochs_.end());
+  if (--found->second != 0) return;
+  const bool oldest = found == epochs_.begin();
+  epochs_.erase(found);
   if (oldest) Publish();
 }
 

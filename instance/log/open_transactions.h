@@ -5,18 +5,22 @@
 //   kDecision, kDecided                 it has committed, and somebody has yet to hear
 //   kCommit, kAborted, kEnd             nobody needs it
 //
+// Who is in doubt, or decided, may be that for long. What the log has to say of it is one record then, which
+// is appended again now and then (Journal::Repeat): so it pins no more of the log than was appended since.
+//
 // One thread cleans for all workers of an island, and may look at any moment. Why that is right: it takes B,
 // above all epochs that are complete (Board::Complete), looks here some time later, and then takes G as
 // `taken`.
 //  - A first record of an epoch below B had been shown, and its hold let go, before B was taken; it was noted
-//    here before that. So the look sees it, unless its transaction has ended meanwhile. What is noted later
-//    is of epoch B or later, and cannot be passed.
-//  - Who is not seen any more had its last record appended before that was noted, and G was at least its
-//    epoch (Journal::AppendEntry). So it is at most `taken`.
+//    here before that. So the look sees it, unless its transaction has ended meanwhile, or was repeated. What
+//    is noted later is of epoch B or later, and cannot be passed.
+//  - Who is not seen any more had its last record, or the one that repeats it, appended before that was
+//    noted, and G was at least its epoch (Journal::AppendEntry). So it is at most `taken`.
 //
 // Thread safety: owned by a worker; oldest() by any thread.
 //
-// Invariant: 1. oldest() is at most the epoch of the first record of every transaction that is noted here.
+// Invariant: 1. oldest() is at most the epoch of the first record, or of the last one that repeats what all
+//     before it say, of every transaction that is noted here.
 #pragma once
 
 #include <atomic>
@@ -38,12 +42,15 @@ class OpenTransactions {
   // A record of the transaction was appended: G is at least its epoch, which is held. Or an earlier life has
   // left the transaction: with the epoch of its first record.
   void Note(EntryKind kind, const Id& id, uint64_t epoch);
+  // What its records say was appended once more, in one of this epoch.
+  void Renew(const Id& id, uint64_t epoch);
   uint64_t oldest() const { return oldest_.load(std::memory_order_acquire); }
   size_t size() const { return first_.size(); }
 
  private:
   void Begin(const Id& id, uint64_t epoch);
   void End(const Id& id);
+  void Leave(uint64_t epoch);
   void Publish() {
     oldest_.store(epochs_.empty() ? kNone : epochs_.begin()->first, std::memory_order_release);
   }

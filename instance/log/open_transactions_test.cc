@@ -100,6 +100,34 @@ TEST_F(OpenTransactionsTest, Earlier_FromTheFirstRecordThatTheEarlierLifeHasWrit
   EXPECT_EQ(Oldest(), 20u);
 }
 
+TEST_F(OpenTransactionsTest, Repeated_FromThatRecordOn) {
+  BeginEpoch(5);
+  journal_.AppendUpdate(kTheirs, undo_);
+  journal_.AppendPrepare(kTheirs, {}, undo_);
+  journal_.NoteEarlier(EntryKind::kDecision, kOurs, 4);
+  BeginEpoch(9);
+  EXPECT_TRUE(journal_.RepeatPrepare(kTheirs, {}, undo_, 0));
+  EXPECT_EQ(Oldest(), 4u);
+  EXPECT_TRUE(journal_.RepeatDecision(kOurs, {{{1, 1}}}, 0));
+  EXPECT_EQ(Oldest(), 9u);
+  journal_.AppendCommit(kTheirs);
+  journal_.AppendEnd(kOurs);
+  EXPECT_EQ(Oldest(), kNone);
+}
+
+TEST_F(OpenTransactionsTest, Repeated_OnlyWhereThereIsRoom) {
+  BeginEpoch(5);
+  journal_.AppendPrepare(kTheirs, {}, undo_);
+  BeginEpoch(9);
+  const uint64_t appended = journal_.appended_bytes();
+  EXPECT_FALSE(journal_.RepeatPrepare(kTheirs, {}, undo_, /*reserved=*/journal_.capacity()));
+  EXPECT_FALSE(journal_.RepeatPrepare(kTheirs, {}, std::vector<std::byte>(Journal::kMostCollected + 1), 0));
+  board_.SetFull(true);
+  EXPECT_FALSE(journal_.RepeatPrepare(kTheirs, {}, undo_, 0));
+  EXPECT_EQ(journal_.appended_bytes(), appended);
+  EXPECT_EQ(Oldest(), 5u);
+}
+
 TEST_F(OpenTransactionsTest, WhatIsOneRecord_IsNeverOpen) {
   BeginEpoch(5);
   journal_.AppendRedoOnly();
@@ -116,6 +144,10 @@ TEST(OpenTransactions, Property_AsAModel) {
     epoch += random.Below(4) == 0 ? 1 : 0;
     const Id id{0, 0, 1, 1 + random.Below(40)};
     const auto kind = static_cast<EntryKind>(1 + random.Below(9));
+    if (random.Below(5) == 0) {
+      open.Renew(id, epoch);
+      if (const auto renewed = model.find(id); renewed != model.end()) renewed->second = epoch;
+    }
     open.Note(kind, id, epoch);
     const bool ends = kind == EntryKind::kCommit || kind == EntryKind::kAborted || kind == EntryKind::kEnd;
     if (ends) {

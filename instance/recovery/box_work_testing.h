@@ -124,7 +124,7 @@ class Work {
     for (const auto& [id, decided] : unsettled.decided)
       journal.NoteEarlier(unheard[id] = log::EntryKind::kDecided, id, decided.since);
     EXPECT_EQ(unheard, expected.unheard) << "decisions of earlier lives";
-    for (const auto& [id, kind] : unheard) unheard_.push_back(id);
+    unheard_.assign(unheard.begin(), unheard.end());
     restored_unheard_ += unheard.size();
     EXPECT_EQ(unsettled.prepared.size(), expected.in_doubt.size()) << "transactions in doubt";
     for (const auto& [id, prepared] : unsettled.prepared) Adopt(id, prepared, expected);
@@ -147,6 +147,7 @@ class Work {
     transaction.prepared ? MayHear(transaction) : GoOn(transaction);
     executor_->EndQuiet();  // control goes back
     if (!unheard_.empty() && random_.Below(6) == 0) NoteEnd();
+    if (two_phases_ && random_.Below(6) == 0) Repeat();
     if (random_.Below(3) == 0) EndStep();
     if (random_.Below(4) == 0 && executor_->ghosts() != 0) {
       executor_->RemoveGhosts(&wakeups_);
@@ -173,6 +174,7 @@ class Work {
   uint64_t commits() const { return commits_; }
   uint64_t adopted() const { return adopted_; }
   uint64_t unheard() const { return restored_unheard_; }
+  uint64_t repeats() const { return repeats_; }
 
  private:
   struct Transaction {
@@ -284,8 +286,9 @@ class Work {
     } else {
       executor_->Decide(branch, kFellows);
     }
-    unheard_.push_back(branch.locks.transaction);
-    Commit(transaction, transaction.foreign ? log::EntryKind::kDecided : log::EntryKind::kDecision);
+    const auto kind = transaction.foreign ? log::EntryKind::kDecided : log::EntryKind::kDecision;
+    unheard_.emplace_back(branch.locks.transaction, kind);
+    Commit(transaction, kind);
     return true;
   }
   void Commit(Transaction& transaction, log::EntryKind kind) {
@@ -302,7 +305,8 @@ class Work {
     Story::Epochs epochs;
     const absl::Status whole = VisitRecords(*ring_, seen_, ring_->tail(), [&](const log::Record& record) {
       const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
-      if (entry.ok()) epochs[{entry->kind, entry->transaction}] = log::Lsn::FromValue(record.lsn).epoch();
+      if (entry.ok())  // the first time: what is repeated is known
+        epochs.try_emplace({entry->kind, entry->transaction}, log::Lsn::FromValue(record.lsn).epoch());
       return entry.status();
     });
     EXPECT_TRUE(whole.ok()) << whole;
@@ -315,9 +319,22 @@ class Work {
   // All have heard of a decision.
   void NoteEnd() {
     std::swap(unheard_[random_.Below(unheard_.size())], unheard_.back());
-    journal_->AppendEnd(unheard_.back());
-    story_.Note(log::EntryKind::kEnd, unheard_.back(), {});
+    const Id id = unheard_.back().first;
+    journal_->AppendEnd(id);
+    story_.Note(log::EntryKind::kEnd, id, {});
     unheard_.pop_back();
+  }
+  // What the log has of somebody who waits for others.
+  void Repeat() {
+    if (!unheard_.empty() && random_.Below(2) == 0) {
+      const auto& [id, kind] = unheard_[random_.Below(unheard_.size())];
+      repeats_ += kind == log::EntryKind::kDecision ? executor_->RepeatDecision(id, kFellows)
+                                                    : executor_->RepeatDecided(id);
+      return;
+    }
+    const Transaction& transaction = transactions_[random_.Below(transactions_.size())];
+    if (transaction.branch && transaction.prepared)
+      repeats_ += executor_->RepeatPrepare(*transaction.branch, kFellows);
   }
 
   void Adopt(const Id& id, const Unsettled::Prepared& prepared, const Expected& expected) {
@@ -366,12 +383,13 @@ class Work {
   uint64_t sequence_ = 0;
   std::vector<locks::Wakeup> wakeups_;
   std::vector<Transaction> transactions_;
-  std::vector<Id> unheard_;
+  std::vector<std::pair<Id, log::EntryKind>> unheard_;
   Story story_;
   Rows rows_;  // as the transactions that have committed leave them
   uint64_t commits_ = 0;
   uint64_t adopted_ = 0;
   uint64_t restored_unheard_ = 0;
+  uint64_t repeats_ = 0;
 };
 
 }  // namespace islands::recovery

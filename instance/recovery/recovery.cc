@@ -37,8 +37,9 @@ absl::Status CheckWriter(const log::Entry& entry, const log::StreamId& stream) {
     return absl::DataLossError("it names an island twice, or itself, as another that takes part");
   if (entry.kind == log::EntryKind::kPrepare)
     return own ? absl::DataLossError("it prepares what its own island coordinates") : absl::OkStatus();
-  if (!own || id.worker != stream.worker || id.boot_epoch != stream.life)
-    return absl::DataLossError("it decides what another worker, or another life, has begun");
+  // A later life repeats what this one has decided.
+  if (!own || id.worker != stream.worker || id.boot_epoch > stream.life)
+    return absl::DataLossError("it decides what another worker, or a later life, has begun");
   return fellows->empty() ? absl::DataLossError("it decides for nobody") : absl::OkStatus();
 }
 
@@ -121,9 +122,9 @@ absl::Status Recovery::NoteUpdate(const log::Entry& entry, log::Lsn lsn) {
 }
 
 absl::Status Recovery::NotePrepare(const log::Entry& entry, log::Lsn lsn) {
-  if (unsettled_.prepared.contains(entry.transaction) || Decided(entry.transaction))
-    return absl::DataLossError("it prepares a transaction that has voted, or committed");
+  if (Decided(entry.transaction)) return absl::DataLossError("it prepares a transaction that has committed");
   Unsettled::Prepared& prepared = unsettled_.prepared[entry.transaction];
+  prepared.undo.Clear();                                  // if it repeats another, it has all of it
   prepared.fellows = *log::DecodeFellows(entry.fellows);  // CheckWriter has looked
   prepared.since = lsn.epoch();
   if (const auto open = open_.extract(entry.transaction)) {
@@ -137,7 +138,10 @@ absl::Status Recovery::NotePrepare(const log::Entry& entry, log::Lsn lsn) {
 // be in one record.
 absl::Status Recovery::NoteCommit(const log::Entry& entry, log::Lsn lsn) {
   const coordinator::TransactionId& id = entry.transaction;
-  if (Decided(id)) return absl::DataLossError("it commits a transaction twice");
+  const bool repeats = entry.kind == log::EntryKind::kDecision  ? unsettled_.decisions.contains(id)
+                       : entry.kind == log::EntryKind::kDecided ? unsettled_.decided.contains(id)
+                                                                : false;
+  if (Decided(id) && !repeats) return absl::DataLossError("it commits a transaction twice");
   const auto open = open_.extract(id);
   auto prepared = unsettled_.prepared.extract(id);
   const uint64_t since = open       ? open.mapped().first.epoch()

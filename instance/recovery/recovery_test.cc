@@ -147,6 +147,7 @@ TEST(Recovery, Property_FromPagesOnDisk) {
 // the log that is let go of.
 TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
   uint64_t commits = 0, adopted = 0, unheard = 0, checkpoints = 0, segments = 0, power_losses = 0;
+  uint64_t repeats = 0;
   const auto [first, count] = Seeds(120);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
@@ -157,6 +158,7 @@ TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
     commits += box.work().commits();
     adopted += box.work().adopted();
     unheard += box.work().unheard();
+    repeats += box.work().repeats();
     checkpoints += box.checkpoints();
     segments += box.removed_segments();
   }
@@ -166,6 +168,7 @@ TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
   EXPECT_GT(commits, 1500u);
   EXPECT_GT(adopted, 300u);
   EXPECT_GT(unheard, 200u);
+  EXPECT_GT(repeats, 1000u);
   EXPECT_GT(checkpoints, 300u);
   EXPECT_GT(segments, 100u);
 }

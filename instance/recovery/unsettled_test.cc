@@ -120,10 +120,10 @@ TEST_F(UnsettledTest, Redo_RefusesWhatNobodyWrites) {
        [](Journal& j) {
          j.AppendDecision({0, 0, 2, 1}, Fellows{{2, 1}});
        }},
-      {"decides twice",
+      {"commits what it has decided",
        [](Journal& j) {
          j.AppendDecision(kOurs, Fellows{{2, 1}});
-         j.AppendDecision(kOurs, Fellows{{2, 1}});
+         j.AppendCommit(kOurs);
        }},
       {"changes what has prepared",
        [](Journal& j) {

@@ -26,8 +26,9 @@ constexpr StateIndex kCommitting = IndexOf(Coordinator::State::kCommitting);
 
 class InDoubtTest : public testing::TestWithParam<uint64_t> {
  protected:
-  void Start(uint32_t islands, uint32_t mpl = 4) {
+  void Start(uint32_t islands, uint32_t mpl = 4, bool keeps = false) {
     SimOptions options;
+    options.keeps = keeps;
     options.seed = GetParam();
     options.islands = islands;
     *options.config.add_tables() = BankTable();
@@ -112,13 +113,13 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
     }
     EXPECT_EQ(StateOf(*executing), std::nullopt);
   }
-  void ExpectMoneyIsThere() {
+  void ExpectMoneyIsThere(int64_t committed_before = 0) {
     ASSERT_TRUE(cluster_->Drain(10 * kNsPerSecond));
     const SimCluster::Totals totals = cluster_->Sum();
     EXPECT_EQ(totals.locks_held, 0u);
     EXPECT_EQ(totals.branches_open, 0u);
     if (totals.unknown == 0) {
-      EXPECT_EQ(totals.audit_sum, kOpeningSum + totals.audit_committed);
+      EXPECT_EQ(totals.audit_sum, kOpeningSum + totals.audit_committed + committed_before);
     }
   }
 
@@ -126,6 +127,61 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, InDoubtTest, testing::Range<uint64_t>(1, 7));
+
+// What the log has of it is appended again and again, so that checkpoints pass what was there before, and is
+// all that the next life needs.
+TEST_P(InDoubtTest, Voter_KeepsNoMoreOfTheLogThanTheLastSeconds) {
+  Start(2, 4, /*keeps=*/true);
+  const Machine voter = FindInDoubt(1);
+  cluster_->RequestStop();
+  Hang(0, 60 * kNsPerSecond);
+  cluster_->hub().Break({1, 0}, 0);
+  const auto oldest = [&] { return cluster_->island(1).workers()[0]->OldestOpen(); };
+  const uint64_t first = oldest();
+  cluster_->RunFor(12 * kNsPerSecond);
+  const uint64_t later = oldest();
+  EXPECT_GT(later, first);
+  EXPECT_EQ(StateOf(voter), kPrepared);
+  cluster_->RunFor(12 * kNsPerSecond);
+  EXPECT_GT(oldest(), later);
+  const uint64_t in_doubt = InDoubtOn(1).total();
+  ASSERT_GT(in_doubt, 0u);
+  cluster_->Crash(1);
+  ASSERT_TRUE(cluster_->Restart(1).ok());
+  EXPECT_EQ(InDoubtOn(1).total(), in_doubt);
+  EXPECT_GE(oldest(), later);
+  cluster_->RunFor(40 * kNsPerSecond);
+  ExpectMoneyIsThere();
+}
+
+// The same of a decision that a participant does not hear of, and of the coordinator's next life.
+TEST_P(InDoubtTest, Decision_KeepsNoMoreOfTheLogThanTheLastSeconds) {
+  Start(2, 4, /*keeps=*/true);
+  const Machine decided = Find([this](const Machine& m) {
+    if (m.state != kCommitting || m.where.island != 0) return false;
+    const std::vector<Machine> all = Machines(*cluster_);
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Machine& voter) { return voter.id == m.id && voter.state == kPrepared; });
+  });
+  cluster_->RequestStop();
+  Hang(1, 60 * kNsPerSecond);
+  const auto oldest = [&] { return cluster_->island(0).workers()[0]->OldestOpen(); };
+  const uint64_t first = oldest();
+  cluster_->RunFor(12 * kNsPerSecond);
+  const uint64_t later = oldest();
+  EXPECT_GT(later, first);
+  EXPECT_EQ(StateOf(decided), kCommitting);
+  const int64_t committed = cluster_->Sum().audit_committed;  // its next life counts anew
+  cluster_->Crash(0);
+  ASSERT_TRUE(cluster_->Restart(0).ok());
+  EXPECT_EQ(StateOf(decided), kCommitting);
+  const uint64_t restored = oldest();
+  EXPECT_GE(restored, later);
+  cluster_->RunFor(12 * kNsPerSecond);
+  EXPECT_GT(oldest(), restored);
+  cluster_->RunFor(40 * kNsPerSecond);
+  ExpectMoneyIsThere(committed);
+}
 
 // Found on real islands, with signals: the coordinator stands still, and the voter's own connection to it is
 // down for longer than it used to wait. Nobody has died, so it has to wait: the YES lies in the coordinator's

@@ -315,6 +315,7 @@ void Branches::EndEntry(ParticipantEntry& entry, const Action&) {
 void Branches::Decide(ParticipantEntry& entry) {
   engine_.DecideAlone(entry.branch);
   entry.outcome_kept = entry.branch.decided;
+  entry.logged_ns = turns_.now_ns();
 }
 
 absl::Status Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepared prepared) {
@@ -335,7 +336,7 @@ absl::Status Branches::RestorePrepared(const Id& id, recovery::Unsettled::Prepar
 
 // The oldest branch in doubt is known exactly while there is only one; otherwise Sweep finds it.
 void Branches::NoteDoubt(ParticipantEntry& entry) {
-  entry.in_doubt_since_ns = turns_.now_ns();
+  entry.in_doubt_since_ns = entry.logged_ns = turns_.now_ns();
   if (counters_.in_doubt.Get() == 0) counters_.in_doubt_since_ns.Set(ShownTime(entry.in_doubt_since_ns));
   counters_.in_doubt.Set(counters_.in_doubt.Get() + 1);
 }
@@ -349,6 +350,7 @@ void Branches::RestoreDecided(const Id& id, recovery::Unsettled::Decided decided
   ParticipantEntry& entry = Open(id);
   entry.restored = true;
   entry.outcome_kept = true;
+  entry.logged_ns = turns_.now_ns();
   engine_.NoteEarlier(log::EntryKind::kDecided, id, decided.since);
   Replay(entry, {.kind = ParticipantEvent::kCommitOnePhase, .wrote = true});
   Replay(entry, {.kind = ParticipantEvent::kCommitDurable});
@@ -430,6 +432,7 @@ void Branches::Sweep() {
     }
     if (entry->ended) continue;
     LookWhetherStuck(*entry);
+    Repeat(*entry);
     const int64_t interval_ns = entry->machine.orphaned() ? kFellowIntervalNs : kInquiryIntervalNs;
     if (entry->machine.in_doubt() && silent_ns > interval_ns) {
       entry->last_heard_ns = now_ns;
@@ -441,6 +444,16 @@ void Branches::Sweep() {
     if (entry->machine.in_doubt()) in_doubt_since_ns = std::min(in_doubt_since_ns, entry->in_doubt_since_ns);
   }
   if (counters_.in_doubt.Get() != 0) counters_.in_doubt_since_ns.Set(ShownTime(in_doubt_since_ns));
+}
+
+// So that it keeps no more of the log from being let go of than was appended since.
+void Branches::Repeat(ParticipantEntry& entry) {
+  const bool in_doubt = entry.machine.in_doubt();
+  if (!in_doubt && !entry.outcome_kept) return;
+  if (turns_.now_ns() - entry.logged_ns < kRepeatIntervalNs) return;
+  const bool repeated =
+      in_doubt ? engine_.RepeatPrepare(entry.branch, entry.fellows) : engine_.RepeatDecided(entry.id);
+  if (repeated) entry.logged_ns = turns_.now_ns();
 }
 
 // For as long as a wait for a lock may take it is not worth a word.

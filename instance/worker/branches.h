@@ -129,6 +129,7 @@ class Branches final : public ParticipantInbox {
 
   void NoteDoubt(ParticipantEntry& entry);
   void NoteDecided();
+  void Repeat(ParticipantEntry& entry);
   void LookWhetherStuck(ParticipantEntry& entry);
   void SetStuck(ParticipantEntry& entry, bool stuck);
   void LookForDeadCoordinator(ParticipantEntry& entry);

@@ -60,6 +60,7 @@ CoordinatorEntry& Coordinated::EntryFor(CoordinatedTransaction& transaction) {
   entry->transaction = &transaction;
   entry->begun_ns = turns_.now_ns();
   entry->deadline_ns = transaction.deadline_ns;
+  entry->logged_ns = 0;
   entry->overdue = entry->over = false;
   entry->peers.clear();
   transaction.entry = entry.get();
@@ -125,7 +126,7 @@ void Coordinated::Restore(const Id& id, const recovery::Unsettled::Decision& dec
   ISLANDS_CHECK(id.island == options_.island && id.worker == options_.index && !options_.Began(id));
   auto entry = std::make_unique<CoordinatorEntry>();
   entry->id = id;
-  entry->begun_ns = turns_.now_ns();
+  entry->begun_ns = entry->logged_ns = turns_.now_ns();
   std::vector<CoordinatorAction> carried_out;  // by the life that decided
   const auto replay = [&](const CoordinatorEvent& event) { entry->machine.Step(event, &carried_out); };
   for (const Fellow& fellow : decision.participants) {
@@ -196,15 +197,28 @@ Coordinated::Performer Coordinated::PerformerOf(Action::Kind kind) {
   return kPerformers[kind];
 }
 
-// Where no other island has anything to commit, the branch's own commit says it all.
-void Coordinated::Decide(CoordinatorEntry& entry) {
+// That have something to commit.
+void Coordinated::FindParticipants(const CoordinatorEntry& entry) {
   participants_.clear();
   for (const CoordinatorEntry::Peer& peer : entry.peers) {
     if (entry.machine.VotedYes(peer.island)) participants_.push_back(peer);
   }
+}
+
+// Where no other island has anything to commit, the branch's own commit says it all.
+void Coordinated::Decide(CoordinatorEntry& entry) {
+  FindParticipants(entry);
   if (participants_.empty()) return;
   ISLANDS_CHECK(entry.transaction != nullptr);  // whoever asked for the commit waits for this
   engine_.Decide(entry.transaction->branch, participants_);
+  entry.logged_ns = turns_.now_ns();
+}
+
+// As Branches::Repeat.
+void Coordinated::Repeat(CoordinatorEntry& entry) {
+  if (entry.logged_ns == 0 || turns_.now_ns() - entry.logged_ns < kRepeatIntervalNs) return;
+  FindParticipants(entry);
+  if (engine_.RepeatDecision(entry.id, participants_)) entry.logged_ns = turns_.now_ns();
 }
 
 void Coordinated::WriteEnd(CoordinatorEntry& entry, const Action&) { engine_.NoteEnd(entry.id); }
@@ -430,6 +444,7 @@ void Coordinated::NoteEnded(uint64_t oldest_begun) {
 void Coordinated::Sweep() {
   for (CoordinatorEntry* entry : All()) {
     if (LookForDeadParticipants(*entry)) continue;
+    Repeat(*entry);
     if (turns_.now_ns() < entry->deadline_ns) continue;
     entry->deadline_ns = turns_.now_ns() + options_.transaction_timeout_ns;
     if (entry->transaction != nullptr && IsExecuting(*entry)) {

@@ -64,8 +64,9 @@ struct CoordinatorEntry {
   CoordinatedTransaction* transaction = nullptr;  // until its outcome was taken
   int64_t begun_ns = 0;  // when its first operation was shipped, or the log has brought it back
   int64_t deadline_ns = 0;
-  bool overdue = false;  // its deadline has passed, and its client has an answer
-  bool over = false;     // its machine said kForget
+  int64_t logged_ns = 0;  // when the log has heard of its decision last; 0: it has not
+  bool overdue = false;   // its deadline has passed, and its client has an answer
+  bool over = false;      // its machine said kForget
   std::vector<Peer> peers;
 
   Peer* FindPeer(uint32_t island) {
@@ -146,7 +147,9 @@ class Coordinated final : public CoordinatorInbox {
   void Forget(CoordinatorEntry& entry);
 
   static Performer PerformerOf(Action::Kind kind);
+  void FindParticipants(const CoordinatorEntry& entry);
   void Decide(CoordinatorEntry& entry);
+  void Repeat(CoordinatorEntry& entry);
   void WriteEnd(CoordinatorEntry& entry, const Action& action);
   void SendPrepare(CoordinatorEntry& entry, const Action& action);
   void SendCommitOnePhase(CoordinatorEntry& entry, const Action& action);

@@ -21,6 +21,9 @@ namespace islands::instance {
 
 // Before an operation that found no room in the log is tried again.
 inline constexpr int64_t kRoomPauseNs = 100 * runtime::kNsPerUs;
+// Before what the log has of a branch in doubt, or of a decision, is appended again: as long as the cleaner
+// takes from one checkpoint to the next (worker.cc).
+inline constexpr int64_t kRepeatIntervalNs = 5 * runtime::kNsPerSecond;
 
 class Engine {
  public:
@@ -76,6 +79,15 @@ class Engine {
   void DecideAlone(Branch& branch) {
     if (!runtime::Planted(runtime::PlantedBug::kForgetOutcome)) executor_->DecideAlone(branch);
   }
+  // Executor::RepeatPrepare and its like.
+  bool RepeatPrepare(const Branch& branch, std::span<const coordinator::Fellow> fellows) {
+    return executor_->RepeatPrepare(branch, fellows);
+  }
+  bool RepeatDecision(const coordinator::TransactionId& id,
+                      std::span<const coordinator::Fellow> participants) {
+    return executor_->RepeatDecision(id, participants);
+  }
+  bool RepeatDecided(const coordinator::TransactionId& id) { return executor_->RepeatDecided(id); }
   // Nobody will ask for what was decided.
   void NoteEnd(const coordinator::TransactionId& id) {
     if (options_.journal != nullptr) options_.journal->AppendEnd(id);

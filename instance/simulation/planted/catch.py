@@ -137,6 +137,8 @@ BUGS: dict[str, list[Test]] = {
     "publish_after_latch": [STEPS_STRESS, CRASH_POINTS],
     "header_of_its_own": [STEPS, CRASH_POINTS],
     "pass_in_doubt": [TWO_PHASES],
+    "repeat_rest_of_undo": [TWO_PHASES],
+    "repeat_unsaid": [TWO_PHASES],
     "pass_decisions": [TWO_PHASES],
     "answer_early": [LOSSES, MATRIX],
     "forget_reply_epoch": [LOSSES],

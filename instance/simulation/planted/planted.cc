@@ -83,6 +83,8 @@ constexpr std::string_view kNames[] = {
     "publish_after_latch",
     "header_of_its_own",
     "pass_in_doubt",
+    "repeat_rest_of_undo",
+    "repeat_unsaid",
     "pass_decisions",
     "answer_early",
     "forget_reply_epoch",
