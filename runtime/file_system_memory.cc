@@ -55,6 +55,11 @@ void MemoryFileSystem::SetRoom(uint64_t bytes) {
   disk_bytes_ = bytes == UINT64_MAX ? bytes : UsedBytes() + bytes;
 }
 
+void MemoryFileSystem::LeaveInFlight(bool leave) {
+  const MutexLock lock(mutex_);
+  leaves_ = leave;
+}
+
 uint64_t MemoryFileSystem::steps() const {
   const MutexLock lock(mutex_);
   return steps_.count();
@@ -294,8 +299,26 @@ size_t MemoryFileSystem::Poll(uint64_t queue, std::vector<IoCompletion>* complet
 // What is in flight happens before anybody may free its buffers: invariant 1 of file_system.h.
 void MemoryFileSystem::DestroyQueue(uint64_t queue) {
   const MutexLock lock(mutex_);
-  for (const auto& [due, transfer] : queues_[queue]) CarryOut(transfer);
+  for (auto& [due, transfer] : queues_[queue]) {
+    const bool stays = leaves_ && transfer.file && !transfer.power_lost;
+    stays ? Leave(std::move(transfer)) : static_cast<void>(CarryOut(transfer));
+  }
   queues_.erase(queue);
+}
+
+void MemoryFileSystem::Leave(InFlight transfer) {
+  if (transfer.request.kind == IoKind::kRead) return;
+  const std::span<std::byte> buffer = transfer.request.buffer;
+  transfer.copy = std::make_shared<std::vector<std::byte>>(buffer.begin(), buffer.end());
+  transfer.request.buffer = *transfer.copy;
+  const uint64_t number = transfer.number;
+  queues_[kLeft].emplace(Due{0, number}, std::move(transfer));
+}
+
+void MemoryFileSystem::FinishLeft() {
+  const MutexLock lock(mutex_);
+  for (const auto& [due, transfer] : queues_[kLeft]) CarryOut(transfer);
+  queues_.erase(kLeft);
 }
 
 int64_t MemoryFileSystem::NextCompletionNs() const {
@@ -363,6 +386,7 @@ void MemoryFileSystem::PowerLoss(uint64_t seed) {
 
 void MemoryFileSystem::LosePower(Random* random) {
   InterruptInFlight(random);
+  queues_.erase(kLeft);
   names_.LosePower(random);
   for (const auto& [name, file] : names_.files()) file->LosePower(random);
   for (OpenFilePtr& file : open_) file.reset();

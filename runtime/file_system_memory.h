@@ -80,6 +80,11 @@ class MemoryFileSystem : public FileSystem {
   void ForgetFaults();
   // Files may become so many bytes longer from now on, all together; UINT64_MAX: there is room for ever.
   void SetRoom(uint64_t bytes);
+  // Whether what a queue has in flight when it is destroyed, but for reads, stays in flight, as it may when a
+  // process is killed: the disk has it already. Files keep their locks meanwhile.
+  void LeaveInFlight(bool leave);
+  // What was left happens, unless power was lost meanwhile.
+  void FinishLeft();
   // How many steps there have been, those that failed among them.
   uint64_t steps() const;
 
@@ -112,6 +117,8 @@ class MemoryFileSystem : public FileSystem {
     OpenFilePtr file;              // null: was not open
     uint64_t covered_changes = 0;  // of a sync
     bool power_lost = false;       // it happens no more
+    // Of what it writes, once its queue is gone.
+    std::shared_ptr<std::vector<std::byte>> copy;
   };
   using Due = std::pair<int64_t, uint64_t>;  // when, and the number
 
@@ -132,6 +139,7 @@ class MemoryFileSystem : public FileSystem {
   void Submit(uint64_t queue, const IoRequest& request);
   size_t Poll(uint64_t queue, std::vector<IoCompletion>* completions);
   void DestroyQueue(uint64_t queue);
+  void Leave(InFlight transfer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   IoCompletion CarryOut(const InFlight& transfer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const OpenFile& file, uint64_t offset, std::span<const std::byte> bytes, size_t* moved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -141,6 +149,8 @@ class MemoryFileSystem : public FileSystem {
   void CopyTo(MemoryFileSystem* copy) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, copy->mutex_);
   void LosePower(Random* random) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void InterruptInFlight(Random* random) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  static constexpr uint64_t kLeft = UINT64_MAX;  // number of the queue of what was left in flight
 
   const SimulatedDisk disk_;
 
@@ -154,6 +164,7 @@ class MemoryFileSystem : public FileSystem {
   std::map<uint64_t, std::map<Due, InFlight>> queues_ ABSL_GUARDED_BY(mutex_);
   uint64_t queues_made_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool leaves_ ABSL_GUARDED_BY(mutex_) = false;
   DiskSteps steps_ ABSL_GUARDED_BY(mutex_);
 };
 

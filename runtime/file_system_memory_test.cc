@@ -289,6 +289,29 @@ TEST(SimulatedDisk, AfterKill_HasWhatWasInFlight) {
   EXPECT_EQ(*after->ReadFile("data"), "oooo") << "it was not synced";
 }
 
+TEST(SimulatedDisk, LeaveInFlight_HappensAfterItsQueueAndItsBufferAreGone) {
+  for (const bool power : {true, false}) {
+    Disk disk({}, 4);
+    ASSERT_TRUE(disk.files.Lock(disk.file).ok());
+    std::string text = "new!", read = "....";
+    disk.files.LeaveInFlight(true);
+    disk.queue->Submit({.kind = IoKind::kWrite, .file = disk.file, .buffer = Bytes(text)});
+    disk.queue->Submit({.kind = IoKind::kRead, .file = disk.file, .buffer = Bytes(read)});
+    disk.queue.reset();
+    disk.files.LeaveInFlight(false);
+    text = read = "gone";
+    ASSERT_TRUE(disk.files.Close(disk.file).ok());
+    const FileHandle other = *disk.files.Open("data", false, false);
+    EXPECT_EQ(disk.Content(), "oooo");
+    EXPECT_EQ(disk.files.Lock(other).code(), absl::StatusCode::kUnavailable);
+    if (!power) disk.files.PowerLoss();
+    disk.files.FinishLeft();
+    EXPECT_EQ(disk.Content(), power ? "new!" : "oooo");
+    EXPECT_EQ(read, "gone");
+    EXPECT_EQ(disk.files.Lock(other).ok(), power);  // handles are gone with power
+  }
+}
+
 TEST(DiskFault, EveryKindOfStepCanFail) {
   const std::vector<std::function<absl::Status(Disk&)>> steps = {
       [](Disk& disk) { return disk.files.Open("new", true, false).status(); },
