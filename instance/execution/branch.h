@@ -58,6 +58,8 @@ class UndoLog {
   void DropLast(size_t left);
   // Of entries, keys and rows. Positions are 32 bits: who records keeps far below that (ExecutorOptions).
   size_t bytes() const { return bytes_.size() + entries_.size() * sizeof(Entry); }
+  // Encode makes no fewer: of each entry its kind and five varints, besides.
+  size_t LeastBytesInLog() const { return bytes_.size() + 6 * entries_.size(); }
   struct EntrySize {
     TableId table;
     size_t bytes;     // in the log, at most

@@ -134,6 +134,9 @@ bool Executor::ReserveTwoPhases(Branch& branch, size_t fellows) {
 bool Executor::RepeatPrepare(const Branch& branch, std::span<const coordinator::Fellow> fellows) {
   if (options_.journal == nullptr) return true;
   ISLANDS_CHECK(branch.published && branch.undo_published == branch.undo.size());
+  if (!options_.journal->WorthRepeating(branch.locks.transaction) ||
+      branch.undo.LeastBytesInLog() > log::Journal::kMostCollected)
+    return false;
   undo_.clear();
   branch.undo.Encode(Planted(PlantedBug::kRepeatRestOfUndo) ? branch.undo_published : 0, branch.undo.size(),
                      &undo_);

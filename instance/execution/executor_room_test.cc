@@ -485,5 +485,23 @@ TEST_F(Room, ForeignBranches_HoldHalfOfARingAtMost) {
   EXPECT_EQ(store_->CountRows(0), 0u);
 }
 
+// Of what cannot be repeated nothing is encoded: it is asked for in every Sweep.
+TEST_F(Room, RepeatPrepare_RefusesWhatIsTooMuch) {
+  Open(1, size_t{8} << 20, /*indexes=*/0);
+  Branch branch;
+  branch.locks.transaction = {1, 0, 1, ++sequence_};
+  branch.foreign = true;
+  for (uint64_t i = 0; i < 3000; ++i) branch.undo.RecordWrite(0, 0, Uint64Key(i), 0, Bytes("12345678"));
+  executor_->Adopt(branch);
+  journal_->NoteEarlier(log::EntryKind::kPrepare, branch.locks.transaction, 1);
+  EXPECT_GT(branch.undo.LeastBytesInLog(), log::Journal::kMostCollected);
+  const uint64_t appended = journal_->appended_bytes();
+  EXPECT_FALSE(executor_->RepeatPrepare(branch, {}));
+  EXPECT_EQ(journal_->appended_bytes(), appended);
+  EXPECT_EQ(journal_->open().oldest(), 1u);
+  journal_->EndStep();
+  journal_->EndListening();
+}
+
 }  // namespace
 }  // namespace islands::instance

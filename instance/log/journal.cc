@@ -33,7 +33,7 @@ void Journal::BeginRecord() {
   collector_.Begin(epoch, &body_);
 }
 
-void Journal::AppendEntry(const Entry& entry) {
+void Journal::AppendEntry(const Entry& entry, bool again) {
   if (!begun_) BeginRecord();
   // A record without changes needs an LSN of its own; one with changes has that of the last.
   const Lsn lsn = collected() ? collector_.last() : collector_.Stamp();
@@ -43,7 +43,7 @@ void Journal::AppendEntry(const Entry& entry) {
   // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
   if (collector_.AheadOfEpoch()) board_.RaiseEpoch(lsn.epoch());
   if (entry.kind != EntryKind::kDone) open_.Note(entry.kind, entry.transaction, lsn.epoch());
-  if (Commits(entry.kind) && entry.kind != EntryKind::kDone) commits_.Raise(lsn.epoch());
+  if (Commits(entry.kind) && entry.kind != EntryKind::kDone && !again) commits_.Raise(lsn.epoch());
   begun_ = false;
   // Whoever is told in this very step that it has committed is told the truth, whenever the process is
   // killed.
@@ -151,8 +151,9 @@ void Journal::AppendDecided(const Id& id) {
 bool Journal::Repeat(const Entry& entry, size_t reserved) {
   ISLANDS_CHECK(!collected());
   const size_t bytes = RecordBytes(kMostHeadBytes + entry.fellows.size() + entry.undo.size());
-  if (entry.undo.size() > kMostCollected || room() < reserved + bytes || log_full()) return false;
-  if (!Planted(PlantedBug::kRepeatUnsaid)) AppendEntry(entry);
+  if (entry.undo.size() > kMostCollected || room() < reserved + bytes || !WorthRepeating(entry.transaction))
+    return false;
+  if (!Planted(PlantedBug::kRepeatUnsaid)) AppendEntry(entry, /*again=*/true);
   open_.Renew(entry.transaction, collector_.last().epoch());
   return true;
 }

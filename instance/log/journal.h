@@ -118,6 +118,8 @@ class Journal final : public storage::PageChangeSink {
                      std::span<const std::byte> undo, size_t reserved);
   bool RepeatDecision(const Id& id, std::span<const coordinator::Fellow> fellows, size_t reserved);
   bool RepeatDecided(const Id& id, size_t reserved);
+  // False: that would let go of nothing now. Cheap, for whoever has to encode first.
+  bool WorthRepeating(const Id& id) const { return !log_full() && open_.IsOldest(id); }
   // Nothing may be collected: it would be another transaction's.
   void AppendEnd(const Id& id);
   void EndStep();
@@ -178,7 +180,7 @@ class Journal final : public storage::PageChangeSink {
  private:
   void OweEnd() { owed_ += kEndBytes; }
   void BeginRecord();
-  void AppendEntry(const Entry& entry);
+  void AppendEntry(const Entry& entry, bool again = false);
   bool Repeat(const Entry& entry, size_t reserved);
   void PublishCollected();
   // Several workers.

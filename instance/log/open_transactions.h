@@ -44,6 +44,11 @@ class OpenTransactions {
   void Note(EntryKind kind, const Id& id, uint64_t epoch);
   // What its records say was appended once more, in one of this epoch.
   void Renew(const Id& id, uint64_t epoch);
+  // Whether it is for nobody older that oldest() is what it is.
+  bool IsOldest(const Id& id) const {
+    const auto found = first_.find(id);
+    return found != first_.end() && found->second == epochs_.begin()->first;
+  }
   uint64_t oldest() const { return oldest_.load(std::memory_order_acquire); }
   size_t size() const { return first_.size(); }
 

@@ -106,9 +106,10 @@ TEST_F(OpenTransactionsTest, Repeated_FromThatRecordOn) {
   journal_.AppendPrepare(kTheirs, {}, undo_);
   journal_.NoteEarlier(EntryKind::kDecision, kOurs, 4);
   BeginEpoch(9);
-  EXPECT_TRUE(journal_.RepeatPrepare(kTheirs, {}, undo_, 0));
-  EXPECT_EQ(Oldest(), 4u);
+  EXPECT_FALSE(journal_.RepeatPrepare(kTheirs, {}, undo_, 0));  // that would let go of nothing
   EXPECT_TRUE(journal_.RepeatDecision(kOurs, {{{1, 1}}}, 0));
+  EXPECT_EQ(Oldest(), 5u);
+  EXPECT_TRUE(journal_.RepeatPrepare(kTheirs, {}, undo_, 0));
   EXPECT_EQ(Oldest(), 9u);
   journal_.AppendCommit(kTheirs);
   journal_.AppendEnd(kOurs);
@@ -126,6 +127,36 @@ TEST_F(OpenTransactionsTest, Repeated_OnlyWhereThereIsRoom) {
   EXPECT_FALSE(journal_.RepeatPrepare(kTheirs, {}, undo_, 0));
   EXPECT_EQ(journal_.appended_bytes(), appended);
   EXPECT_EQ(Oldest(), 5u);
+}
+
+// What it committed was there to be seen since its first record: no answer depends on this one.
+TEST_F(OpenTransactionsTest, Repeated_NobodysAnswerWaitsForIt) {
+  BeginEpoch(5);
+  journal_.AppendDecision(kOurs, {{{1, 1}}});
+  journal_.AppendDecided(kTheirs);
+  const uint64_t commits = journal_.commit_epoch();
+  BeginEpoch(9);
+  EXPECT_TRUE(journal_.RepeatDecision(kOurs, {{{1, 1}}}, 0));
+  EXPECT_TRUE(journal_.RepeatDecided(kTheirs, 0));
+  EXPECT_EQ(Oldest(), 9u);
+  EXPECT_EQ(journal_.commit_epoch(), commits);
+}
+
+// While somebody older pins the log who cannot be repeated, an island at rest writes nothing: that would not
+// let go of any of it.
+TEST_F(OpenTransactionsTest, Repeated_OnlyIfThatLetsGoOfSome) {
+  BeginEpoch(5);
+  journal_.AppendPrepare(kOurs, {}, std::vector<std::byte>(Journal::kMostCollected + 1));
+  BeginEpoch(6);
+  const std::vector<std::byte> small(20 << 10);
+  journal_.AppendPrepare(kTheirs, {}, small);
+  const uint64_t appended = journal_.appended_bytes();
+  for (uint64_t epoch = 7; epoch < 12; ++epoch) {
+    BeginEpoch(epoch);
+    journal_.RepeatPrepare(kTheirs, {}, small, 0);
+  }
+  EXPECT_EQ(Oldest(), 5u);
+  EXPECT_EQ(journal_.appended_bytes(), appended) << "and the log that is kept only grows";
 }
 
 TEST_F(OpenTransactionsTest, WhatIsOneRecord_IsNeverOpen) {

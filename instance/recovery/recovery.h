@@ -71,6 +71,11 @@ class Recovery {
   uint64_t records() const { return records_; }
   uint64_t dropped() const { return dropped_; }
   size_t losers() const { return open_.size(); }
+  void VisitLosers(
+      absl::FunctionRef<void(const coordinator::TransactionId& id, const instance::UndoLog& undo)> visit)
+      const {
+    for (const auto& [id, open] : open_) visit(id, open.undo);
+  }
   // The highest of all records that count: the new life goes on above it.
   log::Lsn last() const { return last_; }
 
