@@ -138,7 +138,12 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
   std::optional<SimCluster> cluster_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Seeds, InDoubtTest, testing::Range<uint64_t>(1, 7));
+#ifdef __SANITIZE_ADDRESS__
+constexpr uint64_t kSeeds = 2;
+#else
+constexpr uint64_t kSeeds = 6;
+#endif
+INSTANTIATE_TEST_SUITE_P(Seeds, InDoubtTest, testing::Range<uint64_t>(1, 1 + kSeeds));
 
 // What the log has of it is appended again and again, so that checkpoints pass what was there before, and is
 // all that the next life needs.
