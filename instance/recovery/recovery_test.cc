@@ -168,7 +168,7 @@ TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
   EXPECT_GT(commits, 1500u);
   EXPECT_GT(adopted, 300u);
   EXPECT_GT(unheard, 200u);
-  EXPECT_GT(repeats, 1000u);
+  EXPECT_GT(repeats, 300u);
   EXPECT_GT(checkpoints, 300u);
   EXPECT_GT(segments, 100u);
 }
