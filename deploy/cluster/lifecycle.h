@@ -40,7 +40,8 @@ struct DownOptions {
   std::string file;
   double timeout_s = 30;
 };
-// Waits until every process is gone, also those whose supervisor has died. Nothing running is success.
+// Waits until every process is gone, also those whose supervisor has died. Nothing running is success, but
+// for data that is in use by somebody who is not in the control directory.
 int Down(const CommandContext& context, const DownOptions& options);
 
 struct DestroyOptions {

@@ -426,6 +426,7 @@ void Supervisor::LookForHung() {
     if (most_ms == 0 || hung_ms < static_cast<int64_t>(most_ms)) continue;
     spdlog::error("island {}: hung for {} ms, killing process {} (timeouts.hung_ms: {})", number, hung_ms,
                   island.pid, most_ms);
+    island.killed_because = fmt::format("it did not move for {} ms (timeouts.hung_ms: {})", hung_ms, most_ms);
     kill(island.pid, SIGKILL);
     hang_watch_->Forget(number);
     const runtime::MutexLock lock(mutex_);

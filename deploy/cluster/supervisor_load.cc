@@ -64,11 +64,12 @@ absl::Status GenerationLoads::Load(
   if (status.ok()) {
     const uint64_t generation = manifest.data_generation + 1;
     status = LoadEverywhere(load, generation);
-    if (!status.ok())
+    if (!status.ok()) {
       status = absl::Status(status.code(),
                             fmt::format("{}. The rows of before count still; islands that cannot go on "
                                         "with them start again, see `islands status FILE`",
                                         std::string(status.message())));
+    }
     if (status.ok()) status = data_.SwitchTo(generation, *text);
     if (status.ok()) switched(generation, loads);
     GoOnEverywhere();

@@ -98,8 +98,8 @@ class Executor : private log::Journal::Publisher {
   // the one participant that wrote.
   void Decide(Branch& branch, std::span<const coordinator::Fellow> participants);
   void DecideAlone(Branch& branch);
-  // The same once more, of whoever waits for long for what ends it: so that it pins little of the log
-  // (Journal::RepeatPrepare). At the end of a step of everything. False: later.
+  // The same once more, of whoever waits long for its end, so that it pins little of the log
+  // (Journal::RepeatPrepare). While no branch is being worked on. False: not now.
   bool RepeatPrepare(const Branch& branch, std::span<const coordinator::Fellow> fellows);
   bool RepeatDecision(const coordinator::TransactionId& id,
                       std::span<const coordinator::Fellow> participants);

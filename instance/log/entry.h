@@ -23,11 +23,11 @@
 //   kEnd            id                                         of kDecision and kDecided: they have heard
 //
 //   id     varints: island, worker, boot epoch, sequence of the transaction
-// kPrepare may come again, with all of the undo, and kDecision and kDecided too: then the transaction's
-// records before that are not needed any more (open_transactions.h).
-//
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
 //   fellows   varint n, n bytes: of each 4, its island, and 8, its life
+//
+// kPrepare may come again, with all of the undo, and kDecision and kDecided too: then the transaction's
+// records before that are not needed any more (open_transactions.h).
 //
 // Invariants:
 //  1. A page's changes are in the log in the order in which they were made to it: a record holds what was

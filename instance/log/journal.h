@@ -112,8 +112,9 @@ class Journal final : public storage::PageChangeSink {
                      std::span<const std::byte> undo);
   void AppendDecision(const Id& id, std::span<const coordinator::Fellow> fellows);
   void AppendDecided(const Id& id);
-  // The same once more, between two steps of anything: the log is needed from here on only, as far as it goes
-  // for this transaction. `undo`: all of it. False: there is no room for it and `reserved` bytes more.
+  // The same once more, for a transaction that waits for others: of its records only this one and what
+  // follows are needed from now on. `undo`: all of it. Nothing may be collected. False: it is not
+  // WorthRepeating, has more undo than kMostCollected, or there is no room for it and `reserved` bytes more.
   bool RepeatPrepare(const Id& id, std::span<const coordinator::Fellow> fellows,
                      std::span<const std::byte> undo, size_t reserved);
   bool RepeatDecision(const Id& id, std::span<const coordinator::Fellow> fellows, size_t reserved);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +12,7 @@
 
 #include "instance/log/log_testing.h"
 #include "instance/log/lsn.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::log {
 namespace {
@@ -598,14 +597,11 @@ class Recycling {
 };
 
 TEST(Logger, Property_SegmentsThatAreWrittenOverLoseNothing) {
-  int first = 1, count = 12;
-  if (const char* wanted = std::getenv("ISLANDS_SEEDS")) {
-    ASSERT_EQ(std::sscanf(wanted, "%d:%d", &first, &count), 2) << "ISLANDS_SEEDS=FIRST:COUNT";
-  }
+  const auto [first, count] = runtime::SeedsToRun(12);
   uint64_t kept = 0, dropped = 0, recycled = 0, looks = 0, failures = 0;
-  for (int seed = first; seed < first + count; ++seed) {
+  for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
-    Recycling recycling(static_cast<uint64_t>(seed));
+    Recycling recycling(seed);
     for (int step = 0; step < 12'000 && !testing::Test::HasFailure(); ++step) recycling.Step();
     if (!testing::Test::HasFailure()) recycling.End();
     if (testing::Test::HasFailure()) return;

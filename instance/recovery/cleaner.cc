@@ -190,7 +190,8 @@ void Cleaner::TakeCheckpoint() {
 }
 
 // The last mark before which there is nothing of the bound's epoch or later; those before it are of no use
-// any more. Without one, as before.
+// any more. Without one, as before. A logger may have written again, in part, behind the position what
+// another one had written before it: that is of epochs below the bound, and nobody needs the rest.
 log::LogPosition Cleaner::PositionFor(uint64_t bound) {
   log::LogPosition position = data_.checkpoint.position;
   while (!marks_.empty() && marks_.front().reaches < bound) {

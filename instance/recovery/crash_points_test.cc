@@ -8,8 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "instance/recovery/crash_box_testing.h"
 #include "instance/recovery/crash_points_testing.h"
 #include "runtime/random.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::recovery {
 namespace {
@@ -156,10 +155,7 @@ constexpr uint64_t kEnoughForAllPoints = 6;
 constexpr uint64_t kLeastImages = 2500;
 
 void RunAll(uint32_t workers) {
-  uint64_t first = 1, count = kSeeds;
-  if (const char* wanted = std::getenv("ISLANDS_SEEDS")) {
-    ASSERT_EQ(std::sscanf(wanted, "%lu:%lu", &first, &count), 2) << "ISLANDS_SEEDS=FIRST:COUNT";
-  }
+  const auto [first, count] = runtime::SeedsToRun(kSeeds);
   Tally tally{};
   Examiner examiner(workers, &tally);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {

@@ -71,6 +71,7 @@ class Recovery {
   uint64_t records() const { return records_; }
   uint64_t dropped() const { return dropped_; }
   size_t losers() const { return open_.size(); }
+  // Who has not ended, with what is to be undone.
   void VisitLosers(
       absl::FunctionRef<void(const coordinator::TransactionId& id, const instance::UndoLog& undo)> visit)
       const {

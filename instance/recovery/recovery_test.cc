@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "instance/recovery/recovery_testing.h"
 #include "runtime/file_system_memory.h"
 #include "runtime/random.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::recovery {
 namespace {
@@ -58,15 +57,6 @@ TEST(Recovery, FindTrees_RefusesUndoOfWhatIsNotThere) {
   }
 }
 
-// ISLANDS_SEEDS=FIRST:COUNT, as for the simulation's.
-std::pair<uint64_t, uint64_t> Seeds(uint64_t count) {
-  std::pair<uint64_t, uint64_t> seeds{1, count};
-  if (const char* wanted = std::getenv("ISLANDS_SEEDS")) {
-    EXPECT_EQ(std::sscanf(wanted, "%lu:%lu", &seeds.first, &seeds.second), 2) << "ISLANDS_SEEDS=FIRST:COUNT";
-  }
-  return seeds;
-}
-
 // What happens in a box; `cleans`: and its cleaner has turns.
 void Live(Box& box, uint64_t seed, bool cleans) {
   runtime::Random random(seed + 1000);
@@ -96,7 +86,7 @@ void Live(Box& box, uint64_t seed, bool cleans) {
 
 TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
   uint64_t losers = 0, restarts = 0, commits = 0, dropped = 0, power_losses = 0;
-  const auto [first, count] = Seeds(60);
+  const auto [first, count] = runtime::SeedsToRun(60);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed);
@@ -120,7 +110,7 @@ TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
 // The same with data files, checkpoints and a log that is let go of.
 TEST(Recovery, Property_FromPagesOnDisk) {
   uint64_t losers = 0, dropped = 0, checkpoints = 0, segments = 0, lost_in_recovery = 0, power_losses = 0;
-  const auto [first, count] = Seeds(240);
+  const auto [first, count] = runtime::SeedsToRun(240);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed, {.pages = true});
@@ -148,7 +138,7 @@ TEST(Recovery, Property_FromPagesOnDisk) {
 TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
   uint64_t commits = 0, adopted = 0, unheard = 0, checkpoints = 0, segments = 0, power_losses = 0;
   uint64_t repeats = 0;
-  const auto [first, count] = Seeds(120);
+  const auto [first, count] = runtime::SeedsToRun(120);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed, {.pages = true, .two_phases = true});

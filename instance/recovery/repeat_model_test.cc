@@ -3,8 +3,6 @@
 // losses of power at any EPOCH. What recovery finds behind the checkpoint is what it finds in all of the log.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +15,7 @@
 #include "instance/recovery/recovery_testing.h"
 #include "instance/recovery/stream_merge.h"
 #include "runtime/random.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::recovery {
 namespace {
@@ -306,8 +305,7 @@ struct World {
 };
 
 TEST(RepeatModel, Property_BehindTheCheckpointIsWhatIsInAllOfTheLog) {
-  uint64_t first = 1, count = 300;
-  if (const char* wanted = std::getenv("ISLANDS_SEEDS")) std::sscanf(wanted, "%lu:%lu", &first, &count);
+  const auto [first, count] = runtime::SeedsToRun(300);
   uint64_t repeats = 0, checkpoints = 0, restored = 0, losers = 0, losses = 0;
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "instance/recovery/recovery_testing.h"
 #include "instance/recovery/stream_merge.h"
 #include "runtime/random.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::recovery {
 namespace {
@@ -319,23 +318,20 @@ struct Mix {
   size_t most_row_bytes;
   int steps;
   int deaths;  // moments of one seed that are looked at
-  int seeds;
+  uint64_t seeds;
 };
 
 void CheckMix(const Mix& mix) {
-  int first = 1, count = mix.seeds;
-  if (const char* wanted = std::getenv("ISLANDS_SEEDS")) {
-    ASSERT_EQ(std::sscanf(wanted, "%d:%d", &first, &count), 2) << "ISLANDS_SEEDS=FIRST:COUNT";
-  }
+  const auto [first, count] = runtime::SeedsToRun(mix.seeds);
   const storage::Catalog catalog = MakeCatalog(mix.indexes);
   size_t losers = 0, commits = 0;
-  for (int seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Life life(catalog, mix.workers, 1, {});
     const size_t created = life.log().size();
-    Work work(life, static_cast<uint64_t>(seed), mix.most_row_bytes);
+    Work work(life, seed, mix.most_row_bytes);
     for (int step = 0; step < mix.steps && !testing::Test::HasFailure(); ++step) work.Step();
-    runtime::Random random(static_cast<uint64_t>(seed) + 1000);
+    runtime::Random random(seed + 1000);
     for (int i = 0; i < mix.deaths && !testing::Test::HasFailure(); ++i) {
       const size_t records = created + random.Below(life.log().size() - created + 1);
       SCOPED_TRACE(std::to_string(records) + " of " + std::to_string(life.log().size()) + " records");

@@ -22,6 +22,7 @@ constexpr int64_t kOpeningSum = kAccounts * kOpeningBalance;
 constexpr uint32_t kMany = 16;  // transactions in flight per worker: some of them are what is looked for
 constexpr StateIndex kExecuting = IndexOf(Coordinator::State::kExecuting);
 constexpr StateIndex kPrepared = IndexOf(Participant::State::kPrepared);
+constexpr StateIndex kVoting = IndexOf(Coordinator::State::kVoting);
 constexpr StateIndex kCommitting = IndexOf(Coordinator::State::kCommitting);
 
 class InDoubtTest : public testing::TestWithParam<uint64_t> {
@@ -50,6 +51,20 @@ class InDoubtTest : public testing::TestWithParam<uint64_t> {
     }
     ADD_FAILURE() << "no such machine";
     return {};
+  }
+  struct At {
+    uint32_t island;
+    StateIndex state;
+    bool Is(const Machine& machine) const { return machine.where.island == island && machine.state == state; }
+  };
+  // The first of two of the same transaction: with both known, nothing under way ends the state of either.
+  Machine FindPair(const At& one, const At& other) {
+    return Find([&](const Machine& found) {
+      const std::vector<Machine> all = Machines(*cluster_);
+      return one.Is(found) && std::any_of(all.begin(), all.end(), [&](const Machine& machine) {
+               return other.Is(machine) && machine.id == found.id;
+             });
+    });
   }
   Machine FindInDoubt(uint32_t island) {
     return Find([island](const Machine& m) { return m.state == kPrepared && m.where.island == island; });
@@ -149,15 +164,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, InDoubtTest, testing::Range<uint64_t>(1, 1 + kSe
 // all that the next life needs.
 TEST_P(InDoubtTest, Voter_KeepsNoMoreOfTheLogThanTheLastSeconds) {
   Start(2, 4, /*keeps=*/true);
-  // Whose coordinator has not decided: nothing under way ends it.
-  const Machine voter = Find([this](const Machine& m) {
-    if (m.state != kPrepared || m.where.island != 1) return false;
-    const std::vector<Machine> all = Machines(*cluster_);
-    return std::any_of(all.begin(), all.end(), [&](const Machine& other) {
-      return other.id == m.id && other.where.island == 0 &&
-             other.state == IndexOf(Coordinator::State::kVoting);
-    });
-  });
+  const Machine voter = FindPair({1, kPrepared}, {0, kVoting});
   cluster_->RequestStop();
   Hang(0, 60 * kNsPerSecond);
   cluster_->hub().Break({1, 0}, 0);
@@ -183,12 +190,7 @@ TEST_P(InDoubtTest, Voter_KeepsNoMoreOfTheLogThanTheLastSeconds) {
 // The same of a decision that a participant does not hear of, and of the coordinator's next life.
 TEST_P(InDoubtTest, Decision_KeepsNoMoreOfTheLogThanTheLastSeconds) {
   Start(2, 4, /*keeps=*/true);
-  const Machine decided = Find([this](const Machine& m) {
-    if (m.state != kCommitting || m.where.island != 0) return false;
-    const std::vector<Machine> all = Machines(*cluster_);
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Machine& voter) { return voter.id == m.id && voter.state == kPrepared; });
-  });
+  const Machine decided = FindPair({0, kCommitting}, {1, kPrepared});
   cluster_->RequestStop();
   Hang(1, 60 * kNsPerSecond);
   const auto oldest = [&] { return cluster_->island(0).workers()[0]->OldestOpen(); };
@@ -214,7 +216,7 @@ TEST_P(InDoubtTest, Decision_KeepsNoMoreOfTheLogThanTheLastSeconds) {
 // socket.
 TEST_P(InDoubtTest, Voter_WaitsForACoordinatorThatStandsStillHoweverLong) {
   Start(2);
-  const Machine voter = FindInDoubt(1);
+  const Machine voter = FindPair({1, kPrepared}, {0, kVoting});
   cluster_->RequestStop();
   Hang(0, 60 * kNsPerSecond);
   cluster_->hub().Break({1, 0}, 0);

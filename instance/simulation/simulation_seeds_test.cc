@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include <system_error>
 
 #include "instance/simulation/seed_runner.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::simulation {
 namespace {
@@ -84,18 +84,12 @@ SeedReport Watched(uint64_t seed) {
 
 struct Range {
   uint64_t first = 1;
-  uint64_t count = 20;
+  uint64_t count = 0;
 };
 
 Range SeedsToRun() {
-  Range range;
-  if (const char* text = std::getenv("ISLANDS_SEEDS")) {
-    unsigned long long first = 0, count = 0;
-    if (std::sscanf(text, "%llu:%llu", &first, &count) != 2)
-      ADD_FAILURE() << "ISLANDS_SEEDS=FIRST:COUNT, not " << text;
-    range = {first, count / kShare};
-  }
-  return range;
+  const auto [first, count] = runtime::SeedsToRun(20 * kShare);
+  return {first, count / kShare};
 }
 
 TEST(Seeds, Repeat_OneSeedWithAllItsEvents) {
