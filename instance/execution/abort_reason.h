@@ -24,13 +24,15 @@ enum class AbortReason : uint8_t {
   kRefused = 9,            // a participant could not make sense of the request, or was loading
   kPeerUnresponsive = 10,  // a participant stands still (instance/worker/peer_watch.h)
   kContradiction = 11,     // the procedure has read what cannot be: it returned DATA_LOSS
+  kCondition = 12,         // a client's write did not find what it needs
+  kClientGone = 13,  // a client's open transaction was rolled back: by it, or because it said nothing more
 };
-inline constexpr uint32_t kAbortReasons = 12;
+inline constexpr uint32_t kAbortReasons = 14;
 
 inline std::string_view AbortReasonName(AbortReason reason) {
   static constexpr std::array<std::string_view, kAbortReasons> kNames = {
-      "none",           "procedure", "deadlock", "lock_timeout", "deadline",          "peer_lost",
-      "peer_restarted", "vote_no",   "storage",  "refused",      "peer_unresponsive", "contradiction"};
+      "none",    "procedure", "deadlock", "lock_timeout",      "deadline",      "peer_lost", "peer_restarted",
+      "vote_no", "storage",   "refused",  "peer_unresponsive", "contradiction", "condition", "client_gone"};
   return kNames[static_cast<uint8_t>(reason)];
 }
 

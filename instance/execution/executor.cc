@@ -140,6 +140,8 @@ Executor::~Executor() {
       return {.code = Replace(target)};
     case OperationKind::kDelete:
       return {.code = Delete(target)};
+    case OperationKind::kPut:
+      return Put(target);
     default:
       return {.code = absl::StatusCode::kInvalidArgument};
   }
@@ -541,6 +543,11 @@ absl::StatusCode Executor::Replace(const Target& target) {
   code = target.rows.Replace(key, row);
   if (code != absl::StatusCode::kOk) Forget(target.branch, entries);
   return code;
+}
+
+Executor::Step Executor::Put(const Target& target) {
+  const absl::StatusCode code = Replace(target);
+  return code == absl::StatusCode::kNotFound ? Insert(target) : Step{.code = code};
 }
 
 absl::StatusCode Executor::Delete(const Target& target) {

@@ -189,6 +189,7 @@ class Executor : private log::Journal::Publisher {
   absl::StatusCode Update(const Target& target);
   absl::StatusCode Write(const Target& target);
   Step Insert(const Target& target);
+  Step Put(const Target& target);
   absl::StatusCode Replace(const Target& target);
   absl::StatusCode Delete(const Target& target);
   Step Scan(const Target& target);

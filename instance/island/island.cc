@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "instance/recovery/checkpoint.h"
 #include "instance/storage/table_specs.h"
 #include "runtime/check.h"
 #include "topology/binding.h"
@@ -177,6 +178,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   }
   catalog_ = std::move(catalog);
   shared_.catalog = catalog_.get();
+  shared_.tables = recovery::SchemaFingerprint(*catalog_);
   shared_.store = store_.get();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->Rebind();
   return absl::OkStatus();

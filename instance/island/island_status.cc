@@ -114,16 +114,18 @@ control::v1::Snapshot Island::TakeSnapshot() const {
   snapshot.set_island(config_.island());
   snapshot.set_boot_epoch(config_.boot_epoch());
   snapshot.set_time_us(seams_.clock->NowNs() / runtime::kNsPerUs);
-  uint64_t committed = 0, unknown = 0, open = 0;
+  uint64_t committed = 0, unknown = 0, open = 0, sessions = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     FillWorker(*worker, sites_.islands(), config_.island(), snapshot.add_workers());
     committed += worker->counters().audit_committed.Get();
     unknown += worker->counters().audit_unknown.Get();
     open += worker->counters().branches_open.Get();
+    sessions += worker->counters().sessions.Get();
   }
   snapshot.set_audit_committed(static_cast<int64_t>(committed));
   snapshot.set_audit_unknown(static_cast<int64_t>(unknown));
   snapshot.set_branches_open(open);
+  snapshot.set_sessions_open(sessions);
   snapshot.set_running(Running());
   snapshot.set_locks_held(shared_locks_->LocksHeld());
   const storage::PoolUsage pool = PoolUsage();

@@ -41,11 +41,13 @@ enum class FrameType : uint8_t {
   kProbe = 14,
   kDecisionRequest = 15,
   kDecisionReply = 16,
+  kClientRequest = 17,  // from a gateway, and
+  kClientReply = 18,    // back to it
   kControlRequest = 32,
   kControlReply = 33,
 };
 
-// What workers send each other once they have been introduced.
+// What workers of islands send each other once they have been introduced.
 constexpr bool IsData(FrameType type) {
   return type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply;
 }

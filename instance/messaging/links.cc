@@ -170,7 +170,9 @@ void Links::OnFrame(ConnectionId connection, FrameType type, std::span<const std
   if (it == accepted_.end() || it->second.refused) return;  // invariants 1, 3
   if (!it->second.introduced && type == FrameType::kHello) {
     OnHello(connection, it->second, payload);
-  } else if (it->second.introduced && IsData(type)) {  // invariant 1
+  } else if (it->second.gateway && type == FrameType::kClientRequest) {  // invariant 6
+    handler_.OnClientRequest(connection, payload);
+  } else if (it->second.introduced && !it->second.gateway && IsData(type)) {  // invariant 1
     const Origin origin = it->second.origin;
     Deliver(origin, type, payload);
   } else {
@@ -202,6 +204,11 @@ void Links::OnHello(ConnectionId connection, Accepted& accepted, std::span<const
   reply.set_worker(options_.self.worker);
   reply.set_boot_epoch(options_.boot_epoch);
   SendOn(connection, FrameType::kHelloReply, reply);
+  if (status.ok() && hello.gateway()) {
+    accepted.introduced = accepted.gateway = true;
+    UpdateDeadline();
+    return;
+  }
   if (status.ok()) {
     Introduce(connection, accepted, {{hello.island(), hello.worker()}, hello.boot_epoch()});
     return;
@@ -227,6 +234,7 @@ absl::Status Links::CheckHello(const data::v1::Hello& hello, int64_t uid) const 
     return absl::InvalidArgumentError(
         fmt::format("this is island {}, not island {}", self, hello.to_island()));
   }
+  if (hello.gateway()) return absl::OkStatus();
   if (hello.island() == self || hello.island() >= peers_.size()) {
     return absl::InvalidArgumentError(fmt::format(
         "island {} does not expect an island {}: it knows {} islands", self, hello.island(), peers_.size()));
@@ -323,9 +331,11 @@ void Links::CloseAccepted(ConnectionId connection, const absl::Status& why) {
   const auto it = accepted_.find(connection);
   if (it == accepted_.end()) return;
   const bool introduced = it->second.introduced;
+  const bool gateway = it->second.gateway;
   const Origin origin = it->second.origin;
   accepted_.erase(it);
   transport_.Close(connection);
+  if (gateway) return handler_.OnGatewayLost(connection);
   if (!introduced) return;  // invariant 2: OnOriginUp was never said
   Introduced& latest = introduced_[origin.peer.island][origin.peer.worker];
   if (latest.connection == connection) latest = {};  // invariant 2: the next life may be there already
@@ -338,6 +348,12 @@ bool Links::Hears(const Origin& origin) const {
   return std::any_of(accepted_.begin(), accepted_.end(), [&](const auto& entry) {
     return entry.second.introduced && entry.second.origin == origin;
   });
+}
+
+bool Links::SendToGateway(ConnectionId connection, FrameType type,
+                          const google::protobuf::MessageLite& message) {
+  const auto it = accepted_.find(connection);
+  return it != accepted_.end() && it->second.gateway && SendOn(connection, type, message);
 }
 
 bool Links::SendOn(ConnectionId connection, FrameType type, const google::protobuf::MessageLite& message) {

@@ -21,7 +21,8 @@
 //  5. Of an incarnation everything is taken that it has sent, until its links end, whoever else is there by
 //     then: OnPeerLost and OnOriginLost mean that nothing more of it will come on that link. But a link that
 //     its dialler has replaced ends at once, and once an incarnation has been seen none before it is let in.
-//  6. No more than most_queued_bytes wait for one peer on one link: a peer that does not take them is lost.
+//  6. A gateway dials like a worker and is none: it says requests of clients, and is answered on that link.
+//  7. No more than most_queued_bytes wait for one peer on one link: a peer that does not take them is lost.
 #pragma once
 
 #include <atomic>
@@ -60,6 +61,9 @@ class LinksHandler {
   virtual void OnOriginUp(const Origin&) {}
   virtual void OnOriginLost(const Origin&, const absl::Status&) {}
   virtual void OnMessage(const Origin& origin, FrameType type, std::span<const std::byte> payload) = 0;
+  // What a gateway says on a link, and that nothing more will come on it.
+  virtual void OnClientRequest(ConnectionId, std::span<const std::byte>) {}
+  virtual void OnGatewayLost(ConnectionId) {}
 };
 
 // Written by the worker, read by metrics threads: relaxed atomics without read-modify-write.
@@ -103,6 +107,8 @@ class Links final : private TransportHandler {
   // that dialled last. By Origin: to that incarnation only, which is how a message is answered.
   bool SendBack(Address to, FrameType type, const google::protobuf::MessageLite& message);
   bool SendBack(const Origin& to, FrameType type, const google::protobuf::MessageLite& message);
+  // To a gateway whose loss was not reported; otherwise false, and nothing was queued.
+  bool SendToGateway(ConnectionId connection, FrameType type, const google::protobuf::MessageLite& message);
   // Bytes queued towards `island` on the dialled link: back-pressure for new transactions.
   size_t QueuedBytes(uint32_t island) const;
 
@@ -148,6 +154,7 @@ class Links final : private TransportHandler {
   // A link that somebody dialled to us.
   struct Accepted {
     bool introduced = false;  // Hello was accepted
+    bool gateway = false;     // and said so; `origin` means nothing then
     bool refused = false;     // told so; waits for the dialler to hang up
     int64_t uid = -1;
     int64_t deadline_ns = 0;  // until introduced

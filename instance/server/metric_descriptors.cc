@@ -32,10 +32,12 @@ constexpr std::array kMetrics = {
     MetricDescriptor{
         Metric::kAborts, kRuns, "islands_aborts_total", kCounter,
         "worker reason=procedure|deadlock|lock_timeout|deadline|peer_lost|peer_restarted|vote_no|"
-        "storage|refused|peer_unresponsive|contradiction",
+        "storage|refused|peer_unresponsive|contradiction|condition|client_gone",
         "Aborted attempts, by reason"},
     MetricDescriptor{Metric::kInFlight, kRuns, "islands_transactions_in_flight", kGauge, "worker",
                      "Transactions a run keeps in flight here (its MPL); 0 without a run"},
+    MetricDescriptor{Metric::kSessions, kRuns, "islands_sessions_open", kGauge, "worker",
+                     "Transactions of clients outside that are open here, through a gateway"},
     MetricDescriptor{Metric::kLongestWait, kRuns, "islands_transaction_longest_wait_seconds", kGauge,
                      "worker",
                      "Longest that a transaction begun here waited for its answer, or has been waiting by "

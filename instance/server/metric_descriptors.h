@@ -22,6 +22,7 @@ enum class Metric : uint8_t {
   kTransactionLatency,
   kAborts,
   kInFlight,
+  kSessions,
   kLongestWait,
   kExperimentInfo,
   kWorkerSeconds,

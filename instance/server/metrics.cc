@@ -174,6 +174,7 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   families->push_back(PerWorkerAnd(island, Metric::kTwoPhase, "phase", instance::kTwoPhaseStepNames,
                                    [](const WorkerCounters& c, size_t i) { return c.two_phase[i].Get(); }));
   add(Metric::kInFlight, [](const WorkerCounters& c) { return c.in_flight.Get(); });
+  add(Metric::kSessions, [](const WorkerCounters& c) { return c.sessions.Get(); });
   add(Metric::kLongestWait, [](const WorkerCounters& c) { return Seconds(c.longest_wait_ns.Get()); });
   add(Metric::kReadyQueueLength, [](const WorkerCounters& c) { return c.ready.Get(); });
   add(Metric::kInDoubt, [](const WorkerCounters& c) { return c.in_doubt.Get(); });

@@ -37,6 +37,7 @@ struct ParticipantEntry : Waiter {
   bool restored = false;      // from the log
   int64_t begun_ns = 0;       // when it came to this life
   int64_t deadline_ns = 0;    // of the step
+  int64_t idle_ns = 0;        // that it may hear nothing after the step, beside the time that everybody has
   int64_t last_heard_ns = 0;
   int64_t in_doubt_since_ns = 0;  // while it is
   int64_t logged_ns = 0;          // while it is, or outcome_kept: when the log has heard of that last

@@ -23,7 +23,7 @@ using runtime::PlantedBug;
 
 namespace {
 
-// Of a step, whatever its coordinator says.
+// Of a step, and of what comes after it, whatever its coordinator says.
 constexpr int64_t kLongestDeadlineUs = int64_t{24} * 3600 * 1'000'000;
 constexpr int64_t kInquiryIntervalNs = 200 * runtime::kNsPerMs;
 // Fellows in doubt learn of their coordinator's death at about the same time.
@@ -102,6 +102,7 @@ void Branches::OnExecute(const Origin& origin, const data::v1::ExecuteRequest& r
   entry->cursor = 0;
   entry->deadline_ns =
       turns_.now_ns() + std::clamp<int64_t>(request.deadline_us(), 0, kLongestDeadlineUs) * runtime::kNsPerUs;
+  entry->idle_ns = std::clamp<int64_t>(request.idle_us(), 0, kLongestDeadlineUs) * runtime::kNsPerUs;
   entry->task = ExecuteStep(*entry);
   entry->task.Start();
   engine_.EndQuiet();
@@ -437,7 +438,7 @@ void Branches::Sweep() {
     if (entry->machine.in_doubt() && silent_ns > interval_ns) {
       entry->last_heard_ns = now_ns;
       if (say || entry->machine.orphaned()) Step(*entry, {.kind = ParticipantEvent::kInquiryDue});
-    } else if (silent_ns > 2 * options_.transaction_timeout_ns) {
+    } else if (silent_ns > 2 * options_.transaction_timeout_ns + entry->idle_ns) {
       entry->last_heard_ns = now_ns;
       if (say || !entry->machine.decided()) Step(*entry, {.kind = ParticipantEvent::kTimeout});
     }

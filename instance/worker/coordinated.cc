@@ -101,6 +101,7 @@ bool Coordinated::ShipShare(CoordinatedTransaction& transaction, const Batch& ba
   const Outbox::Step step{.participant_epoch = boot_epoch,
                           .number = ++peer->step,
                           .deadline_us = (transaction.deadline_ns - turns_.now_ns()) / runtime::kNsPerUs,
+                          .idle_us = transaction.idle_ns / runtime::kNsPerUs,
                           .layout_generation = shared_.layout_generation};
   if (!outbox_.SendExecute(share.island, entry.id, step, ended_, batch, share.operations)) {
     transaction.Fail(AbortReason::kProcedure,

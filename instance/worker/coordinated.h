@@ -48,6 +48,7 @@ struct CoordinatedTransaction : Waiter {
   uint32_t pending_replies = 0;
   std::vector<ScanChunk> chunks;
   std::optional<coordinator::Outcome> outcome;
+  int64_t idle_ns = 0;        // that its client may let it wait between two steps
   uint64_t others_epoch = 0;  // of what it has seen on other islands (answers.h)
 
   bool Executes() const { return executing != nullptr && !failure.set(); }

@@ -100,6 +100,7 @@ struct alignas(64) WorkerCounters {
   Gauge answers_waiting;    // for EPOCH, when the worker last looked
   CleanerCounters cleaner;
   Gauge in_flight;
+  Gauge sessions;           // transactions of clients outside
   Gauge longest_wait_ns;    // that a transaction begun here waited for its answer, or has been waiting by now
   Gauge branches_open;      // as participant
   Gauge in_doubt;           // of those: have voted yes and do not know the decision

@@ -38,8 +38,6 @@ Message& BeginRare(const coordinator::TransactionId& id, Message& message) {
 
 Origin CoordinatorOf(const coordinator::TransactionId& id) { return {{id.island, id.worker}, id.boot_epoch}; }
 
-data::v1::Outcome ToWire(Outcome outcome) { return static_cast<data::v1::Outcome>(outcome); }
-
 data::v1::VoteKind ToWire(VoteKind vote) {
   switch (vote) {
     case VoteKind::kYes:
@@ -90,6 +88,7 @@ bool Outbox::SendExecute(uint32_t island, const Id& id, const Step& step, const 
   request.set_participant_epoch(step.participant_epoch);
   request.set_step(step.number);
   request.set_deadline_us(step.deadline_us);
+  request.set_idle_us(step.idle_us);
   request.set_layout_generation(step.layout_generation);
   request.set_ended_below(ended.below);
   for (const uint64_t sequence : ended.open) request.add_still_open(sequence);
@@ -154,7 +153,7 @@ void Outbox::SendResults(const Id& id, uint32_t step, bool wrote, const Batch& b
   if (failure->set()) {
     FillFailure(*failure, &reply);
   } else {
-    EncodeResults(batch, operations, &reply);
+    EncodeResults(batch, operations, reply.mutable_results());
   }
   if (reply.results().size() > kMaxResultBytes) {
     *failure = {AbortReason::kRefused,

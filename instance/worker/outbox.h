@@ -44,6 +44,7 @@ class Outbox {
     uint64_t participant_epoch = 0;
     uint32_t number = 0;  // 1, 2, ... for each participant
     int64_t deadline_us = 0;
+    int64_t idle_us = 0;
     uint64_t layout_generation = 0;
   };
   // False: the operations do not fit into one message.

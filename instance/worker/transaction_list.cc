@@ -27,9 +27,11 @@ std::vector<Found> FindAll(const TransactionSources& sources, bool in_doubt) {
   if (in_doubt) return found;  // coordinators never are
   for (const CoordinatorEntry* coordination : sources.coordinated.All())
     found.push_back({.begun_ns = coordination->begun_ns, .coordination = coordination});
-  sources.clients.VisitBegun([&](const RunningTransaction& transaction, int64_t begun_ns) {
+  const auto add = [&](const RunningTransaction& transaction, int64_t begun_ns) {
     if (transaction.entry == nullptr) found.push_back({.begun_ns = begun_ns, .local = &transaction});
-  });
+  };
+  sources.clients.VisitBegun(add);
+  sources.sessions.VisitBegun(add);
   return found;
 }
 

@@ -13,6 +13,7 @@
 #include "instance/worker/clients.h"
 #include "instance/worker/coordinated.h"
 #include "instance/worker/peers.h"
+#include "instance/worker/sessions.h"
 #include "proto/control.pb.h"
 
 namespace islands::instance {
@@ -22,6 +23,7 @@ struct TransactionSources {
   const WorkerOptions& options;
   const Turns& turns;
   const Clients& clients;
+  const Sessions& sessions;
   const Coordinated& coordinated;
   const Branches& branches;
   Peers& peers;

@@ -44,6 +44,7 @@ class TransactionListTest : public WorkerPartsTest {
     return ListTransactions({.options = options_,
                              .turns = turns_,
                              .clients = clients_,
+                             .sessions = sessions_,
                              .coordinated = coordinated_,
                              .branches = branches_,
                              .peers = peers_,
@@ -72,6 +73,8 @@ class TransactionListTest : public WorkerPartsTest {
   }
 
   Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_};
+  Sessions sessions_{options_, shared_,      turns_, lock_waits_, engine_,
+                     peers_,   coordinated_, links_, counters_};
 };
 
 TEST_F(TransactionListTest, Branch_FromItsFirstStepToTheDecision) {

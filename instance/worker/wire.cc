@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace islands::instance {
 namespace {
@@ -88,9 +89,13 @@ struct ReceivedOperation {
   OperationHeader header;
   KeyView key;
   std::span<const std::byte> tail;
+  KeyView site_key = {};  // of a client's index scan
 
   OperationKind kind() const { return static_cast<OperationKind>(header.kind); }
 };
+
+// Bounds of index scans are index components, which may be longer than a key by the primary key behind them.
+constexpr size_t kMaxBoundBytes = 2 * partitioner::kMaxKeyBytes;
 
 bool IsScan(OperationKind kind) { return kind == OperationKind::kScan || kind == OperationKind::kIndexScan; }
 
@@ -101,15 +106,12 @@ bool Holds(partitioner::SiteRun own, uint32_t site) {
 absl::Status CheckShape(const ReceivedOperation& operation, const storage::Catalog& catalog) {
   const OperationHeader& header = operation.header;
   if (header.kind < static_cast<uint8_t>(OperationKind::kRead) ||
-      header.kind > static_cast<uint8_t>(OperationKind::kUpdate)) {
+      header.kind > static_cast<uint8_t>(OperationKind::kPut)) {
     return absl::InvalidArgumentError(fmt::format("unknown operation kind {}", header.kind));
   }
   if (header.table >= catalog.size()) {
     return absl::InvalidArgumentError(fmt::format("unknown table number {}", header.table));
   }
-  // Bounds of index scans are index components, which may be longer than a key by the primary key behind
-  // them.
-  constexpr size_t kMaxBoundBytes = 2 * partitioner::kMaxKeyBytes;
   const bool scan = IsScan(operation.kind());
   if (header.key_bytes > kMaxBoundBytes || (scan && header.tail_bytes > kMaxBoundBytes)) {
     return absl::InvalidArgumentError("key too long");
@@ -174,11 +176,14 @@ void AddOperation(const ReceivedOperation& operation, Batch* batch) {
     case OperationKind::kDelete:
       batch->Delete(table, key);
       break;
+    case OperationKind::kPut:
+      batch->Put(table, key, operation.tail);
+      break;
     case OperationKind::kScan:
       batch->Scan(table, key, operation.tail, limit, reverse);
       break;
     case OperationKind::kIndexScan:
-      batch->IndexScan(table, header.place, {}, key, operation.tail, limit, reverse);
+      batch->IndexScan(table, header.place, operation.site_key, key, operation.tail, limit, reverse);
       break;
   }
 }
@@ -210,6 +215,46 @@ OperationHeader HeaderOf(const Batch::Operation& operation, uint32_t site) {
   return header;
 }
 
+// Takes one from the front; false when these are not the bytes of an operation.
+bool TakeOperation(Reader* reader, ReceivedOperation* operation) {
+  return reader->Take(&operation->header) && reader->Take(operation->header.key_bytes, &operation->key) &&
+         reader->Take(operation->header.tail_bytes, &operation->tail);
+}
+
+// Parts a client's index scan from its site key; other operations of clients have no site.
+absl::Status TakeSiteKey(ReceivedOperation* operation) {
+  OperationHeader& header = operation->header;
+  const size_t bytes = std::exchange(header.site, 0);
+  const bool fits = operation->kind() == OperationKind::kIndexScan
+                        ? bytes <= std::min(partitioner::kMaxKeyBytes, operation->tail.size())
+                        : bytes == 0;
+  if (!fits) return absl::InvalidArgumentError("a client's operation that names a site");
+  operation->site_key = operation->tail.last(bytes);
+  operation->tail = operation->tail.first(operation->tail.size() - bytes);
+  header.tail_bytes = static_cast<uint32_t>(operation->tail.size());
+  return absl::OkStatus();
+}
+
+size_t ResultBytes(const Batch& batch, size_t i) {
+  size_t bytes = sizeof(ResultHeader) + batch.row(i).size();
+  for (size_t n = 0; n < batch.scanned_rows(i); ++n) {
+    bytes += sizeof(ScannedHeader) + batch.scanned_key(i, n).size() + batch.scanned_row(i, n).size();
+  }
+  return bytes;
+}
+
+void PutResult(const Batch& batch, size_t i, Writer* writer) {
+  const auto size = [](std::span<const std::byte> view) { return static_cast<uint32_t>(view.size()); };
+  const auto scanned = static_cast<uint32_t>(batch.scanned_rows(i));
+  writer->Put(ResultHeader{static_cast<uint32_t>(batch.code(i)), size(batch.row(i)), scanned});
+  writer->Put(batch.row(i));
+  for (uint32_t n = 0; n < scanned; ++n) {
+    writer->Put(ScannedHeader{size(batch.scanned_key(i, n)), size(batch.scanned_row(i, n))});
+    writer->Put(batch.scanned_key(i, n));
+    writer->Put(batch.scanned_row(i, n));
+  }
+}
+
 absl::Status NotResultsOf(uint32_t island) {
   return absl::InvalidArgumentError(
       fmt::format("island {} sent results that do not fit the operations it got", island));
@@ -221,6 +266,28 @@ bool Fits(const ResultHeader& header, OperationKind kind) {
   const bool known = code == absl::StatusCode::kOk || code == absl::StatusCode::kNotFound ||
                      code == absl::StatusCode::kAlreadyExists;
   return known && (IsScan(kind) ? header.row_bytes == 0 : header.scanned == 0);
+}
+
+// Takes one from the front and puts it into the batch; false when these are not the bytes of one.
+bool TakeResult(Reader* reader, OperationKind kind, Batch* batch, Batch::Result* result) {
+  ResultHeader header;
+  RowView row;
+  if (!reader->Take(&header) || !Fits(header, kind) || !reader->Take(header.row_bytes, &row)) return false;
+  result->code = static_cast<absl::StatusCode>(header.code);
+  if (!row.empty()) result->row = batch->Store(row);
+  if (!IsScan(kind)) return true;
+  result->first_scanned = static_cast<uint32_t>(batch->scanned().size());
+  for (; result->scanned < header.scanned; ++result->scanned) {
+    ScannedHeader lengths;
+    KeyView key;
+    if (!reader->Take(&lengths) || !reader->Take(lengths.key_bytes, &key) ||
+        !reader->Take(lengths.row_bytes, &row)) {
+      return false;
+    }
+    const Batch::Bytes key_at = batch->Store(key);
+    batch->scanned().push_back({key_at, batch->Store(row)});
+  }
+  return true;
 }
 
 }  // namespace
@@ -247,11 +314,9 @@ absl::Status DecodeOperations(const data::v1::ExecuteRequest& request, const sto
   routes->clear();
   for (Reader reader(request.operations()); !reader.empty();) {
     ReceivedOperation operation;
-    OperationHeader& header = operation.header;
-    if (!reader.Take(&header) || !reader.Take(header.key_bytes, &operation.key) ||
-        !reader.Take(header.tail_bytes, &operation.tail)) {
+    const OperationHeader& header = operation.header;
+    if (!TakeOperation(&reader, &operation))
       return absl::InvalidArgumentError("bytes that are not operations");
-    }
     if (absl::Status status = CheckShape(operation, catalog); !status.ok()) return status;
     if (absl::Status status = CheckPlace(operation, catalog, own); !status.ok()) return status;
     uint32_t last_site = header.site;
@@ -267,29 +332,11 @@ absl::Status DecodeOperations(const data::v1::ExecuteRequest& request, const sto
   return absl::OkStatus();
 }
 
-void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes,
-                   data::v1::ExecuteReply* reply) {
+void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes, std::string* results) {
   size_t bytes = 0;
-  for (const RoutedOperation& routed : routes) {
-    const uint32_t i = routed.operation;
-    bytes += sizeof(ResultHeader) + batch.row(i).size();
-    for (size_t n = 0; n < batch.scanned_rows(i); ++n) {
-      bytes += sizeof(ScannedHeader) + batch.scanned_key(i, n).size() + batch.scanned_row(i, n).size();
-    }
-  }
-  Writer writer(bytes, reply->mutable_results());
-  const auto size = [](std::span<const std::byte> view) { return static_cast<uint32_t>(view.size()); };
-  for (const RoutedOperation& routed : routes) {
-    const uint32_t i = routed.operation;
-    const auto scanned = static_cast<uint32_t>(batch.scanned_rows(i));
-    writer.Put(ResultHeader{static_cast<uint32_t>(batch.code(i)), size(batch.row(i)), scanned});
-    writer.Put(batch.row(i));
-    for (uint32_t n = 0; n < scanned; ++n) {
-      writer.Put(ScannedHeader{size(batch.scanned_key(i, n)), size(batch.scanned_row(i, n))});
-      writer.Put(batch.scanned_key(i, n));
-      writer.Put(batch.scanned_row(i, n));
-    }
-  }
+  for (const RoutedOperation& routed : routes) bytes += ResultBytes(batch, routed.operation);
+  Writer writer(bytes, results);
+  for (const RoutedOperation& routed : routes) PutResult(batch, routed.operation, &writer);
 }
 
 absl::Status DecodeResults(const data::v1::ExecuteReply& reply, uint32_t island,
@@ -298,34 +345,68 @@ absl::Status DecodeResults(const data::v1::ExecuteReply& reply, uint32_t island,
   Reader reader(reply.results());
   for (const RoutedOperation& routed : share) {
     const OperationKind kind = batch->operation(routed.operation).kind;
-    ResultHeader header;
-    RowView row;
-    if (!reader.Take(&header) || !Fits(header, kind) || !reader.Take(header.row_bytes, &row)) {
+    Batch::Result part;  // of a scan; the operation's own may be that of this island's part by now
+    const bool scan = kind == OperationKind::kScan;
+    if (!TakeResult(&reader, kind, batch, scan ? &part : &batch->result(routed.operation)))
       return NotResultsOf(island);
-    }
-    Batch::Result& result = batch->result(routed.operation);
-    result.code = static_cast<absl::StatusCode>(header.code);
-    if (!row.empty()) result.row = batch->Store(row);
-    if (!IsScan(kind)) continue;
-    const auto first = static_cast<uint32_t>(batch->scanned().size());
-    for (uint32_t n = 0; n < header.scanned; ++n) {
-      ScannedHeader lengths;
-      KeyView key;
-      if (!reader.Take(&lengths) || !reader.Take(lengths.key_bytes, &key) ||
-          !reader.Take(lengths.row_bytes, &row)) {
-        return NotResultsOf(island);
-      }
-      const Batch::Bytes key_at = batch->Store(key);
-      batch->scanned().push_back({key_at, batch->Store(row)});
-    }
-    if (kind == OperationKind::kScan) {
-      chunks->push_back({routed.operation, island, first, header.scanned});
-    } else {
-      result.first_scanned = first;
-      result.scanned = header.scanned;
-    }
+    if (scan) chunks->push_back({routed.operation, island, part.first_scanned, part.scanned});
   }
   return reader.empty() ? absl::OkStatus() : NotResultsOf(island);
+}
+
+void EncodeClientOperations(const Batch& batch, std::string* operations) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Batch::Operation& operation = batch.operation(i);
+    bytes += sizeof(OperationHeader) + operation.key.size + operation.end_key.size + operation.row.size +
+             operation.site_key.size;
+  }
+  Writer writer(bytes, operations);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Batch::Operation& operation = batch.operation(i);
+    OperationHeader header = HeaderOf(operation, operation.site_key.size);
+    header.tail_bytes += operation.site_key.size;
+    writer.Put(header);
+    writer.Put(batch.View(operation.key));
+    writer.Put(batch.View(IsScan(operation.kind) ? operation.end_key : operation.row));
+    writer.Put(batch.View(operation.site_key));
+  }
+}
+
+absl::Status DecodeClientOperations(const std::string& operations, const storage::Catalog& catalog,
+                                    Batch* batch) {
+  batch->Clear();
+  for (Reader reader(operations); !reader.empty();) {
+    ReceivedOperation operation;
+    if (!TakeOperation(&reader, &operation))
+      return absl::InvalidArgumentError("bytes that are not operations");
+    if (absl::Status status = TakeSiteKey(&operation); !status.ok()) return status;
+    if (absl::Status status = CheckShape(operation, catalog); !status.ok()) return status;
+    AddOperation(operation, batch);
+  }
+  batch->ResetResults();
+  return absl::OkStatus();
+}
+
+size_t ClientResultBytes(const Batch& batch) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < batch.size(); ++i) bytes += ResultBytes(batch, i);
+  return bytes;
+}
+
+void EncodeClientResults(const Batch& batch, std::string* results) {
+  Writer writer(ClientResultBytes(batch), results);
+  for (size_t i = 0; i < batch.size(); ++i) PutResult(batch, i, &writer);
+}
+
+absl::Status DecodeClientResults(const std::string& results, Batch* batch) {
+  batch->ResetResults();
+  Reader reader(results);
+  for (size_t i = 0; i < batch->size(); ++i) {
+    if (!TakeResult(&reader, batch->operation(i).kind, batch, &batch->result(i)))
+      return absl::InternalError("an island sent results that do not fit the operations it got");
+  }
+  return reader.empty() ? absl::OkStatus() : absl::InternalError("an island sent results of more operations");
 }
 
 void JoinScans(Batch* batch, std::vector<ScanChunk>* chunks) {

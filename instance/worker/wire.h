@@ -18,6 +18,9 @@
 //       32     k  key; scans: first key of the range
 //     32+k     t  tail: the inserted row or the bytes written; scans: first key after the range
 //
+// A client's operations (ClientRequest) have not been routed yet: their site is 0. Only kIndexScan has something there,
+// the length of the primary key that names the site, which is the end of its tail.
+//
 // A result:
 //
 //   offset  size  field
@@ -35,6 +38,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/coordinator.h"
 #include "coordinator/transaction_id.h"
 #include "instance/execution/router.h"
 #include "instance/storage/catalog.h"
@@ -57,6 +61,10 @@ coordinator::TransactionId DecodeId(const Message& message) {
   return {message.island(), message.worker(), message.boot_epoch(), message.sequence()};
 }
 
+inline data::v1::Outcome ToWire(coordinator::Outcome outcome) {
+  return static_cast<data::v1::Outcome>(outcome);
+}
+
 // Sets the request's operations: the share's, in order.
 void EncodeOperations(const Batch& batch, std::span<const RoutedOperation> share,
                       data::v1::ExecuteRequest* request);
@@ -67,9 +75,8 @@ void EncodeOperations(const Batch& batch, std::span<const RoutedOperation> share
 absl::Status DecodeOperations(const data::v1::ExecuteRequest& request, const storage::Catalog& catalog,
                               partitioner::SiteRun own, Batch* batch, std::vector<RoutedOperation>* routes);
 
-// Sets the reply's results, in the order of `routes`.
-void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes,
-                   data::v1::ExecuteReply* reply);
+// Sets the results, in the order of `routes`.
+void EncodeResults(const Batch& batch, std::span<const RoutedOperation> routes, std::string* results);
 
 // Scanned rows that came from one island; Transaction puts them in key order at the end.
 struct ScanChunk {
@@ -84,6 +91,17 @@ struct ScanChunk {
 absl::Status DecodeResults(const data::v1::ExecuteReply& reply, uint32_t island,
                            std::span<const RoutedOperation> share, Batch* batch,
                            std::vector<ScanChunk>* chunks);
+
+// Between a gateway and the island that runs a client's transaction: all operations of a batch, and their results.
+void EncodeClientOperations(const Batch& batch, std::string* operations);
+// Fills an empty batch. As DecodeOperations, but for what the router will check: sites, and keys of single rows.
+absl::Status DecodeClientOperations(const std::string& operations, const storage::Catalog& catalog,
+                                    Batch* batch);
+void EncodeClientResults(const Batch& batch, std::string* results);
+// How many bytes that would be.
+size_t ClientResultBytes(const Batch& batch);
+// Puts the results into the batch that the operations were taken from.
+absl::Status DecodeClientResults(const std::string& results, Batch* batch);
 
 // Joins the chunks of each scan, in island order (reversed for reverse scans), up to the scan's limit.
 void JoinScans(Batch* batch, std::vector<ScanChunk>* chunks);

@@ -43,6 +43,23 @@ void TryOperations(const std::string& bytes) {
   ISLANDS_CHECK(decoded.size() == batch.size());
 }
 
+void TryClientOperations(const std::string& bytes) {
+  using namespace islands::instance;  // NOLINT: a fuzz target
+  Batch batch;
+  if (!DecodeClientOperations(bytes, Catalog(), &batch).ok()) return;
+  std::string again;
+  EncodeClientOperations(batch, &again);
+  ISLANDS_CHECK(again == bytes);
+  // Whatever keys they have, they are routed or refused.
+  static const auto sites = *islands::partitioner::SiteMap::Create(8, 2);
+  static const Router router(Catalog(), sites, 0);
+  RoutePlan plan;
+  TouchedSites touched;
+  plan.Clear();
+  if (!router.Route(batch, &plan, &touched).ok()) return;
+  for (const RoutedOperation& routed : plan.local()) ISLANDS_CHECK(routed.last_site < 8);
+}
+
 void TryResults(const std::string& bytes) {
   using namespace islands::instance;  // NOLINT: a fuzz target
   Batch batch;
@@ -57,6 +74,7 @@ void TryResults(const std::string& bytes) {
   if (!DecodeResults(reply, 1, share, &batch, &chunks).ok()) return;
   ISLANDS_CHECK(chunks.size() == 1 && chunks[0].operation == 1);
   JoinScans(&batch, &chunks);
+  ISLANDS_CHECK(DecodeClientResults(bytes, &batch).ok());
   for (uint32_t i = 0; i < batch.size(); ++i) {
     for (size_t n = 0; n < batch.scanned_rows(i); ++n) {
       ISLANDS_CHECK(batch.scanned_key(i, n).size() + batch.scanned_row(i, n).size() <= bytes.size());
@@ -69,6 +87,7 @@ void TryResults(const std::string& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   TryOperations(bytes);
+  TryClientOperations(bytes);
   TryResults(bytes);
   return 0;
 }

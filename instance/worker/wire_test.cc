@@ -200,7 +200,7 @@ TEST(Wire, DecodeOperations_RefusesWhatAPeerMustNotSend) {
   EXPECT_TRUE(refused([](auto* o) { *o += "?"; })) << "rest";
   EXPECT_TRUE(refused([](auto* o) { (*o)[0] = 0; }));
   EXPECT_FALSE(refused([](auto* o) { (*o)[0] = static_cast<char>(OperationKind::kUpdate); }));
-  EXPECT_TRUE(refused([](auto* o) { (*o)[0] = static_cast<char>(OperationKind::kUpdate) + 1; }));
+  EXPECT_TRUE(refused([](auto* o) { (*o)[0] = static_cast<char>(OperationKind::kPut) + 1; }));
   EXPECT_TRUE(refused([](auto* o) { (*o)[0] = 99; }));
   EXPECT_TRUE(refused([](auto* o) { (*o)[1] = 1; })) << "a reverse read";
   EXPECT_TRUE(refused([](auto* o) { (*o)[2] = 1; })) << "zero";
@@ -247,7 +247,7 @@ struct Results {
       other.scanned().push_back({key, other.Store(Bytes(row))});
     }
     other.result(2) = {.code = absl::StatusCode::kOk, .first_scanned = 1, .scanned = 2};
-    EncodeResults(other, share, &reply);
+    EncodeResults(other, share, reply.mutable_results());
   }
   absl::Status Decode() { return DecodeResults(reply, 3, share, &batch, &chunks); }
   Batch batch, other;

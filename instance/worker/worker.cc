@@ -48,9 +48,13 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       coordinated_(options_, shared_, turns_, engine_, peers_, links_, outbox_, counters_),
       branches_(options_, shared_, turns_, time_, lock_waits_, engine_, peers_, links_, outbox_, counters_),
       clients_(options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_),
+      sessions_(options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, links_, counters_),
       probes_(
           options_, shared_, turns_, lock_waits_, peers_, outbox_, counters_,
-          [this](const coordinator::TransactionId& id) { return clients_.FindExecuting(id); },
+          [this](const coordinator::TransactionId& id) {
+            CoordinatedTransaction* found = clients_.FindExecuting(id);
+            return found != nullptr ? found : sessions_.FindExecuting(id);
+          },
           [this](const coordinator::TransactionId& id) { return branches_.Find(id); }),
       inbox_({.island = options_.island,
               .islands = static_cast<uint32_t>(links_.workers_per_island().size()),
@@ -107,7 +111,7 @@ bool Worker::RunOnce() {
   peers_.Beat();
   size_t work = mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
   work += links_.Poll();
-  work += clients_.GiveDurable();
+  work += clients_.GiveDurable() + sessions_.GiveDurable();
   const bool sweep_due = turns_.now_ns() >= next_sweep_ns_;
   if (turns_.now_ns() >= peers_.next_look_ns()) LookAtPeers();
   if (sweep_due) Sweep();
@@ -154,6 +158,7 @@ control::v1::Transactions Worker::ListTransactions(const control::v1::Transactio
   return instance::ListTransactions({.options = options_,
                                      .turns = turns_,
                                      .clients = clients_,
+                                     .sessions = sessions_,
                                      .coordinated = coordinated_,
                                      .branches = branches_,
                                      .peers = peers_,
@@ -169,6 +174,7 @@ void Worker::CheckInvariants() const {
   coordinated_.CheckInvariants();
   branches_.CheckInvariants();
   clients_.CheckInvariants();
+  sessions_.CheckInvariants();
 }
 
 void Worker::Sleep(int64_t timeout_ns) {
@@ -179,10 +185,10 @@ int64_t Worker::NextDeadlineNs() const {
   if (turns_.ready() != 0) return turns_.now_ns();
   int64_t next_ns = std::min({links_.NextDeadlineNs(), peers_.next_look_ns(), turns_.NextDeadlineNs(),
                               probes_.NextDeadlineNs(), next_clean_ns_});
-  if (clients_.waits() || outbox_.holds())
+  if (clients_.waits() || sessions_.waits() || outbox_.holds())
     next_ns = std::min(next_ns, turns_.now_ns() + kLookAtEpochNs);  // nobody wakes us
-  const bool timed =
-      !lock_waits_.empty() || !coordinated_.empty() || !branches_.empty() || engine_.HasGhosts();
+  const bool timed = !lock_waits_.empty() || !coordinated_.empty() || !branches_.empty() ||
+                     sessions_.active() || engine_.HasGhosts();
   return timed ? std::min(next_ns, next_sweep_ns_) : next_ns;
 }
 
@@ -190,9 +196,10 @@ void Worker::Sweep() {
   next_sweep_ns_ = turns_.now_ns() + kSweepIntervalNs;
   lock_waits_.Sweep();
   clients_.Sweep();
+  sessions_.Sweep();
   coordinated_.Sweep();
   branches_.Sweep();
-  coordinated_.NoteEnded(clients_.OldestBegun());
+  coordinated_.NoteEnded(std::min(clients_.OldestBegun(), sessions_.OldestBegun()));
   if (engine_.HasGhosts()) engine_.RemoveGhosts();
   peers_.CountUp();
 }

@@ -12,8 +12,8 @@
 //   LockWaits     who waits for a lock                   Engine       operations on this island's rows
 //   Peers         who is silent, dead, worth talking to  Outbox       messages are made
 //   Coordinated   distributed transactions begun here    Branches     those begun elsewhere
-//   Clients       slots and their transactions           Probes       deadlocks over several islands
-//   Inbox         messages are read
+//   Clients       slots and their transactions           Sessions     transactions of clients outside
+//   Probes        deadlocks over several islands         Inbox        messages are read
 //
 // Thread safety: everything belongs to the thread that calls RunOnce, except what is listed under "any
 // thread".
@@ -37,6 +37,7 @@
 #include "instance/worker/outbox.h"
 #include "instance/worker/peers.h"
 #include "instance/worker/probes.h"
+#include "instance/worker/sessions.h"
 #include "instance/worker/time_account.h"
 #include "instance/worker/turns.h"
 #include "instance/worker/worker_shared.h"
@@ -99,7 +100,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   // Whether two-phase commit has anything left here, besides: likewise.
   bool HasUnsettled() const { return HasOpenBranches() || !coordinated_.empty(); }
   // Whether any transaction has work here; only meaningful while no scheduler runs the worker.
-  bool HasOpenBranches() const { return clients_.active() || !branches_.empty(); }
+  bool HasOpenBranches() const { return clients_.active() || sessions_.active() || !branches_.empty(); }
   // At the island's end, while no scheduler runs the worker: nobody will be answered any more.
   void GiveUp() { clients_.GiveUp(); }
 
@@ -122,6 +123,10 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
                  std::span<const std::byte> payload) override {
     inbox_.Take(origin, type, payload);
   }
+  void OnClientRequest(messaging::ConnectionId gateway, std::span<const std::byte> payload) override {
+    sessions_.OnRequest(gateway, payload);
+  }
+  void OnGatewayLost(messaging::ConnectionId gateway) override { sessions_.OnGatewayLost(gateway); }
 
   const WorkerOptions options_;
   WorkerShared& shared_;
@@ -138,6 +143,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   Coordinated coordinated_;
   Branches branches_;
   Clients clients_;
+  Sessions sessions_;
   Probes probes_;
   Inbox inbox_;
 

@@ -55,6 +55,7 @@ struct WorkerShared {
   bool answers_wait = false;  // durability `sync` (answers.h)
   bool votes_wait = false;    // `votes: forced` (held_messages.h)
   uint64_t layout_generation = 0;
+  uint64_t tables = 0;                    // fingerprint of the catalog
   ProofOfDeath proven_dead;               // any thread; empty: nobody ever is
   runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
   StuckBranches stuck;

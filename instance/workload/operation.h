@@ -38,11 +38,13 @@ enum class OperationKind : uint8_t {
   kIndexScan = 9,  // the same over a secondary index of one site: the site of `site_key`
   kUpdate = 10,  // what kAdd does, by reading the whole row and writing all of it back: only the lock on the
                  // row, no latch, keeps others out between the two
+  kPut = 11,     // the whole row, whether there is one or not
 };
 
 inline bool IsWrite(OperationKind kind) {
   return kind == OperationKind::kAdd || kind == OperationKind::kUpdate || kind == OperationKind::kWrite ||
-         kind == OperationKind::kInsert || kind == OperationKind::kReplace || kind == OperationKind::kDelete;
+         kind == OperationKind::kInsert || kind == OperationKind::kReplace ||
+         kind == OperationKind::kDelete || kind == OperationKind::kPut;
 }
 
 class Batch {
@@ -106,17 +108,12 @@ class Batch {
     return i;
   }
   size_t Insert(TableId table, KeyView key, RowView row) {
-    const Memory moved_from = MakeRoom(key.size() + row.size());
-    const size_t i = AddKeyed(OperationKind::kInsert, table, key);
-    operations_[i].row = Store(row);
-    return i;
+    return AddRow(OperationKind::kInsert, table, key, row);
   }
   size_t Replace(TableId table, KeyView key, RowView row) {
-    const Memory moved_from = MakeRoom(key.size() + row.size());
-    const size_t i = AddKeyed(OperationKind::kReplace, table, key);
-    operations_[i].row = Store(row);
-    return i;
+    return AddRow(OperationKind::kReplace, table, key, row);
   }
+  size_t Put(TableId table, KeyView key, RowView row) { return AddRow(OperationKind::kPut, table, key, row); }
   size_t Delete(TableId table, KeyView key) { return AddKeyed(OperationKind::kDelete, table, key); }
   size_t Scan(TableId table, KeyView first, KeyView end, uint32_t limit = 0, bool reverse = false) {
     const Memory moved_from = MakeRoom(first.size() + end.size());
@@ -208,6 +205,12 @@ class Batch {
     operation.table = table;
     operation.key = at;
     return operations_.size() - 1;
+  }
+  size_t AddRow(OperationKind kind, TableId table, KeyView key, RowView row) {
+    const Memory moved_from = MakeRoom(key.size() + row.size());
+    const size_t i = AddKeyed(kind, table, key);
+    operations_[i].row = Store(row);
+    return i;
   }
   size_t AddCounted(OperationKind kind, TableId table, KeyView key, uint32_t offset, int64_t delta) {
     const size_t i = AddKeyed(kind, table, key);

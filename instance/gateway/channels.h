@@ -1,0 +1,121 @@
+// A gateway's links to the workers of all islands: one to each, dialled, introduced, dialled again when lost; requests
+// out, replies back.
+//
+// One thread has them, like a worker its own; who sends hands its request over.
+//
+// Thread safety: Send and IsUp from any thread; a Waiting is told on the channels' thread, or inside Send.
+//
+// Invariants:
+//  1. Of every request exactly one is said to who waits for it: its reply, or that none will come.
+//  2. A link that was lost answers nothing that was asked on it, whoever is dialled next.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "instance/messaging/transport.h"
+#include "proto/data.pb.h"
+#include "runtime/clock.h"
+#include "runtime/mutex.h"
+
+namespace islands::gateway {
+
+// Whoever has sent a request.
+class Waiting {
+ public:
+  virtual ~Waiting() = default;
+  virtual void OnReply(const data::v1::ClientReply& reply) = 0;
+  // No reply will come. `sent`: the island may have got the request, and carried it out.
+  virtual void OnLost(bool sent, const absl::Status& why) = 0;
+};
+
+struct ChannelsOptions {
+  std::string cluster_id;
+  std::vector<uint32_t> workers;  // of each island
+  int64_t redial_min_ns = 20 * runtime::kNsPerMs;
+  int64_t redial_max_ns = 500 * runtime::kNsPerMs;
+  int64_t handshake_timeout_ns = 5 * runtime::kNsPerSecond;
+  // On the channels' thread: whether all links to an island are up, whenever that changes.
+  std::function<void(uint32_t island, bool up)> on_island = [](uint32_t, bool) {};
+};
+
+class Channels final : private messaging::TransportHandler {
+ public:
+  Channels(ChannelsOptions options, std::unique_ptr<messaging::Transport> transport,
+           const runtime::Clock& clock);
+  ~Channels() override;  // whoever still waits is told that nothing will come
+
+  // For a new transaction.
+  uint64_t NextSession() { return next_session_.fetch_add(1, std::memory_order_relaxed); }
+  bool IsUp(uint32_t island) const { return island_up_[island].load(std::memory_order_acquire); }
+  // The worker that a transaction goes to: they take turns.
+  messaging::Address WorkerFor(uint32_t island, uint64_t session) const {
+    return {island, static_cast<uint32_t>(session % options_.workers[island])};
+  }
+  // `request` is taken; `waiting` must live until it was told.
+  void Send(messaging::Address to, data::v1::ClientRequest* request, Waiting* waiting);
+
+ private:
+  struct Posted {
+    messaging::Address to;
+    data::v1::ClientRequest request;
+    Waiting* waiting;
+  };
+  enum class State : uint8_t { kWaiting, kIntroducing, kUp };
+  struct Link {
+    messaging::Address to;
+    State state = State::kWaiting;
+    messaging::ConnectionId connection = 0;  // 0 while waiting
+    int64_t deadline_ns = 0;                 // waiting: when to dial; introducing: when to give up
+    int64_t backoff_ns = 0;
+    absl::Status last_failure;
+    absl::flat_hash_map<uint64_t, Waiting*> asked;  // by session
+  };
+
+  void OnAccepted(messaging::ConnectionId, int64_t) override {}  // nobody dials a gateway
+  void OnFrame(messaging::ConnectionId connection, messaging::FrameType type,
+               std::span<const std::byte> payload) override;
+  void OnClosed(messaging::ConnectionId connection, const absl::Status& why) override;
+
+  void Run();
+  bool TakePosted();
+  void Ask(Posted& posted);
+  void Dial(Link& link);
+  void Lose(Link& link, const absl::Status& why);
+  void OnHelloReply(Link& link, std::span<const std::byte> payload);
+  void OnClientReply(Link& link, std::span<const std::byte> payload);
+  void RunDeadlines();
+  void PublishUp(uint32_t island);
+  Link& LinkTo(messaging::Address to) { return links_[first_[to.island] + to.worker]; }
+
+  const ChannelsOptions options_;
+  const std::unique_ptr<messaging::Transport> transport_;
+  const runtime::Clock& clock_;
+  std::vector<size_t> first_;  // link of each island's first worker
+  std::unique_ptr<std::atomic<bool>[]> island_up_;
+  std::atomic<uint64_t> next_session_{1};
+
+  // Owned by the thread.
+  std::vector<Link> links_;
+  absl::flat_hash_map<messaging::ConnectionId, Link*> dialled_;
+  std::vector<Posted> taken_;
+  data::v1::ClientReply reply_;
+  std::string buffer_;
+  int64_t next_deadline_ns_ = 0;
+
+  runtime::Mutex mutex_;
+  std::vector<Posted> posted_ ABSL_GUARDED_BY(mutex_);
+  bool asleep_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace islands::gateway

@@ -1,0 +1,504 @@
+// The gateway before real islands, spoken to over gRPC as its clients do.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "instance/gateway/channels.h"
+#include "instance/gateway/server.h"
+#include "instance/gateway/service.h"
+#include "instance/testing/in_process_cluster.h"
+
+namespace islands::gateway {
+namespace {
+
+using client::v1::ExecuteRequest;
+using client::v1::ExecuteResponse;
+using client::v1::Failure;
+using client::v1::Operation;
+using client::v1::Result;
+using client::v1::TransactRequest;
+using client::v1::TransactResponse;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+instance::ClusterOptions TwoIslands() {
+  instance::ClusterOptions options;
+  options.islands = 2;
+  options.sites = 4;
+  options.config.clear_loads();
+  control::v1::TableSpec* accounts = options.config.add_tables();
+  accounts->set_name("accounts");
+  accounts->add_key("uint64");
+  accounts->set_range_end(1000);  // from 500 on: of island 1
+  control::v1::TableSpec* people = options.config.add_tables();
+  people->set_name("people");
+  people->add_key("int32");
+  people->add_key("string");
+  people->set_range_begin(-100);
+  people->set_range_end(100);
+  people->set_row_bytes(12);
+  control::v1::IndexSpec* index = people->add_indexes();
+  index->set_name("by_age");
+  index->add_key("row:0:uint32");
+  return options;
+}
+
+Operation On(const std::string& table) {
+  Operation operation;
+  operation.set_table(table);
+  return operation;
+}
+Operation Get(uint64_t key) {
+  Operation operation = On("accounts");
+  operation.mutable_get()->mutable_key()->add_parts()->set_unsigned_(key);
+  return operation;
+}
+Operation Put(uint64_t key, const std::string& value) {
+  Operation operation = On("accounts");
+  operation.mutable_put()->mutable_key()->add_parts()->set_unsigned_(key);
+  operation.mutable_put()->set_value(value);
+  return operation;
+}
+Operation Insert(uint64_t key, const std::string& value) {
+  Operation operation = On("accounts");
+  operation.mutable_insert()->mutable_key()->add_parts()->set_unsigned_(key);
+  operation.mutable_insert()->set_value(value);
+  return operation;
+}
+Operation Add(uint64_t key, int64_t delta) {
+  Operation operation = On("accounts");
+  operation.mutable_add()->mutable_key()->add_parts()->set_unsigned_(key);
+  operation.mutable_add()->set_delta(delta);
+  return operation;
+}
+Operation Person(int32_t group, const std::string& name, char age) {
+  Operation operation = On("people");
+  operation.mutable_insert()->mutable_key()->add_parts()->set_signed_(group);
+  operation.mutable_insert()->mutable_key()->add_parts()->set_text(name);
+  operation.mutable_insert()->set_value(std::string(1, age) + std::string(11, '\0'));
+  return operation;
+}
+
+// The failure in a status's details; an outcome of OUTCOME_UNSPECIFIED if there is none.
+Failure FailureOf(const grpc::Status& status) {
+  client::v1::Status details;
+  Failure failure;
+  if (details.ParseFromString(status.error_details()) && details.details_size() == 1)
+    details.details(0).UnpackTo(&failure);
+  return failure;
+}
+
+class GatewayTest : public testing::Test {
+ protected:
+  explicit GatewayTest(ServiceLimits limits = {}) : limits_(limits) {
+    EXPECT_TRUE(cluster_.Start().ok());
+    control::v1::ClusterStatus status;
+    *status.add_configs() = cluster_.island(0).config();
+    view_ = *View::Create(status);
+    channels_ = std::make_unique<Channels>(
+        ChannelsOptions{
+            .cluster_id = view_->cluster_id, .workers = view_->workers, .redial_max_ns = 20'000'000},
+        cluster_.hub().MakeTransport({2, 0}), clock_);
+    service_ = std::make_unique<Service>(
+        limits_, *channels_, [this] { return view_; }, [this] { other_tables_ = true; });
+    auto server = Server::Start({.socket = path_}, *service_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    channel_ = grpc::CreateChannel(server_->addresses().front(), grpc::InsecureChannelCredentials());
+    stub_ = client::v1::Islands::NewStub(channel_);
+    AwaitIsland(0), AwaitIsland(1);
+  }
+  ~GatewayTest() override {
+    stub_.reset();
+    channel_.reset();
+    server_.reset();
+  }
+
+  void AwaitIsland(uint32_t island, bool up = true) {
+    for (int i = 0; i < 4000 && channels_->IsUp(island) != up; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(channels_->IsUp(island), up);
+  }
+  static void SetDeadline(grpc::ClientContext& context) {
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  }
+  grpc::Status Execute(const std::vector<Operation>& operations) {
+    ExecuteRequest request;
+    for (const Operation& operation : operations) *request.add_operations() = operation;
+    grpc::ClientContext context;
+    SetDeadline(context);
+    response_.Clear();
+    return stub_->Execute(&context, request, &response_);
+  }
+  std::string ValueOf(uint64_t key) {
+    const grpc::Status status = Execute({Get(key)});
+    if (!status.ok()) return status.error_message();
+    return response_.results(0).code() == Result::DONE ? response_.results(0).value() : "none";
+  }
+  uint64_t LocksHeld() { return cluster_.Sum().locks_held; }
+
+  const ServiceLimits limits_;
+  instance::InProcessCluster cluster_{TwoIslands()};
+  const runtime::MonotonicClock clock_;
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / ("gw-" + std::to_string(getpid()) + ".sock")).string();
+  std::shared_ptr<const View> view_;
+  std::atomic<bool> other_tables_{false};
+  std::unique_ptr<Channels> channels_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<client::v1::Islands::Stub> stub_;
+  ExecuteResponse response_;
+};
+
+TEST_F(GatewayTest, Execute_IsOneTransactionOverAllIslands) {
+  ASSERT_TRUE(Execute({Put(1, "one"), Put(900, "nine hundred")}).ok());
+  EXPECT_FALSE(response_.transaction().empty());
+  ASSERT_TRUE(Execute({Get(900), Get(1), Get(2)}).ok());
+  ASSERT_EQ(response_.results_size(), 3);
+  EXPECT_EQ(response_.results(0).value(), "nine hundred");
+  EXPECT_EQ(response_.results(1).value(), "one");
+  EXPECT_EQ(response_.results(2).code(), Result::NOT_FOUND);
+  // Begun where its first key lives: island 1.
+  EXPECT_EQ(response_.transaction().substr(0, 2), "1.");
+  EXPECT_GE(cluster_.Sum().distributed, 2u);
+}
+
+TEST_F(GatewayTest, Condition_ThatDoesNotHoldUndoesAllOfIt) {
+  ASSERT_TRUE(Execute({Put(900, "there")}).ok());
+  const grpc::Status status = Execute({Put(1, "one"), Insert(900, "again")});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  const Failure failure = FailureOf(status);
+  EXPECT_EQ(failure.outcome(), Failure::ABORTED);
+  EXPECT_EQ(failure.reason(), "condition");
+  EXPECT_EQ(failure.operation(), 1);
+  EXPECT_EQ(ValueOf(1), "none");
+  EXPECT_EQ(ValueOf(900), "there");
+}
+
+TEST_F(GatewayTest, Add_SaysTheSum) {
+  ASSERT_TRUE(Execute({Put(1, std::string(8, '\0'))}).ok());
+  ASSERT_TRUE(Execute({Add(1, 7), Add(1, -9)}).ok());
+  EXPECT_EQ(response_.results(0).number(), 7);
+  EXPECT_EQ(response_.results(1).number(), -2);
+}
+
+TEST_F(GatewayTest, Scan_GoesOverIslandsInKeyOrder) {
+  for (const uint64_t key : {10, 499, 500, 999}) ASSERT_TRUE(Execute({Put(key, std::to_string(key))}).ok());
+  const auto scanned = [this](Operation scan) {
+    EXPECT_TRUE(Execute({std::move(scan)}).ok());
+    std::vector<std::string> rows;
+    for (const client::v1::Row& row : response_.results(0).rows())
+      rows.push_back(std::to_string(row.key().parts(0).unsigned_()) + "=" + row.value());
+    return rows;
+  };
+  Operation scan = On("accounts");
+  scan.mutable_scan();
+  EXPECT_THAT(scanned(scan), ElementsAre("10=10", "499=499", "500=500", "999=999"));
+  scan.mutable_scan()->mutable_begin()->add_parts()->set_unsigned_(499);
+  scan.mutable_scan()->mutable_end()->add_parts()->set_unsigned_(999);
+  EXPECT_THAT(scanned(scan), ElementsAre("499=499", "500=500"));
+  scan.mutable_scan()->set_reverse(true);
+  scan.mutable_scan()->set_limit(1);
+  EXPECT_THAT(scanned(scan), ElementsAre("500=500"));
+}
+
+TEST_F(GatewayTest, IndexScan_FindsByWhatTheRowSays) {
+  ASSERT_TRUE(
+      Execute({Person(-7, "ann", 30), Person(-7, "bob", 20), Person(-8, "cid", 25), Person(99, "dan", 25)})
+          .ok());
+  Operation scan = On("people");
+  scan.mutable_index_scan()->set_index("by_age");
+  scan.mutable_index_scan()->mutable_at()->add_parts()->set_signed_(-7);
+  scan.mutable_index_scan()->mutable_begin()->add_parts()->set_unsigned_(21);
+  ASSERT_TRUE(Execute({scan}).ok());
+  std::vector<std::string> names;
+  for (const client::v1::Row& row : response_.results(0).rows()) names.push_back(row.key().parts(1).text());
+  EXPECT_THAT(names, ElementsAre("cid", "ann"));  // by age, of the partition that -7 is in
+}
+
+TEST_F(GatewayTest, WhatMakesNoSense_IsRefusedInWords) {
+  const auto refused = [this](const Operation& operation) {
+    const grpc::Status status = Execute({Get(1), operation});
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+    EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
+    return status.error_message();
+  };
+  Operation operation = On("account");
+  operation.mutable_get();
+  EXPECT_EQ(refused(operation), "operation 1, table 'account': there is no such table");
+  operation = On("accounts");
+  EXPECT_THAT(refused(operation), HasSubstr("an operation of no kind"));
+  operation.mutable_get();
+  EXPECT_THAT(refused(operation), HasSubstr("a key of 0 part(s), expected 1: uint64"));
+  operation.mutable_get()->mutable_key()->add_parts()->set_text("x");
+  EXPECT_THAT(refused(operation), HasSubstr("part 0 of the key is text, expected one that uint64 can hold"));
+  operation.mutable_get()->mutable_key()->mutable_parts(0)->set_signed_(-1);
+  EXPECT_THAT(refused(operation), HasSubstr("part 0 of the key is a signed number"));
+  operation = Put(3, std::string(2000, 'x'));
+  EXPECT_THAT(refused(operation), HasSubstr("a row of 2000 bytes, expected at most 1536"));
+  operation = Person(1, "eve", 1);
+  operation.mutable_insert()->set_value("short");
+  EXPECT_THAT(refused(operation), HasSubstr("a row of 5 bytes, expected 12"));
+  operation = Person(1000, "eve", 1);
+  EXPECT_THAT(refused(operation), HasSubstr("1000"));  // outside the table's range
+  operation = Person(1, std::string(400, 'n'), 1);
+  EXPECT_THAT(refused(operation), HasSubstr("table 'people'"));
+  operation = On("people");
+  operation.mutable_index_scan()->set_index("by_name");
+  EXPECT_THAT(refused(operation), HasSubstr("there is no index 'by_name'"));
+  operation = Add(1, 1);
+  operation.mutable_add()->set_offset(0xffffffff);
+  EXPECT_THAT(refused(operation), HasSubstr("offset 4294967295"));
+  EXPECT_EQ(LocksHeld(), 0u);
+}
+
+TEST_F(GatewayTest, ExecuteMany_EachIsForItself) {
+  client::v1::ExecuteManyRequest request;
+  *request.add_transactions()->add_operations() = Put(1, "one");
+  *request.add_transactions()->add_operations() = Add(3, 1);  // there is no row 3
+  *request.add_transactions()->add_operations() = On("nowhere");
+  *request.add_transactions()->add_operations() = Put(900, "nine hundred");
+  grpc::ClientContext context;
+  SetDeadline(context);
+  client::v1::ExecuteManyResponse response;
+  ASSERT_TRUE(stub_->ExecuteMany(&context, request, &response).ok());
+  ASSERT_EQ(response.each_size(), 4);
+  EXPECT_EQ(response.each(0).code(), 0u);
+  EXPECT_EQ(response.each(0).response().results_size(), 1);
+  EXPECT_EQ(response.each(1).code(), static_cast<uint32_t>(grpc::StatusCode::FAILED_PRECONDITION));
+  EXPECT_EQ(response.each(1).failure().reason(), "condition");
+  EXPECT_EQ(response.each(2).code(), static_cast<uint32_t>(grpc::StatusCode::INVALID_ARGUMENT));
+  EXPECT_EQ(response.each(3).code(), 0u);
+  EXPECT_EQ(ValueOf(900), "nine hundred");
+  EXPECT_EQ(service_->open(), 0u);
+}
+
+TEST_F(GatewayTest, ListTables_SaysWhatThereIs) {
+  grpc::ClientContext context;
+  client::v1::ListTablesResponse response;
+  ASSERT_TRUE(stub_->ListTables(&context, {}, &response).ok());
+  ASSERT_EQ(response.tables_size(), 2);
+  EXPECT_EQ(response.tables(1).name(), "people");
+  EXPECT_THAT(response.tables(1).key(), ElementsAre("int32", "string"));
+  EXPECT_THAT(response.tables(1).indexes(), ElementsAre("by_age"));
+}
+
+// A client's side of Transact.
+class Steps {
+ public:
+  explicit Steps(client::v1::Islands::Stub& stub) {
+    context_.set_deadline(std::chrono::system_clock::now() + kPatience);
+    stream_ = stub.Transact(&context_);
+  }
+  // Whether there is a response.
+  bool Do(const std::vector<Operation>& operations,
+          TransactRequest::End end = TransactRequest::END_UNSPECIFIED) {
+    TransactRequest request;
+    for (const Operation& operation : operations) *request.add_operations() = operation;
+    request.set_end(end);
+    return stream_->Write(request) && stream_->Read(&response);
+  }
+  void Cancel() { context_.TryCancel(); }
+  grpc::Status End() {
+    stream_->WritesDone();
+    while (stream_->Read(&response)) {
+    }
+    return stream_->Finish();
+  }
+  TransactResponse response;
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<TransactRequest, TransactResponse>> stream_;
+};
+
+TEST_F(GatewayTest, Transact_IsCommittedAsOne) {
+  Steps steps(*stub_);
+  ASSERT_TRUE(steps.Do({Put(1, "one")}));
+  EXPECT_FALSE(steps.response.committed());
+  ASSERT_TRUE(steps.Do({Get(1), Put(900, "nine hundred")}));
+  EXPECT_EQ(steps.response.results(0).value(), "one");
+  ASSERT_TRUE(steps.Do({}, TransactRequest::COMMIT));
+  EXPECT_TRUE(steps.response.committed());
+  EXPECT_TRUE(steps.End().ok());
+  EXPECT_EQ(ValueOf(1), "one");
+  EXPECT_EQ(ValueOf(900), "nine hundred");
+}
+
+TEST_F(GatewayTest, Transact_ThatIsNotCommittedIsRolledBack) {
+  ASSERT_TRUE(Execute({Put(1, "before"), Put(900, "before")}).ok());
+  {
+    Steps steps(*stub_);
+    ASSERT_TRUE(steps.Do({Put(1, "after"), Put(900, "after")}));
+    ASSERT_TRUE(steps.Do({}, TransactRequest::ROLLBACK));
+    EXPECT_FALSE(steps.response.committed());
+    EXPECT_TRUE(steps.End().ok());
+  }
+  EXPECT_EQ(ValueOf(1), "before");
+  {
+    Steps steps(*stub_);  // its client just stops
+    ASSERT_TRUE(steps.Do({Put(1, "after"), Put(900, "after")}));
+    EXPECT_TRUE(steps.End().ok());
+  }
+  EXPECT_EQ(ValueOf(900), "before");
+  {
+    Steps steps(*stub_);  // or is gone
+    ASSERT_TRUE(steps.Do({Put(1, "after"), Put(900, "after")}));
+    steps.Cancel();
+    EXPECT_EQ(steps.End().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_EQ(ValueOf(1), "before");  // waits for the lock, if need be
+  {
+    Steps steps(*stub_);  // or says nonsense
+    ASSERT_TRUE(steps.Do({Put(1, "after")}));
+    EXPECT_FALSE(steps.Do({On("nowhere")}));
+    const grpc::Status status = steps.End();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
+  }
+  EXPECT_EQ(LocksHeld(), 0u);
+  EXPECT_EQ(ValueOf(1), "before");
+}
+
+TEST_F(GatewayTest, Transact_MissIsAResultUntilItIsToCommit) {
+  Steps steps(*stub_);
+  ASSERT_TRUE(steps.Do({Insert(1, "one")}));
+  ASSERT_TRUE(steps.Do({Insert(1, "two"), Get(1)}));
+  EXPECT_EQ(steps.response.results(0).code(), Result::ALREADY_EXISTS);
+  EXPECT_EQ(steps.response.results(1).value(), "one");
+  EXPECT_FALSE(steps.Do({Add(2, 1)}, TransactRequest::COMMIT));
+  const grpc::Status status = steps.End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(FailureOf(status).operation(), 0);
+  EXPECT_EQ(ValueOf(1), "none");
+}
+
+TEST_F(GatewayTest, Deadlock_EndsOneOfTwo) {
+  ASSERT_TRUE(Execute({Put(1, "a"), Put(900, "b")}).ok());
+  Steps first(*stub_), second(*stub_);
+  ASSERT_TRUE(first.Do({Put(1, "first")}));
+  ASSERT_TRUE(second.Do({Put(900, "second")}));
+  bool first_goes_on = false;
+  std::thread crossing([&] { first_goes_on = first.Do({Put(900, "first")}, TransactRequest::COMMIT); });
+  const bool second_goes_on = second.Do({Put(1, "second")}, TransactRequest::COMMIT);
+  crossing.join();
+  EXPECT_NE(first_goes_on, second_goes_on);
+  const grpc::Status victim = first_goes_on ? second.End() : first.End();
+  EXPECT_EQ(victim.error_code(), grpc::StatusCode::ABORTED) << victim.error_message();
+  EXPECT_EQ(FailureOf(victim).outcome(), Failure::ABORTED);
+  EXPECT_EQ(ValueOf(1), first_goes_on ? "first" : "second");
+}
+
+TEST_F(GatewayTest, IslandThatDies_IsSaidSoAndNoLie) {
+  ASSERT_TRUE(Execute({Put(1, "one")}).ok());
+  Steps open(*stub_);
+  ASSERT_TRUE(open.Do({Put(901, "open")}));
+  cluster_.Crash(1);
+  AwaitIsland(1, false);
+  // It was not told to commit: for certain nothing is left of it.
+  EXPECT_FALSE(open.Do({}, TransactRequest::COMMIT));
+  const grpc::Status ended = open.End();
+  EXPECT_EQ(ended.error_code(), grpc::StatusCode::UNAVAILABLE) << ended.error_message();
+  EXPECT_EQ(FailureOf(ended).outcome(), Failure::ABORTED);
+  const grpc::Status never = Execute({Put(900, "x")});
+  EXPECT_EQ(never.error_code(), grpc::StatusCode::UNAVAILABLE) << never.error_message();
+  EXPECT_EQ(FailureOf(never).outcome(), Failure::ABORTED);
+  EXPECT_THAT(never.error_message(), HasSubstr("island 1 cannot be reached"));
+  EXPECT_EQ(ValueOf(1), "one");  // the other one goes on
+  ASSERT_TRUE(cluster_.Restart(1).ok());
+  AwaitIsland(1);
+  EXPECT_TRUE(Execute({Put(900, "x")}).ok());
+}
+
+// What was sent, and told to commit, may have been carried out when the link breaks.
+TEST_F(GatewayTest, LinkThatBreaksUnderACommit_LeavesItUnknown) {
+  ASSERT_TRUE(Execute({Put(900, "before")}).ok());
+  Steps holder(*stub_);
+  ASSERT_TRUE(holder.Do({Put(900, "holder")}));
+  grpc::Status status;
+  std::thread waiting([&] { status = Execute({Put(900, "waiting")}); });  // for the lock
+  for (int i = 0; i < 1000 && service_->open() < 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  cluster_.hub().Break({2, 0}, 1);
+  waiting.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNKNOWN) << status.error_message();
+  EXPECT_EQ(FailureOf(status).outcome(), Failure::UNKNOWN);
+  const grpc::Status held = holder.End();
+  EXPECT_TRUE(held.error_code() == grpc::StatusCode::UNAVAILABLE || held.ok()) << held.error_message();
+  AwaitIsland(1);
+  // It was: what a gateway leaves behind goes on if it was told to commit.
+  for (int i = 0; i < 1000 && ValueOf(900) != "waiting"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(ValueOf(900), "waiting");
+}
+
+TEST_F(GatewayTest, OtherTables_AreNoticed) {
+  auto other = std::make_shared<View>(*view_);
+  other->tables += 1;
+  view_ = other;
+  const grpc::Status status = Execute({Get(1)});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
+  EXPECT_TRUE(other_tables_);
+}
+
+class LimitedGatewayTest : public GatewayTest {
+ protected:
+  LimitedGatewayTest() : GatewayTest({.call_us = 300'000, .idle_us = 200'000, .most_transactions = 2}) {}
+};
+
+TEST_F(LimitedGatewayTest, TooMany_AreRefused) {
+  Steps first(*stub_), second(*stub_), third(*stub_);
+  ASSERT_TRUE(first.Do({Put(1, "one")}));
+  ASSERT_TRUE(second.Do({Put(2, "two")}));
+  EXPECT_FALSE(third.Do({Put(3, "three")}));
+  const grpc::Status status = third.End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
+  EXPECT_TRUE(first.End().ok());
+  EXPECT_TRUE(second.End().ok());
+}
+
+TEST_F(LimitedGatewayTest, ClientThatSaysNothing_LosesItsTransaction) {
+  Steps silent(*stub_);
+  ASSERT_TRUE(silent.Do({Put(1, "silent")}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_EQ(ValueOf(1), "none");
+  EXPECT_FALSE(silent.Do({}, TransactRequest::COMMIT));
+  const grpc::Status status = silent.End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
+  EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
+}
+
+TEST_F(LimitedGatewayTest, CallWithoutADeadline_HasOne) {
+  Steps holder(*stub_);
+  ASSERT_TRUE(holder.Do({Put(1, "holder")}));
+  ExecuteRequest request;
+  *request.add_operations() = Put(1, "waiting");
+  grpc::ClientContext context;
+  std::thread keeper([&] {
+    for (int i = 0; i < 5; ++i)
+      holder.Do({Get(1)}), std::this_thread::sleep_for(std::chrono::milliseconds(80));
+  });
+  const grpc::Status status = stub_->Execute(&context, request, &response_);
+  keeper.join();
+  EXPECT_THAT(status.error_code(),
+              testing::AnyOf(grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::ABORTED))
+      << status.error_message();
+  EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
+  holder.End();
+}
+
+}  // namespace
+}  // namespace islands::gateway

@@ -1,0 +1,182 @@
+// islands-gateway: the front door of a deployment as a process. Started by the supervisor, which it asks who the islands
+// are and which tables they have.
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+#include <pthread.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "instance/gateway/channels.h"
+#include "instance/gateway/server.h"
+#include "instance/gateway/service.h"
+#include "instance/gateway/view.h"
+#include "instance/messaging/control_channel.h"
+#include "instance/messaging/transport_factory.h"
+#include "runtime/descriptor.h"
+#include "runtime/latch_site.h"
+#include "runtime/mutex.h"
+#include "topology/binding.h"
+
+namespace islands::gateway {
+namespace {
+
+constexpr int64_t kAskTimeoutMs = 2000;
+constexpr int64_t kLookEveryNs = 200 * runtime::kNsPerMs;
+constexpr int kLooksPerAsk = 25;  // nobody may have noticed that the tables have changed
+
+void SetUpLog() {
+  auto logger = spdlog::stderr_logger_mt("islands-gateway");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ gateway %l %v", spdlog::pattern_time_type::utc);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+absl::StatusOr<control::v1::GatewayConfig> ReadConfig(int fd) {
+  const runtime::UniqueFd file(fd);
+  const absl::StatusOr<std::string> json = runtime::ReadAll(file.get(), "the gateway's configuration");
+  if (!json.ok()) return json.status();
+  control::v1::GatewayConfig config;
+  if (const auto parsed = google::protobuf::util::JsonStringToMessage(*json, &config); !parsed.ok())
+    return absl::InvalidArgumentError("the gateway's configuration cannot be read: " + parsed.ToString());
+  if (config.control_directory().empty())
+    return absl::InvalidArgumentError(
+        "the gateway's configuration: controlDirectory: expected an absolute path");
+  return config;
+}
+
+absl::StatusOr<std::shared_ptr<const View>> AskSupervisor(const std::string& control_directory) {
+  control::v1::Request request;
+  request.mutable_status();
+  const auto reply = messaging::ControlCall(control_directory + "/supervisor.sock", request, kAskTimeoutMs);
+  if (!reply.ok()) return reply.status();
+  return View::Create(reply->cluster_status());
+}
+
+// The newest view, for whoever needs it.
+class Views {
+ public:
+  explicit Views(std::shared_ptr<const View> view) : view_(std::move(view)) {}
+  std::shared_ptr<const View> Get() const {
+    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.view", mutex_));
+    return view_;
+  }
+  void Set(std::shared_ptr<const View> view) {
+    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.view", mutex_));
+    view_ = std::move(view);
+  }
+
+ private:
+  mutable runtime::Mutex mutex_;
+  std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Waits for a signal to end; meanwhile asks for the tables, now and then and when an island has others.
+void KeepViewFresh(const std::string& control_directory, const sigset_t& signals, std::atomic<bool>& stale,
+                   Views& views) {
+  const timespec wait{0, kLookEveryNs};
+  for (int looks = 0; sigtimedwait(&signals, nullptr, &wait) < 0; ++looks) {
+    if (!stale.exchange(false) && looks % kLooksPerAsk != 0) continue;
+    const auto view = AskSupervisor(control_directory);
+    if (!view.ok()) continue;  // it lives no longer than its supervisor
+    if ((*view)->tables == views.Get()->tables) continue;
+    spdlog::info("the tables have changed");
+    views.Set(*view);
+  }
+}
+
+absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& signals) {
+  runtime::AllowManyFiles();
+  if (!config.cpus().empty()) {
+    const std::vector<uint32_t> cpus(config.cpus().begin(), config.cpus().end());
+    const absl::Status bound = topology::BindThreadToCpus(cpus);  // its threads inherit it
+    if (!bound.ok()) spdlog::warn("runs unbound: {}", std::string(bound.message()));
+  }
+  const auto view = AskSupervisor(config.control_directory());
+  if (!view.ok()) return view.status();
+  Views views(*view);
+  std::atomic<bool> stale{false};
+  const runtime::MonotonicClock clock;
+  // It dials, and nobody dials it: an address that no island has.
+  const messaging::Address self{static_cast<uint32_t>((*view)->workers.size()), 0};
+  auto transport = messaging::MakeTransport((*view)->transport, config.control_directory(), self);
+  if (!transport.ok()) return transport.status();
+
+  std::atomic<Server*> health{nullptr};
+  ChannelsOptions options{.cluster_id = (*view)->cluster_id, .workers = (*view)->workers};
+  std::vector<bool> up(options.workers.size());
+  options.on_island = [&](uint32_t island, bool is_up) {
+    spdlog::info("island {} is {}", island, is_up ? "there" : "out of reach");
+    Server* server = health.load();
+    up[island] = is_up;
+    if (server == nullptr) return;
+    server->SetHealth(fmt::format("island-{}", island), is_up);
+    server->SetHealth("", std::find(up.begin(), up.end(), false) == up.end());
+  };
+  Channels channels(options, *std::move(transport), clock);
+  ServiceLimits limits;
+  if (config.call_ms() != 0) limits.call_us = static_cast<int64_t>(config.call_ms()) * 1000;
+  if (config.idle_ms() != 0) limits.idle_us = static_cast<int64_t>(config.idle_ms()) * 1000;
+  if (config.most_transactions() != 0) limits.most_transactions = config.most_transactions();
+  Service service(
+      limits, channels, [&views] { return views.Get(); }, [&stale] { stale = true; });
+  ServerOptions server_options{.socket = config.control_directory() + "/gateway.sock",
+                               .listen = config.listen(),
+                               .certificate = config.certificate(),
+                               .key = config.key(),
+                               .client_authority = config.client_authority()};
+  if (config.most_message_bytes() != 0) server_options.most_message_bytes = config.most_message_bytes();
+  const auto server = Server::Start(server_options, service);
+  if (!server.ok()) return server.status();
+  for (uint32_t island = 0; island < options.workers.size(); ++island)
+    (*server)->SetHealth(fmt::format("island-{}", island), channels.IsUp(island));
+  health = server->get();
+  for (const std::string& address : (*server)->addresses()) spdlog::info("ready: {}", address);
+  KeepViewFresh(config.control_directory(), signals, stale, views);
+  spdlog::info("stopping");
+  health = nullptr;
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"The front door of a deployment. Started by `islands up`; not meant to be started by hand."};
+  int config_fd = -1;
+  std::string name;
+  app.add_option("--config-fd", config_fd, "an open descriptor to read the gateway's configuration from")
+      ->required();
+  app.add_option("--name", name, "which deployment's, for people who look at the list of processes");
+  app.set_version_flag("--version", ISLANDS_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const sigset_t signals = BlockSignals();
+  const absl::StatusOr<control::v1::GatewayConfig> config = ReadConfig(config_fd);
+  if (!config.ok()) {
+    fmt::print(stderr, "islands-gateway: {}\n", std::string(config.status().message()));
+    return 2;
+  }
+  SetUpLog();
+  if (const absl::Status status = Serve(*config, signals); !status.ok()) {
+    spdlog::error("{}", std::string(status.message()));
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace islands::gateway
+
+int main(int argc, char** argv) { return islands::gateway::Main(argc, argv); }

@@ -1,0 +1,349 @@
+#include "instance/gateway/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "instance/gateway/answer.h"
+#include "instance/gateway/translate.h"
+#include "instance/worker/wire.h"
+#include "runtime/check.h"
+#include "runtime/latch_site.h"
+
+namespace islands::gateway {
+
+using client::v1::ExecuteRequest;
+using client::v1::ExecuteResponse;
+using client::v1::TransactRequest;
+using client::v1::TransactResponse;
+using instance::Batch;
+
+namespace {
+
+constexpr uint32_t kMostInOneCall = 1024;  // transactions of ExecuteMany
+// So much earlier than its client an island gives up, so that the client hears how it ended.
+constexpr int64_t kMostMarginUs = 50'000;
+
+int64_t TimeLeftUs(const grpc::CallbackServerContext& context, int64_t otherwise_us) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return otherwise_us;
+  const auto left =
+      std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::system_clock::now());
+  const int64_t left_us = std::max<int64_t>(0, left.count());
+  return left_us - std::min(kMostMarginUs, left_us / 10);
+}
+
+Answer TooMany(uint32_t most) {
+  return Refusal(absl::ResourceExhaustedError(fmt::format(
+                     "{} transactions are open at this gateway; try again when some have ended", most)),
+                 "refused");
+}
+
+void Fill(const View& view, const Batch& batch, std::vector<uint32_t> may_miss,
+          data::v1::ClientRequest* request) {
+  request->set_tables(view.tables);
+  instance::EncodeClientOperations(batch, request->mutable_operations());
+  request->mutable_may_miss()->Assign(may_miss.begin(), may_miss.end());
+}
+
+// One transaction that is one request. Tells its owner once, then it may be destroyed.
+class WholeTransaction final : public Waiting {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnEnd(const Answer& answer) = 0;
+  };
+
+  WholeTransaction(Service& service, std::shared_ptr<const View> view, Owner& owner)
+      : service_(service), view_(std::move(view)), owner_(owner) {}
+
+  void Start(const ExecuteRequest& request, int64_t deadline_us, ExecuteResponse* response) {
+    response_ = response;
+    std::vector<uint32_t> may_miss;
+    if (absl::Status status = Translate(*view_, request.operations(), &batch_, &may_miss); !status.ok())
+      return owner_.OnEnd(Refusal(status, "invalid"));
+    const uint64_t session = service_.channels().NextSession();
+    data::v1::ClientRequest asked;
+    Fill(*view_, batch_, std::move(may_miss), &asked);
+    asked.set_session(session);
+    asked.set_begins(true);
+    asked.set_whole(true);
+    asked.set_end(data::v1::CLIENT_END_COMMIT);
+    asked.set_deadline_us(deadline_us);
+    const auto any = static_cast<uint32_t>(session % view_->workers.size());
+    const uint32_t home = HomeOf(*view_, batch_, any);
+    service_.channels().Send(service_.channels().WorkerFor(home, session), &asked, this);
+  }
+
+  void OnReply(const data::v1::ClientReply& reply) override {
+    Answer answer = AnswerOf(reply);
+    if (answer.failure.reason() == "refused") service_.NoteOtherTables();
+    if (answer.ok()) {
+      response_->set_transaction(instance::DecodeId(reply).ToString());
+      if (const absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); status.ok()) {
+        FillResults(*view_, batch_, response_->mutable_results());
+      } else {  // it was committed all the same, and nobody can say what it read
+        answer = LostAnswer(/*may_have_committed=*/true, status);
+      }
+    }
+    owner_.OnEnd(answer);
+  }
+  void OnLost(bool sent, const absl::Status& why) override { owner_.OnEnd(LostAnswer(sent, why)); }
+
+ private:
+  Service& service_;
+  const std::shared_ptr<const View> view_;
+  Owner& owner_;
+  Batch batch_;
+  ExecuteResponse* response_ = nullptr;
+};
+
+class ExecuteCall final : public grpc::ServerUnaryReactor, private WholeTransaction::Owner {
+ public:
+  explicit ExecuteCall(Service& service) : service_(service), transaction_(service, service.view(), *this) {}
+
+  void Start(const ExecuteRequest& request, int64_t deadline_us, ExecuteResponse* response) {
+    entered_ = service_.Enter();
+    if (!entered_) return OnEnd(TooMany(service_.limits().most_transactions));
+    transaction_.Start(request, deadline_us, response);
+  }
+
+ private:
+  void OnEnd(const Answer& answer) override { Finish(answer.ToStatus()); }
+  void OnDone() override {
+    if (entered_) service_.Leave();
+    delete this;
+  }
+
+  Service& service_;
+  bool entered_ = false;
+  WholeTransaction transaction_;
+};
+
+class ExecuteManyCall final : public grpc::ServerUnaryReactor {
+ public:
+  explicit ExecuteManyCall(Service& service) : service_(service) {}
+
+  void Start(const client::v1::ExecuteManyRequest& request, int64_t deadline_us,
+             client::v1::ExecuteManyResponse* response) {
+    const auto count = static_cast<uint32_t>(request.transactions_size());
+    if (count > kMostInOneCall) {
+      return Finish(Refusal(absl::InvalidArgumentError(fmt::format(
+                                "{} transactions in one call, expected at most {}", count, kMostInOneCall)),
+                            "invalid")
+                        .ToStatus());
+    }
+    if (!service_.Enter(count)) return Finish(TooMany(service_.limits().most_transactions).ToStatus());
+    entered_ = count;
+    // One more than there are, so that none of them ends the call before all have begun.
+    left_.store(count + 1, std::memory_order_relaxed);
+    const std::shared_ptr<const View> view = service_.view();
+    parts_.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) response->add_each();
+    for (uint32_t i = 0; i < count; ++i) {
+      parts_.push_back(std::make_unique<Part>(*this, view, response->mutable_each(static_cast<int>(i))));
+      parts_.back()->transaction.Start(request.transactions(static_cast<int>(i)), deadline_us,
+                                       parts_.back()->each->mutable_response());
+    }
+    OneEnded();
+  }
+
+ private:
+  struct Part final : WholeTransaction::Owner {
+    Part(ExecuteManyCall& call, std::shared_ptr<const View> view, client::v1::ExecuteManyResponse::Each* each)
+        : call(call), each(each), transaction(call.service_, std::move(view), *this) {}
+    void OnEnd(const Answer& answer) override {
+      if (!answer.ok()) {
+        each->clear_response();
+        each->set_code(answer.code);
+        each->set_message(answer.message);
+        *each->mutable_failure() = answer.failure;
+      }
+      call.OneEnded();
+    }
+    ExecuteManyCall& call;
+    client::v1::ExecuteManyResponse::Each* each;
+    WholeTransaction transaction;
+  };
+
+  void OneEnded() {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) Finish(grpc::Status::OK);
+  }
+  void OnDone() override {
+    service_.Leave(entered_);
+    delete this;
+  }
+
+  Service& service_;
+  uint32_t entered_ = 0;
+  std::vector<std::unique_ptr<Part>> parts_;
+  std::atomic<uint32_t> left_{0};
+};
+
+// A transaction that its client goes through step by step.
+//
+// Invariants:
+//  1. The island is asked one thing at a time, and the stream is finished only while it is asked nothing.
+//  2. When the stream has been finished the transaction has ended, unless its island is lost.
+class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, TransactResponse>,
+                           private Waiting {
+ public:
+  TransactCall(Service& service, grpc::CallbackServerContext& context)
+      : service_(service),
+        context_(context),
+        view_(service.view()),
+        session_(service.channels().NextSession()) {}
+
+  void Start() {
+    entered_ = service_.Enter();
+    entered_ ? StartRead(&request_) : Finish(TooMany(service_.limits().most_transactions).ToStatus());
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return GiveUp(grpc::Status::OK);  // the client has said all, or is gone
+    batch_.Clear();
+    std::vector<uint32_t> may_miss;
+    if (absl::Status status = Translate(*view_, request_.operations(), &batch_, &may_miss); !status.ok())
+      return GiveUp(Refusal(status, "invalid").ToStatus());
+    if (!open_) {
+      const auto any = static_cast<uint32_t>(session_ % view_->workers.size());
+      home_ = service_.channels().WorkerFor(HomeOf(*view_, batch_, any), session_);
+    }
+    switch (request_.end()) {
+      case TransactRequest::COMMIT:
+        end_ = data::v1::CLIENT_END_COMMIT;
+        break;
+      case TransactRequest::ROLLBACK:
+        end_ = data::v1::CLIENT_END_ROLLBACK;
+        break;
+      default:
+        end_ = data::v1::CLIENT_END_UNSPECIFIED;
+    }
+    Ask(may_miss);
+  }
+
+  void Ask(const std::vector<uint32_t>& may_miss) {
+    data::v1::ClientRequest asked;
+    Fill(*view_, batch_, may_miss, &asked);
+    asked.set_session(session_);
+    asked.set_begins(!open_);
+    asked.set_end(end_);
+    const ServiceLimits& limits = service_.limits();
+    asked.set_deadline_us(std::min(TimeLeftUs(context_, limits.call_us), limits.call_us));
+    asked.set_idle_us(limits.idle_us);
+    service_.channels().Send(home_, &asked, this);
+  }
+
+  // Ends what is open, then the stream.
+  void GiveUp(grpc::Status status) {
+    if (!open_) return Finish(std::move(status));
+    giving_up_ = true;
+    last_ = std::move(status);
+    batch_.Clear();
+    end_ = data::v1::CLIENT_END_ROLLBACK;
+    Ask({});
+  }
+
+  void OnReply(const data::v1::ClientReply& reply) override {
+    open_ = reply.outcome() == data::v1::OUTCOME_PENDING;
+    if (giving_up_) return Finish(last_);
+    Answer answer = AnswerOf(reply);
+    const bool rolled_back = !answer.ok() && end_ == data::v1::CLIENT_END_ROLLBACK &&
+                             answer.failure.outcome() == client::v1::Failure::ABORTED;
+    if (answer.failure.reason() == "refused") service_.NoteOtherTables();
+    if (!answer.ok() && !rolled_back) return Finish(answer.ToStatus());
+    response_.Clear();
+    response_.set_transaction(instance::DecodeId(reply).ToString());
+    response_.set_committed(reply.outcome() == data::v1::OUTCOME_COMMITTED);
+    if (!rolled_back) {
+      if (absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); !status.ok())
+        return GiveUp(LostAnswer(response_.committed(), status).ToStatus());
+      FillResults(*view_, batch_, response_.mutable_results());
+    }
+    if (open_) return StartWrite(&response_);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+  void OnLost(bool sent, const absl::Status& why) override {
+    open_ = false;
+    Finish(giving_up_ ? last_ : LostAnswer(sent && end_ == data::v1::CLIENT_END_COMMIT, why).ToStatus());
+  }
+  void OnWriteDone(bool ok) override {
+    if (!open_) return;  // it was the last one
+    ok ? StartRead(&request_) : GiveUp(grpc::Status::CANCELLED);
+  }
+  void OnDone() override {
+    if (entered_) service_.Leave();
+    delete this;
+  }
+
+  Service& service_;
+  grpc::CallbackServerContext& context_;
+  const std::shared_ptr<const View> view_;
+  const uint64_t session_;
+  bool entered_ = false;
+  TransactRequest request_;
+  TransactResponse response_;
+  Batch batch_;
+  messaging::Address home_;
+  data::v1::ClientEnd end_ = data::v1::CLIENT_END_UNSPECIFIED;  // of the request that the island has
+  bool open_ = false;                                           // the island has the transaction
+  bool giving_up_ = false;
+  grpc::Status last_;  // then
+};
+
+}  // namespace
+
+bool Service::Enter(uint32_t transactions) {
+  const uint32_t before = open_.fetch_add(transactions, std::memory_order_relaxed);
+  if (before + uint64_t{transactions} <= limits_.most_transactions) return true;
+  Leave(transactions);
+  return false;
+}
+
+grpc::ServerUnaryReactor* Service::Execute(grpc::CallbackServerContext* context,
+                                           const ExecuteRequest* request, ExecuteResponse* response) {
+  auto* call = new ExecuteCall(*this);  // deletes itself when gRPC is done with it
+  call->Start(*request, TimeLeftUs(*context, limits_.call_us), response);
+  return call;
+}
+
+grpc::ServerUnaryReactor* Service::ExecuteMany(grpc::CallbackServerContext* context,
+                                               const client::v1::ExecuteManyRequest* request,
+                                               client::v1::ExecuteManyResponse* response) {
+  auto* call = new ExecuteManyCall(*this);
+  call->Start(*request, TimeLeftUs(*context, limits_.call_us), response);
+  return call;
+}
+
+grpc::ServerBidiReactor<TransactRequest, TransactResponse>* Service::Transact(
+    grpc::CallbackServerContext* context) {
+  auto* call = new TransactCall(*this, *context);
+  call->Start();
+  return call;
+}
+
+grpc::ServerUnaryReactor* Service::ListTables(grpc::CallbackServerContext* context,
+                                              const client::v1::ListTablesRequest*,
+                                              client::v1::ListTablesResponse* response) {
+  for (const control::v1::TableSpec& spec : views_()->specs) {
+    client::v1::Table* table = response->add_tables();
+    table->set_name(spec.name());
+    *table->mutable_key() = spec.key();
+    table->set_range_begin(spec.range_begin());
+    table->set_range_end(spec.range_end());
+    table->set_row_bytes(spec.row_bytes());
+    table->set_replicated(spec.replicated());
+    for (const control::v1::IndexSpec& index : spec.indexes()) table->add_indexes(index.name());
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace islands::gateway

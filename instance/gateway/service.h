@@ -1,0 +1,69 @@
+// islands.client.v1 over gRPC: each call becomes requests to the island that owns its first key (channels.h).
+//
+// Nothing is kept between calls: a gateway that dies takes open transactions with it, which their islands roll back,
+// and a commit that was on its way has an outcome that its client does not know.
+//
+// Thread safety: any thread. The service outlives its calls: shut the server down first.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "instance/gateway/channels.h"
+#include "instance/gateway/view.h"
+#include "proto/client.grpc.pb.h"
+
+namespace islands::gateway {
+
+struct ServiceLimits {
+  int64_t call_us = 10'000'000;       // deadline of calls that bring none
+  int64_t idle_us = 10'000'000;       // that an open transaction may wait for its client's next word
+  uint32_t most_transactions = 4096;  // open at a time
+};
+
+class Service final : public client::v1::Islands::CallbackService {
+ public:
+  using Views = std::function<std::shared_ptr<const View>()>;  // the newest one; never null
+
+  // `on_other_tables`: an island has other tables than the view says.
+  Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables)
+      : limits_(limits),
+        channels_(channels),
+        views_(std::move(views)),
+        on_other_tables_(std::move(on_other_tables)) {}
+
+  grpc::ServerUnaryReactor* Execute(grpc::CallbackServerContext* context,
+                                    const client::v1::ExecuteRequest* request,
+                                    client::v1::ExecuteResponse* response) override;
+  grpc::ServerUnaryReactor* ExecuteMany(grpc::CallbackServerContext* context,
+                                        const client::v1::ExecuteManyRequest* request,
+                                        client::v1::ExecuteManyResponse* response) override;
+  grpc::ServerBidiReactor<client::v1::TransactRequest, client::v1::TransactResponse>* Transact(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* ListTables(grpc::CallbackServerContext* context,
+                                       const client::v1::ListTablesRequest* request,
+                                       client::v1::ListTablesResponse* response) override;
+
+  // For its calls.
+  const ServiceLimits& limits() const { return limits_; }
+  Channels& channels() { return channels_; }
+  std::shared_ptr<const View> view() const { return views_(); }
+  void NoteOtherTables() const { on_other_tables_(); }
+  // One more transaction is open; false: there are too many, and it must not be.
+  bool Enter(uint32_t transactions = 1);
+  void Leave(uint32_t transactions = 1) { open_.fetch_sub(transactions, std::memory_order_relaxed); }
+  uint32_t open() const { return open_.load(std::memory_order_relaxed); }
+
+ private:
+  const ServiceLimits limits_;
+  Channels& channels_;
+  const Views views_;
+  const std::function<void()> on_other_tables_;
+  std::atomic<uint32_t> open_{0};
+};
+
+}  // namespace islands::gateway

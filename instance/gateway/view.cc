@@ -1,0 +1,28 @@
+#include "instance/gateway/view.h"
+
+#include <utility>
+
+#include "instance/recovery/checkpoint.h"
+
+namespace islands::gateway {
+
+absl::StatusOr<std::shared_ptr<const View>> View::Create(const control::v1::ClusterStatus& status) {
+  if (status.configs().empty()) return absl::FailedPreconditionError("the deployment has no islands yet");
+  const control::v1::IslandConfig& config = status.configs(0);
+  auto catalog = storage::Catalog::Create(config.tables(), config.site_count());
+  if (!catalog.ok()) return catalog.status();
+  auto sites = partitioner::SiteMap::Create(config.site_count(), static_cast<uint32_t>(config.peers_size()));
+  if (!sites.ok()) return sites.status();
+  std::vector<uint32_t> workers;
+  for (const control::v1::Peer& peer : config.peers()) workers.push_back(peer.workers());
+  const uint64_t tables = recovery::SchemaFingerprint(*catalog);
+  return std::make_shared<const View>(View{.cluster_id = config.cluster_id(),
+                                           .transport = config.transport(),
+                                           .workers = std::move(workers),
+                                           .specs = config.tables(),
+                                           .catalog = *std::move(catalog),
+                                           .sites = *sites,
+                                           .tables = tables});
+}
+
+}  // namespace islands::gateway

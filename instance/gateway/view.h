@@ -1,0 +1,32 @@
+// What a gateway knows of its deployment: which islands and workers there are, which tables they have, where a key
+// belongs.
+//
+// Thread safety: immutable after construction.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "instance/storage/catalog.h"
+#include "partitioner/site_map.h"
+#include "proto/control.pb.h"
+
+namespace islands::gateway {
+
+struct View {
+  std::string cluster_id;
+  std::string transport;          // uds | zmq
+  std::vector<uint32_t> workers;  // of each island
+  storage::Catalog::TableSpecs specs;
+  storage::Catalog catalog;
+  partitioner::SiteMap sites;
+  uint64_t tables = 0;  // fingerprint of the catalog, which every request names
+
+  // From what the supervisor says. FAILED_PRECONDITION: it has no islands yet.
+  static absl::StatusOr<std::shared_ptr<const View>> Create(const control::v1::ClusterStatus& status);
+};
+
+}  // namespace islands::gateway

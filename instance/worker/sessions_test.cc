@@ -1,0 +1,388 @@
+#include "instance/worker/sessions.h"
+
+#include <gmock/gmock.h>
+
+#include "instance/worker/wire.h"
+#include "instance/worker/worker_parts_testing.h"
+
+namespace islands::instance {
+namespace {
+
+using data::v1::CLIENT_END_COMMIT;
+using data::v1::CLIENT_END_ROLLBACK;
+using data::v1::CLIENT_END_UNSPECIFIED;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kTables = 77;
+constexpr int64_t kSecondUs = 1'000'000;
+
+// A gateway's link to the worker, without a gateway.
+class FakeGateway : public messaging::TransportHandler {
+ public:
+  explicit FakeGateway(messaging::MemoryHub& hub) : transport(hub.MakeTransport({9, 0})) {}
+  void Dial(uint32_t to_island = 0) {
+    connection = transport->Dial({0, 0});
+    data::v1::Hello hello;
+    hello.set_cluster_id("parts");
+    hello.set_to_island(to_island);
+    hello.set_gateway(true);
+    Send(messaging::FrameType::kHello, hello);
+  }
+  void Send(messaging::FrameType type, const google::protobuf::MessageLite& message) {
+    const std::string bytes = message.SerializeAsString();
+    transport->Send(connection, type, std::as_bytes(std::span(bytes.data(), bytes.size())));
+    transport->Flush();
+  }
+  void OnAccepted(messaging::ConnectionId, int64_t) override {}
+  void OnFrame(messaging::ConnectionId, messaging::FrameType type,
+               std::span<const std::byte> payload) override {
+    if (type == messaging::FrameType::kHelloReply) {
+      data::v1::HelloReply reply;
+      ASSERT_TRUE(reply.ParseFromArray(payload.data(), static_cast<int>(payload.size())));
+      welcome = reply.accepted();
+      return;
+    }
+    ASSERT_EQ(type, messaging::FrameType::kClientReply);
+    ASSERT_TRUE(replies.emplace_back().ParseFromArray(payload.data(), static_cast<int>(payload.size())));
+  }
+  void OnClosed(messaging::ConnectionId, const absl::Status&) override { closed = true; }
+
+  std::unique_ptr<messaging::Transport> transport;
+  messaging::ConnectionId connection = 0;
+  std::vector<data::v1::ClientReply> replies;
+  bool welcome = false;
+  bool closed = false;
+};
+
+class SessionsTest : public WorkerPartsTest {
+ protected:
+  explicit SessionsTest(bool log = false, log::Journal* journal = nullptr) : WorkerPartsTest(log, journal) {
+    shared_.tables = kTables;
+    gateway_.Dial();
+    Round();
+    EXPECT_TRUE(gateway_.welcome);
+  }
+  void OnClientRequest(messaging::ConnectionId gateway, std::span<const std::byte> payload) override {
+    sessions_.OnRequest(gateway, payload);
+  }
+  void OnGatewayLost(messaging::ConnectionId gateway) override { sessions_.OnGatewayLost(gateway); }
+
+  void Round() {
+    for (int i = 0; i < 3; ++i) {
+      gateway_.transport->Flush();
+      Pump();
+      gateway_.transport->Poll(gateway_);
+      sessions_.CheckInvariants();
+    }
+  }
+  // A request as a gateway makes it; `fill` adds the operations.
+  template <typename Fill>
+  static data::v1::ClientRequest Request(uint64_t session, data::v1::ClientEnd end, Fill fill) {
+    Batch batch;
+    fill(batch);
+    data::v1::ClientRequest request;
+    request.set_session(session);
+    request.set_tables(kTables);
+    request.set_end(end);
+    request.set_deadline_us(kSecondUs);
+    request.set_idle_us(5 * kSecondUs);
+    EncodeClientOperations(batch, request.mutable_operations());
+    return request;
+  }
+  template <typename Fill>
+  void Whole(uint64_t session, Fill fill) {
+    data::v1::ClientRequest request = Request(session, CLIENT_END_COMMIT, fill);
+    request.set_begins(true);
+    request.set_whole(true);
+    gateway_.Send(messaging::FrameType::kClientRequest, request);
+    Round();
+  }
+  template <typename Fill>
+  void Step(uint64_t session, bool begins, data::v1::ClientEnd end, Fill fill) {
+    data::v1::ClientRequest request = Request(session, end, fill);
+    request.set_begins(begins);
+    gateway_.Send(messaging::FrameType::kClientRequest, request);
+    Round();
+  }
+  // "SESSION OUTCOME [CODE REASON MESSAGE]" of each reply since.
+  std::vector<std::string> Replies() {
+    std::vector<std::string> lines;
+    for (const data::v1::ClientReply& reply : std::exchange(gateway_.replies, {})) {
+      std::string line = fmt::format("{} {}", reply.session(),
+                                     OutcomeName(static_cast<coordinator::Outcome>(reply.outcome())));
+      if (reply.code() != 0)
+        line += fmt::format(" {}: {}", AbortReasonName(static_cast<AbortReason>(reply.abort_reason())),
+                            reply.message());
+      lines.push_back(line);
+      last_ = reply;
+    }
+    return lines;
+  }
+  void Wait(int64_t ns) {
+    Advance(ns);
+    lock_waits_.Sweep();
+    sessions_.Sweep();
+    coordinated_.Sweep();
+    Round();
+  }
+  static void AddOne(Batch& batch) { batch.Add(0, Key(0, 1), 0, 1); }
+  static void Nothing(Batch&) {}
+
+  data::v1::ClientReply last_;
+  FakeGateway gateway_{hub_};
+  Sessions sessions_{options_, shared_,      turns_, lock_waits_, engine_,
+                     peers_,   coordinated_, links_, counters_};
+};
+
+TEST_F(SessionsTest, Whole_IsCommittedAndAnswered) {
+  PutRow(1);
+  Whole(7, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("7 committed"));
+  EXPECT_EQ(Counter(1), 1);
+  Batch batch;
+  AddOne(batch);
+  ASSERT_TRUE(DecodeClientResults(last_.results(), &batch).ok());
+  EXPECT_EQ(batch.code(0), absl::StatusCode::kOk);
+  EXPECT_EQ(batch.row(0).size(), sizeof(int64_t));
+  EXPECT_EQ(DecodeId(last_).worker, 0u);
+  EXPECT_FALSE(sessions_.active());
+  EXPECT_EQ(counters_.scopes[static_cast<uint8_t>(Scope::kLocal)].committed.Get(), 1u);
+}
+
+TEST_F(SessionsTest, Put_IsThereWhetherItWasOrNot) {
+  const std::string first(16, 'a'), second(40, 'b');
+  const auto put = [](const std::string& row) {
+    return [&row](Batch& batch) { batch.Put(0, Key(0, 5), std::as_bytes(std::span(row))); };
+  };
+  Whole(1, put(first));
+  Whole(2, put(second));
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", "2 committed"));
+  std::vector<std::byte> row;
+  ASSERT_EQ(store_->At(0, 0)->Read(Key(0, 5), &row), absl::StatusCode::kOk);
+  EXPECT_EQ(row.size(), second.size());
+  // And rolled back to what it was.
+  Step(3, true, CLIENT_END_UNSPECIFIED, put(first));
+  Step(3, false, CLIENT_END_ROLLBACK, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre("3 pending", "3 aborted client_gone: rolled back by its client"));
+  ASSERT_EQ(store_->At(0, 0)->Read(Key(0, 5), &row), absl::StatusCode::kOk);
+  EXPECT_EQ(row.size(), second.size());
+}
+
+TEST_F(SessionsTest, Condition_ThatDoesNotHoldUndoesAll) {
+  PutRow(1);
+  const auto both = [](Batch& batch) {
+    AddOne(batch);
+    batch.Add(0, Key(0, 2), 0, 1);  // there is no row 2
+  };
+  Whole(1, both);
+  EXPECT_THAT(Replies(), ElementsAre("1 aborted condition: operation 1: there is no such row"));
+  EXPECT_EQ(last_.failed_operation(), 1);
+  EXPECT_FALSE(last_.results().empty());
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_EQ(counters_.aborts[static_cast<uint8_t>(AbortReason::kCondition)].Get(), 1u);
+  // Unless the client says that it does not mind.
+  data::v1::ClientRequest request = Request(2, CLIENT_END_COMMIT, both);
+  request.set_begins(true);
+  request.add_may_miss(1);
+  gateway_.Send(messaging::FrameType::kClientRequest, request);
+  Round();
+  EXPECT_THAT(Replies(), ElementsAre("2 committed"));
+  EXPECT_EQ(Counter(1), 1);
+  Whole(3, [](Batch& batch) { batch.Insert(0, Key(0, 1), {}); });
+  EXPECT_THAT(Replies(), ElementsAre("3 aborted condition: operation 0: there is such a row already"));
+}
+
+TEST_F(SessionsTest, Steps_KeepTheirLocksUntilTheEnd) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("1 pending"));
+  Whole(2, AddOne);
+  EXPECT_THAT(Replies(), IsEmpty());  // waits for the row
+  Step(1, false, CLIENT_END_COMMIT, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", "2 committed"));
+  EXPECT_EQ(Counter(1), 3);
+}
+
+TEST_F(SessionsTest, Open_IsRolledBackWhenItsClientSaysNothing) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  Replies();
+  Wait(4 * runtime::kNsPerSecond);
+  Step(1, false, CLIENT_END_UNSPECIFIED, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre("1 pending"));  // five seconds are allowed, from one word to the next
+  Wait(4 * runtime::kNsPerSecond);
+  EXPECT_EQ(Counter(1), 1);
+  Wait(2 * runtime::kNsPerSecond);
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  Step(1, false, CLIENT_END_COMMIT, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("1 aborted")));
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, GatewayThatIsGone_LeavesNoLockAndNoChange) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  Whole(2, AddOne);  // waits for the row; it was told to commit
+  gateway_.transport->Close(gateway_.connection);
+  Round();
+  Round();
+  EXPECT_FALSE(sessions_.active());
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  EXPECT_EQ(Counter(1), 1);
+}
+
+TEST_F(SessionsTest, Stranger_IsRefused) {
+  PutRow(1);
+  Step(5, false, CLIENT_END_COMMIT, AddOne);  // of no session that there is
+  EXPECT_THAT(Replies(), ElementsAre("5 aborted refused: the transaction has ended"));
+  data::v1::ClientRequest request = Request(6, CLIENT_END_COMMIT, AddOne);
+  request.set_begins(true);
+  request.set_tables(kTables + 1);
+  gateway_.Send(messaging::FrameType::kClientRequest, request);
+  Round();
+  EXPECT_THAT(Replies(), ElementsAre("6 aborted refused: the tables have changed"));
+  request.set_session(7);
+  request.set_tables(kTables);
+  request.set_operations("nonsense");
+  gateway_.Send(messaging::FrameType::kClientRequest, request);
+  Round();
+  EXPECT_THAT(Replies(), ElementsAre("7 aborted refused: bytes that are not operations"));
+  request = Request(8, CLIENT_END_COMMIT, [](Batch& batch) { batch.Add(0, Key(3, 5), 0, 1); });
+  request.set_begins(true);
+  gateway_.Send(messaging::FrameType::kClientRequest, request);
+  Round();
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("8 aborted procedure: ")));  // a key outside the table
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, SecondRequestAtATime_EndsTheLinksTransactions) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  Step(2, true, CLIENT_END_UNSPECIFIED, AddOne);  // waits for the row
+  Step(2, false, CLIENT_END_COMMIT, Nothing);
+  Wait(2 * runtime::kNsPerSecond);
+  EXPECT_FALSE(sessions_.active());
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(SessionsTest, LockThatIsWaitedForTooLong_EndsIt) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  Replies();
+  Step(2, true, CLIENT_END_COMMIT, AddOne);
+  Wait(options_.lock_timeout_ns + runtime::kNsPerMs);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("2 aborted lock_timeout")));
+  Step(1, false, CLIENT_END_COMMIT, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre("1 committed"));
+  EXPECT_EQ(Counter(1), 1);
+}
+
+// A whole one is run again by itself, for as long as its client waits.
+TEST_F(SessionsTest, WholeVictim_IsRunAgain) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  Replies();
+  Whole(2, AddOne);
+  Wait(options_.lock_timeout_ns + runtime::kNsPerMs);
+  EXPECT_THAT(Replies(), IsEmpty());
+  EXPECT_EQ(counters_.aborts[static_cast<uint8_t>(AbortReason::kLockTimeout)].Get(), 1u);
+  Step(1, false, CLIENT_END_COMMIT, Nothing);
+  for (int i = 0; i < 20; ++i) Wait(runtime::kNsPerMs);
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", "2 committed"));
+  EXPECT_EQ(Counter(1), 2);
+}
+
+TEST_F(SessionsTest, Distributed_WaitsForTheOtherIslandAsLongAsItsStepMay) {
+  Step(1, true, CLIENT_END_UNSPECIFIED, [](Batch& batch) { batch.Add(0, Key(1, 1), 0, 1); });
+  EXPECT_THAT(FarHeard(), ElementsAre(HasSubstr("execute 1 step 1")));
+  EXPECT_THAT(Replies(), IsEmpty());
+  Wait(1100 * runtime::kNsPerMs);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("1 aborted deadline")));
+  EXPECT_FALSE(sessions_.active());
+}
+
+// The loss of a participant between two steps is told with the next one.
+TEST_F(SessionsTest, ParticipantLostBetweenSteps_IsToldWithTheNext) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, [](Batch& batch) {
+    AddOne(batch);
+    batch.Read(0, Key(1, 1));
+  });
+  data::v1::ExecuteReply reply;
+  EncodeId(OurId(1), &reply);
+  reply.set_step(1);
+  Batch far;
+  far.Read(0, Key(1, 1));
+  far.ResetResults();
+  far.result(0).code = absl::StatusCode::kNotFound;
+  EncodeResults(far, std::vector<RoutedOperation>{{0, 1, 1}}, reply.mutable_results());
+  far_.links.SendBack(messaging::Address{0, 0}, messaging::FrameType::kExecuteReply, reply);
+  Round();
+  EXPECT_THAT(Replies(), ElementsAre("1 pending"));
+  coordinated_.OnPeerLost(1, kTheirEpoch, absl::UnavailableError("it died"));
+  Round();
+  EXPECT_EQ(Counter(1), 0);  // no lock is left behind meanwhile
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  Step(1, false, CLIENT_END_COMMIT, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("1 aborted peer_lost")));
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, TooMany_AreRefused) {
+  PutRow(1);
+  for (uint64_t i = 1; i <= Sessions::kMost; ++i) Step(i, true, CLIENT_END_UNSPECIFIED, Nothing);
+  EXPECT_EQ(Replies().size(), Sessions::kMost);
+  Whole(Sessions::kMost + 1, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("1025 aborted refused: 1024 transactions of clients")));
+  Step(1, false, CLIENT_END_ROLLBACK, Nothing);
+  Replies();
+  Whole(Sessions::kMost + 2, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("1026 committed"));
+}
+
+// Durability `sync`.
+class SyncSessionsTest : public SessionsTest {
+ protected:
+  SyncSessionsTest() : SessionsTest(/*log=*/true) {
+    shared_.board = &board_;
+    shared_.answers_wait = true;
+    engine_.BeginStep();
+  }
+  void MakeDurable() {
+    engine_.EndStep();
+    engine_.BeginStep();
+    board_.RaiseEpoch(board_.epoch() + 1);
+    board_.SetDurable(board_.epoch() - 1);
+  }
+};
+
+TEST_F(SyncSessionsTest, Commit_IsToldWhenItIsDurable) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("1 pending"));  // says nothing that counts
+  Step(1, false, CLIENT_END_COMMIT, Nothing);
+  Whole(2, [](Batch& batch) { batch.Insert(0, Key(0, 1), {}); });  // says that the row is there
+  EXPECT_THAT(Replies(), IsEmpty());
+  EXPECT_TRUE(sessions_.waits());
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  MakeDurable();
+  EXPECT_EQ(sessions_.GiveDurable(), 2u);
+  Round();
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", HasSubstr("2 aborted condition")));
+  Whole(3, AddOne);
+  Wait(1100 * runtime::kNsPerMs);  // the disk is stuck
+  EXPECT_THAT(Replies(), ElementsAre("3 unknown none: the outcome is not known"));
+  EXPECT_FALSE(sessions_.waits());
+  EXPECT_FALSE(sessions_.active());
+  engine_.EndStep();
+}
+
+}  // namespace
+}  // namespace islands::instance
