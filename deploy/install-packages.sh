@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 build=(
   g++ cmake ninja-build make pkg-config git ccache python3
   libabsl-dev libspdlog-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
-  libprotobuf-dev protobuf-compiler
+  libprotobuf-dev protobuf-compiler libgrpc++-dev protobuf-compiler-grpc
   libhwloc-dev libnuma-dev libzmq3-dev cppzmq-dev liburing-dev
   prometheus-cpp-dev zlib1g-dev libcurl4-openssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev

@@ -33,8 +33,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // What Islands itself writes; anything else in its directories belongs to somebody else.
-constexpr const char* kControlNames = R"(((supervisor|logger)\.log|supervisor\.(sock|lock)|run\.lock|ended)"
-                                      R"(|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
+constexpr const char* kControlNames =
+    R"(((supervisor|logger|gateway)\.log|(supervisor|gateway)\.sock|supervisor\.lock|run\.lock|ended)"
+    R"(|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
 constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
 constexpr const char* kPageNames = R"(generation-[0-9]+-(site-[0-9]+|double-write|checkpoint))";
 constexpr const char* kLogNames = R"((EPOCH|MANIFEST)(\.tmp)?|LOG\.LOCK)";

@@ -202,6 +202,28 @@ std::string LogText(const ClusterStatus& status) {
   return text;
 }
 
+std::string GatewayText(const ClusterStatus& status) {
+  if (!status.has_gateway()) return "";
+  const control::v1::GatewayStatus& gateway = status.gateway();
+  std::string text = fmt::format("gateway: {}", StateName(gateway.state()));
+  if (gateway.pid() > 0) text += fmt::format(", process {}", gateway.pid());
+  if (gateway.restarts() > 0)
+    text += fmt::format(", restarted {} time{}", gateway.restarts(), gateway.restarts() == 1 ? "" : "s");
+  for (const std::string& address : gateway.addresses()) text += ", " + address;
+  if (!gateway.detail().empty()) text += fmt::format("; {}", gateway.detail());
+  return text + "\n";
+}
+
+json GatewayJson(const control::v1::GatewayStatus& gateway) {
+  json addresses = json::array();
+  for (const std::string& address : gateway.addresses()) addresses.push_back(address);
+  return {{"state", StateName(gateway.state())},
+          {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
+          {"restarts", gateway.restarts()},
+          {"detail", gateway.detail()},
+          {"addresses", std::move(addresses)}};
+}
+
 }  // namespace
 
 std::string_view StateName(control::v1::IslandState state) {
@@ -248,6 +270,7 @@ std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* re
                        {"lost", status.log().lost()},
                        {"data_generation", status.log().data_generation()}};
   }
+  if (status.has_gateway()) document["gateway"] = GatewayJson(status.gateway());
   if (status.has_observation()) document["observation"] = ObservationJson(status.observation());
   for (int i = 0; i < std::min(status.islands_size(), status.configs_size()); ++i) {
     json planned = matches ? plan["islands"][i] : ConfiguredIsland(status.configs(i));
@@ -278,7 +301,7 @@ std::string StatusText(const ClusterStatus& status) {
   }
   return fmt::format("{}: {} on {}, supervisor {}{}\n{}\n{}{}", status.deployment(), status.layout(),
                      status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",
-                     LogText(status), table.Render(),
+                     LogText(status) + GatewayText(status), table.Render(),
                      Remarks(status) + ObservationText(status.observation()));
 }
 

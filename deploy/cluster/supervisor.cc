@@ -18,6 +18,7 @@
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/data_walk.h"
 #include "deploy/cluster/supervisor_data.h"
+#include "deploy/cluster/supervisor_gateway.h"
 #include "deploy/cluster/supervisor_hang.h"
 #include "deploy/cluster/supervisor_island.h"
 #include "deploy/cluster/supervisor_load.h"
@@ -92,6 +93,7 @@ class Supervisor {
   void StartReady();
   void OnNotStarted(Island& island, const std::string& why);
   void StepLog();
+  void StepGateway();
   void KillUseless();
   void ProbeStarting();
   void LookForHung();
@@ -113,6 +115,7 @@ class Supervisor {
   std::unique_ptr<ClusterData> data_;
   std::unique_ptr<BoxLog> log_;             // null: durability `none`
   std::unique_ptr<GenerationLoads> loads_;  // likewise
+  std::optional<GatewayKeeper> gateway_;    // made before the control server, described by its threads
   std::optional<Observer> observer_;        // made before the control server, described by its threads
   absl::Status targets_status_;             // likewise
 
@@ -158,6 +161,8 @@ absl::Status Supervisor::Start() {
     }
     islands_.emplace_back(std::move(config), options_.restarts);
   }
+  if (resolved_.deployment.gateway)
+    gateway_.emplace(options_.gateway_program, files_, MakeGatewayConfig(resolved_), options_.restarts);
   auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
                                                 [this](const Request& r) { return Handle(r); });
   if (!server.ok()) {
@@ -166,7 +171,7 @@ absl::Status Supervisor::Start() {
   }
   server_ = *std::move(server);
   unlink(files_.Ended().c_str());
-  return absl::OkStatus();
+  return gateway_ ? gateway_->Start() : absl::OkStatus();  // it asks us
 }
 
 absl::Status Supervisor::OpenLog() {
@@ -373,6 +378,11 @@ void Supervisor::StepLog() {
   if (!going_on.ok()) failure_ = std::string(going_on.message());
 }
 
+void Supervisor::StepGateway() {
+  const absl::Status going_on = gateway_->Step();
+  if (!going_on.ok()) failure_ = std::string(going_on.message());
+}
+
 void Supervisor::ProbeStarting() {
   Request request;
   request.mutable_status();
@@ -399,6 +409,7 @@ void Supervisor::ProbeStarting() {
       return;
     }
   }
+  if (gateway_ && !gateway_->ready()) return;
   started_ = true;
   Report(kReadyReport);
 }
@@ -438,6 +449,7 @@ void Supervisor::BeginStop() {
   if (stopping_.exchange(true)) return;
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
   RemoveTargets(files_.directory);
+  if (gateway_) gateway_->BeginStop();
   const runtime::MutexLock lock(mutex_);
   for (Island& island : islands_) {
     if (island.pid > 0) {
@@ -457,10 +469,12 @@ void Supervisor::KillIfOverdue() {
                  options_.grace_ms, island.pid);
     kill(island.pid, SIGKILL);
   }
+  if (gateway_) gateway_->Kill();
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
 }
 
 bool Supervisor::AllGone() {
+  if (gateway_ && !gateway_->Gone()) return false;
   return std::all_of(islands_.begin(), islands_.end(), [](const Island& island) { return island.pid <= 0; });
 }
 
@@ -469,6 +483,7 @@ int64_t Supervisor::WaitMs() {
   int64_t wait_ms = observer_ && !observer_->settled() ? kBusyWaitMs : kIdleWaitMs;
   const int64_t now_ms = MonotonicMs();
   if (log_ != nullptr && log_->waits()) wait_ms = kLogWaitMs;
+  if (gateway_) wait_ms = gateway_->WaitMs(wait_ms);
   for (const Island& island : islands_) {
     if (island.state == control::v1::STARTING) wait_ms = std::min(wait_ms, kBusyWaitMs);
     if (island.state == control::v1::READY) wait_ms = std::min(wait_ms, HangWatch::kLookMs);
@@ -500,6 +515,7 @@ absl::Status Supervisor::Loop() {
       BeginDue();
       StartReady();
       if (observer_) observer_->Step();
+      if (gateway_) StepGateway();
       ProbeStarting();
       LookForHung();
     }
@@ -566,6 +582,7 @@ Reply Supervisor::Status() {
   status.set_supervisor_pid(getpid());
   status.set_stopping(stopping_);
   status.set_machine(resolved_.machine.Summary());
+  if (gateway_) *status.mutable_gateway() = gateway_->Describe();
   if (observer_) *status.mutable_observation() = observer_->Describe();
   if (!targets_status_.ok()) {
     status.mutable_observation()->add_notes("no targets for Prometheus: " +

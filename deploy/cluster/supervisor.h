@@ -14,7 +14,7 @@
 //  1. An island's process is started only with a boot epoch that was saved in the manifest before, and, where
 //     there is a log, as supervisor_log.h says.
 //  2. Only processes started here are signalled, by pid, and only while they have not been reaped.
-//  3. After Run returns, no island started here is alive, nor its logger, nor its Prometheus.
+//  3. After Run returns, no island started here is alive, nor its logger, gateway or Prometheus.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,10 @@
 namespace islands::deploy {
 
 struct SupervisorOptions {
-  std::string island_program;  // absolute path of islandd
-  std::string logger_program;  // likewise of islands-logger
-  int report_fd = -1;          // `up` reads kReadyReport or the reason of a failure there
+  std::string island_program;   // absolute path of islandd
+  std::string logger_program;   // likewise of islands-logger
+  std::string gateway_program;  // and of islands-gateway
+  int report_fd = -1;           // `up` reads kReadyReport or the reason of a failure there
   RestartLimits restarts;
   std::string targets_folder = {};               // where Prometheus finds the islands; empty: nobody asks
   std::optional<ObserverOptions> observer = {};  // a Prometheus of this cluster's own

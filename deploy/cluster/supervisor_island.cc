@@ -1,16 +1,10 @@
 #include "deploy/cluster/supervisor_island.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <google/protobuf/util/json_util.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
+#include "deploy/cluster/sealed.h"
 #include "deploy/processes/control_files.h"
 #include "deploy/processes/spawn.h"
 #include "runtime/private_files.h"
@@ -19,29 +13,6 @@ namespace islands::deploy {
 namespace {
 
 constexpr int64_t kAskTimeoutMs = 1'000;
-
-absl::StatusOr<std::string> ToJson(const control::v1::IslandConfig& config) {
-  google::protobuf::util::JsonPrintOptions print;
-  print.add_whitespace = true;
-  std::string json;
-  const auto printed = google::protobuf::util::MessageToJsonString(config, &json, print);
-  if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
-  return json;
-}
-
-// A file without a name that nobody can change any more, ourselves included; it stands at its begin.
-absl::StatusOr<runtime::UniqueFd> Seal(const std::string& text) {
-  constexpr const char* kName = "island configuration";
-  constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-  runtime::UniqueFd file(memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return absl::ErrnoToStatus(errno, fmt::format("cannot make a memory file for an {}", kName));
-  absl::Status written = runtime::WriteAll(file.get(), text, kName);
-  if (!written.ok()) return written;
-  if (lseek(file.get(), 0, SEEK_SET) != 0 || fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
-    return absl::ErrnoToStatus(errno, fmt::format("cannot seal an {}", kName));
-  }
-  return file;
-}
 
 }  // namespace
 
@@ -52,7 +23,7 @@ absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const Cont
   if (!json.ok()) return json.status();
   absl::Status written = runtime::WritePrivateFile(files.IslandConfig(config.island()), *json);
   if (!written.ok()) return written;
-  const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json);
+  const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json, "island configuration");
   if (!sealed.ok()) return sealed.status();
   SpawnRequest request;
   request.arguments = {program,

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 #include <system_error>
 #include <thread>
 
@@ -203,7 +202,7 @@ absl::StatusOr<control::v1::ClusterStatus> StatusWhenObserved(const ClusterClien
   }
 }
 
-absl::Status CheckIslandProgram(const std::string& program) {
+absl::Status CheckProgram(const std::string& program) {
   if (access(program.c_str(), X_OK) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, fmt::format("cannot run {}; build it first", program));
 }
@@ -224,21 +223,6 @@ absl::Status CheckObservable(const ResolvedDeployment& resolved, const UpOptions
                                        topology::kMinPort, topology::kMaxPort)));
 }
 
-// PUs of cores that no worker has, for Prometheus; none: anywhere.
-std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {
-  if (!resolved.bound) return {};
-  std::set<uint32_t> used;
-  for (const topology::PlannedIsland& island : resolved.plan.islands)
-    used.insert(island.cpus.begin(), island.cpus.end());
-  std::vector<uint32_t> spare;
-  for (const topology::Core& core : resolved.machine.cores) {
-    const bool idle =
-        std::none_of(core.pus.begin(), core.pus.end(), [&](uint32_t pu) { return used.contains(pu); });
-    if (idle) spare.insert(spare.end(), core.pus.begin(), core.pus.end());
-  }
-  return spare;
-}
-
 }  // namespace
 
 int Up(const CommandContext& context, const UpOptions& options) {
@@ -252,7 +236,9 @@ int Up(const CommandContext& context, const UpOptions& options) {
     const absl::Status ours = ClusterClient(*files).Status(kStatusTimeoutMs).status();
     if (absl::IsFailedPrecondition(ours)) may_start = ours;
   }
-  if (may_start.ok()) may_start = CheckIslandProgram(context.binary_directory + "/islandd");
+  if (may_start.ok()) may_start = CheckProgram(context.binary_directory + "/islandd");
+  if (may_start.ok() && resolved->deployment.gateway)
+    may_start = CheckProgram(context.binary_directory + "/islands-gateway");
   if (!may_start.ok()) return Fail(context, may_start);
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
   if (context.dry_run) {
@@ -285,6 +271,7 @@ int SuperviseFile(const CommandContext& context, const SuperviseOptions& options
   SupervisorOptions supervisor;
   supervisor.island_program = context.binary_directory + "/islandd";
   supervisor.logger_program = context.binary_directory + "/islands-logger";
+  supervisor.gateway_program = context.binary_directory + "/islands-gateway";
   supervisor.report_fd = options.report_fd;
   supervisor.restarts.budget = options.restarts;
   supervisor.targets_folder = options.targets;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "deploy/file/deployment_tables.h"
 #include "deploy/file/yaml_reader.h"
 #include "deploy/file/yaml_tree.h"
@@ -34,7 +35,7 @@ class DeploymentReader {
         complaints_(*complaints),
         top_(root, "",
              {"version", "name", "machine", "cores", "hardware_threads", "layout", "islands", "placement",
-              "workers", "data", "storage", "messaging", "control", "metrics", "timeouts"},
+              "workers", "data", "storage", "messaging", "gateway", "control", "metrics", "timeouts"},
              &deployment->positions, complaints) {}
 
   void Read() {
@@ -249,6 +250,10 @@ class DeploymentReader {
         deployment_.transport = *transport == "uds" ? TransportKind::kUds : TransportKind::kZmq;
       }
     });
+    Section(top_, "gateway",
+            {"enabled", "listen", "certificate", "key", "clients", "cpus", "idle_ms", "call_ms",
+             "most_transactions"},
+            [&](const MapReader& gateway) { ReadGateway(gateway); });
     Section(top_, "control", {"directory"}, [&](const MapReader& control) {
       if (const auto directory = control.Directory("directory")) deployment_.control_directory = *directory;
     });
@@ -268,6 +273,38 @@ class DeploymentReader {
       if (const auto ms = timeouts.Integer("transaction_ms", 1, 3600000))
         deployment_.transaction_timeout_ms = *ms;
     });
+  }
+
+  void ReadGateway(const MapReader& map) {
+    GatewaySettings gateway;
+    const auto enabled = map.Word("enabled", {"true", "false"});
+    constexpr std::string_view kListen = "unix, or HOST:PORT for mutual TLS besides";
+    if (const auto listen = map.Text("listen", kListen); listen && *listen != "unix") {
+      const size_t colon = listen->rfind(':');
+      uint32_t port = 0;
+      const bool good = colon != std::string::npos && colon != 0 &&
+                        absl::SimpleAtoi(listen->substr(colon + 1), &port) && port <= topology::kMaxPort;
+      if (!good) map.Unexpected("listen", kListen);
+      gateway.listen = *listen;
+    }
+    for (const auto& [key, to] : {std::pair{"certificate", &gateway.certificate},
+                                  std::pair{"key", &gateway.key}, std::pair{"clients", &gateway.clients}}) {
+      if (const auto path = map.Text(key, "the path of a PEM file")) *to = *path;
+      if (gateway.listen.empty() == to->empty()) continue;
+      map.Complain(
+          gateway.listen.empty() ? key : "listen",
+          gateway.listen.empty()
+              ? fmt::format("found '{}' without an address to listen on, expected 'listen: HOST:PORT'", key)
+              : fmt::format("found no '{}', expected the PEM files 'certificate', 'key' and 'clients' (who "
+                            "vouches for clients): without them nobody is let in over TCP",
+                            key));
+    }
+    if (map.Has("cpus")) gateway.cpus = map.CpuList("cpus", "a CPU list such as '0-5,12'");
+    if (const auto ms = map.Integer("idle_ms", 1, 3600000)) gateway.idle_ms = *ms;
+    if (const auto ms = map.Integer("call_ms", 1, 3600000)) gateway.call_ms = *ms;
+    if (const auto most = map.Integer("most_transactions", 1, 1000000))
+      gateway.most_transactions = static_cast<uint32_t>(*most);
+    if (!enabled || *enabled == "true") deployment_.gateway = std::move(gateway);
   }
 
   Deployment& deployment_;

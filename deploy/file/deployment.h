@@ -46,6 +46,17 @@ std::string_view DurabilityName(Durability durability);
 std::string_view VotesName(bool forced);
 std::string_view TransportName(TransportKind transport);
 
+// The front door for programs outside; without a `gateway:` in the file there is none.
+struct GatewaySettings {
+  std::string listen;  // HOST:PORT besides the Unix-domain socket; empty: nothing
+  // PEM files, for `listen`: its own, and who vouches for clients. As the file has them.
+  std::string certificate, key, clients;
+  std::optional<std::vector<uint32_t>> cpus;
+  uint64_t idle_ms = 10'000;          // for so long an open transaction waits for its client's next word
+  uint64_t call_ms = 10'000;          // deadline of calls that bring none
+  uint32_t most_transactions = 4096;  // open at a time
+};
+
 struct Deployment {
   std::string filename;  // as given; the start of every complaint
   std::string folder;    // absolute folder of the file: relative paths begin here
@@ -77,6 +88,7 @@ struct Deployment {
   std::string control_directory = "run";
   uint32_t metrics_base_port = 9400;  // 0 = no metrics
   uint64_t transaction_timeout_ms = 2000;
+  std::optional<GatewaySettings> gateway;
   std::optional<uint64_t> hung_ms;  // an island that does not move for so long is killed; nullopt = never
 
   // "storage.log.durability" or "data.tables[0].range" -> where its value stands. Keys that the file leaves

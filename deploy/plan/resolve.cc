@@ -219,4 +219,18 @@ absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path) {
   return Resolve(*deployment);
 }
 
+std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {
+  if (!resolved.bound) return {};
+  std::set<uint32_t> used;
+  for (const topology::PlannedIsland& island : resolved.plan.islands)
+    used.insert(island.cpus.begin(), island.cpus.end());
+  std::vector<uint32_t> spare;
+  for (const topology::Core& core : resolved.machine.cores) {
+    const bool idle =
+        std::none_of(core.pus.begin(), core.pus.end(), [&](uint32_t pu) { return used.contains(pu); });
+    if (idle) spare.insert(spare.end(), core.pus.begin(), core.pus.end());
+  }
+  return spare;
+}
+
 }  // namespace islands::deploy

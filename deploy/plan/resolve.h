@@ -52,6 +52,9 @@ absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment);
 // `cores_shared` of unbound deployments, and for the user, whose runtime directory a complaint recommends.
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine);
 
+// PUs of cores that no worker has, for what runs beside islands; none: anywhere.
+std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved);
+
 // LoadDeployment and Resolve.
 absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path);
 

@@ -23,6 +23,8 @@ struct ControlFiles {
   // Why the deployment that was up here last has ended by itself; there is none if it was taken down.
   std::string Ended() const { return directory + "/ended"; }
   std::string LoggerLog() const { return directory + "/logger.log"; }
+  std::string GatewayLog() const { return directory + "/gateway.log"; }
+  std::string GatewaySocket() const { return directory + "/gateway.sock"; }
   std::string RunLock() const { return directory + "/run.lock"; }
   std::string IslandSocket(uint32_t island) const { return Island(island, "ctl"); }
   std::string IslandLock(uint32_t island) const { return Island(island, "lock"); }

@@ -41,7 +41,7 @@ struct ChannelsOptions {
   std::string cluster_id;
   std::vector<uint32_t> workers;  // of each island
   int64_t redial_min_ns = 20 * runtime::kNsPerMs;
-  int64_t redial_max_ns = 500 * runtime::kNsPerMs;
+  int64_t redial_max_ns = 100 * runtime::kNsPerMs;
   int64_t handshake_timeout_ns = 5 * runtime::kNsPerSecond;
   // On the channels' thread: whether all links to an island are up, whenever that changes.
   std::function<void(uint32_t island, bool up)> on_island = [](uint32_t, bool) {};

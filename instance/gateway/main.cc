@@ -28,6 +28,9 @@ namespace {
 
 constexpr int64_t kAskTimeoutMs = 2000;
 constexpr int64_t kLookEveryNs = 200 * runtime::kNsPerMs;
+// Who has just started the deployment finds all islands there, and who starts it again with one of them lost does not
+// wait for that one.
+constexpr int64_t kWaitForIslandsNs = runtime::kNsPerSecond;
 constexpr int kLooksPerAsk = 25;  // nobody may have noticed that the tables have changed
 
 void SetUpLog() {
@@ -129,6 +132,16 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
     server->SetHealth("", std::find(up.begin(), up.end(), false) == up.end());
   };
   Channels channels(options, *std::move(transport), clock);
+  const auto all_up = [&channels, &options] {
+    for (uint32_t island = 0; island < options.workers.size(); ++island) {
+      if (!channels.IsUp(island)) return false;
+    }
+    return true;
+  };
+  for (const int64_t until_ns = clock.NowNs() + kWaitForIslandsNs; !all_up() && clock.NowNs() < until_ns;) {
+    const timespec wait{0, runtime::kNsPerMs};
+    if (sigtimedwait(&signals, nullptr, &wait) >= 0) return absl::OkStatus();
+  }
   ServiceLimits limits;
   if (config.call_ms() != 0) limits.call_us = static_cast<int64_t>(config.call_ms()) * 1000;
   if (config.idle_ms() != 0) limits.idle_us = static_cast<int64_t>(config.idle_ms()) * 1000;
@@ -145,6 +158,7 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
   if (!server.ok()) return server.status();
   for (uint32_t island = 0; island < options.workers.size(); ++island)
     (*server)->SetHealth(fmt::format("island-{}", island), channels.IsUp(island));
+  (*server)->SetHealth("", all_up());
   health = server->get();
   for (const std::string& address : (*server)->addresses()) spdlog::info("ready: {}", address);
   KeepViewFresh(config.control_directory(), signals, stale, views);
