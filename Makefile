@@ -28,7 +28,7 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 build: packages-build build/release/build.ninja ## build the release binaries into build/release/bin
-	ninja -C build/release -j $(JOBS) $(BINARIES)
+	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs
 
 demo: build ## build, cut this machine into islands, run the microbenchmark, print the table
 	$(PYTHON) experiments/demo.py

@@ -1,5 +1,5 @@
-// `sweep`, `report`, `advise`: programs in Python under experiments/, started in our place. They call
-// `islands` themselves, and exit with codes that mean the same.
+// Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`, `history` of
+// instance/gateway/tools. They call `islands` themselves, and exit with codes that mean the same.
 #include "deploy/cli/tool_commands.h"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -21,13 +22,20 @@ namespace {
 constexpr const char* kPython = "/usr/bin/python3";
 
 struct Tool {
+  const char* folder;  // below lib/islands
   const char* name;
   const char* about;
 };
-constexpr std::array<Tool, 3> kTools = {{
-    {"sweep", "Run a series of experiments from a sweep file; goes on where it was interrupted"},
-    {"report", "Make a page of plots of a sweep's results, with what the paper claims beside them"},
-    {"advise", "Predict every layout's throughput under a load from a few short runs, and recommend one"},
+constexpr std::array<Tool, 5> kTools = {{
+    {"experiments", "sweep",
+     "Run a series of experiments from a sweep file; goes on where it was interrupted"},
+    {"experiments", "report",
+     "Make a page of plots of a sweep's results, with what the paper claims beside them"},
+    {"experiments", "advise",
+     "Predict every layout's throughput under a load from a few short runs, and recommend one"},
+    {"gateway", "client", "Get, put and scan rows through the gateway, one command or at a prompt"},
+    {"gateway", "history",
+     "Run list-append transactions from standard input through the gateway, for checkers"},
 }};
 
 }  // namespace
@@ -37,16 +45,15 @@ void AddToolCommands(CLI::App& app) {
 }
 
 bool IsTool(const std::string& word) {
-  for (const Tool& tool : kTools) {
-    if (word == tool.name) return true;
-  }
-  return false;
+  return std::any_of(kTools.begin(), kTools.end(), [&](const Tool& tool) { return word == tool.name; });
 }
 
 int ExecTool(const CommandContext& context, const std::string& tool,
              const std::vector<std::string>& arguments) {
+  const auto found =
+      std::find_if(kTools.begin(), kTools.end(), [&](const Tool& each) { return tool == each.name; });
   const std::filesystem::path folder =
-      std::filesystem::path(context.binary_directory) / "../lib/islands/experiments";
+      std::filesystem::path(context.binary_directory) / "../lib/islands" / found->folder;
   const std::string script = (folder / (tool + ".py")).lexically_normal().string();
   if (access(script.c_str(), R_OK) != 0) {
     return Fail(context,
@@ -67,8 +74,8 @@ int ExecTool(const CommandContext& context, const std::string& tool,
   pointers.push_back(nullptr);
   execv(kPython, pointers.data());
   return Fail(context,
-              absl::ErrnoToStatus(errno, fmt::format("cannot start {}; install python3, python3-yaml and "
-                                                     "python3-matplotlib",
+              absl::ErrnoToStatus(errno, fmt::format("cannot start {}; install python3, python3-yaml, "
+                                                     "python3-matplotlib and python3-grpcio",
                                                      kPython)));
 }
 

@@ -1,0 +1,26 @@
+"""Transactions on an Islands deployment, through its gateway.
+
+    import islands
+
+    with islands.connect("unix:run/gateway.sock") as db:
+        db.put("accounts", 7, b"...")
+        with db.transaction() as t:          # committed at the end of the block, rolled back if it is left by an error
+            row = t.get("accounts", 7)
+            t.put("accounts", 8, row)
+        db.run(transfer)                     # transfer(t), again and again until it was committed
+
+README.md has more, and what each error means.
+"""
+
+from pkgutil import extend_path as _extend_path
+
+# In a clone of the repository the stubs are generated into another folder, an `islands` too.
+__path__ = _extend_path(__path__, __name__)
+
+from islands.client import Batch, Client, Transaction, connect, tls  # noqa: E402
+from islands.errors import (Aborted, ConditionFailed, DeadlineExceeded, Error, InvalidRequest,  # noqa: E402
+                            LimitExceeded, Unavailable, UnknownOutcome)
+from islands.values import Key, Result, Row, Table  # noqa: E402
+
+__all__ = ["Aborted", "Batch", "Client", "ConditionFailed", "DeadlineExceeded", "Error", "InvalidRequest", "Key",
+           "LimitExceeded", "Result", "Row", "Table", "Transaction", "Unavailable", "UnknownOutcome", "connect", "tls"]

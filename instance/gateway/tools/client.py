@@ -1,0 +1,259 @@
+"""islands client FILE [COMMAND]: rows of a deployment by hand.
+
+    islands client my.yaml tables
+    islands client my.yaml put accounts 7 'some text'
+    islands client my.yaml get accounts 7
+    islands client my.yaml scan people -5/ann --limit 10
+
+Without a command it asks for one after the other; `begin` opens a transaction that lasts until `commit` or `rollback`.
+A key of several parts is written 7/ann. Values are text, with \\xff for bytes that are none; where all rows of a table
+have the same length, zeros follow.
+"""
+
+import argparse
+import cmd
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Union
+
+from gateway_tool import FAILED, INTERRUPTED, USAGE, Stop, address_of
+
+import islands
+
+NEGATIVE = re.compile(r"^-\d")
+Speaker = Union[islands.Client, islands.Transaction]
+
+
+def to_bytes(text: str) -> bytes:
+    return text.encode().decode("unicode_escape").encode("latin-1") if "\\" in text else text.encode()
+
+
+def to_text(value: bytes) -> str:
+    """Printable; trailing zeros go."""
+    shown = value.rstrip(b"\0")
+    try:
+        text = shown.decode()
+    except UnicodeDecodeError:
+        text = ""
+    return text if text.isprintable() and (text or not shown) else repr(shown)[2:-1]
+
+
+def key_text(key: islands.Key) -> str:
+    return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+class Shell:
+    """Carries out one command after the other, in the open transaction if there is one."""
+
+    def __init__(self, db: islands.Client, as_json: bool) -> None:
+        self.db, self.as_json = db, as_json
+        self.transaction: Optional[islands.Transaction] = None
+        self.known = {table.name: table for table in db.tables()}
+
+    @property
+    def speaker(self) -> Speaker:
+        return self.transaction or self.db
+
+    def table(self, name: str) -> islands.Table:
+        if name not in self.known:
+            self.known = {table.name: table for table in self.db.tables()}
+        if name not in self.known:
+            raise Stop(f"there is no table '{name}', but {', '.join(self.known) or 'none at all'}")
+        return self.known[name]
+
+    def key(self, table: str, text: str) -> islands.Key:
+        types = self.table(table).key
+        parts: list[islands.values.KeyPart] = []
+        for number, word in enumerate(text.split("/", len(types) - 1)):
+            try:
+                parts.append(word if types[number] == "string" else int(word))
+            except ValueError:
+                raise Stop(f"key '{text}': part {number} is no number; keys of '{table}' are {'/'.join(types)}") from None
+        return parts[0] if len(types) == 1 and len(parts) == 1 else tuple(parts)
+
+    def value(self, table: str, text: str) -> bytes:
+        value = to_bytes(text)
+        return value.ljust(self.table(table).row_bytes, b"\0")
+
+    def show(self, document: Any, text: str) -> None:
+        print(json.dumps(document) if self.as_json else text)
+
+    def tables(self, arguments: argparse.Namespace) -> None:
+        self.known = {table.name: table for table in self.db.tables()}
+        lines = []
+        for table in self.known.values():
+            rows = f"rows of {table.row_bytes} bytes" if table.row_bytes else "rows of any length"
+            where = "replicated" if table.replicated else f"from {table.range[0]} to below {table.range[1]}"
+            indexes = f", indexes: {', '.join(table.indexes)}" if table.indexes else ""
+            lines.append(f"{table.name}: key {'/'.join(table.key)} {where}, {rows}{indexes}")
+        self.show([vars(table) for table in self.known.values()], "\n".join(lines))
+
+    def get(self, arguments: argparse.Namespace) -> None:
+        value = self.speaker.get(arguments.table, self.key(arguments.table, arguments.key))
+        if value is None:
+            raise Stop("there is no such row")
+        self.show({"value": to_text(value)}, to_text(value))
+
+    def put(self, arguments: argparse.Namespace) -> None:
+        self.speaker.put(arguments.table, self.key(arguments.table, arguments.key),
+                         self.value(arguments.table, arguments.value))
+        self.show({"put": True}, "put")
+
+    def insert(self, arguments: argparse.Namespace) -> None:
+        if not self.speaker.insert(arguments.table, self.key(arguments.table, arguments.key),
+                                   self.value(arguments.table, arguments.value)):
+            raise Stop("there is such a row already")
+        self.show({"inserted": True}, "inserted")
+
+    def delete(self, arguments: argparse.Namespace) -> None:
+        if not self.speaker.delete(arguments.table, self.key(arguments.table, arguments.key)):
+            raise Stop("there is no such row")
+        self.show({"deleted": True}, "deleted")
+
+    def add(self, arguments: argparse.Namespace) -> None:
+        number = self.speaker.add(arguments.table, self.key(arguments.table, arguments.key), arguments.delta,
+                                  arguments.offset)
+        self.show({"number": number}, str(number))
+
+    def scan(self, arguments: argparse.Namespace) -> None:
+        table = arguments.table
+        bounds = [None if text is None else self.key(table, text) for text in (arguments.begin, arguments.end)]
+        rows = self.speaker.scan(table, bounds[0], bounds[1], arguments.limit, arguments.reverse)
+        self.show([{"key": key_text(row.key), "value": to_text(row.value)} for row in rows],
+                  "\n".join(f"{key_text(row.key)}\t{to_text(row.value)}" for row in rows) or "no rows")
+
+    def begin(self, arguments: argparse.Namespace) -> None:
+        if self.transaction:
+            raise Stop("a transaction is open already")
+        self.transaction = self.db.transaction(timeout=3600)
+        self.show({"open": True}, "open; it is rolled back if nothing is said for as long as the gateway's idle_ms")
+
+    def commit(self, arguments: argparse.Namespace) -> None:
+        self.ended().commit()
+        self.show({"committed": True}, "committed")
+
+    def rollback(self, arguments: argparse.Namespace) -> None:
+        self.ended().rollback()
+        self.show({"committed": False}, "rolled back")
+
+    def ended(self) -> islands.Transaction:
+        if self.transaction is None:
+            raise Stop("no transaction is open")
+        transaction, self.transaction = self.transaction, None
+        return transaction
+
+
+def make_parser(alone: bool) -> argparse.ArgumentParser:
+    """`alone`: for the words of a command only, as the prompt has them."""
+    if alone:
+        parser = argparse.ArgumentParser(prog="", add_help=False, exit_on_error=False)
+    else:
+        parser = argparse.ArgumentParser(prog="islands client", description=__doc__,
+                                         formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("file", help="the deployment file")
+        parser.add_argument("--format", choices=("text", "json"), default="text")
+        parser.add_argument("--timeout", type=float, default=10, help="of a call, in seconds; default: 10")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=alone)
+
+    def command(name: str, about: str, *words: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=about, description=about)
+        added._negative_number_matcher = NEGATIVE  # argparse takes -5 for a number, but -5/ann for an option
+        for word in words:
+            added.add_argument(word)
+        return added
+
+    command("tables", "which tables there are")
+    command("get", "show a row", "table", "key")
+    command("put", "make a row, or replace it", "table", "key", "value")
+    command("insert", "make a row that is not there yet", "table", "key", "value")
+    command("delete", "remove a row", "table", "key")
+    add = command("add", "add to the 64-bit integer in a row", "table", "key")
+    add.add_argument("delta", type=int)
+    add.add_argument("--offset", type=int, default=0, help="of the integer in the row; default: 0")
+    scan = command("scan", "show rows in key order", "table")
+    scan.add_argument("begin", nargs="?", help="the first key, or its first parts")
+    scan.add_argument("end", nargs="?", help="the key to end before")
+    scan.add_argument("--limit", type=int, default=20, help="most rows; default: 20")
+    scan.add_argument("--reverse", action="store_true", help="the last ones first")
+    if alone:
+        command("begin", "open a transaction")
+        command("commit", "end it well")
+        command("rollback", "undo it")
+    return parser
+
+
+def carry_out(shell: Shell, arguments: argparse.Namespace) -> Optional[str]:
+    """None, or what went wrong."""
+    method: Callable[[argparse.Namespace], None] = getattr(shell, arguments.command)
+    try:
+        method(arguments)
+    except islands.UnknownOutcome as error:
+        return f"nobody knows whether it was committed: {error}"
+    except (islands.Error, Stop, TypeError) as error:
+        return str(error)
+    return None
+
+
+class Prompt(cmd.Cmd):
+    intro = "`help` lists the commands, `quit` or Ctrl-D ends."
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__()
+        self.shell, self.parser = shell, make_parser(alone=True)
+
+    @property
+    def prompt(self) -> str:  # type: ignore[override]
+        return "islands (open)> " if self.shell.transaction else "islands> "
+
+    def onecmd(self, line: str) -> bool:
+        if line in ("EOF", "quit", "exit"):
+            return True
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            print(error)
+            return False
+        if not words:
+            return False
+        if words[0] in ("help", "?"):
+            print(self.parser.format_help().replace("usage:  COMMAND ...\n\n", ""))
+            return False
+        try:
+            arguments = self.parser.parse_args(words)
+        except (argparse.ArgumentError, SystemExit) as error:
+            if not isinstance(error, SystemExit):
+                print(error)
+            return False
+        wrong = carry_out(self.shell, arguments)
+        if wrong:
+            print(wrong)
+            if self.shell.transaction and self.shell.transaction.ended:
+                self.shell.transaction = None
+                print("the transaction has ended")
+        return False
+
+
+def main(words: Sequence[str]) -> int:
+    arguments = make_parser(alone=False).parse_args(words)
+    try:
+        with islands.connect(address_of(arguments.file), timeout=arguments.timeout) as db:
+            shell = Shell(db, arguments.format == "json")
+            if arguments.command:
+                wrong = carry_out(shell, arguments)
+                if wrong:
+                    print(wrong, file=sys.stderr)
+                return FAILED if wrong else 0
+            Prompt(shell).cmdloop()
+    except (Stop, islands.Error) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
