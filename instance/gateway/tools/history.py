@@ -9,6 +9,7 @@ are rows of a table, keys spread over all of its range, so that most transaction
 import argparse
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -18,8 +19,7 @@ from gateway_tool import FAILED, INTERRUPTED, USAGE, Stop, address_of
 
 import islands
 
-SPREAD = 0x9E3779B97F4A7C15  # times this, lists that follow each other lie far apart
-LONGEST_PAUSE_S = 0.2
+PAUSE_S = 0.1
 
 
 class Lists:
@@ -36,10 +36,10 @@ class Lists:
         begin, end = of.range
         if end - begin < lists:
             raise Stop(f"table '{table}' has {end - begin} keys, expected at least {lists}: one for each list")
-        self.table, self.begin, self.step, self.lists = table, begin, (end - begin) // lists, lists
-
-    def key(self, number: int) -> int:
-        return self.begin + number * SPREAD % self.lists * self.step
+        self.table = table
+        # Spread over all of the range, and lists that follow each other lie far apart; the same in every run.
+        self.keys = [begin + place * ((end - begin) // lists) for place in range(lists)]
+        random.Random(1).shuffle(self.keys)
 
 
 def parse(row: Optional[bytes]) -> list[int]:
@@ -52,7 +52,7 @@ def run(db: islands.Client, lists: Lists, operations: list[list[Any]]) -> dict[s
     try:
         with db.transaction() as transaction:
             for kind, number, value in operations:
-                key = lists.key(number)
+                key = lists.keys[number]
                 row = parse(transaction.get(lists.table, key, for_update=kind == "append"))
                 if kind == "append":
                     transaction.put(lists.table, key, " ".join(map(str, row + [value])).encode())
@@ -62,6 +62,8 @@ def run(db: islands.Client, lists: Lists, operations: list[list[Any]]) -> dict[s
     except islands.UnknownOutcome as error:
         return {"type": "info", "value": operations, "error": str(error)}
     except islands.Error as error:
+        if isinstance(error, islands.Unavailable):
+            time.sleep(PAUSE_S)  # nobody is there: the next one would fail at once, too
         return {"type": "fail", "value": operations, "error": str(error)}
     return {"type": "ok", "value": answers}
 
@@ -104,8 +106,6 @@ class Runner:
                     answer |= {"process": process, "begin": begin, "end": time.monotonic_ns()}
                     with self.lock:
                         print(json.dumps(answer), flush=True)
-                    if answer["type"] != "ok" and "cannot be reached" in answer.get("error", ""):
-                        time.sleep(LONGEST_PAUSE_S)  # nobody is there: the next one would fail at once, too
         except (Stop, islands.Error) as error:
             with self.lock:
                 self.wrong = str(error)
