@@ -67,4 +67,11 @@ std::vector<ClusterClient::Reply> ClusterClient::CallIslands(const std::vector<u
   return replies;
 }
 
+absl::Status FirstError(const std::vector<ClusterClient::Reply>& replies) {
+  for (const ClusterClient::Reply& reply : replies) {
+    if (!reply.ok()) return reply.status();
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace islands::deploy

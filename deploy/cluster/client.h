@@ -34,4 +34,7 @@ class ClusterClient {
   ControlFiles files_;
 };
 
+// The first thing that went wrong, if anything did.
+absl::Status FirstError(const std::vector<ClusterClient::Reply>& replies);
+
 }  // namespace islands::deploy

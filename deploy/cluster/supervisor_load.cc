@@ -61,6 +61,7 @@ absl::Status GenerationLoads::Load(
   const absl::StatusOr<std::string> text = ToText(loads);
   status.Update(text.status());
   if (status.ok()) status = check();
+  if (status.ok()) status = MayLoadEverywhere(load);
   if (status.ok()) {
     const uint64_t generation = manifest.data_generation + 1;
     status = LoadEverywhere(load, generation);
@@ -78,15 +79,19 @@ absl::Status GenerationLoads::Load(
   return status;
 }
 
-// What went wrong on the first island that could not.
+// Before anybody has begun: who refuses then costs nobody his rows.
+absl::Status GenerationLoads::MayLoadEverywhere(const control::v1::LoadSpec& load) const {
+  control::v1::Request request;
+  *request.mutable_load()->mutable_load() = load;
+  request.mutable_load()->set_check_only(true);
+  return FirstError(client_.CallIslands(all_, request, kLoadTimeoutMs));
+}
+
 absl::Status GenerationLoads::LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const {
   control::v1::Request request;
   *request.mutable_load()->mutable_load() = load;
   request.mutable_load()->set_generation(generation);
-  for (const ClusterClient::Reply& reply : client_.CallIslands(all_, request, kLoadTimeoutMs)) {
-    if (!reply.ok()) return reply.status();
-  }
-  return absl::OkStatus();
+  return FirstError(client_.CallIslands(all_, request, kLoadTimeoutMs));
 }
 
 void GenerationLoads::GoOnEverywhere() {

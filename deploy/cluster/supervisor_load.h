@@ -45,6 +45,7 @@ class GenerationLoads {
   std::vector<uint32_t> TakeUseless();
 
  private:
+  absl::Status MayLoadEverywhere(const control::v1::LoadSpec& load) const;
   absl::Status LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const;
   void GoOnEverywhere();
 

@@ -245,6 +245,25 @@ def test_without_it_there_is_none(cluster: Cluster) -> None:
     assert done.code == 1 and "has no gateway; add" in done.err, done
 
 
+@pytest.mark.parametrize("durability", ["lazy", "none"])
+def test_a_load_leaves_rows_alone_that_it_cannot_bring_back(cluster: Cluster, durability: str) -> None:
+    address = started(cluster, durability)
+    with client.connect(address) as db:
+        cluster.run(duration=0.1)
+        # Nobody but workloads has put rows anywhere: other tables are no loss.
+        cluster.run("--rows-total", 1000, "--reload", duration=0.1)
+        row = bytes(250)
+        with pytest.raises(client.InvalidRequest):
+            again(lambda: db.put("micro", 23_000, row))  # there are fewer now, and the gateway knows
+        db.put("accounts", 1, b"mine")
+        refused = cluster.islands.run("run", cluster.file, "micro", "--rows-total", 24_000, "--reload", "--duration", 0.1)
+        assert refused.code == 1 and "table 'accounts' has rows that" in refused.err, refused
+        wait_until(lambda: {island["state"] for island in cluster.status()["islands"]} == {"ready"}, what="the islands")
+        assert again(lambda: db.get("accounts", 1)) == b"mine"
+        cluster.run("--reload", "--rows-total", 1000, duration=0.1)  # as it is, only its own are loaded anew
+        assert again(lambda: db.get("accounts", 1)) == b"mine"
+
+
 def test_client_is_for_people(cluster: Cluster) -> None:
     started(cluster)
 

@@ -34,14 +34,6 @@ Request SnapshotRequestOf() {
   return request;
 }
 
-// The first thing that went wrong, if anything did.
-absl::Status FirstError(const std::vector<ClusterClient::Reply>& replies) {
-  for (const ClusterClient::Reply& reply : replies) {
-    if (!reply.ok()) return reply.status();
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 RunDriver::RunDriver(const ClusterClient& client, const control::v1::ClusterStatus& status, RunPlan plan,
@@ -102,6 +94,9 @@ absl::Status RunDriver::Load() {
     }
     return client_.CallSupervisor(request, kLoadTimeoutMs).status();  // it has all islands load
   }
+  request.mutable_load()->set_check_only(true);
+  if (absl::Status possible = FirstError(CallAll(request, kLoadTimeoutMs)); !possible.ok()) return possible;
+  request.mutable_load()->set_check_only(false);
   // An island that restarted with a load that does not fit would never come back: the supervisor keeps one
   // only when all have taken it, whatever becomes of this command meanwhile.
   if (absl::Status told = client_.CallSupervisor(request, kCallTimeoutMs).status(); !told.ok()) return told;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "instance/recovery/checkpoint.h"
 #include "instance/storage/table_specs.h"
@@ -20,6 +21,7 @@ namespace {
 // Of the lock table of a one-worker island: its branches hold some thousand locks at most at any time, and
 // buckets that stay in the core's cache are worth more than short chains.
 constexpr size_t kBucketsOfOneWorker = 1 << 12;
+constexpr const char* kUnderWay = "transactions are under way; try again when they have ended";
 
 Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& map) {
   return Parameters(map.begin(), map.end());
@@ -296,13 +298,52 @@ absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation
   if (started_ && !halted_) HaltWorkers();
   bool open = false;
   for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasUnsettled();
-  absl::Status status =
-      open ? absl::FailedPreconditionError("transactions are under way; try again when they have ended")
-      : KeepsFiles() ? LoadGeneration(load, generation)
-                     : LoadWhileStopped(load);
+  absl::Status status = open           ? absl::FailedPreconditionError(kUnderWay)
+                        : KeepsFiles() ? LoadGeneration(load, generation)
+                                       : LoadWhileStopped(load);
   started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
   if (started_ && !halted_) LetWorkersGoOn();
   return status;
+}
+
+absl::Status Island::CheckLoad(const control::v1::LoadSpec& load) {
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
+  const bool works = started_ && !halted_;
+  if (works) HaltWorkers();
+  absl::Status status = CheckNothingIsLost(load);
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker->HasUnsettled()) status.Update(absl::FailedPreconditionError(kUnderWay));
+  }
+  if (works) LetWorkersGoOn();
+  return status;
+}
+
+// Where tables change shape all of them are built anew, and every load is repeated.
+absl::Status Island::CheckNothingIsLost(const control::v1::LoadSpec& load) const {
+  control::v1::IslandConfig wanted = config_;
+  RememberLoad(load, &wanted);
+  if (store_ == nullptr || !storage::ReplaceTables(load.tables(), wanted.mutable_tables()))
+    return absl::OkStatus();
+  const absl::StatusOr<storage::Catalog> catalog =
+      storage::Catalog::Create(wanted.tables(), config_.site_count());
+  if (!catalog.ok()) return catalog.status();
+  std::set<std::string> loaded;
+  for (const control::v1::LoadSpec& each : wanted.loads()) {
+    if (each.workload().empty()) continue;
+    const auto workload = seams_.open_workload(each.object(), *catalog, ToParameters(each.parameters()));
+    if (!workload.ok()) return workload.status();
+    for (const std::string& table : (*workload)->tables()) loaded.insert(table);
+  }
+  for (storage::TableId id = 0; id < catalog_->size(); ++id) {
+    const std::string& name = catalog_->table(id).name;
+    if (loaded.contains(name) || store_->CountRows(id) == 0) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "table '{}' has rows that no workload brings back, and this load makes all tables anew: take them "
+        "out first, or load into a deployment of its own",
+        name));
+  }
+  return absl::OkStatus();
 }
 
 // Neither the rows of before nor the new ones are anybody's until the manifest names a generation.

@@ -80,6 +80,9 @@ class Island {
   // FAILED_PRECONDITION while a run or a transaction is under way. With data files the rows become this
   // generation of them, and the island stands still until Switch.
   absl::Status Load(const control::v1::LoadSpec& load, uint64_t generation = 0);
+  // Whether Load would empty tables for good: other tables are made anew, and some have rows that no load brings
+  // back. FAILED_PRECONDITION: it would, or a run or a transaction is under way.
+  absl::Status CheckLoad(const control::v1::LoadSpec& load);
   // This generation counts; the island goes on with it. FAILED_PRECONDITION: it has another one's rows, or a
   // load has left none; it must begin another life.
   absl::Status Switch(uint64_t generation);
@@ -125,6 +128,7 @@ class Island {
   // `for_redo`: its pages come from files.
   absl::Status BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo);
   absl::Status LoadRows(const control::v1::LoadSpec& load);
+  absl::Status CheckNothingIsLost(const control::v1::LoadSpec& load) const;
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
   absl::Status LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -60,7 +60,9 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
       reply.mutable_island_status()->set_metrics_problem(metrics_problem_);
       return reply;
     case Request::kLoad:
-      return messaging::ErrorReply(island.Load(request.load().load(), request.load().generation()));
+      return messaging::ErrorReply(request.load().check_only()
+                                       ? island.CheckLoad(request.load().load())
+                                       : island.Load(request.load().load(), request.load().generation()));
     case Request::kSwitch:
       return messaging::ErrorReply(island.Switch(request.switch_().generation()));
     case Request::kStartRun:
