@@ -286,6 +286,20 @@ def test_client_is_for_people(cluster: Cluster) -> None:
     assert "invalid choice: 'nonsense'" in prompt.stdout
 
 
+def test_the_example_loses_no_money_whoever_is_killed(cluster: Cluster) -> None:
+    address = started(cluster)
+    python = os.pathsep.join(sys.path[:2])
+    process = subprocess.Popen(["/usr/bin/python3", os.path.join(ROOT, "instance/gateway/python/examples/transfer.py"),
+                                address, "--seconds", "3"], stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "PYTHONPATH": python})
+    for kill in (lambda: cluster.island(1)["pid"], lambda: gateway_of(cluster)["pid"]):
+        wait_until(lambda: cluster.status()["islands"][1]["state"] == "ready", what="island 1")
+        os.kill(kill(), signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "total 100000, was 100000" in out, out
+    assert int(out.split()[0]) > 20, out
+
+
 # ---- histories
 
 class Transactions:
