@@ -1,5 +1,6 @@
-// Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`, `history` of
-// instance/gateway/tools. They call `islands` themselves, and exit with codes that mean the same.
+// Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`,
+// `history` of instance/gateway/tools. They call `islands` themselves, and exit with codes that mean the
+// same.
 #include "deploy/cli/tool_commands.h"
 
 #include <fmt/format.h>
@@ -22,20 +23,20 @@ namespace {
 constexpr const char* kPython = "/usr/bin/python3";
 
 struct Tool {
-  const char* folder;  // below lib/islands
   const char* name;
   const char* about;
+  const char* folder;  // below lib/islands
 };
 constexpr std::array<Tool, 5> kTools = {{
-    {"experiments", "sweep",
-     "Run a series of experiments from a sweep file; goes on where it was interrupted"},
-    {"experiments", "report",
-     "Make a page of plots of a sweep's results, with what the paper claims beside them"},
-    {"experiments", "advise",
-     "Predict every layout's throughput under a load from a few short runs, and recommend one"},
-    {"gateway", "client", "Get, put and scan rows through the gateway, one command or at a prompt"},
-    {"gateway", "history",
-     "Run list-append transactions from standard input through the gateway, for checkers"},
+    {"sweep", "Run a series of experiments from a sweep file; goes on where it was interrupted",
+     "experiments"},
+    {"report", "Make a page of plots of a sweep's results, with what the paper claims beside them",
+     "experiments"},
+    {"advise", "Predict every layout's throughput under a load from a few short runs, and recommend one",
+     "experiments"},
+    {"client", "Get, put and scan rows through the gateway, one command or at a prompt", "gateway"},
+    {"history", "Run list-append transactions from standard input through the gateway, for checkers",
+     "gateway"},
 }};
 
 }  // namespace

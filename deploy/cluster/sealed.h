@@ -1,4 +1,5 @@
-// Configurations of processes that the supervisor starts: JSON in a memory file that nobody can change any more.
+// Configurations of processes that the supervisor starts: JSON in a memory file that nobody can change any
+// more.
 //
 // Thread safety: plain functions.
 #pragma once

@@ -1,13 +1,14 @@
 // The gateway as a child of the supervisor: started, restarted when lost, described, stopped.
 //
-// Islands run on whatever happens to it, once the deployment is up; before, a gateway that does not start is a start
-// that failed.
+// Islands run on whatever happens to it, once the deployment is up; before, a gateway that does not start
+// is a start that failed.
 //
 // Thread safety: Describe may be called from any thread; the rest belongs to the main thread (Spawn's rule).
 //
 // Invariants:
 //  1. A gateway is signalled by its pid only, and only while it has not been reaped.
-//  2. Once `gone` says so after BeginStop, none that was started here is alive; it dies with this process, too.
+//  2. Once `gone` says so after BeginStop, none that was started here is alive; it dies with this process,
+//     too.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ class GatewayKeeper {
                 RestartLimits restarts);
 
   absl::Status Start();
-  // To be called again and again: notices that it is ready or gone, and restarts it. An error: it has ended before it
-  // was ever ready.
+  // To be called again and again: notices that it is ready or gone, and restarts it. An error: it has
+  // ended before it was ever ready.
   absl::Status Step();
   bool ready() const { return state_ == control::v1::READY; }
   // Until something is expected to happen; at most `otherwise`.

@@ -29,7 +29,8 @@ grpc::StatusCode CodeOf(AbortReason reason, absl::StatusCode code) {
     case AbortReason::kCondition:
       return grpc::StatusCode::FAILED_PRECONDITION;
     case AbortReason::kRefused:
-      // The tables have changed, an island was loading, the transaction is over: another attempt is another matter.
+      // The tables have changed, an island was loading, the transaction is over: another attempt is
+      // another matter.
       return code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kInvalidArgument
                  ? static_cast<grpc::StatusCode>(code)
                  : grpc::StatusCode::ABORTED;

@@ -1,5 +1,5 @@
-// A gateway's links to the workers of all islands: one to each, dialled, introduced, dialled again when lost; requests
-// out, replies back.
+// A gateway's links to the workers of all islands: one to each, dialled, introduced, dialled again when
+// lost; requests out, replies back.
 //
 // One thread has them, like a worker its own; who sends hands its request over.
 //

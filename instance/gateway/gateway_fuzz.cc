@@ -1,5 +1,5 @@
-// Any bytes as what a client says: the gateway either refuses them, or makes operations of them that an island takes;
-// and whatever an island says to those becomes results, or is refused.
+// Any bytes as what a client says: the gateway either refuses them, or makes operations of them that an
+// island takes; and whatever an island says to those becomes results, or is refused.
 #include <google/protobuf/stubs/logging.h>
 
 #include <cstddef>

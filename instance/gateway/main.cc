@@ -1,5 +1,5 @@
-// islands-gateway: the front door of a deployment as a process. Started by the supervisor, which it asks who the islands
-// are and which tables they have.
+// islands-gateway: the front door of a deployment as a process. Started by the supervisor, which it asks
+// who the islands are and which tables they have.
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
 #include <pthread.h>
@@ -28,8 +28,8 @@ namespace {
 
 constexpr int64_t kAskTimeoutMs = 2000;
 constexpr int64_t kLookEveryNs = 200 * runtime::kNsPerMs;
-// Who has just started the deployment finds all islands there, and who starts it again with one of them lost does not
-// wait for that one.
+// Who has just started the deployment finds all islands there, and who starts it again with one of them
+// lost does not wait for that one.
 constexpr int64_t kWaitForIslandsNs = runtime::kNsPerSecond;
 constexpr int kLooksPerAsk = 25;  // nobody may have noticed that the tables have changed
 

@@ -1,7 +1,7 @@
 // islands.client.v1 over gRPC: each call becomes requests to the island that owns its first key (channels.h).
 //
-// Nothing is kept between calls: a gateway that dies takes open transactions with it, which their islands roll back,
-// and a commit that was on its way has an outcome that its client does not know.
+// Nothing is kept between calls: a gateway that dies takes open transactions with it, which their islands
+// roll back, and a commit that was on its way has an outcome that its client does not know.
 //
 // Thread safety: any thread. The service outlives its calls: shut the server down first.
 #pragma once

@@ -1,7 +1,8 @@
-// Between what clients say (proto/client.proto) and what islands carry out: names to numbers, keys to bytes and back.
+// Between what clients say (proto/client.proto) and what islands carry out: names to numbers, keys to
+// bytes and back.
 //
-// Everything a client can say wrong ends here, or at the island's own checks: INVALID_ARGUMENT names the operation and
-// says what would be right.
+// Everything a client can say wrong ends here, or at the island's own checks: INVALID_ARGUMENT names the
+// operation and says what would be right.
 //
 // Thread safety: pure functions on their arguments.
 #pragma once
@@ -26,7 +27,8 @@ inline constexpr size_t kMostOperations = 100'000;  // of one request
 absl::Status Translate(const View& view, const Operations& operations, instance::Batch* batch,
                        std::vector<uint32_t>* may_miss);
 
-// The island that owns the first key of a batch that Translate has made; `any` if it has none, or every island has it.
+// The island that owns the first key of a batch that Translate has made; `any` if it has none, or every
+// island has it.
 uint32_t HomeOf(const View& view, const instance::Batch& batch, uint32_t any);
 
 // Of operations that were carried out: one for each.

@@ -1,5 +1,5 @@
-// What a gateway knows of its deployment: which islands and workers there are, which tables they have, where a key
-// belongs.
+// What a gateway knows of its deployment: which islands and workers there are, which tables they have,
+// where a key belongs.
 //
 // Thread safety: immutable after construction.
 #pragma once

@@ -80,8 +80,8 @@ class Island {
   // FAILED_PRECONDITION while a run or a transaction is under way. With data files the rows become this
   // generation of them, and the island stands still until Switch.
   absl::Status Load(const control::v1::LoadSpec& load, uint64_t generation = 0);
-  // Whether Load would empty tables for good: other tables are made anew, and some have rows that no load brings
-  // back. FAILED_PRECONDITION: it would, or a run or a transaction is under way.
+  // Whether Load would empty tables for good: other tables are made anew, and some have rows that no load
+  // brings back. FAILED_PRECONDITION: it would, or a run or a transaction is under way.
   absl::Status CheckLoad(const control::v1::LoadSpec& load);
   // This generation counts; the island goes on with it. FAILED_PRECONDITION: it has another one's rows, or a
   // load has left none; it must begin another life.

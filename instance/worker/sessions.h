@@ -2,20 +2,21 @@
 //
 //   gateway --ClientRequest--> begin, operations, ... commit or roll back --ClientReply--> gateway
 //
-// A whole transaction is one request. One that its client goes through step by step stays open in between, with its
-// locks, for as long as its request says: then, or when its gateway is gone, it is rolled back. What was told to
-// commit commits, whoever is gone.
+// A whole transaction is one request. One that its client goes through step by step stays open in between,
+// with its locks, for as long as its request says: then, or when its gateway is gone, it is rolled back.
+// What was told to commit commits, whoever is gone.
 //
-// With durability `sync` the answer to a commit, and to a failure that says what rows there are, waits until EPOCH has
-// reached what it depends on (answers.h), and the session with it, without locks. Results of a step do not: what a
-// transaction has read counts when it has committed.
+// With durability `sync` the answer to a commit, and to a failure that says what rows there are, waits
+// until EPOCH has reached what it depends on (answers.h), and the session with it, without locks. Results
+// of a step do not: what a transaction has read counts when it has committed.
 //
 // Thread safety: owned by a worker.
 //
 // Invariants:
 //  1. Every request gets one reply, unless its gateway is gone, or broke invariant 2.
 //  2. A session has one request at a time. Whoever sends a second one has its link's sessions ended.
-//  3. A session is here from its first request until its last reply, and its transaction has ended before that.
+//  3. A session is here from its first request until its last reply, and its transaction has ended before
+//     that.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@
 //       32     k  key; scans: first key of the range
 //     32+k     t  tail: the inserted row or the bytes written; scans: first key after the range
 //
-// A client's operations (ClientRequest) have not been routed yet: their site is 0. Only kIndexScan has something there,
-// the length of the primary key that names the site, which is the end of its tail.
+// A client's operations (ClientRequest) have not been routed yet: their site is 0. Only kIndexScan has
+// something there, the length of the primary key that names the site, which is the end of its tail.
 //
 // A result:
 //
@@ -92,9 +92,11 @@ absl::Status DecodeResults(const data::v1::ExecuteReply& reply, uint32_t island,
                            std::span<const RoutedOperation> share, Batch* batch,
                            std::vector<ScanChunk>* chunks);
 
-// Between a gateway and the island that runs a client's transaction: all operations of a batch, and their results.
+// Between a gateway and the island that runs a client's transaction: all operations of a batch, and their
+// results.
 void EncodeClientOperations(const Batch& batch, std::string* operations);
-// Fills an empty batch. As DecodeOperations, but for what the router will check: sites, and keys of single rows.
+// Fills an empty batch. As DecodeOperations, but for what the router will check: sites, and keys of single
+// rows.
 absl::Status DecodeClientOperations(const std::string& operations, const storage::Catalog& catalog,
                                     Batch* batch);
 void EncodeClientResults(const Batch& batch, std::string* results);

@@ -69,7 +69,7 @@ def main() -> int:
         batch = islands.Batch()
         for key in keys:
             batch.put("accounts", key, FIRST_BALANCE.to_bytes(WIDTH, "little"))
-        db.execute(batch)
+        db.run(lambda transaction: transaction.execute(batch))
         counts = [Counts() for _ in range(THREADS)]
         until = time.monotonic() + arguments.seconds
         threads = [threading.Thread(target=move, args=(arguments.address, keys, until, each)) for each in counts]
