@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The benchmark: islands beside other engines, scaling, messages, sizes, logs; with the bars that were set for them.
+"""The benchmark: islands beside other engines, scaling, messages, sizes, gateway, logs; with the bars set for them.
 
     experiments/bench.py [--only SECTION]... [--quick] [--large] [--json FILE] [--log-directory DIR]
 
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks import disks, logs, parts, restarts, throughput
+from benchmarks import disks, gateway, logs, parts, restarts, throughput
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
 from islands_command import ROOT, Document, Islands, guarded, remove_everything
 
@@ -36,6 +36,7 @@ SECTIONS = {
     "mpl": (throughput.multiprogramming, 12, 1),
     "sizes": (throughput.sizes, 6, 45),
     "instructions": (parts.instructions, 0, 60),
+    "gateway": (gateway.gateway, len(gateway.LOADS), 8),
     "durability": (logs.durability, 11, 110),
     "disks": (disks.disks, 6, 60),
     "replay": (restarts.replay, 1, 40),

@@ -27,7 +27,7 @@ from durability import file_system  # noqa: E402
 from islands_command import Failed  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench.py")]
-SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions",
+SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions", "gateway",
             "durability", "disks", "replay", "cleaner"]
 
 needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/release/bin/islandd")),
@@ -68,6 +68,9 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
     # What needs nothing but islands is there on every machine.
     assert all(sections["cores"]["rows"][row][1] > 0 for row in ("one worker", "2ISL", "1ISL, two workers"))
     assert all(value > 0 for value in sections["multisite"]["rows"]["100"][:1])
+    fronts = sections["gateway"]["rows"]
+    assert [values[2] is not None for values in fronts.values()].count(True) == 4, "each beside the echo of its kind"
+    assert all(rate > 0 and cpu_us > 0 and 0 < p50_us <= p99_us for rate, cpu_us, _, p50_us, p99_us in fronts.values())
     costs = sections["durability"]["rows"]
     for shape in ("2ISL, local", "1ISL, two workers", "2ISL, 100 % multisite"):
         rate, of_none, cpu_us, of_none_per_cpu, logger, log_bytes = costs[f"{shape}, none"]
@@ -93,14 +96,15 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
 
 
 @needs_islands
-@pytest.mark.parametrize("section", ["peers", "durability", "disks", "replay"])
+@pytest.mark.parametrize("section", ["peers", "gateway", "durability", "disks", "replay"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_leaves_nothing(folder: str, number: signal.Signals, section: str) -> None:
     directory, logs = os.path.join(folder, "bench"), os.path.join(folder, "logs")
     process = start(directory, "--only", section, "--seconds", "1000", "--log-directory", logs)
     wait_until(lambda: any("islandd" in line for line in processes(folder).values()), what="an island")
     if section != "peers":  # in the midst of a measurement
-        wait_until(lambda: any("islands run" in line for line in processes(folder).values()), what="a run")
+        run = "gateway_load load" if section == "gateway" else "islands run"
+        wait_until(lambda: any(run in line for line in processes(folder).values()), what="a run")
     time.sleep(1)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)

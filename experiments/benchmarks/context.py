@@ -58,7 +58,7 @@ class Deployment:
     """A cluster of the benchmark, up and loaded."""
 
     def __init__(self, context: "Context", name: str, layout: str, cores: int, sites: int, rows_total: int,
-                 latching: str, durability: str, log_parent: str, metrics_port: int) -> None:
+                 latching: str, durability: str, log_parent: str, metrics_port: int, gateway: bool) -> None:
         self.context, self.name, self.metrics_port = context, name, metrics_port
         self.log_directory = os.path.join(log_parent, name)
         folder = os.path.join(context.directory, name)
@@ -72,7 +72,8 @@ class Deployment:
                        f"data: {{sites: {sites}, tables: [{{name: micro, key: [uint64], range: [0, {rows_total}], "
                        f"row_bytes: 250}}]}}\n"
                        f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}, log: {json.dumps(log)}}}\n"
-                       f"metrics: {{base_port: {metrics_port}}}\n")
+                       f"metrics: {{base_port: {metrics_port}}}\n"
+                       f"gateway: {{enabled: {str(gateway).lower()}}}\n")
         context.progress.show(f"{name}: starting and loading {rows_total:,} rows")
         self.up()
 
@@ -107,6 +108,11 @@ class Deployment:
         island = self.status()["islands"][0]
         return island["pid"], island["worker_cpus"][0]
 
+    def gateway(self) -> tuple[int, str]:
+        """Its process and its address, of a deployment that has one."""
+        gateway = self.status()["gateway"]
+        return gateway["pid"], gateway["addresses"][0]
+
     def down(self) -> None:
         self.context.islands.call("down", self.file)
 
@@ -137,12 +143,13 @@ class Context:
 
     def deployment(self, name: str, layout: str, cores: int, sites: int, rows_total: int | None = None,
                    latching: str = "auto", durability: str = NONE, log_parent: str = "",
-                   metrics_port: int = 0) -> Deployment:
+                   metrics_port: int = 0, gateway: bool = False) -> Deployment:
         """Up from the first section that wants it to the end: idle islands sleep and disturb nobody. Its log is in a
         folder of `log_parent`, of the bench's folder for logs unless that is given."""
         if name not in self.deployments:
             self.deployments[name] = Deployment(self, name, layout, cores, sites, rows_total or self.rows_total,
-                                                latching, durability, log_parent or self.log_directory, metrics_port)
+                                                latching, durability, log_parent or self.log_directory, metrics_port,
+                                                gateway)
         return self.deployments[name]
 
     def peers(self, beside: Deployment) -> Peers | None:

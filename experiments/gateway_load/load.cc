@@ -1,0 +1,190 @@
+#include "experiments/gateway_load/load.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "proto/client.grpc.pb.h"
+#include "runtime/random.h"
+
+namespace islands::experiments {
+namespace {
+
+using client::v1::ExecuteRequest;
+using client::v1::ExecuteResponse;
+using client::v1::Result;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kCallTimeout = std::chrono::seconds(10);
+constexpr auto kConnectTimeout = std::chrono::seconds(10);
+
+enum class Phase : uint8_t { kWarmup, kMeasuring, kOver };
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+absl::Status StatusOf(const grpc::Status& status) {
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+// What a process has spent of processors so far, all its threads together.
+absl::StatusOr<double> CpuSeconds(int process) {
+  if (process == 0) return 0;
+  clockid_t clock;
+  timespec time{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0)
+    return absl::NotFoundError(fmt::format("there is no process {}", process));
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+class Client {
+ public:
+  Client(const LoadOptions& options, uint32_t number)
+      : options_(options), random_(runtime::Random::Stream(options.seed, number)) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // no connection shared with others
+    channel_ = grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+    stub_ = client::v1::Islands::NewStub(channel_);
+    for (uint32_t i = 0; i < options.per_call; ++i) Prepare(many_.add_transactions()->add_operations());
+    us_.reserve(1 << 16);
+  }
+
+  void Run(const std::atomic<Phase>& phase) {
+    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectTimeout)) {
+      status_ = absl::UnavailableError(fmt::format("nobody answers at {}", options_.address));
+      return;
+    }
+    while (status_.ok() && phase.load(std::memory_order_relaxed) != Phase::kOver) {
+      for (ExecuteRequest& request : *many_.mutable_transactions()) Draw(&request);
+      const Clock::time_point begin = Clock::now();
+      status_ = options_.per_call == 1 ? CallOne() : CallMany();
+      if (phase.load(std::memory_order_relaxed) == Phase::kMeasuring)
+        us_.push_back(1e6 * SecondsSince(begin));
+    }
+  }
+
+  const absl::Status& status() const { return status_; }
+  const std::vector<double>& us() const { return us_; }
+
+ private:
+  void Prepare(client::v1::Operation* operation) const {
+    operation->set_table("micro");
+    KeyOf(operation)->add_parts();
+    if (options_.op == LoadOp::kPut)
+      operation->mutable_put()->set_value(std::string(options_.row_bytes, 'p'));
+    if (options_.op == LoadOp::kAdd) operation->mutable_add()->set_delta(1);
+  }
+  client::v1::Key* KeyOf(client::v1::Operation* operation) const {
+    switch (options_.op) {
+      case LoadOp::kPut:
+        return operation->mutable_put()->mutable_key();
+      case LoadOp::kAdd:
+        return operation->mutable_add()->mutable_key();
+      default:
+        return operation->mutable_get()->mutable_key();
+    }
+  }
+  void Draw(ExecuteRequest* request) {
+    KeyOf(request->mutable_operations(0))->mutable_parts(0)->set_unsigned_(random_.Below(options_.range));
+  }
+
+  absl::Status CallOne() {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    const grpc::Status status = stub_->Execute(&context, many_.transactions(0), &one_response_);
+    return status.ok() ? Check(one_response_) : StatusOf(status);
+  }
+  absl::Status CallMany() {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    const grpc::Status status = stub_->ExecuteMany(&context, many_, &many_response_);
+    if (!status.ok()) return StatusOf(status);
+    if (many_response_.each_size() != many_.transactions_size())
+      return absl::InternalError(fmt::format("{} answers to {} transactions", many_response_.each_size(),
+                                             many_.transactions_size()));
+    for (const auto& each : many_response_.each()) {
+      if (each.code() != 0) return {static_cast<absl::StatusCode>(each.code()), each.message()};
+      if (absl::Status checked = Check(each.response()); !checked.ok()) return checked;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Check(const ExecuteResponse& response) const {
+    const size_t wanted_bytes = options_.op == LoadOp::kGet ? options_.row_bytes : 0;
+    if (response.results_size() == 1 && response.results(0).code() == Result::DONE &&
+        response.results(0).value().size() == wanted_bytes) {
+      return absl::OkStatus();
+    }
+    return absl::InternalError("not the answer to one operation: " + response.ShortDebugString());
+  }
+
+  const LoadOptions& options_;
+  runtime::Random random_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<client::v1::Islands::Stub> stub_;
+  client::v1::ExecuteManyRequest many_;  // of one transaction where calls have one
+  client::v1::ExecuteManyResponse many_response_;
+  ExecuteResponse one_response_;
+  absl::Status status_;
+  std::vector<double> us_;  // of each measured call
+};
+
+// `values` are put in another order.
+double Percentile(std::vector<double>& values, double share) {
+  const auto at = values.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+// The clients have ended.
+absl::StatusOr<LoadResult> Sum(const LoadOptions& options,
+                               const std::vector<std::unique_ptr<Client>>& clients) {
+  std::vector<double> us;
+  for (const auto& client : clients) {
+    if (!client->status().ok()) return client->status();
+    us.insert(us.end(), client->us().begin(), client->us().end());
+  }
+  if (us.empty()) return absl::DeadlineExceededError("no call ended while it was measured");
+  LoadResult result;
+  result.calls = us.size();
+  result.transactions = us.size() * options.per_call;
+  result.p50_us = Percentile(us, 0.5);
+  result.p99_us = Percentile(us, 0.99);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options) {
+  std::atomic<Phase> phase{Phase::kWarmup};
+  std::vector<std::unique_ptr<Client>> clients;
+  for (uint32_t i = 0; i < options.clients; ++i) clients.push_back(std::make_unique<Client>(options, i));
+  std::vector<std::thread> threads;
+  for (const auto& client : clients) threads.emplace_back([&client, &phase] { client->Run(phase); });
+  std::this_thread::sleep_for(std::chrono::duration<double>(options.warmup_s));
+  const Clock::time_point begin = Clock::now();
+  const absl::StatusOr<double> cpu_begin_s = CpuSeconds(options.process);
+  phase = Phase::kMeasuring;
+  std::this_thread::sleep_for(std::chrono::duration<double>(options.seconds));
+  phase = Phase::kOver;
+  const absl::StatusOr<double> cpu_end_s = CpuSeconds(options.process);
+  const double seconds = SecondsSince(begin);
+  for (std::thread& thread : threads) thread.join();
+  absl::StatusOr<LoadResult> result = Sum(options, clients);
+  if (!result.ok()) return result;
+  if (!cpu_begin_s.ok()) return cpu_begin_s.status();
+  if (!cpu_end_s.ok()) return cpu_end_s.status();
+  result->seconds = seconds;
+  result->cpu_s = *cpu_end_s - *cpu_begin_s;
+  return result;
+}
+
+}  // namespace islands::experiments
