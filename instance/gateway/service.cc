@@ -103,9 +103,14 @@ class WholeTransaction final : public Waiting {
   ExecuteResponse* response_ = nullptr;
 };
 
-class ExecuteCall final : public grpc::ServerUnaryReactor, private WholeTransaction::Owner {
+// Of calls with one answer gRPC's own reactor is told the end: of one of ours it would tell us, by way of a thread of
+// its executor. What a call has here is gone when the answer is on its way.
+class ExecuteCall final : private WholeTransaction::Owner {
  public:
-  explicit ExecuteCall(Service& service) : service_(service), transaction_(service, service.view(), *this) {}
+  ExecuteCall(Service& service, grpc::ServerUnaryReactor& reactor)
+      : service_(service), reactor_(reactor), transaction_(service, service.view(), *this) {}
+
+  // It may be over, and this be gone, when Start returns.
 
   void Start(const ExecuteRequest& request, int64_t deadline_us, ExecuteResponse* response) {
     entered_ = service_.Enter();
@@ -114,31 +119,33 @@ class ExecuteCall final : public grpc::ServerUnaryReactor, private WholeTransact
   }
 
  private:
-  void OnEnd(const Answer& answer) override { Finish(answer.ToStatus()); }
-  void OnDone() override {
+  void OnEnd(const Answer& answer) override {
     if (entered_) service_.Leave();
+    reactor_.Finish(answer.ToStatus());
     delete this;
   }
 
   Service& service_;
+  grpc::ServerUnaryReactor& reactor_;
   bool entered_ = false;
   WholeTransaction transaction_;
 };
 
-class ExecuteManyCall final : public grpc::ServerUnaryReactor {
+class ExecuteManyCall final {
  public:
-  explicit ExecuteManyCall(Service& service) : service_(service) {}
+  ExecuteManyCall(Service& service, grpc::ServerUnaryReactor& reactor)
+      : service_(service), reactor_(reactor) {}
 
   void Start(const client::v1::ExecuteManyRequest& request, int64_t deadline_us,
              client::v1::ExecuteManyResponse* response) {
     const auto count = static_cast<uint32_t>(request.transactions_size());
     if (count > kMostInOneCall) {
-      return Finish(Refusal(absl::InvalidArgumentError(fmt::format(
-                                "{} transactions in one call, expected at most {}", count, kMostInOneCall)),
-                            "invalid")
-                        .ToStatus());
+      return End(Refusal(absl::InvalidArgumentError(fmt::format(
+                             "{} transactions in one call, expected at most {}", count, kMostInOneCall)),
+                         "invalid")
+                     .ToStatus());
     }
-    if (!service_.Enter(count)) return Finish(TooMany(service_.limits().most_transactions).ToStatus());
+    if (!service_.Enter(count)) return End(TooMany(service_.limits().most_transactions).ToStatus());
     entered_ = count;
     // One more than there are, so that none of them ends the call before all have begun.
     left_.store(count + 1, std::memory_order_relaxed);
@@ -172,14 +179,16 @@ class ExecuteManyCall final : public grpc::ServerUnaryReactor {
   };
 
   void OneEnded() {
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) Finish(grpc::Status::OK);
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) End(grpc::Status::OK);
   }
-  void OnDone() override {
+  void End(const grpc::Status& status) {
     service_.Leave(entered_);
+    reactor_.Finish(status);
     delete this;
   }
 
   Service& service_;
+  grpc::ServerUnaryReactor& reactor_;
   uint32_t entered_ = 0;
   std::vector<std::unique_ptr<Part>> parts_;
   std::atomic<uint32_t> left_{0};
@@ -308,17 +317,19 @@ bool Service::Enter(uint32_t transactions) {
 
 grpc::ServerUnaryReactor* Service::Execute(grpc::CallbackServerContext* context,
                                            const ExecuteRequest* request, ExecuteResponse* response) {
-  auto* call = new ExecuteCall(*this);  // deletes itself when gRPC is done with it
-  call->Start(*request, TimeLeftUs(*context, limits_.call_us), response);
-  return call;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto call = std::make_unique<ExecuteCall>(*this, *reactor);  // deletes itself
+  call.release()->Start(*request, TimeLeftUs(*context, limits_.call_us), response);
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* Service::ExecuteMany(grpc::CallbackServerContext* context,
                                                const client::v1::ExecuteManyRequest* request,
                                                client::v1::ExecuteManyResponse* response) {
-  auto* call = new ExecuteManyCall(*this);
-  call->Start(*request, TimeLeftUs(*context, limits_.call_us), response);
-  return call;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto call = std::make_unique<ExecuteManyCall>(*this, *reactor);  // deletes itself
+  call.release()->Start(*request, TimeLeftUs(*context, limits_.call_us), response);
+  return reactor;
 }
 
 grpc::ServerBidiReactor<TransactRequest, TransactResponse>* Service::Transact(
