@@ -1,9 +1,9 @@
 """Whether a history of list-append transactions, as `islands history` answers it, is strictly serializable.
 
 Elements are appended once each, so that a read says whose appends came before it, in which order. From that follow
-dependencies between transactions (Adya; Kingsbury and Alvaro, "Elle", VLDB 2020): who appends after whom, who reads whose
-append, who appends what a reader has not seen. With the order of time (who had its answer before another began) they
-must have no cycle. What nobody knows the outcome of counts if somebody has seen it.
+dependencies between transactions (Adya; Kingsbury and Alvaro, "Elle", VLDB 2020): who appends after whom, who reads
+whose append, who appends what a reader has not seen. With the order of time (who had its answer before another began)
+they must have no cycle. What nobody knows the outcome of counts if somebody has seen it.
 """
 
 from collections import defaultdict

@@ -232,7 +232,8 @@ def test_check_says_what_is_wrong_with_the_gateway(islands: Islands, deployment:
 
 
 def test_a_gateway_that_cannot_start_is_a_start_that_failed(cluster: Cluster) -> None:
-    cluster.write(more=f"{TABLES}gateway: {{listen: 'localhost:0', certificate: no.pem, key: no.key, clients: no.pem}}\n")
+    cluster.write(more=f"{TABLES}gateway: {{listen: 'localhost:0', certificate: no.pem, key: no.key, "
+                       "clients: no.pem}\n")
     done = cluster.islands.run("up", cluster.file)
     assert done.code == 1 and "the gateway failed to start" in done.err and "no.pem" in done.err, done
     assert cluster.alive() == {}
@@ -256,7 +257,8 @@ def test_a_load_leaves_rows_alone_that_it_cannot_bring_back(cluster: Cluster, du
         with pytest.raises(client.InvalidRequest):
             again(lambda: db.put("micro", 23_000, row))  # there are fewer now, and the gateway knows
         db.put("accounts", 1, b"mine")
-        refused = cluster.islands.run("run", cluster.file, "micro", "--rows-total", 24_000, "--reload", "--duration", 0.1)
+        refused = cluster.islands.run("run", cluster.file, "micro", "--rows-total", 24_000, "--reload", "--duration",
+                                      0.1)
         assert refused.code == 1 and "table 'accounts' has rows that" in refused.err, refused
         wait_until(lambda: {island["state"] for island in cluster.status()["islands"]} == {"ready"}, what="the islands")
         assert again(lambda: db.get("accounts", 1)) == b"mine"
@@ -356,8 +358,8 @@ def test_histories_are_strictly_serializable_whoever_is_killed(cluster: Cluster)
             gateway = gateway_of(cluster)
             pid = gateway["pid"] if victim == "gateway" else cluster.island(random.Random(before).randrange(2))["pid"]
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: {each["state"] for each in [*cluster.status()["islands"], gateway_of(cluster)]} == {"ready"},
-                       what="all to be back")
+            wait_until(lambda: {each["state"] for each in [*cluster.status()["islands"], gateway_of(cluster)]} ==
+                       {"ready"}, what="all to be back")
         for _ in range(150):
             say(transactions.line())
     final: list[Document] = []

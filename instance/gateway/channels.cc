@@ -30,7 +30,7 @@ Channels::Channels(ChannelsOptions options, std::unique_ptr<messaging::Transport
     : options_(std::move(options)),
       transport_(std::move(transport)),
       clock_(clock),
-      island_up_(new std::atomic<bool>[options_.workers.size()] {}) {
+      island_up_(options_.workers.size()) {
   for (uint32_t island = 0; island < options_.workers.size(); ++island) {
     first_.push_back(links_.size());
     for (uint32_t worker = 0; worker < options_.workers[island]; ++worker) {

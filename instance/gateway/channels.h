@@ -100,7 +100,7 @@ class Channels final : private messaging::TransportHandler {
   const std::unique_ptr<messaging::Transport> transport_;
   const runtime::Clock& clock_;
   std::vector<size_t> first_;  // link of each island's first worker
-  std::unique_ptr<std::atomic<bool>[]> island_up_;
+  std::vector<std::atomic<bool>> island_up_;
   std::atomic<uint64_t> next_session_{1};
 
   // Owned by the thread.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -12,7 +13,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "instance/messaging/unix_socket.h"
@@ -21,7 +21,8 @@ namespace islands::gateway {
 
 namespace {
 
-constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
+constexpr int64_t kShutdownGraceMs = 500;
+constexpr int kAgainMs = 10;
 constexpr int kMostStreams = 1000;  // calls at a time on one connection
 constexpr int kMostThreads = 64;
 constexpr int64_t kRoot = 0;
@@ -97,8 +98,7 @@ void Server::Accept() {
     runtime::UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!client) {
       // Out of descriptors, say: whoever waits is still there in a moment.
-      if (errno != EAGAIN && errno != ECONNABORTED)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (errno != EAGAIN && errno != ECONNABORTED) poll(nullptr, 0, kAgainMs);
       continue;
     }
     const int64_t uid = messaging::PeerUid(client.get());
@@ -117,7 +117,9 @@ Server::~Server() {
     acceptor_.join();
     unlink(path_.c_str());
   }
-  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  if (server_ == nullptr) return;
+  server_->Shutdown(
+      gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_millis(kShutdownGraceMs, GPR_TIMESPAN)));
 }
 
 void Server::SetHealth(const std::string& name, bool serving) {

@@ -1,9 +1,9 @@
 #include "instance/gateway/service.h"
 
 #include <fmt/format.h>
+#include <grpc/support/time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -29,11 +29,10 @@ constexpr uint32_t kMostInOneCall = 1024;  // transactions of ExecuteMany
 constexpr int64_t kMostMarginUs = 50'000;
 
 int64_t TimeLeftUs(const grpc::CallbackServerContext& context, int64_t otherwise_us) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return otherwise_us;
-  const auto left =
-      std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::system_clock::now());
-  const int64_t left_us = std::max<int64_t>(0, left.count());
+  const gpr_timespec deadline = context.raw_deadline();
+  if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) == 0) return otherwise_us;
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+  const int64_t left_us = std::max<int64_t>(0, left.tv_sec * 1'000'000 + left.tv_nsec / 1000);
   return left_us - std::min(kMostMarginUs, left_us / 10);
 }
 
@@ -103,15 +102,14 @@ class WholeTransaction final : public Waiting {
   ExecuteResponse* response_ = nullptr;
 };
 
-// Of calls with one answer gRPC's own reactor is told the end: of one of ours it would tell us, by way of a thread of
-// its executor. What a call has here is gone when the answer is on its way.
+// Of calls with one answer gRPC's own reactor is told the end: of one of ours it would tell us, by way of
+// a thread of its executor. What a call has here is gone when the answer is on its way.
 class ExecuteCall final : private WholeTransaction::Owner {
  public:
   ExecuteCall(Service& service, grpc::ServerUnaryReactor& reactor)
       : service_(service), reactor_(reactor), transaction_(service, service.view(), *this) {}
 
   // It may be over, and this be gone, when Start returns.
-
   void Start(const ExecuteRequest& request, int64_t deadline_us, ExecuteResponse* response) {
     entered_ = service_.Enter();
     if (!entered_) return OnEnd(TooMany(service_.limits().most_transactions));
@@ -334,9 +332,9 @@ grpc::ServerUnaryReactor* Service::ExecuteMany(grpc::CallbackServerContext* cont
 
 grpc::ServerBidiReactor<TransactRequest, TransactResponse>* Service::Transact(
     grpc::CallbackServerContext* context) {
-  auto* call = new TransactCall(*this, *context);
+  auto call = std::make_unique<TransactCall>(*this, *context);  // deletes itself when gRPC is done with it
   call->Start();
-  return call;
+  return call.release();
 }
 
 grpc::ServerUnaryReactor* Service::ListTables(grpc::CallbackServerContext* context,

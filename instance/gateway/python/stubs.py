@@ -20,7 +20,8 @@ def generate(folder: str) -> None:
     package = os.path.join(folder, PACKAGE)
     os.makedirs(package, exist_ok=True)
     # As if the file lay in the package: what is generated imports itself from there.
-    arguments = [f"-I{PACKAGE}={PROTO}", f"--python_out={folder}", f"--grpc_python_out={folder}", f"{PACKAGE}/client.proto"]
+    arguments = [f"-I{PACKAGE}={PROTO}", f"--python_out={folder}", f"--grpc_python_out={folder}",
+                 f"{PACKAGE}/client.proto"]
     try:
         import grpc_tools
         from grpc_tools import protoc

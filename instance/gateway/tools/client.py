@@ -71,7 +71,8 @@ class Shell:
             try:
                 parts.append(word if types[number] == "string" else int(word))
             except ValueError:
-                raise Stop(f"key '{text}': part {number} is no number; keys of '{table}' are {'/'.join(types)}") from None
+                raise Stop(f"key '{text}': part {number} is no number; keys of '{table}' are "
+                           f"{'/'.join(types)}") from None
         return parts[0] if len(types) == 1 and len(parts) == 1 else tuple(parts)
 
     def value(self, table: str, text: str) -> bytes:
