@@ -69,8 +69,9 @@ def again(function: Callable[[], Any]) -> Any:
     return wait_until(attempt, what="an answer")
 
 
-def test_rows_of_several_islands_are_one_transaction_and_outlive_all_processes(cluster: Cluster) -> None:
-    address = started(cluster)
+@pytest.mark.parametrize("transport", ["uds", "zmq"])
+def test_rows_of_several_islands_are_one_transaction_and_outlive_processes(cluster: Cluster, transport: str) -> None:
+    address = started(cluster, transport=transport)
     with client.connect(address) as db:
         assert [table.name for table in db.tables()] == ["micro", "accounts", "history"]
         batch = client.Batch()

@@ -242,6 +242,11 @@ class DeploymentReader {
                                : *durability == "lazy" ? Durability::kLazy
                                                        : Durability::kSync;
     }
+    if (deployment_.forced_votes && deployment_.durability == Durability::kNone) {
+      log.Complain("votes",
+                   "found 'forced' with durability none, expected lazy or sync with it: without a log "
+                   "there is nothing that votes could wait for");
+    }
   }
 
   void ReadServices() {

@@ -22,11 +22,10 @@ constexpr int64_t kSecondUs = 1'000'000;
 class FakeGateway : public messaging::TransportHandler {
  public:
   explicit FakeGateway(messaging::MemoryHub& hub) : transport(hub.MakeTransport({9, 0})) {}
-  void Dial(uint32_t to_island = 0) {
+  void Dial(const std::string& cluster = "parts") {
     connection = transport->Dial({0, 0});
     data::v1::Hello hello;
-    hello.set_cluster_id("parts");
-    hello.set_to_island(to_island);
+    hello.set_cluster_id(cluster);
     hello.set_gateway(true);
     Send(messaging::FrameType::kHello, hello);
   }
@@ -258,6 +257,32 @@ TEST_F(SessionsTest, Stranger_IsRefused) {
   EXPECT_THAT(Replies(), ElementsAre(HasSubstr("8 aborted procedure: ")));  // a key outside the table
   EXPECT_EQ(Counter(1), 0);
   EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, GatewayOfAnotherCluster_IsNotLetIn) {
+  FakeGateway stranger(hub_);
+  stranger.Dial("another");
+  Round();
+  stranger.transport->Poll(stranger);
+  EXPECT_FALSE(stranger.welcome);
+  data::v1::ClientRequest request = Request(1, CLIENT_END_COMMIT, AddOne);
+  request.set_begins(true);
+  PutRow(1);
+  stranger.Send(messaging::FrameType::kClientRequest, request);
+  Round();
+  EXPECT_EQ(Counter(1), 0);
+}
+
+TEST_F(SessionsTest, GatewayThatSpeaksLikeAnIsland_LosesItsLink) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  data::v1::ExecuteRequest request;
+  EncodeId(TheirId(1), &request);
+  gateway_.Send(messaging::FrameType::kExecuteRequest, request);
+  Round();
+  EXPECT_TRUE(gateway_.closed);
+  EXPECT_FALSE(sessions_.active());
+  EXPECT_EQ(Counter(1), 0);
 }
 
 TEST_F(SessionsTest, SecondRequestAtATime_EndsTheLinksTransactions) {
