@@ -1,6 +1,7 @@
 #include "instance/gateway/service.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 #include <grpc/support/time.h>
 
 #include <algorithm>
@@ -304,7 +305,38 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
   grpc::Status last_;  // then
 };
 
+// Request and response of a call in one piece of memory: with many transactions they are thousands of small objects.
+template <typename Request, typename Response>
+class InOneArena final : public grpc::MessageAllocator<Request, Response> {
+ public:
+  grpc::MessageHolder<Request, Response>* AllocateMessages() override {
+    return std::make_unique<Holder>().release();  // deletes itself
+  }
+
+ private:
+  class Holder final : public grpc::MessageHolder<Request, Response> {
+   public:
+    Holder() {
+      this->set_request(google::protobuf::Arena::CreateMessage<Request>(&arena_));
+      this->set_response(google::protobuf::Arena::CreateMessage<Response>(&arena_));
+    }
+    void Release() override { delete this; }
+
+   private:
+    google::protobuf::Arena arena_;
+  };
+};
+
 }  // namespace
+
+Service::Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables)
+    : limits_(limits),
+      channels_(channels),
+      views_(std::move(views)),
+      on_other_tables_(std::move(on_other_tables)) {
+  static InOneArena<client::v1::ExecuteManyRequest, client::v1::ExecuteManyResponse> many;
+  SetMessageAllocatorFor_ExecuteMany(&many);
+}
 
 bool Service::Enter(uint32_t transactions) {
   const uint32_t before = open_.fetch_add(transactions, std::memory_order_relaxed);

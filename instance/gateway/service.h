@@ -30,11 +30,7 @@ class Service final : public client::v1::Islands::CallbackService {
   using Views = std::function<std::shared_ptr<const View>()>;  // the newest one; never null
 
   // `on_other_tables`: an island has other tables than the view says.
-  Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables)
-      : limits_(limits),
-        channels_(channels),
-        views_(std::move(views)),
-        on_other_tables_(std::move(on_other_tables)) {}
+  Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables);
 
   grpc::ServerUnaryReactor* Execute(grpc::CallbackServerContext* context,
                                     const client::v1::ExecuteRequest* request,
