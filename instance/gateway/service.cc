@@ -305,7 +305,8 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
   grpc::Status last_;  // then
 };
 
-// Request and response of a call in one piece of memory: with many transactions they are thousands of small objects.
+// Request and response of a call in one piece of memory: with many transactions they are thousands of
+// small objects.
 template <typename Request, typename Response>
 class InOneArena final : public grpc::MessageAllocator<Request, Response> {
  public:
