@@ -19,8 +19,9 @@ from cluster import Cluster, cluster, wait_until  # noqa: F401
 from conftest import BINARIES, ROOT, Document, Islands, WriteFile
 from list_append import violations
 
-sys.path[:0] = [os.path.join(ROOT, "instance", "gateway", "python"),
-                os.path.join(os.path.dirname(BINARIES), "lib", "islands", "python")]
+PYTHON = [os.path.join(ROOT, "instance", "gateway", "python"),
+          os.path.join(os.path.dirname(BINARIES), "lib", "islands", "python")]  # the client, and its stubs
+sys.path[:0] = PYTHON
 grpc = pytest.importorskip("grpc")
 import islands as client  # noqa: E402
 import islands.aio as asyncio_client  # noqa: E402
@@ -291,10 +292,9 @@ def test_client_is_for_people(cluster: Cluster) -> None:
 
 def test_the_example_loses_no_money_whoever_is_killed(cluster: Cluster) -> None:
     address = started(cluster)
-    python = os.pathsep.join(sys.path[:2])
     process = subprocess.Popen(["/usr/bin/python3", os.path.join(ROOT, "instance/gateway/python/examples/transfer.py"),
                                 address, "--seconds", "3"], stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONPATH": python})
+                               env={**os.environ, "PYTHONPATH": os.pathsep.join(PYTHON)})
     for kill in (lambda: cluster.island(1)["pid"], lambda: gateway_of(cluster)["pid"]):
         wait_until(lambda: cluster.status()["islands"][1]["state"] == "ready", what="island 1")
         os.kill(kill(), signal.SIGKILL)
