@@ -70,6 +70,7 @@ def main() -> int:
         for key in keys:
             batch.put("accounts", key, FIRST_BALANCE.to_bytes(WIDTH, "little"))
         db.run(lambda transaction: transaction.execute(batch))
+        print(f"{ACCOUNTS} accounts, {ACCOUNTS * FIRST_BALANCE} in all", flush=True)
         counts = [Counts() for _ in range(THREADS)]
         until = time.monotonic() + arguments.seconds
         threads = [threading.Thread(target=move, args=(arguments.address, keys, until, each)) for each in counts]

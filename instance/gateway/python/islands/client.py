@@ -36,8 +36,7 @@ def check_address(address: str, credentials: Optional[grpc.ChannelCredentials]) 
 
 # A gateway that was killed is back in a fraction of a second; gRPC would look again after one.
 OPTIONS = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES),
-           ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50),
-           ("grpc.max_reconnect_backoff_ms", 1000)]
+           ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 1000)]
 
 
 def connect(address: str, timeout: float = TIMEOUT_S,
