@@ -222,6 +222,7 @@ def test_only_certificates_get_in_over_tcp(cluster: Cluster, folder: str) -> Non
 @pytest.mark.parametrize("gateway, complaint", [
     ("{listen: 'localhost:9'}", "found no 'certificate', expected the PEM files"),
     ("{listen: everywhere}", "expected unix, or HOST:PORT"),
+    ("{listen: 'localhost:0'}", "expected unix, or HOST:PORT"),
     ("{certificate: a.pem}", "found 'certificate' without an address to listen on"),
     ("{enabled: perhaps}", "found 'perhaps'"),
     ("{insecure: true}", "insecure"),
@@ -234,7 +235,7 @@ def test_check_says_what_is_wrong_with_the_gateway(islands: Islands, deployment:
 
 
 def test_a_gateway_that_cannot_start_is_a_start_that_failed(cluster: Cluster) -> None:
-    cluster.write(more=f"{TABLES}gateway: {{listen: 'localhost:0', certificate: no.pem, key: no.key, "
+    cluster.write(more=f"{TABLES}gateway: {{listen: 'localhost:9', certificate: no.pem, key: no.key, "
                        "clients: no.pem}\n")
     done = cluster.islands.run("up", cluster.file)
     assert done.code == 1 and "the gateway failed to start" in done.err and "no.pem" in done.err, done

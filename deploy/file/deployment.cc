@@ -288,7 +288,8 @@ class DeploymentReader {
       const size_t colon = listen->rfind(':');
       uint32_t port = 0;
       const bool good = colon != std::string::npos && colon != 0 &&
-                        absl::SimpleAtoi(listen->substr(colon + 1), &port) && port <= topology::kMaxPort;
+                        absl::SimpleAtoi(listen->substr(colon + 1), &port) && port >= 1 &&
+                        port <= topology::kMaxPort;
       if (!good) map.Unexpected("listen", kListen);
       gateway.listen = *listen;
     }

@@ -469,9 +469,10 @@ class LimitedGatewayTest : public GatewayTest {
 };
 
 TEST_F(LimitedGatewayTest, TooMany_AreRefused) {
-  Steps first(*stub_), second(*stub_), third(*stub_);
+  Steps first(*stub_), second(*stub_);
   ASSERT_TRUE(first.Do({Put(1, "one")}));
   ASSERT_TRUE(second.Do({Put(2, "two")}));
+  Steps third(*stub_);
   EXPECT_FALSE(third.Do({Put(3, "three")}));
   const grpc::Status status = third.End();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
