@@ -77,6 +77,7 @@ class GenerationLoadsTest : public testing::Test {
     servers_[island] = *std::move(server);
   }
   Reply Answer(uint32_t island, const Request& request) {
+    if (request.load().check_only()) return may_load_.ok() ? Reply() : messaging::ErrorReply(may_load_);
     const uint64_t generation =
         request.has_load() ? request.load().generation() : request.switch_().generation();
     asked_[island].push_back({request.has_load(), generation, OnDisk().data_generation});
@@ -117,6 +118,7 @@ class GenerationLoadsTest : public testing::Test {
   std::unique_ptr<GenerationLoads> loads_;
   std::vector<std::vector<Asked>> asked_;  // by island; each has its server's thread
   std::vector<std::function<absl::Status(const Request&)>> answers_;
+  absl::Status may_load_;  // what all say when they are asked before
   std::vector<std::unique_ptr<messaging::ControlServer>> servers_;
   std::vector<uint64_t> switched_;
   Loads last_loads_;
@@ -187,11 +189,25 @@ TEST_F(GenerationLoadsTest, Load_WhoCannotGoOn_IsUselessOnce) {
   EXPECT_EQ(OnDisk().data_generation, 1u);
   EXPECT_THAT(loads_->TakeUseless(), ElementsAre(0));
   EXPECT_THAT(loads_->TakeUseless(), IsEmpty());
-  // One that has died before or meanwhile is no other case; then the load is lost, too.
-  servers_[1].reset();
+  // One that dies meanwhile is no other case; then the load is lost, too.
+  answers_[1] = [](const Request&) { return absl::UnavailableError("it has died"); };
   EXPECT_FALSE(Load(LoadOf("micro", 60)).ok());
   EXPECT_EQ(OnDisk().data_generation, 1u);
   EXPECT_THAT(loads_->TakeUseless(), ElementsAre(0, 1));
+}
+
+// Who refuses when asked costs nobody his rows: no island has begun.
+TEST_F(GenerationLoadsTest, Load_ThatWouldLoseRows_BeginsNowhere) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  for (std::vector<Asked>& asked : asked_) asked.clear();
+  may_load_ = absl::FailedPreconditionError("table 'accounts' has rows");
+  EXPECT_THAT(std::string(Load(LoadOf("tatp", 60)).message()), HasSubstr("table 'accounts' has rows"));
+  may_load_ = absl::OkStatus();
+  servers_[1].reset();  // nor if one is not there
+  EXPECT_FALSE(Load(LoadOf("tatp", 60)).ok());
+  EXPECT_THAT(switched_, ElementsAre(1));
+  EXPECT_THAT(loads_->TakeUseless(), IsEmpty());
+  for (const std::vector<Asked>& asked : asked_) EXPECT_THAT(asked, IsEmpty());
 }
 
 TEST_F(GenerationLoadsTest, Load_ManifestThatCannotBeWritten_SwitchesNobody) {
