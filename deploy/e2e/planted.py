@@ -14,7 +14,7 @@ def planted_islands(islands: Islands, folder: str, *programs: str) -> Islands:
     binaries = os.path.join(folder, "build", "bin")
     os.makedirs(binaries)
     shutil.copy(islands, binaries)  # it looks for the others beside itself
-    for program in ("islandd", "islands-logger"):
+    for program in ("islandd", "islands-logger", "islands-gateway"):
         path = os.path.join(build, *(("tests", "planted") if program in programs else ("bin",)), program)
         if not os.access(path, os.X_OK):
             pytest.skip(f"{path} is not built")
