@@ -19,7 +19,7 @@ build=(
   python3-grpcio python3-protobuf  # of `islands client`, `history`
 )
 test=(
-  python3-pytest clang-format-16 procps spin
+  python3-pytest clang-format-16 procps spin openssl
   mypy python3-typeshed  # types of the Python here, and of PyYAML
   python3-venv  # for what generates the dashboards
   liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
