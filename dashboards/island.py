@@ -61,8 +61,10 @@ def cores(made: Dashboard) -> None:
     made.with_panel(graph("Ready to resume", "Coroutines queued on each worker.", "none",
                           query(select("islands_ready_queue_length"), "island {{island}} worker {{worker}}"),
                           width=THIRD))
-    made.with_panel(graph("In flight", "Transactions that a run keeps open on each worker.", "none",
+    made.with_panel(graph("In flight", "Transactions that a run keeps open on each worker, and those of clients "
+                          "outside that are open there.", "none",
                           query(select("islands_transactions_in_flight"), "island {{island}} worker {{worker}}"),
+                          query(select("islands_sessions_open"), "clients, island {{island}} worker {{worker}}"),
                           width=THIRD))
     made.with_panel(graph(
         "Longest wait for an answer", "Of a transaction that began on the worker, since it was started; grows while "
