@@ -112,8 +112,8 @@ absl::StatusOr<uint64_t> LogFiles::AllocateSegment(runtime::FileHandle file) {
   if (!tail.ok()) return tail.status();
   const uint64_t bytes = std::min(*tail, options_.segment_bytes);
   if (bytes < 2 * kSegmentHeaderBytes) return status;
-  status = files_->Allocate(file, bytes);
-  if (!status.ok()) return status;
+  if (absl::Status allocated = files_->Allocate(file, bytes); !allocated.ok()) return allocated;
+  shortage_ = std::move(status);
   return bytes;
 }
 

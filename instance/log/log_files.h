@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,6 +62,9 @@ class LogFiles {
   // that become next ones, if `keep`. The one that is needed stays, so that no number is used again.
   absl::Status Release(uint64_t needed, bool keep);
   bool keeps_some() const { return !spares_.empty(); }
+  // Once, why a segment was begun in the room of the one before it (invariant 1); OK: none was since the last
+  // call.
+  absl::Status TakeShortage() { return std::exchange(shortage_, absl::OkStatus()); }
 
   // Both: requests that the caller submits, with its tokens. Writes() hands out what was added since, Syncs()
   // the files that those were for; what Writes() names must live until they have completed.
@@ -101,6 +105,7 @@ class LogFiles {
   Segment next_;
   std::vector<Segment> full_;  // closed once they are synced
   bool short_ = false;         // the last one that was wanted could not be made
+  absl::Status shortage_;
   LogPosition end_;
   std::vector<Pending> pending_;  // the last one is for current_
 };

@@ -246,6 +246,21 @@ TEST_F(LogFilesTest, Release_KeepsNothingForAFullDisk) {
   EXPECT_TRUE(files_.Exists(PathOf(4)));
 }
 
+// Nothing goes wrong in it; but somebody has to hear that the disk was full.
+TEST_F(LogFilesTest, TakeShortage_OfASegmentThatTakesTheRoomOfTheOneBefore) {
+  ASSERT_TRUE(Add(1'000).ok());
+  EXPECT_TRUE(log_->TakeShortage().ok());
+  end_ = log_->end();
+  Reopen();
+  files_.SetRoom(0);
+  ASSERT_TRUE(Add(1'000).ok());
+  EXPECT_EQ(log_->end().segment, 2u);
+  const absl::Status shortage = log_->TakeShortage();
+  EXPECT_TRUE(absl::IsResourceExhausted(shortage)) << shortage;
+  EXPECT_THAT(std::string(shortage.message()), testing::HasSubstr(PathOf(2)));
+  EXPECT_TRUE(log_->TakeShortage().ok()) << "once";
+}
+
 TEST_F(LogFilesTest, Read_WhatACheckpointNeedsIsMissing) {
   while (log_->end().segment < 3) ASSERT_TRUE(Add(30'000).ok());
   const LogPosition end = log_->end();

@@ -254,6 +254,12 @@ void Logger::PrepareSegments() {
   SetFull(std::move(full));
 }
 
+absl::Status Logger::TakeShortage() {
+  absl::Status shortage;
+  for (LogFiles& log : logs_) shortage.Update(log.TakeShortage());
+  return shortage;
+}
+
 uint64_t Logger::Reserve(uint32_t island) const {
   constexpr uint64_t kRings = 3;
   uint64_t bytes = 0;

@@ -96,6 +96,9 @@ class Logger {
   const absl::Status& failure() const { return failure_; }
   // Why there is no room for a next segment: the disk is full. OK otherwise.
   const absl::Status& full() const { return full_; }
+  // Once, why an island's log goes on in the room that was kept for this: the disk was full, even if only for
+  // a moment, when this logger began. OK otherwise.
+  absl::Status TakeShortage();
   const EpochBlock& epoch_block() const { return block_; }
 
  private:

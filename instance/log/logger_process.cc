@@ -110,6 +110,9 @@ void LoggerProcess::Report() {
     Say(fmt::format("drained {} {}", dying.first, dying.second));
     return true;
   });
+  if (const absl::Status shortage = logger_->TakeShortage(); !shortage.ok()) {
+    spdlog::warn("{}; the log goes on in the room that was kept for this", std::string(shortage.message()));
+  }
   if (const bool full = !logger_->full().ok(); full != full_) {
     full_ = full;
     full ? spdlog::warn("nothing can be changed until there is room: {}",
