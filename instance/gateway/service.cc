@@ -381,7 +381,17 @@ grpc::ServerUnaryReactor* Service::ListTables(grpc::CallbackServerContext* conte
     table->set_range_end(spec.range_end());
     table->set_row_bytes(spec.row_bytes());
     table->set_replicated(spec.replicated());
-    for (const control::v1::IndexSpec& index : spec.indexes()) table->add_indexes(index.name());
+    for (const control::v1::IndexSpec& index : spec.indexes()) {
+      client::v1::Index* described = table->add_indexes();
+      described->set_name(index.name());
+      *described->mutable_key() = index.key();
+    }
+    *table->mutable_key_names() = spec.key_names();
+    for (const control::v1::FieldSpec& field : spec.fields()) {
+      client::v1::Field* described = table->add_fields();
+      described->set_name(field.name());
+      described->set_type(field.type());
+    }
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

@@ -78,7 +78,7 @@ def from_results(operations: Sequence[Any], messages: Iterable[Any]) -> list[Res
 
 def from_table(message: Any) -> Table:
     return Table(message.name, tuple(message.key), (message.range_begin, message.range_end), message.row_bytes,
-                 message.replicated, tuple(message.indexes))
+                 message.replicated, tuple(index.name for index in message.indexes))
 
 
 # ---- operations
