@@ -107,17 +107,19 @@ class Supervisor {
   Reply Status();
   Reply Remember(const control::v1::LoadRequest& request);
   absl::Status LoadDurably(const control::v1::LoadSpec& load);
+  absl::Status ChangeTables(const control::v1::TablesRequest& request);
+  absl::Status CheckAllReady();
 
   const ResolvedDeployment& resolved_;
   const SupervisorOptions options_;
   const ControlFiles files_;
   const ClusterClient client_;
   std::unique_ptr<ClusterData> data_;
-  std::unique_ptr<BoxLog> log_;             // null: durability `none`
-  std::unique_ptr<GenerationLoads> loads_;  // likewise
-  std::optional<GatewayKeeper> gateway_;    // made before the control server, described by its threads
-  std::optional<Observer> observer_;        // made before the control server, described by its threads
-  absl::Status targets_status_;             // likewise
+  std::unique_ptr<BoxLog> log_;  // null: durability `none`
+  std::unique_ptr<GenerationLoads> loads_;
+  std::optional<GatewayKeeper> gateway_;  // made before the control server, described by its threads
+  std::optional<Observer> observer_;      // made before the control server, described by its threads
+  absl::Status targets_status_;           // likewise
 
   // Main thread only.
   int report_fd_;
@@ -149,6 +151,8 @@ absl::Status Supervisor::Start() {
   data_ = *std::move(data);
   const auto disk = runtime::MakePosixFileSystem();
   if (absl::Status sound = LookAtData(resolved_, *disk); !sound.ok()) return sound;
+  loads_ = std::make_unique<GenerationLoads>(client_, *data_,
+                                             static_cast<uint32_t>(resolved_.plan.islands.size()));
   if (absl::Status made = MakePulses(); !made.ok()) return made;
   if (absl::Status opened = OpenLog(); !opened.ok()) return opened;
   std::vector<IslandConfig> configs = MakeIslandConfigs(resolved_);
@@ -193,7 +197,6 @@ absl::Status Supervisor::OpenLog() {
   absl::StatusOr<std::unique_ptr<BoxLog>> log = BoxLog::Open(std::move(options), data_->manifest().workers);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
-  loads_ = std::make_unique<GenerationLoads>(client_, *data_, static_cast<uint32_t>(workers.size()));
   return data_->NoteWorkers(workers);
 }
 
@@ -298,7 +301,7 @@ void Supervisor::ScheduleRestart(Island& island, const std::string& why) {
 
 // In the beginning nobody has a process yet.
 bool Supervisor::IsDue(const Island& island) const {
-  if (island.pid != 0 || (loads_ != nullptr && loads_->under_way())) return false;
+  if (island.pid != 0 || loads_->under_way()) return false;
   return island.state == control::v1::STARTING ||
          (island.state == control::v1::LOST && MonotonicMs() >= island.restart_at_ms);
 }
@@ -511,7 +514,7 @@ absl::Status Supervisor::Loop() {
       KillIfOverdue();
     } else {
       StepLog();
-      if (loads_ != nullptr) KillUseless();
+      KillUseless();
       BeginDue();
       StartReady();
       if (observer_) observer_->Step();
@@ -541,12 +544,14 @@ Reply Supervisor::Handle(const Request& request) {
     case Request::kLoad:
       return log_ != nullptr ? messaging::ErrorReply(LoadDurably(request.load().load()))
                              : Remember(request.load());
+    case Request::kTables:
+      return messaging::ErrorReply(ChangeTables(request.tables()));
     case Request::kShutdown:
       kill(getpid(), SIGTERM);  // blocked in every thread: the main loop picks it up
       return Reply();
     default:
       return messaging::ErrorReply(
-          absl::InvalidArgumentError("a supervisor answers status, load and shutdown requests only"));
+          absl::InvalidArgumentError("a supervisor answers status, load, tables and shutdown requests only"));
   }
 }
 
@@ -594,17 +599,45 @@ Reply Supervisor::Status() {
   return reply;
 }
 
-absl::Status Supervisor::LoadDurably(const control::v1::LoadSpec& load) {
-  const auto check = [this]() -> absl::Status {
-    if (stopping_) return absl::UnavailableError("the deployment is being taken down");
-    const runtime::MutexLock lock(mutex_);
-    for (const Island& island : islands_) {
-      if (island.state == control::v1::READY) continue;
-      return absl::FailedPreconditionError(
-          fmt::format("island {} is not ready; see `islands status`", island.config.island()));
+absl::Status Supervisor::CheckAllReady() {
+  if (stopping_) return absl::UnavailableError("the deployment is being taken down");
+  const runtime::MutexLock lock(mutex_);
+  for (const Island& island : islands_) {
+    if (island.state == control::v1::READY) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("island {} is not ready; see `islands status`", island.config.island()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::ChangeTables(const control::v1::TablesRequest& request) {
+  if (absl::Status ready = CheckAllReady(); !ready.ok()) return ready;
+  if (log_ != nullptr && data_->manifest().data_generation == 0)
+    return absl::UnavailableError("the data files are being made; try again");
+  const auto save = [&]() -> absl::Status {
+    IslandConfig first;
+    {
+      const runtime::MutexLock lock(mutex_);
+      first = islands_.front().config;
     }
+    const absl::StatusOr<Loads> loads =
+        LoadsAfter(first.tables(), first.site_count(), first.loads(), request);
+    if (!loads.ok()) return loads.status();
+    if (log_ != nullptr) {
+      const absl::StatusOr<std::string> text = LoadsToText(*loads);
+      if (!text.ok()) return text.status();
+      absl::Status saved = data_->SwitchTo(data_->manifest().data_generation, *text);
+      if (!saved.ok()) return saved;
+    }
+    const runtime::MutexLock lock(mutex_);
+    for (Island& island : islands_) *island.config.mutable_loads() = *loads;
     return absl::OkStatus();
   };
+  return loads_->ChangeTables(request, save);
+}
+
+absl::Status Supervisor::LoadDurably(const control::v1::LoadSpec& load) {
+  const auto check = [this] { return CheckAllReady(); };
   const auto switched = [&](uint64_t generation, const Loads& loads) {
     const runtime::MutexLock lock(mutex_);
     for (Island& island : islands_) {
@@ -619,9 +652,11 @@ absl::Status Supervisor::LoadDurably(const control::v1::LoadSpec& load) {
 void Supervisor::KillUseless() {
   for (const uint32_t island : loads_->TakeUseless()) {
     if (islands_[island].pid <= 0) continue;
-    spdlog::warn("island {}: cannot go on after a load, killing process {}", island, islands_[island].pid);
+    spdlog::warn("island {}: cannot go on after a load or a change of tables, killing process {}", island,
+                 islands_[island].pid);
     islands_[island].killed_because =
-        "it could not go on after a load that has failed, and starts again with the rows of before";
+        "it could not go on after a load or a change of tables that has failed, and starts again with what "
+        "counts";
     kill(islands_[island].pid, SIGKILL);
   }
 }
@@ -633,9 +668,9 @@ Reply Supervisor::Remember(const control::v1::LoadRequest& request) {
   }
   const runtime::MutexLock lock(mutex_);
   for (Island& island : islands_) {
-    // Whatever was loaded before, its tables may be empty by now.
-    island.config.clear_loads();
-    if (request.in_place()) *island.config.add_loads() = load;
+    // Whatever was loaded before, its tables may be empty by now; but they have their shapes.
+    *island.config.mutable_loads() = LoadsAfter(island.config.tables(), island.config.loads(),
+                                                request.in_place() ? load : control::v1::LoadSpec());
   }
   return Reply();
 }

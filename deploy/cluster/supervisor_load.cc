@@ -16,8 +16,69 @@ namespace {
 constexpr int64_t kLoadTimeoutMs = 30 * 60'000;  // 120 million rows take a while
 constexpr int64_t kGoOnTimeoutMs = 60'000;
 
-// As the manifest keeps them.
-absl::StatusOr<std::string> ToText(const Loads& loads) {
+using TableSpecs = storage::Catalog::TableSpecs;
+
+TableSpecs TablesAfter(const TableSpecs& of_file, const Loads& loads) {
+  TableSpecs tables = of_file;
+  for (const control::v1::LoadSpec& load : loads) storage::ReplaceTables(load.tables(), &tables);
+  return tables;
+}
+
+// A load of nothing that leaves these tables, in these places; none if the file names all of them so.
+Loads ShapeOf(const TableSpecs& of_file, const TableSpecs& tables) {
+  Loads loads;
+  for (int place = 0; place < tables.size(); ++place) {
+    const bool as_in_file =
+        place < of_file.size() && tables[place].SerializeAsString() == of_file[place].SerializeAsString();
+    if (as_in_file) continue;
+    if (loads.empty()) loads.Add();
+    *loads[0].add_tables() = tables[place];
+  }
+  return loads;
+}
+
+}  // namespace
+
+Loads LoadsAfter(const TableSpecs& of_file, const Loads& before, const control::v1::LoadSpec& load) {
+  TableSpecs tables = TablesAfter(of_file, before);
+  storage::ReplaceTables(load.tables(), &tables);
+  Loads loads = ShapeOf(of_file, tables);
+  if (!load.workload().empty()) *loads.Add() = load;
+  return loads;
+}
+
+absl::StatusOr<Loads> LoadsAfter(const TableSpecs& of_file, uint32_t sites, const Loads& before,
+                                 const control::v1::TablesRequest& request) {
+  TableSpecs tables = TablesAfter(of_file, before);
+  if (const std::string& name = request.drop(); !name.empty()) {
+    if (storage::FindTable(tables, name) == nullptr)
+      return absl::NotFoundError(fmt::format("there is no table '{}'", name));
+    if (storage::FindTable(of_file, name) != nullptr) {
+      return absl::FailedPreconditionError(
+          fmt::format("table '{}' is in the deployment file, where it would come back from", name));
+    }
+    for (const control::v1::LoadSpec& load : before) {
+      if (load.workload().empty() || storage::FindTable(load.tables(), name) == nullptr) continue;
+      return absl::FailedPreconditionError(
+          fmt::format("table '{}' is one of workload '{}', which was loaded", name, load.workload()));
+    }
+  }
+  for (const control::v1::TableSpec& table : request.add()) {
+    if (!table.replicated()) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "table '{}': the rows of a replicated table come with a workload; name it in the deployment file",
+        table.name()));
+  }
+  if (absl::Status changed = storage::ChangeTables(request, &tables); !changed.ok()) return changed;
+  if (const auto catalog = storage::Catalog::Create(tables, sites); !catalog.ok()) return catalog.status();
+  Loads loads = ShapeOf(of_file, tables);
+  for (const control::v1::LoadSpec& load : before) {
+    if (!load.workload().empty()) *loads.Add() = load;
+  }
+  return loads;
+}
+
+absl::StatusOr<std::string> LoadsToText(const Loads& loads) {
   std::string text;
   if (loads.empty()) return text;
   control::v1::IslandConfig config;
@@ -26,24 +87,6 @@ absl::StatusOr<std::string> ToText(const Loads& loads) {
   if (!printed.ok()) return absl::InternalError(printed.ToString());
   return text;
 }
-
-// The load, behind what is left of those before it: the shape of tables that it has nothing to say of. All
-// tables go into a generation, and whoever reads it has to know their shape.
-Loads LoadsWith(const Loads& before, const control::v1::LoadSpec& load) {
-  storage::Catalog::TableSpecs shaped;
-  for (const control::v1::LoadSpec& earlier : before) storage::ReplaceTables(earlier.tables(), &shaped);
-  Loads loads;
-  control::v1::LoadSpec rest;
-  for (const control::v1::TableSpec& table : shaped) {
-    const auto same = [&](const control::v1::TableSpec& own) { return own.name() == table.name(); };
-    if (std::none_of(load.tables().begin(), load.tables().end(), same)) *rest.add_tables() = table;
-  }
-  if (!rest.tables().empty()) *loads.Add() = std::move(rest);
-  if (!load.workload().empty()) *loads.Add() = load;
-  return loads;
-}
-
-}  // namespace
 
 GenerationLoads::GenerationLoads(const ClusterClient& client, ClusterData& data, uint32_t islands)
     : client_(client), data_(data), all_(islands) {
@@ -57,8 +100,8 @@ absl::Status GenerationLoads::Load(
   const storage::Manifest manifest = data_.manifest();
   control::v1::IslandConfig before;
   absl::Status status = DescribeLoad(manifest, &before);
-  const Loads loads = LoadsWith(before.loads(), load);
-  const absl::StatusOr<std::string> text = ToText(loads);
+  const Loads loads = LoadsAfter(manifest.tables, before.loads(), load);
+  const absl::StatusOr<std::string> text = LoadsToText(loads);
   status.Update(text.status());
   if (status.ok()) status = check();
   if (status.ok()) status = MayLoadEverywhere(load);
@@ -97,7 +140,27 @@ absl::Status GenerationLoads::LoadEverywhere(const control::v1::LoadSpec& load, 
 void GenerationLoads::GoOnEverywhere() {
   control::v1::Request request;
   request.mutable_switch_()->set_generation(data_.manifest().data_generation);
-  const std::vector<ClusterClient::Reply> replies = client_.CallIslands(all_, request, kGoOnTimeoutMs);
+  NoteUseless(client_.CallIslands(all_, request, kGoOnTimeoutMs));
+}
+
+absl::Status GenerationLoads::ChangeTables(const control::v1::TablesRequest& wanted,
+                                           absl::FunctionRef<absl::Status()> save) {
+  if (under_way_.exchange(true))
+    return absl::FailedPreconditionError("rows are being loaded, or tables changed; try again");
+  control::v1::Request request;
+  *request.mutable_tables() = wanted;
+  request.mutable_tables()->set_check_only(true);
+  absl::Status status = FirstError(client_.CallIslands(all_, request, kGoOnTimeoutMs));
+  if (status.ok()) status = save();
+  if (status.ok()) {
+    request.mutable_tables()->set_check_only(false);
+    NoteUseless(client_.CallIslands(all_, request, kGoOnTimeoutMs));
+  }
+  under_way_ = false;
+  return status;
+}
+
+void GenerationLoads::NoteUseless(const std::vector<ClusterClient::Reply>& replies) {
   const runtime::MutexLock lock(mutex_);
   for (const uint32_t island : all_) {
     if (replies[island].ok()) continue;

@@ -8,7 +8,10 @@
 // that do. While rows are loaded no life may begin, so that each is of the generation that the others end up
 // with.
 //
-// Whoever has asked for a load need not live until it is over.
+// Tables that clients add or drop need no generation: the manifest names them first, then all islands make
+// them, and the next life of one that has not got to it does.
+//
+// Whoever has asked for a load, or for tables, need not live until it is over.
 //
 // Thread safety: GenerationLoads from any thread.
 #pragma once
@@ -31,6 +34,17 @@ namespace islands::deploy {
 
 using Loads = google::protobuf::RepeatedPtrField<control::v1::LoadSpec>;
 
+// What those before leave when this one has been loaded: tables in the places that they have, and the shapes,
+// of which it has nothing to say. Without a workload it loads nothing.
+Loads LoadsAfter(const storage::Catalog::TableSpecs& of_file, const Loads& before,
+                 const control::v1::LoadSpec& load);
+// The same when tables were added or dropped. INVALID_ARGUMENT, ALREADY_EXISTS, NOT_FOUND: what is wrong with
+// one of them. FAILED_PRECONDITION: one to be dropped is the file's, or a workload's.
+absl::StatusOr<Loads> LoadsAfter(const storage::Catalog::TableSpecs& of_file, uint32_t sites,
+                                 const Loads& before, const control::v1::TablesRequest& request);
+// As the manifest keeps them.
+absl::StatusOr<std::string> LoadsToText(const Loads& loads);
+
 class GenerationLoads {
  public:
   GenerationLoads(const ClusterClient& client, ClusterData& data, uint32_t islands);
@@ -40,6 +54,10 @@ class GenerationLoads {
   // FAILED_PRECONDITION: rows are being loaded.
   absl::Status Load(const control::v1::LoadSpec& load, absl::FunctionRef<absl::Status()> check,
                     absl::FunctionRef<void(uint64_t generation, const Loads& loads)> switched);
+  // Asks all islands whether they can, has `save` make it last, and all islands do it. OK also if one is lost
+  // meanwhile: it is useless then. FAILED_PRECONDITION: rows are being loaded, or other tables changed.
+  absl::Status ChangeTables(const control::v1::TablesRequest& request,
+                            absl::FunctionRef<absl::Status()> save);
   bool under_way() const { return under_way_; }
   // The islands that cannot go on; each once.
   std::vector<uint32_t> TakeUseless();
@@ -48,6 +66,7 @@ class GenerationLoads {
   absl::Status MayLoadEverywhere(const control::v1::LoadSpec& load) const;
   absl::Status LoadEverywhere(const control::v1::LoadSpec& load, uint64_t generation) const;
   void GoOnEverywhere();
+  void NoteUseless(const std::vector<ClusterClient::Reply>& replies);
 
   const ClusterClient& client_;
   ClusterData& data_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "instance/messaging/control_channel.h"
+#include "instance/storage/table_specs.h"
 
 namespace islands::deploy {
 namespace {
@@ -77,7 +78,8 @@ class GenerationLoadsTest : public testing::Test {
     servers_[island] = *std::move(server);
   }
   Reply Answer(uint32_t island, const Request& request) {
-    if (request.load().check_only()) return may_load_.ok() ? Reply() : messaging::ErrorReply(may_load_);
+    if (request.load().check_only() || request.tables().check_only())
+      return may_load_.ok() ? Reply() : messaging::ErrorReply(may_load_);
     const uint64_t generation =
         request.has_load() ? request.load().generation() : request.switch_().generation();
     asked_[island].push_back({request.has_load(), generation, OnDisk().data_generation});
@@ -97,6 +99,7 @@ class GenerationLoadsTest : public testing::Test {
     load.set_workload(workload);
     control::v1::TableSpec* table = load.add_tables();
     table->set_name(workload + "_rows");
+    table->add_key("uint64");
     table->set_range_end(rows);
     return load;
   }
@@ -108,6 +111,41 @@ class GenerationLoadsTest : public testing::Test {
           EXPECT_EQ(OnDisk().data_generation, generation);
           last_loads_ = loads;
         });
+  }
+
+  static control::v1::TablesRequest Added(const std::string& name, int64_t rows) {
+    control::v1::TablesRequest request;
+    request.add_add()->set_name(name);
+    request.mutable_add(0)->add_key("uint64");
+    request.mutable_add(0)->set_range_end(rows);
+    return request;
+  }
+  static control::v1::TablesRequest Dropped(const std::string& name) {
+    control::v1::TablesRequest request;
+    request.set_drop(name);
+    return request;
+  }
+  absl::Status Change(const control::v1::TablesRequest& request) {
+    return loads_->ChangeTables(request, [&] {
+      const auto loads = LoadsAfter(data_->manifest().tables, 4, last_loads_, request);
+      if (!loads.ok()) return loads.status();
+      if (!save_.ok()) return save_;
+      ++saved_;
+      last_loads_ = *loads;
+      return data_->SwitchTo(data_->manifest().data_generation, *LoadsToText(last_loads_));
+    });
+  }
+  // As an island that begins has them.
+  std::vector<std::string> Tables(const Loads& loads) const {
+    storage::Catalog::TableSpecs specs = data_->manifest().tables;
+    for (const control::v1::LoadSpec& load : loads) storage::ReplaceTables(load.tables(), &specs);
+    std::vector<std::string> tables;
+    for (const control::v1::TableSpec& table : specs) {
+      tables.push_back(table.name() + " " + std::to_string(table.range_end()) +
+                       (table.dropped() != 0 ? " dropped" : ""));
+      if (table.dropped() != 0) EXPECT_EQ(table.dropped(), tables.size());
+    }
+    return tables;
   }
 
   std::string base_;
@@ -122,6 +160,8 @@ class GenerationLoadsTest : public testing::Test {
   std::vector<std::unique_ptr<messaging::ControlServer>> servers_;
   std::vector<uint64_t> switched_;
   Loads last_loads_;
+  absl::Status save_;
+  int saved_ = 0;
 };
 
 TEST_F(GenerationLoadsTest, Load_OneRenameSwitchesAllIslands) {
@@ -140,23 +180,85 @@ TEST_F(GenerationLoadsTest, Load_OneRenameSwitchesAllIslands) {
   control::v1::IslandConfig config;
   ASSERT_TRUE(DescribeLoad(data_->manifest(), &config).ok());
   EXPECT_EQ(data_->manifest().data_generation, 2u);
-  ASSERT_EQ(config.loads().size(), 1);
-  EXPECT_EQ(config.loads()[0].workload(), "micro");
+  ASSERT_EQ(config.loads().size(), 2);
   EXPECT_EQ(config.loads()[0].tables()[0].range_end(), 50);
+  EXPECT_EQ(config.loads()[1].workload(), "micro");
+  EXPECT_EQ(config.loads()[1].tables()[0].range_end(), 50);
 }
 
-// A generation has all tables: of the loads before it the shapes stay that it has nothing to say of.
+// A generation has all tables: of the loads before it the shapes stay that it has nothing to say of, and all keep
+// their places, by which the islands that live know them.
 TEST_F(GenerationLoadsTest, Load_RemembersTheShapesOfOtherTables) {
   ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
   ASSERT_TRUE(Load(LoadOf("tatp", 60)).ok());
-  ASSERT_EQ(last_loads_.size(), 2);
-  EXPECT_EQ(last_loads_[0].workload(), "");
-  EXPECT_EQ(last_loads_[0].tables()[0].name(), "micro_rows");
-  EXPECT_EQ(last_loads_[1].workload(), "tatp");
   ASSERT_TRUE(Load(LoadOf("micro", 70)).ok());
   ASSERT_EQ(last_loads_.size(), 2);
-  EXPECT_EQ(last_loads_[0].tables()[0].name(), "tatp_rows");
-  EXPECT_EQ(last_loads_[1].tables()[0].range_end(), 70);
+  EXPECT_EQ(last_loads_[0].workload(), "");
+  EXPECT_EQ(last_loads_[1].workload(), "micro");
+  EXPECT_THAT(Tables(last_loads_), ElementsAre("rows 100", "micro_rows 70", "tatp_rows 60"));
+}
+
+TEST_F(GenerationLoadsTest, ChangeTables_TheyKeepTheirPlaces) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  ASSERT_TRUE(Change(Added("mine", 10)).ok());
+  EXPECT_THAT(Tables(last_loads_), ElementsAre("rows 100", "micro_rows 50", "mine 10"));
+  EXPECT_EQ(last_loads_.size(), 2);
+  ASSERT_TRUE(Load(LoadOf("tatp", 60)).ok());
+  ASSERT_TRUE(Load(LoadOf("micro", 70)).ok());
+  ASSERT_TRUE(Change(Added("mine", 10)).ok()) << "it is there, and the same";
+  ASSERT_TRUE(Change(Added("too", 11)).ok());
+  EXPECT_THAT(Tables(last_loads_),
+              ElementsAre("rows 100", "micro_rows 70", "mine 10", "tatp_rows 60", "too 11"));
+  ASSERT_TRUE(Change(Dropped("mine")).ok());
+  EXPECT_THAT(Tables(last_loads_),
+              ElementsAre("rows 100", "micro_rows 70", "mine 10 dropped", "tatp_rows 60", "too 11"));
+  ASSERT_TRUE(Change(Added("mine", 12)).ok());
+  ASSERT_TRUE(Change(Dropped("mine")).ok());
+  ASSERT_TRUE(Load(LoadOf("tatp", 61)).ok());
+  EXPECT_THAT(Tables(last_loads_), ElementsAre("rows 100", "micro_rows 70", "mine 10 dropped", "tatp_rows 61",
+                                               "too 11", "mine 12 dropped"));
+}
+
+TEST_F(GenerationLoadsTest, ChangeTables_WhatCannotBe) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  ASSERT_TRUE(Change(Added("mine", 10)).ok());
+  const auto what = [&](const control::v1::TablesRequest& request) {
+    const absl::Status status = Change(request);
+    return absl::StatusCodeToString(status.code()) + ": " + std::string(status.message());
+  };
+  EXPECT_EQ(what(Added("mine", 11)), "ALREADY_EXISTS: there is another table 'mine'");
+  EXPECT_EQ(what(Dropped("yours")), "NOT_FOUND: there is no table 'yours'");
+  EXPECT_THAT(what(Dropped("rows")),
+              HasSubstr("FAILED_PRECONDITION: table 'rows' is in the deployment file"));
+  EXPECT_THAT(what(Dropped("micro_rows")), HasSubstr("FAILED_PRECONDITION: table 'micro_rows' is one of"));
+  EXPECT_THAT(what(Added("none", 0)), HasSubstr("INVALID_ARGUMENT: table 'none', range"));
+  control::v1::TablesRequest replicated = Added("all", 10);
+  replicated.mutable_add(0)->set_replicated(true);
+  EXPECT_THAT(what(replicated), HasSubstr("INVALID_ARGUMENT: table 'all': the rows of a replicated"));
+  EXPECT_THAT(Tables(last_loads_), ElementsAre("rows 100", "micro_rows 50", "mine 10"));
+  EXPECT_THAT(loads_->TakeUseless(), IsEmpty());
+}
+
+// First all are asked, then it is made to last, then it is done; who does not do it is useless.
+TEST_F(GenerationLoadsTest, ChangeTables_LastsBeforeAnybodyDoesIt) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  may_load_ = absl::ResourceExhaustedError("its pool is full");
+  EXPECT_EQ(Change(Added("mine", 10)).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(saved_, 0);
+  may_load_ = absl::OkStatus();
+  save_ = absl::ResourceExhaustedError("the disk is full");
+  EXPECT_EQ(Change(Added("mine", 10)).code(), absl::StatusCode::kResourceExhausted);
+  for (const std::vector<Asked>& asked : asked_) EXPECT_EQ(asked.size(), 2u) << "of the load";
+  save_ = absl::OkStatus();
+  answers_[1] = [&](const Request& request) {
+    EXPECT_TRUE(request.has_tables());
+    EXPECT_TRUE(loads_->under_way());
+    EXPECT_EQ(saved_, 1);
+    return absl::UnavailableError("it has died");
+  };
+  ASSERT_TRUE(Change(Added("mine", 10)).ok());
+  EXPECT_THAT(loads_->TakeUseless(), ElementsAre(1));
+  EXPECT_FALSE(loads_->under_way());
 }
 
 TEST_F(GenerationLoadsTest, Load_ThatFailsSomewhere_LeavesTheGenerationBefore) {

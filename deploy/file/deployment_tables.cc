@@ -23,12 +23,7 @@ using partitioner::KeyType;
 constexpr size_t kMaxTables = 256;
 constexpr std::string_view kKeyTypes = "uint8, uint16, uint32, uint64, int8, int16, int32, int64 or string";
 
-bool IsTableName(std::string_view name) {
-  if (name.empty() || name.size() > 32 || name[0] < 'a' || name[0] > 'z') return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
-}
+using storage::IsTableName;
 
 // The values that a partitioned table's first key component can have, as [begin, end).
 std::pair<int64_t, int64_t> ValuesOf(KeyType type) {
@@ -80,7 +75,7 @@ class TableReader {
       : positions_(positions), complaints_(complaints) {}
 
   TableSpec Read(const YamlNode& node, const std::string& path) {
-    const MapReader map(node, path, {"name", "key", "range", "row_bytes", "replicated", "indexes"},
+    const MapReader map(node, path, {"name", "key", "range", "fields", "row_bytes", "replicated", "indexes"},
                         positions_, complaints_);
     TableSpec table;
     ReadName(map, &table);
@@ -88,6 +83,7 @@ class TableReader {
     table.set_replicated(map.Bool("replicated").value_or(false));
     ReadRange(map, &table);
     if (const auto bytes = map.Integer("row_bytes", 0, storage::kMaxRowBytes)) table.set_row_bytes(*bytes);
+    ReadFields(map, &table);
     if (table.key_size() > 0) ReadIndexes(map, &table);
     return table;
   }
@@ -111,7 +107,9 @@ class TableReader {
       map.Complain(map.at(), "found a table without 'key', expected a list of key types such as [uint64]");
       return;
     }
-    for (const YamlNode& item : map.List("key", "a list of key types such as [uint64]")) {
+    if (const YamlNode& key = *map.Find("key"); key.kind == YamlNode::Kind::kMap)
+      return ReadNamedKey(map, key, table);
+    for (const YamlNode& item : map.List("key", "a list of key types such as [uint64], or {id: uint64}")) {
       if (item.kind == YamlNode::Kind::kScalar && partitioner::ParseKeyType(item.text).ok()) {
         table->add_key(item.text);
       } else {
@@ -119,6 +117,46 @@ class TableReader {
         table->clear_key();
         return;
       }
+    }
+  }
+
+  void ReadNamedKey(const MapReader& map, const YamlNode& key, TableSpec* table) {
+    for (size_t i = 0; i + 1 < key.items.size(); i += 2) {
+      const YamlNode& type = key.items[i + 1];
+      if (type.kind != YamlNode::Kind::kScalar || !partitioner::ParseKeyType(type.text).ok()) {
+        map.Complain(type.at, fmt::format("found {}, expected a key type: {}", type.Describe(), kKeyTypes));
+        table->clear_key();
+        table->clear_key_names();
+        return;
+      }
+      table->add_key_names(key.items[i].text);
+      table->add_key(type.text);
+    }
+  }
+
+  // A row's parts, in order; how long it is follows from them.
+  void ReadFields(const MapReader& map, TableSpec* table) {
+    if (!map.Has("fields")) return;
+    const YamlNode& fields = *map.Find("fields");
+    if (fields.kind != YamlNode::Kind::kMap) {
+      map.Complain("fields",
+                   fmt::format("found {}, expected names and types such as {{balance: int64, owner: "
+                               "'string:20'}}",
+                               fields.Describe()));
+      return;
+    }
+    for (size_t i = 0; i + 1 < fields.items.size(); i += 2) {
+      const YamlNode& type = fields.items[i + 1];
+      control::v1::FieldSpec& field = *table->add_fields();
+      field.set_name(fields.items[i].text);
+      field.set_type(type.kind == YamlNode::Kind::kScalar ? type.text : type.Describe());
+    }
+    const absl::StatusOr<uint32_t> bytes = storage::RowBytesOf(table->fields());
+    if (!bytes.ok()) {
+      map.Complain("fields",
+                   fmt::format("found {}, expected fields of a row", std::string(bytes.status().message())));
+    } else if (!map.Has("row_bytes")) {
+      table->set_row_bytes(*bytes);
     }
   }
 

@@ -112,6 +112,29 @@ TEST(ParseDeployment, EveryFieldIsTaken) {
   EXPECT_EQ(d->transaction_timeout_ms, 150u);
 }
 
+TEST(ParseDeployment, TablesWithNames) {
+  const auto parse = [](const std::string& table) {
+    return ParseDeployment("version: 1\ndata: {tables: [{name: t, range: [0, 9], " + table + "}]}\n",
+                           "f.yaml");
+  };
+  const auto d = parse("key: {id: uint64, part: string}, fields: {balance: int64, owner: 'string:20'}");
+  ASSERT_TRUE(d.ok()) << d.status();
+  const control::v1::TableSpec& table = d->tables[0];
+  EXPECT_THAT(table.key(), ElementsAre("uint64", "string"));
+  EXPECT_THAT(table.key_names(), ElementsAre("id", "part"));
+  ASSERT_EQ(table.fields_size(), 2);
+  EXPECT_EQ(table.fields(1).name(), "owner");
+  EXPECT_EQ(table.fields(1).type(), "string:20");
+  EXPECT_EQ(table.row_bytes(), 28u);
+  EXPECT_EQ(parse("key: [uint64], fields: {a: uint8, b: bytes}")->tables[0].row_bytes(), 0u);
+  const auto what = [&](const std::string& text) { return std::string(parse(text).status().message()); };
+  EXPECT_THAT(what("key: [uint64], fields: [a, b]"),
+              HasSubstr("2:62: found a list, expected names and types"));
+  EXPECT_THAT(what("key: [uint64], fields: {a: float}"), HasSubstr("'a': 'float' is no type"));
+  EXPECT_THAT(what("key: {id: float}"), HasSubstr("found 'float', expected a key type"));
+  EXPECT_THAT(what("key: [uint64], fields: {a: int8}, row_bytes: 2"), HasSubstr("its fields take 1"));
+}
+
 TEST(ParseDeployment, CoresNumberOrList) {
   EXPECT_EQ(ParseDeployment("version: 1\ncores: 6", "f.yaml")->core_count, 6u);
   EXPECT_THAT(*ParseDeployment("version: 1\ncores: '6'", "f.yaml")->cpus, ElementsAre(6));

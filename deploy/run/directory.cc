@@ -43,8 +43,16 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string TableYaml(const control::v1::TableSpec& table) {
-  std::string text =
-      fmt::format("    - name: {}\n      key: [{}]\n", Quoted(table.name()), fmt::join(table.key(), ", "));
+  std::vector<std::string> key(table.key().begin(), table.key().end());
+  for (int i = 0; i < table.key_names_size(); ++i)
+    key[static_cast<size_t>(i)] = fmt::format("{}: {}", Quoted(table.key_names(i)), table.key(i));
+  const bool named = !table.key_names().empty();
+  std::string text = fmt::format("    - name: {}\n      key: {}{}{}\n", Quoted(table.name()),
+                                 named ? '{' : '[', fmt::join(key, ", "), named ? '}' : ']');
+  std::vector<std::string> fields;
+  for (const control::v1::FieldSpec& field : table.fields())
+    fields.push_back(fmt::format("{}: {}", Quoted(field.name()), Quoted(field.type())));
+  if (!fields.empty()) text += fmt::format("      fields: {{{}}}\n", fmt::join(fields, ", "));
   if (table.replicated()) {
     text += "      replicated: true\n";
   } else {

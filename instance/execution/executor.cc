@@ -65,17 +65,22 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks
                    ExecutorOptions options)
     : catalog_(catalog), store_(store), locks_(locks), options_(options) {
   cleaner_.worker = options_.worker;
-  size_t trees = 0;
-  for (TableId id = 0; id < catalog.size(); ++id) {
-    const storage::TableDefinition& table = catalog.table(id);
-    costs_.push_back({1 + table.indexes.size(), table.row_bytes == 0 || !table.indexes.empty()});
-    trees = std::max(trees, costs_.back().trees);
-  }
+  NoteTables();
   if (options_.journal == nullptr) return;
   ISLANDS_CHECK(options_.journal->alone() == options_.alone);
   options_.journal->SetPublisher(this);
-  most_need_ = RoomOfChange(trees, trees * kMostLevels);
   most_to_undo_ = options_.journal->capacity() / 8;
+}
+
+void Executor::NoteTables() {
+  size_t trees = 0;
+  costs_.clear();
+  for (TableId id = 0; id < catalog_.size(); ++id) {
+    const storage::TableDefinition& table = catalog_.table(id);
+    costs_.push_back({1 + table.indexes.size(), table.row_bytes == 0 || !table.indexes.empty()});
+    trees = std::max(trees, costs_.back().trees);
+  }
+  if (options_.journal != nullptr) most_need_ = RoomOfChange(trees, trees * kMostLevels);
 }
 
 Executor::~Executor() {

@@ -68,6 +68,9 @@ class Executor : private log::Journal::Publisher {
            ExecutorOptions options = {});
   ~Executor();
 
+  // The catalog has more tables than before.
+  void NoteTables();
+
   // Goes on with operations[*cursor]. Results go into `batch`. kFailed: *failure says why, the branch must be
   // rolled back.
   Progress Run(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations, size_t* cursor,

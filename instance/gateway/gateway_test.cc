@@ -13,6 +13,7 @@
 #include "instance/gateway/channels.h"
 #include "instance/gateway/server.h"
 #include "instance/gateway/service.h"
+#include "instance/gateway/tokens.h"
 #include "instance/testing/in_process_cluster.h"
 
 namespace islands::gateway {
@@ -101,15 +102,16 @@ class GatewayTest : public testing::Test {
  protected:
   explicit GatewayTest(ServiceLimits limits = {}) : limits_(limits) {
     EXPECT_TRUE(cluster_.Start().ok());
-    control::v1::ClusterStatus status;
-    *status.add_configs() = cluster_.island(0).config();
-    view_ = *View::Create(status);
+    Refresh();
     channels_ = std::make_unique<Channels>(
         ChannelsOptions{
-            .cluster_id = view_->cluster_id, .workers = view_->workers, .redial_max_ns = 20'000'000},
+            .cluster_id = view()->cluster_id, .workers = view()->workers, .redial_max_ns = 20'000'000},
         cluster_.hub().MakeTransport({2, 0}), clock_);
     service_ = std::make_unique<Service>(
-        limits_, *channels_, [this] { return view_; }, [this] { other_tables_ = true; });
+        limits_, *channels_, [this] { return view(); }, [this] { other_tables_ = true; },
+        [this](const control::v1::TablesRequest& request, const Service::Done& done) {
+          Change(request, done);
+        });
     auto server = Server::Start({.socket = path_}, *service_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -121,6 +123,27 @@ class GatewayTest : public testing::Test {
     stub_.reset();
     channel_.reset();
     server_.reset();
+  }
+
+  std::shared_ptr<const View> view() const {
+    const runtime::MutexLock lock(mutex_);
+    return view_;
+  }
+  void SetView(std::shared_ptr<const View> view) {
+    const runtime::MutexLock lock(mutex_);
+    view_ = std::move(view);
+  }
+  void Refresh() {
+    control::v1::ClusterStatus status;
+    *status.add_configs() = cluster_.island(0).config();
+    SetView(*View::Create(status));
+  }
+  // As supervisor and main thread do.
+  void Change(const control::v1::TablesRequest& request, const Service::Done& done) {
+    absl::Status changed;
+    for (uint32_t i = 0; i < 2; ++i) changed.Update(cluster_.island(i).ChangeTables(request));
+    Refresh();
+    done(changed);
   }
 
   template <typename Predicate>
@@ -163,7 +186,8 @@ class GatewayTest : public testing::Test {
   const runtime::MonotonicClock clock_;
   const std::string path_ =
       (std::filesystem::temp_directory_path() / ("gw-" + std::to_string(getpid()) + ".sock")).string();
-  std::shared_ptr<const View> view_;
+  mutable runtime::Mutex mutex_;
+  std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> other_tables_{false};
   std::unique_ptr<Channels> channels_;
   std::unique_ptr<Service> service_;
@@ -172,6 +196,247 @@ class GatewayTest : public testing::Test {
   std::unique_ptr<client::v1::Islands::Stub> stub_;
   ExecuteResponse response_;
 };
+
+client::v1::Table Notes() {
+  client::v1::Table table;
+  table.set_name("notes");
+  table.add_key("uint64");
+  table.add_key_names("id");
+  table.set_range_end(1000);
+  table.add_fields()->set_name("stars");
+  table.mutable_fields(0)->set_type("int64");
+  table.add_fields()->set_name("text");
+  table.mutable_fields(1)->set_type("string:12");
+  client::v1::Index* index = table.add_indexes();
+  index->set_name("by_stars");
+  index->add_key("row:0:int64");
+  return table;
+}
+
+TEST_F(GatewayTest, Tables_ComeAndGo) {
+  const auto create = [&](const client::v1::Table& table) {
+    client::v1::CreateTableRequest request;
+    *request.mutable_table() = table;
+    client::v1::CreateTableResponse response;
+    grpc::ClientContext context;
+    SetDeadline(context);
+    return stub_->CreateTable(&context, request, &response);
+  };
+  const auto drop = [&](const std::string& name) {
+    client::v1::DropTableRequest request;
+    request.set_table(name);
+    client::v1::DropTableResponse response;
+    grpc::ClientContext context;
+    SetDeadline(context);
+    return stub_->DropTable(&context, request, &response);
+  };
+  ASSERT_TRUE(Execute({Put(1, "a"), Put(999, "b")}).ok());
+  ASSERT_TRUE(create(Notes()).ok());
+  ASSERT_TRUE(create(Notes()).ok()) << "it is the same";
+  std::vector<Operation> inserts;
+  for (const uint64_t key : {1, 2, 999}) {
+    inserts.push_back(Insert(key, std::string(20, static_cast<char>(key % 100))));
+    inserts.back().set_table("notes");
+  }
+  const grpc::Status inserted = Execute(inserts);
+  ASSERT_TRUE(inserted.ok()) << inserted.error_message();
+  client::v1::ListTablesResponse list;
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub_->ListTables(&context, {}, &list).ok());
+  ASSERT_EQ(list.tables_size(), 3);
+  EXPECT_EQ(list.tables(2).row_bytes(), 20u);  // that its fields take
+  client::v1::Table known = Notes();
+  known.set_row_bytes(20);
+  EXPECT_EQ(list.tables(2).SerializeAsString(), known.SerializeAsString());
+
+  client::v1::Table other = Notes();
+  other.set_range_end(7);
+  EXPECT_EQ(create(other).error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  other.set_name("islands.mine");
+  EXPECT_EQ(create(other).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  other.set_name("other");
+  other.mutable_fields(1)->set_type("text");
+  const grpc::Status wrong = create(other);
+  EXPECT_EQ(wrong.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(wrong.error_message(), HasSubstr("'text' is no type"));
+
+  const grpc::Status full = drop("notes");
+  EXPECT_EQ(full.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(full.error_message(), HasSubstr("table 'notes' has rows, 2 on island 0"));
+  std::vector<Operation> deletes;
+  for (const uint64_t key : {1, 2, 999}) {
+    deletes.push_back(On("notes"));
+    deletes.back().mutable_delete_()->mutable_key()->add_parts()->set_unsigned_(key);
+  }
+  ASSERT_TRUE(Execute(deletes).ok());
+  ASSERT_TRUE(drop("notes").ok());
+  EXPECT_EQ(Execute({inserts[0]}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  ASSERT_TRUE(create(Notes()).ok()) << "another one of that name";
+  ASSERT_TRUE(Execute({inserts[0]}).ok());
+  EXPECT_EQ(ValueOf(999), "b");
+  for (uint32_t i = 0; i < 2; ++i) EXPECT_TRUE(cluster_.island(i).store().Check().ok());
+}
+
+class TokenTest : public GatewayTest {
+ protected:
+  grpc::Status ExecuteWith(const std::string& token, const std::vector<Operation>& operations) {
+    ExecuteRequest request;
+    for (const Operation& operation : operations) *request.add_operations() = operation;
+    request.set_token(token);
+    grpc::ClientContext context;
+    SetDeadline(context);
+    response_.Clear();
+    return stub_->Execute(&context, request, &response_);
+  }
+  // Of a transaction that begins with this key.
+  std::string OutcomeOf(const std::string& token, uint64_t key) {
+    client::v1::AskOutcomeRequest request;
+    request.set_token(token);
+    request.set_table("accounts");
+    request.mutable_key()->add_parts()->set_unsigned_(key);
+    client::v1::AskOutcomeResponse response;
+    grpc::ClientContext context;
+    SetDeadline(context);
+    const grpc::Status status = stub_->AskOutcome(&context, request, &response);
+    if (!status.ok()) return status.error_message();
+    return response.committed() ? "committed" : "never";
+  }
+  // The first one finds no table for it.
+  void MakeTable() {
+    const grpc::Status first = ExecuteWith("first", {Put(1, "x")});
+    EXPECT_EQ(first.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(FailureOf(first).outcome(), Failure::ABORTED);
+    EXPECT_EQ(FailureOf(first).reason(), "not_ready");
+    ASSERT_TRUE(Becomes([&] { return FindTokensTable(*view()) != nullptr; }));
+  }
+};
+
+TEST_F(TokenTest, Execute_IsCommittedOnce) {
+  MakeTable();
+  ASSERT_TRUE(Execute({Put(1, std::string(8, '\0')), Put(999, std::string(8, '\0'))}).ok());
+  for (int again = 0; again < 3; ++again) {
+    const grpc::Status added = ExecuteWith("t", {Add(1, 5), Add(999, -5)});
+    ASSERT_TRUE(added.ok()) << added.error_message();
+    EXPECT_EQ(response_.earlier(), again > 0);
+    EXPECT_EQ(response_.results_size(), again > 0 ? 0 : 2);
+    ASSERT_TRUE(Execute({Get(1)}).ok());
+    EXPECT_EQ(response_.results(0).value()[0], 5);
+  }
+  EXPECT_EQ(OutcomeOf("t", 1), "committed");
+  // The same when the transaction, a second time, would fail by itself.
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_TRUE(ExecuteWith("u", {Insert(7, "seven")}).ok());
+    EXPECT_EQ(response_.earlier(), again > 0);
+  }
+  const grpc::Status other = ExecuteWith("v", {Insert(7, "eight")});
+  EXPECT_EQ(other.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(FailureOf(other).reason(), "condition");
+  EXPECT_EQ(FailureOf(other).operation(), 0);
+  EXPECT_EQ(OutcomeOf("v", 7), "never");
+  EXPECT_EQ(ExecuteWith(std::string(65, 't'), {Get(1)}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  // Nobody else has use of the table.
+  Operation scan = On(kTokensTable);
+  scan.mutable_scan();
+  EXPECT_EQ(Execute({scan}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// Whoever has been told "never" can rely on it.
+TEST_F(TokenTest, AskOutcome_EndsWhatIsUnderWay) {
+  MakeTable();
+  EXPECT_EQ(OutcomeOf("t", 1), "never");
+  const grpc::Status late = ExecuteWith("t", {Put(1, "late")});
+  EXPECT_EQ(late.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(FailureOf(late).reason(), "token");
+  EXPECT_EQ(FailureOf(late).outcome(), Failure::ABORTED);
+  EXPECT_EQ(ValueOf(1), "none");
+  EXPECT_EQ(OutcomeOf("t", 1), "never");
+  EXPECT_EQ(OutcomeOf("t", 2), "never") << "it was not committed there either";
+}
+
+TEST_F(TokenTest, Transact_IsCommittedOnce) {
+  MakeTable();
+  for (int again = 0; again < 2; ++again) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    auto stream = stub_->Transact(&context);
+    client::v1::TransactRequest request;
+    client::v1::TransactResponse response;
+    *request.add_operations() = Get(1);
+    ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
+    EXPECT_EQ(response.results(0).code(), again > 0 ? Result::DONE : Result::NOT_FOUND);
+    request.Clear();
+    *request.add_operations() = Put(999, "put");  // elsewhere
+    *request.add_operations() = Put(1, again > 0 ? "again" : "once");
+    request.set_end(client::v1::TransactRequest::COMMIT);
+    request.set_token("t");
+    ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
+    EXPECT_TRUE(response.committed());
+    EXPECT_EQ(response.earlier(), again > 0);
+    EXPECT_EQ(response.results_size(), again > 0 ? 0 : 2);
+    EXPECT_TRUE(stream->Finish().ok());
+    EXPECT_EQ(ValueOf(1), "once");
+    EXPECT_EQ(LocksHeld(), 0u);
+  }
+  EXPECT_EQ(OutcomeOf("t", 1), "committed");
+}
+
+// Two at the same time, and who asks besides: they agree.
+TEST_F(TokenTest, Concurrently_AllAreToldTheSame) {
+  MakeTable();
+  ASSERT_TRUE(Execute({Put(1, std::string(8, '\0')), Put(999, std::string(8, '\0'))}).ok());
+  int64_t committed = 0;
+  for (int round = 0; round < 100; ++round) {
+    const std::string token = "round " + std::to_string(round);
+    std::array<std::atomic<int>, 3> told{};  // 1 committed, 2 never
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 2; ++i) {
+      clients.emplace_back([&, i] {
+        ExecuteRequest request;
+        *request.add_operations() = Add(1, 1);
+        *request.add_operations() = Add(999, 1);
+        request.set_token(token);
+        grpc::ClientContext context;
+        SetDeadline(context);
+        client::v1::ExecuteResponse response;
+        const grpc::Status status = stub_->Execute(&context, request, &response);
+        told[static_cast<size_t>(i)] = status.ok() ? 1 : FailureOf(status).reason() == "token" ? 2 : 3;
+      });
+    }
+    clients.emplace_back([&] { told[2] = OutcomeOf(token, 1) == "committed" ? 1 : 2; });
+    for (std::thread& client : clients) client.join();
+    ASSERT_EQ(told[0], told[2]) << round;
+    ASSERT_EQ(told[1], told[2]) << round;
+    committed += told[2] == 1;
+  }
+  ASSERT_TRUE(Execute({Get(1), Get(999)}).ok());
+  for (int i = 0; i < 2; ++i) {
+    int64_t sum = 0;
+    std::memcpy(&sum, response_.results(i).value().data(), sizeof(sum));
+    EXPECT_EQ(sum, committed);
+  }
+}
+
+TEST_F(TokenTest, Sweeper_RemovesWhatIsOld) {
+  MakeTable();
+  TokenSweeper sweeper(*channels_);
+  const int64_t now_s = time(nullptr);
+  for (int i = 0; i < 700; ++i) ASSERT_TRUE(ExecuteWith(std::to_string(i), {Put(1, "x")}).ok());
+  ASSERT_TRUE(ExecuteWith("there", {Put(999, "x")}).ok());
+  const auto tokens = [&] {
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < 2; ++i)
+      rows += cluster_.island(i).store().CountRows(FindTokensTable(*view())->id);
+    return rows;
+  };
+  const auto pass = [&](int64_t at_s) {
+    while (sweeper.Step(*view(), at_s)) {
+    }
+  };
+  pass(now_s + kTokensKeptS - 60);
+  EXPECT_EQ(tokens(), 701u);
+  pass(now_s + kTokensKeptS + 60);
+  EXPECT_TRUE(Becomes([&] { return tokens() == 0; }));
+}
 
 TEST_F(GatewayTest, Execute_IsOneTransactionOverAllIslands) {
   ASSERT_TRUE(Execute({Put(1, "one"), Put(900, "nine hundred")}).ok());
@@ -455,9 +720,9 @@ TEST_F(GatewayTest, LinkThatBreaksUnderACommit_LeavesItUnknown) {
 }
 
 TEST_F(GatewayTest, OtherTables_AreNoticed) {
-  auto other = std::make_shared<View>(*view_);
+  auto other = std::make_shared<View>(*view());
   other->tables += 1;
-  view_ = other;
+  SetView(other);
   const grpc::Status status = Execute({Get(1)});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
   EXPECT_TRUE(other_tables_);

@@ -5,16 +5,23 @@
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "instance/gateway/channels.h"
 #include "instance/gateway/server.h"
 #include "instance/gateway/service.h"
+#include "instance/gateway/tokens.h"
 #include "instance/gateway/view.h"
 #include "instance/messaging/control_channel.h"
 #include "instance/messaging/transport_factory.h"
@@ -31,7 +38,9 @@ constexpr int64_t kLookEveryNs = 200 * runtime::kNsPerMs;
 // Who has just started the deployment finds all islands there, and who starts it again with one of them
 // lost does not wait for that one.
 constexpr int64_t kWaitForIslandsNs = runtime::kNsPerSecond;
-constexpr int kLooksPerAsk = 25;  // nobody may have noticed that the tables have changed
+constexpr int kLooksPerAsk = 25;             // nobody may have noticed that the tables have changed
+constexpr int kLooksPerSweep = 5 * 60 * 60;  // about an hour
+constexpr int64_t kChangeTimeoutMs = 60'000;
 
 void SetUpLog() {
   auto logger = spdlog::stderr_logger_mt("islands-gateway");
@@ -45,6 +54,7 @@ sigset_t BlockSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);  // the main thread to itself: there is something to do
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   return signals;
@@ -89,17 +99,74 @@ class Views {
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Waits for a signal to end; meanwhile asks for the tables, now and then and when an island has others.
-void KeepViewFresh(const std::string& control_directory, const sigset_t& signals, std::atomic<bool>& stale,
-                   Views& views) {
-  const timespec wait{0, kLookEveryNs};
-  for (int looks = 0; sigtimedwait(&signals, nullptr, &wait) < 0; ++looks) {
-    if (!stale.exchange(false) && looks % kLooksPerAsk != 0) continue;
+// What the main thread is to have the supervisor do with the tables, while calls wait.
+class TableChanges {
+ public:
+  void Post(control::v1::TablesRequest request, Service::Done done) {
+    {
+      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
+      if (!ended_) posted_.push_back({std::move(request), std::exchange(done, {})});
+    }
+    done ? done(absl::UnavailableError("the gateway is stopping")) : void(kill(getpid(), SIGUSR1));
+  }
+  // On the main thread. `refresh`: before those who wait hear of it.
+  void Do(const std::string& control_directory, const std::function<void()>& refresh) {
+    std::vector<Posted> taken;
+    {
+      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
+      taken.swap(posted_);
+    }
+    for (const Posted& each : taken) {
+      control::v1::Request request;
+      *request.mutable_tables() = each.request;
+      const auto reply =
+          messaging::ControlCall(control_directory + "/supervisor.sock", request, kChangeTimeoutMs);
+      refresh();
+      each.done(reply.status());
+    }
+  }
+  // Nobody will do any.
+  void End() {
+    std::vector<Posted> taken;
+    {
+      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
+      taken.swap(posted_);
+      ended_ = true;
+    }
+    for (const Posted& each : taken) each.done(absl::UnavailableError("the gateway is stopping"));
+  }
+
+ private:
+  struct Posted {
+    control::v1::TablesRequest request;
+    Service::Done done;
+  };
+  runtime::Mutex mutex_;
+  std::vector<Posted> posted_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Waits for a signal to end; meanwhile asks for the tables, now and then and when an island has others, has
+// them changed, and removes tokens that are old.
+void DoChores(const std::string& control_directory, const sigset_t& signals, std::atomic<bool>& stale,
+              TableChanges& changes, Channels& channels, Views& views) {
+  const auto refresh = [&] {
     const auto view = AskSupervisor(control_directory);
-    if (!view.ok()) continue;  // it lives no longer than its supervisor
-    if ((*view)->tables == views.Get()->tables) continue;
+    if (!view.ok()) return;  // it lives no longer than its supervisor
+    if ((*view)->tables == views.Get()->tables) return;
     spdlog::info("the tables have changed");
     views.Set(*view);
+  };
+  const timespec wait{0, kLookEveryNs};
+  TokenSweeper sweeper(channels);
+  for (int looks = 1;; ++looks) {
+    const int signal = sigtimedwait(&signals, nullptr, &wait);
+    if (signal == SIGTERM || signal == SIGINT) return;
+    changes.Do(control_directory, refresh);
+    if (stale.exchange(false) || looks % kLooksPerAsk == 0) refresh();
+    if (looks % kLooksPerSweep != 0) continue;
+    // Some at a time, so that nobody who wants something of us waits for long.
+    if (sweeper.Step(*views.Get(), absl::ToUnixSeconds(absl::Now()))) looks = kLooksPerSweep - 1;
   }
 }
 
@@ -114,6 +181,7 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
   if (!view.ok()) return view.status();
   Views views(*view);
   std::atomic<bool> stale{false};
+  TableChanges changes;
   const runtime::MonotonicClock clock;
   // It dials, and nobody dials it: an address that no island has.
   const messaging::Address self{static_cast<uint32_t>((*view)->workers.size()), 0};
@@ -147,7 +215,10 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
   if (config.idle_ms() != 0) limits.idle_us = static_cast<int64_t>(config.idle_ms()) * 1000;
   if (config.most_transactions() != 0) limits.most_transactions = config.most_transactions();
   Service service(
-      limits, channels, [&views] { return views.Get(); }, [&stale] { stale = true; });
+      limits, channels, [&views] { return views.Get(); }, [&stale] { stale = true; },
+      [&changes](control::v1::TablesRequest request, Service::Done done) {
+        changes.Post(std::move(request), std::move(done));
+      });
   ServerOptions server_options{.socket = config.control_directory() + "/gateway.sock",
                                .listen = config.listen(),
                                .certificate = config.certificate(),
@@ -161,8 +232,9 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
   (*server)->SetHealth("", all_up());
   health = server->get();
   for (const std::string& address : (*server)->addresses()) spdlog::info("ready: {}", address);
-  KeepViewFresh(config.control_directory(), signals, stale, views);
+  DoChores(config.control_directory(), signals, stale, changes, channels, views);
   spdlog::info("stopping");
+  changes.End();
   health = nullptr;
   return absl::OkStatus();
 }

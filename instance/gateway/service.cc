@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <google/protobuf/arena.h>
 #include <grpc/support/time.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "instance/gateway/answer.h"
+#include "instance/gateway/tokens.h"
 #include "instance/gateway/translate.h"
 #include "instance/worker/wire.h"
 #include "runtime/check.h"
@@ -50,8 +53,28 @@ void Fill(const View& view, const Batch& batch, std::vector<uint32_t> may_miss,
   request->mutable_may_miss()->Assign(may_miss.begin(), may_miss.end());
 }
 
+// What a token says of a transaction that was to be committed with it, and was not: `answer` otherwise.
+Answer AnswerOfToken(std::optional<TokenOutcome> outcome, Answer answer) {
+  if (outcome == TokenOutcome::kCommitted) return {};
+  if (outcome == TokenOutcome::kNever) {
+    return Refusal(absl::FailedPreconditionError(
+                       "somebody has asked what became of this token when nothing was committed with it, and "
+                       "was told that nothing ever will be; take another one"),
+                   "token");
+  }
+  return answer;
+}
+
+// A token that cannot be used now; OK: it can.
+Answer CheckToken(Service& service, const View& view, const std::string& token) {
+  if (absl::Status status = gateway::CheckToken(token); !status.ok()) return Refusal(status, "invalid");
+  if (FindTokensTable(view) != nullptr) return {};
+  service.MakeTokensTable(view);
+  return Refusal(absl::UnavailableError("the table of tokens is being made; try again"), "not_ready");
+}
+
 // One transaction that is one request. Tells its owner once, then it may be destroyed.
-class WholeTransaction final : public Waiting {
+class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
  public:
   class Owner {
    public:
@@ -67,6 +90,14 @@ class WholeTransaction final : public Waiting {
     std::vector<uint32_t> may_miss;
     if (absl::Status status = Translate(*view_, request.operations(), &batch_, &may_miss); !status.ok())
       return owner_.OnEnd(Refusal(status, "invalid"));
+    if (!request.token().empty()) {
+      if (Answer answer = CheckToken(service_, *view_, request.token()); !answer.ok())
+        return owner_.OnEnd(answer);
+      token_ = request.token();
+      token_site_ = TokenSiteOf(*view_, batch_);
+      deadline_us_ = deadline_us;
+      InsertToken(*view_, token_site_, token_, TokenOutcome::kCommitted, &batch_);
+    }
     const uint64_t session = service_.channels().NextSession();
     data::v1::ClientRequest asked;
     Fill(*view_, batch_, std::move(may_miss), &asked);
@@ -87,20 +118,39 @@ class WholeTransaction final : public Waiting {
       response_->set_transaction(instance::DecodeId(reply).ToString());
       if (const absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); status.ok()) {
         FillResults(*view_, batch_, response_->mutable_results());
+        if (!token_.empty()) response_->mutable_results()->RemoveLast();
       } else {  // it was committed all the same, and nobody can say what it read
         answer = LostAnswer(/*may_have_committed=*/true, status);
       }
     }
-    owner_.OnEnd(answer);
+    if (token_.empty() || answer.code != grpc::StatusCode::FAILED_PRECONDITION) return owner_.OnEnd(answer);
+    // It may be that it was committed before.
+    aborted_ = std::move(answer);
+    TokenQuestion::Owner& owner = *this;
+    question_ = std::make_unique<TokenQuestion>(service_.channels(), owner);
+    question_->Ask(view_, token_site_, token_, /*settle=*/false, deadline_us_);
   }
   void OnLost(bool sent, const absl::Status& why) override { owner_.OnEnd(LostAnswer(sent, why)); }
 
  private:
+  void OnToken(std::optional<TokenOutcome> outcome, const Answer& answer) override {
+    if (!answer.ok())
+      return owner_.OnEnd(LostAnswer(/*may_have_committed=*/true, absl::UnknownError(answer.message)));
+    const Answer said = AnswerOfToken(outcome, aborted_);
+    response_->set_earlier(said.ok());
+    owner_.OnEnd(said);
+  }
+
   Service& service_;
   const std::shared_ptr<const View> view_;
   Owner& owner_;
   Batch batch_;
   ExecuteResponse* response_ = nullptr;
+  std::string token_;  // empty: it has none
+  uint32_t token_site_ = 0;
+  int64_t deadline_us_ = 0;
+  Answer aborted_;
+  std::unique_ptr<TokenQuestion> question_;
 };
 
 // Of calls with one answer gRPC's own reactor is told the end: of one of ours it would tell us, by way of
@@ -199,7 +249,8 @@ class ExecuteManyCall final {
 //  1. The island is asked one thing at a time, and the stream is finished only while it is asked nothing.
 //  2. When the stream has been finished the transaction has ended, unless its island is lost.
 class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, TransactResponse>,
-                           private Waiting {
+                           private Waiting,
+                           private TokenQuestion::Owner {
  public:
   TransactCall(Service& service, grpc::CallbackServerContext& context)
       : service_(service),
@@ -222,6 +273,13 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
     if (!open_) {
       const auto any = static_cast<uint32_t>(session_ % view_->workers.size());
       home_ = service_.channels().WorkerFor(HomeOf(*view_, batch_, any), session_);
+      token_site_ = TokenSiteOf(*view_, batch_);
+    }
+    with_token_ = !request_.token().empty() && request_.end() == TransactRequest::COMMIT;
+    if (with_token_) {
+      if (Answer answer = CheckToken(service_, *view_, request_.token()); !answer.ok())
+        return GiveUp(answer.ToStatus());
+      InsertToken(*view_, token_site_, request_.token(), TokenOutcome::kCommitted, &batch_);
     }
     switch (request_.end()) {
       case TransactRequest::COMMIT:
@@ -265,6 +323,14 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
     const bool rolled_back = !answer.ok() && end_ == data::v1::CLIENT_END_ROLLBACK &&
                              answer.failure.outcome() == client::v1::Failure::ABORTED;
     if (answer.failure.reason() == "refused") service_.NoteOtherTables();
+    if (with_token_ && answer.code == grpc::StatusCode::FAILED_PRECONDITION) {
+      // It may be that it was committed before.
+      aborted_ = std::move(answer);
+      TokenQuestion::Owner& owner = *this;
+      question_ = std::make_unique<TokenQuestion>(service_.channels(), owner);
+      return question_->Ask(view_, token_site_, request_.token(), /*settle=*/false,
+                            service_.limits().call_us);
+    }
     if (!answer.ok() && !rolled_back) return Finish(answer.ToStatus());
     response_.Clear();
     response_.set_transaction(instance::DecodeId(reply).ToString());
@@ -273,6 +339,7 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
       if (absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); !status.ok())
         return GiveUp(LostAnswer(response_.committed(), status).ToStatus());
       FillResults(*view_, batch_, response_.mutable_results());
+      if (with_token_) response_.mutable_results()->RemoveLast();
     }
     if (open_) return StartWrite(&response_);
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
@@ -280,6 +347,16 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
   void OnLost(bool sent, const absl::Status& why) override {
     open_ = false;
     Finish(giving_up_ ? last_ : LostAnswer(sent && end_ == data::v1::CLIENT_END_COMMIT, why).ToStatus());
+  }
+  void OnToken(std::optional<TokenOutcome> outcome, const Answer& answer) override {
+    if (!answer.ok())
+      return Finish(LostAnswer(/*may_have_committed=*/true, absl::UnknownError(answer.message)).ToStatus());
+    const Answer said = AnswerOfToken(outcome, aborted_);
+    if (!said.ok()) return Finish(said.ToStatus());
+    response_.Clear();
+    response_.set_committed(true);
+    response_.set_earlier(true);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
   void OnWriteDone(bool ok) override {
     if (!open_) return;  // it was the last one
@@ -303,7 +380,98 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
   bool open_ = false;                                           // the island has the transaction
   bool giving_up_ = false;
   grpc::Status last_;  // then
+  uint32_t token_site_ = 0;
+  bool with_token_ = false;  // the commit that the island has been asked for
+  Answer aborted_;
+  std::unique_ptr<TokenQuestion> question_;
 };
+
+class AskOutcomeCall final : private TokenQuestion::Owner {
+ public:
+  AskOutcomeCall(Service& service, grpc::ServerUnaryReactor& reactor,
+                 client::v1::AskOutcomeResponse& response)
+      : reactor_(reactor), response_(response), view_(service.view()), question_(service.channels(), *this) {}
+
+  void Start(Service& service, const client::v1::AskOutcomeRequest& request, int64_t deadline_us) {
+    if (Answer answer = CheckToken(service, *view_, request.token()); !answer.ok()) return End(answer);
+    Operations first;
+    first.Add()->set_table(request.table());
+    *first[0].mutable_get()->mutable_key() = request.key();
+    Batch batch;
+    std::vector<uint32_t> may_miss;
+    if (absl::Status status = Translate(*view_, first, &batch, &may_miss); !status.ok())
+      return End(Refusal(status, "invalid"));
+    question_.Ask(view_, TokenSiteOf(*view_, batch), request.token(), /*settle=*/true, deadline_us);
+  }
+
+ private:
+  void OnToken(std::optional<TokenOutcome> outcome, const Answer& answer) override {
+    response_.set_committed(outcome == TokenOutcome::kCommitted);
+    // A row that was there a moment ago has become too old.
+    if (answer.ok() && !outcome)
+      return End(Refusal(absl::AbortedError("the token is being removed"), "token"));
+    End(answer);
+  }
+  void End(const Answer& answer) {
+    reactor_.Finish(answer.ToStatus());
+    delete this;
+  }
+
+  grpc::ServerUnaryReactor& reactor_;
+  client::v1::AskOutcomeResponse& response_;
+  const std::shared_ptr<const View> view_;
+  TokenQuestion question_;
+};
+
+control::v1::TableSpec SpecOf(const client::v1::Table& table) {
+  control::v1::TableSpec spec;
+  spec.set_name(table.name());
+  *spec.mutable_key() = table.key();
+  spec.set_range_begin(table.range_begin());
+  spec.set_range_end(table.range_end());
+  spec.set_row_bytes(table.row_bytes());
+  spec.set_replicated(table.replicated());
+  for (const client::v1::Index& index : table.indexes()) {
+    control::v1::IndexSpec* made = spec.add_indexes();
+    made->set_name(index.name());
+    *made->mutable_key() = index.key();
+  }
+  *spec.mutable_key_names() = table.key_names();
+  for (const client::v1::Field& field : table.fields()) {
+    control::v1::FieldSpec* made = spec.add_fields();
+    made->set_name(field.name());
+    made->set_type(field.type());
+  }
+  return spec;
+}
+
+client::v1::Table TableOf(const control::v1::TableSpec& spec) {
+  client::v1::Table table;
+  table.set_name(spec.name());
+  *table.mutable_key() = spec.key();
+  table.set_range_begin(spec.range_begin());
+  table.set_range_end(spec.range_end());
+  table.set_row_bytes(spec.row_bytes());
+  table.set_replicated(spec.replicated());
+  for (const control::v1::IndexSpec& index : spec.indexes()) {
+    client::v1::Index* described = table.add_indexes();
+    described->set_name(index.name());
+    *described->mutable_key() = index.key();
+  }
+  *table.mutable_key_names() = spec.key_names();
+  for (const control::v1::FieldSpec& field : spec.fields()) {
+    client::v1::Field* described = table.add_fields();
+    described->set_name(field.name());
+    described->set_type(field.type());
+  }
+  return table;
+}
+
+absl::Status CheckTableName(const std::string& name) {
+  if (storage::IsTableName(name)) return absl::OkStatus();  // those of the deployment itself are none
+  return absl::InvalidArgumentError(
+      fmt::format("table '{}': expected a name [a-z][a-z0-9_-]*, at most 32 characters", name));
+}
 
 // Request and response of a call in one piece of memory: with many transactions they are thousands of
 // small objects.
@@ -330,11 +498,13 @@ class InOneArena final : public grpc::MessageAllocator<Request, Response> {
 
 }  // namespace
 
-Service::Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables)
+Service::Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables,
+                 ChangeTables change_tables)
     : limits_(limits),
       channels_(channels),
       views_(std::move(views)),
-      on_other_tables_(std::move(on_other_tables)) {
+      on_other_tables_(std::move(on_other_tables)),
+      change_tables_(std::move(change_tables)) {
   static InOneArena<client::v1::ExecuteManyRequest, client::v1::ExecuteManyResponse> many;
   SetMessageAllocatorFor_ExecuteMany(&many);
 }
@@ -370,28 +540,62 @@ grpc::ServerBidiReactor<TransactRequest, TransactResponse>* Service::Transact(
   return call.release();
 }
 
+void Service::MakeTokensTable(const View& view) {
+  if (makes_tokens_table_.exchange(true)) return;
+  control::v1::TablesRequest request;
+  *request.add_add() = TokensTable(view);
+  change_tables_(std::move(request), [this](const absl::Status& made) {
+    if (!made.ok()) spdlog::warn("the table of tokens cannot be made: {}", std::string(made.message()));
+    makes_tokens_table_ = false;
+  });
+}
+
+grpc::ServerUnaryReactor* Service::AskOutcome(grpc::CallbackServerContext* context,
+                                              const client::v1::AskOutcomeRequest* request,
+                                              client::v1::AskOutcomeResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto call = std::make_unique<AskOutcomeCall>(*this, *reactor, *response);  // deletes itself
+  call.release()->Start(*this, *request, TimeLeftUs(*context, limits_.call_us));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* Service::CreateTable(grpc::CallbackServerContext* context,
+                                               const client::v1::CreateTableRequest* request,
+                                               client::v1::CreateTableResponse*) {
+  control::v1::TablesRequest change;
+  control::v1::TableSpec& spec = *change.add_add() = SpecOf(request->table());
+  absl::Status status = CheckTableName(spec.name());
+  if (status.ok() && spec.row_bytes() == 0 && !spec.fields().empty()) {
+    const absl::StatusOr<uint32_t> bytes = storage::RowBytesOf(spec.fields());
+    bytes.ok() ? spec.set_row_bytes(*bytes) : status.Update(bytes.status());
+  }
+  return Change(context, status, std::move(change));
+}
+
+grpc::ServerUnaryReactor* Service::DropTable(grpc::CallbackServerContext* context,
+                                             const client::v1::DropTableRequest* request,
+                                             client::v1::DropTableResponse*) {
+  control::v1::TablesRequest change;
+  change.set_drop(request->table());
+  return Change(context, CheckTableName(request->table()), std::move(change));
+}
+
+grpc::ServerUnaryReactor* Service::Change(grpc::CallbackServerContext* context, const absl::Status& may,
+                                          control::v1::TablesRequest request) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto end = [reactor](const absl::Status& status) {
+    reactor->Finish(status.ok() ? grpc::Status::OK : Refusal(status, "tables").ToStatus());
+  };
+  may.ok() ? change_tables_(std::move(request), end) : end(may);
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* Service::ListTables(grpc::CallbackServerContext* context,
                                               const client::v1::ListTablesRequest*,
                                               client::v1::ListTablesResponse* response) {
   for (const control::v1::TableSpec& spec : views_()->specs) {
-    client::v1::Table* table = response->add_tables();
-    table->set_name(spec.name());
-    *table->mutable_key() = spec.key();
-    table->set_range_begin(spec.range_begin());
-    table->set_range_end(spec.range_end());
-    table->set_row_bytes(spec.row_bytes());
-    table->set_replicated(spec.replicated());
-    for (const control::v1::IndexSpec& index : spec.indexes()) {
-      client::v1::Index* described = table->add_indexes();
-      described->set_name(index.name());
-      *described->mutable_key() = index.key();
-    }
-    *table->mutable_key_names() = spec.key_names();
-    for (const control::v1::FieldSpec& field : spec.fields()) {
-      client::v1::Field* described = table->add_fields();
-      described->set_name(field.name());
-      described->set_type(field.type());
-    }
+    if (spec.dropped() == 0 && !spec.name().starts_with(kSystemPrefix))
+      *response->add_tables() = TableOf(spec);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

@@ -28,9 +28,13 @@ struct ServiceLimits {
 class Service final : public client::v1::Islands::CallbackService {
  public:
   using Views = std::function<std::shared_ptr<const View>()>;  // the newest one; never null
+  using Done = std::function<void(const absl::Status&)>;
+  // Has the deployment change its tables, and the views with it. Does not wait: says on some thread how it ended.
+  using ChangeTables = std::function<void(control::v1::TablesRequest, Done)>;
 
   // `on_other_tables`: an island has other tables than the view says.
-  Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables);
+  Service(ServiceLimits limits, Channels& channels, Views views, std::function<void()> on_other_tables,
+          ChangeTables change_tables);
 
   grpc::ServerUnaryReactor* Execute(grpc::CallbackServerContext* context,
                                     const client::v1::ExecuteRequest* request,
@@ -40,6 +44,15 @@ class Service final : public client::v1::Islands::CallbackService {
                                         client::v1::ExecuteManyResponse* response) override;
   grpc::ServerBidiReactor<client::v1::TransactRequest, client::v1::TransactResponse>* Transact(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* AskOutcome(grpc::CallbackServerContext* context,
+                                       const client::v1::AskOutcomeRequest* request,
+                                       client::v1::AskOutcomeResponse* response) override;
+  grpc::ServerUnaryReactor* CreateTable(grpc::CallbackServerContext* context,
+                                        const client::v1::CreateTableRequest* request,
+                                        client::v1::CreateTableResponse* response) override;
+  grpc::ServerUnaryReactor* DropTable(grpc::CallbackServerContext* context,
+                                      const client::v1::DropTableRequest* request,
+                                      client::v1::DropTableResponse* response) override;
   grpc::ServerUnaryReactor* ListTables(grpc::CallbackServerContext* context,
                                        const client::v1::ListTablesRequest* request,
                                        client::v1::ListTablesResponse* response) override;
@@ -49,16 +62,23 @@ class Service final : public client::v1::Islands::CallbackService {
   Channels& channels() { return channels_; }
   std::shared_ptr<const View> view() const { return views_(); }
   void NoteOtherTables() const { on_other_tables_(); }
+  // The first token has come: their table is made; meanwhile nothing can be done with one.
+  void MakeTokensTable(const View& view);
   // One more transaction is open; false: there are too many, and it must not be.
   bool Enter(uint32_t transactions = 1);
   void Leave(uint32_t transactions = 1) { open_.fetch_sub(transactions, std::memory_order_relaxed); }
   uint32_t open() const { return open_.load(std::memory_order_relaxed); }
 
  private:
+  grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context, const absl::Status& may,
+                                   control::v1::TablesRequest request);
+
   const ServiceLimits limits_;
   Channels& channels_;
   const Views views_;
   const std::function<void()> on_other_tables_;
+  const ChangeTables change_tables_;
+  std::atomic<bool> makes_tokens_table_{false};
   std::atomic<uint32_t> open_{0};
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "instance/gateway/tokens.h"
 #include "partitioner/key_codec.h"
 
 namespace islands::gateway {
@@ -131,7 +132,8 @@ class Translator {
 
   absl::Status Take(const client::v1::Operation& operation) {
     const TableDefinition* table = view_.catalog.Find(operation.table());
-    if (table == nullptr) return absl::InvalidArgumentError("there is no such table");
+    if (table == nullptr || operation.table().starts_with(kSystemPrefix))
+      return absl::InvalidArgumentError("there is no such table");
     table_ = table;
     switch (operation.kind_case()) {
       case client::v1::Operation::kGet:
@@ -268,7 +270,7 @@ absl::Status Translate(const View& view, const Operations& operations, Batch* ba
   return absl::OkStatus();
 }
 
-uint32_t HomeOf(const View& view, const Batch& batch, uint32_t any) {
+std::optional<uint32_t> SiteOf(const View& view, const Batch& batch) {
   for (size_t i = 0; i < batch.size(); ++i) {
     const Batch::Operation& operation = batch.operation(i);
     const TableDefinition& table = view.catalog.table(operation.table);
@@ -276,14 +278,20 @@ uint32_t HomeOf(const View& view, const Batch& batch, uint32_t any) {
     if (operation.kind == OperationKind::kScan) {
       const auto span = instance::SitesOfRange(table, view.catalog.sites(), batch.View(operation.key),
                                                batch.View(operation.end_key));
-      return span.ok() ? view.sites.IslandOf(operation.reverse ? span->last : span->first) : any;
+      if (!span.ok()) return std::nullopt;
+      return operation.reverse ? span->last : span->first;
     }
     const bool by_index = operation.kind == OperationKind::kIndexScan;
     const auto site =
         view.catalog.SiteOf(operation.table, batch.View(by_index ? operation.site_key : operation.key));
-    return site.ok() ? view.sites.IslandOf(*site) : any;  // the island says what is wrong with it
+    return site.ok() ? std::optional(*site) : std::nullopt;  // the island says what is wrong with it
   }
-  return any;
+  return std::nullopt;
+}
+
+uint32_t HomeOf(const View& view, const Batch& batch, uint32_t any) {
+  const std::optional<uint32_t> site = SiteOf(view, batch);
+  return site ? view.sites.IslandOf(*site) : any;
 }
 
 void FillResults(const View& view, const Batch& batch, Results* results) {

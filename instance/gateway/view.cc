@@ -18,7 +18,7 @@ absl::StatusOr<std::shared_ptr<const View>> View::Create(const control::v1::Clus
   if (!sites.ok()) return sites.status();
   std::vector<uint32_t> workers;
   for (const control::v1::Peer& peer : config.peers()) workers.push_back(peer.workers());
-  const uint64_t tables = recovery::SchemaFingerprint(*catalog);
+  const uint64_t tables = recovery::TablesFingerprint(*catalog);
   return std::make_shared<const View>(View{.cluster_id = config.cluster_id(),
                                            .transport = config.transport(),
                                            .workers = std::move(workers),

@@ -180,7 +180,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   }
   catalog_ = std::move(catalog);
   shared_.catalog = catalog_.get();
-  shared_.tables = recovery::SchemaFingerprint(*catalog_);
+  shared_.tables = recovery::TablesFingerprint(*catalog_);
   shared_.store = store_.get();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->Rebind();
   return absl::OkStatus();
@@ -343,6 +343,70 @@ absl::Status Island::CheckNothingIsLost(const control::v1::LoadSpec& load) const
         "out first, or load into a deployment of its own",
         name));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Island::ChangeTables(const control::v1::TablesRequest& request) {
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  if (halted_ || store_ == nullptr)
+    return absl::FailedPreconditionError("rows are being loaded; try again when that is over");
+  if (started_) HaltWorkers();
+  storage::Catalog::TableSpecs wanted = config_.tables();
+  absl::Status status = CheckTables(request, &wanted);
+  if (status.ok() && !request.check_only()) {
+    status = TakeTables(wanted);
+    if (!status.ok()) {
+      halted_ = true;
+      return status;
+    }
+  }
+  if (started_) LetWorkersGoOn();
+  return status;
+}
+
+// `wanted`: as the tables are now; as they will be.
+absl::Status Island::CheckTables(const control::v1::TablesRequest& request,
+                                 storage::Catalog::TableSpecs* wanted) const {
+  if (absl::Status changed = storage::ChangeTables(request, wanted); !changed.ok()) return changed;
+  const absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(*wanted, config_.site_count());
+  if (!catalog.ok()) return catalog.status();
+  if (const uint64_t pages = store_->MissingTrees(*catalog); pages > store_->FreePages()) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "island {} has {} pages left in its buffer pool, and new tables and indexes take {}; raise "
+        "storage.buffer_pool",
+        config_.island(), store_->FreePages(), pages));
+  }
+  const storage::TableDefinition* dropped = request.drop().empty() ? nullptr : catalog_->Find(request.drop());
+  if (dropped == nullptr) return absl::OkStatus();
+  if (const uint64_t rows = store_->CountRows(dropped->id); rows != 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("table '{}' has rows, {} on island {} alone; delete them before it is dropped",
+                    dropped->name, rows, config_.island()));
+  }
+  for (const control::v1::LoadSpec& load : config_.loads()) {
+    if (load.workload().empty()) continue;
+    const auto workload = seams_.open_workload(load.object(), *catalog_, ToParameters(load.parameters()));
+    if (!workload.ok()) return workload.status();
+    if (std::ranges::count((*workload)->tables(), dropped->name) == 0) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("table '{}' is one of workload '{}', which was loaded", dropped->name, load.workload()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Island::TakeTables(const storage::Catalog::TableSpecs& wanted) {
+  for (int number = 0; number < wanted.size(); ++number) {
+    const auto id = static_cast<storage::TableId>(number);
+    absl::Status added = id < catalog_->size() ? absl::OkStatus() : catalog_->Add(wanted[number]);
+    if (!added.ok()) return added;
+    if (wanted[number].dropped() != 0) catalog_->Drop(id);
+  }
+  absl::Status made = keeper_ != nullptr ? keeper_->MakeTrees(*catalog_, *store_)
+                                         : store_->MakeTrees(*catalog_, [] { return absl::OkStatus(); });
+  if (!made.ok()) return made;
+  *config_.mutable_tables() = wanted;
+  shared_.tables = recovery::TablesFingerprint(*catalog_);
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->NoteTables();
   return absl::OkStatus();
 }
 

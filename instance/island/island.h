@@ -13,7 +13,7 @@
 //  1. Workers run exactly between Start and Stop, except while Load works, which has the island to itself,
 //     and while Audit reads the rows of a one-worker island, whose pages have no latches. An island with data
 //     files stands still from a Load on until Switch; in the beginning too, if there is no data yet.
-//  2. Rows, catalog and workers' view of them change only while no worker runs.
+//  2. Rows, catalog and workers' view of them are replaced, and tables come and go, only while no worker runs.
 #pragma once
 
 #include <atomic>
@@ -83,6 +83,12 @@ class Island {
   // Whether Load would empty tables for good: other tables are made anew, and some have rows that no load
   // brings back. FAILED_PRECONDITION: it would, or a run or a transaction is under way.
   absl::Status CheckLoad(const control::v1::LoadSpec& load);
+  // Tables that are added, empty, or dropped while transactions are under way; those that are so already are
+  // passed over. With a log the manifest must name what is added, so that the island's next life makes it if
+  // this one cannot. ALREADY_EXISTS: another one has the name. FAILED_PRECONDITION: a dropped one has rows;
+  // rows are being loaded. RESOURCE_EXHAUSTED: the pool has no room. After any other error the island stands
+  // still, and must begin another life. `check_only`: nothing is changed.
+  absl::Status ChangeTables(const control::v1::TablesRequest& request);
   // This generation counts; the island goes on with it. FAILED_PRECONDITION: it has another one's rows, or a
   // load has left none; it must begin another life.
   absl::Status Switch(uint64_t generation);
@@ -128,6 +134,9 @@ class Island {
   // `for_redo`: its pages come from files.
   absl::Status BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo);
   absl::Status LoadRows(const control::v1::LoadSpec& load);
+  absl::Status CheckTables(const control::v1::TablesRequest& request,
+                           storage::Catalog::TableSpecs* wanted) const;
+  absl::Status TakeTables(const storage::Catalog::TableSpecs& wanted);
   absl::Status CheckNothingIsLost(const control::v1::LoadSpec& load) const;
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
   absl::Status LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation)

@@ -49,6 +49,7 @@ absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& st
   }
   if (absl::Status made = MakeJournals(); !made.ok()) return made;
   if (!has_rows) return absl::OkStatus();
+  if (absl::Status trees = MakeTrees(catalog, store); !trees.ok()) return trees;
   const size_t losers = recovery_->losers();
   Undo(catalog, store);
   recovered_ = {SecondsSince(clock_, begin_ns), recovery_->records(), losers};
@@ -128,6 +129,33 @@ void Keeper::Undo(const storage::Catalog& catalog, storage::Store& store) {
   ISLANDS_CHECK(recovery_->UndoLosers(executor, [] { return true; }));
   journal.EndStep();
   journal.EndListening();
+}
+
+// A record for each tree.
+absl::Status Keeper::MakeTrees(const storage::Catalog& catalog, storage::Store& store) {
+  constexpr size_t kRoom = log::RecordBytes(log::kMostStepBytes + log::Journal::kMostHeadBytes);
+  if (store.MissingTrees(catalog) == 0) return store.MakeTrees(catalog, [] { return absl::OkStatus(); });
+  log::Journal& journal = *journals_.front();
+  const int64_t give_up_ns = clock_.NowNs() + kDurableWaitNs;
+  const auto append = [&] {
+    journal.AppendRedoOnly();
+    journal.EndStep();
+  };
+  const auto before_each = [&]() -> absl::Status {
+    for (append(); journal.room() < kRoom; Pause()) {
+      if (clock_.NowNs() >= give_up_ns)
+        return absl::DeadlineExceededError(
+            "the log does not make room for a new table's pages; see logger.log");
+    }
+    return absl::OkStatus();
+  };
+  log::Journal::Publisher* const publisher = journal.SetPublisher(nullptr);
+  journal.Listen();
+  absl::Status made = store.MakeTrees(catalog, before_each);
+  append();
+  journal.EndListening();
+  journal.SetPublisher(publisher);
+  return made;
 }
 
 // Everything that was appended, by this life and those before it.

@@ -98,6 +98,9 @@ class Keeper {
   // Null: it has none.
   log::Journal* journal(uint32_t worker) { return journals_[worker].get(); }
 
+  // Store::MakeTrees, with its pages in the log. DEADLINE_EXCEEDED: the ring stays full.
+  absl::Status MakeTrees(const storage::Catalog& catalog, storage::Store& store);
+
   // DEADLINE_EXCEEDED: the log does not become durable. The files of another attempt are no obstacle.
   absl::Status WriteGeneration(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
   // The generation that was written last counts; those before it are removed.

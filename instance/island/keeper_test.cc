@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "instance/log/log_reader.h"
 #include "instance/log/logger.h"
 #include "runtime/file_system_memory.h"
 
@@ -124,6 +125,56 @@ TEST_F(KeeperTest, Switch_RemovesTheGenerationBefore) {
   EXPECT_THAT(Generations(), ElementsAre(Name(2)));
   ASSERT_TRUE(Begin(2).ok());
   EXPECT_EQ(Rows(), 2u);
+}
+
+// They are in the log, and in no data file: a table that was added, and one that the next life only hears of.
+TEST_F(KeeperTest, MakeTrees_OfTablesThatCameLater) {
+  seam_.read = [this](uint32_t, const log::LogPosition& begin, LogSeam::TakeRecord take) {
+    log::LogReader reader(files_, {.directory = "/log/island-0", .cluster = 1, .island = 0, .begin = begin},
+                          logger_->epoch_block().ends[0]);
+    return reader.Read(take);
+  };
+  ASSERT_TRUE(Begin(0).ok());
+  ASSERT_TRUE(Load(1, 7).ok());
+  ASSERT_TRUE(keeper_->Switch().ok());
+  for (const std::string name : {"first", "second"}) {
+    control::v1::TableSpec table;
+    table.set_name(name);
+    table.add_key("uint64");
+    table.set_range_end(100);
+    for (int i = 0; i < 20; ++i) {  // a ring has no room for all of them at once
+      control::v1::IndexSpec* index = table.add_indexes();
+      index->set_name(std::to_string(i));
+      index->add_key("key:0");
+    }
+    ASSERT_TRUE(catalog_->Add(table).ok());
+    if (name == "first") {
+      ASSERT_TRUE(keeper_->MakeTrees(*catalog_, *store_).ok());
+    }
+  }
+  for (int life = 0; life < 3; ++life) {
+    const absl::Status begun = Begin(1);
+    ASSERT_TRUE(begun.ok()) << begun;
+    EXPECT_EQ(store_->MissingTrees(*catalog_), 0u);
+    EXPECT_EQ(Rows(), 1u);
+    ASSERT_NE(store_->At(2, 0), nullptr);
+    const absl::Status sound = store_->Check();
+    EXPECT_TRUE(sound.ok()) << sound;
+  }
+  // Another generation has them as it has the others.
+  ASSERT_TRUE(keeper_->WriteGeneration(*catalog_, *store_, 2).ok());
+  ASSERT_TRUE(keeper_->Switch().ok());
+  seam_.read = [](uint32_t, const log::LogPosition&, LogSeam::TakeRecord) { return absl::OkStatus(); };
+  ASSERT_TRUE(Begin(2).ok());
+  EXPECT_TRUE(store_->Check().ok());
+  // Tables go behind the others, and nowhere else.
+  storage::Catalog::TableSpecs others;
+  *others.Add() = control::v1::TableSpec();
+  others[0].set_name("other");
+  others[0].add_key("uint64");
+  others[0].set_range_end(100);
+  catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(others, 1));
+  EXPECT_EQ(Begin(2).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 // The manifest named it, and then everybody was killed: the next life goes by the manifest.

@@ -38,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "coordinator/fellow.h"
@@ -94,8 +95,8 @@ class Journal final : public storage::PageChangeSink {
   // From now on this thread's changes are collected. EndListening: until then; between two steps.
   void Listen();
   void EndListening();
-  // Null, as in the beginning: what is collected is part of nothing.
-  void SetPublisher(Publisher* publisher) { publisher_ = publisher; }
+  // Null, as in the beginning: what is collected is part of nothing. Returns who it was.
+  Publisher* SetPublisher(Publisher* publisher) { return std::exchange(publisher_, publisher); }
   bool alone() const { return island_ == nullptr; }
 
   // What was collected, if anything, is done: see entry.h, likewise the others.

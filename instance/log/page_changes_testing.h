@@ -36,7 +36,7 @@ struct LoneTree {
   explicit LoneTree(uint64_t pages)
       : pool(*storage::BufferPool::Create({.capacity_bytes = pages * storage::kPageBytes, .alone = true})),
         space(pool.get(), 0, 3) {
-    ISLANDS_CHECK(space.Format(1));
+    ISLANDS_CHECK(space.Format());
     tree.emplace(&space, 0, storage::BTree::MakeRoot(&space, 0, {}, {}));
   }
   std::unique_ptr<storage::BufferPool> pool;

@@ -106,10 +106,10 @@ absl::StatusOr<Checkpoint> DecodeCheckpointFile(std::span<const std::byte> file)
   return absl::DataLossError(fmt::format("it has {} bytes", file.size()));
 }
 
-uint64_t SchemaFingerprint(const storage::Catalog& catalog) {
+uint64_t SchemaFingerprint(const storage::Catalog& catalog, size_t tables) {
   Fingerprint fingerprint;
   fingerprint.Add(catalog.sites());
-  for (storage::TableId id = 0; id < catalog.size(); ++id) {
+  for (storage::TableId id = 0; id < std::min(tables, catalog.size()); ++id) {
     const storage::TableDefinition& table = catalog.table(id);
     fingerprint.Add(table.name);
     for (const partitioner::KeyType type : table.key) fingerprint.Add(partitioner::KeyTypeName(type));
@@ -126,6 +126,21 @@ uint64_t SchemaFingerprint(const storage::Catalog& catalog) {
     }
   }
   return fingerprint.value();
+}
+
+uint64_t TablesFingerprint(const storage::Catalog& catalog) {
+  Fingerprint fingerprint;
+  fingerprint.Add(SchemaFingerprint(catalog));
+  for (storage::TableId id = 0; id < catalog.size(); ++id)
+    fingerprint.Add(uint64_t{catalog.table(id).dropped});
+  return fingerprint.value();
+}
+
+bool IsSchemaOf(uint64_t schema, const storage::Catalog& catalog) {
+  for (size_t tables = 0; tables <= catalog.size(); ++tables) {
+    if (schema == SchemaFingerprint(catalog, tables)) return true;
+  }
+  return false;
 }
 
 absl::Status CheckSameData(const Checkpoint& found, const Checkpoint& expected, const std::string& path) {

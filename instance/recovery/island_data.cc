@@ -179,7 +179,9 @@ absl::StatusOr<IslandData> OpenGeneration(runtime::FileSystem& files, const stor
   if (!checkpoint.ok()) return checkpoint.status();
   IslandData data{*std::move(opened), *std::move(checkpoint), {}};
   const std::string path = storage::CheckpointPath(options.directory, options.generation);
-  absl::Status status = CheckSameData(data.checkpoint, Describe(catalog, options, sites), path);
+  Checkpoint expected = Describe(catalog, options, sites);
+  if (IsSchemaOf(data.checkpoint.schema, catalog)) expected.schema = data.checkpoint.schema;
+  absl::Status status = CheckSameData(data.checkpoint, expected, path);
   for (size_t slot = 0; slot < sites.size() && status.ok(); ++slot) status = CheckSize(files, data, slot);
   if (!status.ok()) return status;
   return data;

@@ -65,6 +65,8 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
                                        : island.Load(request.load().load(), request.load().generation()));
     case Request::kSwitch:
       return messaging::ErrorReply(island.Switch(request.switch_().generation()));
+    case Request::kTables:
+      return messaging::ErrorReply(island.ChangeTables(request.tables()));
     case Request::kStartRun:
       return messaging::ErrorReply(island.StartRun(request.start_run()));
     case Request::kStopRun:

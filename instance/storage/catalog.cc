@@ -1,5 +1,6 @@
 #include "instance/storage/catalog.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -159,9 +160,53 @@ absl::Status ParseIndexes(const control::v1::TableSpec& spec, TableDefinition* t
   return absl::OkStatus();
 }
 
+// Of a field; nullopt: there is no such type. 0: of any length.
+std::optional<uint32_t> FieldBytes(std::string_view type) {
+  if (type == "double") return 8;
+  if (type == "string" || type == "bytes") return 0;
+  const std::vector<std::string_view> parts = SplitAtColons(type);
+  if (parts.size() == 2 && (parts[0] == "string" || parts[0] == "bytes")) {
+    uint32_t bytes = 0;
+    return ParseNumber(parts[1], &bytes) && bytes > 0 ? std::optional(bytes) : std::nullopt;
+  }
+  const absl::StatusOr<KeyType> number = partitioner::ParseKeyType(type);
+  if (!number.ok() || *number == KeyType::kString) return std::nullopt;
+  return static_cast<uint32_t>(partitioner::KeyTypeBytes(*number));
+}
+
+// Of those who read and write rows by name; the engine knows bytes.
+absl::Status CheckNames(const control::v1::TableSpec& spec) {
+  if (!spec.key_names().empty() && spec.key_names_size() != spec.key_size()) {
+    return TableError(spec, "key_names",
+                      fmt::format("{} for a key of {} components", spec.key_names_size(), spec.key_size()));
+  }
+  absl::flat_hash_set<std::string> names;
+  for (const std::string& name : spec.key_names()) {
+    if (name.empty()) return TableError(spec, "key_names", "a component has no name");
+    if (!names.insert(name).second)
+      return TableError(spec, "key_names", fmt::format("'{}' is used twice", name));
+  }
+  for (const control::v1::FieldSpec& field : spec.fields()) {
+    if (!names.insert(field.name()).second)
+      return TableError(spec, "fields", fmt::format("'{}' is used twice", field.name()));
+  }
+  if (spec.fields().empty()) return absl::OkStatus();
+  const absl::StatusOr<uint32_t> bytes = RowBytesOf(spec.fields());
+  if (!bytes.ok()) return TableError(spec, "fields", std::string(bytes.status().message()));
+  if (*bytes == spec.row_bytes()) return absl::OkStatus();
+  return TableError(spec, "row_bytes",
+                    *bytes == 0 ? fmt::format("{}, but its last field is of any length", spec.row_bytes())
+                                : fmt::format("{}, but its fields take {}", spec.row_bytes(), *bytes));
+}
+
 absl::StatusOr<TableDefinition> ParseTable(const control::v1::TableSpec& spec, uint32_t sites) {
-  TableDefinition table{
-      .id = 0, .name = spec.name(), .key = {}, .partition = {}, .row_bytes = spec.row_bytes(), .indexes = {}};
+  TableDefinition table{.id = 0,
+                        .name = spec.name(),
+                        .key = {},
+                        .partition = {},
+                        .row_bytes = spec.row_bytes(),
+                        .indexes = {},
+                        .dropped = spec.dropped() != 0};
   absl::StatusOr<KeySchema> key = ParseKey(spec);
   if (!key.ok()) return key.status();
   table.key = *std::move(key);
@@ -175,6 +220,7 @@ absl::StatusOr<TableDefinition> ParseTable(const control::v1::TableSpec& spec, u
                       fmt::format("{}; at most {} are allowed", spec.row_bytes(), kMaxRowBytes));
   }
   if (absl::Status indexes = ParseIndexes(spec, &table); !indexes.ok()) return indexes;
+  if (absl::Status names = CheckNames(spec); !names.ok()) return names;
   return table;
 }
 
@@ -234,25 +280,30 @@ absl::StatusOr<Catalog> Catalog::Create(const TableSpecs& tables, uint32_t sites
   }
   Catalog catalog;
   catalog.sites_ = sites;
-  size_t trees = 0;
+  catalog.tables_.reserve(kMaxTrees);
   for (const control::v1::TableSpec& spec : tables) {
-    if (spec.name().empty()) return absl::InvalidArgumentError("a table has no name");
-    if (catalog.Find(spec.name()) != nullptr) return TableError(spec, "name", "used by two tables");
-    absl::StatusOr<TableDefinition> table = ParseTable(spec, sites);
-    if (!table.ok()) return table.status();
-    table->id = static_cast<TableId>(catalog.tables_.size());
-    trees += 1 + table->indexes.size();
-    if (trees > kMaxTrees) {
-      return TableError(spec, "tables", fmt::format("at most {} tables and indexes together", kMaxTrees));
-    }
-    catalog.tables_.push_back(*std::move(table));
+    if (absl::Status added = catalog.Add(spec); !added.ok()) return added;
   }
   return catalog;
 }
 
+absl::Status Catalog::Add(const control::v1::TableSpec& spec) {
+  if (spec.name().empty()) return absl::InvalidArgumentError("a table has no name");
+  absl::StatusOr<TableDefinition> table = ParseTable(spec, sites_);
+  if (!table.ok()) return table.status();
+  if (!table->dropped && Find(spec.name()) != nullptr) return TableError(spec, "name", "used by two tables");
+  table->id = static_cast<TableId>(tables_.size());
+  if (trees_ + 1 + table->indexes.size() > kMaxTrees) {
+    return TableError(spec, "tables", fmt::format("at most {} tables and indexes together", kMaxTrees));
+  }
+  trees_ += 1 + table->indexes.size();
+  tables_.push_back(*std::move(table));
+  return absl::OkStatus();
+}
+
 const TableDefinition* Catalog::Find(std::string_view name) const {
   for (const TableDefinition& table : tables_) {
-    if (table.name == name) return &table;
+    if (table.name == name && !table.dropped) return &table;
   }
   return nullptr;
 }
@@ -280,6 +331,38 @@ bool TableDefinition::Indexes(size_t offset, size_t bytes) const {
     }
   }
   return false;
+}
+
+bool IsTableName(std::string_view name) {
+  if (name.empty() || name.size() > 32 || name[0] < 'a' || name[0] > 'z') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+absl::StatusOr<uint32_t> RowBytesOf(
+    const google::protobuf::RepeatedPtrField<control::v1::FieldSpec>& fields) {
+  uint64_t all = 0;
+  for (int i = 0; i < fields.size(); ++i) {
+    const control::v1::FieldSpec& field = fields[i];
+    if (field.name().empty()) return absl::InvalidArgumentError("a field has no name");
+    const std::optional<uint32_t> bytes = FieldBytes(field.type());
+    if (!bytes) {
+      return absl::InvalidArgumentError(
+          fmt::format("'{}': '{}' is no type; expected int8 to int64, uint8 to uint64, double, string:BYTES, "
+                      "bytes:BYTES, or string or bytes for the last one",
+                      field.name(), field.type()));
+    }
+    if (*bytes == 0 && i + 1 < fields.size()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "'{}': only the last field may be of any length; write {}:BYTES", field.name(), field.type()));
+    }
+    all += *bytes;
+    if (all > kMaxRowBytes)
+      return absl::InvalidArgumentError(fmt::format("{} bytes and more; at most {}", all, kMaxRowBytes));
+    if (*bytes == 0) return 0u;
+  }
+  return static_cast<uint32_t>(all);
 }
 
 absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index,

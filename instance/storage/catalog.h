@@ -1,7 +1,7 @@
 // What tables an island has: names, key schemas, ranges, secondary indexes - built once from the deployment's
 // TableSpecs.
 //
-// Thread safety: immutable after construction.
+// Thread safety: immutable after construction, but for Add and Drop: while nobody else uses it.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ struct TableDefinition {
   std::optional<partitioner::RangePartition> partition;  // empty: replicated
   uint32_t row_bytes = 0;                                // 0 = any length
   std::vector<IndexDefinition> indexes;
+  bool dropped = false;  // it has no name any more, and keeps its place
 
   bool replicated() const { return !partition.has_value(); }
   // Whether a change of these bytes of a row can change what an index has of it.
@@ -57,19 +58,30 @@ class Catalog {
   // Errors name the table and field: unknown key type, empty range, first component not an integer, row too
   // large, ...
   static absl::StatusOr<Catalog> Create(const TableSpecs& tables, uint32_t sites);
+  // One more table behind the others, which stay where they are, as what refers to them does.
+  absl::Status Add(const control::v1::TableSpec& spec);
+  void Drop(TableId id) { tables_[id].dropped = true; }
 
   size_t size() const { return tables_.size(); }
   const TableDefinition& table(TableId id) const { return tables_[id]; }
-  const TableDefinition* Find(std::string_view name) const;
+  const TableDefinition* Find(std::string_view name) const;  // null: there is none
   uint32_t sites() const { return sites_; }
   // The site that holds `key`; kReplicatedSite for replicated tables. Error for keys that do not decode or
   // lie outside.
   absl::StatusOr<uint32_t> SiteOf(TableId table, KeyView key) const;
 
  private:
-  std::vector<TableDefinition> tables_;
+  std::vector<TableDefinition> tables_;  // room for as many as there may be is reserved: none ever moves
   uint32_t sites_ = 0;
+  size_t trees_ = 0;
 };
+
+// [a-z][a-z0-9_-]*, at most 32 characters.
+bool IsTableName(std::string_view name);
+
+// How long a row with these fields is; 0: of any length, its last field has none of its own. INVALID_ARGUMENT:
+// names one of them, and what is wrong with it.
+absl::StatusOr<uint32_t> RowBytesOf(const google::protobuf::RepeatedPtrField<control::v1::FieldSpec>& fields);
 
 // The encoded index key of a row, followed by its primary key: unique, and ordered by the index's components.
 absl::StatusOr<std::string> IndexEntry(const TableDefinition& table, const IndexDefinition& index,

@@ -72,6 +72,55 @@ TEST(Catalog, Create_ReadsEveryField) {
   EXPECT_TRUE(catalog->table(1).replicated());
 }
 
+TEST(Catalog, Add_AndDrop_MoveNothing) {
+  Catalog catalog = *Catalog::Create(One(), 10);
+  const TableDefinition* accounts = catalog.Find("accounts");
+  TableSpec spec = One()[0];
+  EXPECT_THAT(std::string(catalog.Add(spec).message()), HasSubstr("used by two tables"));
+  for (int i = 0; i < 100; ++i) {
+    spec.set_name("more" + std::to_string(i));
+    ASSERT_TRUE(catalog.Add(spec).ok());
+  }
+  EXPECT_EQ(catalog.Find("accounts"), accounts);
+  catalog.Drop(catalog.Find("more7")->id);
+  EXPECT_EQ(catalog.Find("more7"), nullptr);
+  spec.set_name("more7");  // the name is free
+  ASSERT_TRUE(catalog.Add(spec).ok());
+  EXPECT_EQ(catalog.Find("more7")->id, 101u);
+  EXPECT_EQ(catalog.table(8).name, "more7");
+  // As a manifest has them.
+  Catalog::TableSpecs specs = One();
+  specs[0].set_dropped(1);
+  *specs.Add() = One()[0];
+  EXPECT_EQ(Catalog::Create(specs, 10)->Find("accounts")->id, 1u);
+}
+
+TEST(Catalog, Create_FieldsAreTheWholeRow) {
+  const auto with_fields = [](std::vector<std::pair<std::string, std::string>> fields, uint32_t row_bytes) {
+    return Catalog::Create(One([&](TableSpec* spec) {
+                             spec->set_row_bytes(row_bytes);
+                             for (const auto& [name, type] : fields) {
+                               spec->add_fields()->set_name(name);
+                               spec->mutable_fields()->rbegin()->set_type(type);
+                             }
+                           }),
+                           10)
+        .status();
+  };
+  EXPECT_TRUE(with_fields({{"balance", "int64"}, {"rate", "double"}, {"name", "string:20"}}, 36).ok());
+  EXPECT_TRUE(with_fields({{"flags", "uint8"}, {"text", "string"}}, 0).ok());
+  const auto what = [&](std::vector<std::pair<std::string, std::string>> fields, uint32_t row_bytes) {
+    return std::string(with_fields(std::move(fields), row_bytes).message());
+  };
+  EXPECT_THAT(what({{"a", "int64"}}, 9), HasSubstr("row_bytes: 9, but its fields take 8"));
+  EXPECT_THAT(what({{"a", "bytes"}, {"b", "int8"}}, 0), HasSubstr("only the last field"));
+  EXPECT_THAT(what({{"a", "int8"}, {"a", "int8"}}, 2), HasSubstr("used twice"));
+  EXPECT_THAT(what({{"a", "float"}}, 4), HasSubstr("'float'"));
+  EXPECT_THAT(what({{"a", "string:0"}}, 0), HasSubstr("'string:0'"));
+  EXPECT_THAT(what({{"", "int8"}}, 1), HasSubstr("has no name"));
+  EXPECT_THAT(what({{"a", "bytes:9999"}}, 0), HasSubstr("at most"));
+}
+
 TEST(Catalog, SiteOf_PartitionedAndReplicated) {
   auto specs = One();
   TableSpec* replicated = specs.Add();

@@ -32,24 +32,38 @@ uint32_t TreesOf(const Catalog& catalog) {
   return trees;
 }
 
-// New trees of a table. Null when the pool is full.
-std::unique_ptr<SiteTable> BuildTable(const TableDefinition& table, SiteSpace* space, uint32_t first_tree) {
+// The trees that the site's header does not know are made.
+absl::Status BuildTable(const TableDefinition& table, SiteSpace* space, uint32_t first_tree,
+                        absl::FunctionRef<absl::Status()> before_each, std::unique_ptr<SiteTable>* built) {
   std::string lower, upper;
   if (!table.replicated()) {
     lower = SiteBound(table, space->site());
     upper = SiteBound(table, space->site() + 1);
     if (lower == upper) lower.clear(), upper.clear();  // a site without keys
   }
-  SiteTable::Tree rows{first_tree, BTree::MakeRoot(space, first_tree, AsKey(lower), AsKey(upper))};
-  if (rows.root == 0) return nullptr;
-  space->SetRoot(rows.id, rows.root);
-  std::vector<SiteTable::Tree> indexes;
-  for (uint32_t id = first_tree + 1; id < first_tree + TreesOf(table); ++id) {
-    indexes.push_back({id, BTree::MakeRoot(space, id)});
-    if (indexes.back().root == 0) return nullptr;
-    space->SetRoot(id, indexes.back().root);
+  std::vector<SiteTable::Tree> trees;
+  for (uint32_t id = first_tree; id < first_tree + TreesOf(table); ++id) {
+    if (id < space->trees()) {
+      trees.push_back({id, space->Root(id)});
+      continue;
+    }
+    if (absl::Status may = before_each(); !may.ok()) return may;
+    const bool rows = id == first_tree;
+    trees.push_back(
+        {id, rows ? BTree::MakeRoot(space, id, AsKey(lower), AsKey(upper)) : BTree::MakeRoot(space, id)});
+    if (trees.back().root == 0)
+      return absl::ResourceExhaustedError(
+          fmt::format("there is no room for table '{}' on site {}", table.name, space->site()));
   }
-  return std::make_unique<SiteTable>(table, space, rows, indexes);
+  const SiteTable::Tree rows = trees.front();
+  trees.erase(trees.begin());
+  *built = std::make_unique<SiteTable>(table, space, rows, trees);
+  return absl::OkStatus();
+}
+
+absl::Status LostTable(const TableDefinition& table, const SiteSpace& space) {
+  return absl::DataLossError(fmt::format(
+      "table '{}' on site {} has lost its pages: log and data do not go together", table.name, space.site()));
 }
 
 }  // namespace
@@ -81,21 +95,25 @@ std::vector<uint32_t> Store::SitesBySlot(const Catalog& catalog, const partition
 }
 
 template <typename Make>
-bool Store::MakeTables(const Catalog& catalog, Make make) {
-  for (const std::unique_ptr<SiteSpace>& space : spaces_) {
+absl::Status Store::PlaceTables(const Catalog& catalog, Make make) {
+  std::vector<std::unique_ptr<SiteTable>> before =
+      std::exchange(tables_, std::vector<std::unique_ptr<SiteTable>>(spaces_.size() * catalog.size()));
+  const size_t count_before = std::exchange(table_count_, catalog.size());
+  absl::Status status;
+  for (size_t slot = 0; slot < spaces_.size(); ++slot) {
     // Tree ids count all trees of the catalog, so that they mean the same on every site.
     uint32_t first_tree = 0;
     for (TableId id = 0; id < catalog.size(); ++id) {
       const TableDefinition& table = catalog.table(id);
-      tables_.push_back(nullptr);
-      if (table.replicated() == (space->site() == kReplicatedSite)) {
-        tables_.back() = make(table, space.get(), first_tree);
-        if (tables_.back() == nullptr) return false;
-      }
+      std::unique_ptr<SiteTable>& place = tables_[slot * table_count_ + id];
+      if (!before.empty() && id < count_before) place = std::move(before[slot * count_before + id]);
+      const bool here = table.replicated() == (spaces_[slot]->site() == kReplicatedSite);
+      if (here && status.ok() && place == nullptr)
+        status = make(table, spaces_[slot].get(), first_tree, &place);
       first_tree += TreesOf(table);
     }
   }
-  return true;
+  return status;
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Create(const Catalog& catalog, const StoreOptions& options,
@@ -103,14 +121,41 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(const Catalog& catalog, con
   (void)files;  // nothing is on disk yet
   absl::StatusOr<std::unique_ptr<Store>> store = CreateForRedo(catalog, options);
   if (!store.ok()) return store.status();
-  const uint32_t trees = TreesOf(catalog);
   bool room = true;
-  for (const std::unique_ptr<SiteSpace>& space : (*store)->spaces_) room = room && space->Format(trees);
-  if (room && (*store)->MakeTables(catalog, BuildTable)) return store;
+  for (const std::unique_ptr<SiteSpace>& space : (*store)->spaces_) room = room && space->Format();
+  const auto make = [](const TableDefinition& table, SiteSpace* space, uint32_t first_tree,
+                       std::unique_ptr<SiteTable>* place) {
+    return BuildTable(
+        table, space, first_tree, [] { return absl::OkStatus(); }, place);
+  };
+  if (room && (*store)->PlaceTables(catalog, make).ok()) return store;
   return absl::ResourceExhaustedError(fmt::format(
       "a buffer pool of {} pages has no room for empty trees: {} sites x {} tables and indexes; raise "
       "storage.buffer_pool",
-      (*store)->pool_->capacity_pages(), options.sites.count, trees));
+      (*store)->pool_->capacity_pages(), options.sites.count, TreesOf(catalog)));
+}
+
+absl::Status Store::MakeTrees(const Catalog& catalog, absl::FunctionRef<absl::Status()> before_each) {
+  const UndoScope whatever_room_there_is;
+  return PlaceTables(catalog, [&](const TableDefinition& table, SiteSpace* space, uint32_t first_tree,
+                                  std::unique_ptr<SiteTable>* place) {
+    return BuildTable(table, space, first_tree, before_each, place);
+  });
+}
+
+uint64_t Store::MissingTrees(const Catalog& catalog) const {
+  uint64_t missing = 0;
+  for (const std::unique_ptr<SiteSpace>& space : spaces_) {
+    uint32_t first_tree = 0;
+    for (TableId id = 0; id < catalog.size(); ++id) {
+      const TableDefinition& table = catalog.table(id);
+      const uint32_t known = std::max(space->trees(), first_tree);
+      first_tree += TreesOf(table);
+      if (table.replicated() == (space->site() == kReplicatedSite))
+        missing += first_tree - std::min(known, first_tree);
+    }
+  }
+  return missing;
 }
 
 GuardX Store::PageForRedo(PageId page) {
@@ -136,22 +181,22 @@ absl::Status Store::FindTrees(const Catalog& catalog) {
           number, space->site()));
     }
   }
-  std::string missing;
-  const auto find = [&](const TableDefinition& table, SiteSpace* space, uint32_t first_tree) {
-    std::vector<SiteTable::Tree> trees;
-    for (uint32_t id = first_tree; id < first_tree + TreesOf(table); ++id) {
-      trees.push_back({id, space->HasPage(0) ? space->Root(id) : 0});
-      const bool there = trees.back().root != 0 && space->HasPage(trees.back().root);
-      if (there) continue;
-      missing = fmt::format("table '{}' on site {}", table.name, space->site());
-      return std::unique_ptr<SiteTable>();
+  const auto find = [&](const TableDefinition& table, SiteSpace* space, uint32_t first_tree,
+                        std::unique_ptr<SiteTable>* place) {
+    const auto is_lost = [&](uint32_t id) {
+      const uint64_t root = space->Root(id);
+      return root == 0 || !space->HasPage(root);
+    };
+    const uint32_t end = first_tree + TreesOf(table), known = std::min(end, space->trees());
+    for (uint32_t id = first_tree; id < std::max(known, first_tree); ++id) {
+      if (is_lost(id)) return LostTable(table, *space);
     }
-    const SiteTable::Tree rows = trees.front();
-    trees.erase(trees.begin());
-    return std::make_unique<SiteTable>(table, space, rows, trees);
+    if (known < end && space->HasPage(0)) return absl::OkStatus();  // not yet
+    if (!space->HasPage(0)) return LostTable(table, *space);
+    return BuildTable(
+        table, space, first_tree, [] { return absl::OkStatus(); }, place);
   };
-  if (MakeTables(catalog, find)) return absl::OkStatus();
-  return absl::DataLossError(fmt::format("{} has lost its pages: log and data do not go together", missing));
+  return PlaceTables(catalog, find);
 }
 
 absl::Status Store::Truncate(TableId table) {

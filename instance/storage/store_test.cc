@@ -383,6 +383,62 @@ TEST_F(SmallStoreTest, PoolFull_ManyIndexEntries) {
   }
 }
 
+// Tables come while there are rows.
+class AddedTableTest : public StoreTest {
+ protected:
+  AddedTableTest() {
+    control::v1::TableSpec spec;
+    spec.set_name("added");
+    spec.add_key("uint64");
+    spec.set_range_end(100);
+    for (const char* name : {"one", "two"}) {
+      control::v1::IndexSpec* index = spec.add_indexes();
+      index->set_name(name);
+      index->add_key("row:0:int64");
+    }
+    EXPECT_EQ(Insert(kIndexed, 25, Person(1, "Ann")), StatusCode::kOk);
+    EXPECT_EQ(store_->MissingTrees(catalog_), 0u);
+    EXPECT_TRUE(catalog_.Add(spec).ok());
+    added_ = catalog_.Find("added")->id;
+  }
+  // Rows of it are there and are found by its indexes; those of others as well.
+  void UseIt() {
+    EXPECT_EQ(store_->MissingTrees(catalog_), 0u);
+    for (const uint64_t key : {20, 31, 59})
+      EXPECT_EQ(Insert(added_, key, Person(static_cast<int64_t>(key), "x")), StatusCode::kOk);
+    EXPECT_EQ(store_->CountRows(added_), 3u);
+    EXPECT_EQ(store_->At(added_, 9), nullptr);
+    EXPECT_EQ(Read(kIndexed, 25), Person(1, "Ann"));
+    EXPECT_THAT(ByBalance(2), ElementsAre(25));
+  }
+  TableId added_ = 0;
+};
+
+TEST_F(AddedTableTest, MakeTrees_OthersStayWhereTheyAre) {
+  const TableDefinition* definition = &catalog_.table(kPlain);
+  const SiteTable* rows = store_->At(kIndexed, 2);
+  EXPECT_EQ(store_->At(added_, 2), nullptr);
+  EXPECT_EQ(store_->MissingTrees(catalog_), 4u * 3);
+  const uint64_t free = store_->FreePages();
+  ASSERT_TRUE(store_->MakeTrees(catalog_, [] { return absl::OkStatus(); }).ok());
+  EXPECT_EQ(store_->FreePages(), free - 12);
+  EXPECT_EQ(store_->At(kIndexed, 2), rows);
+  EXPECT_EQ(&catalog_.table(kPlain), definition);
+  UseIt();
+}
+
+// Whoever died on the way had made some; they are found, and the rest is made.
+TEST_F(AddedTableTest, MakeTrees_GoesOnWhereItEnded) {
+  for (int most = 0; most < 12; ++most) {
+    int made = 0;
+    const absl::Status ended = store_->MakeTrees(
+        catalog_, [&] { return made++ == 1 ? absl::UnavailableError("enough") : absl::OkStatus(); });
+    EXPECT_EQ(ended.ok(), most == 11) << ended;
+    EXPECT_EQ(store_->MissingTrees(catalog_), 11u - static_cast<uint64_t>(most));
+  }
+  UseIt();
+}
+
 TEST(Store, Create_PoolTooSmallForEmptyTrees) {
   const Catalog catalog = MakeCatalog();
   auto files = runtime::MakeMemoryFileSystem();

@@ -42,6 +42,9 @@ class Engine {
     router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
   }
 
+  // After tables were added to both.
+  void NoteTables() { executor_->NoteTables(); }
+
   const storage::Catalog& catalog() const { return *shared_.catalog; }
   const Router& router() const { return *router_; }
   // As Executor::Run, but stops (kDone) after so many operations that the clock is worth a look.

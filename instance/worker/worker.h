@@ -95,6 +95,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   absl::Status Restore(const recovery::Unsettled& unsettled);
   // After the island's catalog or store was replaced.
   void Rebind() { engine_.Rebind(); }
+  void NoteTables() { engine_.NoteTables(); }  // after tables were added to them, likewise
   // Writes changed pages home between the worker's steps; null: nobody does. While no scheduler runs it.
   void SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner);
   // Whether two-phase commit has anything left here, besides: likewise.

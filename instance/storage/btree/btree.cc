@@ -61,6 +61,7 @@ uint64_t BTree::MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower, KeyView 
   const GuardX root = site->Allocate(tree, 0, &header);
   if (!root) return 0;
   ChangeAll(root)->Initialize(lower, upper);
+  site->AddRoot(header, tree, NodeOf(root)->number());
   return NodeOf(root)->number();
 }
 

@@ -92,7 +92,7 @@ struct TestTree {
                     bool alone = false)
       : pool(*BufferPool::Create({.capacity_bytes = pool_pages * kPageBytes, .alone = alone})),
         space(pool.get(), 0, kSite) {
-    EXPECT_TRUE(space.Format(2));
+    EXPECT_TRUE(space.Format());
     const uint64_t root = BTree::MakeRoot(&space, kTreeId, Bytes(lower), Bytes(upper));
     tree = std::make_unique<BTree>(&space, kTreeId, root);
   }

@@ -44,24 +44,30 @@ SiteHeader* ChangeFreePages(const GuardX& header) {
 
 }  // namespace
 
-bool SiteSpace::Format(uint32_t trees) {
-  ISLANDS_CHECK(trees <= kMaxTrees);
+bool SiteSpace::Format() {
   if (!pool_->ClaimPage()) return false;
   const GuardX guard = GuardX::FirstUse(pages_.At(0));
   SiteHeader* header = new (guard.Change(kWholePage)) SiteHeader{};
   header->page = {.page_id = PageId(site_, 0).value(), .type = PageType::kSiteHeader};
   header->magic = kMagic;
   header->next_page = 1;
-  header->trees = trees;
   return true;
 }
 
-void SiteSpace::SetRoot(uint32_t tree, uint64_t number) {
-  const GuardX guard = ISLANDS_LATCH("site.roots", GuardX(pages_.At(0)));
-  ISLANDS_CHECK(tree < Header(guard)->trees && number != 0 && number < Header(guard)->next_page);
+void SiteSpace::AddRoot(const GuardX& header, uint32_t tree, uint64_t number) {
+  const SiteHeader* before = Header(header);
+  ISLANDS_CHECK(tree >= before->trees && tree < kMaxTrees && number != 0 && number < before->next_page);
+  constexpr PageChange kTrees{.offset = offsetof(SiteHeader, trees), .bytes = sizeof(before->trees)};
+  reinterpret_cast<SiteHeader*>(header.Change(kTrees))->trees = tree + 1;
   const PageChange root{.offset = offsetof(SiteHeader, roots) + tree * sizeof(number),
                         .bytes = sizeof(number)};
-  reinterpret_cast<SiteHeader*>(guard.Change(root))->roots[tree] = number;
+  reinterpret_cast<SiteHeader*>(header.Change(root))->roots[tree] = number;
+}
+
+uint32_t SiteSpace::trees() const {
+  if (!HasPage(0)) return 0;
+  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
+  return Header(guard)->trees;
 }
 
 uint64_t SiteSpace::Root(uint32_t tree) const {

@@ -6,9 +6,10 @@
 //                                     40      8  next page never used so far
 //                                     48      8  first free page, 0 = none
 //                                     56      8  number of free pages
-//                                     64      4  number of trees
+//                                     64      4  number of trees: all ids below it have been given out
 //                                     68      4  zero
-//                                     72  8 * n  root page number by tree id; roots never move
+//                                     72  8 * n  root page number by tree id; roots never move; 0: the tree is
+//                                                of a table that other sites have
 //   free page                          0     32  page header, type kFree
 //                                     32      8  next free page, 0 = none
 //
@@ -34,9 +35,12 @@ class SiteSpace {
   SiteSpace(BufferPool* pool, uint32_t slot, uint32_t site)
       : pool_(pool), site_(site), pages_(pool->Slot(slot)) {}
 
-  // Writes an empty header with room for `trees` roots, each 0. False when the pool is full.
-  [[nodiscard]] bool Format(uint32_t trees);
-  void SetRoot(uint32_t tree, uint64_t number);
+  // Writes a header without trees. False when the pool is full.
+  [[nodiscard]] bool Format();
+  // Of a tree behind those that are there, in the step that allocates the page, by which `header` is latched.
+  void AddRoot(const GuardX& header, uint32_t tree, uint64_t number);
+  // Those that the header knows have lower ids; 0 while there is no header.
+  uint32_t trees() const;
   // After redo: 0 if the header is none, or knows no such tree.
   uint64_t Root(uint32_t tree) const;
   // Whether the page was ever touched; for recovery.
