@@ -12,6 +12,7 @@ have the same length, zeros follow.
 
 import argparse
 import cmd
+import dataclasses
 import json
 import re
 import shlex
@@ -88,9 +89,9 @@ class Shell:
         for table in self.known.values():
             rows = f"rows of {table.row_bytes} bytes" if table.row_bytes else "rows of any length"
             where = "replicated" if table.replicated else f"from {table.range[0]} to below {table.range[1]}"
-            indexes = f", indexes: {', '.join(table.indexes)}" if table.indexes else ""
+            indexes = f", indexes: {', '.join(table.index_names)}" if table.indexes else ""
             lines.append(f"{table.name}: key {'/'.join(table.key)} {where}, {rows}{indexes}")
-        self.show([vars(table) for table in self.known.values()], "\n".join(lines))
+        self.show([dataclasses.asdict(table) for table in self.known.values()], "\n".join(lines))
 
     def get(self, arguments: argparse.Namespace) -> None:
         value = self.speaker.get(arguments.table, self.key(arguments.table, arguments.key))
