@@ -242,10 +242,10 @@ def serving(gateway: FakeGateway, folder: str) -> Iterator[str]:
         server.stop(None).wait()
 
 
-def tool_environment(folder: str, address: str) -> dict[str, str]:
-    """For programs of instance/gateway/tools: with an `islands` that says where this gateway is."""
+def knows_where(address: str, folder: str) -> str:
+    """An `islands` for programs of instance/gateway/tools, which says where this gateway is."""
     path = os.path.join(folder, "islands")
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"#!/bin/sh\necho '{json.dumps({'gateway': {'addresses': [address]}})}'\n")
     os.chmod(path, 0o755)
-    return {**os.environ, "ISLANDS_BIN": path, "PYTHONPATH": os.pathsep.join(PYTHON)}
+    return path
