@@ -297,7 +297,7 @@ def test_what_is_lost_on_the_way_is_neither_lost_nor_doubled(fake: Fake, replace
     path = fake.write("t.csv", csv_of(["id", "a", "b"], [*rows, [rows[0][0], "again", ""]]))
     done = fake.say("load", "t", path, *(["--replace"] if replace else []), code=0 if replace else 1)
     assert f"{5001 if replace else 5000:,} rows loaded" in done.out
-    assert done.err == ("" if replace else f"line {path and read(path).count(10)}: there is such a row already\n")
+    assert done.err == ("" if replace else f"line {read(path).count(10)}: there is such a row already\n")
     expected = {row[0]: row[1] for row in rows} | ({rows[0][0]: "again"} if replace else {})
     found = {int(row["id"]): row["a"] for row in csv.DictReader(io.StringIO(fake.say("dump", "t").out, newline=""))}
     assert found == expected
@@ -315,7 +315,7 @@ def test_rows_that_were_there_are_rejected_whatever_is_lost(fake: Fake) -> None:
 
 def test_many_rows_come_back_from_islands(cluster: Cluster) -> None:
     say = started(cluster)
-    rows = people(16000)
+    rows = people(20000)
     path = os.path.join(cluster.folder, "places.csv")
     lines = [csv_of(["key0", "key1", "value"], []), *(csv_of(row, [])[:-1] + "\n" for row in rows)]
     bad = ["10000,a,outside\n", "1,a\n", '5,"a,b"c,d\n', f"6,z,{'x' * 2000}\n", lines[1]]
@@ -323,7 +323,7 @@ def test_many_rows_come_back_from_islands(cluster: Cluster) -> None:
         file.writelines([*lines[:8000], *bad[:4], *lines[8000:], bad[4]])
     kept = os.path.join(cluster.folder, "rejects.csv")
     done = say("load", "places", path, "--rejects", kept, code=1)
-    assert "16,000 rows loaded" in done.out and "5 rejected" in done.out and len(done.err.splitlines()) == 5, done
+    assert "20,000 rows loaded" in done.out and "5 rejected" in done.out and len(done.err.splitlines()) == 5, done
     assert read(kept).decode() == "".join([lines[0], *bad])
     for form in ("csv", "jsonl"):
         out = os.path.join(cluster.folder, f"out.{form}")
@@ -360,6 +360,6 @@ def test_a_gateway_that_is_killed_during_a_load(cluster: Cluster) -> None:
             wait_until(lambda: cluster.status()["gateway"]["state"] == "ready", what="the gateway")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0 and "12,000 rows loaded" in out, (out, err)
-    assert json.loads(cluster.islands.run("--format", "json", "client", cluster.file, "scan", "places", "--limit",
-                                          20000).out).__len__() == 12000
+    dumped = csv.DictReader(io.StringIO(say("dump", "places").out, newline=""))
+    assert sorted(int(row["key0"]) for row in dumped) == sorted(row[0] for row in rows)
     assert say("load", "places", "-", input=f"key0,key1,value\n{rows[0][0]},zz,x\n").out.startswith("1 rows")
