@@ -190,6 +190,11 @@ def test_rows_with_names_come_back_from_islands(cluster: Cluster, folder: str) -
     say = came_and_went(cluster)
     say("create", *PEOPLE)
     names_and_files(say, write, path)
+    say("drop", "people", "--yes")
+    say("create", "many", "--key", "int32", "--range", "-10000:10000")
+    say("load", "many", write("many.csv", csv_of(["key", "value"], [[row[0], row[1]] for row in people(3000)])))
+    assert say("drop", "many", "--yes").out == "dropped 'many' and 3,000 rows\n"
+    assert "many" not in say("list").out
 
 
 def test_islands_know_what_became_of_a_token(cluster: Cluster) -> None:
@@ -212,8 +217,8 @@ def test_islands_know_what_became_of_a_token(cluster: Cluster) -> None:
             db.execute(batch, token=never)
         assert db.run(lambda t: counters.on(t).add(900, "n", 1), once=True) == 2
         # Whoever dies: each request is carried out once.
-        for _ in range(40):
-            if _ % 20 == 10:
+        for number in range(40):
+            if number % 20 == 10:
                 os.kill(cluster.status()["gateway"]["pid"], signal.SIGKILL)
             db.execute(batch, token=client.new_token(), timeout=20)
         assert counters.get(1) == {"id": 1, "n": 41} and counters.get(900) == {"id": 900, "n": 42}

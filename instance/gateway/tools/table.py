@@ -93,14 +93,21 @@ class Commands:
         with contextlib.ExitStack() as stack:
             stack.callback(status.clear)
             for page in pages(self.db, table, DELETED_AT_ONCE):
-                batch = islands.Batch()
-                for row in page:
-                    batch.delete(table.name, row.key, may_miss=True)
-                persist(lambda: self.db.execute(batch))
+                persist(lambda: self.delete(table.name, page))
                 deleted += len(page)
                 status.show(lambda: f"deleted {pace(deleted, status.seconds)}")
         self.db.drop_table(table.name)
         return {"table": table.name, "deleted": deleted}, f"dropped '{table.name}' and {deleted:,} rows"
+
+    def delete(self, table: str, rows: Sequence[islands.Row]) -> None:
+        """Each as a transaction of its own: one of them all might change more than a log ring has room to undo."""
+        batches = []
+        for row in rows:
+            batches.append(islands.Batch())
+            batches[-1].delete(table, row.key, may_miss=True)
+        for outcome in self.db.execute_many(batches):
+            if isinstance(outcome, islands.Error):
+                raise outcome
 
     def confirmed(self) -> bool:
         if not sys.stdin.isatty():
@@ -179,7 +186,7 @@ def make_parser() -> argparse.ArgumentParser:
     create.add_argument("--replicated", action="store_true",
                         help="whole on every island; gateways refuse to make such tables for now")
     command("list", "which tables there are", table=False)
-    drop = command("drop", "delete all rows of a table, some hundred at a time, and then the table")
+    drop = command("drop", "delete all rows of a table, and then the table")
     drop.add_argument("--yes", action="store_true", help="without asking")
     loading = command("load", "put rows from a file into a table", form=False, description=
                       "Puts rows from a file into a table, each as a transaction of its own. What is no row of the "

@@ -199,13 +199,19 @@ def load(db: islands.Client, table: islands.Table, arguments: argparse.Namespace
         loading = Load(Sender(db, table.name, arguments.replace), rejects)
         stack.callback(status.clear)
         stack.callback(loading.close)
-        for line in READERS[form](file, Cells(islands.Fields(table))):
-            if line.key is None and not line.wrong:
-                rejects.keep(line)  # the header: what is mended can be loaded as it is
-                continue
-            loading.add(line)
-            status.show(lambda: f"{percentage(file)}{pace(loading.loaded, status.seconds)}, "
-                                f"{rejects.count:,} rejected")
-        loading.drain()
+        try:
+            for line in READERS[form](file, Cells(islands.Fields(table))):
+                if line.key is None and not line.wrong:
+                    rejects.keep(line)  # the header: what is mended can be loaded as it is
+                    continue
+                loading.add(line)
+                status.show(lambda: f"{percentage(file)}{pace(loading.loaded, status.seconds)}, "
+                                    f"{rejects.count:,} rejected")
+            loading.drain()
+        except KeyboardInterrupt:
+            status.clear()
+            print(f"{loading.loaded:,} rows are loaded, and perhaps some after them; --replace loads them again",
+                  file=sys.stderr)
+            raise
     return {"table": table.name, "loaded": loading.loaded, "rejected": rejects.count,
             "seconds": round(status.seconds, 3)}
