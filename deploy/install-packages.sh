@@ -16,7 +16,7 @@ build=(
   prometheus-cpp-dev zlib1g-dev libcurl4-openssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   python3-yaml python3-matplotlib  # of `islands sweep`, `report`, `advise`
-  python3-grpcio python3-protobuf  # of `islands client`, `history`
+  python3-grpcio python3-protobuf  # of `islands client`, `table`, `history`
 )
 test=(
   python3-pytest clang-format-16 procps spin openssl

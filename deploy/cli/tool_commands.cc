@@ -1,4 +1,4 @@
-// Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`,
+// Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`, `table`,
 // `history` of instance/gateway/tools. They call `islands` themselves, and exit with codes that mean the
 // same.
 #include "deploy/cli/tool_commands.h"
@@ -27,7 +27,7 @@ struct Tool {
   const char* about;
   const char* folder;  // below lib/islands
 };
-constexpr std::array<Tool, 5> kTools = {{
+constexpr std::array<Tool, 6> kTools = {{
     {"sweep", "Run a series of experiments from a sweep file; goes on where it was interrupted",
      "experiments"},
     {"report", "Make a page of plots of a sweep's results, with what the paper claims beside them",
@@ -35,6 +35,7 @@ constexpr std::array<Tool, 5> kTools = {{
     {"advise", "Predict every layout's throughput under a load from a few short runs, and recommend one",
      "experiments"},
     {"client", "Get, put and scan rows through the gateway, one command or at a prompt", "gateway"},
+    {"table", "Create, list, drop tables; load rows from a CSV or JSON Lines file and dump them", "gateway"},
     {"history", "Run list-append transactions from standard input through the gateway, for checkers",
      "gateway"},
 }};

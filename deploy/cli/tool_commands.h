@@ -1,5 +1,5 @@
 // Commands that are programs of their own, written in Python: experiments/{sweep,report,advise}.py,
-// instance/gateway/tools/{client,history}.py. Only for words that IsTool knows.
+// instance/gateway/tools/{client,table,history}.py. Only for words that IsTool knows.
 //
 // Thread safety: main thread only.
 #pragma once

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,6 +106,19 @@ def test_a_gateway_that_is_killed_comes_back_and_leaves_no_lock(cluster: Cluster
         await_gateway(cluster, restarts=1)
         assert again(lambda: db.get("accounts", 1)) == b"before"
         assert "killed by signal 9" in gateway_of(cluster)["detail"] or gateway_of(cluster)["detail"] == ""
+
+
+def test_a_client_that_asks_again_and_again_finds_the_gateway_when_it_is_back(cluster: Cluster) -> None:
+    address = started(cluster, layout="1ISL", durability="none")
+    with client.connect(address) as db:
+        db.tables()
+        os.kill(gateway_of(cluster)["pid"], signal.SIGKILL)
+        killed = time.monotonic()
+        with pytest.raises(client.Unavailable):
+            while time.monotonic() < killed + 0.05:
+                db.tables()
+        again(db.tables)
+        assert time.monotonic() < killed + 3  # in half a second, unless the machine is busy; gRPC alone would take five
 
 
 # The commit waits for a lock, so that it is under way when its gateway dies.

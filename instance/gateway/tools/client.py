@@ -12,6 +12,7 @@ have the same length, zeros follow.
 
 import argparse
 import cmd
+import dataclasses
 import json
 import re
 import shlex
@@ -19,16 +20,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
-from gateway_tool import FAILED, INTERRUPTED, USAGE, Stop, address_of
+from gateway_tool import FAILED, INTERRUPTED, Stop, address_of, description
+from row_files import to_bytes
 
 import islands
 
 NEGATIVE = re.compile(r"^-\d")
 Speaker = Union[islands.Client, islands.Transaction]
-
-
-def to_bytes(text: str) -> bytes:
-    return text.encode().decode("unicode_escape").encode("latin-1") if "\\" in text else text.encode()
 
 
 def to_text(value: bytes) -> str:
@@ -84,13 +82,8 @@ class Shell:
 
     def tables(self, arguments: argparse.Namespace) -> None:
         self.known = {table.name: table for table in self.db.tables()}
-        lines = []
-        for table in self.known.values():
-            rows = f"rows of {table.row_bytes} bytes" if table.row_bytes else "rows of any length"
-            where = "replicated" if table.replicated else f"from {table.range[0]} to below {table.range[1]}"
-            indexes = f", indexes: {', '.join(table.indexes)}" if table.indexes else ""
-            lines.append(f"{table.name}: key {'/'.join(table.key)} {where}, {rows}{indexes}")
-        self.show([vars(table) for table in self.known.values()], "\n".join(lines))
+        tables = self.known.values()
+        self.show([dataclasses.asdict(table) for table in tables], "\n".join(map(description, tables)))
 
     def get(self, arguments: argparse.Namespace) -> None:
         value = self.speaker.get(arguments.table, self.key(arguments.table, arguments.key))

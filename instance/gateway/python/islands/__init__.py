@@ -8,6 +8,8 @@
             row = t.get("accounts", 7)
             t.put("accounts", 8, row)
         db.run(transfer)                     # transfer(t), again and again until it was committed
+        people = db.table("people")          # rows as dictionaries, of a table that names its fields
+        people.put({"id": 7, "name": "ann"})
 
 README.md has more, and what each error means.
 """
@@ -17,10 +19,16 @@ from pkgutil import extend_path as _extend_path
 # In a clone of the repository the stubs are generated into another folder, an `islands` too.
 __path__ = _extend_path(__path__, __name__)
 
-from islands.client import Batch, Client, Transaction, connect, tls  # noqa: E402
+from islands.attempts import new_token  # noqa: E402
+from islands.client import Client, Transaction, connect, tls  # noqa: E402
 from islands.errors import (Aborted, ConditionFailed, DeadlineExceeded, Error, InvalidRequest,  # noqa: E402
                             LimitExceeded, Unavailable, UnknownOutcome)
-from islands.values import Key, Result, Row, Table  # noqa: E402
+from islands.fields import Fields  # noqa: E402
+from islands.operations import Batch  # noqa: E402
+from islands.rows import Rows  # noqa: E402
+from islands.tables import Field, Index, Table, describe  # noqa: E402
+from islands.values import Key, Result, Results, Row  # noqa: E402
 
-__all__ = ["Aborted", "Batch", "Client", "ConditionFailed", "DeadlineExceeded", "Error", "InvalidRequest", "Key",
-           "LimitExceeded", "Result", "Row", "Table", "Transaction", "Unavailable", "UnknownOutcome", "connect", "tls"]
+__all__ = ["Aborted", "Batch", "Client", "ConditionFailed", "DeadlineExceeded", "Error", "Field", "Fields", "Index",
+           "InvalidRequest", "Key", "LimitExceeded", "Result", "Results", "Row", "Rows", "Table", "Transaction",
+           "Unavailable", "UnknownOutcome", "connect", "describe", "new_token", "tls"]

@@ -3,23 +3,26 @@
 A Client may be used by several threads, a Transaction and a Batch by one.
 """
 
+import os
 import queue
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional, TypeVar, Union
 
 import grpc
 
-from islands import errors, values
+from islands import errors, tables, values
 from islands._generated import client_pb2 as pb
 from islands._generated import client_pb2_grpc
-from islands.values import Key, Result, Row, Table
+from islands.attempts import ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, new_token, not_committed, still_unknown
+from islands.operations import Batch, Operations
+from islands.rows import Rows
+from islands.tables import Table
+from islands.values import Key, Result, Results
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.5
 MESSAGE_BYTES = 32 << 20
 
 
@@ -34,7 +37,9 @@ def check_address(address: str, credentials: Optional[grpc.ChannelCredentials]) 
                                     "credentials=islands.tls(...), or the address of a Unix-domain socket: unix:PATH")
 
 
-# A gateway that was killed is back in a fraction of a second; gRPC would look again after one.
+# A gateway that was killed is back in a fraction of a second; gRPC would look again after one, and after five where
+# nobody waits for it longer than a call takes that fails at once. It reads this with the process's first channel.
+os.environ.setdefault("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100")
 OPTIONS = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES),
            ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 1000)]
 
@@ -49,102 +54,13 @@ def connect(address: str, timeout: float = TIMEOUT_S,
     return Client(channel, timeout)
 
 
-class _Operations:
-    """One method for each operation; what they do with it is the subclass's business."""
-
-    def _one(self, operation: Any) -> Result:
-        raise NotImplementedError
-
-    def get(self, table: str, key: Key, for_update: bool = False) -> Optional[bytes]:
-        """None: there is no such row. `for_update`: takes the lock that a later change of the row needs."""
-        return self._one(values.get(table, key, for_update)).value
-
-    def put(self, table: str, key: Key, value: bytes) -> None:
-        """Whether the row is there or not."""
-        self._one(values.put(table, key, value))
-
-    def insert(self, table: str, key: Key, value: bytes) -> bool:
-        """A row that must not be there yet."""
-        return self._one(values.insert(table, key, value)).found
-
-    def replace(self, table: str, key: Key, value: bytes) -> bool:
-        """A row that must be there."""
-        return self._one(values.replace(table, key, value)).found
-
-    def delete(self, table: str, key: Key, may_miss: bool = False) -> bool:
-        return self._one(values.delete(table, key, may_miss)).found
-
-    def add(self, table: str, key: Key, delta: int, offset: int = 0) -> int:
-        """To the signed 64-bit little-endian integer at `offset` of a row that must be there; returns the sum."""
-        return self._one(values.add(table, key, delta, offset)).number
-
-    def scan(self, table: str, begin: Optional[Key] = None, end: Optional[Key] = None, limit: int = 0,
-             reverse: bool = False) -> tuple[Row, ...]:
-        """Rows with begin <= key < end, in key order."""
-        return self._one(values.scan(table, begin, end, limit, reverse)).rows
-
-    def index_scan(self, table: str, index: str, at: Key, begin: Optional[Key] = None, end: Optional[Key] = None,
-                   limit: int = 0, reverse: bool = False) -> tuple[Row, ...]:
-        """Indexes are local to a partition: that of `at`, a key or its first part."""
-        return self._one(values.index_scan(table, index, at, begin, end, limit, reverse)).rows
-
-
-class Batch:
-    """Operations that are one transaction; each method returns the number of its result."""
-
-    def __init__(self) -> None:
-        self.operations: list[Any] = []
-
-    def _add(self, operation: Any) -> int:
-        self.operations.append(operation)
-        return len(self.operations) - 1
-
-    def get(self, table: str, key: Key, for_update: bool = False) -> int:
-        return self._add(values.get(table, key, for_update))
-
-    def put(self, table: str, key: Key, value: bytes) -> int:
-        return self._add(values.put(table, key, value))
-
-    def insert(self, table: str, key: Key, value: bytes) -> int:
-        return self._add(values.insert(table, key, value))
-
-    def replace(self, table: str, key: Key, value: bytes) -> int:
-        return self._add(values.replace(table, key, value))
-
-    def delete(self, table: str, key: Key, may_miss: bool = False) -> int:
-        return self._add(values.delete(table, key, may_miss))
-
-    def add(self, table: str, key: Key, delta: int, offset: int = 0) -> int:
-        return self._add(values.add(table, key, delta, offset))
-
-    def scan(self, table: str, begin: Optional[Key] = None, end: Optional[Key] = None, limit: int = 0,
-             reverse: bool = False) -> int:
-        return self._add(values.scan(table, begin, end, limit, reverse))
-
-    def index_scan(self, table: str, index: str, at: Key, begin: Optional[Key] = None, end: Optional[Key] = None,
-                   limit: int = 0, reverse: bool = False) -> int:
-        return self._add(values.index_scan(table, index, at, begin, end, limit, reverse))
-
-
-def outcome_of(batch: Batch, each: Any) -> "list[Result] | errors.Error":
+def outcome_of(batch: Batch, each: Any) -> "Results | errors.Error":
     if each.code == 0:
         return values.from_results(batch.operations, each.response.results)
     return errors.of_failure(errors.CODES.get(each.code, grpc.StatusCode.UNKNOWN), each.message, each.failure)
 
 
-class Pauses:
-    """Between attempts: at random, and longer each time."""
-
-    def __init__(self) -> None:
-        self.longest_s = FIRST_PAUSE_S
-
-    def next_s(self) -> float:
-        pause_s = random.uniform(0, self.longest_s)
-        self.longest_s = min(2 * self.longest_s, LONGEST_PAUSE_S)
-        return pause_s
-
-
-class Client(_Operations):
+class Client(Operations):
     def __init__(self, channel: grpc.Channel, timeout: float) -> None:
         self._channel, self._timeout = channel, timeout
         self._stub = client_pb2_grpc.IslandsStub(channel)
@@ -161,61 +77,149 @@ class Client(_Operations):
     def _one(self, operation: Any) -> Result:
         return self.execute_operations([operation])[0]
 
-    def execute_operations(self, operations: Sequence[Any], timeout: Optional[float] = None) -> list[Result]:
-        request = pb.ExecuteRequest(operations=operations)
+    def _within(self, timeout: Optional[float]) -> float:
+        return self._timeout if timeout is None else timeout
+
+    def execute_operations(self, operations: Sequence[Any], timeout: Optional[float] = None,
+                           token: Optional[bytes] = None) -> Results:
+        request = pb.ExecuteRequest(operations=operations, token=token)
+        call = self._execute_until_known if token and operations else self._execute
+        response = call(request, self._within(timeout))
+        return Results(earlier=True) if response.earlier else values.from_results(operations, response.results)
+
+    def _execute(self, request: Any, timeout: float) -> Any:
         try:
-            response = self._stub.Execute(request, timeout=timeout or self._timeout)
+            return self._stub.Execute(request, timeout=timeout)
         except grpc.RpcError as error:
             raise errors.of_rpc(error, may_have_committed=True) from None
-        return values.from_results(operations, response.results)
 
-    def execute(self, batch: Batch, timeout: Optional[float] = None) -> list[Result]:
-        """All of it as one transaction; ConditionFailed if a write does not find what it needs."""
-        return self.execute_operations(batch.operations, timeout)
+    def _execute_until_known(self, request: Any, timeout: float) -> Any:
+        attempts = Attempts(timeout, TOKEN_AGAIN)
+        while True:
+            try:
+                return self._execute(request, attempts.left_s)
+            except errors.Error as error:
+                failed, pause_s = error, attempts.pause_s(error)
+            if pause_s is None:
+                break
+            time.sleep(pause_s)
+        if not attempts.unknown:
+            raise failed
+        try:
+            committed = self._ask(request.token, request.operations[0], attempts.left_s)
+        except errors.Error:
+            raise still_unknown(failed) from None
+        if not committed:
+            raise not_committed(failed) from None
+        return pb.ExecuteResponse(earlier=True)
+
+    def execute(self, batch: Batch, timeout: Optional[float] = None, token: Optional[bytes] = None) -> Results:
+        """All of it as one transaction; ConditionFailed if a write does not find what it needs. With a token it is
+        committed once at most, and sent again, until the timeout, while it is not known what became of it."""
+        return self.execute_operations(batch.operations, timeout, token)
+
+    def ask_outcome(self, token: bytes, table: str, key: Key, timeout: Optional[float] = None) -> bool:
+        """Whether the transaction with this token was committed; if not, it never will be. `table`, `key`: of its first
+        operation."""
+        return self._ask(token, values.get(table, key), self._within(timeout))
+
+    def _ask(self, token: bytes, first: Any, timeout: float) -> bool:
+        request = pb.AskOutcomeRequest(token=token, table=first.table, key=values.place_of(first))
+        attempts = Attempts(timeout, ASK_AGAIN)
+        while True:
+            try:
+                return bool(self._stub.AskOutcome(request, timeout=attempts.left_s).committed)
+            except grpc.RpcError as error:
+                failed = errors.of_rpc(error, may_have_committed=False)
+            pause_s = attempts.pause_s(failed)
+            if pause_s is None:
+                raise failed
+            time.sleep(pause_s)
 
     def execute_many(self, batches: Sequence[Batch],
-                     timeout: Optional[float] = None) -> "list[list[Result] | errors.Error]":
+                     timeout: Optional[float] = None) -> "list[Results | errors.Error]":
         """Each as a transaction of its own, in no order: the cheap way to send many. One that fails is an error in its
         place, not raised."""
         request = pb.ExecuteManyRequest(
             transactions=[pb.ExecuteRequest(operations=batch.operations) for batch in batches])
         try:
-            response = self._stub.ExecuteMany(request, timeout=timeout or self._timeout)
+            response = self._stub.ExecuteMany(request, timeout=self._within(timeout))
         except grpc.RpcError as error:
             raise errors.of_rpc(error, may_have_committed=True) from None
         return [outcome_of(batch, each) for batch, each in zip(batches, response.each)]
 
     def transaction(self, timeout: Optional[float] = None) -> "Transaction":
         """Step by step. `timeout`: of all of it."""
-        return Transaction(self._stub, timeout or self._timeout)
+        return Transaction(self._stub, self._within(timeout))
 
-    def run(self, function: "Callable[[Transaction], T]", attempts: int = 20, timeout: Optional[float] = None) -> T:
+    def run(self, function: "Callable[[Transaction], T]", attempts: int = 20, timeout: Optional[float] = None,
+            once: bool = False) -> T:
         """Calls function(transaction), commits and returns what it returned; again if that was not to be, for certain,
-        and may be next time."""
+        and may be next time. `once`: with a token, so that a commit that was lost on its way is asked for, and run
+        again only if it is not there; costs one more row written."""
         pauses = Pauses()
         for attempt in range(attempts):
             try:
                 with self.transaction(timeout) as transaction:
-                    return function(transaction)
+                    result = function(transaction)
+                    if once and not transaction.ended:
+                        self._commit_once(transaction, timeout)
+                    return result
             except (errors.Aborted, errors.Unavailable):
                 if attempt == attempts - 1:
                     raise
             time.sleep(pauses.next_s())
         raise ValueError("no attempt was asked for")
 
+    def _commit_once(self, transaction: "Transaction", timeout: Optional[float]) -> None:
+        if transaction.first is None:
+            return  # it has done nothing
+        token = new_token()
+        try:
+            transaction.commit(token)
+        except errors.UnknownOutcome as failed:
+            try:
+                committed = self._ask(token, transaction.first, self._within(timeout))
+            except errors.Error:
+                raise failed from None
+            if not committed:
+                raise not_committed(failed) from None
+
     def tables(self) -> list[Table]:
         try:
             response = self._stub.ListTables(pb.ListTablesRequest(), timeout=self._timeout)
         except grpc.RpcError as error:
             raise errors.of_rpc(error, may_have_committed=False) from None
-        return [values.from_table(table) for table in response.tables]
+        return [tables.from_message(table) for table in response.tables]
+
+    def table(self, name: str) -> Rows:
+        """Its rows, as dictionaries."""
+        return Rows(self, tables.named(self.tables(), name))
+
+    def create_table(self, table: Union[Table, str], timeout: Optional[float] = None, **description: Any) -> Rows:
+        """A Table, or its name and what islands.describe takes: `key={"id": "uint64"}, range=(0, 1000),
+        fields={"balance": "int64"}`. Fine if there is the same one already."""
+        made = tables.as_table(table, description)
+        try:
+            self._stub.CreateTable(pb.CreateTableRequest(table=tables.to_message(made)), timeout=self._within(timeout))
+        except grpc.RpcError as error:
+            raise errors.of_table_rpc(error) from None
+        return Rows(self, made)
+
+    def drop_table(self, name: str, timeout: Optional[float] = None) -> None:
+        """One without rows."""
+        try:
+            self._stub.DropTable(pb.DropTableRequest(table=name), timeout=self._within(timeout))
+        except grpc.RpcError as error:
+            raise errors.of_table_rpc(error) from None
 
 
-class Transaction(_Operations):
+class Transaction(Operations):
     """On a stream of its own, which ends with it: what is not committed by then is rolled back."""
 
     def __init__(self, stub: Any, timeout: float) -> None:
         self.id = ""
+        self.first: Any = None  # operation: where its token is
         self._ended = False  # before anything can fail: __del__ looks
         self._requests: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         self._responses = stub.Transact(self._said(), timeout=timeout)
@@ -231,10 +235,10 @@ class Transaction(_Operations):
                 return
             yield request
 
-    def _ask(self, operations: Iterable[Any], end: Any) -> Any:
+    def _ask(self, operations: Iterable[Any], end: Any, token: Optional[bytes] = None) -> Any:
         if self._ended:
             raise errors.Error("the transaction has ended")
-        self._requests.put(pb.TransactRequest(operations=operations, end=end))
+        self._requests.put(pb.TransactRequest(operations=operations, end=end, token=token))
         try:
             response = next(self._responses)
         except (grpc.RpcError, StopIteration) as error:
@@ -265,17 +269,19 @@ class Transaction(_Operations):
     def _one(self, operation: Any) -> Result:
         return self.execute_operations([operation])[0]
 
-    def execute_operations(self, operations: Sequence[Any]) -> list[Result]:
+    def execute_operations(self, operations: Sequence[Any]) -> Results:
+        self.first = self.first or next(iter(operations), None)
         response = self._ask(operations, pb.TransactRequest.END_UNSPECIFIED)
         return values.from_results(operations, response.results)
 
-    def execute(self, batch: Batch) -> list[Result]:
+    def execute(self, batch: Batch) -> Results:
         """All of its operations in one step. A write that does not find what it needs has `found` False, and the
         transaction goes on."""
         return self.execute_operations(batch.operations)
 
-    def commit(self) -> None:
-        self._ask([], pb.TransactRequest.COMMIT)
+    def commit(self, token: Optional[bytes] = None) -> None:
+        """`token`: for Client.ask_outcome, with the first operation's table and key."""
+        self._ask([], pb.TransactRequest.COMMIT, token)
 
     def rollback(self) -> None:
         if not self._ended:

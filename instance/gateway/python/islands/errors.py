@@ -73,6 +73,8 @@ def _class_of(code: grpc.StatusCode, reason: str) -> type[Error]:
         grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
         grpc.StatusCode.FAILED_PRECONDITION: InvalidRequest,
         grpc.StatusCode.UNIMPLEMENTED: InvalidRequest,
+        grpc.StatusCode.NOT_FOUND: InvalidRequest,
+        grpc.StatusCode.ALREADY_EXISTS: InvalidRequest,
     }
     return classes.get(code, Error)
 
@@ -104,6 +106,13 @@ def of_rpc(error: Any, may_have_committed: bool) -> Error:
     if failure is not None:
         return of_failure(code, message, failure)
     return UnknownOutcome(message, code) if may_have_committed else _class_of(code, "")(message, code)
+
+
+def of_table_rpc(error: Any) -> Error:
+    """Of one that makes or drops a table: only if the answer was lost, nobody knows."""
+    lost = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED,
+            grpc.StatusCode.UNKNOWN)
+    return of_rpc(error, may_have_committed=error.code() in lost)
 
 
 CODES = {code.value[0]: code for code in grpc.StatusCode}

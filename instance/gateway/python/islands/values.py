@@ -25,14 +25,18 @@ class Result:
     rows: tuple[Row, ...] = ()      # of a scan
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
-    name: str
-    key: tuple[str, ...]  # types
-    range: tuple[int, int]
-    row_bytes: int        # 0: any
-    replicated: bool
-    indexes: tuple[str, ...]
+class Results(list[Result]):
+    """One for each operation. `earlier`: a request with this token had been committed before, and this one has changed
+    nothing; what the operations found nobody knows any more, so there are no results."""
+
+    def __init__(self, results: Iterable[Result] = (), earlier: bool = False) -> None:
+        super().__init__(results)
+        self.earlier = earlier
+
+    def __getitem__(self, number: Any) -> Any:
+        if self.earlier:
+            raise LookupError("it was committed by an earlier request with this token: its results are not known")
+        return super().__getitem__(number)
 
 
 def to_key(key: Key) -> Any:
@@ -72,13 +76,15 @@ def from_result(operation: Any, message: Any) -> Result:
                   rows=tuple(Row(from_key(row.key), row.value) for row in message.rows))
 
 
-def from_results(operations: Sequence[Any], messages: Iterable[Any]) -> list[Result]:
-    return [from_result(operation, message) for operation, message in zip(operations, messages)]
+def from_results(operations: Sequence[Any], messages: Iterable[Any]) -> Results:
+    return Results(from_result(operation, message) for operation, message in zip(operations, messages))
 
 
-def from_table(message: Any) -> Table:
-    return Table(message.name, tuple(message.key), (message.range_begin, message.range_end), message.row_bytes,
-                 message.replicated, tuple(index.name for index in message.indexes))
+def place_of(operation: Any) -> Any:
+    """The key where a token is kept, of a transaction that begins with this operation."""
+    kind = operation.WhichOneof("kind")
+    body = getattr(operation, kind)
+    return body.begin if kind == "scan" else body.at if kind == "index_scan" else body.key
 
 
 # ---- operations
