@@ -139,7 +139,7 @@ install_adya() {
     return
   fi
   say "building adya $adya_version into $folder/bin"
-  if ! cargo install --quiet --locked --no-track --force --no-default-features --version "$adya_version" \
+  if ! cargo install --quiet --locked --force --no-default-features --version "$adya_version" \
       --root "$folder" adya; then
     say "no adya: make soak will miss it"
   fi
