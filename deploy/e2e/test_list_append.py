@@ -130,14 +130,14 @@ def test_what_is_good_passes(judge: Callable[[History], list[str]], seed: int) -
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_a_mistake_is_found(judge: Callable[[History], list[str]], mistake: Callable[[History], None],
+def test_a_mistake_is_seen(judge: Callable[[History], list[str]], mistake: Callable[[History], None],
                             seed: int) -> None:
     history: list[Document] = good_history(seed)
     mistake(history)
     assert judge(history) != []
 
 
-def test_what_nobody_has_appended_is_found() -> None:
+def test_what_nobody_has_appended_is_seen() -> None:
     """By ours alone."""
     history = good_history(1)
     read_of_nothing(history)
