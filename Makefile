@@ -22,7 +22,7 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CU
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -LE '^long$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines clean
+.PHONY: help build demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines packages-soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -57,10 +57,10 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: packages build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 380 kills
+soak: packages packages-soak build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 430 kills
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
 	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test \
-	  $(BINARIES) disk_faults log_judge
+	  $(BINARIES) disk_faults log_judge planted_islandd python_stubs
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
 	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
@@ -72,9 +72,9 @@ soak: packages build/release/build.ninja ## run the stress tests SOAK_ROUNDS tim
 	@echo "soak: $(SEEDS) times an island that dies and recovers"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
-	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read; kill loops with histories and totals"
+	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read; kill loops with histories and totals; histories through the gateway, judged twice"
 	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest deploy/e2e/test_disk_faults.py deploy/e2e/test_random_kills.py \
-	  deploy/e2e/test_kill_loops.py -p no:cacheprovider -rAs -k 'not is_found'
+	  deploy/e2e/test_kill_loops.py deploy/e2e/test_list_append.py deploy/e2e/test_histories.py -p no:cacheprovider -rAs -k 'not is_found'
 
 CHAOS_MINUTES ?= 10
 chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories
@@ -103,6 +103,7 @@ clean: ## remove everything that was built
 packages: ; @deploy/install-packages.sh build test
 packages-build: ; @deploy/install-packages.sh build
 packages-machines: ; @deploy/install-packages.sh build test machines
+packages-soak: ; @deploy/install-packages.sh soak
 
 build/%/build.ninja: | packages-build
 	cmake --preset $* -Wno-dev

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian 12 packages that Islands needs, and nothing when they are there.
 #
-#   deploy/install-packages.sh [build] [test] [machines] [fuzz]      default: build test
+#   deploy/install-packages.sh [build] [test] [machines] [fuzz] [soak]      default: build test
 #
 # This is the only list of them, but for the Python package of dashboards/requirements.txt. Starts no service: of
 # `prometheus` only the two programs are unpacked, into build/tools; so is the kernel that virtual machines boot.
@@ -26,6 +26,8 @@ test=(
 )
 machines=(qemu-system-x86)  # virtual machines for deploy/machines
 fuzz=(clang-16 libclang-rt-16-dev)
+soak=(cargo-web)  # builds the crate below; Debian's `cargo` is too old for it
+adya_version=0.1.0
 
 say() { echo "install-packages: $*" >&2; }
 
@@ -127,6 +129,22 @@ install_dashboards_sdk() {
   cp "$wanted" "$venv/requirements.txt"
 }
 
+# A checker of histories that is not ours (deploy/e2e/adya.py), without its drivers of databases. Where there is a cargo,
+# Debian's or another, it is that one's to build it.
+install_adya() {
+  local folder=build/tools
+  if [ "$("$folder/bin/adya" --version 2>/dev/null)" = "adya $adya_version" ]; then return; fi
+  if ! command -v cargo >/dev/null && ! install_missing "${soak[@]}"; then
+    say "no ${soak[*]}: make soak will miss it"
+    return
+  fi
+  say "building adya $adya_version into $folder/bin"
+  if ! cargo install --quiet --locked --force --no-default-features --version "$adya_version" \
+      --root "$folder" adya; then
+    say "no adya: make soak will miss it"
+  fi
+}
+
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   say "this is no Debian system; install yourself: ${build[*]} ${test[*]}"
   exit 0
@@ -142,8 +160,9 @@ for group in "$@"; do
       ;;
     machines) get_machines ;;
     fuzz) install_missing "${fuzz[@]}" ;;
+    soak) install_adya ;;
     *)
-      say "unknown group '$group'; there are build, test, machines and fuzz"
+      say "unknown group '$group'; there are build, test, machines, fuzz and soak"
       exit 2
       ;;
   esac

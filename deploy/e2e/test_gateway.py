@@ -1,10 +1,7 @@
 """The front door of real clusters: what a program gets through it, and what it is told when processes die."""
 
-import contextlib
-import copy
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -18,7 +15,6 @@ import pytest
 
 from cluster import Cluster, cluster, line_of, wait_until  # noqa: F401
 from conftest import BINARIES, ROOT, Document, Islands, WriteFile
-from list_append import violations
 
 PYTHON = [os.path.join(ROOT, "instance", "gateway", "python"),
           os.path.join(os.path.dirname(BINARIES), "lib", "islands", "python")]  # the client, and its stubs
@@ -27,7 +23,6 @@ grpc = pytest.importorskip("grpc")
 import islands as client  # noqa: E402
 import islands.aio as asyncio_client  # noqa: E402
 
-LISTS = 30
 TABLES = """data:
   tables:
     - {name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}
@@ -317,86 +312,3 @@ def test_the_example_loses_no_money_whoever_is_killed(cluster: Cluster) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and "total 100000, was 100000" in out, out
     assert int(out.split()[0]) > 0, out  # on a busy machine they are few
-
-
-# ---- histories
-
-class Transactions:
-    """Lines for `islands history`."""
-
-    def __init__(self, seed: int) -> None:
-        self.random, self.next = random.Random(seed), 0
-
-    def line(self) -> str:
-        operations: list[list[Any]] = []
-        for _ in range(self.random.randint(1, 4)):
-            number = self.random.randrange(LISTS)
-            if self.random.random() < 0.5:
-                self.next += 1
-                operations.append(["append", number, self.next])
-            else:
-                operations.append(["r", number, None])
-        return json.dumps({"value": operations}) + "\n"
-
-
-@contextlib.contextmanager
-def historian(cluster: Cluster, answers: list[Document]) -> Iterator[Callable[[str], None]]:
-    """Runs lines; their answers go to the list. All of them are there when it is over."""
-    process = subprocess.Popen([cluster.islands, "history", cluster.file, "--lists", str(LISTS), "--clients", "4"],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin and process.stdout
-    output = process.stdout
-    reader = threading.Thread(target=lambda: answers.extend(map(json.loads, output)))
-    reader.start()
-    source = process.stdin
-
-    def say(line: str) -> None:
-        source.write(line)
-        source.flush()
-
-    try:
-        yield say
-    finally:
-        source.close()
-        reader.join()
-        assert process.wait() == 0
-
-
-def test_histories_are_strictly_serializable_whoever_is_killed(cluster: Cluster) -> None:
-    started(cluster)
-    answers: list[Document] = []
-    transactions = Transactions(7)
-    with historian(cluster, answers) as say:
-        for victim in ("island", "gateway", "island", "gateway"):
-            before = len(answers)
-            for _ in range(150):
-                say(transactions.line())
-            wait_until(lambda: len(answers) > before + 60, what="answers")
-            gateway = gateway_of(cluster)
-            pid = gateway["pid"] if victim == "gateway" else cluster.island(random.Random(before).randrange(2))["pid"]
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: {each["state"] for each in [*cluster.status()["islands"], gateway_of(cluster)]} ==
-                       {"ready"}, what="all to be back")
-        for _ in range(150):
-            say(transactions.line())
-    final: list[Document] = []
-    with historian(cluster, final) as say:
-        for number in range(LISTS):
-            say(json.dumps({"value": [["r", number, None]]}) + "\n")
-    assert {answer["type"] for answer in final} == {"ok"}
-    history = [*answers, *final]
-    kinds = [answer["type"] for answer in history]
-    assert len(answers) == 750 and kinds.count("ok") > 300, [answer for answer in history if answer["type"] != "ok"]
-    assert violations(history) == []
-    # And the judge would have seen it: a read that is stale, one that is not repeated, a lost append.
-    reads = [number for number, answer in enumerate(answers) if answer["type"] == "ok" and len(answer["value"]) == 1 and
-             answer["value"][0][0] == "r" and len(answer["value"][0][2]) > 3]
-    stale = copy.deepcopy(history)
-    stale[reads[-1]]["value"][0][2] = stale[reads[-1]]["value"][0][2][:1]
-    assert violations(stale) != []
-    lost = copy.deepcopy(history)
-    for answer in lost:
-        for operation in answer["value"]:
-            if operation[0] == "r" and operation[2]:
-                operation[2] = [element for element in operation[2] if element != history[reads[-1]]["value"][0][2][0]]
-    assert violations(lost) != []
