@@ -9,15 +9,18 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <string>
 
 #include "instance/gateway/channels.h"
+#include "instance/gateway/metrics.h"
 #include "instance/gateway/server.h"
 #include "instance/gateway/service.h"
 #include "instance/gateway/view.h"
 #include "instance/messaging/control_channel.h"
 #include "instance/messaging/transport_factory.h"
+#include "instance/server/exposer.h"
 #include "runtime/descriptor.h"
 #include "runtime/latch_site.h"
 #include "runtime/mutex.h"
@@ -160,6 +163,10 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
     (*server)->SetHealth(fmt::format("island-{}", island), channels.IsUp(island));
   (*server)->SetHealth("", all_up());
   health = server->get();
+  const auto metrics =
+      std::make_shared<MetricsCollector>(service, channels, **server, static_cast<double>(time(nullptr)));
+  std::string no_metrics;  // why; it is in the log, and clients are served all the same
+  const auto exposer = server::ServeMetrics(config.metrics_port(), metrics, &no_metrics);
   for (const std::string& address : (*server)->addresses()) spdlog::info("ready: {}", address);
   KeepViewFresh(config.control_directory(), signals, stale, views);
   spdlog::info("stopping");

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "instance/gateway/channels.h"
+#include "instance/gateway/counters.h"
 #include "instance/gateway/view.h"
 #include "proto/client.grpc.pb.h"
 
@@ -53,6 +54,8 @@ class Service final : public client::v1::Islands::CallbackService {
   bool Enter(uint32_t transactions = 1);
   void Leave(uint32_t transactions = 1) { open_.fetch_sub(transactions, std::memory_order_relaxed); }
   uint32_t open() const { return open_.load(std::memory_order_relaxed); }
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
 
  private:
   const ServiceLimits limits_;
@@ -60,6 +63,7 @@ class Service final : public client::v1::Islands::CallbackService {
   const Views views_;
   const std::function<void()> on_other_tables_;
   std::atomic<uint32_t> open_{0};
+  Counters counters_;
 };
 
 }  // namespace islands::gateway
