@@ -52,6 +52,66 @@ def throughput(made: Dashboard) -> None:
               "{{outcome}} {{scope}}")))
 
 
+def clients(made: Dashboard) -> None:
+    latency, wait = "islands_gateway_latency_seconds", "islands_gateway_island_wait_seconds"
+    answered = rate(latency + "_count")
+    made.with_row(row("Clients, through the gateway"))
+    made.with_panel(graph(
+        "Clients' transactions, by outcome", "Unknown: an island was lost that may have committed it. Aborted: also "
+        "what was refused. Empty, like all of this row, without a gateway.", "ops",
+        query(total(rate("islands_gateway_transactions_total"), "outcome"), "{{outcome}}"), stacked=True))
+    made.with_panel(graph(
+        "Latency of calls", "In the gateway, from the request to the answer; of Transact, of each request.", "s",
+        query(quantile(0.5, latency, "method"), "median {{method}}"),
+        query(quantile(0.99, latency, "method"), "99 % {{method}}")))
+    made.with_panel(graph(
+        "Mean time of a request", "Islands: from when it was sent to them to when their reply was read. Gateway: the "
+        "rest, its own work and what waits for it.", "s",
+        query(ratio(rate(wait + "_sum"), answered), "islands"),
+        query(f"({total(rate(latency + '_sum'))} - {total(rate(wait + '_sum'))}) / ({total(answered)} > 0)", "gateway"),
+        stacked=True))
+    made.with_panel(graph(
+        "Islands' part of latency", "What islands had of the time of a request.", "s",
+        query(quantile(0.5, wait, "method"), "median {{method}}"),
+        query(quantile(0.99, wait, "method"), "99 % {{method}}")))
+    made.with_panel(graph("Calls, by method", "A call of ExecuteMany is many transactions, one of Transact is one in "
+                          "several requests.", "ops",
+                          query(total(rate("islands_gateway_calls_total"), "method"), "{{method}}"), width=THIRD,
+                          stacked=True))
+    made.with_panel(graph("Calls, by code", "What gRPC said at their end.", "ops",
+                          query(total(rate("islands_gateway_calls_total"), "code"), "{{code}}"), width=THIRD,
+                          stacked=True))
+    made.with_panel(graph(
+        "Failures, by reason", "Transactions that clients were told are aborted or unknown. Too many: as many as may "
+        "be were open; they are among those refused.", "ops",
+        query(total(rate("islands_gateway_failures_total"), "reason"), "{{reason}}"),
+        query(total(rate("islands_gateway_full_total")), "too many"), width=THIRD))
+    made.with_panel(graph(
+        "Open at the gateway", "Transactions of clients that are open or under way, and how many may be.", "none",
+        query(total(select("islands_gateway_transactions_open"), "job"), "open, {{job}}"),
+        query(total(select("islands_gateway_transactions_limit"), "job"), "limit, {{job}}"), width=QUARTER))
+    made.with_panel(graph(
+        "Gateway's processor time", "Processors that it keeps busy.", "none",
+        query(total(rate("islands_gateway_cpu_seconds_total"), "job"), "{{job}}"), width=QUARTER))
+    made.with_panel(graph(
+        "Requests, by island", "Sent by the gateway, to the island of each transaction's first key.", "cps",
+        query(total(rate("islands_gateway_messages_total", 'direction="sent"'), "island"), "island {{island}}"),
+        width=QUARTER))
+    made.with_panel(graph(
+        "Bytes between gateway and islands", "What clients send and get, but for gRPC's part.", "Bps",
+        query(total(rate("islands_gateway_message_bytes_total"), "direction"), "{{direction}}"), width=QUARTER))
+    made.with_panel(states(
+        "Gateway", "Whether Prometheus could read the gateway's metrics.",
+        'up{job=~"$job", gateway!=""}', "gateway of {{job}}", {0: ("down", "red"), 1: ("up", "green")}, width=THIRD))
+    made.with_panel(states(
+        "Islands that the gateway reaches", "Whether its links to all workers of an island are up.",
+        select("islands_gateway_island_reachable"), "island {{island}}",
+        {0: ("out of reach", "red"), 1: ("reached", "green")}, width=THIRD))
+    made.with_panel(graph(
+        "Connections of clients", "New ones of the Unix-domain socket. Refused: of another user.", "cps",
+        query(total(rate("islands_gateway_connections_total"), "result"), "{{result}}"), width=THIRD))
+
+
 def messages(made: Dashboard) -> None:
     sent = 'direction="sent"'
     made.with_row(row("Messages between islands"))
@@ -109,6 +169,6 @@ def trouble(made: Dashboard) -> None:
 def cluster() -> Board:
     made = board("islands-cluster", "Islands: cluster", "Every island of a deployment side by side: what it commits, "
                  "how busy and how balanced it is, what it sends to whom.")
-    for part in (figures, throughput, messages, trouble):
+    for part in (figures, throughput, clients, messages, trouble):
         part(made)
     return made, [RUNS, RESTARTS]

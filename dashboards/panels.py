@@ -1,7 +1,8 @@
 """Pieces that the dashboards are made of: selections in PromQL, queries, panels, variables.
 
-Every selection carries the variables job and island, every rate runs over $__rate_interval, and a ratio aggregates its
-numerator and its denominator apart, so that islands weigh by what they did and not one each.
+Every selection carries the variables job and island (of a gateway's metrics job alone), every rate runs over
+$__rate_interval, and a ratio aggregates its numerator and its denominator apart, so that islands weigh by what they did
+and not one each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +23,19 @@ Annotation = tuple[dashboard.AnnotationQuery, dict[str, str | bool]]
 Board = tuple[dashboard.Dashboard, list[Annotation]]  # a dashboard, and what is marked on it
 FULL, HALF, THIRD, QUARTER, SIXTH = 24, 12, 8, 6, 4
 
+# A gateway is of no island; these of its metrics tell islands apart.
+GATEWAY = "islands_gateway_"
+BY_ISLAND = {GATEWAY + name for name in ("messages_total", "message_bytes_total", "island_reachable")}
+
 # ---- PromQL ----------------------------------------------------------------------------------------------------------
 
 
 def select(metric: str, *matchers: str) -> str:
     """The series of a metric that the dashboard's variables choose, and further matchers such as 'scope="local"'."""
-    return f'{metric}{{{", ".join(["job=~" + quoted("$job"), "island=~" + quoted("$island"), *matchers])}}}'
+    chosen = ["job=~" + quoted("$job")]
+    if not metric.startswith(GATEWAY) or metric in BY_ISLAND:
+        chosen.append("island=~" + quoted("$island"))
+    return f'{metric}{{{", ".join([*chosen, *matchers])}}}'
 
 
 def quoted(text: str) -> str:

@@ -217,11 +217,9 @@ std::string GatewayText(const ClusterStatus& status) {
 json GatewayJson(const control::v1::GatewayStatus& gateway) {
   json addresses = json::array();
   for (const std::string& address : gateway.addresses()) addresses.push_back(address);
-  return {{"state", StateName(gateway.state())},
-          {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
-          {"restarts", gateway.restarts()},
-          {"detail", gateway.detail()},
-          {"addresses", std::move(addresses)}};
+  return {{"state", StateName(gateway.state())}, {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
+          {"restarts", gateway.restarts()},      {"detail", gateway.detail()},
+          {"addresses", std::move(addresses)},   {"metrics_port", gateway.metrics_port()}};
 }
 
 }  // namespace

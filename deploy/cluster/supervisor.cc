@@ -213,13 +213,13 @@ absl::Status Supervisor::MakePulses() {
   return absl::OkStatus();
 }
 
-// Before the islands, so that both start at the same time. The ports of an island stay when it restarts,
-// and its target with them: what is down shall be seen.
+// Before the islands, so that both start at the same time. The port of an island, or of the gateway, stays
+// when it restarts, and its target with it: what is down shall be seen.
 void Supervisor::StartObserving(const std::vector<IslandConfig>& configs) {
   RemoveTargets(files_.directory);  // of a life that ended in a crash
   if (options_.targets_folder.empty()) return;
-  targets_status_ =
-      WriteTargets(options_.targets_folder, resolved_.deployment.name, files_.directory, configs);
+  targets_status_ = WriteTargets(options_.targets_folder, resolved_.deployment.name, files_.directory,
+                                 configs, GatewayMetricsPort(resolved_));
   if (!targets_status_.ok()) spdlog::error("{}", std::string(targets_status_.message()));
   if (!options_.observer) return;
   observer_.emplace(*options_.observer);

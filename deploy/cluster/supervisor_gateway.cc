@@ -40,6 +40,7 @@ control::v1::GatewayConfig MakeGatewayConfig(const ResolvedDeployment& resolved)
   config.set_client_authority(Absolute(deployment, settings.clients));
   const std::vector<uint32_t> cpus = settings.cpus ? *settings.cpus : SpareCpus(resolved);
   config.mutable_cpus()->Assign(cpus.begin(), cpus.end());
+  config.set_metrics_port(GatewayMetricsPort(resolved));
   config.set_idle_ms(settings.idle_ms);
   config.set_call_ms(settings.call_ms);
   config.set_most_transactions(settings.most_transactions);
@@ -151,6 +152,7 @@ void GatewayKeeper::SetState(control::v1::IslandState state, std::string detail)
   described_.set_pid(pid_);
   described_.set_restarts(restarts_);
   described_.set_detail(std::move(detail));
+  described_.set_metrics_port(config_.metrics_port());
   described_.clear_addresses();
   described_.add_addresses("unix:" + files_.GatewaySocket());
   if (!config_.listen().empty()) described_.add_addresses(config_.listen());

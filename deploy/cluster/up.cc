@@ -212,9 +212,11 @@ absl::Status CheckObservable(const ResolvedDeployment& resolved, const UpOptions
   if (!options.observe && options.targets.empty()) return absl::OkStatus();
   const auto serves = [&](const auto& island) { return island.metrics_port == options.prometheus_port; };
   const std::vector<topology::PlannedIsland>& islands = resolved.plan.islands;
-  if (options.observe && std::any_of(islands.begin(), islands.end(), serves)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--prometheus-port {} is an island's metrics port; choose another", options.prometheus_port));
+  const bool of_island = std::any_of(islands.begin(), islands.end(), serves);
+  if (options.observe && (of_island || GatewayMetricsPort(resolved) == options.prometheus_port)) {
+    return absl::InvalidArgumentError(fmt::format("--prometheus-port {} is {} metrics port; choose another",
+                                                  options.prometheus_port,
+                                                  of_island ? "an island's" : "the gateway's"));
   }
   if (resolved.deployment.metrics_base_port != 0) return absl::OkStatus();
   return absl::InvalidArgumentError(resolved.deployment.Complain(

@@ -39,10 +39,12 @@ class Prometheus:
         self.binary, self.listen = binary, f"127.0.0.1:{port}"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def targets(self, ports: Mapping[int, int]) -> None:
-        """ports: {island: port}."""
+    def targets(self, ports: Mapping[int, int], gateway: int = 0) -> None:
+        """ports: {island: port}; `gateway`: its port, if there is one."""
         written = [{"targets": [f"127.0.0.1:{port}"], "labels": {"island": str(island)}}
                    for island, port in ports.items()]
+        if gateway:
+            written.append({"targets": [f"127.0.0.1:{gateway}"], "labels": {"gateway": "0"}})
         with open(os.path.join(self.folder, "targets", "islands.json"), "w", encoding="utf-8") as file:
             json.dump(written, file)
 

@@ -15,6 +15,7 @@ import pytest
 
 from cluster import Cluster, cluster, line_of, wait_until  # noqa: F401
 from conftest import BINARIES, ROOT, Document, Islands, WriteFile
+from test_metrics import free_ports, scrape, total
 
 PYTHON = [os.path.join(ROOT, "instance", "gateway", "python"),
           os.path.join(os.path.dirname(BINARIES), "lib", "islands", "python")]  # the client, and its stubs
@@ -312,3 +313,132 @@ def test_the_example_loses_no_money_whoever_is_killed(cluster: Cluster) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and "total 100000, was 100000" in out, out
     assert int(out.split()[0]) > 0, out  # on a busy machine they are few
+
+
+# ---- metrics
+
+def counted(cluster: Cluster, durability: str = "none") -> tuple[str, int]:
+    """Address and metrics port of a gateway before two islands."""
+    base = free_ports(3)
+    cluster.write(durability=durability, more=f"{TABLES}gateway: {{enabled: true}}\n")
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read().replace("base_port: 0", f"base_port: {base}")
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text)
+    gateway = cluster.up()["gateway"]
+    assert gateway["metrics_port"] == base + 2
+    return gateway["addresses"][0], base + 2
+
+
+def outcomes(page: str) -> dict[str, float]:
+    found = {outcome: total(page, "islands_gateway_transactions_total", outcome=outcome)
+             for outcome in ("committed", "aborted", "unknown", "rolled_back")}
+    return {outcome: count for outcome, count in found.items() if count}
+
+
+def test_every_call_is_counted_once(cluster: Cluster) -> None:
+    address, port = counted(cluster)
+    before = scrape(port)
+    assert outcomes(before) == {}
+    with client.connect(address) as db:
+        for key in range(10):
+            db.put("accounts", key, ROW)
+        db.put("accounts", FAR, ROW)
+        with pytest.raises(client.ConditionFailed):
+            db.insert("accounts", 1, ROW)
+        with pytest.raises(client.InvalidRequest):
+            db.put("nowhere", 1, ROW)
+        batches = [client.Batch() for _ in range(5)]
+        for key, batch in enumerate(batches):
+            batch.add("accounts", key, 1)
+        db.execute_many(batches)
+        db.tables()
+        with db.transaction() as transaction:
+            transaction.add("accounts", 1, 1)
+            transaction.add("accounts", FAR, 1)
+        open_one = db.transaction()
+        open_one.add("accounts", 1, 1)
+        page = scrape(port)
+        assert total(page, "islands_gateway_transactions_open") == 1
+        open_one.rollback()
+        page = scrape(port)
+    assert outcomes(page) == {"committed": 11 + 5 + 1, "aborted": 2, "rolled_back": 1}
+    for reason in ("condition", "invalid"):
+        assert total(page, "islands_gateway_failures_total", reason=reason) == 1
+    assert total(page, "islands_gateway_failures_total") == 2
+    calls = {(method, code): total(page, "islands_gateway_calls_total", method=method, code=code)
+             for method in ("Execute", "ExecuteMany", "Transact", "ListTables")
+             for code in ("OK", "FAILED_PRECONDITION", "INVALID_ARGUMENT")}
+    assert {call: count for call, count in calls.items() if count} == {
+        ("Execute", "OK"): 11, ("Execute", "FAILED_PRECONDITION"): 1, ("Execute", "INVALID_ARGUMENT"): 1,
+        ("ExecuteMany", "OK"): 1, ("Transact", "OK"): 2, ("ListTables", "OK"): 1}
+    assert total(page, "islands_gateway_latency_seconds_count", method="Execute") == 13
+    assert total(page, "islands_gateway_latency_seconds_count", method="ExecuteMany") == 1
+    wait_until(lambda: total(scrape(port), "islands_gateway_transactions_open") == 0, what="the end of all")
+    assert total(page, "islands_gateway_messages_total", island="1", direction="sent") == 1
+    assert total(page, "islands_gateway_messages_total", direction="sent") \
+        == total(page, "islands_gateway_messages_total", direction="received")
+    for method in ("Execute", "ExecuteMany", "Transact"):
+        took, waited = (total(page, f"islands_gateway_{name}_seconds_sum", method=method)
+                        for name in ("latency", "island_wait"))
+        assert 0 < waited < took < 10, method
+    connections = [total(text, "islands_gateway_connections_total", result="admitted") for text in (before, page)]
+    assert connections[1] - connections[0] == 1, "the client; before, its supervisor had looked whether it is there"
+    assert total(page, "islands_gateway_cpu_seconds_total") > 0
+
+
+def test_metrics_of_a_gateway_that_is_killed_begin_anew(cluster: Cluster) -> None:
+    address, port = counted(cluster)
+    with client.connect(address) as db:
+        db.put("accounts", 1, ROW)
+    before = total(scrape(port), "islands_gateway_start_time_seconds")
+    os.kill(gateway_of(cluster)["pid"], signal.SIGKILL)
+    await_gateway(cluster, restarts=1)
+    assert gateway_of(cluster)["metrics_port"] == port
+    page = wait_until(lambda: answer_of(port), what="the metrics")
+    assert outcomes(page) == {} and total(page, "islands_gateway_start_time_seconds") >= before
+    wait_until(lambda: total(scrape(port), "islands_gateway_island_reachable") == 2, what="its links")
+    with client.connect(address) as db:
+        db.put("accounts", 1, ROW)
+    assert outcomes(scrape(port)) == {"committed": 1}
+
+
+def answer_of(port: int) -> str:
+    try:
+        return scrape(port)
+    except OSError:
+        return ""
+
+
+def test_an_island_that_dies_is_out_of_reach_and_its_commits_are_unknown(cluster: Cluster) -> None:
+    address, port = counted(cluster, durability="lazy")
+    with client.connect(address) as db, client.connect(address) as other:
+        db.put("accounts", FAR, b"before")
+        holder = db.transaction()
+        holder.put("accounts", FAR, b"holder")
+        caught: list[Exception] = []
+
+        def commit() -> None:
+            try:
+                other.put("accounts", FAR, b"waiting")
+            except client.Error as error:
+                caught.append(error)
+
+        waiting = threading.Thread(target=commit)
+        waiting.start()
+        wait_until(lambda: "lock" in cluster.islands.run("txn", cluster.file, "list").out, what="the wait")
+        supervisor = cluster.status()["supervisor_pid"]
+        victim = cluster.island(1)["pid"]
+        os.kill(supervisor, signal.SIGSTOP)  # else it is back before anybody looks
+        try:
+            os.kill(victim, signal.SIGKILL)
+            waiting.join()
+            assert isinstance(caught[0], client.UnknownOutcome)
+            page = scrape(port)
+            assert total(page, "islands_gateway_island_reachable", island="1") == 0
+            assert total(page, "islands_gateway_island_reachable", island="0") == 1
+            assert total(page, "islands_gateway_failures_total", reason="unknown") == 1
+            assert outcomes(page)["unknown"] == 1
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        wait_until(lambda: total(scrape(port), "islands_gateway_island_reachable") == 2, what="island 1")

@@ -15,6 +15,7 @@ import pytest
 
 from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import ROOT, Islands
+from dashboard_files import tool
 
 PAGE = os.path.join(ROOT, "dashboards", "METRICS.md")
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<type>\w+) \| (?P<labels>.*?) \| (?P<meaning>.+) \|$")
@@ -60,9 +61,10 @@ def total(text: str, name: str, **labels: str) -> float:
                if found == name and all(has.get(key) == wanted for key, wanted in labels.items()))
 
 
-def up_watched(cluster: Cluster, durability: str = "none") -> Watched:
-    base = free_ports(2)
-    cluster.write("2ISL", durability=durability)
+def up_watched(cluster: Cluster, durability: str = "none", more: str = "") -> Watched:
+    """`more` of the deployment file. A gateway has the port after those of the islands."""
+    base = free_ports(3)
+    cluster.write("2ISL", durability=durability, more=more)
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read().replace("base_port: 0", f"base_port: {base}")
     with open(cluster.file, "w", encoding="utf-8") as file:
@@ -158,8 +160,9 @@ def test_page_is_what_the_code_says(islands: Islands) -> None:
 def test_islands_serve_what_the_page_says(cluster: Cluster, durability: str) -> None:
     """While a run is going on: all of it, with these types and labels, and nothing else."""
     _, base = up_watched(cluster, durability)
-    page, of_log = documented(), documented("Log and checkpoints").keys()
-    assert len(of_log) > 10
+    of_log, of_gateway = documented("Log and checkpoints").keys(), documented("The gateway").keys()
+    page = {name: rest for name, rest in documented().items() if name not in of_gateway}
+    assert len(of_log) > 10 and len(of_gateway) > 10
     process = cluster.start("run", cluster.file, "micro", "--duration", "60", "--op", "update", "--multisite", "50")
     try:
         wait_until(lambda: cluster.island(0)["running"] and cluster.island(1)["running"], what="the run")
@@ -182,6 +185,37 @@ def test_islands_serve_what_the_page_says(cluster: Cluster, durability: str) -> 
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
+
+
+def test_the_gateway_serves_what_the_page_says(cluster: Cluster) -> None:
+    _, base = up_watched(cluster, more="gateway: {enabled: true}\n")
+    port = cluster.status()["gateway"]["metrics_port"]
+    assert port == base + 2
+    page = {**documented("The gateway"), **documented("The metrics endpoint")}
+    scrape(port)
+    text = scrape(port)
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+    assert types == {name: kind for name, (kind, _, _) in page.items()}
+    for name, labels, _ in samples(text):
+        family = name if name in page else re.sub("_(bucket|count|sum)$", "", name)
+        assert labels.keys() - {"le", "quantile"} == page[family][1] - {"quantile"}, (name, labels)
+    promtool = tool("promtool")
+    if promtool:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+
+
+def test_the_gateways_port_in_use_is_said_and_it_serves_clients(cluster: Cluster) -> None:
+    base = free_ports(3)
+    with socket.create_server(("127.0.0.1", base + 2)):
+        cluster.write("2ISL", more="gateway: {enabled: true}\n")
+        with open(cluster.file, encoding="utf-8") as file:
+            text = file.read().replace("base_port: 0", f"base_port: {base}")
+        with open(cluster.file, "w", encoding="utf-8") as file:
+            file.write(text)
+        assert cluster.up()["gateway"]["state"] == "ready"
+        with open(os.path.join(cluster.folder, "run", "gateway.log"), encoding="utf-8") as log:
+            assert f"cannot listen on 127.0.0.1:{base + 2}" in log.read()
 
 
 def epochs(port: int) -> dict[str, float]:

@@ -106,6 +106,20 @@ def test_up_observe_follows_islands_and_leaves_nothing(observed: Cluster, ports:
     assert not os.path.exists(os.path.join(observed.folder, "data", "observe"))
 
 
+def test_targets_include_the_gateway(observed: Cluster, ports: int) -> None:
+    with open(observed.file, "a", encoding="utf-8") as file:
+        file.write("gateway: {enabled: true}\n")
+    done = observed.islands.run("up", observed.file, "--observe", "--prometheus-port", ports + 2)
+    assert done.code == 2 and "is the gateway's metrics port" in done.err, done
+    folder = os.path.join(observed.folder, "targets")
+    status = observed.up("--targets", folder)
+    assert status["gateway"]["metrics_port"] == ports + 2
+    assert targets(folder)["test.json"][2] == {
+        "targets": [f"127.0.0.1:{ports + 2}"],
+        "labels": {"job": "islands-test", "gateway": "0", "__islands_control_directory": control(observed)}}
+    assert "islands_gateway_calls_total" in scrape(ports + 2)
+
+
 def answers(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10) as answer:

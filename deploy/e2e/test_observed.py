@@ -1,5 +1,7 @@
-"""A real Prometheus reads two real islands under load, one of which is killed and comes back: every panel has data."""
+"""A real Prometheus reads two real islands and their gateway under load; one island is killed and comes back. Every
+panel has data."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -8,9 +10,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,11 +21,14 @@ from cluster import Cluster, loaded, wait_until
 from conftest import Islands
 from dashboard_files import FOLDER, NAMES, load, rules, selectors, substitute, targets, tool, used_metrics
 from prometheus_server import Prometheus
+from test_gateway import FAR, ROW, TABLES
 from test_metrics import free_ports, scrape, total
+
+import islands as client  # where it is test_gateway has said
 
 # Panels that may be empty in such a run when one island is looked at, with the reason. None may be for all islands.
 MAY_BE_EMPTY = {"Mean lock wait": "an island without hot rows may see no wait: 0 / 0"}
-# Metrics that islands export and no panel or rule uses, with the reason.
+# Metrics that islands and gateway export and no panel or rule uses, with the reason.
 UNUSED = {
     "islands_recovery_records": "says why islands_recovery_seconds is what it is; once in a life",
     "islands_recovery_transactions_undone": "likewise",
@@ -34,6 +40,35 @@ UNUSED = {
 }
 
 
+@contextlib.contextmanager
+def clients(address: str) -> Iterator[None]:
+    """Two programs: one that succeeds, one of whose transactions do not; for as long as the context."""
+    over = threading.Event()
+
+    def speak(say: Callable[[Any], object]) -> None:
+        with client.connect(address, timeout=2) as db:
+            while not over.wait(0.02):
+                with contextlib.suppress(client.Error):
+                    say(db)
+
+    def succeed(db: Any) -> None:
+        db.put("accounts", FAR, ROW)
+        db.execute_many([client.Batch(), client.Batch()])
+        with db.transaction() as transaction:
+            transaction.add("accounts", FAR, 1)
+
+    threads = [threading.Thread(target=speak, args=(say,))
+               for say in (succeed, lambda db: db.insert("accounts", FAR, ROW))]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
 Spent = tuple[float, float, float]  # between which moments a page was made, and the seconds on it
 
 
@@ -42,7 +77,7 @@ class Seen(NamedTuple):
     start: float
     under_load: float
     end: float
-    pages: list[str]
+    pages: list[str]  # of islands 0 and 1, and of the gateway
     worker_seconds: tuple[list[Spent], list[Spent]]
 
 
@@ -59,7 +94,8 @@ def worker_seconds(base: int) -> list[Spent]:
 def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
     """About half a minute: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
     start = time.time()
-    with loaded(cluster, seconds=10, seed=1) as run:
+    address = cluster.status()["gateway"]["addresses"][0]
+    with loaded(cluster, seconds=10, seed=1) as run, clients(address):
         time.sleep(5)
         victim = cluster.island(1)["pid"]
         # The supervisor restarts it within less than a scrape; so it is held back until Prometheus has seen it down.
@@ -73,10 +109,10 @@ def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
         wait_until(lambda: cluster.island(1)["state"] == "ready" and cluster.island(1)["pid"] != victim,
                    what="the restart of island 1")
         run.communicate(timeout=60)  # whether it succeeds is not what is looked at here
-    with loaded(cluster, seconds=10, seed=2) as run:
+    with loaded(cluster, seconds=10, seed=2) as run, clients(address):
         time.sleep(7)
         under_load = time.time()
-        pages = [scrape(base + island) for island in range(2)]
+        pages = [scrape(base + process) for process in range(3)]
         first = worker_seconds(base)
         time.sleep(1)
         spent = first, worker_seconds(base)
@@ -92,19 +128,19 @@ def seen(islands: Islands) -> Iterator[Seen]:
     if binary is None:
         pytest.skip("prometheus is not installed (deploy/install-packages.sh test unpacks it)")
     folder = tempfile.mkdtemp(prefix="islands-")
-    base = free_ports(3)
+    base = free_ports(4)
     cluster = Cluster(islands, folder)
-    prometheus = Prometheus(binary, folder, base + 2)
+    prometheus = Prometheus(binary, folder, base + 3)
     try:
-        cluster.write("2ISL", durability="sync")
+        cluster.write("2ISL", durability="sync", more=TABLES + "gateway: {enabled: true}\n")
         with open(cluster.file, encoding="utf-8") as file:
             text = file.read().replace("base_port: 0", f"base_port: {base}")
         with open(cluster.file, "w", encoding="utf-8") as file:
             file.write(text)
         cluster.up()
-        prometheus.targets({0: base, 1: base + 1})
+        prometheus.targets({0: base, 1: base + 1}, gateway=base + 2)
         prometheus.start()
-        wait_until(lambda: sum(value for _, value in prometheus.at("up")) == 2, what="both islands read")
+        wait_until(lambda: sum(value for _, value in prometheus.at("up")) == 3, what="islands and gateway read")
         yield observe(cluster, prometheus, base)
     finally:
         prometheus.stop()
@@ -169,7 +205,7 @@ def test_the_killed_island_is_seen(seen: Seen) -> None:
     assert seen.under_load > last_down
     # Nothing that an island's own label could have been renamed to, and no label is lost.
     assert not seen.prometheus.at('{exported_island!=""}', seen.under_load)
-    assert not seen.prometheus.at('{__name__=~"islands_.*", island=""}', seen.under_load)
+    assert not seen.prometheus.at('{__name__=~"islands_.*", island="", gateway=""}', seen.under_load)
 
 
 def test_messages_are_seen_from_both_sides(seen: Seen) -> None:
@@ -191,7 +227,7 @@ def test_workers_time_adds_up(seen: Seen) -> None:
 def test_metrics_used_and_exported_are_the_same(seen: Seen) -> None:
     exported = {line.split()[2] for page in seen.pages for line in page.splitlines() if line.startswith("# TYPE")}
     used = used_metrics()
-    assert used - exported == set(), "used in dashboards or rules, but no island exports it"
+    assert used - exported == set(), "used in dashboards or rules, but nobody exports it"
     assert exported - used - set(UNUSED) == set(), "exported, but neither used nor listed in UNUSED with a reason"
     assert set(UNUSED) - exported == set() and not set(UNUSED) & used, "UNUSED lists what is used, or does not exist"
 

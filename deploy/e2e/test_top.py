@@ -16,6 +16,9 @@ import pytest
 from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import ROOT
 from terminal import Terminal
+from test_gateway import TABLES
+from test_metrics import free_ports
+from test_observed import clients
 
 HEADER = 5   # line of the table's header; the islands' lines follow
 
@@ -75,6 +78,50 @@ def test_once_under_load(cluster: Cluster) -> None:
         assert row["messages_per_s"] > 0 and row["messages_received_per_s"] > 0 and row["p95_us"] > 0
         assert row["busy_fraction"] > 0 and 0 < row["waiting_fraction"] <= 1 - row["busy_fraction"] + 0.01
         assert 0 < row["in_flight"] <= 8 and row["in_doubt"] >= 0 and row["restarts"] == 0
+
+
+# ---- the gateway
+
+def with_gateway(cluster: Cluster, base_port: int) -> str:
+    """Address of a gateway before two islands."""
+    cluster.write(more=f"{TABLES}gateway: {{enabled: true}}\n")
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read().replace("base_port: 0", f"base_port: {base_port}")
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text)
+    return str(cluster.up()["gateway"]["addresses"][0])
+
+
+def test_the_gateway_has_its_lines(cluster: Cluster) -> None:
+    address = with_gateway(cluster, free_ports(3))
+    with clients(address):
+        made = cluster.islands.json("top", cluster.file, "--interval", "1")["gateway"]
+        with watching(cluster, "--interval", "0.3") as terminal:
+            lines = terminal.until(lambda lines: re.search(r"calls/s \d", lines[4]), what="calls")
+            assert re.fullmatch(r"gateway ready: calls/s \S+, p99 \S+s, islands had \d+%, open \d+", lines[4].rstrip())
+            assert re.fullmatch(r"  committed/s \S+, aborted/s \S+, unknown/s 0, rolled back/s 0",
+                                lines[5].rstrip())
+            terminal.until(lambda lines: "island" in lines[HEADER + 2], what="the table's header below")
+            supervisor = cluster.status()["supervisor_pid"]
+            victim = cluster.status()["gateway"]["pid"]
+            os.kill(supervisor, signal.SIGSTOP)
+            os.kill(victim, signal.SIGKILL)
+            terminal.until(lambda lines: "its metrics do not answer" in lines[4], what="the loss")
+            os.kill(supervisor, signal.SIGCONT)
+            terminal.until(lambda lines: re.search(r"ready: calls/s \d.*; 1 restart", lines[4]), what="the restart")
+            terminal.type("q")
+            assert terminal.ended() == 0
+    assert made["state"] == "ready" and made["answers"] and made["seconds"] == pytest.approx(1, abs=0.5)
+    assert made["calls_per_s"] > 5 and made["committed_per_s"] > 5 and made["aborted_per_s"] > 1
+    assert made["unknown_per_s"] == 0 and made["p99_us"] > 0 and 0 < made["islands_share"] < 1
+
+
+def test_a_gateway_without_metrics_has_its_state(cluster: Cluster) -> None:
+    with_gateway(cluster, 0)
+    done = cluster.islands.run("top", cluster.file, "--once", "--interval", "0.2")
+    assert done.out.splitlines()[4] == "gateway ready; its port for metrics is off (metrics.base_port)"
+    made = cluster.islands.json("top", cluster.file, "--interval", "0.2")["gateway"]
+    assert made["state"] == "ready" and not made["answers"]
 
 
 def test_refusals(cluster: Cluster) -> None:

@@ -90,11 +90,13 @@ class Observer {
 };
 
 // Targets of one deployment for Prometheus, in folder/NAME.json, replaced in one step; the control directory
-// remembers where. The job is islands-NAME; the label island is for `up`, which Prometheus itself makes.
+// remembers where. The job is islands-NAME; the labels island and gateway are for `up`, which Prometheus
+// itself makes. The port of the gateway is 0 where there is none to read.
 // ALREADY_EXISTS: they are there for another deployment of that name, which is up.
 absl::Status WriteTargets(const std::string& folder, const std::string& deployment,
                           const std::string& control_directory,
-                          const std::vector<control::v1::IslandConfig>& configs);
+                          const std::vector<control::v1::IslandConfig>& configs,
+                          uint32_t gateway_metrics_port = 0);
 // Takes back what was written for this control directory: Prometheus forgets the islands, and no alert fires
 // for them. After a clean stop by the supervisor, after a crash by `down` and `destroy`.
 void RemoveTargets(const std::string& control_directory);

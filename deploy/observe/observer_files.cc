@@ -103,7 +103,8 @@ absl::Status WriteProvisioning(const fs::path& to, const fs::path& dashboards, c
 
 absl::Status WriteTargets(const std::string& folder, const std::string& deployment,
                           const std::string& control_directory,
-                          const std::vector<control::v1::IslandConfig>& configs) {
+                          const std::vector<control::v1::IslandConfig>& configs,
+                          uint32_t gateway_metrics_port) {
   const std::string path = fmt::format("{}/{}.json", folder, deployment);
   const std::string owner = OwnerOf(path);
   absl::StatusOr<std::optional<pid_t>> holder = std::nullopt;
@@ -116,14 +117,17 @@ absl::Status WriteTargets(const std::string& folder, const std::string& deployme
         deployment, holder.ok() ? "up" : "another user's", owner));
   }
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
-  for (const control::v1::IslandConfig& config : configs) {
-    if (config.metrics_port() == 0) continue;
-    groups.push_back({{"targets", {fmt::format("127.0.0.1:{}", config.metrics_port())}},
+  const auto add = [&](uint32_t port, const char* role, uint32_t number) {
+    if (port == 0) return;
+    groups.push_back({{"targets", {fmt::format("127.0.0.1:{}", port)}},
                       {"labels",
                        {{"job", "islands-" + deployment},
-                        {"island", std::to_string(config.island())},
+                        {role, std::to_string(number)},
                         {kOwnerLabel, control_directory}}}});
-  }
+  };
+  for (const control::v1::IslandConfig& config : configs)
+    add(config.metrics_port(), "island", config.island());
+  add(gateway_metrics_port, "gateway", 0);
   absl::Status written = runtime::WritePrivateFile(ReminderOf(control_directory), path + "\n");
   if (!written.ok()) return written;
   bool changed = false;

@@ -93,6 +93,16 @@ TEST_F(ObserverTest, Targets_AnIslandEach) {
   EXPECT_FALSE(fs::exists(folder_ / "targets/quad.json.tmp"));
 }
 
+TEST_F(ObserverTest, Targets_TheGatewayIsOneToo) {
+  ASSERT_TRUE(WriteTargets(Path("targets"), "quad", Control("quad"), Configs({9400}), 9401).ok());
+  const auto groups = nlohmann::json::parse(Read("targets/quad.json"));
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[1]["targets"], nlohmann::json({"127.0.0.1:9401"}));
+  EXPECT_EQ(groups[1]["labels"], nlohmann::json({{"gateway", "0"},
+                                                 {"job", "islands-quad"},
+                                                 {"__islands_control_directory", Control("quad")}}));
+}
+
 TEST_F(ObserverTest, Targets_IslandsWithoutMetricsAreNone) {
   ASSERT_TRUE(WriteTargets(Path("targets"), "quad", Control("quad"), Configs({0, 0})).ok());
   EXPECT_EQ(nlohmann::json::parse(Read("targets/quad.json")).size(), 0u);

@@ -69,6 +69,10 @@ std::string RenderPlan(const ResolvedDeployment& resolved) {
                    deployment.always_latched ? ", latching always: also in islands with one worker" : ""));
   line("messaging",
        fmt::format("{}, sockets in {}", TransportName(deployment.transport), resolved.control_directory));
+  if (deployment.gateway) {
+    const uint32_t port = GatewayMetricsPort(resolved);
+    line("gateway", port == 0 ? "no metrics" : fmt::format("metrics at port {}", port));
+  }
   text += "\n" + RenderIslands(resolved);
   if (!resolved.notes.empty()) text += "\n";
   for (const std::string& note : resolved.notes) text += "note: " + note + "\n";
@@ -112,6 +116,8 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
           {"control_directory", resolved.control_directory},
           {"transaction_timeout_ms", deployment.transaction_timeout_ms},
           {"hung_ms", deployment.hung_ms ? ordered_json(*deployment.hung_ms) : ordered_json()},
+          {"gateway", deployment.gateway ? ordered_json{{"metrics_port", GatewayMetricsPort(resolved)}}
+                                         : ordered_json()},
           {"islands", std::move(islands)},
           {"notes", resolved.notes}};
 }

@@ -185,6 +185,14 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
 
   ResolvedDeployment resolved{
       .deployment = deployment, .machine = std::move(machine), .plan = *std::move(verdict.plan)};
+  if (const uint32_t port = GatewayMetricsPort(resolved); port > topology::kMaxPort) {
+    complaints.Add(
+        deployment.At("metrics.base_port"),
+        fmt::format("found port {}, which makes {} the gateway's, after the islands', expected at "
+                    "most {}",
+                    deployment.metrics_base_port, port, topology::kMaxPort - resolved.plan.islands.size()));
+    return complaints.ToStatus();
+  }
   resolved.data_directory = DataDirectoryOf(deployment);
   resolved.log_directory = LogDirectoryOf(deployment);
   resolved.ring_directory = RingDirectoryOf(deployment);
@@ -217,6 +225,12 @@ absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path) {
   auto deployment = LoadDeployment(path);
   if (!deployment.ok()) return deployment.status();
   return Resolve(*deployment);
+}
+
+uint32_t GatewayMetricsPort(const ResolvedDeployment& resolved) {
+  const uint32_t base = resolved.deployment.metrics_base_port;
+  if (base == 0 || !resolved.deployment.gateway) return 0;
+  return base + static_cast<uint32_t>(resolved.plan.islands.size());
 }
 
 std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {

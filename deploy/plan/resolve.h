@@ -55,6 +55,9 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
 // PUs of cores that no worker has, for what runs beside islands; none: anywhere.
 std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved);
 
+// The port after the last island's; 0: no gateway, or no metrics.
+uint32_t GatewayMetricsPort(const ResolvedDeployment& resolved);
+
 // LoadDeployment and Resolve.
 absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path);
 

@@ -265,6 +265,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "4:25", "1KiB of buffer pool for island 0"},
         BadFile{"ports_end", "layout: 4ISL\nmetrics: {base_port: 65533}", MakeMachine(1, 4), "4:22",
                 "port 65533, which makes 65536 the last of 4 islands' ports, expected at most 65532"},
+        BadFile{"ports_end_gateway", "layout: 4ISL\ngateway: {enabled: true}\nmetrics: {base_port: 65532}",
+                MakeMachine(1, 4), "5:22",
+                "port 65532, which makes 65536 the gateway's, after the islands', expected at most 65531"},
         BadFile{"ports_end_auto_layout", "metrics: {base_port: 65535}", MakeMachine(4, 1), "3:22",
                 "which makes 65538 the last of 4 islands' ports, expected at most 65532"}),
     ::testing::PrintToStringParamName());

@@ -55,7 +55,7 @@ messaging: {{transport: {transport}}}   # uds | zmq
 gateway: {{enabled: true}}      # gRPC for programs, on run/gateway.sock: README, "From your program"
 #                               over TCP too, with certificates: listen: HOST:PORT, certificate, key, clients
 control: {{directory: run}}     # sockets and process ids; its path must be short
-metrics: {{base_port: 9400}}    # island i: http://localhost:(9400 + i)/metrics; 0 = none
+metrics: {{base_port: 9400}}    # island i: http://localhost:(9400 + i)/metrics, then the gateway; 0 = none
 timeouts: {{transaction_ms: 2000}}  # and hung_ms: who stands still for so long is killed (5000)
 )";
 

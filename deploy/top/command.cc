@@ -50,7 +50,15 @@ std::string Clock() {
   return fmt::format("{:%H:%M:%S}", local);
 }
 
-// Asks all islands. OK: the supervisor answered; islands that did not are rows without numbers.
+absl::StatusOr<GatewayCounts> LookAtGateway(const control::v1::ClusterStatus* status) {
+  if (status == nullptr || status->gateway().metrics_port() == 0)
+    return absl::UnavailableError("there is no page");
+  const auto page = ReadMetricsPage(status->gateway().metrics_port(), kLiveTimeoutMs);
+  return page.ok() ? ParseGatewayPage(*page) : page.status();
+}
+
+// Asks all islands, and the gateway. OK: the supervisor answered; islands that did not are rows without
+// numbers.
 absl::Status Look(const ClusterClient& client, int64_t supervisor_timeout_ms, TopSampler* sampler) {
   absl::StatusOr<control::v1::ClusterStatus> status = client.Status(supervisor_timeout_ms);
   const size_t islands =
@@ -59,7 +67,10 @@ absl::Status Look(const ClusterClient& client, int64_t supervisor_timeout_ms, To
   std::iota(all.begin(), all.end(), 0u);
   control::v1::Request request;
   request.mutable_snapshot();
-  sampler->Add(status.ok() ? &*status : nullptr, client.CallIslands(all, request, kLiveTimeoutMs));
+  const control::v1::ClusterStatus* known = status.ok() ? &*status : nullptr;
+  sampler->Add(known, client.CallIslands(all, request, kLiveTimeoutMs));
+  const absl::StatusOr<GatewayCounts> counts = LookAtGateway(known);
+  sampler->AddGateway(known, counts, MonotonicMs());
   return status.status();
 }
 
@@ -147,7 +158,7 @@ class LiveTop {
     const std::optional<std::string> typed = terminal->Read();
     if (!typed) return false;
     for (char key : keys_.Feed(*typed)) {
-      switch (PressTopKey(key, shown_.rows.size(), TopRoom(shown_.rows.size(), screen_), &view_)) {
+      switch (PressTopKey(key, shown_.rows.size(), TopRoom(shown_, screen_), &view_)) {
         case TopAction::kQuit:
           return false;
         case TopAction::kRedraw:

@@ -86,6 +86,21 @@ nlohmann::ordered_json RowJson(const TopRow& row) {
           {"in_doubt", row.in_doubt}};
 }
 
+nlohmann::ordered_json GatewayJson(const TopGateway& gateway) {
+  return {{"state", gateway.state},
+          {"restarts", gateway.restarts},
+          {"answers", gateway.answers},
+          {"seconds", gateway.seconds},
+          {"calls_per_s", Rounded(gateway.calls_per_s)},
+          {"committed_per_s", Rounded(gateway.committed_per_s)},
+          {"aborted_per_s", Rounded(gateway.aborted_per_s)},
+          {"unknown_per_s", Rounded(gateway.unknown_per_s)},
+          {"rolled_back_per_s", Rounded(gateway.rolled_back_per_s)},
+          {"p99_us", gateway.p99_us},
+          {"islands_share", gateway.islands_share},
+          {"open", gateway.open}};
+}
+
 }  // namespace
 
 double TopRow::p95_us() const { return instance::PercentileUs(sums.latency(), 0.95); }
@@ -172,8 +187,9 @@ std::string TopJson(const TopSample& sample) {
                                       {"restarts", totals.restarts},
                                       {"imbalance", totals.imbalance},
                                       {"busy_imbalance", totals.busy_imbalance}};
-  const nlohmann::ordered_json document = {
+  nlohmann::ordered_json document = {
       {"deployment", sample.deployment}, {"layout", sample.layout}, {"all", all}, {"islands", islands}};
+  if (sample.gateway) document["gateway"] = GatewayJson(*sample.gateway);
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -200,6 +216,17 @@ void TopSampler::Add(const control::v1::ClusterStatus* status,
   if (status != nullptr) TakeStatus(*status);
   for (size_t i = 0; i < std::min(replies.size(), sample_.rows.size()); ++i) {
     TakeReply(replies[i], &meters_[i], &sample_.rows[i]);
+  }
+}
+
+void TopSampler::AddGateway(const control::v1::ClusterStatus* status,
+                            const absl::StatusOr<GatewayCounts>& counts, int64_t now_ms) {
+  if (status == nullptr) {
+    if (sample_.gateway) sample_.gateway->answers = false, sample_.gateway->seconds = 0;
+  } else if (status->has_gateway()) {
+    sample_.gateway = gateway_meter_.Observe(status->gateway(), counts, now_ms);
+  } else {
+    sample_.gateway.reset();
   }
 }
 

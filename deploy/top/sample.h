@@ -11,12 +11,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "deploy/cluster/client.h"
 #include "deploy/run/counters.h"
+#include "deploy/top/gateway.h"
 
 namespace islands::deploy {
 
@@ -50,6 +52,7 @@ struct TopSample {
   std::string deployment;
   std::string layout;
   std::vector<TopRow> rows;
+  std::optional<TopGateway> gateway;  // if there is one
 };
 
 struct TopTotals {
@@ -101,6 +104,9 @@ class TopSampler {
   // `status` null: the supervisor did not answer; the islands that were known are looked at all the same.
   // `replies` to a snapshot request, one per island.
   void Add(const control::v1::ClusterStatus* status, const std::vector<ClusterClient::Reply>& replies);
+  // `status` null: as above. `counts`: what its page says now, `now_ms` by a clock that only goes forward.
+  void AddGateway(const control::v1::ClusterStatus* status, const absl::StatusOr<GatewayCounts>& counts,
+                  int64_t now_ms);
   const TopSample& sample() const { return sample_; }
 
  private:
@@ -109,6 +115,7 @@ class TopSampler {
   TopSample sample_;
   std::string cluster_id_;
   std::vector<IslandMeter> meters_;
+  GatewayMeter gateway_meter_;
 };
 
 }  // namespace islands::deploy

@@ -203,6 +203,25 @@ TEST(TopSampler, NoSupervisor_StillShowsIslandsThatAnswer) {
   EXPECT_FALSE(sampler.sample().rows[1].well());
 }
 
+TEST(TopSampler, GatewayComesAndGoes) {
+  TopSampler sampler;
+  ClusterStatus status = MakeStatus(1);
+  sampler.AddGateway(&status, absl::UnavailableError(""), 1'000);
+  EXPECT_FALSE(sampler.sample().gateway);
+  status.mutable_gateway()->set_state(control::v1::READY);
+  status.mutable_gateway()->set_metrics_port(9401);
+  sampler.AddGateway(&status, GatewayCounts{.started_at_s = 1, .calls = 5}, 2'000);
+  sampler.AddGateway(&status, GatewayCounts{.started_at_s = 1, .calls = 25}, 4'000);
+  ASSERT_TRUE(sampler.sample().gateway);
+  EXPECT_EQ(sampler.sample().gateway->calls_per_s, 10);
+  EXPECT_EQ(nlohmann::json::parse(TopJson(sampler.sample()))["gateway"]["calls_per_s"], 10);
+  sampler.AddGateway(nullptr, absl::UnavailableError(""), 5'000);
+  EXPECT_FALSE(sampler.sample().gateway->answers) << "who knows";
+  status.clear_gateway();
+  sampler.AddGateway(&status, absl::UnavailableError(""), 6'000);
+  EXPECT_FALSE(nlohmann::json::parse(TopJson(sampler.sample())).contains("gateway"));
+}
+
 TEST(TopSampler, AnotherLayout_BeginsAnew) {
   TopSampler sampler;
   ClusterStatus status = MakeStatus(2);

@@ -12,7 +12,7 @@
 namespace islands::deploy {
 namespace {
 
-constexpr size_t kHeadLines = 6;      // above the islands
+constexpr size_t kHeadLines = 6;      // above the islands, without a gateway
 constexpr size_t kTableColumns = 80;  // of --once, whatever the terminal
 constexpr size_t kNamedIslands = 8;   // per state, in the line about states
 
@@ -57,6 +57,29 @@ std::vector<TopLine> TotalLines(const std::vector<TopRow>& rows) {
                        Percent(totals.busy_imbalance))}};
 }
 
+// Two lines; one where there are no numbers and will be none; none without a gateway.
+std::vector<TopLine> GatewayLines(const TopSample& sample) {
+  if (!sample.gateway) return {};
+  const TopGateway& gateway = *sample.gateway;
+  const TopStyle style = gateway.well() ? TopStyle::kPlain : TopStyle::kTrouble;
+  const std::string text = "gateway " + gateway.state;
+  const std::string restarts = gateway.restarts == 0 ? ""
+                                                     : fmt::format("; {} restart{}", gateway.restarts,
+                                                                   gateway.restarts == 1 ? "" : "s");
+  if (!gateway.has_metrics)
+    return {{fmt::format("{}{}; its port for metrics is off (metrics.base_port)", text, restarts), style}};
+  if (!gateway.answers) return {{fmt::format("{}; its metrics do not answer{}", text, restarts), style}, {}};
+  const bool known = gateway.seconds > 0;
+  const auto rate = [&](double per_s) { return known ? ShortNumber(per_s) : "-"; };
+  return {{fmt::format("{}: calls/s {}, p99 {}, islands had {}, open {:.0f}{}", text,
+                       rate(gateway.calls_per_s), known ? ShortTime(gateway.p99_us) : "-",
+                       known ? Percent(gateway.islands_share) : "-", gateway.open, restarts),
+           style},
+          {fmt::format("  committed/s {}, aborted/s {}, unknown/s {}, rolled back/s {}",
+                       rate(gateway.committed_per_s), rate(gateway.aborted_per_s),
+                       rate(gateway.unknown_per_s), rate(gateway.rolled_back_per_s))}};
+}
+
 TopLine TitleLine(const TopSample& sample, const TopView& view, const TopScreen& screen) {
   const std::string keys = "  ? keys  q quits";
   const size_t width = screen.columns - 1;
@@ -92,8 +115,10 @@ std::vector<TopLine> Fit(std::vector<TopLine> lines, const TopScreen& screen) {
 
 }  // namespace
 
-size_t TopRoom(size_t rows, const TopScreen& screen) {
-  const size_t room = screen.lines > kHeadLines ? screen.lines - kHeadLines : 0;
+size_t TopRoom(const TopSample& sample, const TopScreen& screen) {
+  const size_t rows = sample.rows.size();
+  const size_t head = kHeadLines + GatewayLines(sample).size();
+  const size_t room = screen.lines > head ? screen.lines - head : 0;
   return rows <= room || room == 0 ? room : room - 1;  // the last line says how many more there are
 }
 
@@ -104,13 +129,14 @@ std::vector<TopLine> RenderTop(const TopSample& sample, const TopView& view, con
   SortRows(&rows, view.sort, view.reversed);
   std::vector<TopLine> lines = {TitleLine(sample, view, screen)};
   for (TopLine& line : TotalLines(rows)) lines.push_back(std::move(line));
+  for (TopLine& line : GatewayLines(sample)) lines.push_back(std::move(line));
   lines.push_back({screen.trouble, TopStyle::kTrouble});
   const std::vector<TopColumn> columns = LiveTopColumns(rows, screen.columns, screen.interval_s, screen.utf8);
   lines.push_back(
       {PadRight(TopHeaderLine(columns, view.sort, view.reversed, screen.utf8), screen.columns - 1),
        TopStyle::kHeader});
 
-  const size_t room = TopRoom(rows.size(), screen);
+  const size_t room = TopRoom(sample, screen);
   const size_t shown = std::min(room, rows.size());
   const size_t first = std::min(view.first, rows.size() - shown);
   for (size_t i = first; i < first + shown; ++i)
@@ -130,6 +156,7 @@ std::string RenderTopTable(const TopSample& sample, const TopView& view, bool ut
   const std::vector<TopColumn> columns = TopTableColumns();
   std::vector<TopLine> lines = {{fmt::format("{} {}", sample.deployment, sample.layout)}};
   for (TopLine& line : TotalLines(rows)) lines.push_back(std::move(line));
+  for (TopLine& line : GatewayLines(sample)) lines.push_back(std::move(line));
   lines.push_back({});
   lines.push_back({TopHeaderLine(columns, view.sort, view.reversed, utf8)});
   for (const TopRow& row : rows) lines.push_back({TopRowLine(columns, row)});

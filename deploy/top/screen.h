@@ -4,6 +4,8 @@
 //   2 islands: 1 ready, 1 lost (1); 1 restart
 //   committed/s 203k: local 150k, multisite 0, distributed 53.0k (26%)
 //   aborts/s 12 (0%)  messages/s 310k  in doubt 3  imbalance 4% (busy time 2%)
+//   gateway ready: calls/s 12.3k, p99 1.20ms, islands had 83%, open 12
+//     committed/s 12.1k, aborted/s 130, unknown/s 0, rolled back/s 20
 //                                             <- here stands what is wrong with the whole
 //   ▲island state    trans/s last 10 s  abort/s busy last 10 s  wait sent/s    p95
 //         0 ready       101k ▇▇▇█▇▇▇▇▇▇     6.0  98% ██████████   2%   155k 1.20ms
@@ -55,7 +57,7 @@ std::vector<TopLine> RenderTop(const TopSample& sample, const TopView& view, con
 // For --once: no history, but transactions by scope. Ends with a newline.
 std::string RenderTopTable(const TopSample& sample, const TopView& view, bool utf8);
 
-// How many of `rows` islands the live screen shows at once; the further ones can be scrolled to.
-size_t TopRoom(size_t rows, const TopScreen& screen);
+// How many islands the live screen shows at once; the further ones can be scrolled to.
+size_t TopRoom(const TopSample& sample, const TopScreen& screen);
 
 }  // namespace islands::deploy

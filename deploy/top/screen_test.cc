@@ -169,6 +169,72 @@ TEST(RenderTop, SortColumnIsMarked) {
   }
 }
 
+TopGateway MakeGateway() {
+  return {.state = "ready",
+          .has_metrics = true,
+          .answers = true,
+          .open = 12,
+          .seconds = 1,
+          .calls_per_s = 12'345,
+          .committed_per_s = 99,
+          .aborted_per_s = 1,
+          .p99_us = 1'234,
+          .islands_share = 0.83};
+}
+
+TEST(RenderTop, GatewayHasTwoLinesOfItsOwn) {
+  TopSample sample = MakeSample(24);
+  sample.gateway = MakeGateway();
+  std::vector<TopLine> lines = RenderTop(sample, {}, {.trouble = "trouble"});
+  ASSERT_EQ(lines.size(), 24u);
+  EXPECT_EQ(lines[4].text, "gateway ready: calls/s 12.3k, p99 1.23ms, islands had 83%, open 12");
+  EXPECT_EQ(lines[5].text, "  committed/s 99, aborted/s 1.0, unknown/s 0, rolled back/s 0");
+  EXPECT_EQ(lines[6].text, "trouble");
+  EXPECT_THAT(lines[8].text, HasSubstr(" 0 ready"));
+  EXPECT_EQ(lines[23].text, "  and 9 more islands; j and k scroll");
+  EXPECT_EQ(TableLines(RenderTopTable(sample, {}, true))[4], lines[4].text);
+
+  sample.gateway->seconds = 0;
+  lines = RenderTop(sample, {}, {});
+  EXPECT_EQ(lines[4].text, "gateway ready: calls/s -, p99 -, islands had -, open 12");
+  EXPECT_EQ(lines[4].style, TopStyle::kPlain);
+  sample.gateway->answers = false;
+  sample.gateway->state = "lost";
+  sample.gateway->restarts = 2;
+  lines = RenderTop(sample, {}, {});
+  EXPECT_EQ(lines[4].text, "gateway lost; its metrics do not answer; 2 restarts");
+  EXPECT_EQ(lines[4].style, TopStyle::kTrouble);
+  EXPECT_EQ(lines[5].text, "") << "what is below does not move";
+}
+
+TEST(RenderTop, GatewayWithoutMetrics_HasItsState) {
+  TopSample sample = MakeSample(1);
+  sample.gateway = {.state = "ready"};
+  const std::vector<TopLine> lines = RenderTop(sample, {}, {});
+  ASSERT_EQ(lines.size(), 8u);
+  EXPECT_EQ(lines[4].text, "gateway ready; its port for metrics is off (metrics.base_port)");
+  EXPECT_EQ(lines[4].style, TopStyle::kPlain);
+}
+
+TEST(RenderTop, GatewayWithHugeNumbers_FitsEightyColumns) {
+  TopSample sample = MakeSample(1);
+  sample.gateway = {.state = "ready",
+                    .has_metrics = true,
+                    .answers = true,
+                    .open = 99'999,
+                    .seconds = 1,
+                    .calls_per_s = 1e18,
+                    .committed_per_s = 1e18,
+                    .aborted_per_s = 1e18,
+                    .unknown_per_s = 1e18,
+                    .rolled_back_per_s = 1e18,
+                    .p99_us = 1e12,
+                    .islands_share = 1};
+  const std::vector<TopLine> lines = RenderTop(sample, {}, {.columns = 200});
+  EXPECT_LT(CharactersIn(lines[4].text), 80u) << lines[4].text;
+  EXPECT_LT(CharactersIn(lines[5].text), 80u) << lines[5].text;
+}
+
 TEST(RenderTop, SortedRows) {
   const TopSample sample = MakeSample(3);
   const std::vector<TopLine> lines = RenderTop(sample, {.sort = TopSort::kTransactions}, {});
@@ -182,7 +248,7 @@ TEST(RenderTop, SortedRows) {
 TEST(RenderTop, TwentyFourIslands_FitTwentyFourLinesByScrolling) {
   const TopSample sample = MakeSample(24);
   const TopScreen screen;
-  EXPECT_EQ(TopRoom(24, screen), 17u);
+  EXPECT_EQ(TopRoom(sample, screen), 17u);
   std::vector<TopLine> lines = RenderTop(sample, {}, screen);
   ASSERT_EQ(lines.size(), 24u);
   EXPECT_THAT(lines[6].text, HasSubstr(" 0 ready"));

@@ -30,7 +30,8 @@ Channels::Channels(ChannelsOptions options, std::unique_ptr<messaging::Transport
     : options_(std::move(options)),
       transport_(std::move(transport)),
       clock_(clock),
-      island_up_(options_.workers.size()) {
+      island_up_(options_.workers.size()),
+      traffic_(options_.workers.size()) {
   for (uint32_t island = 0; island < options_.workers.size(); ++island) {
     first_.push_back(links_.size());
     for (uint32_t worker = 0; worker < options_.workers[island]; ++worker) {
@@ -54,6 +55,7 @@ Channels::~Channels() {
 
 void Channels::Send(messaging::Address to, data::v1::ClientRequest* request, Waiting* waiting) {
   bool wake = false;
+  waiting->sent_ns_ = waiting->returned_ns_ = 0;
   {
     const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
     if (!ended_) {
@@ -70,6 +72,7 @@ void Channels::Send(messaging::Address to, data::v1::ClientRequest* request, Wai
 void Channels::Run() {
   while (true) {
     bool work = TakePosted();
+    polled_ns_ = 0;
     work |= transport_->Poll(*this) != 0;
     if (clock_.NowNs() >= next_deadline_ns_) RunDeadlines();
     transport_->Flush();
@@ -94,6 +97,7 @@ bool Channels::TakePosted() {
     const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
     taken_.swap(posted_);
   }
+  if (!taken_.empty()) asked_ns_ = clock_.NowNs();
   for (Posted& posted : taken_) Ask(posted);
   return !taken_.empty();
 }
@@ -111,6 +115,10 @@ void Channels::Ask(Posted& posted) {
   const bool fresh = link.asked.emplace(posted.request.session(), posted.waiting).second;
   ISLANDS_CHECK(fresh);
   posted.request.SerializeToString(&buffer_);
+  posted.waiting->sent_ns_ = asked_ns_;
+  IslandTraffic& traffic = traffic_[link.to.island];
+  traffic.messages_sent.Add(1);
+  traffic.bytes_sent.Add(buffer_.size());
   transport_->Send(link.connection, FrameType::kClientRequest, std::as_bytes(std::span(buffer_)));
 }
 
@@ -135,13 +143,17 @@ void Channels::Lose(Link& link, const absl::Status& why) {
   link.state = State::kWaiting;
   link.connection = 0;
   link.last_failure = why;
-  link.deadline_ns = clock_.NowNs() + link.backoff_ns;
+  const int64_t now_ns = clock_.NowNs();
+  link.deadline_ns = now_ns + link.backoff_ns;
   link.backoff_ns = std::min(2 * link.backoff_ns, options_.redial_max_ns);
   next_deadline_ns_ = std::min(next_deadline_ns_, link.deadline_ns);
   if (was_up) PublishUp(link.to.island);
   const auto asked = std::exchange(link.asked, {});
   const absl::Status lost = Unreachable(link.to.island, why);
-  for (const auto& [session, waiting] : asked) waiting->OnLost(/*sent=*/true, lost);
+  for (const auto& [session, waiting] : asked) {
+    waiting->returned_ns_ = now_ns;
+    waiting->OnLost(/*sent=*/true, lost);
+  }
 }
 
 void Channels::PublishUp(uint32_t island) {
@@ -197,10 +209,15 @@ void Channels::OnHelloReply(Link& link, std::span<const std::byte> payload) {
 void Channels::OnClientReply(Link& link, std::span<const std::byte> payload) {
   if (!reply_.ParseFromArray(payload.data(), static_cast<int>(payload.size())))
     return Lose(link, absl::InvalidArgumentError("it sent a broken reply"));
+  IslandTraffic& traffic = traffic_[link.to.island];
+  traffic.messages_received.Add(1);
+  traffic.bytes_received.Add(payload.size());
   const auto it = link.asked.find(reply_.session());
   if (it == link.asked.end()) return;
   Waiting* waiting = it->second;
   link.asked.erase(it);
+  if (polled_ns_ == 0) polled_ns_ = clock_.NowNs();
+  waiting->returned_ns_ = polled_ns_;
   waiting->OnReply(reply_);
 }
 

@@ -3,7 +3,8 @@
 //
 // One thread has them, like a worker its own; who sends hands its request over.
 //
-// Thread safety: Send and IsUp from any thread; a Waiting is told on the channels' thread, or inside Send.
+// Thread safety: Send, IsUp and Traffic from any thread; a Waiting is told on the channels' thread, or inside
+// Send.
 //
 // Invariants:
 //  1. Of every request exactly one is said to who waits for it: its reply, or that none will come.
@@ -22,6 +23,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "instance/messaging/transport.h"
+#include "instance/worker/counters.h"
 #include "proto/data.pb.h"
 #include "runtime/clock.h"
 #include "runtime/mutex.h"
@@ -35,6 +37,22 @@ class Waiting {
   virtual void OnReply(const data::v1::ClientReply& reply) = 0;
   // No reply will come. `sent`: the island may have got the request, and carried it out.
   virtual void OnLost(bool sent, const absl::Status& why) = 0;
+
+  // When the last request went to its island and when it came back, or was lost; 0: it never went. To a round
+  // of the channels' loop: what waits for the channels themselves is the gateway's own time.
+  int64_t sent_ns() const { return sent_ns_; }
+  int64_t returned_ns() const { return returned_ns_; }
+  int64_t waited_ns() const { return returned_ns_ - sent_ns_; }
+
+ private:
+  friend class Channels;
+  int64_t sent_ns_ = 0;
+  int64_t returned_ns_ = 0;
+};
+
+// What went to an island and came from it. Written by the channels' thread.
+struct IslandTraffic {
+  instance::Counter messages_sent, messages_received, bytes_sent, bytes_received;  // frame headers excluded
 };
 
 struct ChannelsOptions {
@@ -56,6 +74,8 @@ class Channels final : private messaging::TransportHandler {
   // For a new transaction.
   uint64_t NextSession() { return next_session_.fetch_add(1, std::memory_order_relaxed); }
   bool IsUp(uint32_t island) const { return island_up_[island].load(std::memory_order_acquire); }
+  const IslandTraffic& Traffic(uint32_t island) const { return traffic_[island]; }
+  uint32_t islands() const { return static_cast<uint32_t>(options_.workers.size()); }
   // The worker that a transaction goes to: they take turns.
   messaging::Address WorkerFor(uint32_t island, uint64_t session) const {
     return {island, static_cast<uint32_t>(session % options_.workers[island])};
@@ -101,6 +121,7 @@ class Channels final : private messaging::TransportHandler {
   const runtime::Clock& clock_;
   std::vector<size_t> first_;  // link of each island's first worker
   std::vector<std::atomic<bool>> island_up_;
+  std::vector<IslandTraffic> traffic_;
   std::atomic<uint64_t> next_session_{1};
 
   // Owned by the thread.
@@ -110,6 +131,8 @@ class Channels final : private messaging::TransportHandler {
   data::v1::ClientReply reply_;
   std::string buffer_;
   int64_t next_deadline_ns_ = 0;
+  int64_t asked_ns_ = 0;   // when the requests of this round were taken
+  int64_t polled_ns_ = 0;  // when its first reply was; 0: there was none
 
   runtime::Mutex mutex_;
   std::vector<Posted> posted_ ABSL_GUARDED_BY(mutex_);

@@ -6,14 +6,19 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 
 #include "instance/gateway/channels.h"
+#include "instance/gateway/metrics.h"
 #include "instance/gateway/server.h"
 #include "instance/gateway/service.h"
 #include "instance/gateway/tokens.h"
+#include "instance/server/metric_descriptors.h"
 #include "instance/testing/in_process_cluster.h"
 
 namespace islands::gateway {
@@ -742,6 +747,7 @@ TEST_F(LimitedGatewayTest, TooMany_AreRefused) {
   const grpc::Status status = third.End();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
+  EXPECT_EQ(service_->counters().full(), 1);
   EXPECT_TRUE(first.End().ok());
   EXPECT_TRUE(second.End().ok());
 }
@@ -774,6 +780,216 @@ TEST_F(LimitedGatewayTest, CallWithoutADeadline_HasOne) {
       << status.error_message();
   EXPECT_EQ(FailureOf(status).outcome(), Failure::ABORTED);
   holder.End();
+}
+
+// ---- what is counted
+
+class Counted : public GatewayTest {
+ protected:
+  using GatewayTest::GatewayTest;
+  uint64_t Calls(Method method, grpc::StatusCode code) { return counters().of(method).calls[code].Get(); }
+  static uint64_t Times(const TimeHistogram& histogram) {
+    uint64_t times = 0;
+    for (uint32_t b = 0; b < TimeHistogram::kBuckets; ++b) times += histogram.bucket(b);
+    return times;
+  }
+  uint64_t Failed(const std::string& reason) {
+    for (size_t i = 0; i < kReasons; ++i) {
+      if (ReasonName(i) == reason) return counters().failed(i);
+    }
+    ADD_FAILURE() << "no such reason: " << reason;
+    return 0;
+  }
+  // committed, aborted, unknown, rolled back
+  std::vector<uint64_t> Ended() {
+    std::vector<uint64_t> ended;
+    for (size_t i = 0; i < kOutcomes; ++i) ended.push_back(counters().ended(static_cast<Outcome>(i)));
+    return ended;
+  }
+  const Counters& counters() { return service_->counters(); }
+};
+
+TEST_F(Counted, Execute_ByCodeOutcomeAndReason) {
+  ASSERT_TRUE(Execute({Put(1, "one"), Put(900, "far")}).ok());
+  ASSERT_TRUE(Execute({Get(1)}).ok());
+  ASSERT_FALSE(Execute({Insert(1, "again")}).ok());
+  ASSERT_FALSE(Execute({On("nowhere")}).ok());
+  EXPECT_EQ(Calls(Method::kExecute, grpc::StatusCode::OK), 2);
+  EXPECT_EQ(Calls(Method::kExecute, grpc::StatusCode::FAILED_PRECONDITION), 1);
+  EXPECT_EQ(Calls(Method::kExecute, grpc::StatusCode::INVALID_ARGUMENT), 1);
+  EXPECT_THAT(Ended(), ElementsAre(2, 2, 0, 0));
+  EXPECT_EQ(Failed("condition"), 1);
+  EXPECT_EQ(Failed("invalid"), 1);
+  const MethodCounters& execute = counters().of(Method::kExecute);
+  EXPECT_EQ(Times(execute.latency), 4);
+  EXPECT_EQ(Times(execute.island_wait), 4);
+  EXPECT_GT(execute.island_wait.sum_ns(), 0);
+  EXPECT_GT(execute.latency.sum_ns(), execute.island_wait.sum_ns());
+  EXPECT_EQ(channels_->Traffic(0).messages_sent.Get(), 3);
+  EXPECT_EQ(channels_->Traffic(0).messages_received.Get(), 3);
+  EXPECT_GT(channels_->Traffic(0).bytes_sent.Get(), 30);
+  EXPECT_EQ(channels_->Traffic(1).messages_sent.Get(), 0);
+  EXPECT_EQ(server_->admitted(), 1);
+}
+
+TEST_F(Counted, ExecuteMany_OneCallAndEachTransaction) {
+  client::v1::ExecuteManyRequest request;
+  *request.add_transactions()->add_operations() = Put(1, "one");
+  *request.add_transactions()->add_operations() = Put(900, "far");
+  *request.add_transactions()->add_operations() = On("nowhere");
+  client::v1::ExecuteManyResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context);
+  ASSERT_TRUE(stub_->ExecuteMany(&context, request, &response).ok());
+  EXPECT_EQ(Calls(Method::kExecuteMany, grpc::StatusCode::OK), 1);
+  EXPECT_THAT(Ended(), ElementsAre(2, 1, 0, 0));
+  const MethodCounters& many = counters().of(Method::kExecuteMany);
+  EXPECT_EQ(Times(many.latency), 1);
+  EXPECT_GT(many.island_wait.sum_ns(), 0);
+  EXPECT_GE(many.latency.sum_ns(), many.island_wait.sum_ns());
+  for (int i = 0; i < 1022; ++i) request.add_transactions();
+  grpc::ClientContext again;
+  SetDeadline(again);
+  ASSERT_FALSE(stub_->ExecuteMany(&again, request, &response).ok());
+  EXPECT_EQ(Calls(Method::kExecuteMany, grpc::StatusCode::INVALID_ARGUMENT), 1);
+  EXPECT_THAT(Ended(), ElementsAre(2, 1 + 1025, 0, 0));
+}
+
+TEST_F(Counted, Transact_EachRequestIsTimedAndEachTransactionEndsOnce) {
+  {
+    Steps committed(*stub_);
+    ASSERT_TRUE(committed.Do({Put(1, "one")}));
+    ASSERT_TRUE(committed.Do({Put(900, "far")}, TransactRequest::COMMIT));
+    EXPECT_TRUE(committed.End().ok());
+  }
+  EXPECT_THAT(Ended(), ElementsAre(1, 0, 0, 0));
+  EXPECT_EQ(Times(counters().of(Method::kTransact).latency), 2);
+  EXPECT_EQ(Calls(Method::kTransact, grpc::StatusCode::OK), 1);
+  {
+    Steps taken_back(*stub_), left(*stub_), wrong(*stub_), nothing(*stub_);
+    ASSERT_TRUE(taken_back.Do({Put(1, "two")}, TransactRequest::ROLLBACK));
+    EXPECT_TRUE(taken_back.End().ok());
+    EXPECT_THAT(Ended(), ElementsAre(1, 0, 0, 1));
+    ASSERT_TRUE(left.Do({Put(2, "two")}));
+    EXPECT_TRUE(left.End().ok());
+    ASSERT_TRUE(wrong.Do({Put(3, "three")}));
+    EXPECT_FALSE(wrong.Do({On("nowhere")}));
+    EXPECT_FALSE(wrong.End().ok());
+    EXPECT_TRUE(nothing.End().ok());
+  }
+  EXPECT_THAT(Ended(), ElementsAre(1, 1, 0, 2));
+  EXPECT_EQ(Failed("invalid"), 1);
+  EXPECT_EQ(Times(counters().of(Method::kTransact).latency), 2 + 1 + 1 + 2);
+  EXPECT_EQ(Times(counters().of(Method::kTransact).island_wait), 2 + 1 + 1 + 2);
+  EXPECT_EQ(Calls(Method::kTransact, grpc::StatusCode::OK), 4);
+  EXPECT_EQ(Calls(Method::kTransact, grpc::StatusCode::INVALID_ARGUMENT), 1);
+}
+
+// What a client thinks about while its transaction is open is nobody's time.
+TEST_F(Counted, Transact_ClientsOwnTimeIsInNoHistogram) {
+  Steps slow(*stub_);
+  ASSERT_TRUE(slow.Do({Put(1, "one")}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  ASSERT_TRUE(slow.Do({}, TransactRequest::COMMIT));
+  EXPECT_TRUE(slow.End().ok());
+  const MethodCounters& transact = counters().of(Method::kTransact);
+  EXPECT_LT(transact.latency.sum_ns(), 500 * runtime::kNsPerMs);
+  EXPECT_LE(transact.island_wait.sum_ns(), transact.latency.sum_ns());
+}
+
+// One waits for the lock of another: that is the island's time.
+TEST_F(Counted, WaitsForLocksAreTheIslandsTime) {
+  Steps holder(*stub_);
+  ASSERT_TRUE(holder.Do({Put(1, "held")}));
+  std::thread waiting([this] { EXPECT_TRUE(Execute({Put(1, "waits")}).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ASSERT_TRUE(holder.Do({}, TransactRequest::COMMIT));
+  EXPECT_TRUE(holder.End().ok());
+  waiting.join();
+  const MethodCounters& execute = counters().of(Method::kExecute);
+  EXPECT_GT(execute.island_wait.sum_ns(), 50 * runtime::kNsPerMs);
+  EXPECT_LT(execute.latency.sum_ns() - execute.island_wait.sum_ns(), 50 * runtime::kNsPerMs);
+}
+
+TEST_F(Counted, LostIslands_LeaveAbortedAndUnknown) {
+  Steps open(*stub_), committing(*stub_);
+  ASSERT_TRUE(open.Do({Put(1, "open")}));
+  ASSERT_TRUE(committing.Do({Put(900, "far")}));
+  cluster_.Crash(0);
+  AwaitIsland(0, false);
+  EXPECT_FALSE(open.Do({Get(1)}));
+  EXPECT_EQ(open.End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Execute({Put(2, "nobody there")}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(Ended(), ElementsAre(0, 2, 0, 0));
+  EXPECT_EQ(Failed("peer_lost"), 2);
+  EXPECT_EQ(Times(counters().of(Method::kExecute).island_wait), 1);
+  EXPECT_EQ(counters().of(Method::kExecute).island_wait.sum_ns(), 0) << "no island ever had it";
+}
+
+TEST(TimeHistogram, BoundsAreWhereIslandsHaveThem) {
+  EXPECT_EQ(TimeHistogram::BucketOf(0), 0u);
+  EXPECT_EQ(TimeHistogram::BucketOf(3), 0u);
+  EXPECT_EQ(TimeHistogram::BucketOf(4), 1u);
+  for (uint32_t b = 0; b + 1 < TimeHistogram::kBuckets; ++b) {
+    EXPECT_EQ(TimeHistogram::BucketOf(TimeHistogram::BoundUs(b) - 1), b);
+    EXPECT_EQ(TimeHistogram::BucketOf(TimeHistogram::BoundUs(b)), b + 1);
+  }
+  EXPECT_EQ(TimeHistogram::BoundUs(TimeHistogram::kBuckets - 2), 1u << 23);
+  EXPECT_EQ(TimeHistogram::BucketOf(UINT64_MAX), TimeHistogram::kBuckets - 1);
+}
+
+TEST(Counters, EveryReasonAndOutcomeOnItsOwn) {
+  Counters counters;
+  counters.TransactionEnded({});
+  counters.TransactionEnded(LostAnswer(/*may_have_committed=*/true, absl::UnavailableError("lost")));
+  counters.TransactionEnded(LostAnswer(false, absl::UnavailableError("lost")), 3);
+  counters.TransactionEnded(Refusal(absl::InternalError(""), "of another version"));
+  counters.RolledBack();
+  EXPECT_EQ(counters.ended(Outcome::kCommitted), 1u);
+  EXPECT_EQ(counters.ended(Outcome::kUnknown), 1u);
+  EXPECT_EQ(counters.ended(Outcome::kAborted), 4u);
+  EXPECT_EQ(counters.ended(Outcome::kRolledBack), 1u);
+  std::map<std::string_view, uint64_t> reasons;
+  for (size_t i = 0; i < kReasons; ++i) reasons[ReasonName(i)] = counters.failed(i);
+  EXPECT_EQ(reasons.size(), kReasons) << "a word twice";
+  EXPECT_EQ(reasons["unknown"], 1u);
+  EXPECT_EQ(reasons["peer_lost"], 3u);
+  EXPECT_EQ(reasons["other"], 1u);
+}
+
+// ---- what is served of it
+
+std::set<std::string> Words(std::string_view text, char between) {
+  std::set<std::string> words;
+  std::istringstream stream{std::string(text)};
+  for (std::string word; std::getline(stream, word, between);) words.insert(word);
+  return words;
+}
+
+TEST_F(Counted, Collect_ServesWhatThePageSays) {
+  ASSERT_TRUE(Execute({Put(1, "one")}).ok());
+  const MetricsCollector collector(*service_, *channels_, *server_, 1.5e9);
+  std::map<std::string, prometheus::MetricFamily> families;
+  for (prometheus::MetricFamily& family : collector.Collect())
+    EXPECT_TRUE(families.emplace(family.name, family).second) << family.name;
+  for (const server::MetricDescriptor& metric : server::AllMetrics()) {
+    EXPECT_EQ(families.contains(std::string(metric.name)), metric.section == server::kGatewaySection)
+        << metric.name;
+    if (metric.section != server::kGatewaySection) continue;
+    std::map<std::string, std::set<std::string>> seen;
+    for (const prometheus::ClientMetric& each : families[std::string(metric.name)].metric) {
+      for (const prometheus::ClientMetric::Label& label : each.label) seen[label.name].insert(label.value);
+    }
+    for (const std::string& label : Words(metric.labels, ' ')) {
+      const std::string name = label.substr(0, label.find('='));
+      ASSERT_TRUE(seen.contains(name)) << metric.name << ", " << name;
+      if (name != label) {
+        EXPECT_EQ(seen[name], Words(label.substr(name.size() + 1), '|')) << metric.name;
+      }
+      seen.erase(name);
+    }
+    EXPECT_TRUE(seen.empty()) << metric.name << ": " << testing::PrintToString(seen);
+  }
 }
 
 }  // namespace

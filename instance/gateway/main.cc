@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,12 +20,14 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "instance/gateway/channels.h"
+#include "instance/gateway/metrics.h"
 #include "instance/gateway/server.h"
 #include "instance/gateway/service.h"
 #include "instance/gateway/tokens.h"
 #include "instance/gateway/view.h"
 #include "instance/messaging/control_channel.h"
 #include "instance/messaging/transport_factory.h"
+#include "instance/server/exposer.h"
 #include "runtime/descriptor.h"
 #include "runtime/latch_site.h"
 #include "runtime/mutex.h"
@@ -231,6 +234,10 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
     (*server)->SetHealth(fmt::format("island-{}", island), channels.IsUp(island));
   (*server)->SetHealth("", all_up());
   health = server->get();
+  const auto metrics =
+      std::make_shared<MetricsCollector>(service, channels, **server, static_cast<double>(time(nullptr)));
+  std::string no_metrics;  // why; it is in the log, and clients are served all the same
+  const auto exposer = server::ServeMetrics(config.metrics_port(), metrics, &no_metrics);
   for (const std::string& address : (*server)->addresses()) spdlog::info("ready: {}", address);
   DoChores(config.control_directory(), signals, stale, changes, channels, views);
   spdlog::info("stopping");

@@ -103,9 +103,11 @@ void Server::Accept() {
     }
     const int64_t uid = messaging::PeerUid(client.get());
     if (uid != self && uid != kRoot) {
+      refused_.Add(1);
       spdlog::warn("a client of user {} was refused: this is a deployment of user {}", uid, self);
       continue;
     }
+    admitted_.Add(1);
     grpc::AddInsecureChannelFromFd(server_.get(), client.Release());
   }
 }

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "instance/gateway/service.h"
+#include "instance/worker/counters.h"
 #include "runtime/descriptor.h"
 
 namespace islands::gateway {
@@ -40,6 +41,9 @@ class Server {
   void SetHealth(const std::string& name, bool serving);
   // How clients write them: unix:PATH, HOST:PORT.
   const std::vector<std::string>& addresses() const { return addresses_; }
+  // Of the Unix-domain socket, so far. From any thread.
+  uint64_t admitted() const { return admitted_.Get(); }
+  uint64_t refused() const { return refused_.Get(); }
 
  private:
   Server() = default;
@@ -51,6 +55,7 @@ class Server {
   std::string path_;
   runtime::UniqueFd listener_;
   std::atomic<bool> ended_{false};
+  instance::Counter admitted_, refused_;  // written by the acceptor
   std::thread acceptor_;
 };
 

@@ -40,9 +40,11 @@ int64_t TimeLeftUs(const grpc::CallbackServerContext& context, int64_t otherwise
   return left_us - std::min(kMostMarginUs, left_us / 10);
 }
 
-Answer TooMany(uint32_t most) {
-  return Refusal(absl::ResourceExhaustedError(fmt::format(
-                     "{} transactions are open at this gateway; try again when some have ended", most)),
+Answer TooMany(Service& service, uint32_t refused = 1) {
+  service.counters().Full(refused);
+  return Refusal(absl::ResourceExhaustedError(
+                     fmt::format("{} transactions are open at this gateway; try again when some have ended",
+                                 service.limits().most_transactions)),
                  "refused");
 }
 
@@ -158,18 +160,23 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
 class ExecuteCall final : private WholeTransaction::Owner {
  public:
   ExecuteCall(Service& service, grpc::ServerUnaryReactor& reactor)
-      : service_(service), reactor_(reactor), transaction_(service, service.view(), *this) {}
+      : service_(service),
+        reactor_(reactor),
+        meter_(service.counters(), Method::kExecute),
+        transaction_(service, service.view(), *this) {}
 
   // It may be over, and this be gone, when Start returns.
   void Start(const ExecuteRequest& request, int64_t deadline_us, ExecuteResponse* response) {
     entered_ = service_.Enter();
-    if (!entered_) return OnEnd(TooMany(service_.limits().most_transactions));
+    if (!entered_) return OnEnd(TooMany(service_));
     transaction_.Start(request, deadline_us, response);
   }
 
  private:
   void OnEnd(const Answer& answer) override {
     if (entered_) service_.Leave();
+    service_.counters().TransactionEnded(answer);
+    meter_.End(answer.code, transaction_.waited_ns());
     reactor_.Finish(answer.ToStatus());
     delete this;
   }
@@ -177,24 +184,25 @@ class ExecuteCall final : private WholeTransaction::Owner {
   Service& service_;
   grpc::ServerUnaryReactor& reactor_;
   bool entered_ = false;
+  CallMeter meter_;
   WholeTransaction transaction_;
 };
 
 class ExecuteManyCall final {
  public:
   ExecuteManyCall(Service& service, grpc::ServerUnaryReactor& reactor)
-      : service_(service), reactor_(reactor) {}
+      : service_(service), reactor_(reactor), meter_(service.counters(), Method::kExecuteMany) {}
 
   void Start(const client::v1::ExecuteManyRequest& request, int64_t deadline_us,
              client::v1::ExecuteManyResponse* response) {
     const auto count = static_cast<uint32_t>(request.transactions_size());
     if (count > kMostInOneCall) {
-      return End(Refusal(absl::InvalidArgumentError(fmt::format(
-                             "{} transactions in one call, expected at most {}", count, kMostInOneCall)),
-                         "invalid")
-                     .ToStatus());
+      return Refuse(Refusal(absl::InvalidArgumentError(fmt::format(
+                                "{} transactions in one call, expected at most {}", count, kMostInOneCall)),
+                            "invalid"),
+                    count);
     }
-    if (!service_.Enter(count)) return End(TooMany(service_.limits().most_transactions).ToStatus());
+    if (!service_.Enter(count)) return Refuse(TooMany(service_, count), count);
     entered_ = count;
     // One more than there are, so that none of them ends the call before all have begun.
     left_.store(count + 1, std::memory_order_relaxed);
@@ -214,6 +222,7 @@ class ExecuteManyCall final {
     Part(ExecuteManyCall& call, std::shared_ptr<const View> view, client::v1::ExecuteManyResponse::Each* each)
         : call(call), each(each), transaction(call.service_, std::move(view), *this) {}
     void OnEnd(const Answer& answer) override {
+      call.service_.counters().TransactionEnded(answer);
       if (!answer.ok()) {
         each->clear_response();
         each->set_code(answer.code);
@@ -230,14 +239,31 @@ class ExecuteManyCall final {
   void OneEnded() {
     if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) End(grpc::Status::OK);
   }
+  void Refuse(const Answer& answer, uint32_t transactions) {
+    service_.counters().TransactionEnded(answer, transactions);
+    End(answer.ToStatus());
+  }
   void End(const grpc::Status& status) {
     service_.Leave(entered_);
+    meter_.End(status.error_code(), WaitedNs());
     reactor_.Finish(status);
     delete this;
   }
 
+  // From when islands had the first to when they had answered the last.
+  int64_t WaitedNs() const {
+    int64_t first_ns = std::numeric_limits<int64_t>::max(), last_ns = 0;
+    for (const std::unique_ptr<Part>& part : parts_) {
+      if (part->transaction.sent_ns() == 0) continue;
+      first_ns = std::min(first_ns, part->transaction.sent_ns());
+      last_ns = std::max(last_ns, part->transaction.returned_ns());
+    }
+    return last_ns == 0 ? 0 : last_ns - first_ns;
+  }
+
   Service& service_;
   grpc::ServerUnaryReactor& reactor_;
+  CallMeter meter_;
   uint32_t entered_ = 0;
   std::vector<std::unique_ptr<Part>> parts_;
   std::atomic<uint32_t> left_{0};
@@ -256,20 +282,24 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
       : service_(service),
         context_(context),
         view_(service.view()),
-        session_(service.channels().NextSession()) {}
+        session_(service.channels().NextSession()),
+        meter_(service.counters(), Method::kTransact) {}
 
   void Start() {
     entered_ = service_.Enter();
-    entered_ ? StartRead(&request_) : Finish(TooMany(service_.limits().most_transactions).ToStatus());
+    if (!entered_) return Refuse(TooMany(service_));
+    meter_.Rest();
+    StartRead(&request_);
   }
 
  private:
   void OnReadDone(bool ok) override {
-    if (!ok) return GiveUp(grpc::Status::OK);  // the client has said all, or is gone
+    if (!ok) return Abandon(grpc::Status::OK);  // the client has said all, or is gone
+    meter_.Begin();
     batch_.Clear();
     std::vector<uint32_t> may_miss;
     if (absl::Status status = Translate(*view_, request_.operations(), &batch_, &may_miss); !status.ok())
-      return GiveUp(Refusal(status, "invalid").ToStatus());
+      return Refuse(Refusal(status, "invalid"));
     if (!open_) {
       const auto any = static_cast<uint32_t>(session_ % view_->workers.size());
       home_ = service_.channels().WorkerFor(HomeOf(*view_, batch_, any), session_);
@@ -277,8 +307,7 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
     }
     with_token_ = !request_.token().empty() && request_.end() == TransactRequest::COMMIT;
     if (with_token_) {
-      if (Answer answer = CheckToken(service_, *view_, request_.token()); !answer.ok())
-        return GiveUp(answer.ToStatus());
+      if (Answer answer = CheckToken(service_, *view_, request_.token()); !answer.ok()) return Refuse(answer);
       InsertToken(*view_, token_site_, request_.token(), TokenOutcome::kCommitted, &batch_);
     }
     switch (request_.end()) {
@@ -306,6 +335,15 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
     service_.channels().Send(home_, &asked, this);
   }
 
+  // The client wants no more of what is open.
+  void Abandon(grpc::Status status) {
+    if (open_) service_.counters().RolledBack();
+    GiveUp(std::move(status));
+  }
+  void Refuse(const Answer& answer) {
+    service_.counters().TransactionEnded(answer);
+    GiveUp(answer.ToStatus());
+  }
   // Ends what is open, then the stream.
   void GiveUp(grpc::Status status) {
     if (!open_) return Finish(std::move(status));
@@ -331,36 +369,46 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
       return question_->Ask(view_, token_site_, request_.token(), /*settle=*/false,
                             service_.limits().call_us);
     }
-    if (!answer.ok() && !rolled_back) return Finish(answer.ToStatus());
+    if (!answer.ok() && !rolled_back) return Refuse(answer);
     response_.Clear();
     response_.set_transaction(instance::DecodeId(reply).ToString());
     response_.set_committed(reply.outcome() == data::v1::OUTCOME_COMMITTED);
     if (!rolled_back) {
       if (absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); !status.ok())
-        return GiveUp(LostAnswer(response_.committed(), status).ToStatus());
+        return Refuse(LostAnswer(response_.committed(), status));
       FillResults(*view_, batch_, response_.mutable_results());
       if (with_token_) response_.mutable_results()->RemoveLast();
     }
+    meter_.Answered(waited_ns());
     if (open_) return StartWrite(&response_);
+    rolled_back ? service_.counters().RolledBack() : service_.counters().TransactionEnded(answer);
+    meter_.Ended(grpc::StatusCode::OK);
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
   void OnLost(bool sent, const absl::Status& why) override {
     open_ = false;
-    Finish(giving_up_ ? last_ : LostAnswer(sent && end_ == data::v1::CLIENT_END_COMMIT, why).ToStatus());
+    if (giving_up_) return Finish(last_);
+    Refuse(LostAnswer(sent && end_ == data::v1::CLIENT_END_COMMIT, why));
+  }
+  void Finish(grpc::Status status) {
+    meter_.End(status.error_code(), waited_ns());
+    ServerBidiReactor::Finish(std::move(status));
   }
   void OnToken(std::optional<TokenOutcome> outcome, const Answer& answer) override {
     if (!answer.ok())
-      return Finish(LostAnswer(/*may_have_committed=*/true, absl::UnknownError(answer.message)).ToStatus());
+      return Refuse(LostAnswer(/*may_have_committed=*/true, absl::UnknownError(answer.message)));
     const Answer said = AnswerOfToken(outcome, aborted_);
-    if (!said.ok()) return Finish(said.ToStatus());
+    if (!said.ok()) return Refuse(said);
     response_.Clear();
     response_.set_committed(true);
     response_.set_earlier(true);
+    service_.counters().TransactionEnded(said);
+    meter_.End(grpc::StatusCode::OK, waited_ns());
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
   void OnWriteDone(bool ok) override {
     if (!open_) return;  // it was the last one
-    ok ? StartRead(&request_) : GiveUp(grpc::Status::CANCELLED);
+    ok ? StartRead(&request_) : Abandon(grpc::Status::CANCELLED);
   }
   void OnDone() override {
     if (entered_) service_.Leave();
@@ -371,6 +419,7 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
   grpc::CallbackServerContext& context_;
   const std::shared_ptr<const View> view_;
   const uint64_t session_;
+  CallMeter meter_;
   bool entered_ = false;
   TransactRequest request_;
   TransactResponse response_;
@@ -390,7 +439,11 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
  public:
   AskOutcomeCall(Service& service, grpc::ServerUnaryReactor& reactor,
                  client::v1::AskOutcomeResponse& response)
-      : reactor_(reactor), response_(response), view_(service.view()), question_(service.channels(), *this) {}
+      : reactor_(reactor),
+        response_(response),
+        meter_(service.counters(), Method::kAskOutcome),
+        view_(service.view()),
+        question_(service.channels(), *this) {}
 
   void Start(Service& service, const client::v1::AskOutcomeRequest& request, int64_t deadline_us) {
     if (Answer answer = CheckToken(service, *view_, request.token()); !answer.ok()) return End(answer);
@@ -413,12 +466,14 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
     End(answer);
   }
   void End(const Answer& answer) {
+    meter_.End(answer.code);
     reactor_.Finish(answer.ToStatus());
     delete this;
   }
 
   grpc::ServerUnaryReactor& reactor_;
   client::v1::AskOutcomeResponse& response_;
+  CallMeter meter_;
   const std::shared_ptr<const View> view_;
   TokenQuestion question_;
 };
@@ -583,8 +638,11 @@ grpc::ServerUnaryReactor* Service::DropTable(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* Service::Change(grpc::CallbackServerContext* context, const absl::Status& may,
                                           control::v1::TablesRequest request) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto end = [reactor](const absl::Status& status) {
-    reactor->Finish(status.ok() ? grpc::Status::OK : Refusal(status, "tables").ToStatus());
+  const Method method = !request.add().empty() ? Method::kCreateTable : Method::kDropTable;
+  auto end = [reactor, meter = CallMeter(counters_, method)](const absl::Status& status) mutable {
+    const Answer answer = status.ok() ? Answer() : Refusal(status, "tables");
+    meter.End(answer.code);
+    reactor->Finish(answer.ToStatus());
   };
   may.ok() ? change_tables_(std::move(request), end) : end(may);
   return reactor;
@@ -593,10 +651,12 @@ grpc::ServerUnaryReactor* Service::Change(grpc::CallbackServerContext* context, 
 grpc::ServerUnaryReactor* Service::ListTables(grpc::CallbackServerContext* context,
                                               const client::v1::ListTablesRequest*,
                                               client::v1::ListTablesResponse* response) {
+  CallMeter meter(counters_, Method::kListTables);
   for (const control::v1::TableSpec& spec : views_()->specs) {
     if (spec.dropped() == 0 && !spec.name().starts_with(kSystemPrefix))
       *response->add_tables() = TableOf(spec);
   }
+  meter.End(grpc::StatusCode::OK);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

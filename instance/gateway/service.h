@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "instance/gateway/channels.h"
+#include "instance/gateway/counters.h"
 #include "instance/gateway/view.h"
 #include "proto/client.grpc.pb.h"
 
@@ -68,6 +69,8 @@ class Service final : public client::v1::Islands::CallbackService {
   bool Enter(uint32_t transactions = 1);
   void Leave(uint32_t transactions = 1) { open_.fetch_sub(transactions, std::memory_order_relaxed); }
   uint32_t open() const { return open_.load(std::memory_order_relaxed); }
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
 
  private:
   grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context, const absl::Status& may,
@@ -80,6 +83,7 @@ class Service final : public client::v1::Islands::CallbackService {
   const ChangeTables change_tables_;
   std::atomic<bool> makes_tokens_table_{false};
   std::atomic<uint32_t> open_{0};
+  Counters counters_;
 };
 
 }  // namespace islands::gateway

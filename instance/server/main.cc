@@ -1,7 +1,6 @@
 // islandd: one island as a process. Started by the supervisor; everything it needs to know stands in its
 // configuration.
 #include <fmt/format.h>
-#include <prometheus/exposer.h>
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -20,6 +19,7 @@
 #include "instance/messaging/transport_factory.h"
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
+#include "instance/server/exposer.h"
 #include "instance/server/life.h"
 #include "instance/server/log_seam.h"
 #include "instance/server/metric_descriptors.h"
@@ -49,26 +49,6 @@ sigset_t BlockSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   return signals;
-}
-
-// An island without metrics is an island all the same: why it has none goes to `*problem`.
-std::unique_ptr<prometheus::Exposer> ServeMetrics(uint32_t port, std::shared_ptr<MetricsCollector> collector,
-                                                  std::string* problem) {
-  if (port == 0) return nullptr;
-  // A client that asks or reads slowly has a thread to itself until its time is over; the others are for
-  // Prometheus.
-  const std::vector<std::string> options = {
-      "listening_ports", fmt::format("127.0.0.1:{}", port), "num_threads", "8", "request_timeout_ms", "1000"};
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(options);
-    exposer->RegisterCollectable(collector);
-    return exposer;
-  } catch (const std::exception& error) {
-    *problem = fmt::format(
-        "cannot listen on 127.0.0.1:{}, most likely it is in use; change metrics.base_port", port);
-    spdlog::warn("no metrics: {} ({})", *problem, error.what());
-    return nullptr;
-  }
 }
 
 absl::StatusOr<std::unique_ptr<runtime::PulseBoard>> MapPulses(const control::v1::IslandConfig& config,

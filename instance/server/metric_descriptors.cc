@@ -16,6 +16,9 @@ constexpr std::string_view kMemory = "Memory";
 constexpr std::string_view kIsland = "The island itself";
 constexpr std::string_view kLibrary = "The metrics endpoint";
 
+// Of histograms: those that ask islands.
+constexpr std::string_view kGatewayMethods = "method=Execute|ExecuteMany|Transact|AskOutcome";
+
 constexpr std::string_view kCounter = "counter";
 constexpr std::string_view kGauge = "gauge";
 
@@ -186,6 +189,54 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kStartTime, kIsland, "islands_start_time_seconds", kGauge, "",
                      "When the island's process began to serve metrics, in seconds since 1970"},
 
+    MetricDescriptor{
+        Metric::kGatewayCalls, kGatewaySection, "islands_gateway_calls_total", kCounter, "method code",
+        "Calls of clients that have ended, by method and gRPC code; each code appears with its first call, "
+        "OK is always there. A call of Transact is one transaction, one of ExecuteMany many, and is OK if "
+        "only transactions in it failed"},
+    MetricDescriptor{Metric::kGatewayTransactions, kGatewaySection, "islands_gateway_transactions_total",
+                     kCounter, "outcome=committed|aborted|unknown|rolled_back",
+                     "Transactions of clients that have ended, as their clients were told. aborted: also "
+                     "those that were refused and never began. unknown: an island was lost that may have "
+                     "committed it. rolled_back: by the client, or because it was gone"},
+    MetricDescriptor{
+        Metric::kGatewayFailures, kGatewaySection, "islands_gateway_failures_total", kCounter,
+        "reason=procedure|deadlock|lock_timeout|deadline|peer_lost|peer_restarted|vote_no|storage|"
+        "refused|peer_unresponsive|contradiction|condition|client_gone|invalid|unknown|other",
+        "Those that ended as aborted or unknown, by the reason that their clients were told"},
+    MetricDescriptor{Metric::kGatewayFull, kGatewaySection, "islands_gateway_full_total", kCounter, "",
+                     "Transactions refused because as many as may be were open"},
+    MetricDescriptor{
+        Metric::kGatewayLatency, kGatewaySection, "islands_gateway_latency_seconds", "histogram",
+        kGatewayMethods,
+        "Time from a call's request, read, to its answer, ready to be sent; of Transact, of each "
+        "request of the stream. What gRPC needs to read and write is not in it"},
+    MetricDescriptor{Metric::kGatewayIslandWait, kGatewaySection, "islands_gateway_island_wait_seconds",
+                     "histogram", kGatewayMethods,
+                     "The part of it that was the island's: from when the request was written to the link to "
+                     "when the reply was read; of ExecuteMany, from the first to the last. The rest is the "
+                     "gateway's own"},
+    MetricDescriptor{Metric::kGatewayOpen, kGatewaySection, "islands_gateway_transactions_open", kGauge, "",
+                     "Transactions of clients that are open or under way now"},
+    MetricDescriptor{Metric::kGatewayLimit, kGatewaySection, "islands_gateway_transactions_limit", kGauge, "",
+                     "How many may be; more are refused"},
+    MetricDescriptor{Metric::kGatewayMessages, kGatewaySection, "islands_gateway_messages_total", kCounter,
+                     "island direction=sent|received",
+                     "Requests sent to an island, and replies received from it"},
+    MetricDescriptor{Metric::kGatewayMessageBytes, kGatewaySection, "islands_gateway_message_bytes_total",
+                     kCounter, "island direction=sent|received",
+                     "Their bytes, without frame headers: what clients sent and got, but for gRPC's part"},
+    MetricDescriptor{Metric::kGatewayReachable, kGatewaySection, "islands_gateway_island_reachable", kGauge,
+                     "island", "1 while links to all workers of an island are up"},
+    MetricDescriptor{Metric::kGatewayConnections, kGatewaySection, "islands_gateway_connections_total",
+                     kCounter, "result=admitted|refused",
+                     "Connections of clients to the Unix-domain socket. refused: of another user. Those over "
+                     "TCP, gRPC's own, are not counted"},
+    MetricDescriptor{Metric::kGatewayCpu, kGatewaySection, "islands_gateway_cpu_seconds_total", kCounter, "",
+                     "Processor time of the gateway's process, all threads"},
+    MetricDescriptor{Metric::kGatewayStartTime, kGatewaySection, "islands_gateway_start_time_seconds", kGauge,
+                     "", "When the gateway's process began to serve metrics, in seconds since 1970"},
+
     MetricDescriptor{Metric::kExposerBytes, kLibrary, "exposer_transferred_bytes_total", kCounter, "",
                      "Bytes sent to whoever scrapes", false},
     MetricDescriptor{Metric::kExposerScrapes, kLibrary, "exposer_scrapes_total", kCounter, "",
@@ -205,13 +256,14 @@ static_assert(InOrder(), "the table has one entry per Metric, in the same order"
 constexpr std::string_view kIntroduction =
     R"(# Metrics
 
-Everything an island serves on `http://localhost:PORT/metrics`. All metrics have the label `island`, those of
-the last section excepted; `worker` is a number within the island, `peer` another island's. Counters begin at
-0 with the island's process, only `islands_restarts_total` goes on. Those of "Log and checkpoints" are absent
-where nothing is kept (durability `none`).
+Everything an island, or the gateway, serves on `http://localhost:PORT/metrics`. All metrics of islands have
+the label `island`; `worker` is a number within the island, `peer` another island's. Those of "The gateway"
+are the gateway's, where `island` is one that it asks; those of the last section are both's, and have no label
+of ours. Counters begin at 0 with the process, only `islands_restarts_total` goes on. Those of "Log and
+checkpoints" are absent where nothing is kept (durability `none`).
 
 This page is printed by `islandd --metrics-page`; a test fails when it differs from the code, or when an
-island serves something else.
+island or a gateway serves something else.
 )";
 
 // "a b=x|y *" as "`a`, `b` = `x`, `y`; others".

@@ -1,13 +1,13 @@
-// Every metric an island serves, in one table: the exporter takes names, types and help from it, and the page
-// dashboards/METRICS.md is printed from it (`islandd --metrics-page`).
+// Every metric an island or a gateway serves, in one table: the exporter takes names, types and help from it,
+// and the page dashboards/METRICS.md is printed from it (`islandd --metrics-page`).
 //
 // Names: prefix islands_, base units, _total on counters (design.md section 8). The last ones are the HTTP
 // library's own.
 //
 // Thread safety: constants.
 //
-// Invariant: every metric served is in the table, with the labels it has there (metrics_test.cc, and
-// deploy/e2e/test_metrics.py on real islands).
+// Invariant: every metric served is in the table, with the labels it has there (metrics_test.cc and the
+// gateway's, and deploy/e2e/test_metrics.py on real islands and gateways).
 #pragma once
 
 #include <cstdint>
@@ -72,6 +72,20 @@ enum class Metric : uint8_t {
   kBootEpoch,
   kRestarts,
   kStartTime,
+  kGatewayCalls,
+  kGatewayTransactions,
+  kGatewayFailures,
+  kGatewayFull,
+  kGatewayLatency,
+  kGatewayIslandWait,
+  kGatewayOpen,
+  kGatewayLimit,
+  kGatewayMessages,
+  kGatewayMessageBytes,
+  kGatewayReachable,
+  kGatewayConnections,
+  kGatewayCpu,
+  kGatewayStartTime,
   kExposerBytes,
   kExposerScrapes,
   kExposerLatencies,
@@ -82,8 +96,8 @@ struct MetricDescriptor {
   std::string_view section;  // of the page
   std::string_view name;
   std::string_view type;  // counter, gauge, histogram, summary
-  // Besides `island`, which all of ours have: names separated by blanks, each with its values where they are
-  // always the same ("direction=sent|received"); "*" = others that depend on what runs.
+  // Besides `island`, which all of an island's have: names separated by blanks, each with its values where
+  // they are always the same ("direction=sent|received"); "*" = others that depend on what runs.
   std::string_view labels;
   std::string_view meaning;
   bool ours = true;
@@ -91,6 +105,8 @@ struct MetricDescriptor {
 
 // This section's are served where there is a log: durability lazy or sync.
 inline constexpr std::string_view kLogSection = "Log and checkpoints";
+// This section's are served by the gateway, all others by islands; those of the library by both.
+inline constexpr std::string_view kGatewaySection = "The gateway";
 
 std::span<const MetricDescriptor> AllMetrics();
 const MetricDescriptor& DescriptorOf(Metric metric);

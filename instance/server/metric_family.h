@@ -1,9 +1,10 @@
-// A family of metrics under construction, for those who collect them (metrics.cc, log_metrics.cc).
+// A family of metrics under construction, for those who collect them (metrics.cc, log_metrics.cc; of a
+// gateway, instance/gateway/metrics.cc).
 //
 // Thread safety: none.
 //
-// Invariant: name, type and help of a family are those of its descriptor, and every metric of it carries the
-// island's label.
+// Invariant: name, type and help of a family are those of its descriptor, and every metric of an island's
+// carries the island's label.
 #pragma once
 
 #include <prometheus/client_metric.h>
@@ -34,7 +35,10 @@ inline double SecondsSince(const instance::Gauge& since_ns) {
 
 class Family {
  public:
-  Family(Metric metric, const instance::Island& island) : island_(std::to_string(island.config().island())) {
+  Family(Metric metric, const instance::Island& island) : Family(metric) {
+    island_ = std::to_string(island.config().island());
+  }
+  explicit Family(Metric metric) {
     const MetricDescriptor& descriptor = DescriptorOf(metric);
     family_.name = std::string(descriptor.name);
     family_.help = std::string(descriptor.meaning);
@@ -51,7 +55,7 @@ class Family {
   void Add(Labels labels, uint64_t value) { Add(std::move(labels), static_cast<double>(value)); }
   prometheus::ClientMetric& New(Labels labels) {
     prometheus::ClientMetric metric;
-    metric.label.push_back({"island", island_});
+    if (!island_.empty()) metric.label.push_back({"island", island_});
     for (prometheus::ClientMetric::Label& label : labels) metric.label.push_back(std::move(label));
     family_.metric.push_back(std::move(metric));
     return family_.metric.back();
@@ -64,7 +68,7 @@ class Family {
     return descriptor.type == "histogram" ? prometheus::MetricType::Histogram : prometheus::MetricType::Gauge;
   }
 
-  const std::string island_;
+  std::string island_;  // empty: not of an island
   prometheus::MetricFamily family_;
 };
 
