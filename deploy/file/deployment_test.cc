@@ -129,7 +129,7 @@ TEST(ParseDeployment, TablesWithNames) {
   EXPECT_EQ(parse("key: [uint64], fields: {a: uint8, b: bytes}")->tables[0].row_bytes(), 0u);
   const auto what = [&](const std::string& text) { return std::string(parse(text).status().message()); };
   EXPECT_THAT(what("key: [uint64], fields: [a, b]"),
-              HasSubstr("2:62: found a list, expected names and types"));
+              HasSubstr("2:65: found a list, expected names and types"));
   EXPECT_THAT(what("key: [uint64], fields: {a: float}"), HasSubstr("'a': 'float' is no type"));
   EXPECT_THAT(what("key: {id: float}"), HasSubstr("found 'float', expected a key type"));
   EXPECT_THAT(what("key: [uint64], fields: {a: int8}, row_bytes: 2"), HasSubstr("its fields take 1"));
