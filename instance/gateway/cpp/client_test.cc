@@ -206,7 +206,9 @@ TEST(Key, PartsAreWhatTheyWereMadeOf) {
   EXPECT_EQ(Key(7), Key{uint64_t{7}});
   EXPECT_EQ(Key(int8_t{7}), Key(7ll));
   EXPECT_NE(Key(-1), Key(~0ull));
+  EXPECT_LT(Key(-5), Key(-1));
   EXPECT_LT(Key(-1), Key(1));
+  EXPECT_LT(Key(1), Key("1"));
   EXPECT_EQ(Key(), Key{});
   EXPECT_EQ(Key("ann")[0].as_int64(), 0);
   EXPECT_EQ(Key(7)[0].text(), "");

@@ -4,18 +4,6 @@
 
 namespace islands {
 
-const std::string& KeyPart::text() const {
-  static const std::string none;
-  const std::string* text = std::get_if<std::string>(&part_);
-  return text == nullptr ? none : *text;
-}
-
-uint64_t KeyPart::as_uint64() const {
-  if (const uint64_t* number = std::get_if<uint64_t>(&part_)) return *number;
-  const int64_t* number = std::get_if<int64_t>(&part_);
-  return number == nullptr ? 0 : static_cast<uint64_t>(*number);
-}
-
 Batch::Batch() : operations_(std::make_unique<Operations>()) {}
 Batch::Batch(const Batch& other) : operations_(std::make_unique<Operations>(*other.operations_)) {}
 Batch& Batch::operator=(const Batch& other) {

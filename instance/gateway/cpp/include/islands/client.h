@@ -50,20 +50,20 @@ struct Tls {
 
 struct ConnectOptions {
   int64_t timeout_ms = 10'000;  // of every call that names no other; of a Transaction, all its steps together
-  std::optional<Tls> tls;
+  std::optional<Tls> tls = {};
 };
 
 struct CallOptions {
   int64_t timeout_ms = 0;  // 0 = the client's
   // With a token (NewToken) a transaction is committed once at most, however often it is sent within a day.
   // So a call that is lost is sent again until its deadline; only then its outcome is unknown.
-  std::string token;
+  std::string token = {};
 };
 
 struct ManyOptions {
   int64_t timeout_ms = 0;
   // None, or one for each batch. Nothing is sent again here: that is the caller's business.
-  std::vector<std::string> tokens;
+  std::vector<std::string> tokens = {};
 };
 
 struct RunOptions {

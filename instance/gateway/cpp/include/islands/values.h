@@ -12,7 +12,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace islands {
@@ -22,28 +21,28 @@ class KeyPart {
  public:
   template <typename T>
     requires(std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>)
-  KeyPart(T number) {  // NOLINT: 7 is a part
-    if (number < T{})
-      part_ = static_cast<int64_t>(number);
-    else
-      part_ = static_cast<uint64_t>(number);
-  }
-  KeyPart(std::string text) : part_(std::move(text)) {}         // NOLINT
-  KeyPart(std::string_view text) : part_(std::string(text)) {}  // NOLINT
-  KeyPart(const char* text) : part_(std::string(text)) {}       // NOLINT
+  KeyPart(T number)  // NOLINT: 7 is a part
+      : kind_(number < T{} ? Kind::kNegative : Kind::kNumber), number_(static_cast<uint64_t>(number)) {}
+  KeyPart(std::string text) : kind_(Kind::kText), text_(std::move(text)) {}  // NOLINT
+  KeyPart(std::string_view text) : KeyPart(std::string(text)) {}             // NOLINT
+  KeyPart(const char* text) : KeyPart(std::string(text)) {}                  // NOLINT
 
-  bool is_text() const { return std::holds_alternative<std::string>(part_); }
-  bool is_negative() const { return std::holds_alternative<int64_t>(part_); }
-  const std::string& text() const;  // of a text; otherwise empty
+  bool is_text() const { return kind_ == Kind::kText; }
+  bool is_negative() const { return kind_ == Kind::kNegative; }
+  const std::string& text() const { return text_; }  // empty if it is none
   // Of a number, as the type that the table's key has here; 0 of a text.
-  uint64_t as_uint64() const;
-  int64_t as_int64() const { return static_cast<int64_t>(as_uint64()); }
+  uint64_t as_uint64() const { return number_; }
+  int64_t as_int64() const { return static_cast<int64_t>(number_); }
 
   friend auto operator<=>(const KeyPart&, const KeyPart&) = default;
   friend bool operator==(const KeyPart&, const KeyPart&) = default;
 
  private:
-  std::variant<int64_t, uint64_t, std::string> part_;  // int64_t: negative ones only
+  enum class Kind : uint8_t { kNegative, kNumber, kText };  // in this order
+
+  Kind kind_;
+  uint64_t number_ = 0;  // as two's complement: so negative ones, too, are in order
+  std::string text_;
 };
 
 // A part for each component of the table's key, in order: 7, "ann", {-5, "ann"}. Bounds of scans may have
@@ -87,14 +86,14 @@ struct Result {
 
 // Of a transaction that was committed.
 struct Committed {
-  std::vector<Result> results;  // one for each operation; none if `earlier`
-  std::string transaction;      // its id, as `islands txn` and logs write it; empty if `earlier`
-  bool earlier = false;         // it had been committed before, by a request with the same token
+  std::vector<Result> results = {};  // one for each operation; none if `earlier`
+  std::string transaction = {};      // its id, as `islands txn` and logs write it; empty if `earlier`
+  bool earlier = false;              // it had been committed before, by a request with the same token
 };
 
 struct ScanOptions {
-  Key begin;             // rows with begin <= key < end, in key order
-  Key end;               // {}: no bound
+  Key begin = {};        // rows with begin <= key < end, in key order
+  Key end = {};          // {}: no bound
   uint32_t limit = 0;    // most rows; 0 = as many as a response may hold
   bool reverse = false;  // the last ones, backwards
 };
@@ -152,15 +151,15 @@ struct Field {
 };
 
 struct Table {
-  std::string name;
-  std::vector<std::string> key;  // types of the key's components
-  int64_t range_begin = 0;       // of the first one; [begin, end)
+  std::string name = {};
+  std::vector<std::string> key = {};  // types of the key's components
+  int64_t range_begin = 0;            // of the first one; [begin, end)
   int64_t range_end = 0;
   uint32_t row_bytes = 0;   // of every row; 0 = any length, or what its fields take
   bool replicated = false;  // read-only, and whole on every island
-  std::vector<Index> indexes;
-  std::vector<std::string> key_names;  // of the key's components; none, or one for each
-  std::vector<Field> fields;           // none, or the whole row
+  std::vector<Index> indexes = {};
+  std::vector<std::string> key_names = {};  // of the key's components; none, or one for each
+  std::vector<Field> fields = {};           // none, or the whole row
 };
 
 }  // namespace islands
