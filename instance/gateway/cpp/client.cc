@@ -60,6 +60,12 @@ absl::StatusOr<Committed> ExecuteOnce(const Connection& connection, const pb::Ex
   return internal::FromResponse(response, request);
 }
 
+// Whether a request with a token is sent again. Once an attempt was lost, an abort of another is no answer.
+bool SendAgain(const absl::Status& error, bool one_was_lost) {
+  return absl::IsUnknown(error) || absl::IsUnavailable(error) ||
+         (one_was_lost && (absl::IsAborted(error) || absl::IsResourceExhausted(error)));
+}
+
 // With a token. A later attempt that failed for certain says nothing of an earlier one that was lost and may
 // still wait for a lock somewhere: once one was, only OK or the token's own word is an answer.
 absl::StatusOr<Committed> ExecuteUntilKnown(const Connection& connection, const pb::ExecuteRequest& request,
@@ -70,7 +76,7 @@ absl::StatusOr<Committed> ExecuteUntilKnown(const Connection& connection, const 
     absl::StatusOr<Committed> done = ExecuteOnce(connection, request, deadline);
     if (done.ok()) return done;
     if (absl::IsUnknown(done.status())) unknown = done.status();
-    if (absl::IsUnknown(done.status()) || absl::IsUnavailable(done.status())) {
+    if (SendAgain(done.status(), /*one_was_lost=*/!unknown.ok())) {
       if (pauses.WaitUntil(deadline)) continue;
       return unknown.ok() ? done : unknown;
     }
@@ -88,6 +94,12 @@ absl::StatusOr<Committed> FromEach(const pb::ExecuteManyResponse::Each& each,
   if (each.code() == 0) return internal::FromResponse(each.response(), request);
   return internal::FromFailure(static_cast<int>(each.code()), each.message(), each.failure(),
                                internal::EffectOf(request.operations()));
+}
+
+// Only if the answer was lost nobody knows.
+absl::Status FromTableCall(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return internal::FromGrpc(status, internal::IsLoss(status) ? Effect::kCommit : Effect::kNone);
 }
 
 }  // namespace
@@ -232,7 +244,7 @@ absl::Status Client::RunAttempts(absl::FunctionRef<absl::Status(Transaction&)> f
     if (state.committed() || (status.ok() && state.ended_as_asked())) return status;
     if (status.ok()) {
       // An error that the function has overlooked comes back here.
-      status = transaction.Commit(options.tokens ? NewToken() : "");
+      status = transaction.Commit(options.once ? NewToken() : "");
     } else if (const absl::Status end = transaction.Rollback(); absl::IsUnknown(end)) {
       status = end;  // a commit of the function's own: more than its word for it
     }
@@ -247,15 +259,15 @@ absl::StatusOr<bool> Client::AskOutcome(const std::string& token, std::string_vi
   question.set_token(token);
   question.set_table(std::string(table));
   internal::FillKey(key, question.mutable_key());
-  return connection_->AskOutcome(question, connection_->DeadlineIn(timeout_ms));
+  return connection_->AskUntilKnown(question, connection_->DeadlineIn(timeout_ms));
 }
 
 absl::StatusOr<bool> Client::AskOutcome(const std::string& token, const Batch& batch, int64_t timeout_ms) {
   if (batch.size() == 0)
     return absl::InvalidArgumentError(
         "a batch without operations has no outcome to ask for; give that of the transaction");
-  return connection_->AskOutcome(internal::QuestionOf(token, batch.operations().list[0]),
-                                 connection_->DeadlineIn(timeout_ms));
+  return connection_->AskUntilKnown(internal::QuestionOf(token, batch.operations().list[0]),
+                                    connection_->DeadlineIn(timeout_ms));
 }
 
 absl::StatusOr<std::vector<Table>> Client::Tables() {
@@ -276,7 +288,7 @@ absl::Status Client::CreateTable(const Table& table, int64_t timeout_ms) {
   connection_->DeadlineIn(timeout_ms).Set(&context);
   pb::CreateTableResponse response;
   const grpc::Status status = connection_->stub->CreateTable(&context, request, &response);
-  return status.ok() ? absl::OkStatus() : internal::FromGrpc(status, Effect::kCommit);
+  return FromTableCall(status);
 }
 
 absl::Status Client::DropTable(std::string_view name, int64_t timeout_ms) {
@@ -286,7 +298,7 @@ absl::Status Client::DropTable(std::string_view name, int64_t timeout_ms) {
   connection_->DeadlineIn(timeout_ms).Set(&context);
   pb::DropTableResponse response;
   const grpc::Status status = connection_->stub->DropTable(&context, request, &response);
-  return status.ok() ? absl::OkStatus() : internal::FromGrpc(status, Effect::kCommit);
+  return FromTableCall(status);
 }
 
 }  // namespace islands

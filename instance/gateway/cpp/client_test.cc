@@ -414,6 +414,10 @@ TEST_F(ClientTest, Token_IsSentAgainUntilTheOutcomeIsKnown) {
   ASSERT_EQ(gateway_.executed.size(), 4u);
   for (const pb::ExecuteRequest& request : gateway_.executed) EXPECT_EQ(request.token(), token);
   EXPECT_TRUE(gateway_.asked.empty());
+  // Once one was lost, an abort of another one is no answer.
+  gateway_.execute = {kLost, Deadlock()};
+  EXPECT_TRUE(db_.Execute(PutOf(1), {.token = token}).ok());
+  EXPECT_EQ(gateway_.executed.size(), 7u);
 }
 
 TEST_F(ClientTest, Token_ThatWasCommittedEarlier) {
@@ -464,7 +468,7 @@ TEST_F(ClientTest, Token_AtTheDeadlineTheOutcomeIsUnknownIfOneWasLost) {
   EXPECT_TRUE(absl::IsUnknown(db_.Execute(PutOf(1), {.timeout_ms = 50, .token = "t"}).status()));
 }
 
-TEST_F(ClientTest, AskOutcome_IsOneQuestion) {
+TEST_F(ClientTest, AskOutcome_IsOfTheFirstOperation) {
   gateway_.committed = true;
   EXPECT_TRUE(*db_.AskOutcome("t", "accounts", 7));
   EXPECT_EQ(gateway_.asked[0].key().parts(0).unsigned_(), 7u);
@@ -475,8 +479,11 @@ TEST_F(ClientTest, AskOutcome_IsOneQuestion) {
   EXPECT_EQ(gateway_.asked[1].table(), "accounts");
   EXPECT_EQ(gateway_.asked[1].key().parts(0).unsigned_(), 3u);
   EXPECT_TRUE(absl::IsInvalidArgument(db_.AskOutcome("t", Batch()).status()));
-  gateway_.ask = {kLost};
-  EXPECT_TRUE(absl::IsUnavailable(db_.AskOutcome("t", "accounts", 7).status()));
+  gateway_.ask = {kLost, Deadlock()};
+  EXPECT_TRUE(*db_.AskOutcome("t", "accounts", 7));
+  EXPECT_EQ(gateway_.asked.size(), 5u);
+  gateway_.ask = {grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "an older gateway")};
+  EXPECT_TRUE(absl::IsUnimplemented(db_.AskOutcome("t", "accounts", 7).status()));
 }
 
 // ---- step by step
@@ -627,7 +634,7 @@ TEST_F(ClientTest, Run_WhatNobodyKnowsIsNotRunAgain) {
   EXPECT_EQ(calls, 1);
   // With tokens it is known: of the first attempt that nothing is left, so there is a second.
   gateway_.commit = {kLost};
-  EXPECT_TRUE(db_.Run(put, {.tokens = true}).ok());
+  EXPECT_TRUE(db_.Run(put, {.once = true}).ok());
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(gateway_.asked.size(), 1u);
   EXPECT_NE(gateway_.asked[0].token(), gateway_.steps.back().token());
@@ -716,10 +723,12 @@ TEST_F(ClientTest, Tables_ComeAndGo) {
   EXPECT_TRUE(db_.DropTable("people").ok());
   EXPECT_EQ(gateway_.dropped, "people");
   gateway_.create = {With(grpc::StatusCode::FAILED_PRECONDITION, Said(pb::Failure::ABORTED, "rows")), kLost,
-                     grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "an older gateway")};
+                     grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "an older gateway"),
+                     grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such type")};
   EXPECT_EQ(FailureOf(db_.DropTable("people")).reason, "rows");
   EXPECT_TRUE(absl::IsUnknown(db_.CreateTable(table)));
   EXPECT_TRUE(absl::IsUnimplemented(db_.CreateTable(table)));
+  EXPECT_EQ(TextOf(db_.CreateTable(table)), "no such type");
 }
 
 }  // namespace

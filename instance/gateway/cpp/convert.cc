@@ -191,13 +191,21 @@ absl::Status FromFailure(int code, const std::string& message, const pb::Failure
   return error;
 }
 
+bool IsLoss(const grpc::Status& status) {
+  const grpc::StatusCode code = status.error_code();
+  return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::DEADLINE_EXCEEDED ||
+         code == grpc::StatusCode::CANCELLED || code == grpc::StatusCode::UNKNOWN;
+}
+
 absl::Status FromGrpc(const grpc::Status& status, Effect effect) {
   if (pb::Failure failure; FailureIn(status, &failure))
     return FromFailure(status.error_code(), status.error_message(), failure, effect);
   const absl::StatusCode code = CodeOf(status.error_code());
-  // A call that the gateway does not know it has not begun.
-  if (effect == Effect::kNone || code == absl::StatusCode::kUnimplemented)
-    return {code, absl::StrCat("the gateway has not answered: ", status.error_message())};
+  // A call that the gateway does not know was not begun.
+  if (effect == Effect::kNone || code == absl::StatusCode::kUnimplemented) {
+    const char* prefix = IsLoss(status) ? "the gateway has not answered: " : "";
+    return {code, absl::StrCat(prefix, status.error_message())};
+  }
   return absl::UnknownError(absl::StrCat(
       "the gateway has not said how it ended (", absl::StatusCodeToString(code), ": ", status.error_message(),
       "); it may have been committed: look at the data before it is run again, or use a token"));

@@ -49,6 +49,8 @@ absl::StatusOr<Committed> FromResponse(const client::v1::ExecuteResponse& respon
 absl::StatusOr<std::optional<std::string>> ValueOf(absl::StatusOr<Result> result);
 absl::StatusOr<std::vector<Row>> RowsOf(absl::StatusOr<Result> result);
 
+// Whether that may come from gRPC, without a word of the gateway.
+bool IsLoss(const grpc::Status& status);
 // Of a call that has ended with an error. Keeps the invariant of errors.h.
 absl::Status FromGrpc(const grpc::Status& status, Effect effect);
 // The same where the gateway's word lies beside code and message.

@@ -11,8 +11,8 @@ using client::v1::TransactRequest;
 using internal::Effect;
 
 Transaction::Impl::Impl(std::shared_ptr<internal::Connection> connection, int64_t timeout_ms)
-    : connection_(std::move(connection)), deadline_(connection_->DeadlineIn(timeout_ms)) {
-  deadline_.Set(&context_);
+    : connection_(std::move(connection)), timeout_ms_(timeout_ms) {
+  connection_->DeadlineIn(timeout_ms).Set(&context_);
   stream_ = connection_->stub->Transact(&context_);
 }
 
@@ -74,8 +74,9 @@ absl::Status Transaction::Impl::Commit(const std::string& token) {
     return EndAsAsked(&committed_);
   }
   if (token.empty() || !absl::IsUnknown(end_)) return end_;
+  // It may have been lost because its time was over.
   const absl::StatusOr<bool> committed =
-      connection_->AskUntilKnown(internal::QuestionOf(token, first_), deadline_);
+      connection_->AskUntilKnown(internal::QuestionOf(token, first_), connection_->DeadlineIn(timeout_ms_));
   if (!committed.ok()) return end_;  // still nobody knows
   if (*committed) return EndAsAsked(&committed_);
   return end_ = absl::AbortedError(

@@ -40,7 +40,7 @@ class Transaction::Impl {
   absl::Status EndAsAsked(bool* how);
 
   const std::shared_ptr<internal::Connection> connection_;
-  const internal::Deadline deadline_;
+  const int64_t timeout_ms_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<Request, Response>> stream_;
   std::string id_;

@@ -70,8 +70,9 @@ struct RunOptions {
   // Most, and at least one. Between them a pause at random, longer each time, up to half a second.
   int attempts = 20;
   int64_t timeout_ms = 0;  // of each attempt; 0 = the client's
-  // Every attempt commits with a token of its own, by which a commit that was lost is asked for.
-  bool tokens = false;
+  // Commits with tokens: a commit that was lost on its way is asked for, and run again only if it is not
+  // there. Costs one more row written.
+  bool once = false;
 };
 
 // Bytes that nobody else uses: 16 at random.
@@ -107,8 +108,8 @@ class Transaction {
   absl::StatusOr<std::vector<Row>> IndexScan(std::string_view table, std::string_view index, const Key& at,
                                              const ScanOptions& scan = {});
 
-  // With a token, a commit that is lost is asked for until the deadline: OK if it was committed, kAborted if
-  // it never will be.
+  // With a token, a commit that is lost is asked for, for as long again as the transaction may take: OK if it
+  // was committed, kAborted if it never will be.
   absl::Status Commit(const std::string& token = "");
   // Returns when nothing is left of it. OK also if it has ended without being committed; an error if it was,
   // or if nobody knows.
@@ -177,7 +178,7 @@ class Client {
   }
 
   // Whether the transaction with this token was committed. If it is not by now it never will be. `table` and
-  // `key` are those of its first operation.
+  // `key` are those of its first operation. Asks until somebody answers, or its deadline.
   absl::StatusOr<bool> AskOutcome(const std::string& token, std::string_view table, const Key& key,
                                   int64_t timeout_ms = 0);
   absl::StatusOr<bool> AskOutcome(const std::string& token, const Batch& batch, int64_t timeout_ms = 0);
