@@ -26,6 +26,7 @@ namespace {
 constexpr int kAccounts = 100;
 constexpr int64_t kFirstBalance = 1000;
 constexpr int kThreads = 4;
+constexpr int kPatientAttempts = 100;  // half a minute, for who was killed last to be back
 
 using Clock = std::chrono::steady_clock;
 
@@ -60,7 +61,8 @@ absl::StatusOr<std::vector<int64_t>> KeysOf(islands::Client& db) {
 absl::Status Open(islands::Client& db, const std::vector<int64_t>& keys) {
   islands::Batch batch;
   for (const int64_t key : keys) batch.Put("accounts", key, RowOf(kFirstBalance));
-  return db.Run([&](islands::Transaction& t) { return t.Execute(batch); }).status();
+  return db.Run([&](islands::Transaction& t) { return t.Execute(batch); }, {.attempts = kPatientAttempts})
+      .status();
 }
 
 absl::StatusOr<int64_t> Total(islands::Transaction& t) {
@@ -121,7 +123,7 @@ absl::StatusOr<bool> Main(const std::string& address, double seconds,
   for (Counts& each : counts) threads.emplace_back([&] { MoveMoney(*db, *keys, until, &each); });
   for (std::thread& thread : threads) thread.join();
 
-  const absl::StatusOr<int64_t> total = db->Run(Total);
+  const absl::StatusOr<int64_t> total = db->Run(Total, {.attempts = kPatientAttempts});
   if (!total.ok()) return total.status();
   Counts sum;
   for (const Counts& each : counts)
