@@ -62,9 +62,12 @@ REAL_TIME = {
 }
 
 
+CLIENT = "instance/gateway/cpp/"  # runs in programs of others, never in an island
+
+
 def outside_islands(path: str) -> bool:
     """Programs and tests may use the real clock and wait; what runs inside an island may not."""
-    return path.startswith(("deploy/", "experiments/", "cmake/")) or is_test(path) or path in REAL_TIME
+    return path.startswith(("deploy/", "experiments/", "cmake/", CLIENT)) or is_test(path) or path in REAL_TIME
 
 
 # Pages are read without a latch by the first, on behalf of a guard of the second.
@@ -85,9 +88,9 @@ BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed 
     (r"\bTornPage\s*[({]", "GuardO::page(): who holds a latch needs no torn reads",
      lambda path: path in (TORN, GUARDS) or is_test(path)),
     (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\bstd::mt19937(_64)?\b", "runtime::Random, whose seed is known",
-     lambda path: is_test(path) or path.startswith("cmake/")),
+     lambda path: is_test(path) or path.startswith(("cmake/", CLIENT + "examples/"))),
     (r"\bstd::random_device\b", "runtime::Random, whose seed is known",  # where seeds and ids come from
-     lambda path: is_test(path) or path.startswith("deploy/") or path == "instance/server/main.cc"),
+     lambda path: is_test(path) or path.startswith(("deploy/", CLIENT)) or path == "instance/server/main.cc"),
     (r"\bgettimeofday\b|\bclock_gettime\b|\bchrono::\w+_clock\b", "runtime::Clock, which simulation can set",
      outside_islands),
     (r"\bu?sleep\s*\(|\bnanosleep\b|\bsleep_for\b|\bsleep_until\b", "a timer of the run loop: a worker never blocks",
@@ -95,7 +98,7 @@ BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed 
     (r"(?<!operator )\bnew\b(?=\s+[\w:]+\s*[({\[<;])", "std::make_unique or a container", anywhere),
     (r"\bstd::cout\b|(?<![\w:])(?:std::)?(?:printf|puts|putchar)\s*\(|\bfprintf\s*\(\s*stdout\b",
      "spdlog, or return the text: stdout belongs to commands",
-     lambda path: path.startswith("deploy/") or is_test(path)),
+     lambda path: path.startswith(("deploy/", CLIENT + "examples/")) or is_test(path)),
     (r"\busing\s+namespace\s+std\b", "std::", anywhere),
     (r"(?<![\w:.>])assert\s*\(\s*false\b", "an error that says what happened, or ISLANDS_CHECK", anywhere),
 )]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import certificates
 from cluster import Cluster, cluster, line_of, wait_until  # noqa: F401
 from conftest import BINARIES, ROOT, Document, Islands, WriteFile
 from test_metrics import free_ports, scrape, total
@@ -187,19 +188,8 @@ def test_asyncio_speaks_likewise(cluster: Cluster) -> None:
 
 
 def test_only_certificates_get_in_over_tcp(cluster: Cluster, folder: str) -> None:
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
-
-    for name in ("authority", "stranger"):
-        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem",
-                "-subj", f"/CN={name}", "-days", "2")
-    for name, by in (("server", "authority"), ("friend", "authority"), ("enemy", "stranger")):
-        with open(os.path.join(folder, "names"), "w", encoding="utf-8") as file:
-            file.write("subjectAltName=DNS:localhost")
-        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj",
-                f"/CN={name}")
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial",
-                "-out", f"{name}.pem", "-days", "2", "-extfile", "names")
+    certificates.make(folder, ("authority", "stranger"), {"server": "authority", "friend": "authority",
+                                                          "enemy": "stranger"})
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
