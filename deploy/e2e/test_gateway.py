@@ -68,6 +68,16 @@ def again(function: Callable[[], Any]) -> Any:
     return wait_until(attempt, what="an answer")
 
 
+def test_the_gateway_is_built_to_be_attacked() -> None:
+    program = os.path.join(os.path.dirname(BINARIES) if os.path.isfile(BINARIES) else BINARIES, "islands-gateway")
+    shown = subprocess.run(["readelf", "--wide", "--dynamic", "--dyn-syms", program], capture_output=True, text=True,
+                           check=True).stdout
+    if "__asan" in shown or "__tsan" in shown:
+        pytest.skip("sanitizers look after it")
+    for word in ("BIND_NOW", "PIE", "__stack_chk_fail", "_chk@"):
+        assert word in shown, word
+
+
 @pytest.mark.parametrize("transport", ["uds", "zmq"])
 def test_rows_of_several_islands_are_one_transaction_and_outlive_processes(cluster: Cluster, transport: str) -> None:
     address = started(cluster, transport=transport)

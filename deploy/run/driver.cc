@@ -15,6 +15,14 @@
 namespace islands::deploy {
 namespace {
 
+// Null: nothing was loaded. Those without a workload only shape tables.
+const control::v1::LoadSpec* LastLoad(const control::v1::IslandConfig& config) {
+  for (int i = config.loads_size() - 1; i >= 0; --i) {
+    if (!config.loads(i).workload().empty()) return &config.loads(i);
+  }
+  return nullptr;
+}
+
 using control::v1::Request;
 using control::v1::Snapshot;
 
@@ -71,9 +79,8 @@ absl::Status RunDriver::StopStale(uint64_t run_id) {
 bool RunDriver::LoadInPlace() const {
   const RunPlan& plan = result_.plan;
   for (const control::v1::IslandConfig& config : status_.configs()) {
-    const auto& loads = config.loads();
-    if (loads.empty()) return false;
-    if (!SameLoad(loads.Get(loads.size() - 1), plan.load, plan.workload.description)) return false;
+    const control::v1::LoadSpec* load = LastLoad(config);
+    if (load == nullptr || !SameLoad(*load, plan.load, plan.workload.description)) return false;
   }
   const absl::StatusOr<AuditSum> found = Audit();
   if (!found.ok() || found->empty_islands > 0) return false;
@@ -85,12 +92,12 @@ absl::Status RunDriver::Load() {
   Request request;
   *request.mutable_load()->mutable_load() = result_.plan.load;
   if (status_.configs(0).durability() != kNoDurability) {
-    const auto& loads = status_.configs(0).loads();
-    if (!loads.empty() && !result_.plan.options.reload) {
+    const control::v1::LoadSpec* load = LastLoad(status_.configs(0));
+    if (load != nullptr && !result_.plan.options.reload) {
       return absl::FailedPreconditionError(fmt::format(
           "the deployment has the rows of workload '{}', which outlive it, and they are not those "
           "that this run needs; --reload replaces them",
-          loads.Get(loads.size() - 1).workload()));
+          load->workload()));
     }
     return client_.CallSupervisor(request, kLoadTimeoutMs).status();  // it has all islands load
   }
