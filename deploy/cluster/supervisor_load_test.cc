@@ -186,8 +186,8 @@ TEST_F(GenerationLoadsTest, Load_OneRenameSwitchesAllIslands) {
   EXPECT_EQ(config.loads()[1].tables()[0].range_end(), 50);
 }
 
-// A generation has all tables: of the loads before it the shapes stay that it has nothing to say of, and all keep
-// their places, by which the islands that live know them.
+// A generation has all tables: of the loads before it the shapes stay that it has nothing to say of, and
+// all keep their places, by which the islands that live know them.
 TEST_F(GenerationLoadsTest, Load_RemembersTheShapesOfOtherTables) {
   ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
   ASSERT_TRUE(Load(LoadOf("tatp", 60)).ok());

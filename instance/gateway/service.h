@@ -30,7 +30,8 @@ class Service final : public client::v1::Islands::CallbackService {
  public:
   using Views = std::function<std::shared_ptr<const View>()>;  // the newest one; never null
   using Done = std::function<void(const absl::Status&)>;
-  // Has the deployment change its tables, and the views with it. Does not wait: says on some thread how it ended.
+  // Has the deployment change its tables, and the views with it. Does not wait: says on some thread how it
+  // ended.
   using ChangeTables = std::function<void(control::v1::TablesRequest, Done)>;
 
   // `on_other_tables`: an island has other tables than the view says.

@@ -1,9 +1,9 @@
 // Tokens: by them a client that does not know how a commit ended hears it.
 //
-// A transaction with a token inserts a row for it, on the site of its first operation's key. So it is committed
-// once at most: another with the same token does not find what it needs, and the row says why. Whoever asks
-// for the outcome inserts a row that says "never" first: what was under way with this token cannot be
-// committed any more.
+// A transaction with a token inserts a row for it, on the site of its first operation's key. So it is
+// committed once at most: another with the same token does not find what it needs, and the row says why.
+// Whoever asks for the outcome inserts a row that says "never" first: what was under way with this token
+// cannot be committed any more.
 //
 //   table    islands.tokens, made when the first token comes; clients do not see it
 //   key      uint32 site, string token

@@ -28,7 +28,8 @@ inline constexpr size_t kMostOperations = 100'000;  // of one request
 absl::Status Translate(const View& view, const Operations& operations, instance::Batch* batch,
                        std::vector<uint32_t>* may_miss);
 
-// The site of the first key of a batch that Translate has made; nothing if it has none, or every island has it.
+// The site of the first key of a batch that Translate has made; nothing if it has none, or every island
+// has it.
 std::optional<uint32_t> SiteOf(const View& view, const instance::Batch& batch);
 // The island that owns it; `any` if there is none.
 uint32_t HomeOf(const View& view, const instance::Batch& batch, uint32_t any);

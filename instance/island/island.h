@@ -13,7 +13,8 @@
 //  1. Workers run exactly between Start and Stop, except while Load works, which has the island to itself,
 //     and while Audit reads the rows of a one-worker island, whose pages have no latches. An island with data
 //     files stands still from a Load on until Switch; in the beginning too, if there is no data yet.
-//  2. Rows, catalog and workers' view of them are replaced, and tables come and go, only while no worker runs.
+//  2. Rows, catalog and workers' view of them are replaced, and tables come and go, only while no worker
+//     runs.
 #pragma once
 
 #include <atomic>

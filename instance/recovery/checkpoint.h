@@ -66,10 +66,11 @@ std::vector<std::byte> EncodeCheckpoint(const Checkpoint& checkpoint);
 // The newest valid block of the whole file. DATA_LOSS: there is none.
 absl::StatusOr<Checkpoint> DecodeCheckpointFile(std::span<const std::byte> file);
 
-// Of the first so many tables, all unless said otherwise, dropped ones among them. The same in all versions, for
-// tables that are laid out alike.
+// Of the first so many tables, all unless said otherwise, dropped ones among them. The same in all
+// versions, for tables that are laid out alike.
 uint64_t SchemaFingerprint(const storage::Catalog& catalog, size_t tables = SIZE_MAX);
-// The same with which of them are dropped: what has been asked for one view of them is good for that view only.
+// The same with which of them are dropped: what has been asked for one view of them is good for that view
+// only.
 uint64_t TablesFingerprint(const storage::Catalog& catalog);
 // Of files that were written when the catalog had perhaps fewer tables: tables only come, behind the others.
 bool IsSchemaOf(uint64_t schema, const storage::Catalog& catalog);

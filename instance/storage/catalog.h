@@ -79,8 +79,8 @@ class Catalog {
 // [a-z][a-z0-9_-]*, at most 32 characters.
 bool IsTableName(std::string_view name);
 
-// How long a row with these fields is; 0: of any length, its last field has none of its own. INVALID_ARGUMENT:
-// names one of them, and what is wrong with it.
+// How long a row with these fields is; 0: of any length, its last field has none of its own.
+// INVALID_ARGUMENT: names one of them, and what is wrong with it.
 absl::StatusOr<uint32_t> RowBytesOf(const google::protobuf::RepeatedPtrField<control::v1::FieldSpec>& fields);
 
 // The encoded index key of a row, followed by its primary key: unique, and ordered by the index's components.

@@ -70,17 +70,17 @@ class Store {
     const uint32_t slot = SlotOf(page.site());
     return slot < spaces_.size() && spaces_[slot]->HasPage(page.number());
   }
-  // DATA_LOSS: a page in use is missing, or a tree that a site header knows. Tables whose trees the header does
-  // not know were added to the catalog when they could not be made yet: MakeTrees does.
+  // DATA_LOSS: a page in use is missing, or a tree that a site header knows. Tables whose trees the header
+  // does not know were added to the catalog when they could not be made yet: MakeTrees does.
   absl::Status FindTrees(const Catalog& catalog);
   // How many pages MakeTrees will take for those that are missing; what the pool has left.
   uint64_t MissingTrees(const Catalog& catalog) const;
   uint64_t FreePages() const {
     return pool_->capacity_pages() - std::min(pool_->capacity_pages(), pool_->resident_pages());
   }
-  // The tables of the catalog that are missing, empty, whatever room there is in the pool, while no other call
-  // is active; those that are there stay where they are. `before_each`: called before each tree is made; if it
-  // does not say OK there are no more. RESOURCE_EXHAUSTED: a site has no pages left.
+  // The tables of the catalog that are missing, empty, whatever room there is in the pool, while no other
+  // call is active; those that are there stay where they are. `before_each`: called before each tree is
+  // made; if it does not say OK there are no more. RESOURCE_EXHAUSTED: a site has no pages left.
   absl::Status MakeTrees(const Catalog& catalog, absl::FunctionRef<absl::Status()> before_each);
 
   // Null: there is no such table, or the island does not have it on that site.
@@ -107,8 +107,8 @@ class Store {
 
  private:
   explicit Store(partitioner::SiteRun sites) : sites_(sites) {}
-  // Makes tables_ of what make(table, space, number of its first tree, what is there already) puts in its place,
-  // for every table of every site that it belongs to, until it does not say OK.
+  // Makes tables_ of what make(table, space, number of its first tree, what is there already) puts in its
+  // place, for every table of every site that it belongs to, until it does not say OK.
   template <typename Make>
   absl::Status PlaceTables(const Catalog& catalog, Make make);
   // Own sites, then the replicated one. A number that is no slot for sites of other islands.

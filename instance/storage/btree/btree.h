@@ -76,8 +76,8 @@ class BTree {
   // The tree whose root page is `root` of `site`.
   BTree(SiteSpace* site, uint32_t tree, uint64_t root);
 
-  // A page that holds an empty tree for keys from `lower` to below `upper` (empty: no bound), of which the site
-  // knows; 0 when the pool is full.
+  // A page that holds an empty tree for keys from `lower` to below `upper` (empty: no bound), of which the
+  // site knows; 0 when the pool is full.
   static uint64_t MakeRoot(SiteSpace* site, uint32_t tree, KeyView lower = {}, KeyView upper = {});
 
   // Several lookups, each with its key (which must stay in place), go down their trees side by side, so that

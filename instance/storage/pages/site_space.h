@@ -8,8 +8,8 @@
 //                                     56      8  number of free pages
 //                                     64      4  number of trees: all ids below it have been given out
 //                                     68      4  zero
-//                                     72  8 * n  root page number by tree id; roots never move; 0: the tree is
-//                                                of a table that other sites have
+//                                     72  8 * n  root page number by tree id; roots never move; 0: another site has
+//                                                that tree
 //   free page                          0     32  page header, type kFree
 //                                     32      8  next free page, 0 = none
 //
