@@ -8,8 +8,7 @@
 //                                     56      8  number of free pages
 //                                     64      4  number of trees: all ids below it have been given out
 //                                     68      4  zero
-//                                     72  8 * n  root page number by tree id; roots never move; 0: another site has
-//                                                that tree
+//                                     72  8 * n  root by tree id; roots never move; 0: another site's tree
 //   free page                          0     32  page header, type kFree
 //                                     32      8  next free page, 0 = none
 //
