@@ -655,7 +655,7 @@ void Supervisor::KillUseless() {
     spdlog::warn("island {}: cannot go on after a load or a change of tables, killing process {}", island,
                  islands_[island].pid);
     islands_[island].killed_because =
-        "it could not go on after a load or a change of tables that has failed, and starts again with what "
+        "it could not go on after a load that has failed, or a change of tables, and starts again with what "
         "counts";
     kill(islands_[island].pid, SIGKILL);
   }
