@@ -121,6 +121,23 @@ def test_descriptions_that_make_no_sense(described: Any, complaint: str) -> None
     assert complaint in str(caught.value)
 
 
+def test_numbers_that_no_message_holds_are_named(db: client.Client) -> None:
+    """Not protobuf's ValueError, which names nothing."""
+    batch = client.Batch()
+    for attempt, complaint in (
+            (lambda: db.get("t", 1 << 64), "key: found 18446744073709551616"),
+            (lambda: batch.add("t", 1, 1 << 63), "delta: found 9223372036854775808"),
+            (lambda: batch.add("t", 1, 1, offset=-1), "offset: found -1"),
+            (lambda: batch.scan("t", limit=-1), "limit: found -1"),
+            (lambda: batch.index_scan("t", "i", 1, limit=1 << 32), "limit: found 4294967296"),
+            (lambda: db.create_table("t", key="uint64", range=(0, 1 << 64)), "table 't', range: found 184467440737"),
+            (lambda: db.create_table("t", key="uint64", range=(0, 1), row_bytes=-3), "table 't', row_bytes: found -3"),
+            (lambda: db.create_table(client.Table("t", ("uint64",), row_bytes=-3)), "row_bytes: found -3"),
+            (lambda: db.create_table("t", key="uint64"), "table 't': found no range")):
+        with pytest.raises(client.InvalidRequest, match=complaint):
+            attempt()
+
+
 def test_components_of_indexes_are_named() -> None:
     table = client.describe("t", key={"id": "uint64", "at": "string"}, range=(0, 10),
                             fields={"n": "uint16", "owner": "string:20"},
@@ -239,6 +256,35 @@ def test_what_is_not_known_in_time_stays_unknown(db: client.Client, gateway: Fak
         db.execute(batch, token=client.new_token())
 
 
+def test_an_empty_token_is_none(db: client.Client, batch: client.Batch) -> None:
+    with pytest.raises(client.InvalidRequest, match="a token of 0 bytes"):
+        db.execute(batch, token=b"")
+    with db.transaction() as transaction, pytest.raises(client.InvalidRequest, match="a token of 0 bytes"):
+        transaction.commit(b"")
+
+
+def test_of_reads_nothing_is_left(db: client.Client, gateway: FakeGateway, batch: client.Batch) -> None:
+    reads = client.Batch()
+    reads.get("accounts", 1)
+    reads.scan("accounts", limit=1)
+    for attempt in (lambda: db.get("accounts", 1), lambda: db.execute_many([reads, reads])):
+        gateway.faults = ["silent"]
+        with pytest.raises(client.Unavailable):
+            attempt()
+    gateway.faults = ["silent"]
+    with pytest.raises(client.UnknownOutcome):
+        db.execute_many([reads, batch])
+    gateway.faults = ["silent"]
+    with pytest.raises(client.Unavailable), db.transaction() as transaction:
+        transaction.get("accounts", 1)
+    gateway.faults = ["silent"]
+    assert db.run(lambda transaction: transaction.execute(reads)[0].found)  # again
+    reads.put("accounts", 1, bytes(16))
+    gateway.faults = ["silent"]
+    with pytest.raises(client.UnknownOutcome), db.transaction() as transaction:
+        transaction.execute(reads)
+
+
 @pytest.mark.parametrize("fault, runs", [("silent", 1), ("lost", 2), ("aborted", 2)])
 def test_run_once(db: client.Client, gateway: FakeGateway, batch: client.Batch, fault: str, runs: int) -> None:
     calls = []
@@ -272,6 +318,12 @@ def test_asyncio_likewise(address: str, gateway: FakeGateway, db: client.Client,
                 gateway.faults = [fault]
                 await other.run(add, once=True)
             assert await accounts.get(1) == {"id": 1, "owner": "ann", "balance": 5}
+            gateway.faults = ["silent"] * 2
+            with pytest.raises(client.Unavailable):
+                await other.get("accounts", 1)
+            with pytest.raises(client.Unavailable):
+                async with other.transaction() as transaction:
+                    await transaction.get("accounts", 1)
             gateway.faults = ["lost"] * 1000
             with pytest.raises(client.UnknownOutcome):
                 await other.execute(batch, token=client.new_token(), timeout=0.3)

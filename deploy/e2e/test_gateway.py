@@ -301,6 +301,39 @@ def test_client_is_for_people(cluster: Cluster) -> None:
     assert "invalid choice: 'nonsense'" in prompt.stdout
 
 
+def test_rows_with_fields_by_hand(cluster: Cluster) -> None:
+    """By name: bytes without names would make other fields of them without a word."""
+    started(cluster)
+
+    def say(*words: object) -> Any:
+        return cluster.islands.run("client", cluster.file, *words)
+
+    made = cluster.islands.run("table", cluster.file, "create", "people", "--key", "id:uint64", "--range", "0:1000",
+                               "--field", "name:string:20", "--field", "visits:int64")
+    assert made.code == 0, made
+    assert "expected the row's fields as JSON: {\"name\": ..., \"visits\": ...}" in say("put", "people", 7, "ann").err
+    assert "people': found no visits" in say("put", "people", 7, '{"name": "ann"}').err
+    assert "found id 8, expected 7" in say("put", "people", 7, '{"id": 8, "name": "ann", "visits": 1}').err
+    assert say("put", "people", 7, '{"name": "zoë", "visits": 1}').out == "put\n"
+    assert "expected --field with one of type int64: visits" in say("add", "people", 7, 1).err
+    assert "found 'name', expected a field of type int64" in say("add", "people", 7, 1, "--field", "name").err
+    assert say("add", "people", 7, 1, "--field", "visits").out == "2\n"
+    assert say("add", "people", 7, 1, "--offset", 20).out == "3\n"
+    row = {"id": 7, "name": "zoë", "visits": 3}
+    assert json.loads(say("get", "people", 7).out) == row
+    assert json.loads(say("scan", "people", "--format", "json").out) == [row]
+    other = cluster.islands.run("table", cluster.file, "create", "people", "--key", "uint64", "--range", "0:1000")
+    assert "another table of that name, people: key id uint64 from 0 to below 1000" in other.err and other.code == 1
+    for words in (["get", "people", 1 << 64], ["add", "people", 7, 1 << 64, "--field", "visits"],
+                  ["scan", "people", "--limit", -1], ["put", "accounts", 7, "abc\\"],
+                  ["put", "accounts", 7, "\\u2603"]):
+        wrong = say(*words)
+        assert wrong.code == 1 and "found" in wrong.err and "Traceback" not in wrong.err, wrong
+    prompt = subprocess.run([cluster.islands, "client", cluster.file], capture_output=True, text=True, timeout=60,
+                            input="begin\nadd people 7 1 --field visits\n")
+    assert prompt.stdout.endswith("rolled back\n"), prompt
+
+
 def test_the_example_loses_no_money_whoever_is_killed(cluster: Cluster) -> None:
     address = started(cluster)
     process = subprocess.Popen(["/usr/bin/python3", os.path.join(ROOT, "instance/gateway/python/examples/transfer.py"),

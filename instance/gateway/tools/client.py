@@ -1,13 +1,17 @@
 """islands client FILE [COMMAND]: rows of a deployment by hand.
 
     islands client my.yaml tables
-    islands client my.yaml put accounts 7 'some text'
-    islands client my.yaml get accounts 7
+    islands client my.yaml put notes 7 'some text'
+    islands client my.yaml get notes 7
     islands client my.yaml scan people -5/ann --limit 10
 
 Without a command it asks for one after the other; `begin` opens a transaction that lasts until `commit` or `rollback`.
-A key of several parts is written 7/ann. Values are text, with \\xff for bytes that are none; where all rows of a table
-have the same length, zeros follow.
+A key of several parts is written 7/ann. Rows of a table with fields are JSON:
+
+    islands client my.yaml put people 7 '{"name": "ann", "visits": 1}'
+    islands client my.yaml add people 7 1 --field visits
+
+Other values are text, with \\xff for bytes that are none; where all rows of a table have the same length, zeros follow.
 """
 
 import argparse
@@ -21,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
 from gateway_tool import FAILED, INTERRUPTED, Stop, address_of, description
-from row_files import to_bytes
+from row_files import Cells, to_bytes
 
 import islands
 
@@ -73,9 +77,39 @@ class Shell:
                            f"{'/'.join(types)}") from None
         return parts[0] if len(types) == 1 and len(parts) == 1 else tuple(parts)
 
-    def value(self, table: str, text: str) -> bytes:
-        value = to_bytes(text)
+    def value(self, table: str, key: islands.Key, text: str) -> bytes:
+        if self.table(table).fields:
+            return self.fields_of(table, key, text)
+        try:
+            value = to_bytes(text)
+        except ValueError as error:
+            raise Stop(f"value: found {text!r}, expected text with \\xff for bytes that are none, and \\\\ for \\: "
+                       f"{error}") from None
         return value.ljust(self.table(table).row_bytes, b"\0")
+
+    def fields_of(self, table: str, key: islands.Key, text: str) -> bytes:
+        """Of a row as JSON: bare text would be the row's bytes, and make other fields of it without a word."""
+        fields = islands.Fields(self.table(table))
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            names = ", ".join(f'"{field.name}": ...' for field in fields.fields)
+            raise Stop(f"value: found {text!r}, expected the row's fields as JSON: {{{names}}}")
+        cells = Cells(fields)
+        values = {name: cells.value(name, cell) for name, cell in row.items()}
+        parts = key if isinstance(key, tuple) else (key,)
+        for name, part in zip(fields.key_names, parts):
+            if values.get(name, part) != part:
+                raise Stop(f"value: found {name} {values[name]!r}, expected {part!r} as in the key, or none")
+        return fields.encode(values)
+
+    def shown(self, table: str, row: islands.Row) -> "dict[str, Any]":
+        """By names, of a table that has fields."""
+        fields = islands.Fields(self.table(table))
+        cells = Cells(fields)
+        return {name: cells.cell(name, value) for name, value in fields.of_row(row).items()}
 
     def show(self, document: Any, text: str) -> None:
         print(json.dumps(document) if self.as_json else text)
@@ -86,19 +120,24 @@ class Shell:
         self.show([dataclasses.asdict(table) for table in tables], "\n".join(map(description, tables)))
 
     def get(self, arguments: argparse.Namespace) -> None:
-        value = self.speaker.get(arguments.table, self.key(arguments.table, arguments.key))
+        key = self.key(arguments.table, arguments.key)
+        value = self.speaker.get(arguments.table, key)
         if value is None:
             raise Stop("there is no such row")
+        if self.table(arguments.table).fields:
+            row = self.shown(arguments.table, islands.Row(key, value))
+            self.show(row, json.dumps(row, ensure_ascii=False))
+            return
         self.show({"value": to_text(value)}, to_text(value))
 
     def put(self, arguments: argparse.Namespace) -> None:
-        self.speaker.put(arguments.table, self.key(arguments.table, arguments.key),
-                         self.value(arguments.table, arguments.value))
+        key = self.key(arguments.table, arguments.key)
+        self.speaker.put(arguments.table, key, self.value(arguments.table, key, arguments.value))
         self.show({"put": True}, "put")
 
     def insert(self, arguments: argparse.Namespace) -> None:
-        if not self.speaker.insert(arguments.table, self.key(arguments.table, arguments.key),
-                                   self.value(arguments.table, arguments.value)):
+        key = self.key(arguments.table, arguments.key)
+        if not self.speaker.insert(arguments.table, key, self.value(arguments.table, key, arguments.value)):
             raise Stop("there is such a row already")
         self.show({"inserted": True}, "inserted")
 
@@ -109,13 +148,27 @@ class Shell:
 
     def add(self, arguments: argparse.Namespace) -> None:
         number = self.speaker.add(arguments.table, self.key(arguments.table, arguments.key), arguments.delta,
-                                  arguments.offset)
+                                  self.offset(arguments))
         self.show({"number": number}, str(number))
+
+    def offset(self, arguments: argparse.Namespace) -> int:
+        table = self.table(arguments.table)
+        if arguments.field is not None:
+            return islands.Fields(table).offset(arguments.field)
+        if arguments.offset is None and table.fields:
+            names = ", ".join(field.name for field in table.fields if field.type == "int64")
+            raise Stop(f"rows of '{table.name}' have fields, expected --field with one of type int64: "
+                       f"{names or 'it has none'}")
+        return arguments.offset or 0
 
     def scan(self, arguments: argparse.Namespace) -> None:
         table = arguments.table
         bounds = [None if text is None else self.key(table, text) for text in (arguments.begin, arguments.end)]
         rows = self.speaker.scan(table, bounds[0], bounds[1], arguments.limit, arguments.reverse)
+        if self.table(table).fields:
+            shown = [self.shown(table, row) for row in rows]
+            self.show(shown, "\n".join(json.dumps(row, ensure_ascii=False) for row in shown) or "no rows")
+            return
         self.show([{"key": key_text(row.key), "value": to_text(row.value)} for row in rows],
                   "\n".join(f"{key_text(row.key)}\t{to_text(row.value)}" for row in rows) or "no rows")
 
@@ -155,6 +208,8 @@ def make_parser(alone: bool) -> argparse.ArgumentParser:
     def command(name: str, about: str, *words: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=about, description=about)
         added._negative_number_matcher = NEGATIVE  # argparse takes -5 for a number, but -5/ann for an option
+        if not alone:
+            added.add_argument("--format", choices=("text", "json"), default=argparse.SUPPRESS)
         for word in words:
             added.add_argument(word)
         return added
@@ -166,7 +221,9 @@ def make_parser(alone: bool) -> argparse.ArgumentParser:
     command("delete", "remove a row", "table", "key")
     add = command("add", "add to the 64-bit integer in a row", "table", "key")
     add.add_argument("delta", type=int)
-    add.add_argument("--offset", type=int, default=0, help="of the integer in the row; default: 0")
+    where = add.add_mutually_exclusive_group()
+    where.add_argument("--field", help="of type int64, of a table that has fields")
+    where.add_argument("--offset", type=int, help="of the integer in the row; default, of a table without fields: 0")
     scan = command("scan", "show rows in key order", "table")
     scan.add_argument("begin", nargs="?", help="the first key, or its first parts")
     scan.add_argument("end", nargs="?", help="the key to end before")
@@ -241,6 +298,8 @@ def main(words: Sequence[str]) -> int:
                     print(wrong, file=sys.stderr)
                 return FAILED if wrong else 0
             Prompt(shell).cmdloop()
+            if shell.transaction:
+                shell.rollback(arguments)
     except (Stop, islands.Error) as error:
         print(error, file=sys.stderr)
         return FAILED

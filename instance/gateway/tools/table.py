@@ -78,7 +78,13 @@ class Commands:
                 row_bytes=words.row_bytes, replicated=words.replicated)
         except islands.InvalidRequest as error:
             raise Usage(str(error)) from None
-        self.db.create_table(table)
+        try:
+            self.db.create_table(table)
+        except islands.InvalidRequest as error:
+            there = next((each for each in self.db.tables() if each.name == table.name), table)
+            raise Stop(str(error) if there == table else
+                       f"there is another table of that name, {description(there)}; drop it, or choose another name"
+                       ) from None
         return dataclasses.asdict(table), description(table)
 
     def list(self) -> tuple[Any, str]:

@@ -3,8 +3,9 @@
 
     examples/transfer.py unix:run/gateway.sock [--seconds 5]
 
-Wants a table `accounts` with one integer as key and rows of any length. Islands and gateway may be killed meanwhile: a
-transfer happens as a whole or not at all, so the total stays what it was, whatever nobody knows the outcome of.
+Makes a table `transfers`, or begins anew with the one that an earlier run has made. Islands and gateway may be killed
+meanwhile: a transfer happens as a whole or not at all, so the total stays what it was, whatever nobody knows the
+outcome of.
 """
 
 import argparse
@@ -16,20 +17,7 @@ import time
 import islands
 
 ACCOUNTS, FIRST_BALANCE, THREADS = 100, 1000, 4
-WIDTH = 8  # of a balance: a signed little-endian integer
-
-
-def keys_of(db: islands.Client) -> list[int]:
-    """Spread over all of the table, so that most transfers touch two islands."""
-    table = next((table for table in db.tables() if table.name == "accounts"), None)
-    if table is None:
-        raise SystemExit("there is no table `accounts`")
-    begin, end = table.range
-    return [begin + number * ((end - begin) // ACCOUNTS) for number in range(ACCOUNTS)]
-
-
-def total(transaction: islands.Transaction) -> int:
-    return sum(int.from_bytes(row.value[:WIDTH], "little", signed=True) for row in transaction.scan("accounts"))
+KEYS = range(0, 1_000_000, 1_000_000 // ACCOUNTS)  # spread, so that most transfers touch two islands
 
 
 class Counts:
@@ -37,16 +25,18 @@ class Counts:
         self.done = self.unknown = self.failed = 0
 
 
-def move(address: str, keys: list[int], until: float, counts: Counts) -> None:
+def move(address: str, until: float, counts: Counts) -> None:
     with islands.connect(address) as db:
+        accounts = db.table("transfers")
         while time.monotonic() < until:
-            source, target = random.sample(keys, 2)
+            source, target = random.sample(KEYS, 2)
             amount = random.randint(1, 10)
 
             def transfer(transaction: islands.Transaction) -> None:
-                if transaction.add("accounts", source, -amount) < 0:
+                mine = accounts.on(transaction)
+                if mine.add(source, "balance", -amount) < 0:
                     raise ValueError("there is not so much")  # leaves the block: rolled back
-                transaction.add("accounts", target, amount)
+                mine.add(target, "balance", amount)
 
             try:
                 db.run(transfer)
@@ -65,20 +55,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5)
     arguments = parser.parse_args()
     with islands.connect(arguments.address) as db:
-        keys = keys_of(db)
+        accounts = db.create_table("transfers", key={"id": "uint64"}, range=(KEYS.start, KEYS.stop),
+                                   fields={"balance": "int64"})
         batch = islands.Batch()
-        for key in keys:
-            batch.put("accounts", key, FIRST_BALANCE.to_bytes(WIDTH, "little"))
+        for key in KEYS:
+            batch.put("transfers", key, accounts.fields.encode({"balance": FIRST_BALANCE}))
         db.run(lambda transaction: transaction.execute(batch))
         print(f"{ACCOUNTS} accounts, {ACCOUNTS * FIRST_BALANCE} in all", flush=True)
         counts = [Counts() for _ in range(THREADS)]
         until = time.monotonic() + arguments.seconds
-        threads = [threading.Thread(target=move, args=(arguments.address, keys, until, each)) for each in counts]
+        threads = [threading.Thread(target=move, args=(arguments.address, until, each)) for each in counts]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        found = db.run(total)
+        found = db.run(lambda transaction: sum(int(row["balance"]) for row in accounts.on(transaction).scan()))
     print(f"{sum(each.done for each in counts)} transfers, {sum(each.unknown for each in counts)} of unknown outcome, "
           f"{sum(each.failed for each in counts)} failed; total {found}, was {ACCOUNTS * FIRST_BALANCE}")
     return 0 if found == ACCOUNTS * FIRST_BALANCE else 1

@@ -11,7 +11,8 @@ import grpc.aio
 from islands import errors, tables, values
 from islands._generated import client_pb2 as pb
 from islands._generated import client_pb2_grpc
-from islands.attempts import ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, new_token, not_committed, still_unknown
+from islands.attempts import (ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, check_token, new_token, not_committed,
+                              still_unknown)
 from islands.client import OPTIONS, TIMEOUT_S, check_address, outcome_of
 from islands.fields import Fields, RowDict, Value
 from islands.operations import Batch
@@ -122,6 +123,7 @@ class Client(Operations):
 
     async def execute_operations(self, operations: Sequence[Any], timeout: Optional[float] = None,
                                  token: Optional[bytes] = None) -> Results:
+        check_token(token)
         request = pb.ExecuteRequest(operations=operations, token=token)
         call = self._execute_until_known if token and operations else self._execute
         response = await call(request, self._within(timeout))
@@ -131,7 +133,8 @@ class Client(Operations):
         try:
             return await self._stub.Execute(request, timeout=timeout)
         except grpc.RpcError as error:
-            raise errors.of_rpc(error, may_have_committed=True) from None
+            changes = bool(request.token) or values.change(request.operations)
+            raise errors.of_rpc(error, may_have_committed=changes) from None
 
     async def _execute_until_known(self, request: Any, timeout: float) -> Any:
         attempts = Attempts(timeout, TOKEN_AGAIN)
@@ -179,7 +182,8 @@ class Client(Operations):
         try:
             response = await self._stub.ExecuteMany(request, timeout=self._within(timeout))
         except grpc.RpcError as error:
-            raise errors.of_rpc(error, may_have_committed=True) from None
+            changes = any(values.change(batch.operations) for batch in batches)
+            raise errors.of_rpc(error, may_have_committed=changes) from None
         return [outcome_of(batch, each) for batch, each in zip(batches, response.each)]
 
     def transaction(self, timeout: Optional[float] = None) -> "Transaction":
@@ -247,16 +251,17 @@ class Transaction(Operations):
         self.id = ""
         self.first: Any = None
         self._call = stub.Transact(timeout=timeout)
-        self._ended = False
+        self._changes = self._ended = False
 
     @property
     def ended(self) -> bool:
         return self._ended
 
     async def _ask(self, operations: Sequence[Any], end: Any, token: Optional[bytes] = None) -> Any:
+        check_token(token)
         if self._ended:
             raise errors.Error("the transaction has ended")
-        may_commit = end == pb.TransactRequest.COMMIT
+        may_commit = end == pb.TransactRequest.COMMIT and (self._changes or token is not None)
         try:
             await self._call.write(pb.TransactRequest(operations=operations, end=end, token=token))
             response = await self._call.read()
@@ -288,6 +293,7 @@ class Transaction(Operations):
 
     async def execute_operations(self, operations: Sequence[Any]) -> Results:
         self.first = self.first or next(iter(operations), None)
+        self._changes = self._changes or values.change(operations)
         response = await self._ask(operations, pb.TransactRequest.END_UNSPECIFIED)
         return values.from_results(operations, response.results)
 

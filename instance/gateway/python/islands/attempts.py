@@ -15,6 +15,12 @@ def new_token() -> bytes:
     return uuid.uuid4().bytes
 
 
+def check_token(token: Optional[bytes]) -> None:
+    """One that is empty would be none, and nobody would notice."""
+    if token is not None and not token:
+        raise errors.InvalidRequest("a token of 0 bytes, expected 1 to 64; islands.new_token() makes one")
+
+
 class Pauses:
     """Between attempts: at random, and longer each time."""
 

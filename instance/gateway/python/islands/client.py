@@ -15,7 +15,8 @@ import grpc
 from islands import errors, tables, values
 from islands._generated import client_pb2 as pb
 from islands._generated import client_pb2_grpc
-from islands.attempts import ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, new_token, not_committed, still_unknown
+from islands.attempts import (ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, check_token, new_token, not_committed,
+                              still_unknown)
 from islands.operations import Batch, Operations
 from islands.rows import Rows
 from islands.tables import Table
@@ -57,7 +58,8 @@ def connect(address: str, timeout: float = TIMEOUT_S,
 def outcome_of(batch: Batch, each: Any) -> "Results | errors.Error":
     if each.code == 0:
         return values.from_results(batch.operations, each.response.results)
-    return errors.of_failure(errors.CODES.get(each.code, grpc.StatusCode.UNKNOWN), each.message, each.failure)
+    return errors.of_failure(errors.CODES.get(each.code, grpc.StatusCode.UNKNOWN), each.message, each.failure,
+                             values.change(batch.operations))
 
 
 class Client(Operations):
@@ -82,6 +84,7 @@ class Client(Operations):
 
     def execute_operations(self, operations: Sequence[Any], timeout: Optional[float] = None,
                            token: Optional[bytes] = None) -> Results:
+        check_token(token)
         request = pb.ExecuteRequest(operations=operations, token=token)
         call = self._execute_until_known if token and operations else self._execute
         response = call(request, self._within(timeout))
@@ -91,7 +94,8 @@ class Client(Operations):
         try:
             return self._stub.Execute(request, timeout=timeout)
         except grpc.RpcError as error:
-            raise errors.of_rpc(error, may_have_committed=True) from None
+            changes = bool(request.token) or values.change(request.operations)
+            raise errors.of_rpc(error, may_have_committed=changes) from None
 
     def _execute_until_known(self, request: Any, timeout: float) -> Any:
         attempts = Attempts(timeout, TOKEN_AGAIN)
@@ -145,7 +149,8 @@ class Client(Operations):
         try:
             response = self._stub.ExecuteMany(request, timeout=self._within(timeout))
         except grpc.RpcError as error:
-            raise errors.of_rpc(error, may_have_committed=True) from None
+            changes = any(values.change(batch.operations) for batch in batches)
+            raise errors.of_rpc(error, may_have_committed=changes) from None
         return [outcome_of(batch, each) for batch, each in zip(batches, response.each)]
 
     def transaction(self, timeout: Optional[float] = None) -> "Transaction":
@@ -220,6 +225,7 @@ class Transaction(Operations):
     def __init__(self, stub: Any, timeout: float) -> None:
         self.id = ""
         self.first: Any = None  # operation: where its token is
+        self._changes = False
         self._ended = False  # before anything can fail: __del__ looks
         self._requests: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         self._responses = stub.Transact(self._said(), timeout=timeout)
@@ -236,6 +242,7 @@ class Transaction(Operations):
             yield request
 
     def _ask(self, operations: Iterable[Any], end: Any, token: Optional[bytes] = None) -> Any:
+        check_token(token)
         if self._ended:
             raise errors.Error("the transaction has ended")
         self._requests.put(pb.TransactRequest(operations=operations, end=end, token=token))
@@ -243,7 +250,7 @@ class Transaction(Operations):
             response = next(self._responses)
         except (grpc.RpcError, StopIteration) as error:
             self._close()
-            committing = end == pb.TransactRequest.COMMIT
+            committing = end == pb.TransactRequest.COMMIT and (self._changes or token is not None)
             if isinstance(error, StopIteration):
                 kind = errors.UnknownOutcome if committing else errors.Aborted
                 raise kind("the gateway has ended the transaction") from None
@@ -271,6 +278,7 @@ class Transaction(Operations):
 
     def execute_operations(self, operations: Sequence[Any]) -> Results:
         self.first = self.first or next(iter(operations), None)
+        self._changes = self._changes or values.change(operations)
         response = self._ask(operations, pb.TransactRequest.END_UNSPECIFIED)
         return values.from_results(operations, response.results)
 

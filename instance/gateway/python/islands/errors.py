@@ -1,7 +1,8 @@
 """How a transaction can end other than well.
 
 The rule (proto/client.proto): it was not committed for certain only if the gateway says so, in a Failure, or if it had
-never been told to commit. Whatever else goes wrong with a call that may have committed is an UnknownOutcome.
+never been told to commit. Whatever else goes wrong with a call that may have committed is an UnknownOutcome. Of what
+only reads nothing can be left: it may simply be asked again.
 """
 
 from typing import Any, Optional
@@ -79,11 +80,11 @@ def _class_of(code: grpc.StatusCode, reason: str) -> type[Error]:
     return classes.get(code, Error)
 
 
-def of_failure(code: grpc.StatusCode, message: str, failure: Any) -> Error:
+def of_failure(code: grpc.StatusCode, message: str, failure: Any, may_have_committed: bool) -> Error:
     """`failure`: what the gateway says."""
     kind = _class_of(code, failure.reason)
     if failure.outcome != pb.Failure.ABORTED:
-        kind = UnknownOutcome
+        kind = UnknownOutcome if may_have_committed else Unavailable
     operation = failure.operation if failure.reason == "condition" else None
     return kind(message, code, failure.reason, operation, failure.transaction)
 
@@ -104,7 +105,7 @@ def of_rpc(error: Any, may_have_committed: bool) -> Error:
     code, message = error.code(), error.details() or str(error.code())
     failure = _failure_in(error)
     if failure is not None:
-        return of_failure(code, message, failure)
+        return of_failure(code, message, failure, may_have_committed)
     return UnknownOutcome(message, code) if may_have_committed else _class_of(code, "")(message, code)
 
 
@@ -112,7 +113,7 @@ def of_table_rpc(error: Any) -> Error:
     """Of one that makes or drops a table: only if the answer was lost, nobody knows."""
     lost = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED,
             grpc.StatusCode.UNKNOWN)
-    return of_rpc(error, may_have_committed=error.code() in lost)
+    return of_rpc(error, may_have_committed=error.code() in lost or _failure_in(error) is not None)
 
 
 CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 from islands import errors
 from islands._generated import client_pb2 as pb
+from islands.values import number_in
 
 INTEGER = re.compile(r"(u?)int(8|16|32|64)")
 
@@ -96,17 +97,30 @@ def _component(table: Table, index: str, word: str) -> str:
 def describe(name: str, key: "Mapping[str, str] | Sequence[str]", range: Optional[tuple[int, int]] = None,
              fields: Optional[Mapping[str, str]] = None, indexes: Optional[Mapping[str, Sequence[str]]] = None,
              row_bytes: int = 0, replicated: bool = False) -> Table:
-    """`key`: {"id": "uint64"}, name and type of each component, or types alone. `fields`: {"balance": "int64"}.
-    `indexes`: {"by_owner": ["owner", "id"]}, names of fields or of the key's components, or `key:0`, `row:8:uint32`."""
+    """`key`: {"id": "uint64"}, name and type of each component, or types alone, or the only one's. `range`: may be left
+    out of a replicated table only. `fields`: {"balance": "int64"}. `indexes`: {"by_owner": ["owner", "id"]}, names of
+    fields or of the key's components, or `key:0`, `row:8:uint32`."""
     named = isinstance(key, Mapping)
-    types = tuple(key.values()) if isinstance(key, Mapping) else tuple(key)
+    types = tuple(key.values()) if isinstance(key, Mapping) else (key,) if isinstance(key, str) else tuple(key)
     parts = tuple(Field(each, kind) for each, kind in (fields or {}).items())
     offsets(parts)
     table = Table(name, types, range or (0, 0), row_bytes or bytes_of(parts), replicated,
                   key_names=tuple(key) if named else (), fields=parts)
-    return dataclasses.replace(table, indexes=tuple(
+    described = dataclasses.replace(table, indexes=tuple(
         Index(index, tuple(_component(table, index, word) for word in words))
         for index, words in (indexes or {}).items()))
+    if range is None and not replicated:
+        raise errors.InvalidRequest(f"table '{name}': found no range, expected FIRST and END of the key's first "
+                                    "component: keys from FIRST to below END")
+    _check_numbers(described)
+    return described
+
+
+def _check_numbers(table: Table) -> None:
+    """That a message can hold them; whether they make sense islands say."""
+    for bound in table.range:
+        number_in(f"table '{table.name}', range", bound, -(1 << 63), (1 << 63) - 1)
+    number_in(f"table '{table.name}', row_bytes", table.row_bytes, 0, (1 << 32) - 1)
 
 
 def as_table(table: Union[Table, str], description: Mapping[str, Any]) -> Table:
@@ -124,6 +138,7 @@ def from_message(message: Any) -> Table:
 
 
 def to_message(table: Table) -> Any:
+    _check_numbers(table)
     return pb.Table(name=table.name, key=table.key, range_begin=table.range[0], range_end=table.range[1],
                     row_bytes=table.row_bytes, replicated=table.replicated,
                     indexes=[pb.Index(name=index.name, key=index.key) for index in table.indexes],

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
+from islands import errors
 from islands._generated import client_pb2 as pb
 
 KeyPart = Union[int, str, bytes]
@@ -39,12 +40,20 @@ class Results(list[Result]):
         return super().__getitem__(number)
 
 
+def number_in(what: str, value: int, least: int, greatest: int) -> int:
+    """Whoever is told what a call takes need not ask what a ValueError of protobuf's means."""
+    if not least <= value <= greatest:
+        raise errors.InvalidRequest(f"{what}: found {value}, expected a whole number from {least} to {greatest}")
+    return value
+
+
 def to_key(key: Key) -> Any:
     message = pb.Key()
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, bool) or not isinstance(part, (int, str, bytes)):
             raise TypeError(f"a key has parts of int, str or bytes, not {type(part).__name__}")
         if isinstance(part, int):
+            number_in("key", part, -(1 << 63), (1 << 64) - 1)
             message.parts.add(**({"unsigned": part} if part >= 0 else {"signed": part}))
         else:
             message.parts.add(text=part.encode() if isinstance(part, str) else part)
@@ -87,6 +96,11 @@ def place_of(operation: Any) -> Any:
     return body.begin if kind == "scan" else body.at if kind == "index_scan" else body.key
 
 
+def change(operations: Iterable[Any]) -> bool:
+    """Whether something may be left of a transaction with these."""
+    return any(operation.WhichOneof("kind") not in ("get", "scan", "index_scan") for operation in operations)
+
+
 # ---- operations
 
 def get(table: str, key: Key, for_update: bool = False) -> Any:
@@ -113,15 +127,19 @@ def delete(table: str, key: Key, may_miss: bool = False) -> Any:
 
 
 def add(table: str, key: Key, delta: int, offset: int = 0) -> Any:
+    number_in("delta", delta, -(1 << 63), (1 << 63) - 1)
+    number_in("offset", offset, 0, (1 << 32) - 1)
     return pb.Operation(table=table, add=pb.Add(key=to_key(key), delta=delta, offset=offset))
 
 
 def scan(table: str, begin: Optional[Key] = None, end: Optional[Key] = None, limit: int = 0,
          reverse: bool = False) -> Any:
+    number_in("limit", limit, 0, (1 << 32) - 1)
     return pb.Operation(table=table, scan=pb.Scan(begin=bound(begin), end=bound(end), limit=limit, reverse=reverse))
 
 
 def index_scan(table: str, index: str, at: Key, begin: Optional[Key] = None, end: Optional[Key] = None,
                limit: int = 0, reverse: bool = False) -> Any:
+    number_in("limit", limit, 0, (1 << 32) - 1)
     return pb.Operation(table=table, index_scan=pb.IndexScan(index=index, at=to_key(at), begin=bound(begin),
                                                              end=bound(end), limit=limit, reverse=reverse))
