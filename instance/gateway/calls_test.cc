@@ -37,6 +37,15 @@ class CallTest : public TokenTest {
 
 TEST_F(CallTest, Call_BeginsWhereItsFirstArgumentIs) {
   EXPECT_EQ(Call(Move(1, 999, 5, "x")).error_code(), grpc::StatusCode::NOT_FOUND) << "it is not loaded";
+  {  // Nobody can say that there is none while an island is away.
+    control::v1::ClusterStatus status;
+    *status.add_configs() = cluster_.island(0).config();
+    *status.add_islands() = cluster_.island(0).Status();
+    status.add_islands()->set_island(1);
+    EXPECT_FALSE((*View::Create(status))->all_answered);
+    *status.mutable_islands(1) = cluster_.island(1).Status();
+    EXPECT_TRUE((*View::Create(status))->all_answered);
+  }
   LoadBank();  // after the view was made
   ASSERT_TRUE(Execute({Put(1, std::string(8, '\0')), Put(999, std::string(8, '\0'))}).ok());
   const grpc::Status moved = Call(Move(1, 999, 5, "rent\xff"));

@@ -167,7 +167,7 @@ void DoChores(const std::string& control_directory, const sigset_t& signals, std
     const auto view = AskSupervisor(control_directory);
     if (!view.ok()) return;  // it lives no longer than its supervisor
     if ((*view)->SaysTheSame(*views.Get())) return;
-    spdlog::info("tables or procedures have changed");
+    if ((*view)->tables != views.Get()->tables) spdlog::info("the tables have changed");
     views.Set(*view);
   };
   const timespec wait{0, kLookEveryNs};

@@ -255,12 +255,11 @@ class CallCall final : private WholeTransaction::Owner {
   }
   void BeginOrRefuse() {
     if (Begin()) return;
-    for (uint32_t island = 0; island < service_.channels().islands(); ++island) {
-      if (service_.channels().IsUp(island)) continue;
-      return OnEnd(Refusal(absl::UnavailableError(fmt::format(
-                               "procedure '{}' is not known, and island {}, which may know it, is "
-                               "out of reach; try again",
-                               request_.procedure(), island)),
+    if (!service_.view()->all_answered) {
+      return OnEnd(Refusal(absl::UnavailableError(
+                               fmt::format("procedure '{}' is not known, and not all islands have said which "
+                                           "they know: one of them is away; try again",
+                                           request_.procedure())),
                            std::string(instance::AbortReasonName(instance::AbortReason::kPeerLost))));
     }
     OnEnd(Refusal(

@@ -23,8 +23,11 @@ absl::StatusOr<std::shared_ptr<const View>> View::Create(const control::v1::Clus
   if (!sites.ok()) return sites.status();
   std::vector<uint32_t> workers;
   for (const control::v1::Peer& peer : config.peers()) workers.push_back(peer.workers());
-  std::map<std::string, const control::v1::ProcedureSpec*> procedures;  // an island that is lost says none
+  std::map<std::string, const control::v1::ProcedureSpec*> procedures;
+  bool all_answered = status.islands_size() == config.peers_size();
   for (const control::v1::IslandStatus& island : status.islands()) {
+    all_answered &=
+        island.has_placement();  // its own word, which the supervisor adds to what it knows itself
     for (const control::v1::ProcedureSpec& procedure : island.procedures())
       procedures.emplace(procedure.name(), &procedure);
   }
@@ -36,13 +39,14 @@ absl::StatusOr<std::shared_ptr<const View>> View::Create(const control::v1::Clus
                                            .workers = std::move(workers),
                                            .specs = std::move(specs),
                                            .procedures = std::move(specs_of_procedures),
+                                           .all_answered = all_answered,
                                            .catalog = *std::move(catalog),
                                            .sites = *sites,
                                            .tables = tables});
 }
 
 bool View::SaysTheSame(const View& other) const {
-  return tables == other.tables &&
+  return tables == other.tables && all_answered == other.all_answered &&
          std::ranges::equal(procedures, other.procedures, [](const auto& a, const auto& b) {
            return google::protobuf::util::MessageDifferencer::Equals(a, b);
          });

@@ -23,7 +23,8 @@ struct View {
   std::string transport;          // uds | zmq
   std::vector<uint32_t> workers;  // of each island
   storage::Catalog::TableSpecs specs;
-  Procedures procedures;  // of loaded workloads, by name
+  Procedures procedures;     // of loaded workloads, by name
+  bool all_answered = true;  // no island was silent when it was made: there are no other procedures
   storage::Catalog catalog;
   partitioner::SiteMap sites;
   uint64_t tables = 0;  // fingerprint of the catalog, which every request names
