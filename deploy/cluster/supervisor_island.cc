@@ -70,6 +70,7 @@ void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status)
     entry.set_in_doubt(own.in_doubt());
     entry.set_in_doubt_ms(own.in_doubt_ms());
     *entry.mutable_unresponsive_peers() = own.unresponsive_peers();
+    *entry.mutable_procedures() = own.procedures();
   }
 }
 

@@ -116,6 +116,7 @@ class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
         self.tokens: dict[bytes, bool] = {}  # whether it was committed; False: it never will be
         self.faults: list[str] = []
         self.committed = 0
+        self.counters: dict[int, int] = {}
 
     @contextlib.contextmanager
     def faulty(self, context: Any) -> Iterator[None]:
@@ -160,7 +161,44 @@ class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
                 raise
             return pb.ExecuteResponse(results=results, transaction=f"T{self.committed}")
 
+    def call(self, request: Any) -> Any:
+        """counter.add(id, by, word) -> (sum, half, word): adds to a row of table `counters`, which may be missing."""
+        def check(holds: bool, code: Any, message: str, reason: str) -> None:
+            if not holds:
+                raise Refused(code, message, reason)
+        check(request.procedure == "counter.add", grpc.StatusCode.NOT_FOUND, "there is no such procedure", "invalid")
+        kinds = [argument.WhichOneof("kind") for argument in request.arguments]
+        check(kinds == ["number", "number", "text"], grpc.StatusCode.INVALID_ARGUMENT, "argument 2 'by'", "invalid")
+        row, by, word = request.arguments
+        with self.lock:
+            first = pb.Operation(table="counters")
+            first.get.key.parts.add(signed=row.number)
+            place = self.place(request.token, first)
+            if self.tokens.get(place):
+                return pb.CallResponse(earlier=True)
+            check(by.number >= 0, grpc.StatusCode.OUT_OF_RANGE, "it counts upwards only", "procedure")
+            self.earlier(place)
+            self.counters[row.number] = self.counters.get(row.number, 0) + by.number
+            total = self.counters[row.number]
+            return pb.CallResponse(transaction=f"T{self.committed}", results=[
+                pb.Value(number=total), pb.Value(real=total / 2), pb.Value(text=word.text)])
+
     # ---- calls
+
+    def Call(self, request: Any, context: Any) -> Any:
+        with self.faulty(context):
+            try:
+                return self.call(request)
+            except Refused as refused:
+                refused.end(context)
+
+    def ListProcedures(self, request: Any, context: Any) -> Any:
+        def named(**types: str) -> Any:
+            return [pb.NamedType(name=name, type=kind) for name, kind in types.items()]
+        return pb.ListProceduresResponse(procedures=[
+            pb.Procedure(name="counter.add", about="adds", home_table="counters",
+                         arguments=named(id="int64", by="int64", word="text"),
+                         results=named(sum="int64", half="double", word="text"))])
 
     def Execute(self, request: Any, context: Any) -> Any:
         with self.faulty(context):

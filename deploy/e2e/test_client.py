@@ -301,6 +301,77 @@ def test_run_once(db: client.Client, gateway: FakeGateway, batch: client.Batch, 
     assert db.run(lambda transaction: "nothing done", once=True) == "nothing done"
 
 
+# ---- procedures
+
+def test_a_procedure_is_called(db: client.Client) -> None:
+    assert db.call("counter.add", 7, 3, "ann") == (3, 1.5, "ann")
+    total, _, word = db.call("counter.add", 7, 2, b"\xff")
+    assert total == 5 and word == b"\xff"
+    known = db.procedures()
+    assert [str(procedure) for procedure in known] == [
+        "counter.add(id int64, by int64, word text) -> (sum int64, half double, word text)"]
+    assert known[0].home_table == "counters"
+    with pytest.raises(client.InvalidRequest, match="argument 2 'by'"):
+        db.call("counter.add", 7, 0.5, "ann")
+    with pytest.raises(client.InvalidRequest, match="upwards only") as caught:
+        db.call("counter.add", 7, -1, "ann")
+    assert caught.value.reason == "procedure" and str(caught.value.code) == "StatusCode.OUT_OF_RANGE"
+    with pytest.raises(client.InvalidRequest, match="no such procedure"):
+        db.call("counter.sub", 7)
+    with pytest.raises(TypeError, match="not bool"):
+        db.call("counter.add", True)
+    with pytest.raises(client.InvalidRequest, match="an int64 can hold"):
+        db.call("counter.add", 1 << 63)
+
+
+@pytest.mark.parametrize("faults, earlier", [
+    ([], False),
+    (["lost"], False),
+    (["silent"], True),
+    (["silent", "aborted", "aborted"], True),
+])
+def test_a_call_with_a_token_happens_once(db: client.Client, gateway: FakeGateway, faults: list[str],
+                                          earlier: bool) -> None:
+    gateway.faults = faults
+    answer = db.call("counter.add", 7, 3, "ann", token=client.new_token())
+    assert answer.earlier == earlier and gateway.counters == {7: 3}
+    if earlier:
+        with pytest.raises(LookupError, match="results are not known"):
+            _, _, _ = answer
+        with pytest.raises(LookupError, match="results are not known"):
+            _ = answer[0]
+    else:
+        assert answer == (3, 1.5, "ann")
+
+
+def test_a_call_that_was_lost_is_asked_for(db: client.Client, gateway: FakeGateway) -> None:
+    gateway.faults = ["silent"]
+    with pytest.raises(client.UnknownOutcome):
+        db.call("counter.add", 7, 3, "ann")
+    gateway.faults = ["lost", "", "lost"]  # then a refusal, which says nothing of the first; the question is repeated
+    with pytest.raises(client.InvalidRequest, match="upwards only"):
+        db.call("counter.add", 7, -3, "ann", token=client.new_token())
+    gateway.faults = ["silent"] + ["lost"] * 1000
+    with pytest.raises(client.UnknownOutcome):
+        db.call("counter.add", 7, 3, "ann", token=client.new_token(), timeout=0.3)
+    assert gateway.counters == {7: 6}
+
+
+def test_asyncio_calls_likewise(address: str, gateway: FakeGateway) -> None:
+    async def speak() -> None:
+        async with asyncio_client.connect(address) as db:
+            assert await db.call("counter.add", 7, 3, "ann") == (3, 1.5, "ann")
+            assert [procedure.name for procedure in await db.procedures()] == ["counter.add"]
+            gateway.faults = ["silent", "lost"]
+            assert (await db.call("counter.add", 7, 3, "ann", token=client.new_token())).earlier
+            gateway.faults = ["lost"]
+            with pytest.raises(client.InvalidRequest, match="upwards only"):
+                await db.call("counter.add", 7, -3, "ann", token=client.new_token())
+
+    asyncio.run(speak())
+    assert gateway.counters == {7: 6}
+
+
 def test_asyncio_likewise(address: str, gateway: FakeGateway, db: client.Client, batch: client.Batch) -> None:
     async def speak() -> None:
         async with asyncio_client.connect(address) as other:

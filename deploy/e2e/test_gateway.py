@@ -475,3 +475,100 @@ def test_an_island_that_dies_is_out_of_reach_and_its_commits_are_unknown(cluster
         finally:
             os.kill(supervisor, signal.SIGCONT)
         wait_until(lambda: total(scrape(port), "islands_gateway_island_reachable") == 2, what="island 1")
+
+
+# ---- procedures
+
+ACCOUNTS, MONEY = 200, 200 * 1000
+
+
+@pytest.mark.parametrize("layout, durability", [("2ISL", "lazy"), ("1ISL", "sync")])
+def test_procedures_of_a_loaded_workload_are_called_while_islands_die(cluster: Cluster, layout: str,
+                                                                      durability: str) -> None:
+    cluster.write(layout=layout, durability=durability, more=f"""data:
+  tables:
+    - {{name: account, key: [uint64], range: [0, {ACCOUNTS}], row_bytes: 8}}
+gateway: {{enabled: true}}
+""")
+    address = str(cluster.up()["gateway"]["addresses"][0])
+    with client.connect(address, timeout=20) as db:
+        assert db.procedures() == []
+        with pytest.raises(client.InvalidRequest, match="there is no procedure 'transfer.pay'"):
+            db.call("transfer.pay", 1, 2, 30)
+        cluster.islands.json("run", cluster.file, "transfer", "--duration", 0.2, "--warmup", 0, "--results",
+                             os.path.join(cluster.folder, "results"))
+
+        def balances() -> list[int]:
+            return [int.from_bytes(row.value, "little", signed=True) for row in db.scan("account")]
+
+        assert [str(procedure) for procedure in db.procedures()] == [
+            "transfer.pay(from int64, to int64, amount int64) -> (paid int64, balance int64)"]
+        before = balances()
+        assert sum(before) == MONEY
+        assert db.call("transfer.pay", 1, ACCOUNTS - 1, 1) == (1, before[1] - 1)
+        assert db.call("transfer.pay", 1, ACCOUNTS - 1, 1_000_000) == (0, before[1] - 1)
+        with pytest.raises(client.InvalidRequest, match="argument 3 'amount': found text, expected int64"):
+            db.call("transfer.pay", 1, 2, "much")
+        with pytest.raises(client.InvalidRequest, match="argument 1 'from', of table 'account'"):
+            db.call("transfer.pay", ACCOUNTS, 2, 1)
+        with pytest.raises(client.InvalidRequest, match="expected two accounts from 0 to 199") as caught:
+            db.call("transfer.pay", 1, ACCOUNTS, 1)
+        assert caught.value.reason == "procedure" and caught.value.committed is False
+        hand = cluster.islands.run("client", cluster.file, "call", "transfer.pay", 1, ACCOUNTS - 1, 1)
+        assert hand.out == f"paid 1\nbalance {before[1] - 2}\n", hand
+        hand = cluster.islands.run("client", cluster.file, "call", "transfer.pay", 1, "x", 1)
+        assert hand.code == 1 and "argument 'to': found 'x', expected int64" in hand.err, hand
+        assert "transfer.pay(from int64" in cluster.islands.run("client", cluster.file, "procedures").out
+        pay_while_islands_die(cluster, db, victims=[1, 0] if layout == "2ISL" else [0])
+        assert again(lambda: sum(balances())) == MONEY
+        before = balances()
+    cluster.down()
+    cluster.up()
+    with client.connect(address) as db:  # from files: nobody has loaded anything
+        assert balances() == before
+        assert again(lambda: db.call("transfer.pay", 3, 2, 0)) == (1, before[3])
+        assert again(lambda: db.call("transfer.pay", ACCOUNTS - 1, 2, 0)) == (1, before[-1])
+
+
+def await_island(cluster: Cluster, number: int) -> None:
+    def is_back() -> bool:
+        island = cluster.island(number)
+        return bool(island["restarts"] == 1 and island["state"] == "ready")
+    wait_until(is_back, what="the island")
+
+
+def pay_while_islands_die(cluster: Cluster, db: client.Client, victims: list[int]) -> None:
+    """With tokens, so that each is known to have been paid."""
+    over = threading.Event()
+    failed: list[Exception] = []
+    paid: list[int] = []
+
+    def pay(seed: int) -> None:
+        number = seed
+        while not over.is_set():
+            number = (number * 7 + 3) % ACCOUNTS
+            other = (number + ACCOUNTS // 2) % ACCOUNTS  # on the other island
+            try:
+                answer = db.call("transfer.pay", number, other, 5, token=client.new_token())
+                paid.append(1 if answer.earlier else answer[0])
+            except client.Aborted:
+                pass
+            except client.Error as error:
+                failed.append(error)
+                return
+
+    payers = [threading.Thread(target=pay, args=(seed,)) for seed in range(4)]
+    for payer in payers:
+        payer.start()
+    try:
+        for victim in victims:
+            wait_until(lambda: len(paid) > 20, what="payments")
+            os.kill(cluster.island(victim)["pid"], signal.SIGKILL)
+            await_island(cluster, victim)
+            paid.clear()
+        wait_until(lambda: len(paid) > 20, what="payments")
+    finally:
+        over.set()
+        for payer in payers:
+            payer.join()
+    assert not failed, failed

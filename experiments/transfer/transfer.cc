@@ -8,6 +8,8 @@
 // transactions check it in the middle: they read all accounts of all islands, and the run fails if money is
 // missing.
 //
+// Programs outside call `transfer.pay`, which is the same transfer between accounts that they name.
+//
 // Thread safety: a workload is immutable; generators and requests belong to one worker.
 #include <algorithm>
 #include <cstring>
@@ -105,16 +107,66 @@ class TransferWorkload final : public instance::Workload {
     return std::make_unique<Customers>(own, between(accounts.begin(), accounts.end()), shares_);
   }
 
-  // A coroutine: other transactions of this worker run while it waits at co_await. Both accounts are read in
-  // one batch, under the locks that the updates need: locking for the update later would invite deadlocks.
-  // What is written depends on what was read, so it is a second batch.
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,
                                   const instance::Request& request) const override {
     const auto& transfer = static_cast<const Transfer&>(request);
-    if (transfer.total) {
-      runtime::Task<absl::Status> checked = CheckTotal(transaction);
-      co_return co_await checked;
+    return transfer.total ? CheckTotal(transaction) : Pay(transaction, transfer, /*outcome=*/nullptr);
+  }
+
+  // What programs outside may call, with its arguments and results by name.
+  const std::vector<instance::Procedure>& procedures() const override {
+    using enum instance::ValueType;
+    static const std::vector<instance::Procedure> kProcedures = {
+        {.name = "pay",
+         .about = "moves money to another account, if there is enough",
+         .arguments = {{"from", kInt64}, {"to", kInt64}, {"amount", kInt64}},
+         .results = {{"paid", kInt64}, {"balance", kInt64}},  // 1 or 0; of `from`, afterwards
+         .home_table = kTable}};
+    return kProcedures;
+  }
+
+  // The island has seen to number and types of the arguments; what their values mean is ours to check. An
+  // error undoes all of it, and the program outside reads its text.
+  runtime::Task<absl::Status> Call(instance::Transaction& transaction, const instance::Procedure&,
+                                   std::span<const instance::Value> arguments,
+                                   std::vector<instance::Value>* results) const override {
+    const int64_t from = std::get<int64_t>(arguments[0]);
+    const int64_t to = std::get<int64_t>(arguments[1]);
+    const int64_t amount = std::get<int64_t>(arguments[2]);
+    const RangePartition& accounts = *transaction.catalog().table(account_).partition;
+    if (!accounts.Find(from) || !accounts.Find(to) || from == to || amount < 0) {
+      co_return absl::InvalidArgumentError(
+          absl::StrCat("transfer.pay: found ", from, ", ", to, ", ", amount, ", expected two accounts from ",
+                       accounts.begin(), " to ", accounts.end() - 1, " and an amount that is not negative"));
     }
+    Transfer transfer;
+    transfer.from = static_cast<uint64_t>(from);
+    transfer.to = static_cast<uint64_t>(to);
+    transfer.amount = amount;
+    Outcome outcome;
+    runtime::Task<absl::Status> task = Pay(transaction, transfer, &outcome);
+    absl::Status status = co_await task;
+    if (!status.ok()) co_return status;
+    results->push_back(int64_t{outcome.paid});
+    results->push_back(outcome.balance);
+    co_return absl::OkStatus();
+  }
+
+  int64_t AuditRow(TableId, instance::KeyView, instance::RowView row) const override {
+    return BalanceOf(row);
+  }
+
+ private:
+  struct Outcome {
+    bool paid = false;
+    int64_t balance = 0;  // of who pays, afterwards
+  };
+
+  // A coroutine: other transactions of this worker run while it waits at co_await. Both accounts are read in
+  // one batch, under the locks that the updates need: locking for the update later would invite deadlocks.
+  // What is written depends on what was read, so it is a second batch. `outcome` may be null.
+  runtime::Task<absl::Status> Pay(instance::Transaction& transaction, const Transfer& transfer,
+                                  Outcome* outcome) const {
     const Uint64Key from(transfer.from);
     const Uint64Key to(transfer.to);
     const bool ascending = transfer.from < transfer.to;  // always locked in the same order: fewer deadlocks
@@ -126,8 +178,11 @@ class TransferWorkload final : public instance::Workload {
     if (batch.code(0) != absl::StatusCode::kOk || batch.code(1) != absl::StatusCode::kOk) {
       co_return absl::FailedPreconditionError("transfer: an account is missing; load the workload again");
     }
+    const int64_t balance = BalanceOf(batch.row(ascending ? 0 : 1));
+    const bool enough = balance >= transfer.amount;
+    if (outcome != nullptr) *outcome = {enough, enough ? balance - transfer.amount : balance};
     // Too little money is an answer, not an error: the transaction commits, and nothing has changed.
-    if (BalanceOf(batch.row(ascending ? 0 : 1)) < transfer.amount) co_return absl::OkStatus();
+    if (!enough) co_return absl::OkStatus();
     batch.Clear();
     batch.Add(account_, from, 0, -transfer.amount);
     batch.Add(account_, to, 0, transfer.amount);
@@ -135,11 +190,6 @@ class TransferWorkload final : public instance::Workload {
     co_return status;
   }
 
-  int64_t AuditRow(TableId, instance::KeyView, instance::RowView row) const override {
-    return BalanceOf(row);
-  }
-
- private:
   // All accounts add up to what they began with, at every moment that a transaction can see. What was read
   // counts once nobody who has read it can have died: a killed island forgets its locks, and others may have
   // changed half of it before the rest was read. Another Execute fails then, as the commit would.

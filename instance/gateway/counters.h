@@ -34,9 +34,12 @@ enum class Method : uint8_t {
   kListTables,
   kCreateTable,
   kDropTable,
+  kCall,
+  kListProcedures,
 };
-inline constexpr std::array kMethodNames = {"Execute",    "ExecuteMany", "Transact", "AskOutcome",
-                                            "ListTables", "CreateTable", "DropTable"};
+inline constexpr std::array kMethodNames = {"Execute",    "ExecuteMany", "Transact",
+                                            "AskOutcome", "ListTables",  "CreateTable",
+                                            "DropTable",  "Call",        "ListProcedures"};
 inline constexpr size_t kMethods = kMethodNames.size();
 
 enum class Outcome : uint8_t { kCommitted, kAborted, kUnknown, kRolledBack };

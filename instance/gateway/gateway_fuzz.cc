@@ -43,7 +43,24 @@ std::shared_ptr<const View> MakeView() {
   copied->set_name("c");
   copied->add_key("string");
   copied->set_replicated(true);
+  control::v1::ProcedureSpec* procedure = status.add_islands()->add_procedures();
+  procedure->set_name("w.p");
+  procedure->set_home_table("p");
+  for (const char* type : {"int64", "double", "text"}) procedure->add_arguments()->set_type(type);
   return *View::Create(status);
+}
+
+// As the gateway takes a call of the only procedure there is.
+void TryCall(const View& view, const std::string& said) {
+  client::v1::CallRequest request;
+  if (!request.ParseFromString(said)) return;
+  const control::v1::ProcedureSpec& procedure = view.procedures.Get(0);
+  data::v1::ClientRequest asked;
+  if (!TranslateArguments(procedure, request, &asked).ok()) return;
+  ISLANDS_CHECK(asked.arguments_size() == 3 && asked.arguments(0).has_number() &&
+                asked.arguments(1).has_real() && asked.arguments(2).has_text());
+  const absl::StatusOr<uint32_t> site = SiteOfCall(view, procedure, asked);
+  ISLANDS_CHECK(!site.ok() || *site < view.catalog.sites());
 }
 
 // What the island that gets them does first.
@@ -78,6 +95,9 @@ void TryReply(const std::string& bytes) {
   ISLANDS_CHECK(answer.ok() == says_committed);
   ISLANDS_CHECK(answer.ok() || answer.failure.outcome() != client::v1::Failure::OUTCOME_UNSPECIFIED);
   ISLANDS_CHECK(answer.ToStatus().ok() == answer.ok());
+  client::v1::CallResponse called;
+  FillValues(reply, &called);
+  ISLANDS_CHECK(called.results_size() == reply.values_size());
 }
 
 }  // namespace
@@ -94,6 +114,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string said(reinterpret_cast<const char*>(data) + (size == 0 ? 0 : 1), at == 0 ? 0 : at - 1);
   const std::string answered(reinterpret_cast<const char*>(data) + at, size - at);
   TryReply(answered);
+  TryCall(*view, said);
   islands::client::v1::ExecuteRequest request;
   if (!request.ParseFromString(said)) return 0;
   islands::instance::Batch batch;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -102,7 +103,8 @@ class Views {
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What the main thread is to have the supervisor do with the tables, while calls wait.
+// What the main thread is to have the supervisor do with the tables, while calls wait. A request that changes
+// nothing waits for a new view.
 class TableChanges {
  public:
   void Post(control::v1::TablesRequest request, Service::Done done) {
@@ -119,7 +121,15 @@ class TableChanges {
       const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
       taken.swap(posted_);
     }
+    const auto changes = [](const Posted& each) {
+      return !each.request.add().empty() || !each.request.drop().empty();
+    };
+    if (!std::ranges::all_of(taken, changes)) refresh();
     for (const Posted& each : taken) {
+      if (!changes(each)) {
+        each.done(absl::OkStatus());
+        continue;
+      }
       control::v1::Request request;
       *request.mutable_tables() = each.request;
       const auto reply =
@@ -156,8 +166,8 @@ void DoChores(const std::string& control_directory, const sigset_t& signals, std
   const auto refresh = [&] {
     const auto view = AskSupervisor(control_directory);
     if (!view.ok()) return;  // it lives no longer than its supervisor
-    if ((*view)->tables == views.Get()->tables) return;
-    spdlog::info("the tables have changed");
+    if ((*view)->SaysTheSame(*views.Get())) return;
+    if ((*view)->tables != views.Get()->tables) spdlog::info("the tables have changed");
     views.Set(*view);
   };
   const timespec wait{0, kLookEveryNs};

@@ -18,8 +18,8 @@ using server::Metric;
 namespace {
 
 // Those that ask islands.
-constexpr std::array kTimed = {Method::kExecute, Method::kExecuteMany, Method::kTransact,
-                               Method::kAskOutcome};
+constexpr std::array kTimed = {Method::kExecute, Method::kExecuteMany, Method::kTransact, Method::kAskOutcome,
+                               Method::kCall};
 
 ClientMetric::Label MethodLabel(Method method) {
   return {"method", kMethodNames[static_cast<size_t>(method)]};

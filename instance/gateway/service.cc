@@ -20,6 +20,8 @@
 
 namespace islands::gateway {
 
+using client::v1::CallRequest;
+using client::v1::CallResponse;
 using client::v1::ExecuteRequest;
 using client::v1::ExecuteResponse;
 using client::v1::TransactRequest;
@@ -92,41 +94,38 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
     std::vector<uint32_t> may_miss;
     if (absl::Status status = Translate(*view_, request.operations(), &batch_, &may_miss); !status.ok())
       return owner_.OnEnd(Refusal(status, "invalid"));
-    if (!request.token().empty()) {
-      if (Answer answer = CheckToken(service_, *view_, request.token()); !answer.ok())
-        return owner_.OnEnd(answer);
-      token_ = request.token();
-      token_site_ = TokenSiteOf(*view_, batch_);
-      deadline_us_ = deadline_us;
-      InsertToken(*view_, token_site_, token_, TokenOutcome::kCommitted, &batch_);
-    }
-    const uint64_t session = service_.channels().NextSession();
     data::v1::ClientRequest asked;
-    Fill(*view_, batch_, std::move(may_miss), &asked);
-    asked.set_session(session);
-    asked.set_begins(true);
-    asked.set_whole(true);
-    asked.set_end(data::v1::CLIENT_END_COMMIT);
-    asked.set_deadline_us(deadline_us);
-    const auto any = static_cast<uint32_t>(session % view_->workers.size());
-    const uint32_t home = HomeOf(*view_, batch_, any);
-    service_.channels().Send(service_.channels().WorkerFor(home, session), &asked, this);
+    asked.mutable_may_miss()->Assign(may_miss.begin(), may_miss.end());
+    Begin(SiteOf(*view_, batch_), request.token(), deadline_us, &asked);
+  }
+
+  // A procedure, and nothing else.
+  void Start(const CallRequest& request, const control::v1::ProcedureSpec& procedure, int64_t deadline_us,
+             CallResponse* response) {
+    call_response_ = response;
+    data::v1::ClientRequest asked;
+    asked.set_procedure(procedure.name());
+    if (absl::Status status = TranslateArguments(procedure, request, &asked); !status.ok())
+      return owner_.OnEnd(Refusal(status, "invalid"));
+    const absl::StatusOr<uint32_t> site = SiteOfCall(*view_, procedure, asked);
+    if (!site.ok()) return owner_.OnEnd(Refusal(site.status(), "invalid"));
+    Begin(*site, request.token(), deadline_us, &asked);
   }
 
   void OnReply(const data::v1::ClientReply& reply) override {
     Answer answer = AnswerOf(reply);
     if (answer.failure.reason() == "refused") service_.NoteOtherTables();
     if (answer.ok()) {
-      response_->set_transaction(instance::DecodeId(reply).ToString());
-      if (const absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); status.ok()) {
-        FillResults(*view_, batch_, response_->mutable_results());
-        if (!token_.empty()) response_->mutable_results()->RemoveLast();
-      } else {  // it was committed all the same, and nobody can say what it read
+      // It was committed all the same, and nobody can say what it read.
+      if (const absl::Status status = Fill(reply); !status.ok())
         answer = LostAnswer(/*may_have_committed=*/true, status);
-      }
     }
-    if (token_.empty() || answer.code != grpc::StatusCode::FAILED_PRECONDITION) return owner_.OnEnd(answer);
-    // It may be that it was committed before.
+    // It may be that it was committed before. A procedure runs before the token is looked at, and what it
+    // finds then may be what it has left itself.
+    const bool says_no = answer.code == grpc::StatusCode::FAILED_PRECONDITION ||
+                         (call_response_ != nullptr && (answer.failure.reason() == "procedure" ||
+                                                        answer.failure.reason() == "contradiction"));
+    if (token_.empty() || !says_no) return owner_.OnEnd(answer);
     aborted_ = std::move(answer);
     TokenQuestion::Owner& owner = *this;
     question_ = std::make_unique<TokenQuestion>(service_.channels(), owner);
@@ -135,11 +134,47 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
   void OnLost(bool sent, const absl::Status& why) override { owner_.OnEnd(LostAnswer(sent, why)); }
 
  private:
+  // `site`: where it begins, and has its token; nothing: anywhere.
+  void Begin(std::optional<uint32_t> site, const std::string& token, int64_t deadline_us,
+             data::v1::ClientRequest* asked) {
+    if (!token.empty()) {
+      if (Answer answer = CheckToken(service_, *view_, token); !answer.ok()) return owner_.OnEnd(answer);
+      token_ = token;
+      token_site_ = site.value_or(0);
+      deadline_us_ = deadline_us;
+      InsertToken(*view_, token_site_, token_, TokenOutcome::kCommitted, &batch_);
+    }
+    const uint64_t session = service_.channels().NextSession();
+    asked->set_tables(view_->tables);
+    instance::EncodeClientOperations(batch_, asked->mutable_operations());
+    asked->set_session(session);
+    asked->set_begins(true);
+    asked->set_whole(true);
+    asked->set_end(data::v1::CLIENT_END_COMMIT);
+    asked->set_deadline_us(deadline_us);
+    const auto any = static_cast<uint32_t>(session % view_->workers.size());
+    const uint32_t home = site ? view_->sites.IslandOf(*site) : any;
+    service_.channels().Send(service_.channels().WorkerFor(home, session), asked, this);
+  }
+  absl::Status Fill(const data::v1::ClientReply& reply) {
+    std::string id = instance::DecodeId(reply).ToString();
+    if (call_response_ != nullptr) {
+      call_response_->set_transaction(std::move(id));
+      FillValues(reply, call_response_);
+      return absl::OkStatus();
+    }
+    response_->set_transaction(std::move(id));
+    if (absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); !status.ok())
+      return status;
+    FillResults(*view_, batch_, response_->mutable_results());
+    if (!token_.empty()) response_->mutable_results()->RemoveLast();
+    return absl::OkStatus();
+  }
   void OnToken(std::optional<TokenOutcome> outcome, const Answer& answer) override {
     if (!answer.ok())
       return owner_.OnEnd(LostAnswer(/*may_have_committed=*/true, absl::UnknownError(answer.message)));
     const Answer said = AnswerOfToken(outcome, aborted_);
-    response_->set_earlier(said.ok());
+    call_response_ != nullptr ? call_response_->set_earlier(said.ok()) : response_->set_earlier(said.ok());
     owner_.OnEnd(said);
   }
 
@@ -147,7 +182,8 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
   const std::shared_ptr<const View> view_;
   Owner& owner_;
   Batch batch_;
-  ExecuteResponse* response_ = nullptr;
+  ExecuteResponse* response_ = nullptr;  // one of these two
+  CallResponse* call_response_ = nullptr;
   std::string token_;  // empty: it has none
   uint32_t token_site_ = 0;
   int64_t deadline_us_ = 0;
@@ -186,6 +222,68 @@ class ExecuteCall final : private WholeTransaction::Owner {
   bool entered_ = false;
   CallMeter meter_;
   WholeTransaction transaction_;
+};
+
+// Likewise.
+class CallCall final : private WholeTransaction::Owner {
+ public:
+  CallCall(Service& service, grpc::ServerUnaryReactor& reactor, const CallRequest& request,
+           CallResponse& response, int64_t deadline_us)
+      : service_(service),
+        reactor_(reactor),
+        request_(request),
+        response_(response),
+        deadline_us_(deadline_us),
+        meter_(service.counters(), Method::kCall) {}
+
+  void Start() {
+    entered_ = service_.Enter();
+    if (!entered_) return OnEnd(TooMany(service_));
+    if (!Begin()) service_.Refresh([this] { BeginOrRefuse(); });  // it may be new
+  }
+
+ private:
+  // False: the newest view has no such procedure. Otherwise it may be over, and this be gone.
+  bool Begin() {
+    std::shared_ptr<const View> view = service_.view();
+    const control::v1::ProcedureSpec* procedure = view->FindProcedure(request_.procedure());
+    if (procedure == nullptr) return false;
+    WholeTransaction::Owner& owner = *this;
+    transaction_ = std::make_unique<WholeTransaction>(service_, view, owner);
+    transaction_->Start(request_, *procedure, deadline_us_, &response_);
+    return true;
+  }
+  void BeginOrRefuse() {
+    if (Begin()) return;
+    if (!service_.view()->all_answered) {
+      return OnEnd(Refusal(absl::UnavailableError(
+                               fmt::format("procedure '{}' is not known, and not all islands have said which "
+                                           "they know: one of them is away; try again",
+                                           request_.procedure())),
+                           std::string(instance::AbortReasonName(instance::AbortReason::kPeerLost))));
+    }
+    OnEnd(Refusal(
+        absl::NotFoundError(fmt::format("there is no procedure '{}'; expected WORKLOAD.PROCEDURE, of a "
+                                        "workload that is loaded",
+                                        request_.procedure())),
+        "invalid"));
+  }
+  void OnEnd(const Answer& answer) override {
+    if (entered_) service_.Leave();
+    service_.counters().TransactionEnded(answer);
+    meter_.End(answer.code, transaction_ != nullptr ? transaction_->waited_ns() : 0);
+    reactor_.Finish(answer.ToStatus());
+    delete this;
+  }
+
+  Service& service_;
+  grpc::ServerUnaryReactor& reactor_;
+  const CallRequest& request_;
+  CallResponse& response_;
+  const int64_t deadline_us_;
+  bool entered_ = false;
+  CallMeter meter_;
+  std::unique_ptr<WholeTransaction> transaction_;
 };
 
 class ExecuteManyCall final {
@@ -449,7 +547,13 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
     if (Answer answer = CheckToken(service, *view_, request.token()); !answer.ok()) return End(answer);
     Operations first;
     first.Add()->set_table(request.table());
-    *first[0].mutable_get()->mutable_key() = request.key();
+    client::v1::Key* key = first[0].mutable_get()->mutable_key();
+    *key = request.key();
+    const storage::TableDefinition* table = view_->catalog.Find(request.table());
+    // Of a call its client knows the first part.
+    if (table != nullptr && !key->parts().empty() &&
+        static_cast<size_t>(key->parts_size()) < table->key.size())
+      *key = Completed(*table, request.key());
     Batch batch;
     std::vector<uint32_t> may_miss;
     if (absl::Status status = Translate(*view_, first, &batch, &may_miss); !status.ok())
@@ -520,6 +624,21 @@ client::v1::Table TableOf(const control::v1::TableSpec& spec) {
     described->set_type(field.type());
   }
   return table;
+}
+
+client::v1::Procedure ProcedureOf(const control::v1::ProcedureSpec& spec) {
+  client::v1::Procedure procedure;
+  procedure.set_name(spec.name());
+  procedure.set_about(spec.about());
+  procedure.set_home_table(spec.home_table());
+  const auto describe = [](const control::v1::ValueSpec& from, client::v1::NamedType* to) {
+    to->set_name(from.name());
+    to->set_type(from.type());
+  };
+  for (const control::v1::ValueSpec& argument : spec.arguments())
+    describe(argument, procedure.add_arguments());
+  for (const control::v1::ValueSpec& result : spec.results()) describe(result, procedure.add_results());
+  return procedure;
 }
 
 absl::Status CheckTableName(const std::string& name) {
@@ -595,6 +714,20 @@ grpc::ServerBidiReactor<TransactRequest, TransactResponse>* Service::Transact(
   return call.release();
 }
 
+grpc::ServerUnaryReactor* Service::Call(grpc::CallbackServerContext* context, const CallRequest* request,
+                                        CallResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const int64_t deadline_us = TimeLeftUs(*context, limits_.call_us);
+  auto call =
+      std::make_unique<CallCall>(*this, *reactor, *request, *response, deadline_us);  // deletes itself
+  call.release()->Start();
+  return reactor;
+}
+
+void Service::Refresh(std::function<void()> done) {
+  change_tables_({}, [done = std::move(done)](const absl::Status&) { done(); });
+}
+
 void Service::MakeTokensTable(const View& view) {
   if (makes_tokens_table_.exchange(true)) return;
   control::v1::TablesRequest request;
@@ -645,6 +778,20 @@ grpc::ServerUnaryReactor* Service::Change(grpc::CallbackServerContext* context, 
     reactor->Finish(answer.ToStatus());
   };
   may.ok() ? change_tables_(std::move(request), end) : end(may);
+  return reactor;
+}
+
+// A workload may have been loaded a moment ago.
+grpc::ServerUnaryReactor* Service::ListProcedures(grpc::CallbackServerContext* context,
+                                                  const client::v1::ListProceduresRequest*,
+                                                  client::v1::ListProceduresResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Refresh([this, reactor, response, meter = std::make_shared<CallMeter>(counters_, Method::kListProcedures)] {
+    for (const control::v1::ProcedureSpec& spec : views_()->procedures)
+      *response->add_procedures() = ProcedureOf(spec);
+    meter->End(grpc::StatusCode::OK);
+    reactor->Finish(grpc::Status::OK);
+  });
   return reactor;
 }
 

@@ -30,8 +30,8 @@ class Service final : public client::v1::Islands::CallbackService {
  public:
   using Views = std::function<std::shared_ptr<const View>()>;  // the newest one; never null
   using Done = std::function<void(const absl::Status&)>;
-  // Has the deployment change its tables, and the views with it. Does not wait: says on some thread how it
-  // ended.
+  // Has the deployment change its tables, and the views with it; with a request for no change there is just a
+  // new view. Does not wait: says on some thread how it ended.
   using ChangeTables = std::function<void(control::v1::TablesRequest, Done)>;
 
   // `on_other_tables`: an island has other tables than the view says.
@@ -46,6 +46,11 @@ class Service final : public client::v1::Islands::CallbackService {
                                         client::v1::ExecuteManyResponse* response) override;
   grpc::ServerBidiReactor<client::v1::TransactRequest, client::v1::TransactResponse>* Transact(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context, const client::v1::CallRequest* request,
+                                 client::v1::CallResponse* response) override;
+  grpc::ServerUnaryReactor* ListProcedures(grpc::CallbackServerContext* context,
+                                           const client::v1::ListProceduresRequest* request,
+                                           client::v1::ListProceduresResponse* response) override;
   grpc::ServerUnaryReactor* AskOutcome(grpc::CallbackServerContext* context,
                                        const client::v1::AskOutcomeRequest* request,
                                        client::v1::AskOutcomeResponse* response) override;
@@ -66,6 +71,8 @@ class Service final : public client::v1::Islands::CallbackService {
   void NoteOtherTables() const { on_other_tables_(); }
   // The first token has come: their table is made; meanwhile nothing can be done with one.
   void MakeTokensTable(const View& view);
+  // A workload may have been loaded since the view was made.
+  void Refresh(std::function<void()> done);
   // One more transaction is open; false: there are too many, and it must not be.
   bool Enter(uint32_t transactions = 1);
   void Leave(uint32_t transactions = 1) { open_.fetch_sub(transactions, std::memory_order_relaxed); }

@@ -38,6 +38,20 @@ std::string_view NameOf(client::v1::KeyPart::PartCase part) {
   }
 }
 
+// As procedures write types.
+std::string_view NameOf(client::v1::Value::KindCase kind) {
+  switch (kind) {
+    case client::v1::Value::kNumber:
+      return "int64";
+    case client::v1::Value::kReal:
+      return "double";
+    case client::v1::Value::kText:
+      return "text";
+    default:
+      return "nothing";
+  }
+}
+
 // What the component's type makes of the part; empty: it has no such values.
 std::optional<KeyComponent> ComponentOf(KeyType type, const client::v1::KeyPart& part) {
   const bool text = type == KeyType::kString;
@@ -209,26 +223,11 @@ class Translator {
     if (scan.at().parts().empty())
       return absl::InvalidArgumentError(
           "indexes are local to a partition: `at` says which, by the first part of a key");
-    if (absl::Status status = Encode(table_->key, Completed(scan.at()), /*whole=*/true, &at_); !status.ok())
+    if (absl::Status status = Encode(table_->key, Completed(*table_, scan.at()), /*whole=*/true, &at_);
+        !status.ok())
       return status;
     batch_.IndexScan(table_->id, number, BytesOf(at_), Key(), BytesOf(end_), scan.limit(), scan.reverse());
     return absl::OkStatus();
-  }
-
-  // A whole key that begins like this one: only its first part says where it belongs.
-  client::v1::Key Completed(const client::v1::Key& key) const {
-    client::v1::Key whole;
-    for (size_t i = 0; i < table_->key.size(); ++i) {
-      client::v1::KeyPart* part = whole.add_parts();
-      if (i < static_cast<size_t>(key.parts_size())) {
-        *part = key.parts(static_cast<int>(i));
-      } else if (table_->key[i] == KeyType::kString) {
-        part->set_text("");
-      } else {
-        part->set_unsigned_(0);
-      }
-    }
-    return whole;
   }
 
   const View& view_;
@@ -252,6 +251,76 @@ client::v1::Result::Code CodeOf(absl::StatusCode code) {
 }
 
 }  // namespace
+
+client::v1::Key Completed(const TableDefinition& table, const client::v1::Key& key) {
+  client::v1::Key whole;
+  for (size_t i = 0; i < table.key.size(); ++i) {
+    client::v1::KeyPart* part = whole.add_parts();
+    if (i < static_cast<size_t>(key.parts_size())) {
+      *part = key.parts(static_cast<int>(i));
+    } else if (table.key[i] == KeyType::kString) {
+      part->set_text("");
+    } else {
+      part->set_unsigned_(0);
+    }
+  }
+  return whole;
+}
+
+absl::Status TranslateArguments(const control::v1::ProcedureSpec& procedure,
+                                const client::v1::CallRequest& request, data::v1::ClientRequest* to) {
+  if (request.arguments_size() != procedure.arguments_size()) {
+    std::string expected;
+    for (const control::v1::ValueSpec& each : procedure.arguments())
+      expected += fmt::format("{}{} {}", expected.empty() ? "" : ", ", each.name(), each.type());
+    return absl::InvalidArgumentError(fmt::format("procedure '{}': found {} argument(s), expected {}: {}",
+                                                  procedure.name(), request.arguments_size(),
+                                                  procedure.arguments_size(), expected));
+  }
+  for (int i = 0; i < request.arguments_size(); ++i) {
+    const client::v1::Value& argument = request.arguments(i);
+    const std::string& type = procedure.arguments(i).type();
+    data::v1::Value* value = to->add_arguments();
+    const std::string_view found = NameOf(argument.kind_case());
+    if (argument.has_number() && type == "double") {
+      value->set_real(static_cast<double>(argument.number()));
+    } else if (found != type) {
+      return absl::InvalidArgumentError(fmt::format("procedure '{}', argument {} '{}': found {}, expected {}",
+                                                    procedure.name(), i + 1, procedure.arguments(i).name(),
+                                                    found, type));
+    } else if (argument.has_number()) {
+      value->set_number(argument.number());
+    } else if (argument.has_real()) {
+      value->set_real(argument.real());
+    } else {
+      value->set_text(argument.text());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> SiteOfCall(const View& view, const control::v1::ProcedureSpec& procedure,
+                                    const data::v1::ClientRequest& request) {
+  const TableDefinition* table = view.catalog.Find(procedure.home_table());
+  if (table == nullptr || !table->partition || request.arguments().empty()) {
+    return absl::InvalidArgumentError(fmt::format("procedure '{}': its home table '{}' is not there",
+                                                  procedure.name(), procedure.home_table()));
+  }
+  const absl::StatusOr<uint32_t> site = table->partition->SiteOf(request.arguments(0).number());
+  if (site.ok()) return site;
+  return absl::InvalidArgumentError(fmt::format(
+      "procedure '{}', argument 1 '{}', of table '{}': {}", procedure.name(), procedure.arguments(0).name(),
+      procedure.home_table(), std::string(site.status().message())));
+}
+
+void FillValues(const data::v1::ClientReply& reply, client::v1::CallResponse* response) {
+  for (const data::v1::Value& value : reply.values()) {
+    client::v1::Value* result = response->add_results();
+    if (value.has_number()) result->set_number(value.number());
+    if (value.has_real()) result->set_real(value.real());
+    if (value.has_text()) result->set_text(value.text());
+  }
+}
 
 absl::Status Translate(const View& view, const Operations& operations, Batch* batch,
                        std::vector<uint32_t>* may_miss) {

@@ -136,6 +136,7 @@ absl::Status Island::FillStore() {
   for (int i = 0; !KeepsFiles() && i < config_.loads_size(); ++i) {
     if (absl::Status status = LoadRows(config_.loads(i)); !status.ok()) return status;
   }
+  if (from_files) OfferAllProcedures();
   if (keeper_ == nullptr) return absl::OkStatus();
   rows_of_ = config_.data_generation();
   halted_ = KeepsFiles() && rows_of_ == 0;
@@ -178,6 +179,8 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
     const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
     store_ = *std::move(store);
   }
+  shared_.procedures.Clear();  // they were opened for the catalog of before
+  PublishProcedures();
   catalog_ = std::move(catalog);
   shared_.catalog = catalog_.get();
   shared_.tables = recovery::TablesFingerprint(*catalog_);
@@ -472,7 +475,51 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
     if (absl::Status status = store_->Truncate(table->id); !status.ok()) return status;
   }
   StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()));
-  return (*workload)->Load(loader);
+  if (absl::Status status = (*workload)->Load(loader); !status.ok()) return status;
+  OfferProcedures(load, *workload);
+  return absl::OkStatus();
+}
+
+void Island::OfferProcedures(const control::v1::LoadSpec& load, const OpenedWorkload& workload) {
+  const absl::Status added = shared_.procedures.Add(load.workload(), workload, *catalog_);
+  if (!added.ok()) {
+    spdlog::warn("workload '{}' can be loaded and run, and none of its procedures called: {}",
+                 load.workload(), std::string(added.message()));
+  }
+  PublishProcedures();
+}
+
+// An island whose rows come from files needs no workload, but for this.
+void Island::OfferAllProcedures() {
+  for (const control::v1::LoadSpec& load : config_.loads()) {
+    if (load.workload().empty()) continue;
+    const absl::StatusOr<OpenedWorkload> workload =
+        seams_.open_workload(load.object(), *catalog_, ToParameters(load.parameters()));
+    if (workload.ok()) {
+      OfferProcedures(load, *workload);
+    } else {
+      spdlog::warn("procedures of workload '{}' cannot be called: {}", load.workload(),
+                   std::string(workload.status().message()));
+    }
+  }
+}
+
+void Island::PublishProcedures() {
+  google::protobuf::RepeatedPtrField<control::v1::ProcedureSpec> specs;
+  for (const auto& [name, entry] : shared_.procedures.entries()) {
+    control::v1::ProcedureSpec* spec = specs.Add();
+    spec->set_name(name);
+    spec->set_about(entry.procedure->about);
+    spec->set_home_table(entry.procedure->home_table);
+    const auto describe = [](const NamedType& from, control::v1::ValueSpec* to) {
+      to->set_name(from.name);
+      to->set_type(std::string(ValueTypeName(from.type)));
+    };
+    for (const NamedType& argument : entry.procedure->arguments) describe(argument, spec->add_arguments());
+    for (const NamedType& result : entry.procedure->results) describe(result, spec->add_results());
+  }
+  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+  procedures_.Swap(&specs);
 }
 
 absl::Status Island::StartRun(const control::v1::StartRun& request) {

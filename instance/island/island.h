@@ -13,8 +13,8 @@
 //  1. Workers run exactly between Start and Stop, except while Load works, which has the island to itself,
 //     and while Audit reads the rows of a one-worker island, whose pages have no latches. An island with data
 //     files stands still from a Load on until Switch; in the beginning too, if there is no data yet.
-//  2. Rows, catalog and workers' view of them are replaced, and tables come and go, only while no worker
-//     runs.
+//  2. Rows, catalog and workers' view of them are replaced, and tables and procedures come and go, only while
+//     no worker runs.
 #pragma once
 
 #include <atomic>
@@ -135,6 +135,10 @@ class Island {
   // `for_redo`: its pages come from files.
   absl::Status BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo);
   absl::Status LoadRows(const control::v1::LoadSpec& load);
+  // The workload of this load can be called; it warns if none of it can be.
+  void OfferProcedures(const control::v1::LoadSpec& load, const OpenedWorkload& workload);
+  void OfferAllProcedures();
+  void PublishProcedures();  // what Status says of them
   absl::Status CheckTables(const control::v1::TablesRequest& request,
                            storage::Catalog::TableSpecs* wanted) const;
   absl::Status TakeTables(const storage::Catalog::TableSpecs& wanted);
@@ -175,6 +179,7 @@ class Island {
   std::unique_ptr<storage::Store> store_;
   std::string binding_warning_ ABSL_GUARDED_BY(store_mutex_);
   control::v1::StartRun run_ ABSL_GUARDED_BY(store_mutex_);  // the last one
+  google::protobuf::RepeatedPtrField<control::v1::ProcedureSpec> procedures_ ABSL_GUARDED_BY(store_mutex_);
 };
 
 }  // namespace islands::instance

@@ -159,6 +159,7 @@ control::v1::IslandStatus Island::Status() const {
   {
     const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
     warning = binding_warning_;
+    *status.mutable_procedures() = procedures_;
   }
   const auto warn = [&warning](std::string what) {
     if (warning.empty()) warning = std::move(what);

@@ -17,7 +17,7 @@ constexpr std::string_view kIsland = "The island itself";
 constexpr std::string_view kLibrary = "The metrics endpoint";
 
 // Of histograms: those that ask islands.
-constexpr std::string_view kGatewayMethods = "method=Execute|ExecuteMany|Transact|AskOutcome";
+constexpr std::string_view kGatewayMethods = "method=Execute|ExecuteMany|Transact|AskOutcome|Call";
 
 constexpr std::string_view kCounter = "counter";
 constexpr std::string_view kGauge = "gauge";

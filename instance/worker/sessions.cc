@@ -30,6 +30,41 @@ bool Misses(OperationKind kind, absl::StatusCode code) {
   return code == absl::StatusCode::kNotFound || code == absl::StatusCode::kAlreadyExists;
 }
 
+// False: it has no kind.
+bool DecodeValue(const data::v1::Value& from, Value* to) {
+  switch (from.kind_case()) {
+    case data::v1::Value::kNumber:
+      *to = from.number();
+      return true;
+    case data::v1::Value::kReal:
+      *to = from.real();
+      return true;
+    case data::v1::Value::kText:
+      *to = from.text();
+      return true;
+    case data::v1::Value::KIND_NOT_SET:
+      break;
+  }
+  return false;
+}
+
+void EncodeValue(const Value& from, data::v1::Value* to) {
+  if (const auto* number = std::get_if<int64_t>(&from)) to->set_number(*number);
+  if (const auto* real = std::get_if<double>(&from)) to->set_real(*real);
+  if (const auto* text = std::get_if<std::string>(&from)) to->set_text(*text);
+}
+
+// At least what they take in a reply.
+size_t ValueBytes(std::span<const Value> values) {
+  constexpr size_t kMostBesideText = 16;
+  size_t bytes = 0;
+  for (const Value& value : values) {
+    bytes += kMostBesideText;
+    if (const auto* text = std::get_if<std::string>(&value)) bytes += text->size();
+  }
+  return bytes;
+}
+
 }  // namespace
 
 void Sessions::OnRequest(messaging::ConnectionId gateway, std::span<const std::byte> payload) {
@@ -144,6 +179,8 @@ void Sessions::End(Session& session) {
   const auto it = sessions_.find(session.name);
   session.begun_ns = 0;
   session.request.Clear();
+  session.arguments.clear();
+  session.values.clear();
   spare_.push_back(std::move(it->second));
   sessions_.erase(it);
   counters_.sessions.Set(sessions_.size());
@@ -188,6 +225,11 @@ runtime::Task<Outcome> Sessions::Finish(Session& session) {
 runtime::Task<void> Sessions::Execute(Session& session) {
   RunningTransaction& transaction = session.transaction;
   Batch& batch = transaction.batch();
+  if (!session.request.procedure().empty()) {
+    runtime::Task<void> call = Call(session);
+    co_await call;
+    if (transaction.failure.set()) co_return;
+  }
   Decode(session);
   if (transaction.failure.set()) co_return;
   if (!batch.empty()) {
@@ -196,7 +238,7 @@ runtime::Task<void> Sessions::Execute(Session& session) {
     if (!status.ok()) transaction.Fail(AbortReason::kProcedure, std::move(status));
   }
   if (transaction.failure.set()) co_return;
-  if (ClientResultBytes(batch) > kMostResultBytes) {
+  if (ClientResultBytes(batch) + ValueBytes(session.values) > kMostResultBytes) {
     transaction.Fail(AbortReason::kProcedure,
                      absl::OutOfRangeError(fmt::format("the results have more than {} MiB; scan with a limit",
                                                        kMostResultBytes >> 20)));
@@ -212,14 +254,68 @@ runtime::Task<void> Sessions::Execute(Session& session) {
           "operation {}: {}", miss, there ? "there is such a row already" : "there is no such row")));
 }
 
+// Whoever has the session keeps procedures from being replaced (Island::Load): they outlive this.
+runtime::Task<void> Sessions::Call(Session& session) {
+  RunningTransaction& transaction = session.transaction;
+  const ClientRequest& request = session.request;
+  session.arguments.clear();
+  session.values.clear();
+  if (!CheckTables(session)) co_return;
+  const ProcedureTable::Entry* found = shared_.procedures.Find(request.procedure());
+  if (found == nullptr || !request.whole()) {
+    transaction.Fail(
+        AbortReason::kRefused,
+        absl::InvalidArgumentError(
+            fmt::format("procedure '{}': {}", request.procedure(),
+                        found == nullptr ? fmt::format("island {} has none of that name: its workload is not "
+                                                       "loaded there",
+                                                       options_.island)
+                                         : "expected a request that is a whole transaction")));
+    co_return;
+  }
+  const Procedure& procedure = *found->procedure;
+  absl::Status status;
+  for (const data::v1::Value& argument : request.arguments()) {
+    if (!DecodeValue(argument, &session.arguments.emplace_back()))
+      status = absl::InvalidArgumentError("an argument of no kind that this version knows");
+  }
+  status.Update(CheckValues(procedure.arguments, session.arguments, "argument"));
+  if (!status.ok()) {
+    transaction.Fail(AbortReason::kRefused,
+                     absl::InvalidArgumentError(fmt::format("procedure '{}': {}", request.procedure(),
+                                                            std::string(status.message()))));
+    co_return;
+  }
+  runtime::Task<absl::Status> called =
+      found->workload->Call(transaction, procedure, session.arguments, &session.values);
+  status = co_await called;
+  if (!status.ok()) {  // as Clients::Blame
+    const bool contradicts = !transaction.failure.set() && absl::IsDataLoss(status);
+    if (contradicts) {
+      spdlog::error("transaction {}, procedure '{}', has read what cannot be: {}",
+                    transaction.id().ToString(), request.procedure(), std::string(status.message()));
+    }
+    transaction.Fail(contradicts ? AbortReason::kContradiction : AbortReason::kProcedure, std::move(status));
+    co_return;
+  }
+  status = CheckValues(procedure.results, session.values, "result");
+  if (status.ok() || transaction.failure.set()) co_return;
+  transaction.Fail(AbortReason::kProcedure,
+                   absl::InternalError(fmt::format("procedure '{}' answers something else than it says: {}",
+                                                   request.procedure(), std::string(status.message()))));
+}
+
+bool Sessions::CheckTables(Session& session) {
+  if (session.request.tables() == shared_.tables) return true;
+  session.transaction.Fail(AbortReason::kRefused, absl::FailedPreconditionError("the tables have changed"));
+  return false;
+}
+
 void Sessions::Decode(Session& session) {
   RunningTransaction& transaction = session.transaction;
   Batch& batch = transaction.batch();
   batch.Clear();
-  if (session.request.tables() != shared_.tables) {
-    transaction.Fail(AbortReason::kRefused, absl::FailedPreconditionError("the tables have changed"));
-    return;
-  }
+  if (!CheckTables(session)) return;
   const absl::Status decoded = DecodeClientOperations(session.request.operations(), *shared_.catalog, &batch);
   if (decoded.ok()) return;
   batch.Clear();
@@ -239,7 +335,8 @@ int32_t Sessions::FindMiss(const ClientRequest& request, const Batch& batch) {
 bool Sessions::MustWait(const Session& session, Outcome outcome, uint64_t* epoch) const {
   const RunningTransaction& transaction = session.transaction;
   const AbortReason reason = transaction.failure.reason;
-  const bool explains = reason == AbortReason::kProcedure || reason == AbortReason::kCondition;
+  const bool explains = reason == AbortReason::kProcedure || reason == AbortReason::kCondition ||
+                        reason == AbortReason::kContradiction;
   if (outcome != Outcome::kCommitted && !(outcome == Outcome::kAborted && explains)) return false;
   *epoch = std::max(parts_.engine.commit_epoch(), transaction.others_epoch);
   if (*epoch <= shared_.board->durable()) *epoch = 0;
@@ -290,6 +387,9 @@ void Sessions::Reply(Session& session, Outcome outcome) {
   const bool missed = failure.reason == AbortReason::kCondition;
   const Batch& batch = transaction.batch();
   if (succeeded || missed) EncodeClientResults(batch, reply_.mutable_results());
+  if (outcome == Outcome::kCommitted && !session.request.procedure().empty()) {
+    for (const Value& value : session.values) EncodeValue(value, reply_.add_values());
+  }
   if (missed) reply_.set_failed_operation(FindMiss(session.request, batch));
   if (!succeeded) {
     reply_.set_abort_reason(static_cast<uint32_t>(failure.reason));

@@ -2,9 +2,9 @@
 //
 //   gateway --ClientRequest--> begin, operations, ... commit or roll back --ClientReply--> gateway
 //
-// A whole transaction is one request. One that its client goes through step by step stays open in between,
-// with its locks, for as long as its request says: then, or when its gateway is gone, it is rolled back.
-// What was told to commit commits, whoever is gone.
+// A whole transaction is one request; it may begin with a procedure of a loaded workload. One that its client
+// goes through step by step stays open in between, with its locks, for as long as its request says: then, or
+// when its gateway is gone, it is rolled back. What was told to commit commits, whoever is gone.
 //
 // With durability `sync` the answer to a commit, and to a failure that says what rows there are, waits
 // until EPOCH has reached what it depends on (answers.h), and the session with it, without locks. Results
@@ -86,6 +86,8 @@ class Sessions {
     RunningTransaction transaction;
     Name name;
     data::v1::ClientRequest request;  // the one being served
+    std::vector<Value> arguments;     // of its procedure
+    std::vector<Value> values;        // that it has answered
     bool has_request = false;
     bool gone = false;  // its gateway
     bool open = false;  // between two requests
@@ -104,6 +106,10 @@ class Sessions {
   runtime::Task<coordinator::Outcome> Finish(Session& session);
   // The request's operations, and what they need. Sets a failure if the transaction cannot go on.
   runtime::Task<void> Execute(Session& session);
+  // The request's procedure, which begins the transaction. Likewise.
+  runtime::Task<void> Call(Session& session);
+  // Whether the request was made for the tables that there are; sets a failure otherwise.
+  bool CheckTables(Session& session);
   void Decode(Session& session);
   // The first write that did not find what it needs; -1: none.
   static int32_t FindMiss(const data::v1::ClientRequest& request, const Batch& batch);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "instance/messaging/frame.h"
 #include "instance/worker/wire.h"
 #include "instance/worker/worker_parts_testing.h"
 
@@ -55,10 +56,72 @@ class FakeGateway : public messaging::TransportHandler {
   bool closed = false;
 };
 
+// Procedures that count in a row of site 0.
+class CountingWorkload final : public Workload {
+ public:
+  const char* name() const override { return "counting"; }
+  std::vector<std::string> tables() const override { return {"rows"}; }
+  absl::Status Load(Loader&) const override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(const GeneratorContext&) const override {
+    return absl::UnimplementedError("nobody runs it");
+  }
+  runtime::Task<absl::Status> Run(Transaction&, const Request&) const override {
+    co_return absl::UnimplementedError("nobody runs it");
+  }
+  const std::vector<Procedure>& procedures() const override {
+    using enum ValueType;
+    static const std::vector<Procedure> kProcedures = {
+        {"count",
+         "",
+         {{"row", kInt64}, {"by", kDouble}, {"word", kText}},
+         {{"now", kInt64}, {"half", kDouble}, {"word", kText}},
+         "rows"},
+        {"fail", "", {{"row", kInt64}}, {}, "rows"},
+        {"lie", "", {{"row", kInt64}}, {{"none", kInt64}}, "rows"},
+        {"flood", "", {{"row", kInt64}}, {{"much", kText}}, "rows"}};
+    return kProcedures;
+  }
+  runtime::Task<absl::Status> Call(Transaction& transaction, const Procedure& procedure,
+                                   std::span<const Value> arguments,
+                                   std::vector<Value>* results) const override {
+    Batch& batch = transaction.batch();
+    const bool count = procedure.name == "count";
+    const auto row = static_cast<uint64_t>(std::get<int64_t>(arguments[0]));
+    batch.Add(0, partitioner::Uint64Key(row), 0,
+              count ? static_cast<int64_t>(std::get<double>(arguments[1])) : 1);
+    absl::Status status = co_await transaction.Execute(batch);
+    if (!status.ok()) co_return status;
+    if (procedure.name == "fail") co_return absl::OutOfRangeError("counted far enough");
+    if (procedure.name == "flood") results->emplace_back(std::string(messaging::kMaxFrameBytes, 'x'));
+    if (!count) co_return absl::OkStatus();
+    int64_t now = 0;
+    std::memcpy(&now, batch.row(0).data(), sizeof(now));
+    results->assign({now, 0.5 * static_cast<double>(now), std::get<std::string>(arguments[2]) + "!"});
+    co_return absl::OkStatus();
+  }
+};
+
+data::v1::Value Wire(int64_t number) {
+  data::v1::Value value;
+  value.set_number(number);
+  return value;
+}
+data::v1::Value Wire(double real) {
+  data::v1::Value value;
+  value.set_real(real);
+  return value;
+}
+data::v1::Value Wire(const std::string& text) {
+  data::v1::Value value;
+  value.set_text(text);
+  return value;
+}
+
 class SessionsTest : public WorkerPartsTest {
  protected:
   explicit SessionsTest(bool log = false, log::Journal* journal = nullptr) : WorkerPartsTest(log, journal) {
     shared_.tables = kTables;
+    EXPECT_TRUE(shared_.procedures.Add("test", std::make_shared<CountingWorkload>(), *catalog_).ok());
     gateway_.Dial();
     Round();
     EXPECT_TRUE(gateway_.welcome);
@@ -95,6 +158,18 @@ class SessionsTest : public WorkerPartsTest {
     data::v1::ClientRequest request = Request(session, CLIENT_END_COMMIT, fill);
     request.set_begins(true);
     request.set_whole(true);
+    gateway_.Send(messaging::FrameType::kClientRequest, request);
+    Round();
+  }
+  // A call with operations after it.
+  template <typename Fill>
+  void Call(uint64_t session, const std::string& procedure, const std::vector<data::v1::Value>& arguments,
+            Fill fill, bool whole = true) {
+    data::v1::ClientRequest request = Request(session, CLIENT_END_COMMIT, fill);
+    request.set_begins(true);
+    request.set_whole(whole);
+    request.set_procedure(procedure);
+    request.mutable_arguments()->Assign(arguments.begin(), arguments.end());
     gateway_.Send(messaging::FrameType::kClientRequest, request);
     Round();
   }
@@ -370,6 +445,85 @@ TEST_F(SessionsTest, TooMany_AreRefused) {
   Replies();
   Whole(Sessions::kMost + 2, AddOne);
   EXPECT_THAT(Replies(), ElementsAre("1026 committed"));
+}
+
+TEST_F(SessionsTest, Call_IsCommittedWithWhatFollowsIt) {
+  PutRow(1), PutRow(2);
+  Call(1, "test.count", {Wire(int64_t{1}), Wire(7.0), Wire("w")},
+       [](Batch& batch) { batch.Add(0, Key(0, 2), 0, 5); });
+  EXPECT_THAT(Replies(), ElementsAre("1 committed"));
+  EXPECT_EQ(Counter(1), 7);
+  EXPECT_EQ(Counter(2), 5);
+  ASSERT_EQ(last_.values_size(), 3);
+  EXPECT_EQ(last_.values(0).number(), 7);
+  EXPECT_EQ(last_.values(1).real(), 3.5);
+  EXPECT_EQ(last_.values(2).text(), "w!");
+  Batch batch;
+  batch.Add(0, Key(0, 2), 0, 5);
+  EXPECT_TRUE(DecodeClientResults(last_.results(), &batch).ok());  // of what follows it, and nothing else
+  Whole(2, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("2 committed"));
+  EXPECT_EQ(last_.values_size(), 0);
+  EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, Call_ThatFailsLeavesNothing) {
+  PutRow(1), PutRow(2);
+  Call(1, "test.fail", {Wire(int64_t{1})}, [](Batch& batch) { batch.Add(0, Key(0, 2), 0, 5); });
+  EXPECT_THAT(Replies(), ElementsAre("1 aborted procedure: counted far enough"));
+  EXPECT_EQ(static_cast<absl::StatusCode>(last_.code()), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(last_.values_size(), 0);
+  // What follows it does not find what it needs.
+  Call(2, "test.count", {Wire(int64_t{1}), Wire(7.0), Wire("w")},
+       [](Batch& batch) { batch.Insert(0, Key(0, 2), {}); });
+  EXPECT_THAT(Replies(), ElementsAre("2 aborted condition: operation 0: there is such a row already"));
+  EXPECT_EQ(last_.values_size(), 0);
+  Call(3, "test.lie", {Wire(int64_t{1})}, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("answers something else than it says: found 0 results")));
+  Call(4, "test.flood", {Wire(int64_t{1})}, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("the results have more than")));
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_EQ(Counter(2), 0);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+  EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, Call_ThatMakesNoSenseIsRefused) {
+  PutRow(1);
+  Call(1, "test.nothing", {}, Nothing);
+  EXPECT_THAT(Replies(),
+              ElementsAre(HasSubstr("1 aborted refused: procedure 'test.nothing': island 0 has none")));
+  EXPECT_EQ(static_cast<absl::StatusCode>(last_.code()), absl::StatusCode::kInvalidArgument);
+  Call(2, "test.fail", {}, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("2 aborted refused: procedure 'test.fail': found 0 arguments, "
+                                               "expected 1")));
+  Call(3, "test.fail", {Wire("one")}, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("argument 1 'row': found text, expected int64")));
+  Call(4, "test.fail", {data::v1::Value()}, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("an argument of no kind")));
+  Call(5, "test.fail", {Wire(int64_t{1})}, Nothing, /*whole=*/false);
+  EXPECT_THAT(Replies(), ElementsAre(HasSubstr("expected a request that is a whole transaction")));
+  shared_.tables = kTables + 1;
+  Call(6, "test.fail", {Wire(int64_t{1})}, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre("6 aborted refused: the tables have changed"));
+  EXPECT_EQ(Counter(1), 0);
+  EXPECT_FALSE(sessions_.active());
+}
+
+TEST_F(SessionsTest, CallThatIsAVictim_IsRunAgain) {
+  PutRow(1);
+  Step(1, true, CLIENT_END_UNSPECIFIED, AddOne);
+  Replies();
+  Call(2, "test.count", {Wire(int64_t{1}), Wire(10.0), Wire("w")}, Nothing);
+  Wait(options_.lock_timeout_ns + runtime::kNsPerMs);
+  EXPECT_THAT(Replies(), IsEmpty());
+  EXPECT_EQ(counters_.aborts[static_cast<uint8_t>(AbortReason::kLockTimeout)].Get(), 1u);
+  Step(1, false, CLIENT_END_COMMIT, Nothing);
+  for (int i = 0; i < 20; ++i) Wait(runtime::kNsPerMs);
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", "2 committed"));
+  ASSERT_EQ(last_.values_size(), 3);
+  EXPECT_EQ(last_.values(0).number(), 11);
+  EXPECT_EQ(Counter(1), 11);
 }
 
 // Durability `sync`.

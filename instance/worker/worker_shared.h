@@ -15,6 +15,7 @@
 #include "instance/storage/catalog.h"
 #include "instance/storage/store.h"
 #include "instance/worker/stuck_branches.h"
+#include "instance/workload/procedures.h"
 #include "partitioner/site_map.h"
 #include "runtime/clock.h"
 #include "runtime/mutex.h"
@@ -56,6 +57,7 @@ struct WorkerShared {
   bool votes_wait = false;    // `votes: forced` (held_messages.h)
   uint64_t layout_generation = 0;
   uint64_t tables = 0;                    // fingerprint of the catalog
+  ProcedureTable procedures;              // that programs outside may call
   ProofOfDeath proven_dead;               // any thread; empty: nobody ever is
   runtime::PulseBoard* pulses = nullptr;  // null: everybody is taken to move
   StuckBranches stuck;

@@ -1,7 +1,8 @@
 // What a workload implements: a shared object that islandd opens by name.
 //
 // A workload brings the initial rows of its tables, generators that make up transactions, and the procedure
-// that carries one out, and describes its parameters and tables (parameters.h). Its object exports two C
+// that carries one out, and describes its parameters and tables (parameters.h). While it is loaded, programs
+// outside may call what it names as its procedures (instance/gateway/README.md). Its object exports two C
 // functions (see the macro at the end). experiments/transfer/ is the example to copy.
 //
 // Thread safety: a Workload is shared by all workers of an island and immutable after creation; a Generator
@@ -10,7 +11,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -24,7 +28,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 5;
+inline constexpr uint32_t kWorkloadAbi = 6;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
@@ -33,6 +37,25 @@ struct Request {
   virtual ~Request() = default;
   // How much this transaction adds to the audited sum if it commits (0: nothing to audit).
   int64_t audit_delta = 0;
+};
+
+// An argument or a result of a procedure. Texts are bytes, whatever they mean.
+using Value = std::variant<int64_t, double, std::string>;
+enum class ValueType : uint8_t { kInt64, kDouble, kText };  // numbers: Value's alternatives
+
+struct NamedType {
+  std::string name;
+  ValueType type = ValueType::kInt64;
+};
+
+// What programs outside may call as WORKLOAD.NAME, one transaction each. The first argument is an int64 and
+// the first part of a key of `home_table`: the transaction begins on the island that owns it.
+struct Procedure {
+  std::string name;
+  std::string about;  // one line, for people
+  std::vector<NamedType> arguments;
+  std::vector<NamedType> results;
+  std::string home_table;
 };
 
 // What a generator may know of where it runs.
@@ -87,6 +110,21 @@ class Workload {
   // OK the island commits it. DATA_LOSS says that rows were read that cannot be: the island's log has the
   // text, and the run fails. The request outlives the task.
   virtual runtime::Task<absl::Status> Run(Transaction& transaction, const Request& request) const = 0;
+
+  // What programs outside may call. The same for as long as the workload lives.
+  virtual const std::vector<Procedure>& procedures() const {
+    static const std::vector<Procedure> kNone;
+    return kNone;
+  }
+  // One call of one of them, with arguments of the declared number and types; fills `results`, which is
+  // empty, likewise. A business "no" is a result: an error aborts the transaction, and its code and message
+  // reach the client. Otherwise as Run. What it is given outlives the task.
+  virtual runtime::Task<absl::Status> Call(Transaction& transaction, const Procedure& procedure,
+                                           std::span<const Value> arguments,
+                                           std::vector<Value>* results) const {
+    (void)transaction, (void)procedure, (void)arguments, (void)results;
+    co_return absl::UnimplementedError("the workload says of no procedure how it runs");
+  }
 
   // The audited sum is a property of all rows that committed transactions change by their audit_delta and
   // nothing else does. Returns what one row adds to it.

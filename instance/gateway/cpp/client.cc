@@ -67,13 +67,16 @@ bool SendAgain(const absl::Status& error, bool one_was_lost) {
 }
 
 // With a token. A later attempt that failed for certain says nothing of an earlier one that was lost and may
-// still wait for a lock somewhere: once one was, only OK or the token's own word is an answer.
-absl::StatusOr<Committed> ExecuteUntilKnown(const Connection& connection, const pb::ExecuteRequest& request,
-                                            const Deadline& deadline) {
+// still wait for a lock somewhere: once one was, only OK or the token's own word is an answer. `question`:
+// what to ask for that.
+template <typename Done>
+absl::StatusOr<Done> SendUntilKnown(const Connection& connection, const Deadline& deadline,
+                                    absl::FunctionRef<absl::StatusOr<Done>()> send,
+                                    absl::FunctionRef<absl::StatusOr<pb::AskOutcomeRequest>()> question) {
   internal::Pauses pauses;
   absl::Status unknown;
   for (;;) {
-    absl::StatusOr<Committed> done = ExecuteOnce(connection, request, deadline);
+    absl::StatusOr<Done> done = send();
     if (done.ok()) return done;
     if (absl::IsUnknown(done.status())) unknown = done.status();
     if (SendAgain(done.status(), /*one_was_lost=*/!unknown.ok())) {
@@ -81,12 +84,52 @@ absl::StatusOr<Committed> ExecuteUntilKnown(const Connection& connection, const 
       return unknown.ok() ? done : unknown;
     }
     if (unknown.ok()) return done;
-    const absl::StatusOr<bool> committed =
-        connection.AskUntilKnown(internal::QuestionOf(request.token(), request.operations(0)), deadline);
+    const absl::StatusOr<pb::AskOutcomeRequest> asked = question();
+    if (!asked.ok()) return unknown;
+    const absl::StatusOr<bool> committed = connection.AskUntilKnown(*asked, deadline);
     if (!committed.ok()) return unknown;
-    if (*committed) return Committed{.earlier = true};
+    if (*committed) return Done{.earlier = true};
     return done;
   }
+}
+
+absl::StatusOr<Called> CallOnce(const Connection& connection, const pb::CallRequest& request,
+                                const Deadline& deadline) {
+  grpc::ClientContext context;
+  deadline.Set(&context);
+  pb::CallResponse response;
+  const grpc::Status status = connection.stub->Call(&context, request, &response);
+  if (!status.ok()) return internal::FromGrpc(status, Effect::kCommit);
+  return internal::FromCallResponse(response);
+}
+
+absl::StatusOr<std::vector<Procedure>> ListProcedures(const Connection& connection,
+                                                      const Deadline& deadline) {
+  grpc::ClientContext context;
+  deadline.Set(&context);
+  pb::ListProceduresResponse response;
+  const grpc::Status status = connection.stub->ListProcedures(&context, {}, &response);
+  if (!status.ok()) return internal::FromGrpc(status, Effect::kNone);
+  std::vector<Procedure> procedures;
+  for (const pb::Procedure& procedure : response.procedures())
+    procedures.push_back(internal::FromProcedure(procedure));
+  return procedures;
+}
+
+// Where the token of a call is kept.
+absl::StatusOr<pb::AskOutcomeRequest> QuestionOf(const Connection& connection, const pb::CallRequest& request,
+                                                 const Deadline& deadline) {
+  const absl::StatusOr<std::vector<Procedure>> procedures = ListProcedures(connection, deadline);
+  if (!procedures.ok()) return procedures.status();
+  for (const Procedure& procedure : *procedures) {
+    if (procedure.name != request.procedure() || request.arguments().empty()) continue;
+    pb::AskOutcomeRequest question;
+    question.set_token(request.token());
+    question.set_table(procedure.home_table);
+    question.mutable_key()->add_parts()->set_signed_(request.arguments(0).number());
+    return question;
+  }
+  return absl::NotFoundError(absl::StrCat("there is no procedure '", request.procedure(), "'"));
 }
 
 absl::StatusOr<Committed> FromEach(const pb::ExecuteManyResponse::Each& each,
@@ -138,7 +181,31 @@ absl::StatusOr<Committed> Client::Execute(const Batch& batch, const CallOptions&
   *request.mutable_operations() = batch.operations().list;
   request.set_token(options.token);
   if (options.token.empty() || batch.size() == 0) return ExecuteOnce(*connection_, request, deadline);
-  return ExecuteUntilKnown(*connection_, request, deadline);
+  const auto send = [&] { return ExecuteOnce(*connection_, request, deadline); };
+  const auto question = [&]() -> absl::StatusOr<pb::AskOutcomeRequest> {
+    return internal::QuestionOf(request.token(), request.operations(0));
+  };
+  return SendUntilKnown<Committed>(*connection_, deadline, send, question);
+}
+
+absl::StatusOr<Called> Client::Call(std::string_view procedure, std::span<const Value> arguments,
+                                    const CallOptions& options) {
+  const Deadline deadline = connection_->DeadlineIn(options.timeout_ms);
+  pb::CallRequest request;
+  request.set_procedure(std::string(procedure));
+  for (const Value& argument : arguments) {
+    if (absl::Status status = internal::FillValue(argument, request.add_arguments()); !status.ok())
+      return status;
+  }
+  request.set_token(options.token);
+  const auto send = [&] { return CallOnce(*connection_, request, deadline); };
+  if (options.token.empty()) return send();
+  const auto question = [&] { return QuestionOf(*connection_, request, deadline); };
+  return SendUntilKnown<Called>(*connection_, deadline, send, question);
+}
+
+absl::StatusOr<std::vector<Procedure>> Client::Procedures() {
+  return ListProcedures(*connection_, connection_->DeadlineIn(0));
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<Committed>>> Client::ExecuteMany(std::span<const Batch> batches,

@@ -59,6 +59,7 @@ class FakeGateway final : public pb::Islands::Service {
   std::function<void()> before_step;  // of Transact
   int unanswered_steps = 0;           // those after which Transact ends without a word
   std::vector<pb::ExecuteRequest> executed;
+  std::vector<pb::CallRequest> called;  // each answers its arguments
   std::vector<pb::TransactRequest> steps;
   std::vector<pb::AskOutcomeRequest> asked;
   pb::Table created;
@@ -106,6 +107,31 @@ class FakeGateway final : public pb::Islands::Service {
     asked.push_back(*request);
     response->set_committed(committed);
     return Next(ask);
+  }
+  grpc::Status Call(grpc::ServerContext*, const pb::CallRequest* request,
+                    pb::CallResponse* response) override {
+    const std::scoped_lock lock(mutex_);
+    called.push_back(*request);
+    const grpc::Status status = Next(execute);
+    response->set_earlier(earlier);
+    response->set_transaction("1.2.3");
+    if (!earlier) {
+      for (const pb::Value& argument : request->arguments()) *response->add_results() = argument;
+    }
+    return status;
+  }
+  grpc::Status ListProcedures(grpc::ServerContext*, const pb::ListProceduresRequest*,
+                              pb::ListProceduresResponse* response) override {
+    pb::Procedure* procedure = response->add_procedures();
+    procedure->set_name("bank.echo");
+    procedure->set_home_table("accounts");
+    for (const std::string type : {"int64", "double", "text"}) {
+      pb::NamedType* argument = procedure->add_arguments();
+      argument->set_name("a_" + type);
+      argument->set_type(type);
+      *procedure->add_results() = *argument;
+    }
+    return grpc::Status::OK;
   }
   grpc::Status ListTables(grpc::ServerContext*, const pb::ListTablesRequest*,
                           pb::ListTablesResponse* response) override {
@@ -466,6 +492,45 @@ TEST_F(ClientTest, Token_AtTheDeadlineTheOutcomeIsUnknownIfOneWasLost) {
               testing::AnyOf(absl::StatusCode::kUnavailable, absl::StatusCode::kUnknown));
   gateway_.execute.push_front(kLost);
   EXPECT_TRUE(absl::IsUnknown(db_.Execute(PutOf(1), {.timeout_ms = 50, .token = "t"}).status()));
+}
+
+// ---- procedures
+
+TEST_F(ClientTest, Call_SaysTheArgumentsAsTheyAre) {
+  const absl::StatusOr<Called> done = db_.Call("bank.echo", {-7, 0.5, "ann"});
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_THAT(done->results, ElementsAre(Value(-7), Value(0.5), Value("ann")));
+  EXPECT_EQ(done->transaction, "1.2.3");
+  EXPECT_FALSE(done->earlier);
+  ASSERT_EQ(gateway_.called.size(), 1u);
+  EXPECT_EQ(gateway_.called[0].procedure(), "bank.echo");
+  EXPECT_EQ(gateway_.called[0].token(), "");
+  EXPECT_TRUE(absl::IsInvalidArgument(db_.Call("bank.echo", {~uint64_t{0}}).status()));
+  const absl::StatusOr<std::vector<Procedure>> procedures = db_.Procedures();
+  ASSERT_TRUE(procedures.ok()) << procedures.status();
+  ASSERT_EQ(procedures->size(), 1u);
+  EXPECT_EQ(procedures->front().home_table, "accounts");
+  EXPECT_EQ(procedures->front().arguments[1].type, "double");
+  EXPECT_EQ(procedures->front().results[2].name, "a_text");
+}
+
+TEST_F(ClientTest, Call_ThatIsLostIsUnknownAndWithATokenSentAgain) {
+  gateway_.execute = {kLost};
+  EXPECT_TRUE(absl::IsUnknown(db_.Call("bank.echo", {7, 0.5, "ann"}).status()));
+  gateway_.execute = {kLost, kLost};
+  EXPECT_TRUE(db_.Call("bank.echo", {7, 0.5, "ann"}, {.token = "t"}).ok());
+  EXPECT_EQ(gateway_.called.size(), 4u);
+  // What another attempt says is no answer: the token's word is, where the first argument is.
+  for (const bool committed : {true, false}) {
+    gateway_.committed = committed;
+    gateway_.execute = {kLost, NoCondition(0)};
+    const absl::StatusOr<Called> done = db_.Call("bank.echo", {7, 0.5, "ann"}, {.token = "t"});
+    EXPECT_EQ(done.ok(), committed) << done.status();
+    EXPECT_EQ(done.ok() && done->earlier, committed);
+    ASSERT_FALSE(gateway_.asked.empty());
+    EXPECT_EQ(gateway_.asked.back().table(), "accounts");
+    EXPECT_EQ(gateway_.asked.back().key().parts(0).signed_(), 7);
+  }
 }
 
 TEST_F(ClientTest, AskOutcome_IsOfTheFirstOperation) {

@@ -138,6 +138,41 @@ absl::StatusOr<Committed> FromResponse(const pb::ExecuteResponse& response,
   return Committed{FromResults(response.results()), response.transaction(), earlier};
 }
 
+absl::Status FillValue(const Value& value, pb::Value* message) {
+  if (value.is_double()) message->set_real(value.as_double());
+  if (value.is_bytes()) message->set_text(value.bytes());
+  if (!value.is_integer()) return absl::OkStatus();
+  if (!value.is_negative() && value.as_int64() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("argument ", value.as_uint64(), ": expected a number that an int64 can hold"));
+  }
+  message->set_number(value.as_int64());
+  return absl::OkStatus();
+}
+
+Called FromCallResponse(const pb::CallResponse& response) {
+  Called called{{}, response.transaction(), response.earlier()};
+  for (const pb::Value& value : response.results()) {
+    if (value.has_real()) {
+      called.results.emplace_back(value.real());
+    } else if (value.has_text()) {
+      called.results.emplace_back(value.text());
+    } else {
+      called.results.emplace_back(int64_t{value.number()});
+    }
+  }
+  return called;
+}
+
+Procedure FromProcedure(const pb::Procedure& message) {
+  Procedure procedure{message.name(), message.about(), {}, {}, message.home_table()};
+  for (const pb::NamedType& argument : message.arguments())
+    procedure.arguments.push_back({argument.name(), argument.type()});
+  for (const pb::NamedType& result : message.results())
+    procedure.results.push_back({result.name(), result.type()});
+  return procedure;
+}
+
 absl::StatusOr<std::optional<std::string>> ValueOf(absl::StatusOr<Result> result) {
   if (!result.ok()) return result.status();
   return result->found ? std::optional(std::move(result->value)) : std::nullopt;

@@ -45,6 +45,11 @@ void FillTable(const Table& table, client::v1::Table* message);
 absl::StatusOr<Committed> FromResponse(const client::v1::ExecuteResponse& response,
                                        const client::v1::ExecuteRequest& request);
 
+// INVALID_ARGUMENT: an int64 cannot hold it.
+absl::Status FillValue(const Value& value, client::v1::Value* message);
+Called FromCallResponse(const client::v1::CallResponse& response);
+Procedure FromProcedure(const client::v1::Procedure& message);
+
 // Of one operation.
 absl::StatusOr<std::optional<std::string>> ValueOf(absl::StatusOr<Result> result);
 absl::StatusOr<std::vector<Row>> RowsOf(absl::StatusOr<Result> result);

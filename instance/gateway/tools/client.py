@@ -3,6 +3,8 @@
     islands client my.yaml tables
     islands client my.yaml put notes 7 'some text'
     islands client my.yaml get notes 7
+    islands client my.yaml procedures
+    islands client my.yaml call transfer.pay 1 2 30
     islands client my.yaml scan people -5/ann --limit 10
 
 Without a command it asks for one after the other; `begin` opens a transaction that lasts until `commit` or `rollback`.
@@ -45,6 +47,14 @@ def to_text(value: bytes) -> str:
 
 def key_text(key: islands.Key) -> str:
     return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def value_of(declared: islands.NamedType, word: str) -> islands.procedures.Scalar:
+    kinds: dict[str, Callable[[str], islands.procedures.Scalar]] = {"int64": int, "double": float, "text": to_bytes}
+    try:
+        return kinds[declared.type](word)
+    except (KeyError, ValueError):
+        raise Stop(f"argument '{declared.name}': found '{word}', expected {declared.type}") from None
 
 
 class Shell:
@@ -118,6 +128,27 @@ class Shell:
         self.known = {table.name: table for table in self.db.tables()}
         tables = self.known.values()
         self.show([dataclasses.asdict(table) for table in tables], "\n".join(map(description, tables)))
+
+    def procedures(self, arguments: argparse.Namespace) -> None:
+        procedures = self.db.procedures()
+        text = "\n".join(f"{procedure}\n    {procedure.about}" for procedure in procedures)
+        self.show([dataclasses.asdict(procedure) for procedure in procedures],
+                  text or "none; workloads that are loaded may have some")
+
+    def call(self, arguments: argparse.Namespace) -> None:
+        if self.transaction:
+            raise Stop("a call is a transaction of its own; commit or roll back the open one first")
+        known = {procedure.name: procedure for procedure in self.db.procedures()}
+        if arguments.name not in known:
+            raise Stop(f"there is no procedure '{arguments.name}', but {', '.join(known) or 'none at all'}")
+        procedure = known[arguments.name]
+        if len(arguments.argument) != len(procedure.arguments):
+            raise Stop(f"found {len(arguments.argument)} argument(s), expected {procedure}")
+        values = [value_of(declared, word) for declared, word in zip(procedure.arguments, arguments.argument)]
+        answer = self.db.call(procedure.name, *values)
+        texts = {declared.name: to_text(value) if isinstance(value, bytes) else value
+                 for declared, value in zip(procedure.results, answer)}
+        self.show(texts, "\n".join(f"{name} {value}" for name, value in texts.items()) or "done")
 
     def get(self, arguments: argparse.Namespace) -> None:
         key = self.key(arguments.table, arguments.key)
@@ -215,6 +246,9 @@ def make_parser(alone: bool) -> argparse.ArgumentParser:
         return added
 
     command("tables", "which tables there are")
+    command("procedures", "what workloads that are loaded let one call")
+    call = command("call", "call one of them", "name")
+    call.add_argument("argument", nargs="*")
     command("get", "show a row", "table", "key")
     command("put", "make a row, or replace it", "table", "key", "value")
     command("insert", "make a row that is not there yet", "table", "key", "value")

@@ -8,6 +8,7 @@
             row = t.get("accounts", 7)
             t.put("accounts", 8, row)
         db.run(transfer)                     # transfer(t), again and again until it was committed
+        paid, balance = db.call("transfer.pay", 1, 2, 30)  # a procedure of a loaded workload
         people = db.table("people")          # rows as dictionaries, of a table that names its fields
         people.put({"id": 7, "name": "ann"})
 
@@ -25,10 +26,11 @@ from islands.errors import (Aborted, ConditionFailed, DeadlineExceeded, Error, I
                             LimitExceeded, Unavailable, UnknownOutcome)
 from islands.fields import Fields  # noqa: E402
 from islands.operations import Batch  # noqa: E402
+from islands.procedures import Answer, NamedType, Procedure  # noqa: E402
 from islands.rows import Rows  # noqa: E402
 from islands.tables import Field, Index, Table, describe  # noqa: E402
 from islands.values import Key, Result, Results, Row  # noqa: E402
 
-__all__ = ["Aborted", "Batch", "Client", "ConditionFailed", "DeadlineExceeded", "Error", "Field", "Fields", "Index",
-           "InvalidRequest", "Key", "LimitExceeded", "Result", "Results", "Row", "Rows", "Table", "Transaction",
-           "Unavailable", "UnknownOutcome", "connect", "describe", "new_token", "tls"]
+__all__ = ["Aborted", "Answer", "Batch", "Client", "ConditionFailed", "DeadlineExceeded", "Error", "Field", "Fields",
+           "Index", "InvalidRequest", "Key", "LimitExceeded", "NamedType", "Procedure", "Result", "Results", "Row",
+           "Rows", "Table", "Transaction", "Unavailable", "UnknownOutcome", "connect", "describe", "new_token", "tls"]

@@ -8,7 +8,7 @@ from typing import Any, Optional, TypeVar, Union
 import grpc
 import grpc.aio
 
-from islands import errors, tables, values
+from islands import errors, procedures, tables, values
 from islands._generated import client_pb2 as pb
 from islands._generated import client_pb2_grpc
 from islands.attempts import (ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, check_token, new_token, not_committed,
@@ -16,6 +16,7 @@ from islands.attempts import (ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, check_to
 from islands.client import OPTIONS, TIMEOUT_S, check_address, outcome_of
 from islands.fields import Fields, RowDict, Value
 from islands.operations import Batch
+from islands.procedures import Answer, Procedure, Scalar
 from islands.tables import Table
 from islands.values import Key, Result, Results, Row
 
@@ -125,22 +126,32 @@ class Client(Operations):
                                  token: Optional[bytes] = None) -> Results:
         check_token(token)
         request = pb.ExecuteRequest(operations=operations, token=token)
-        call = self._execute_until_known if token and operations else self._execute
-        response = await call(request, self._within(timeout))
+        send, within = self._send(self._stub.Execute, request), self._within(timeout)
+        if token and operations:
+            response = await self._until_known(send, lambda left_s: self._ask(request.token, operations[0], left_s),
+                                               within, pb.ExecuteResponse(earlier=True))
+        else:
+            response = await send(within)
         return Results(earlier=True) if response.earlier else values.from_results(operations, response.results)
 
-    async def _execute(self, request: Any, timeout: float) -> Any:
-        try:
-            return await self._stub.Execute(request, timeout=timeout)
-        except grpc.RpcError as error:
-            changes = bool(request.token) or values.change(request.operations)
-            raise errors.of_rpc(error, may_have_committed=changes) from None
+    def _send(self, method: Any, request: Any) -> "Callable[[float], Awaitable[Any]]":
+        """Of a call that may commit; it takes a timeout."""
+        async def send(timeout: float) -> Any:
+            try:
+                return await method(request, timeout=timeout)
+            except grpc.RpcError as error:
+                changes = not isinstance(request, pb.ExecuteRequest) or bool(request.token) or values.change(
+                    request.operations)
+                raise errors.of_rpc(error, may_have_committed=changes) from None
+        return send
 
-    async def _execute_until_known(self, request: Any, timeout: float) -> Any:
+    async def _until_known(self, send: "Callable[[float], Awaitable[Any]]",
+                           ask: "Callable[[float], Awaitable[bool]]", timeout: float, earlier: Any) -> Any:
+        """Of a request with a token. `ask`: what became of it; `earlier`: the response if it was committed."""
         attempts = Attempts(timeout, TOKEN_AGAIN)
         while True:
             try:
-                return await self._execute(request, attempts.left_s)
+                return await send(attempts.left_s)
             except errors.Error as error:
                 failed, pause_s = error, attempts.pause_s(error)
             if pause_s is None:
@@ -149,15 +160,36 @@ class Client(Operations):
         if not attempts.unknown:
             raise failed
         try:
-            committed = await self._ask(request.token, request.operations[0], attempts.left_s)
+            committed = await ask(attempts.left_s)
         except errors.Error:
             raise still_unknown(failed) from None
         if not committed:
             raise not_committed(failed) from None
-        return pb.ExecuteResponse(earlier=True)
+        return earlier
 
     async def execute(self, batch: Batch, timeout: Optional[float] = None, token: Optional[bytes] = None) -> Results:
         return await self.execute_operations(batch.operations, timeout, token)
+
+    async def call(self, procedure: str, *arguments: Scalar, timeout: Optional[float] = None,
+                   token: Optional[bytes] = None) -> Answer:
+        request = procedures.to_request(procedure, arguments, token)
+        send, within = self._send(self._stub.Call, request), self._within(timeout)
+
+        async def ask(left_s: float) -> bool:
+            place = procedures.place_of(request, await self.procedures(left_s))
+            return await self._ask(request.token, place, left_s)
+
+        if not token:
+            return procedures.from_response(await send(within))
+        response = await self._until_known(send, ask, within, pb.CallResponse(earlier=True))
+        return procedures.from_response(response)
+
+    async def procedures(self, timeout: Optional[float] = None) -> list[Procedure]:
+        try:
+            response = await self._stub.ListProcedures(pb.ListProceduresRequest(), timeout=self._within(timeout))
+        except grpc.RpcError as error:
+            raise errors.of_rpc(error, may_have_committed=False) from None
+        return [procedures.from_message(procedure) for procedure in response.procedures]
 
     async def ask_outcome(self, token: bytes, table: str, key: Key, timeout: Optional[float] = None) -> bool:
         return await self._ask(token, values.get(table, key), self._within(timeout))

@@ -12,12 +12,13 @@ from typing import Any, Optional, TypeVar, Union
 
 import grpc
 
-from islands import errors, tables, values
+from islands import errors, procedures, tables, values
 from islands._generated import client_pb2 as pb
 from islands._generated import client_pb2_grpc
 from islands.attempts import (ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, check_token, new_token, not_committed,
                               still_unknown)
 from islands.operations import Batch, Operations
+from islands.procedures import Answer, Procedure, Scalar
 from islands.rows import Rows
 from islands.tables import Table
 from islands.values import Key, Result, Results
@@ -86,22 +87,32 @@ class Client(Operations):
                            token: Optional[bytes] = None) -> Results:
         check_token(token)
         request = pb.ExecuteRequest(operations=operations, token=token)
-        call = self._execute_until_known if token and operations else self._execute
-        response = call(request, self._within(timeout))
+        send, within = self._send(self._stub.Execute, request), self._within(timeout)
+        if token and operations:
+            response = self._until_known(send, lambda left_s: self._ask(request.token, operations[0], left_s),
+                                         within, pb.ExecuteResponse(earlier=True))
+        else:
+            response = send(within)
         return Results(earlier=True) if response.earlier else values.from_results(operations, response.results)
 
-    def _execute(self, request: Any, timeout: float) -> Any:
-        try:
-            return self._stub.Execute(request, timeout=timeout)
-        except grpc.RpcError as error:
-            changes = bool(request.token) or values.change(request.operations)
-            raise errors.of_rpc(error, may_have_committed=changes) from None
+    def _send(self, method: Any, request: Any) -> "Callable[[float], Any]":
+        """Of a call that may commit; it takes a timeout."""
+        def send(timeout: float) -> Any:
+            try:
+                return method(request, timeout=timeout)
+            except grpc.RpcError as error:
+                changes = not isinstance(request, pb.ExecuteRequest) or bool(request.token) or values.change(
+                    request.operations)
+                raise errors.of_rpc(error, may_have_committed=changes) from None
+        return send
 
-    def _execute_until_known(self, request: Any, timeout: float) -> Any:
+    def _until_known(self, send: "Callable[[float], Any]", ask: "Callable[[float], bool]", timeout: float,
+                     earlier: Any) -> Any:
+        """Of a request with a token. `ask`: what became of it; `earlier`: the response if it was committed."""
         attempts = Attempts(timeout, TOKEN_AGAIN)
         while True:
             try:
-                return self._execute(request, attempts.left_s)
+                return send(attempts.left_s)
             except errors.Error as error:
                 failed, pause_s = error, attempts.pause_s(error)
             if pause_s is None:
@@ -110,17 +121,41 @@ class Client(Operations):
         if not attempts.unknown:
             raise failed
         try:
-            committed = self._ask(request.token, request.operations[0], attempts.left_s)
+            committed = ask(attempts.left_s)
         except errors.Error:
             raise still_unknown(failed) from None
         if not committed:
             raise not_committed(failed) from None
-        return pb.ExecuteResponse(earlier=True)
+        return earlier
 
     def execute(self, batch: Batch, timeout: Optional[float] = None, token: Optional[bytes] = None) -> Results:
         """All of it as one transaction; ConditionFailed if a write does not find what it needs. With a token it is
         committed once at most, and sent again, until the timeout, while it is not known what became of it."""
         return self.execute_operations(batch.operations, timeout, token)
+
+    def call(self, procedure: str, *arguments: Scalar, timeout: Optional[float] = None,
+             token: Optional[bytes] = None) -> Answer:
+        """A procedure of a loaded workload, as one transaction: `paid, balance = db.call("transfer.pay", 1, 2, 30)`.
+        InvalidRequest says what is wrong with the arguments. With a token: as execute."""
+        request = procedures.to_request(procedure, arguments, token)
+        send, within = self._send(self._stub.Call, request), self._within(timeout)
+
+        def ask(left_s: float) -> bool:
+            place = procedures.place_of(request, self.procedures(left_s))
+            return self._ask(request.token, place, left_s)
+
+        if not token:
+            return procedures.from_response(send(within))
+        response = self._until_known(send, ask, within, pb.CallResponse(earlier=True))
+        return procedures.from_response(response)
+
+    def procedures(self, timeout: Optional[float] = None) -> list[Procedure]:
+        """What can be called."""
+        try:
+            response = self._stub.ListProcedures(pb.ListProceduresRequest(), timeout=self._within(timeout))
+        except grpc.RpcError as error:
+            raise errors.of_rpc(error, may_have_committed=False) from None
+        return [procedures.from_message(procedure) for procedure in response.procedures]
 
     def ask_outcome(self, token: bytes, table: str, key: Key, timeout: Optional[float] = None) -> bool:
         """Whether the transaction with this token was committed; if not, it never will be. `table`, `key`: of its first

@@ -9,6 +9,8 @@
 //   batch.Add("accounts", 2, 30);
 //   absl::StatusOr<islands::Committed> done = db->Execute(batch);
 //
+//   auto paid = db->Call("transfer.pay", {1, 2, 30});                   // a procedure of a loaded workload
+//
 //   // Called again until it was committed.
 //   auto sum = db->Run([](islands::Transaction& t) { return t.Add("accounts", 1, 5); });
 //
@@ -20,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -182,6 +185,16 @@ class Client {
   absl::StatusOr<bool> AskOutcome(const std::string& token, std::string_view table, const Key& key,
                                   int64_t timeout_ms = 0);
   absl::StatusOr<bool> AskOutcome(const std::string& token, const Batch& batch, int64_t timeout_ms = 0);
+
+  // A procedure of a workload that is loaded, as one transaction: Call("transfer.pay", {1, 2, 30}). It runs
+  // where the first argument's rows are. With a token: as Execute.
+  absl::StatusOr<Called> Call(std::string_view procedure, std::span<const Value> arguments,
+                              const CallOptions& options = {});
+  absl::StatusOr<Called> Call(std::string_view procedure, std::initializer_list<Value> arguments,
+                              const CallOptions& options = {}) {
+    return Call(procedure, std::span(arguments.begin(), arguments.size()), options);
+  }
+  absl::StatusOr<std::vector<Procedure>> Procedures();
 
   absl::StatusOr<std::vector<Table>> Tables();
   // OK also if there is such a table already, and it is the same; so after kUnknown say it again. Other

@@ -11,7 +11,6 @@
 // Thread safety: plain values; a RowFormat is constant, and for any thread.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -24,44 +23,6 @@
 #include "islands/values.h"
 
 namespace islands {
-
-// What a field holds: a whole number, a double or bytes.
-class Value {
- public:
-  template <typename T>
-    requires(std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>)
-  Value(T number)  // NOLINT: 7 is a value
-      : kind_(number < T{} ? Kind::kNegative : Kind::kNumber), number_(static_cast<uint64_t>(number)) {}
-  Value(double number) : kind_(Kind::kDouble), double_(number) {}              // NOLINT
-  Value(std::string bytes) : kind_(Kind::kBytes), bytes_(std::move(bytes)) {}  // NOLINT
-  Value(std::string_view bytes) : Value(std::string(bytes)) {}                 // NOLINT
-  Value(const char* bytes) : Value(std::string(bytes)) {}                      // NOLINT
-
-  bool is_integer() const { return kind_ == Kind::kNegative || kind_ == Kind::kNumber; }
-  bool is_negative() const { return kind_ == Kind::kNegative; }
-  bool is_double() const { return kind_ == Kind::kDouble; }
-  bool is_bytes() const { return kind_ == Kind::kBytes; }
-  // Of whole numbers, as the field's type has it here; otherwise 0.
-  uint64_t as_uint64() const { return number_; }
-  int64_t as_int64() const { return static_cast<int64_t>(number_); }
-  // Of any number; otherwise 0.
-  double as_double() const {
-    return is_double()     ? double_
-           : is_negative() ? static_cast<double>(as_int64())
-                           : static_cast<double>(number_);
-  }
-  const std::string& bytes() const { return bytes_; }  // of a string or bytes; otherwise empty
-
-  friend bool operator==(const Value&, const Value&) = default;
-
- private:
-  enum class Kind : uint8_t { kNegative, kNumber, kDouble, kBytes };
-
-  Kind kind_;
-  uint64_t number_ = 0;
-  double double_ = 0;
-  std::string bytes_;
-};
 
 using Values = std::map<std::string, Value, std::less<>>;  // by the field's name
 
