@@ -143,7 +143,9 @@ class GenerationLoadsTest : public testing::Test {
     for (const control::v1::TableSpec& table : specs) {
       tables.push_back(table.name() + " " + std::to_string(table.range_end()) +
                        (table.dropped() != 0 ? " dropped" : ""));
-      if (table.dropped() != 0) EXPECT_EQ(table.dropped(), tables.size());
+      if (table.dropped() != 0) {
+        EXPECT_EQ(table.dropped(), tables.size());
+      }
     }
     return tables;
   }
