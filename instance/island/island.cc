@@ -372,8 +372,9 @@ absl::Status Island::CheckTables(const control::v1::TablesRequest& request,
   if (absl::Status changed = storage::ChangeTables(request, wanted); !changed.ok()) return changed;
   const absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(*wanted, config_.site_count());
   if (!catalog.ok()) return catalog.status();
-  // Once it is to be done it is done: the manifest says so, and clients may have written meanwhile. A table that
-  // is dropped takes with it what they have put there since; there is room in the pool as there is for undo.
+  // Once it is to be done it is done: the manifest says so, and clients may have written meanwhile. A table
+  // that is dropped takes with it what they have put there since; there is room in the pool as there is for
+  // undo.
   if (!request.check_only()) return absl::OkStatus();
   if (const uint64_t pages = store_->MissingTrees(*catalog); pages > store_->FreePages()) {
     return absl::ResourceExhaustedError(fmt::format(

@@ -217,8 +217,8 @@ void Sessions::Decode(Session& session) {
   RunningTransaction& transaction = session.transaction;
   Batch& batch = transaction.batch();
   batch.Clear();
-  // What is under way goes on when tables come or go: none changes its place. They are replaced only while there is no
-  // session.
+  // What is under way goes on when tables come or go: none changes its place. They are replaced only while
+  // there is no session.
   if (session.tables == 0) session.tables = shared_.tables;
   if (session.request.tables() != session.tables) {
     transaction.Fail(AbortReason::kRefused, absl::FailedPreconditionError("the tables have changed"));
