@@ -26,6 +26,7 @@
 #include "deploy/processes/interrupts.h"
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/control_channel.h"
+#include "instance/messaging/frame.h"
 #include "runtime/mutex.h"
 #include "runtime/private_files.h"
 
@@ -611,18 +612,32 @@ absl::Status Supervisor::CheckAllReady() {
 }
 
 absl::Status Supervisor::ChangeTables(const control::v1::TablesRequest& request) {
-  if (absl::Status ready = CheckAllReady(); !ready.ok()) return ready;
+  // Clients try again then.
+  if (absl::Status ready = CheckAllReady(); !ready.ok()) return absl::UnavailableError(ready.message());
   if (log_ != nullptr && data_->manifest().data_generation == 0)
     return absl::UnavailableError("the data files are being made; try again");
-  const auto save = [&]() -> absl::Status {
-    IslandConfig first;
+  IslandConfig first;
+  const auto after = [&] {
     {
       const runtime::MutexLock lock(mutex_);
       first = islands_.front().config;
     }
-    const absl::StatusOr<Loads> loads =
-        LoadsAfter(first.tables(), first.site_count(), first.loads(), request);
+    return LoadsAfter(first.tables(), first.site_count(), first.loads(), request);
+  };
+  // What cannot be anyhow stops no island, which looks at all rows of a table that is to be dropped.
+  if (const auto possible = after(); !possible.ok()) return possible.status();
+  const auto save = [&]() -> absl::Status {
+    const absl::StatusOr<Loads> loads = after();
     if (!loads.ok()) return loads.status();
+    // Whoever asks how the deployment is hears of them once for each island, in one message.
+    *first.mutable_loads() = *loads;
+    const size_t bytes = first.ByteSizeLong() * islands_.size();
+    if (constexpr size_t kMost = messaging::kMaxFrameBytes / 2; bytes > kMost) {
+      return absl::ResourceExhaustedError(
+          fmt::format("the descriptions of all tables would take {} bytes, expected at most {} ({} for each "
+                      "island): fewer tables, or fields with shorter names",
+                      bytes, kMost, kMost / islands_.size()));
+    }
     if (log_ != nullptr) {
       const absl::StatusOr<std::string> text = LoadsToText(*loads);
       if (!text.ok()) return text.status();

@@ -90,6 +90,51 @@ TEST_F(GatewayTest, Tables_ComeAndGo) {
   for (uint32_t i = 0; i < 2; ++i) EXPECT_TRUE(cluster_.island(i).store().Check().ok());
 }
 
+// The deployment says by then that it is dropped: an island that refused would have to die.
+TEST_F(GatewayTest, DropTable_TakesWhatIsWrittenMeanwhile) {
+  control::v1::TablesRequest change;
+  control::v1::TableSpec* spec = change.add_add();
+  spec->set_name("notes");
+  spec->add_key("uint64");
+  spec->set_range_end(1000);
+  const auto expect_ok = [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; };
+  Change(change, expect_ok);
+  Operation put = Put(1, "late");
+  put.set_table("notes");
+  between_ = [&] { EXPECT_TRUE(Execute({put}).ok()); };
+  change.Clear();
+  change.set_drop("notes");
+  Change(change, expect_ok);
+  EXPECT_EQ(Execute({put}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(Execute({Put(1, "a"), Put(999, "b")}).ok());
+}
+
+TEST_F(GatewayTest, Transact_GoesOnWhenTablesComeAndGo) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  auto stream = stub_->Transact(&context);
+  TransactRequest request;
+  TransactResponse response;
+  *request.add_operations() = Put(1, "first");
+  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
+  control::v1::TablesRequest change;
+  control::v1::TableSpec* spec = change.add_add();
+  spec->set_name("notes");
+  spec->add_key("uint64");
+  spec->set_range_end(1000);
+  Change(change, [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  change.Clear();
+  change.set_drop("notes");
+  Change(change, [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  request.Clear();
+  *request.add_operations() = Put(999, "second");
+  request.set_end(TransactRequest::COMMIT);
+  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
+  EXPECT_TRUE(response.committed());
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(ValueOf(1), "first");
+}
+
 TEST_F(TokenTest, Execute_IsCommittedOnce) {
   MakeTable();
   ASSERT_TRUE(Execute({Put(1, std::string(8, '\0')), Put(999, std::string(8, '\0'))}).ok());
@@ -157,6 +202,31 @@ TEST_F(TokenTest, Transact_IsCommittedOnce) {
     EXPECT_TRUE(Becomes([&] { return LocksHeld() == 0; }));  // the other island hears of it a little later
   }
   EXPECT_EQ(OutcomeOf("t", 1), "committed");
+}
+
+// Who asks knows the first operation's table and key, and nothing else.
+TEST_F(TokenTest, AskOutcome_AsksWhereTheTokenIs) {
+  MakeTable();
+  Operation back = On("accounts");
+  back.mutable_scan()->mutable_begin()->add_parts()->set_unsigned_(0);
+  back.mutable_scan()->mutable_end()->add_parts()->set_unsigned_(1000);
+  back.mutable_scan()->set_reverse(true);  // begins on the other island
+  ASSERT_TRUE(ExecuteWith("back", {back, Put(1, "x")}).ok());
+  EXPECT_EQ(OutcomeOf("back", 0), "committed");
+
+  grpc::ClientContext context;
+  SetDeadline(context);
+  auto stream = stub_->Transact(&context);
+  TransactRequest request;
+  TransactResponse response;
+  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));  // no operation yet
+  *request.add_operations() = Put(999, "x");
+  request.set_end(TransactRequest::COMMIT);
+  request.set_token("later");
+  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
+  EXPECT_TRUE(response.committed());
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(OutcomeOf("later", 999), "committed");
 }
 
 // Two at the same time, and who asks besides: they agree.

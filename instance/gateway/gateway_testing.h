@@ -210,10 +210,17 @@ class GatewayTest : public testing::Test {
   void Change(const control::v1::TablesRequest& request, const Service::Done& done) {
     absl::Status changed;
     const bool changes = !request.add().empty() || !request.drop().empty();  // else it wants a new view
-    for (uint32_t i = 0; changes && i < 2; ++i) changed.Update(cluster_.island(i).ChangeTables(request));
+    control::v1::TablesRequest check = request;
+    check.set_check_only(true);
+    for (uint32_t i = 0; changes && i < 2; ++i) changed.Update(cluster_.island(i).ChangeTables(check));
+    if (changed.ok() && between_) between_();
+    for (uint32_t i = 0; changes && i < 2 && changed.ok(); ++i)
+      changed.Update(cluster_.island(i).ChangeTables(request));
     Refresh();
     done(changed);
   }
+  // What clients do between the check of a change of tables and the change.
+  std::function<void()> between_;
 
   template <typename Predicate>
   static bool Becomes(const Predicate& so) {

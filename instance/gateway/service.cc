@@ -401,6 +401,9 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
     if (!open_) {
       const auto any = static_cast<uint32_t>(session_ % view_->workers.size());
       home_ = service_.channels().WorkerFor(HomeOf(*view_, batch_, any), session_);
+    }
+    if (!has_first_ && batch_.size() != 0) {
+      has_first_ = true;
       token_site_ = TokenSiteOf(*view_, batch_);
     }
     with_token_ = !request_.token().empty() && request_.end() == TransactRequest::COMMIT;
@@ -528,6 +531,7 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
   bool giving_up_ = false;
   grpc::Status last_;  // then
   uint32_t token_site_ = 0;
+  bool has_first_ = false;   // an operation, by which token_site_ is
   bool with_token_ = false;  // the commit that the island has been asked for
   Answer aborted_;
   std::unique_ptr<TokenQuestion> question_;

@@ -109,7 +109,16 @@ absl::Status CheckToken(const std::string& token) {
       fmt::format("a token of {} bytes, expected 1 to {}", token.size(), kMostTokenBytes));
 }
 
-uint32_t TokenSiteOf(const View& view, const Batch& batch) { return SiteOf(view, batch).value_or(0); }
+// Of the first operation alone, and of a scan by where it begins whatever way it goes: whoever asks says
+// no more than a table and a key.
+uint32_t TokenSiteOf(const View& view, const Batch& batch) {
+  if (batch.size() == 0) return 0;
+  const Batch::Operation& first = batch.operation(0);
+  if (view.catalog.table(first.table).replicated()) return 0;
+  const bool by_index = first.kind == instance::OperationKind::kIndexScan;
+  const auto site = view.catalog.SiteOf(first.table, batch.View(by_index ? first.site_key : first.key));
+  return site.ok() ? *site : 0;
+}
 
 void InsertToken(const View& view, uint32_t site, const std::string& token, TokenOutcome outcome,
                  Batch* batch) {

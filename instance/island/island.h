@@ -84,11 +84,13 @@ class Island {
   // Whether Load would empty tables for good: other tables are made anew, and some have rows that no load
   // brings back. FAILED_PRECONDITION: it would, or a run or a transaction is under way.
   absl::Status CheckLoad(const control::v1::LoadSpec& load);
-  // Tables that are added, empty, or dropped while transactions are under way; those that are so already are
-  // passed over. With a log the manifest must name what is added, so that the island's next life makes it if
-  // this one cannot. ALREADY_EXISTS: another one has the name. FAILED_PRECONDITION: a dropped one has rows;
-  // rows are being loaded. RESOURCE_EXHAUSTED: the pool has no room. After any other error the island stands
-  // still, and must begin another life. `check_only`: nothing is changed.
+  // Tables that are added, empty, or dropped while transactions are under way; those that are so already
+  // are passed over. With a log the manifest must name what is added, so that the island's next life makes
+  // it if this one cannot. ALREADY_EXISTS: another one has the name. FAILED_PRECONDITION: rows are being
+  // loaded. After any other error the island stands still, and must begin another life. `check_only`:
+  // nothing is changed, and two things more are errors, FAILED_PRECONDITION: a dropped one has rows,
+  // RESOURCE_EXHAUSTED: the pool has no room. What clients write between that and the change goes with the
+  // table.
   absl::Status ChangeTables(const control::v1::TablesRequest& request);
   // This generation counts; the island goes on with it. FAILED_PRECONDITION: it has another one's rows, or a
   // load has left none; it must begin another life.

@@ -189,6 +189,7 @@ void Sessions::End(Session& session) {
 runtime::Task<Outcome> Sessions::Attempt(Session& session) {
   RunningTransaction& transaction = session.transaction;
   transaction.Begin(coordinated_.NextId(), session.deadline_ns);
+  session.tables = 0;
   while (true) {
     transaction.idle_ns = session.request.whole() ? 0 : WaitNs(session.request.idle_us());
     runtime::Task<void> executed = Execute(session);
@@ -306,7 +307,10 @@ runtime::Task<void> Sessions::Call(Session& session) {
 }
 
 bool Sessions::CheckTables(Session& session) {
-  if (session.request.tables() == shared_.tables) return true;
+  // What is under way goes on when tables come or go: none changes its place. They are replaced only while
+  // there is no session.
+  if (session.tables == 0) session.tables = shared_.tables;
+  if (session.request.tables() == session.tables) return true;
   session.transaction.Fail(AbortReason::kRefused, absl::FailedPreconditionError("the tables have changed"));
   return false;
 }

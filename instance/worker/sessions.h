@@ -89,8 +89,9 @@ class Sessions {
     std::vector<Value> arguments;     // of its procedure
     std::vector<Value> values;        // that it has answered
     bool has_request = false;
-    bool gone = false;  // its gateway
-    bool open = false;  // between two requests
+    bool gone = false;    // its gateway
+    bool open = false;    // between two requests
+    uint64_t tables = 0;  // fingerprint of those that the transaction began with; 0: it has not
     int64_t begun_ns = 0;
     int64_t deadline_ns = 0;  // of the request
     uint64_t waits_for = 0;   // epoch; 0: it does not
