@@ -104,6 +104,7 @@ class LoggerProcessTest : public testing::Test {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     socket_.Reset(pair[0]);
     heard_.clear();
+    lines_.clear();
     const runtime::UniqueFd theirs(pair[1]);
     std::vector<std::string> words = {ISLANDS_LOGGER,
                                       "--board",
@@ -171,13 +172,16 @@ class LoggerProcessTest : public testing::Test {
     ASSERT_EQ(send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  // Until a line begins so; whole lines before it are passed over.
+  // Until a line begins so. Others stay for whoever awaits them: islands drain in any order.
   std::string Await(const std::string& begin) {
     for (;;) {
-      for (size_t end; (end = heard_.find('\n')) != std::string::npos;) {
-        const std::string line = heard_.substr(0, end);
-        heard_.erase(0, end + 1);
-        if (line.starts_with(begin)) return line;
+      for (size_t end; (end = heard_.find('\n')) != std::string::npos; heard_.erase(0, end + 1))
+        lines_.push_back(heard_.substr(0, end));
+      const auto is_it = [&](const std::string& line) { return line.starts_with(begin); };
+      if (const auto found = std::find_if(lines_.begin(), lines_.end(), is_it); found != lines_.end()) {
+        std::string line = *found;
+        lines_.erase(found);
+        return line;
       }
       pollfd source{socket_.get(), POLLIN, 0};
       char bytes[4096];
@@ -280,7 +284,8 @@ class LoggerProcessTest : public testing::Test {
   std::unique_ptr<RingDirectory> rings_;
   pid_t logger_ = -1;
   runtime::UniqueFd socket_;
-  std::string heard_;
+  std::string heard_;               // of a line that is not complete
+  std::vector<std::string> lines_;  // that nobody has awaited yet
   std::map<uint32_t, uint64_t> lives_;
   std::map<uint32_t, uint64_t> dying_;
   std::map<uint32_t, std::vector<pid_t>> processes_;
