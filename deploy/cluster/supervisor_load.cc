@@ -15,6 +15,9 @@ namespace {
 
 constexpr int64_t kLoadTimeoutMs = 30 * 60'000;  // 120 million rows take a while
 constexpr int64_t kGoOnTimeoutMs = 60'000;
+// No life begins while tables are changed: an island that stands still must not hold up another for long.
+constexpr int64_t kMayChangeTimeoutMs = 5'000;
+constexpr int64_t kChangeTimeoutMs = 20'000;
 
 using TableSpecs = storage::Catalog::TableSpecs;
 
@@ -70,7 +73,21 @@ absl::StatusOr<Loads> LoadsAfter(const TableSpecs& of_file, uint32_t sites, cons
         table.name()));
   }
   if (absl::Status changed = storage::ChangeTables(request, &tables); !changed.ok()) return changed;
-  if (const auto catalog = storage::Catalog::Create(tables, sites); !catalog.ok()) return catalog.status();
+  absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(tables, sites);
+  if (!catalog.ok()) return catalog.status();
+  // Whatever clients make, there is a place for a table that the deployment may need (gateway/tokens.h).
+  const bool for_clients = std::ranges::all_of(
+      request.add(), [](const control::v1::TableSpec& table) { return storage::IsTableName(table.name()); });
+  control::v1::TableSpec one_more;
+  one_more.set_name("one.more");
+  one_more.add_key("uint64");
+  one_more.set_range_end(1);
+  if (absl::Status place = for_clients ? catalog->Add(one_more) : absl::OkStatus(); !place.ok()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("there is no place for more tables and indexes: at most {} together, and those that were "
+                    "dropped count",
+                    storage::kMaxTrees - 1));
+  }
   Loads loads = ShapeOf(of_file, tables);
   for (const control::v1::LoadSpec& load : before) {
     if (!load.workload().empty()) *loads.Add() = load;
@@ -146,15 +163,15 @@ void GenerationLoads::GoOnEverywhere() {
 absl::Status GenerationLoads::ChangeTables(const control::v1::TablesRequest& wanted,
                                            absl::FunctionRef<absl::Status()> save) {
   if (under_way_.exchange(true))
-    return absl::FailedPreconditionError("rows are being loaded, or tables changed; try again");
+    return absl::UnavailableError("rows are being loaded, or tables changed; try again");
   control::v1::Request request;
   *request.mutable_tables() = wanted;
   request.mutable_tables()->set_check_only(true);
-  absl::Status status = FirstError(client_.CallIslands(all_, request, kGoOnTimeoutMs));
+  absl::Status status = FirstError(client_.CallIslands(all_, request, kMayChangeTimeoutMs));
   if (status.ok()) status = save();
   if (status.ok()) {
     request.mutable_tables()->set_check_only(false);
-    NoteUseless(client_.CallIslands(all_, request, kGoOnTimeoutMs));
+    NoteUseless(client_.CallIslands(all_, request, kChangeTimeoutMs));
   }
   under_way_ = false;
   return status;

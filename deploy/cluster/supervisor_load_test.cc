@@ -241,6 +241,22 @@ TEST_F(GenerationLoadsTest, ChangeTables_WhatCannotBe) {
   EXPECT_THAT(loads_->TakeUseless(), IsEmpty());
 }
 
+// Of the places for tables one stays for the deployment's own.
+TEST_F(GenerationLoadsTest, ChangeTables_LeavesAPlaceForTokens) {
+  ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());
+  control::v1::TablesRequest request = Added("wide", 10);
+  for (size_t i = 0; i < storage::kMaxTrees - 4; ++i) {
+    control::v1::IndexSpec* index = request.mutable_add(0)->add_indexes();
+    index->set_name("by" + std::to_string(i));
+    index->add_key("key:0");
+  }
+  ASSERT_TRUE(Change(request).ok());  // with "rows" and "micro_rows" all but one
+  const absl::Status full = Change(Added("more", 10));
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("no place for more tables"));
+  EXPECT_TRUE(Change(Added("islands.tokens", 10)).ok());
+}
+
 // First all are asked, then it is made to last, then it is done; who does not do it is useless.
 TEST_F(GenerationLoadsTest, ChangeTables_LastsBeforeAnybodyDoesIt) {
   ASSERT_TRUE(Load(LoadOf("micro", 50)).ok());

@@ -42,9 +42,13 @@ constexpr int64_t kLookEveryNs = 200 * runtime::kNsPerMs;
 // Who has just started the deployment finds all islands there, and who starts it again with one of them
 // lost does not wait for that one.
 constexpr int64_t kWaitForIslandsNs = runtime::kNsPerSecond;
-constexpr int kLooksPerAsk = 25;             // nobody may have noticed that the tables have changed
-constexpr int kLooksPerSweep = 5 * 60 * 60;  // about an hour
-constexpr int64_t kChangeTimeoutMs = 60'000;
+constexpr int64_t kAskEveryNs =
+    5 * runtime::kNsPerSecond;  // nobody may have noticed that tables have changed
+constexpr int64_t kFirstSweepNs = 60 * runtime::kNsPerSecond;
+constexpr int64_t kSweepEveryNs = 600 * runtime::kNsPerSecond;
+constexpr int64_t kSweepPauseNs = 10 * runtime::kNsPerMs;  // 50,000 tokens a second at most
+constexpr size_t kMostChanges = 64;                        // that wait
+constexpr int64_t kChangeTimeoutMs = 30'000;
 
 void SetUpLog() {
   auto logger = spdlog::stderr_logger_mt("islands-gateway");
@@ -108,11 +112,16 @@ class Views {
 class TableChanges {
  public:
   void Post(control::v1::TablesRequest request, Service::Done done) {
+    absl::Status refused;
     {
       const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
-      if (!ended_) posted_.push_back({std::move(request), std::exchange(done, {})});
+      if (ended_) refused = absl::UnavailableError("the gateway is stopping");
+      if (posted_.size() == kMostChanges)
+        refused = absl::ResourceExhaustedError(
+            fmt::format("{} changes of tables are waiting; try again", kMostChanges));
+      if (refused.ok()) posted_.push_back({std::move(request), std::move(done)});
     }
-    done ? done(absl::UnavailableError("the gateway is stopping")) : void(kill(getpid(), SIGUSR1));
+    refused.ok() ? void(kill(getpid(), SIGUSR1)) : done(refused);
   }
   // On the main thread. `refresh`: before those who wait hear of it.
   void Do(const std::string& control_directory, const std::function<void()>& refresh) {
@@ -165,21 +174,30 @@ void DoChores(const std::string& control_directory, const sigset_t& signals, std
               TableChanges& changes, Channels& channels, Views& views) {
   const auto refresh = [&] {
     const auto view = AskSupervisor(control_directory);
-    if (!view.ok()) return;  // it lives no longer than its supervisor
+    if (!view.ok()) {  // it lives no longer than its supervisor, which may be slow
+      stale = true;
+      return;
+    }
     if ((*view)->SaysTheSame(*views.Get())) return;
     if ((*view)->tables != views.Get()->tables) spdlog::info("the tables have changed");
     views.Set(*view);
   };
-  const timespec wait{0, kLookEveryNs};
   TokenSweeper sweeper(channels);
-  for (int looks = 1;; ++looks) {
+  const runtime::MonotonicClock clock;
+  int64_t ask_ns = clock.NowNs() + kAskEveryNs, sweep_ns = clock.NowNs() + kFirstSweepNs;
+  for (;;) {
+    const timespec wait{0, std::clamp<int64_t>(sweep_ns - clock.NowNs(), 1, kLookEveryNs)};
     const int signal = sigtimedwait(&signals, nullptr, &wait);
     if (signal == SIGTERM || signal == SIGINT) return;
     changes.Do(control_directory, refresh);
-    if (stale.exchange(false) || looks % kLooksPerAsk == 0) refresh();
-    if (looks % kLooksPerSweep != 0) continue;
+    if (stale.exchange(false) || clock.NowNs() >= ask_ns) {
+      refresh();
+      ask_ns = clock.NowNs() + kAskEveryNs;
+    }
+    if (clock.NowNs() < sweep_ns) continue;
     // Some at a time, so that nobody who wants something of us waits for long.
-    if (sweeper.Step(*views.Get(), absl::ToUnixSeconds(absl::Now()))) looks = kLooksPerSweep - 1;
+    const bool more = sweeper.Step(*views.Get(), absl::ToUnixSeconds(absl::Now()));
+    sweep_ns = clock.NowNs() + (more ? kSweepPauseNs : kSweepEveryNs);
   }
 }
 

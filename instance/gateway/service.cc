@@ -31,15 +31,24 @@ using instance::Batch;
 namespace {
 
 constexpr uint32_t kMostInOneCall = 1024;  // transactions of ExecuteMany
-// So much earlier than its client an island gives up, so that the client hears how it ended.
-constexpr int64_t kMostMarginUs = 50'000;
+// So much earlier than its client an island gives up, so that the client hears how it ended: an island
+// looks for who is late a few times a second.
+constexpr int64_t kMostMarginUs = 100'000;
+
+// gRPC writes a client's time with four digits at most, and rounds up: what comes may be so much too long.
+int64_t RoundedUpUs(int64_t left_us) {
+  constexpr int64_t kSecondUs = 1'000'000;
+  return left_us >= 100 * kSecondUs  ? kSecondUs
+         : left_us >= 10 * kSecondUs ? kSecondUs / 10
+                                     : kSecondUs / 100;
+}
 
 int64_t TimeLeftUs(const grpc::CallbackServerContext& context, int64_t otherwise_us) {
   const gpr_timespec deadline = context.raw_deadline();
   if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) == 0) return otherwise_us;
   const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
   const int64_t left_us = std::max<int64_t>(0, left.tv_sec * 1'000'000 + left.tv_nsec / 1000);
-  return left_us - std::min(kMostMarginUs, left_us / 10);
+  return left_us - std::min(kMostMarginUs + RoundedUpUs(left_us), left_us / 10);
 }
 
 Answer TooMany(Service& service, uint32_t refused = 1) {
@@ -73,8 +82,7 @@ Answer AnswerOfToken(std::optional<TokenOutcome> outcome, Answer answer) {
 Answer CheckToken(Service& service, const View& view, const std::string& token) {
   if (absl::Status status = gateway::CheckToken(token); !status.ok()) return Refusal(status, "invalid");
   if (FindTokensTable(view) != nullptr) return {};
-  service.MakeTokensTable(view);
-  return Refusal(absl::UnavailableError("the table of tokens is being made; try again"), "not_ready");
+  return Refusal(service.MakeTokensTable(view), "not_ready");
 }
 
 // One transaction that is one request. Tells its owner once, then it may be destroyed.
@@ -96,6 +104,7 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
       return owner_.OnEnd(Refusal(status, "invalid"));
     data::v1::ClientRequest asked;
     asked.mutable_may_miss()->Assign(may_miss.begin(), may_miss.end());
+    token_site_ = TokenSiteOf(*view_, batch_);
     Begin(SiteOf(*view_, batch_), request.token(), deadline_us, &asked);
   }
 
@@ -109,6 +118,7 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
       return owner_.OnEnd(Refusal(status, "invalid"));
     const absl::StatusOr<uint32_t> site = SiteOfCall(*view_, procedure, asked);
     if (!site.ok()) return owner_.OnEnd(Refusal(site.status(), "invalid"));
+    token_site_ = *site;
     Begin(*site, request.token(), deadline_us, &asked);
   }
 
@@ -134,13 +144,12 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
   void OnLost(bool sent, const absl::Status& why) override { owner_.OnEnd(LostAnswer(sent, why)); }
 
  private:
-  // `site`: where it begins, and has its token; nothing: anywhere.
+  // `site`: where it begins; nothing: anywhere.
   void Begin(std::optional<uint32_t> site, const std::string& token, int64_t deadline_us,
              data::v1::ClientRequest* asked) {
     if (!token.empty()) {
       if (Answer answer = CheckToken(service_, *view_, token); !answer.ok()) return owner_.OnEnd(answer);
       token_ = token;
-      token_site_ = site.value_or(0);
       deadline_us_ = deadline_us;
       InsertToken(*view_, token_site_, token_, TokenOutcome::kCommitted, &batch_);
     }
@@ -541,14 +550,17 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
  public:
   AskOutcomeCall(Service& service, grpc::ServerUnaryReactor& reactor,
                  client::v1::AskOutcomeResponse& response)
-      : reactor_(reactor),
+      : service_(service),
+        reactor_(reactor),
         response_(response),
         meter_(service.counters(), Method::kAskOutcome),
         view_(service.view()),
         question_(service.channels(), *this) {}
 
-  void Start(Service& service, const client::v1::AskOutcomeRequest& request, int64_t deadline_us) {
-    if (Answer answer = CheckToken(service, *view_, request.token()); !answer.ok()) return End(answer);
+  void Start(const client::v1::AskOutcomeRequest& request, int64_t deadline_us) {
+    entered_ = service_.Enter();
+    if (!entered_) return End(TooMany(service_));
+    if (Answer answer = CheckToken(service_, *view_, request.token()); !answer.ok()) return End(answer);
     Operations first;
     first.Add()->set_table(request.table());
     client::v1::Key* key = first[0].mutable_get()->mutable_key();
@@ -574,11 +586,14 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
     End(answer);
   }
   void End(const Answer& answer) {
+    if (entered_) service_.Leave();
     meter_.End(answer.code);
     reactor_.Finish(answer.ToStatus());
     delete this;
   }
 
+  Service& service_;
+  bool entered_ = false;
   grpc::ServerUnaryReactor& reactor_;
   client::v1::AskOutcomeResponse& response_;
   CallMeter meter_;
@@ -732,14 +747,23 @@ void Service::Refresh(std::function<void()> done) {
   change_tables_({}, [done = std::move(done)](const absl::Status&) { done(); });
 }
 
-void Service::MakeTokensTable(const View& view) {
-  if (makes_tokens_table_.exchange(true)) return;
+absl::Status Service::MakeTokensTable(const View& view) {
+  absl::Status why;
+  {
+    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.tokens", tokens_mutex_));
+    why = no_tokens_;
+    if (std::exchange(makes_tokens_table_, true)) return why;
+  }
   control::v1::TablesRequest request;
   *request.add_add() = TokensTable(view);
   change_tables_(std::move(request), [this](const absl::Status& made) {
-    if (!made.ok()) spdlog::warn("the table of tokens cannot be made: {}", std::string(made.message()));
+    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.tokens", tokens_mutex_));
     makes_tokens_table_ = false;
+    if (made.ok()) return;
+    no_tokens_ = absl::Status(
+        made.code(), fmt::format("the table of tokens cannot be made: {}", std::string(made.message())));
   });
+  return why;
 }
 
 grpc::ServerUnaryReactor* Service::AskOutcome(grpc::CallbackServerContext* context,
@@ -747,7 +771,7 @@ grpc::ServerUnaryReactor* Service::AskOutcome(grpc::CallbackServerContext* conte
                                               client::v1::AskOutcomeResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto call = std::make_unique<AskOutcomeCall>(*this, *reactor, *response);  // deletes itself
-  call.release()->Start(*this, *request, TimeLeftUs(*context, limits_.call_us));
+  call.release()->Start(*request, TimeLeftUs(*context, limits_.call_us));
   return reactor;
 }
 

@@ -69,8 +69,9 @@ class Service final : public client::v1::Islands::CallbackService {
   Channels& channels() { return channels_; }
   std::shared_ptr<const View> view() const { return views_(); }
   void NoteOtherTables() const { on_other_tables_(); }
-  // The first token has come: their table is made; meanwhile nothing can be done with one.
-  void MakeTokensTable(const View& view);
+  // The first token has come: their table is made; meanwhile nothing can be done with one. Says why: that, or
+  // what went wrong the last time.
+  absl::Status MakeTokensTable(const View& view);
   // A workload may have been loaded since the view was made.
   void Refresh(std::function<void()> done);
   // One more transaction is open; false: there are too many, and it must not be.
@@ -89,7 +90,10 @@ class Service final : public client::v1::Islands::CallbackService {
   const Views views_;
   const std::function<void()> on_other_tables_;
   const ChangeTables change_tables_;
-  std::atomic<bool> makes_tokens_table_{false};
+  runtime::Mutex tokens_mutex_;
+  bool makes_tokens_table_ ABSL_GUARDED_BY(tokens_mutex_) = false;
+  absl::Status no_tokens_ ABSL_GUARDED_BY(tokens_mutex_) =
+      absl::UnavailableError("the table of tokens is being made; try again");
   std::atomic<uint32_t> open_{0};
   Counters counters_;
 };

@@ -21,7 +21,8 @@ using instance::Batch;
 using storage::KeyView;
 
 constexpr size_t kRowBytes = 9;
-constexpr uint32_t kRowsPerStep = 500;
+constexpr uint32_t kRowsPerStep = 512;
+constexpr size_t kDeletesAtOnce = 64;  // what undoes them must have room in the log's ring
 constexpr int64_t kStepTimeoutUs = 5'000'000;
 
 KeyView KeyBytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
@@ -188,11 +189,15 @@ bool TokenSweeper::Step(const View& view, int64_t now_s) {
   Batch old;
   std::vector<uint32_t> may_miss;
   for (size_t n = 0; n < rows; ++n) {
-    if (TimeOf(batch.scanned_row(0, n)) > now_s - kTokensKeptS) continue;
-    may_miss.push_back(static_cast<uint32_t>(old.size()));
-    old.Delete(table->id, batch.scanned_key(0, n));
+    if (TimeOf(batch.scanned_row(0, n)) <= now_s - kTokensKeptS) {
+      may_miss.push_back(static_cast<uint32_t>(old.size()));
+      old.Delete(table->id, batch.scanned_key(0, n));
+    }
+    if (old.size() < kDeletesAtOnce && (old.empty() || n + 1 < rows)) continue;
+    if (!Execute(channels_, view, site_, may_miss, &old)) return false;
+    old.Clear();
+    may_miss.clear();
   }
-  if (!may_miss.empty() && !Execute(channels_, view, site_, may_miss, &old)) return false;
   if (rows < kRowsPerStep) {
     from_.clear();
     return ++site_ < view.catalog.sites();

@@ -9,7 +9,8 @@
 //   key      uint32 site, string token
 //   row      offset 0: 1 byte, 1 = committed, 2 = never; offset 1: 8 bytes, seconds since 1970, little-endian
 //
-// Rows are removed when they are a day old, by the gateway's clock.
+// Rows are removed when they are a day old, by the gateway's clock. They last as long as other rows do: with
+// durability `none` an island that dies takes its tokens with it, and what they say is not known any more.
 //
 // Thread safety: plain functions; a TokenQuestion is its owner's, a TokenSweeper one thread's.
 #pragma once
@@ -82,7 +83,8 @@ class TokenQuestion final : private Waiting {
 class TokenSweeper {
  public:
   explicit TokenSweeper(Channels& channels) : channels_(channels) {}
-  // False: everything was looked at; it begins anew with the next call.
+  // False: everything was looked at, and it begins anew with the next call; or an island did not answer,
+  // and it goes on there.
   bool Step(const View& view, int64_t now_s);
 
  private:

@@ -342,7 +342,7 @@ absl::Status Island::CheckNothingIsLost(const control::v1::LoadSpec& load) const
     const std::string& name = catalog_->table(id).name;
     // Of those that nobody can see the rows go with what they were of.
     if (catalog_->table(id).dropped || !storage::IsTableName(name)) continue;
-    if (loaded.contains(name) || store_->CountRows(id) == 0) continue;
+    if (loaded.contains(name) || !store_->HasRows(id)) continue;
     return absl::FailedPreconditionError(fmt::format(
         "table '{}' has rows that no workload brings back, and this load makes all tables anew: take them "
         "out first, or load into a deployment of its own",
@@ -387,10 +387,9 @@ absl::Status Island::CheckTables(const control::v1::TablesRequest& request,
   }
   const storage::TableDefinition* dropped = request.drop().empty() ? nullptr : catalog_->Find(request.drop());
   if (dropped == nullptr) return absl::OkStatus();
-  if (const uint64_t rows = store_->CountRows(dropped->id); rows != 0) {
+  if (store_->HasRows(dropped->id)) {
     return absl::FailedPreconditionError(
-        fmt::format("table '{}' has rows, {} on island {} alone; delete them before it is dropped",
-                    dropped->name, rows, config_.island()));
+        fmt::format("table '{}' has rows; delete them before it is dropped", dropped->name));
   }
   for (const control::v1::LoadSpec& load : config_.loads()) {
     if (load.workload().empty()) continue;

@@ -19,6 +19,16 @@ absl::Status TableError(const control::v1::TableSpec& spec, std::string_view fie
   return absl::InvalidArgumentError(fmt::format("table '{}', {}: {}", spec.name(), field, reason));
 }
 
+// Of a part of a table; whoever asks how a deployment is hears all of them.
+absl::Status CheckName(const control::v1::TableSpec& spec, std::string_view field, std::string_view name) {
+  constexpr size_t kMostBytes = 64;
+  if (!name.empty() && name.size() <= kMostBytes) return absl::OkStatus();
+  return TableError(spec, field,
+                    name.empty()
+                        ? "one has no name"
+                        : fmt::format("a name of {} bytes, expected at most {}", name.size(), kMostBytes));
+}
+
 std::vector<std::string_view> SplitAtColons(std::string_view text) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -146,7 +156,7 @@ absl::Status ParseIndexes(const control::v1::TableSpec& spec, TableDefinition* t
   absl::flat_hash_set<std::string> names;
   for (const control::v1::IndexSpec& index : spec.indexes()) {
     const std::string field = fmt::format("index '{}'", index.name());
-    if (index.name().empty()) return TableError(spec, "indexes", "an index has no name");
+    if (absl::Status name = CheckName(spec, "indexes", index.name()); !name.ok()) return name;
     if (!names.insert(index.name()).second) return TableError(spec, field, "the name is used twice");
     if (index.key().empty()) return TableError(spec, field, "needs at least one component");
     IndexDefinition definition{.name = index.name(), .components = {}};
@@ -182,11 +192,12 @@ absl::Status CheckNames(const control::v1::TableSpec& spec) {
   }
   absl::flat_hash_set<std::string> names;
   for (const std::string& name : spec.key_names()) {
-    if (name.empty()) return TableError(spec, "key_names", "a component has no name");
+    if (absl::Status sound = CheckName(spec, "key_names", name); !sound.ok()) return sound;
     if (!names.insert(name).second)
       return TableError(spec, "key_names", fmt::format("'{}' is used twice", name));
   }
   for (const control::v1::FieldSpec& field : spec.fields()) {
+    if (absl::Status sound = CheckName(spec, "fields", field.name()); !sound.ok()) return sound;
     if (!names.insert(field.name()).second)
       return TableError(spec, "fields", fmt::format("'{}' is used twice", field.name()));
   }
@@ -294,7 +305,9 @@ absl::Status Catalog::Add(const control::v1::TableSpec& spec) {
   if (!table->dropped && Find(spec.name()) != nullptr) return TableError(spec, "name", "used by two tables");
   table->id = static_cast<TableId>(tables_.size());
   if (trees_ + 1 + table->indexes.size() > kMaxTrees) {
-    return TableError(spec, "tables", fmt::format("at most {} tables and indexes together", kMaxTrees));
+    return TableError(
+        spec, "tables",
+        fmt::format("at most {} tables and indexes together, and those that were dropped count", kMaxTrees));
   }
   trees_ += 1 + table->indexes.size();
   tables_.push_back(*std::move(table));

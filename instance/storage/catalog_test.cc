@@ -118,6 +118,8 @@ TEST(Catalog, Create_FieldsAreTheWholeRow) {
   EXPECT_THAT(what({{"a", "float"}}, 4), HasSubstr("'float'"));
   EXPECT_THAT(what({{"a", "string:0"}}, 0), HasSubstr("'string:0'"));
   EXPECT_THAT(what({{"", "int8"}}, 1), HasSubstr("has no name"));
+  EXPECT_THAT(what({{std::string(65, 'a'), "int8"}}, 1),
+              HasSubstr("a name of 65 bytes, expected at most 64"));
   EXPECT_THAT(what({{"a", "bytes:9999"}}, 0), HasSubstr("at most"));
 }
 

@@ -218,6 +218,15 @@ uint64_t Store::CountRows(TableId table) const {
   return rows;
 }
 
+bool Store::HasRows(TableId table) const {
+  bool found = false;
+  for (size_t i = table; table < table_count_ && i < tables_.size() && !found; i += table_count_) {
+    const auto see = [&](KeyView, RowView) { return !(found = true); };
+    if (tables_[i]) tables_[i]->Scan({}, {}, /*reverse=*/false, see);
+  }
+  return found;
+}
+
 PoolUsage Store::Usage() const {
   return {.resident_pages = pool_->resident_pages(),
           .capacity_pages = pool_->capacity_pages(),

@@ -1,7 +1,7 @@
 // One island's rows: a buffer pool, and a SiteTable for every table and site of the island.
 //
-// Thread safety: At and what it gives from every worker (site_table.h); Truncate, CountRows and Check only
-// while no other call is active.
+// Thread safety: At and what it gives from every worker (site_table.h); Truncate, CountRows, HasRows and
+// Check only while no other call is active.
 #pragma once
 
 #include <algorithm>
@@ -100,6 +100,7 @@ class Store {
   // Empties a table on all sites of this island.
   absl::Status Truncate(TableId table);
   uint64_t CountRows(TableId table) const;
+  bool HasRows(TableId table) const;  // ends at the first
 
   PoolUsage Usage() const;
   // Walks every tree and checks order, fill, links and index agreement; for tests.
