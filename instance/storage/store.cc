@@ -187,12 +187,12 @@ absl::Status Store::FindTrees(const Catalog& catalog) {
       const uint64_t root = space->Root(id);
       return root == 0 || !space->HasPage(root);
     };
+    if (!space->HasHeader()) return LostTable(table, *space);
     const uint32_t end = first_tree + TreesOf(table), known = std::min(end, space->trees());
     for (uint32_t id = first_tree; id < std::max(known, first_tree); ++id) {
       if (is_lost(id)) return LostTable(table, *space);
     }
-    if (known < end && space->HasPage(0)) return absl::OkStatus();  // not yet
-    if (!space->HasPage(0)) return LostTable(table, *space);
+    if (known < end) return absl::OkStatus();  // not yet
     return BuildTable(
         table, space, first_tree, [] { return absl::OkStatus(); }, place);
   };

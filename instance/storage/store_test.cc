@@ -439,6 +439,21 @@ TEST_F(AddedTableTest, MakeTrees_GoesOnWhereItEnded) {
   UseIt();
 }
 
+// Tables that a header does not know are made; a header that is none knows nothing, and is no reason to make
+// any.
+TEST(Store, FindTrees_WhereThereIsNoHeader) {
+  const Catalog catalog = MakeCatalog();
+  for (const bool zeros : {false, true}) {
+    auto store = *Store::CreateForRedo(catalog, {.sites = {0, 1}, .pool_bytes = 100 * kPageBytes});
+    for (const uint32_t site : {0u, kReplicatedSite}) {
+      if (zeros) store->PageForRedo(PageId(site, 0));
+    }
+    const absl::Status found = store->FindTrees(catalog);
+    EXPECT_EQ(found.code(), absl::StatusCode::kDataLoss) << found;
+    EXPECT_THAT(std::string(found.message()), HasSubstr("table 'plain' on site 0 has lost its pages"));
+  }
+}
+
 TEST(Store, Create_PoolTooSmallForEmptyTrees) {
   const Catalog catalog = MakeCatalog();
   auto files = runtime::MakeMemoryFileSystem();

@@ -64,6 +64,14 @@ void SiteSpace::AddRoot(const GuardX& header, uint32_t tree, uint64_t number) {
   reinterpret_cast<SiteHeader*>(header.Change(root))->roots[tree] = number;
 }
 
+bool SiteSpace::HasHeader() const {
+  if (!HasPage(0)) return false;
+  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
+  const SiteHeader* header = Header(guard);
+  return header->magic == kMagic && header->page.page_id == PageId(site_, 0).value() &&
+         header->trees <= kMaxTrees;
+}
+
 uint32_t SiteSpace::trees() const {
   if (!HasPage(0)) return 0;
   const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));

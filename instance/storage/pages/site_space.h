@@ -38,6 +38,8 @@ class SiteSpace {
   [[nodiscard]] bool Format();
   // Of a tree behind those that are there, in the step that allocates the page, by which `header` is latched.
   void AddRoot(const GuardX& header, uint32_t tree, uint64_t number);
+  // After redo: whether page 0 is a header.
+  bool HasHeader() const;
   // Those that the header knows have lower ids; 0 while there is no header.
   uint32_t trees() const;
   // After redo: 0 if the header is none, or knows no such tree.
