@@ -75,7 +75,8 @@ class Cluster:
     def down(self, *options: object) -> None:
         done = self.islands.run("down", self.file, *options)
         assert done.code == 0, done
-        assert self.alive() == {}
+        left = self.alive()
+        assert left == {}, left
 
     def status(self) -> Document:
         return self.islands.json("status", self.file)

@@ -1,5 +1,6 @@
 """The front door of real clusters: what a program gets through it, and what it is told when processes die."""
 
+import contextlib
 import json
 import os
 import signal
@@ -128,26 +129,32 @@ def test_a_client_that_asks_again_and_again_finds_the_gateway_when_it_is_back(cl
         assert time.monotonic() < killed + 3  # in half a second, unless the machine is busy; gRPC alone would take five
 
 
-# The commit waits for a lock, so that it is under way when its gateway dies.
+@contextlib.contextmanager
+def waiting_commit(cluster: Cluster, db: client.Client) -> Iterator[list[Exception]]:
+    """It waits for a row that somebody has locked; it has ended when this is over, and the list has how."""
+    caught: list[Exception] = []
+
+    def commit() -> None:
+        try:
+            db.put("accounts", FAR, b"waiting")
+        except client.Error as error:
+            caught.append(error)
+
+    waiting = threading.Thread(target=commit)
+    waiting.start()
+    wait_until(lambda: "lock" in cluster.islands.run("txn", cluster.file, "list").out, what="the wait")
+    yield caught
+    waiting.join()
+
+
 def test_a_commit_under_a_gateway_that_is_killed_is_unknown(cluster: Cluster) -> None:
     address = started(cluster)
     with client.connect(address) as db, client.connect(address) as other:
         db.put("accounts", FAR, b"before")
         holder = db.transaction()
         holder.put("accounts", FAR, b"holder")
-        caught: list[Exception] = []
-
-        def commit() -> None:
-            try:
-                other.put("accounts", FAR, b"waiting")
-            except client.Error as error:
-                caught.append(error)
-
-        waiting = threading.Thread(target=commit)
-        waiting.start()
-        wait_until(lambda: "lock" in cluster.islands.run("txn", cluster.file, "list").out, what="the wait")
-        os.kill(gateway_of(cluster)["pid"], signal.SIGKILL)
-        waiting.join()
+        with waiting_commit(cluster, other) as caught:
+            os.kill(gateway_of(cluster)["pid"], signal.SIGKILL)
         assert isinstance(caught[0], client.UnknownOutcome) and caught[0].committed is None
         await_gateway(cluster, restarts=1)
         assert again(lambda: db.get("accounts", FAR)) in (b"before", b"waiting")
@@ -294,6 +301,14 @@ def test_client_is_for_people(cluster: Cluster) -> None:
     assert say("insert", "accounts", 7, "again").err.endswith("there is such a row already\n")
     scanned = say("--format", "json", "scan", "accounts")
     assert json.loads(scanned.out) == [{"key": "7", "value": "some text"}], scanned
+    assert say("txn", "put accounts 20 one", f"insert accounts {FAR} two", "get accounts 7").out == (
+        "put\ninserted\nsome text\ncommitted\n")
+    half = say("txn", "put accounts 20 changed", f"insert accounts {FAR} two")
+    assert half.code == 1 and half.err == "there is such a row already\n" and say("get", "accounts", 20).out == "one\n"
+    both = say("txn", "--format", "json", "delete accounts 20", f"get accounts {FAR}")
+    assert json.loads(both.out) == {"results": [{"deleted": True}, {"value": "two"}], "committed": True}
+    assert "'tables': expected one of get, put" in say("txn", "tables").err
+    assert "invalid choice: 'jump'" in say("txn", "jump").err and "No closing quotation" in say("txn", "'").err
     prompt = subprocess.run([cluster.islands, "client", cluster.file], capture_output=True, text=True, timeout=60,
                             input="begin\nput accounts 9 nine\nrollback\nget accounts 9\nbegin\nput accounts 10 ten\n"
                                   "commit\nget accounts 10\nnonsense\nquit\n")
@@ -449,23 +464,12 @@ def test_an_island_that_dies_is_out_of_reach_and_its_commits_are_unknown(cluster
         db.put("accounts", FAR, b"before")
         holder = db.transaction()
         holder.put("accounts", FAR, b"holder")
-        caught: list[Exception] = []
-
-        def commit() -> None:
-            try:
-                other.put("accounts", FAR, b"waiting")
-            except client.Error as error:
-                caught.append(error)
-
-        waiting = threading.Thread(target=commit)
-        waiting.start()
-        wait_until(lambda: "lock" in cluster.islands.run("txn", cluster.file, "list").out, what="the wait")
         supervisor = cluster.status()["supervisor_pid"]
         victim = cluster.island(1)["pid"]
-        os.kill(supervisor, signal.SIGSTOP)  # else it is back before anybody looks
         try:
-            os.kill(victim, signal.SIGKILL)
-            waiting.join()
+            with waiting_commit(cluster, other) as caught:
+                os.kill(supervisor, signal.SIGSTOP)  # else it is back before anybody looks
+                os.kill(victim, signal.SIGKILL)
             assert isinstance(caught[0], client.UnknownOutcome)
             page = scrape(port)
             assert total(page, "islands_gateway_island_reachable", island="1") == 0

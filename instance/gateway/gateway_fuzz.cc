@@ -11,6 +11,7 @@
 #include "instance/gateway/answer.h"
 #include "instance/gateway/translate.h"
 #include "instance/gateway/view.h"
+#include "instance/storage/table_specs.h"
 #include "instance/worker/wire.h"
 #include "proto/client.pb.h"
 #include "runtime/check.h"
@@ -61,6 +62,21 @@ void TryCall(const View& view, const std::string& said) {
                 asked.arguments(1).has_real() && asked.arguments(2).has_text());
   const absl::StatusOr<uint32_t> site = SiteOfCall(view, procedure, asked);
   ISLANDS_CHECK(!site.ok() || *site < view.catalog.sites());
+}
+
+// A table that a client makes: whatever it says, the catalog takes it as it is or says what is wrong.
+void TryTable(const View& view, const std::string& said) {
+  client::v1::Table table;
+  if (!table.ParseFromString(said)) return;
+  table.DiscardUnknownFields();
+  const control::v1::TableSpec spec = SpecOf(table);
+  ISLANDS_CHECK(TableOf(spec).SerializeAsString() == table.SerializeAsString());
+  control::v1::TablesRequest request;
+  *request.add_add() = spec;
+  storage::Catalog::TableSpecs specs = view.specs;
+  if (!storage::ChangeTables(request, &specs).ok()) return;
+  const auto catalog = storage::Catalog::Create(specs, view.catalog.sites());
+  ISLANDS_CHECK(!catalog.ok() || catalog->Find(spec.name()) != nullptr);
 }
 
 // What the island that gets them does first.
@@ -115,6 +131,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string answered(reinterpret_cast<const char*>(data) + at, size - at);
   TryReply(answered);
   TryCall(*view, said);
+  TryTable(*view, said);
   islands::client::v1::ExecuteRequest request;
   if (!request.ParseFromString(said)) return 0;
   islands::instance::Batch batch;

@@ -601,65 +601,6 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
   TokenQuestion question_;
 };
 
-control::v1::TableSpec SpecOf(const client::v1::Table& table) {
-  control::v1::TableSpec spec;
-  spec.set_name(table.name());
-  *spec.mutable_key() = table.key();
-  spec.set_range_begin(table.range_begin());
-  spec.set_range_end(table.range_end());
-  spec.set_row_bytes(table.row_bytes());
-  spec.set_replicated(table.replicated());
-  for (const client::v1::Index& index : table.indexes()) {
-    control::v1::IndexSpec* made = spec.add_indexes();
-    made->set_name(index.name());
-    *made->mutable_key() = index.key();
-  }
-  *spec.mutable_key_names() = table.key_names();
-  for (const client::v1::Field& field : table.fields()) {
-    control::v1::FieldSpec* made = spec.add_fields();
-    made->set_name(field.name());
-    made->set_type(field.type());
-  }
-  return spec;
-}
-
-client::v1::Table TableOf(const control::v1::TableSpec& spec) {
-  client::v1::Table table;
-  table.set_name(spec.name());
-  *table.mutable_key() = spec.key();
-  table.set_range_begin(spec.range_begin());
-  table.set_range_end(spec.range_end());
-  table.set_row_bytes(spec.row_bytes());
-  table.set_replicated(spec.replicated());
-  for (const control::v1::IndexSpec& index : spec.indexes()) {
-    client::v1::Index* described = table.add_indexes();
-    described->set_name(index.name());
-    *described->mutable_key() = index.key();
-  }
-  *table.mutable_key_names() = spec.key_names();
-  for (const control::v1::FieldSpec& field : spec.fields()) {
-    client::v1::Field* described = table.add_fields();
-    described->set_name(field.name());
-    described->set_type(field.type());
-  }
-  return table;
-}
-
-client::v1::Procedure ProcedureOf(const control::v1::ProcedureSpec& spec) {
-  client::v1::Procedure procedure;
-  procedure.set_name(spec.name());
-  procedure.set_about(spec.about());
-  procedure.set_home_table(spec.home_table());
-  const auto describe = [](const control::v1::ValueSpec& from, client::v1::NamedType* to) {
-    to->set_name(from.name());
-    to->set_type(from.type());
-  };
-  for (const control::v1::ValueSpec& argument : spec.arguments())
-    describe(argument, procedure.add_arguments());
-  for (const control::v1::ValueSpec& result : spec.results()) describe(result, procedure.add_results());
-  return procedure;
-}
-
 absl::Status CheckTableName(const std::string& name) {
   if (storage::IsTableName(name)) return absl::OkStatus();  // those of the deployment itself are none
   return absl::InvalidArgumentError(

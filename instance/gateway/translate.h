@@ -48,6 +48,10 @@ std::optional<uint32_t> SiteOf(const View& view, const instance::Batch& batch);
 // The island that owns it; `any` if there is none.
 uint32_t HomeOf(const View& view, const instance::Batch& batch, uint32_t any);
 
+// A table, as clients and as islands describe it.
+control::v1::TableSpec SpecOf(const client::v1::Table& table);
+client::v1::Table TableOf(const control::v1::TableSpec& spec);
+
 // Of operations that were carried out: one for each.
 void FillResults(const View& view, const instance::Batch& batch, Results* results);
 

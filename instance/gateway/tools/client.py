@@ -6,6 +6,7 @@
     islands client my.yaml procedures
     islands client my.yaml call transfer.pay 1 2 30
     islands client my.yaml scan people -5/ann --limit 10
+    islands client my.yaml txn 'add accounts 1 -30 --field balance' 'add accounts 2 30 --field balance'
 
 Without a command it asks for one after the other; `begin` opens a transaction that lasts until `commit` or `rollback`.
 A key of several parts is written 7/ann. Rows of a table with fields are JSON:
@@ -31,6 +32,7 @@ from row_files import Cells, to_bytes
 
 import islands
 
+STEPS = ("get", "put", "insert", "delete", "add", "scan")  # of a transaction
 NEGATIVE = re.compile(r"^-\d")
 Speaker = Union[islands.Client, islands.Transaction]
 
@@ -63,6 +65,7 @@ class Shell:
     def __init__(self, db: islands.Client, as_json: bool) -> None:
         self.db, self.as_json = db, as_json
         self.transaction: Optional[islands.Transaction] = None
+        self.documents: Optional[list[Any]] = None  # of several commands that are one
         self.known = {table.name: table for table in db.tables()}
 
     @property
@@ -122,7 +125,10 @@ class Shell:
         return {name: cells.cell(name, value) for name, value in fields.of_row(row).items()}
 
     def show(self, document: Any, text: str) -> None:
-        print(json.dumps(document) if self.as_json else text)
+        if self.as_json and self.documents is not None:
+            self.documents.append(document)
+        else:
+            print(json.dumps(document) if self.as_json else text)
 
     def tables(self, arguments: argparse.Namespace) -> None:
         self.known = {table.name: table for table in self.db.tables()}
@@ -203,6 +209,28 @@ class Shell:
         self.show([{"key": key_text(row.key), "value": to_text(row.value)} for row in rows],
                   "\n".join(f"{key_text(row.key)}\t{to_text(row.value)}" for row in rows) or "no rows")
 
+    def txn(self, arguments: argparse.Namespace) -> None:
+        """Nothing of it is left unless all of it was done."""
+        parser = make_parser(alone=True)
+        steps = []
+        for line in arguments.line:
+            try:
+                step = parser.parse_args(shlex.split(line))
+            except (argparse.ArgumentError, ValueError) as error:
+                raise Stop(f"{line!r}: {error}") from None
+            except SystemExit:
+                raise Stop(f"{line!r}: expected a command such as get, put or add") from None
+            if step.command not in STEPS:
+                raise Stop(f"{line!r}: expected one of {', '.join(STEPS)}")
+            steps.append(step)
+        documents: list[Any] = []
+        self.documents = documents
+        with self.db.transaction() as self.transaction:
+            for step in steps:
+                getattr(self, step.command)(step)
+        self.transaction = self.documents = None
+        self.show({"results": documents, "committed": True}, "committed")
+
     def begin(self, arguments: argparse.Namespace) -> None:
         if self.transaction:
             raise Stop("a transaction is open already")
@@ -263,6 +291,9 @@ def make_parser(alone: bool) -> argparse.ArgumentParser:
     scan.add_argument("end", nargs="?", help="the key to end before")
     scan.add_argument("--limit", type=int, default=20, help="most rows; default: 20")
     scan.add_argument("--reverse", action="store_true", help="the last ones first")
+    if not alone:
+        txn = command("txn", "several commands as one transaction: all of them, or nothing")
+        txn.add_argument("line", nargs="+", help=f"a command with its words: {', '.join(STEPS)}")
     if alone:
         command("begin", "open a transaction")
         command("commit", "end it well")
