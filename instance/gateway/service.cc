@@ -601,6 +601,21 @@ class AskOutcomeCall final : private TokenQuestion::Owner {
   TokenQuestion question_;
 };
 
+client::v1::Procedure ProcedureOf(const control::v1::ProcedureSpec& spec) {
+  client::v1::Procedure procedure;
+  procedure.set_name(spec.name());
+  procedure.set_about(spec.about());
+  procedure.set_home_table(spec.home_table());
+  const auto describe = [](const control::v1::ValueSpec& from, client::v1::NamedType* to) {
+    to->set_name(from.name());
+    to->set_type(from.type());
+  };
+  for (const control::v1::ValueSpec& argument : spec.arguments())
+    describe(argument, procedure.add_arguments());
+  for (const control::v1::ValueSpec& result : spec.results()) describe(result, procedure.add_results());
+  return procedure;
+}
+
 absl::Status CheckTableName(const std::string& name) {
   if (storage::IsTableName(name)) return absl::OkStatus();  // those of the deployment itself are none
   return absl::InvalidArgumentError(

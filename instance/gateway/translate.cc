@@ -407,21 +407,6 @@ client::v1::Table TableOf(const control::v1::TableSpec& spec) {
   return table;
 }
 
-client::v1::Procedure ProcedureOf(const control::v1::ProcedureSpec& spec) {
-  client::v1::Procedure procedure;
-  procedure.set_name(spec.name());
-  procedure.set_about(spec.about());
-  procedure.set_home_table(spec.home_table());
-  const auto describe = [](const control::v1::ValueSpec& from, client::v1::NamedType* to) {
-    to->set_name(from.name());
-    to->set_type(from.type());
-  };
-  for (const control::v1::ValueSpec& argument : spec.arguments())
-    describe(argument, procedure.add_arguments());
-  for (const control::v1::ValueSpec& result : spec.results()) describe(result, procedure.add_results());
-  return procedure;
-}
-
 void FillResults(const View& view, const Batch& batch, Results* results) {
   results->Reserve(static_cast<int>(batch.size()));
   for (size_t i = 0; i < batch.size(); ++i) {
