@@ -104,8 +104,10 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
       return owner_.OnEnd(Refusal(status, "invalid"));
     data::v1::ClientRequest asked;
     asked.mutable_may_miss()->Assign(may_miss.begin(), may_miss.end());
-    token_site_ = TokenSiteOf(*view_, batch_);
-    Begin(SiteOf(*view_, batch_), request.token(), deadline_us, &asked);
+    const std::optional<uint32_t> site = SiteOf(*view_, batch_);
+    if (!request.token().empty() && !UseToken(request.token(), TokenSiteOf(*view_, batch_), deadline_us))
+      return;
+    Begin(site, deadline_us, &asked);
   }
 
   // A procedure, and nothing else.
@@ -118,8 +120,8 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
       return owner_.OnEnd(Refusal(status, "invalid"));
     const absl::StatusOr<uint32_t> site = SiteOfCall(*view_, procedure, asked);
     if (!site.ok()) return owner_.OnEnd(Refusal(site.status(), "invalid"));
-    token_site_ = *site;
-    Begin(*site, request.token(), deadline_us, &asked);
+    if (!request.token().empty() && !UseToken(request.token(), *site, deadline_us)) return;
+    Begin(*site, deadline_us, &asked);
   }
 
   void OnReply(const data::v1::ClientReply& reply) override {
@@ -135,24 +137,38 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
     const bool says_no = answer.code == grpc::StatusCode::FAILED_PRECONDITION ||
                          (call_response_ != nullptr && (answer.failure.reason() == "procedure" ||
                                                         answer.failure.reason() == "contradiction"));
-    if (token_.empty() || !says_no) return owner_.OnEnd(answer);
-    aborted_ = std::move(answer);
-    TokenQuestion::Owner& owner = *this;
-    question_ = std::make_unique<TokenQuestion>(service_.channels(), owner);
-    question_->Ask(view_, token_site_, token_, /*settle=*/false, deadline_us_);
+    if (token_ == nullptr || !says_no) return owner_.OnEnd(answer);
+    token_->aborted = std::move(answer);
+    token_->question.Ask(view_, token_->site, token_->token, /*settle=*/false, token_->deadline_us);
   }
   void OnLost(bool sent, const absl::Status& why) override { owner_.OnEnd(LostAnswer(sent, why)); }
 
  private:
-  // `site`: where it begins; nothing: anywhere.
-  void Begin(std::optional<uint32_t> site, const std::string& token, int64_t deadline_us,
-             data::v1::ClientRequest* asked) {
-    if (!token.empty()) {
-      if (Answer answer = CheckToken(service_, *view_, token); !answer.ok()) return owner_.OnEnd(answer);
-      token_ = token;
-      deadline_us_ = deadline_us;
-      InsertToken(*view_, token_site_, token_, TokenOutcome::kCommitted, &batch_);
+  // What only those have that have a token: most have none.
+  struct Token {
+    Token(Channels& channels, TokenQuestion::Owner& owner) : question(channels, owner) {}
+    std::string token;
+    uint32_t site = 0;
+    int64_t deadline_us = 0;
+    Answer aborted;
+    TokenQuestion question;
+  };
+  // False: it cannot be, and the owner knows.
+  bool UseToken(const std::string& token, uint32_t site, int64_t deadline_us) {
+    if (Answer answer = CheckToken(service_, *view_, token); !answer.ok()) {
+      owner_.OnEnd(answer);
+      return false;
     }
+    TokenQuestion::Owner& owner = *this;
+    token_ = std::make_unique<Token>(service_.channels(), owner);
+    token_->token = token;
+    token_->site = site;
+    token_->deadline_us = deadline_us;
+    InsertToken(*view_, site, token, TokenOutcome::kCommitted, &batch_);
+    return true;
+  }
+  // `site`: where it begins; nothing: anywhere.
+  void Begin(std::optional<uint32_t> site, int64_t deadline_us, data::v1::ClientRequest* asked) {
     const uint64_t session = service_.channels().NextSession();
     asked->set_tables(view_->tables);
     instance::EncodeClientOperations(batch_, asked->mutable_operations());
@@ -176,13 +192,13 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
     if (absl::Status status = instance::DecodeClientResults(reply.results(), &batch_); !status.ok())
       return status;
     FillResults(*view_, batch_, response_->mutable_results());
-    if (!token_.empty()) response_->mutable_results()->RemoveLast();
+    if (token_ != nullptr) response_->mutable_results()->RemoveLast();
     return absl::OkStatus();
   }
   void OnToken(std::optional<TokenOutcome> outcome, const Answer& answer) override {
     if (!answer.ok())
       return owner_.OnEnd(LostAnswer(/*may_have_committed=*/true, absl::UnknownError(answer.message)));
-    const Answer said = AnswerOfToken(outcome, aborted_);
+    const Answer said = AnswerOfToken(outcome, token_->aborted);
     call_response_ != nullptr ? call_response_->set_earlier(said.ok()) : response_->set_earlier(said.ok());
     owner_.OnEnd(said);
   }
@@ -193,11 +209,7 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
   Batch batch_;
   ExecuteResponse* response_ = nullptr;  // one of these two
   CallResponse* call_response_ = nullptr;
-  std::string token_;  // empty: it has none
-  uint32_t token_site_ = 0;
-  int64_t deadline_us_ = 0;
-  Answer aborted_;
-  std::unique_ptr<TokenQuestion> question_;
+  std::unique_ptr<Token> token_;  // null: it has none
 };
 
 // Of calls with one answer gRPC's own reactor is told the end: of one of ours it would tell us, by way of
