@@ -17,6 +17,7 @@ using messaging::FrameType;
 namespace {
 
 constexpr int64_t kLongestSleepNs = 100 * runtime::kNsPerMs;
+constexpr size_t kKeptBytes = 1u << 20;  // memory that idle channels hold on to
 
 absl::Status Unreachable(uint32_t island, const absl::Status& why) {
   return absl::UnavailableError(
@@ -53,14 +54,20 @@ Channels::~Channels() {
   thread_.join();
 }
 
-void Channels::Send(messaging::Address to, data::v1::ClientRequest* request, Waiting* waiting) {
+void Channels::Send(messaging::Address to, const data::v1::ClientRequest& request, Waiting* waiting) {
   bool wake = false;
   waiting->sent_ns_ = waiting->returned_ns_ = 0;
+  const std::string bytes = request.SerializeAsString();
+  if (bytes.size() > messaging::kMaxFrameBytes) {
+    return waiting->OnLost(
+        /*sent=*/false,
+        absl::OutOfRangeError(fmt::format("a request of more than {} MiB", messaging::kMaxFrameBytes >> 20)));
+  }
   {
     const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
     if (!ended_) {
-      Posted& posted = posted_.emplace_back(to, data::v1::ClientRequest(), waiting);
-      posted.request.Swap(request);
+      posted_.requests.emplace_back(to, request.session(), bytes.size(), waiting);
+      posted_.bytes += bytes;
       wake = std::exchange(asleep_, false);
       waiting = nullptr;
     }
@@ -80,7 +87,7 @@ void Channels::Run() {
     {
       const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
       if (ended_) break;
-      if (!posted_.empty()) continue;
+      if (!posted_.requests.empty()) continue;
       asleep_ = true;
     }
     transport_->Wait(std::clamp<int64_t>(next_deadline_ns_ - clock_.NowNs(), 0, kLongestSleepNs));
@@ -92,34 +99,34 @@ void Channels::Run() {
 }
 
 bool Channels::TakePosted() {
-  taken_.clear();
+  taken_.requests.clear();
+  taken_.bytes.clear();
+  if (taken_.bytes.capacity() > kKeptBytes) taken_.bytes.shrink_to_fit();
   {
     const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
-    taken_.swap(posted_);
+    std::swap(taken_, posted_);
   }
-  if (!taken_.empty()) asked_ns_ = clock_.NowNs();
-  for (Posted& posted : taken_) Ask(posted);
-  return !taken_.empty();
+  if (taken_.requests.empty()) return false;
+  asked_ns_ = clock_.NowNs();
+  std::string_view bytes = taken_.bytes;
+  for (const Posted& posted : taken_.requests) {
+    Ask(posted, bytes.substr(0, posted.bytes));
+    bytes.remove_prefix(posted.bytes);
+  }
+  return true;
 }
 
-void Channels::Ask(Posted& posted) {
+void Channels::Ask(const Posted& posted, std::string_view request) {
   Link& link = LinkTo(posted.to);
-  const bool fits = posted.request.ByteSizeLong() <= messaging::kMaxFrameBytes;
-  if (!fits || link.state != State::kUp) {
-    const absl::Status why = fits ? Unreachable(link.to.island, link.last_failure)
-                                  : absl::OutOfRangeError(fmt::format("a request of more than {} MiB",
-                                                                      messaging::kMaxFrameBytes >> 20));
-    posted.waiting->OnLost(/*sent=*/false, why);
-    return;
-  }
-  const bool fresh = link.asked.emplace(posted.request.session(), posted.waiting).second;
+  if (link.state != State::kUp)
+    return posted.waiting->OnLost(/*sent=*/false, Unreachable(link.to.island, link.last_failure));
+  const bool fresh = link.asked.emplace(posted.session, posted.waiting).second;
   ISLANDS_CHECK(fresh);
-  posted.request.SerializeToString(&buffer_);
   posted.waiting->sent_ns_ = asked_ns_;
   IslandTraffic& traffic = traffic_[link.to.island];
   traffic.messages_sent.Add(1);
-  traffic.bytes_sent.Add(buffer_.size());
-  transport_->Send(link.connection, FrameType::kClientRequest, std::as_bytes(std::span(buffer_)));
+  traffic.bytes_sent.Add(request.size());
+  transport_->Send(link.connection, FrameType::kClientRequest, std::as_bytes(std::span(request)));
 }
 
 void Channels::Dial(Link& link) {

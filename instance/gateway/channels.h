@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -80,14 +81,20 @@ class Channels final : private messaging::TransportHandler {
   messaging::Address WorkerFor(uint32_t island, uint64_t session) const {
     return {island, static_cast<uint32_t>(session % options_.workers[island])};
   }
-  // `request` is taken; `waiting` must live until it was told.
-  void Send(messaging::Address to, data::v1::ClientRequest* request, Waiting* waiting);
+  // `waiting` must live until it was told.
+  void Send(messaging::Address to, const data::v1::ClientRequest& request, Waiting* waiting);
 
  private:
   struct Posted {
     messaging::Address to;
-    data::v1::ClientRequest request;
+    uint64_t session;
+    size_t bytes;  // of the request
     Waiting* waiting;
+  };
+  // Requests one behind the other: what one thread allocates and another frees costs more than a copy.
+  struct Post {
+    std::vector<Posted> requests;
+    std::string bytes;
   };
   enum class State : uint8_t { kWaiting, kIntroducing, kUp };
   struct Link {
@@ -107,7 +114,7 @@ class Channels final : private messaging::TransportHandler {
 
   void Run();
   bool TakePosted();
-  void Ask(Posted& posted);
+  void Ask(const Posted& posted, std::string_view request);
   void Dial(Link& link);
   void Lose(Link& link, const absl::Status& why);
   void OnHelloReply(Link& link, std::span<const std::byte> payload);
@@ -127,7 +134,7 @@ class Channels final : private messaging::TransportHandler {
   // Owned by the thread.
   std::vector<Link> links_;
   absl::flat_hash_map<messaging::ConnectionId, Link*> dialled_;
-  std::vector<Posted> taken_;
+  Post taken_;
   data::v1::ClientReply reply_;
   std::string buffer_;
   int64_t next_deadline_ns_ = 0;
@@ -135,7 +142,7 @@ class Channels final : private messaging::TransportHandler {
   int64_t polled_ns_ = 0;  // when its first reply was; 0: there was none
 
   runtime::Mutex mutex_;
-  std::vector<Posted> posted_ ABSL_GUARDED_BY(mutex_);
+  Post posted_ ABSL_GUARDED_BY(mutex_);
   bool asleep_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -51,7 +51,7 @@ class Asker final : public Waiting {
     request.set_deadline_us(5'000'000);
     instance::EncodeClientOperations(batch, request.mutable_operations());
     answered_.store(false, std::memory_order_relaxed);
-    channels.Send(channels.WorkerFor(island, session), &request, this);
+    channels.Send(channels.WorkerFor(island, session), request, this);
     while (!answered_.load(std::memory_order_acquire)) std::this_thread::yield();
   }
   void OnReply(const data::v1::ClientReply& reply) override {

@@ -179,7 +179,7 @@ class WholeTransaction final : public Waiting, private TokenQuestion::Owner {
     asked->set_deadline_us(deadline_us);
     const auto any = static_cast<uint32_t>(session % view_->workers.size());
     const uint32_t home = site ? view_->sites.IslandOf(*site) : any;
-    service_.channels().Send(service_.channels().WorkerFor(home, session), asked, this);
+    service_.channels().Send(service_.channels().WorkerFor(home, session), *asked, this);
   }
   absl::Status Fill(const data::v1::ClientReply& reply) {
     std::string id = instance::DecodeId(reply).ToString();
@@ -326,12 +326,12 @@ class ExecuteManyCall final {
     // One more than there are, so that none of them ends the call before all have begun.
     left_.store(count + 1, std::memory_order_relaxed);
     const std::shared_ptr<const View> view = service_.view();
-    parts_.reserve(count);
+    parts_ = std::make_unique<std::optional<Part>[]>(count);
     for (uint32_t i = 0; i < count; ++i) response->add_each();
     for (uint32_t i = 0; i < count; ++i) {
-      parts_.push_back(std::make_unique<Part>(*this, view, response->mutable_each(static_cast<int>(i))));
-      parts_.back()->transaction.Start(request.transactions(static_cast<int>(i)), deadline_us,
-                                       parts_.back()->each->mutable_response());
+      Part& part = parts_[i].emplace(*this, view, response->mutable_each(static_cast<int>(i)));
+      part.transaction.Start(request.transactions(static_cast<int>(i)), deadline_us,
+                             part.each->mutable_response());
     }
     OneEnded();
   }
@@ -372,7 +372,8 @@ class ExecuteManyCall final {
   // From when islands had the first to when they had answered the last.
   int64_t WaitedNs() const {
     int64_t first_ns = std::numeric_limits<int64_t>::max(), last_ns = 0;
-    for (const std::unique_ptr<Part>& part : parts_) {
+    for (uint32_t i = 0; i < entered_; ++i) {
+      const std::optional<Part>& part = parts_[i];
       if (part->transaction.sent_ns() == 0) continue;
       first_ns = std::min(first_ns, part->transaction.sent_ns());
       last_ns = std::max(last_ns, part->transaction.returned_ns());
@@ -384,7 +385,7 @@ class ExecuteManyCall final {
   grpc::ServerUnaryReactor& reactor_;
   CallMeter meter_;
   uint32_t entered_ = 0;
-  std::vector<std::unique_ptr<Part>> parts_;
+  std::unique_ptr<std::optional<Part>[]> parts_;  // one piece of memory; entered_ of them
   std::atomic<uint32_t> left_{0};
 };
 
@@ -454,7 +455,7 @@ class TransactCall final : public grpc::ServerBidiReactor<TransactRequest, Trans
     const ServiceLimits& limits = service_.limits();
     asked.set_deadline_us(std::min(TimeLeftUs(context_, limits.call_us), limits.call_us));
     asked.set_idle_us(limits.idle_us);
-    service_.channels().Send(home_, &asked, this);
+    service_.channels().Send(home_, asked, this);
   }
 
   // The client wants no more of what is open.

@@ -85,7 +85,7 @@ bool Execute(Channels& channels, const View& view, uint32_t site, std::vector<ui
   const uint64_t session = channels.NextSession();
   Fill(view, *batch, session, kStepTimeoutUs, &request);
   request.mutable_may_miss()->Assign(may_miss.begin(), may_miss.end());
-  channels.Send(channels.WorkerFor(view.sites.IslandOf(site), session), &request, &awaited);
+  channels.Send(channels.WorkerFor(view.sites.IslandOf(site), session), request, &awaited);
   const std::optional<std::string> results = awaited.Take();
   return results && instance::DecodeClientResults(*results, batch).ok();
 }
@@ -153,7 +153,7 @@ void TokenQuestion::Send() {
   data::v1::ClientRequest request;
   const uint64_t session = channels_.NextSession();
   Fill(*view_, batch_, session, deadline_us_, &request);
-  channels_.Send(channels_.WorkerFor(view_->sites.IslandOf(site_), session), &request, this);
+  channels_.Send(channels_.WorkerFor(view_->sites.IslandOf(site_), session), request, this);
 }
 
 void TokenQuestion::OnReply(const data::v1::ClientReply& reply) {

@@ -49,6 +49,7 @@ inline bool IsWrite(OperationKind kind) {
 
 class Batch {
  public:
+  static constexpr size_t kFirstBytes = 512;      // a gateway's batches are used once, with a row or two
   static constexpr size_t kKeptBytes = 1u << 20;  // memory an idle batch holds on to
   static constexpr size_t kMaxBytes = 16u << 20;  // of keys and rows, results included: more is refused
 
@@ -190,7 +191,7 @@ class Batch {
   // done.
   [[nodiscard]] Memory MakeRoom(size_t more) { return capacity_ - used_ >= more ? nullptr : Grow(more); }
   Memory Grow(size_t more) {
-    const size_t wanted = std::max({size_t{4096}, 2 * capacity_, used_ + more});
+    const size_t wanted = std::max({kFirstBytes, 2 * capacity_, used_ + more});
     auto grown = std::make_unique_for_overwrite<std::byte[]>(wanted);
     if (used_ != 0) std::memcpy(grown.get(), bytes_.get(), used_);
     capacity_ = wanted;
