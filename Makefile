@@ -43,9 +43,9 @@ test-machines: packages-machines build/release/build.ninja ## boot virtual machi
 	$(PYTHON) -m pytest deploy/machines -p no:cacheprovider -rs
 
 sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests under ASan and UBSan, stress tests under TSan
-	ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
+	ninja -C build/asan build.ninja && ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
 	ctest --test-dir build/asan -j $(JOBS) -L '^unit$$' -LE '^long$$' --no-tests=error
-	ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
+	ninja -C build/tsan build.ninja && ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
 	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' --no-tests=error
 
 BENCH ?=

@@ -66,6 +66,13 @@ def cores(made: Dashboard) -> None:
                           query(select("islands_transactions_in_flight"), "island {{island}} worker {{worker}}"),
                           query(select("islands_sessions_open"), "clients, island {{island}} worker {{worker}}"),
                           width=THIRD))
+    made.with_panel(graph("Clients that wait", "Of the whole deployment, or of a rate: transactions that are due and "
+                          "have no slot yet.", "none",
+                          query(select("islands_clients_waiting"), "island {{island}} worker {{worker}}"),
+                          width=THIRD))
+    made.with_panel(graph("Clients that move", "Of the whole deployment, to the islands where their next transactions "
+                          "begin.", "cps", query(total(rate("islands_clients_moved_total"), "job", "island"),
+                                                 "island {{island}}"), width=THIRD))
     made.with_panel(graph(
         "Longest wait for an answer", "Of a transaction that began on the worker, since it was started; grows while "
         "one waits.", "s", query(select("islands_transaction_longest_wait_seconds"),

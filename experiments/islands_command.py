@@ -37,6 +37,7 @@ class IslandReport(TypedDict):
     workers: int
     lost: bool
     unresponsive: bool
+    busy_fraction: float
     committed_per_s: float
 
 
@@ -57,6 +58,7 @@ class RunReport(TypedDict):
     aborted: int
     unknown: int
     messages_per_transaction: float
+    clients_moved_per_transaction: float
     aborts_by_reason: dict[str, int]
     latency_us: dict[str, float]
     latency_from: str

@@ -51,6 +51,7 @@ class RangePartition {
 
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
+  uint32_t sites() const { return sites_; }
   // `value` in [begin, end); outside is an error that names the range.
   absl::StatusOr<uint32_t> SiteOf(int64_t value) const;
   // The same; empty outside. Every routed operation comes here.

@@ -60,6 +60,39 @@ def test_contended_updates_keep_the_sum(cluster: Cluster) -> None:
     assert sum(result["aborts_by_reason"].values()) == result["aborted"]
 
 
+def test_clients_of_the_deployment_crowd_at_the_hot_island(cluster: Cluster) -> None:
+    cluster.write("2ISL").up()
+    skewed = ("--op", "update", "--rows", 2, "--multisite", 20, "--zipf", 1, "--skew", "table", "--local", "island")
+    crowd = cluster.run(*skewed, "--clients", "deployment", duration=0.5)
+    apart = cluster.run(*skewed, duration=0.5)
+    assert crowd["sum_check"] == apart["sum_check"] == "ok"
+    assert (crowd["clients"], apart["clients"]) == ("deployment", "island")
+    hot, cold = (island["committed"] for island in crowd["per_island"])
+    assert hot > 4 * cold > 0  # 0.94 of the rows that are drawn lie in the first half of the table
+    assert 0.03 < crowd["clients_moved_per_transaction"] < 0.2 and apart["clients_moved_per_transaction"] == 0
+    assert "client" in crowd["latency_from"] and "there is no client" in apart["latency_from"]
+
+
+def test_rate_is_kept_and_latency_counts_from_when_it_was_due(cluster: Cluster) -> None:
+    cluster.write("2ISL").up()
+    result = cluster.run("--rate", 3000, "--even", duration=1)
+    assert result["committed_per_s"] == pytest.approx(3000, rel=0.05)
+    assert result["sum_check"] == "ok" and result["arrivals_refused"] == 0
+    assert "was due" in result["latency_from"]
+    # More than it can do, by far: the queue grows, and with it what each waits.
+    flooded = cluster.run("--op", "update", "--rate", 5e7, "--clients", "deployment", duration=0.5)
+    assert flooded["sum_check"] == "ok" and flooded["latency_us"]["p50"] > 20_000
+
+
+def test_clients_of_the_deployment_need_a_workload_that_says_where_it_begins(cluster: Cluster) -> None:
+    cluster.write("2ISL", more="data: {tables: [{name: account, key: [uint64], range: [0, 200], row_bytes: 8}]}\n").up()
+    done = cluster.islands.run("run", cluster.file, "transfer", "--clients", "deployment", "--duration", 0.1,
+                               cwd=cluster.folder)
+    assert done.code == 1 and "workload 'transfer' does not say where its transactions begin" in done.err
+    for wrong in (("--clients", "all"), ("--rate", "-1"), ("--rate", "nan")):
+        assert cluster.islands.run("run", cluster.file, "transfer", *wrong).code == 2
+
+
 def test_result_and_run_directory(cluster: Cluster) -> None:
     cluster.write("2ISL").up()
     result = cluster.run("--multisite", 20, "--seed", 7, "--mpl", 2, duration=2.2)

@@ -200,6 +200,8 @@ BAD = {
                                   "expected 'multisite'?"]),
     "mpl": (MICRO + "axes: {mpl: [4, 0, true]}\n", ["3:17: found '0', expected a whole number from 1 to 1,000",
                                                    "3:20: found 'True', expected a whole number from 1 to 1,000"]),
+    "clients": (MICRO + "axes: {clients: [island, all]}\n", ["3:25: found 'all', expected island or deployment"]),
+    "rate": (MICRO + "axes: {rate: [0, -1]}\n", ["3:18: found '-1', expected transactions per second, at most "]),
     "rows_total": (MICRO + "axes: {rows_total: [2.5]}\n", ["3:21: found '2.5', expected a whole number from 1"]),
     "needed": (MICRO + "axes: {op: [read, mix]}\n",
                ["2:11: found no --update-percent, expected a percentage from 0 to 100 with --op mix"]),

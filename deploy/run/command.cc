@@ -223,6 +223,19 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
                    "request when the one before has ended; with durability sync, when it has only its "
                    "answer to wait for")
       ->capture_default_str();
+  command
+      ->add_option("--clients", options->clients,
+                   "Whose: each island's own, whose transactions all begin there; or the whole deployment's, "
+                   "as many, which go where each transaction's first row is: a hot island has a queue then, "
+                   "and the others wait for clients")
+      ->check(CLI::IsMember({kClientsOfIsland, kClientsOfDeployment}))
+      ->capture_default_str();
+  command
+      ->add_option("--rate", options->rate_per_s,
+                   "Transactions per second that become due, of the whole deployment, whatever it manages to "
+                   "do; 0: each client's when it has the answer to the one before")
+      ->capture_default_str();
+  command->add_flag("--even", options->even, "With --rate: at even distances, not as a Poisson process");
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
   command->add_flag(kReloadFlag, options->reload,
                     "Load the rows anew, even those of another load that outlive the deployment");

@@ -66,6 +66,9 @@ void Sums::Add(const Sums& other) {
   messages_received += other.messages_received;
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
+  clients_moved += other.clients_moved;
+  client_messages += other.client_messages;
+  arrivals_refused += other.arrivals_refused;
 }
 
 Sums SumOf(const control::v1::Snapshot& snapshot) {
@@ -88,6 +91,9 @@ Sums SumOf(const control::v1::Snapshot& snapshot) {
     one.messages_received = worker.messages_received();
     one.bytes_sent = worker.bytes_sent();
     one.bytes_received = worker.bytes_received();
+    one.clients_moved = worker.clients_moved();
+    one.client_messages = worker.client_messages();
+    one.arrivals_refused = worker.arrivals_refused();
     sums.Add(one);
   }
   return sums;
@@ -118,6 +124,9 @@ Sums Difference(const Sums& later, const Sums& earlier) {
   out.messages_received = Minus(later.messages_received, earlier.messages_received);
   out.bytes_sent = Minus(later.bytes_sent, earlier.bytes_sent);
   out.bytes_received = Minus(later.bytes_received, earlier.bytes_received);
+  out.clients_moved = Minus(later.clients_moved, earlier.clients_moved);
+  out.client_messages = Minus(later.client_messages, earlier.client_messages);
+  out.arrivals_refused = Minus(later.arrivals_refused, earlier.arrivals_refused);
   return out;
 }
 

@@ -39,6 +39,9 @@ struct Sums {
   uint64_t messages_received = 0;
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
+  uint64_t clients_moved = 0;     // to other islands
+  uint64_t client_messages = 0;   // of messages_sent: that they went in
+  uint64_t arrivals_refused = 0;  // because too many waited
 
   uint64_t committed() const;
   uint64_t aborted() const;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint32_t kMaxMpl = 1'000;
 constexpr double kMaxSeconds = 7 * 24 * 3600;
+constexpr double kMaxRate = 1e9;
 constexpr double kMinSeconds = 0.1;
 
 absl::Status Bad(std::string_view option, std::string_view found, std::string_view expected) {
@@ -47,6 +48,14 @@ absl::StatusOr<RunOptions> CheckRunOptions(RunOptions options, const instance::D
   }
   if (!Within(options.warmup_s, 0, kMaxSeconds)) {
     return Bad("--warmup", fmt::format("{}", options.warmup_s), fmt::format("0 to {} seconds", kMaxSeconds));
+  }
+  if (options.clients != kClientsOfIsland && options.clients != kClientsOfDeployment) {
+    return Bad("--clients", fmt::format("'{}'", options.clients),
+               fmt::format("{} or {}", kClientsOfIsland, kClientsOfDeployment));
+  }
+  if (!Within(options.rate_per_s, 0, kMaxRate)) {
+    return Bad("--rate", fmt::format("{}", options.rate_per_s),
+               fmt::format("transactions per second, at most {:.0f}; 0: as fast as they are done", kMaxRate));
   }
   if (options.rows_total && *options.rows_total < 1) {
     return Bad("--rows-total", fmt::format("{}", *options.rows_total), "at least 1 row");
@@ -97,6 +106,9 @@ control::v1::Request StartRequest(const RunPlan& plan) {
   start.mutable_parameters()->insert(plan.options.parameters.begin(), plan.options.parameters.end());
   start.set_mpl(plan.options.mpl);
   start.set_seed(plan.options.seed);
+  start.set_anywhere(plan.options.clients == kClientsOfDeployment);
+  start.set_rate_per_s(plan.options.rate_per_s);
+  start.set_even(plan.options.even);
   return request;
 }
 

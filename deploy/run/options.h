@@ -16,6 +16,11 @@ namespace islands::deploy {
 
 inline constexpr const char* kReloadFlag = "--reload";
 
+// Who the clients of a run belong to: an island's stay there, the deployment's go where each of their
+// transactions begins (instance/worker/arrivals.h).
+inline constexpr const char* kClientsOfIsland = "island";
+inline constexpr const char* kClientsOfDeployment = "deployment";
+
 struct RunOptions {
   std::string file;
   std::string workload;  // an object of lib/islands
@@ -24,6 +29,9 @@ struct RunOptions {
   double duration_s = 5;
   double warmup_s = 1;
   uint64_t seed = 1;
+  std::string clients = kClientsOfIsland;
+  double rate_per_s = 0;  // of the whole deployment; 0: as fast as they are done
+  bool even = false;      // with a rate: no Poisson process
   std::optional<int64_t> rows_total;  // of the table that the description names
   bool reload = false;                // replace rows that outlive the deployment
   std::string results = "results";

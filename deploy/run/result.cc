@@ -19,7 +19,9 @@ using json = nlohmann::ordered_json;
 double Rounded(double value) { return std::round(value * 1000) / 1000; }
 json Rate(double per_s) { return std::round(per_s * 10) / 10; }
 
-double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+double Ratio(uint64_t part, uint64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
 
 json LatencyJson(const std::vector<uint64_t>& buckets) {
   return {{"p50", instance::PercentileUs(buckets, 0.50)},
@@ -141,6 +143,18 @@ json ParametersJson(const RunPlan& plan) {
   return values;
 }
 
+std::string ClientsText(const RunOptions& options) {
+  std::string text = options.clients == kClientsOfDeployment ? ", clients of the deployment" : "";
+  if (options.rate_per_s > 0)
+    text += fmt::format(", {}{}/s due", options.even ? "evenly " : "", PerSecond(options.rate_per_s));
+  return text;
+}
+
+// Without those that clients went in: they are shown apart.
+double MessagesPerTransaction(const Sums& total) {
+  return Ratio(total.messages_sent - std::min(total.client_messages, total.messages_sent), total.committed());
+}
+
 std::string WorkloadText(const RunPlan& plan) {
   std::string text = plan.workload.name;
   for (const Parameter& parameter : plan.workload.description.parameters) {
@@ -168,6 +182,13 @@ std::string SumCheck::Explain() const {
       "of unknown outcome by at most {}; {}{} rows found",
       before, after, after - before, committed, unknown, rows,
       rows_total ? fmt::format(" of {}", *rows_total) : "");
+}
+
+std::string LatencyFrom(const RunOptions& options) {
+  if (options.rate_per_s > 0) return "from the moment a transaction was due, the wait for a slot and retries included";
+  if (options.clients == kClientsOfDeployment)
+    return "from the client's last answer, its way, the wait for a slot and retries included";
+  return "from the moment a slot of the island has drawn the request, retries included; there is no client";
 }
 
 Sums RunResult::Total() const {
@@ -209,6 +230,9 @@ json ResultJson(const RunResult& result) {
     if (!document.contains(name)) document[name] = value;
   }
   document.update({{"mpl", options.mpl},
+                   {"clients", options.clients},
+                   {"rate_per_s", options.rate_per_s},
+                   {"even", options.even},
                    {"seed", options.seed},
                    {"warmup_s", options.warmup_s},
                    {"duration_s", options.duration_s},
@@ -220,9 +244,11 @@ json ResultJson(const RunResult& result) {
                    {"unknown", total.unknown()},
                    {"aborts_by_reason", json::object()},
                    {"latency_us", LatencyJson(total.latency())},
-                   {"latency_from", kLatencyFrom},
-                   {"messages_per_transaction", Rounded(Ratio(static_cast<double>(total.messages_sent),
-                                                              static_cast<double>(total.committed())))},
+                   {"latency_from", LatencyFrom(options)},
+                   {"messages_per_transaction", Rounded(MessagesPerTransaction(total))},
+                   {"client_messages_per_transaction", Rounded(Ratio(total.client_messages, total.committed()))},
+                   {"clients_moved_per_transaction", Rounded(Ratio(total.clients_moved, total.committed()))},
+                   {"arrivals_refused", total.arrivals_refused},
                    {"sum_check", result.sum.Verdict()},
                    {"sum_check_detail", result.sum.Explain()},
                    {"sum_before", result.sum.before},
@@ -238,17 +264,24 @@ json ResultJson(const RunResult& result) {
 std::string ResultText(const RunResult& result) {
   const RunOptions& options = result.plan.options;
   const Sums total = result.Total();
-  std::string text = fmt::format("{}, mpl {}, {:g} s on {} ({}, durability {}, votes {}, {})\n\n",
-                                 WorkloadText(result.plan), options.mpl, options.duration_s, result.layout,
-                                 result.transport, result.durability, result.votes, result.deployment);
+  std::string text = fmt::format("{}, mpl {}{}, {:g} s on {} ({}, durability {}, votes {}, {})\n\n",
+                                 WorkloadText(result.plan), options.mpl, ClientsText(options),
+                                 options.duration_s, result.layout, result.transport, result.durability,
+                                 result.votes, result.deployment);
   text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()),
                       PerSecond(result.CommittedPerSecond()));
   text += fmt::format("aborted      {}{}\n", Grouped(total.aborted()), ReasonsText(total));
   if (total.unknown() > 0) text += fmt::format("unknown      {}\n", Grouped(total.unknown()));
   text += fmt::format("latency      {}\n", LatencyText(total.latency()));
-  text += fmt::format("             {}\n", kLatencyFrom);
-  text += fmt::format("messages     {:.2f} per transaction\n", Ratio(static_cast<double>(total.messages_sent),
-                                                                     static_cast<double>(total.committed())));
+  text += fmt::format("             {}\n", LatencyFrom(options));
+  text += fmt::format("messages     {:.2f} per transaction\n", MessagesPerTransaction(total));
+  if (total.client_messages != 0) {
+    text += fmt::format("clients      {:.2f} per transaction went to another island, in {:.2f} messages more\n",
+                        Ratio(total.clients_moved, total.committed()),
+                        Ratio(total.client_messages, total.committed()));
+  }
+  if (total.arrivals_refused != 0)
+    text += fmt::format("overloaded   {} arrivals were turned away\n", Grouped(total.arrivals_refused));
   text += fmt::format("sum check    {}\n", result.sum.Verdict());
   if (result.sum.Verdict() == kSumFailed) text += fmt::format("             {}\n", result.sum.Explain());
   text += "\n" + ScopesText(result, total) + "\n" + IslandsText(result);

@@ -14,10 +14,9 @@
 
 namespace islands::deploy {
 
-// Requests are made up where they are run, by a slot that has nothing else to do: no client, and nothing is
-// due before somebody is free to do it. Latencies of an island that is overloaded look accordingly good.
-inline constexpr const char* kLatencyFrom =
-    "from the moment a slot of the island has drawn the request, retries included; there is no client";
+// Where latencies begin. An island's own clients are its slots: nothing is due before one is free to do it, and
+// latencies of an island that is overloaded look accordingly good.
+std::string LatencyFrom(const RunOptions& options);
 
 inline constexpr const char* kSumOk = "ok";
 inline constexpr const char* kSumFailed = "failed";

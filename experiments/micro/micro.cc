@@ -24,6 +24,8 @@ MicroOptions OptionsFrom(const instance::Parameters& read) {
   options.rows = static_cast<uint32_t>(instance::NumberOf(read, "rows"));
   options.multisite_percent = instance::NumberOf(read, "multisite");
   options.zipf = instance::NumberOf(read, "zipf");
+  options.skew_of_table = read.at("skew") == "table";
+  options.local_to_island = read.at("local") == "island";
   return options;
 }
 
@@ -75,6 +77,24 @@ instance::Parameter ZipfParameter() {
           .preset = "0"};
 }
 
+instance::Parameter SkewParameter() {
+  return {.name = "skew",
+          .kind = instance::Parameter::Kind::kChoice,
+          .help = "what zipf is the law of: per_site (every site has hot rows of its own); table (hot rows share a "
+                  "site, and an island, as in section 7.3 of the paper)",
+          .choices = {"per_site", "table"},
+          .preset = "per_site"};
+}
+
+instance::Parameter LocalParameter() {
+  return {.name = "local",
+          .kind = instance::Parameter::Kind::kChoice,
+          .help = "where a transaction that is not multisite has all its rows: in one site, whatever the layout; "
+                  "or anywhere on its island (section 5.2 of the paper)",
+          .choices = {"site", "island"},
+          .preset = "site"};
+}
+
 const instance::Description& MicroWorkload::Describe() {
   using Kind = instance::Parameter::Kind;
   static const instance::Description description = {
@@ -91,7 +111,9 @@ const instance::Description& MicroWorkload::Describe() {
                       .only_with = {{"op", "mix"}}},
                      RowsParameter("10"),
                      MultisiteParameter(),
-                     ZipfParameter()},
+                     ZipfParameter(),
+                     SkewParameter(),
+                     LocalParameter()},
       .tables = {kMicroTable},
       .tables_yaml = kTableLine,
       .row_per_key = true,
@@ -130,7 +152,9 @@ absl::Status MicroWorkload::Load(instance::Loader& loader) const {
 
 absl::StatusOr<std::unique_ptr<instance::Generator>> MicroWorkload::MakeGenerator(
     const instance::GeneratorContext& context) const {
-  return std::make_unique<MicroGenerator>(options_, *context.catalog.table(table_).partition, context.sites);
+  const partitioner::RangePartition& partition = *context.catalog.table(table_).partition;
+  if (absl::Status fits = CheckRowsFit(options_, partition, context.sites); !fits.ok()) return fits;
+  return std::make_unique<MicroGenerator>(options_, partition, context.sites);
 }
 
 runtime::Task<absl::Status> MicroWorkload::Run(instance::Transaction& transaction,

@@ -8,11 +8,19 @@
 // writes all of the row back: what applications do that compute for themselves, and what loses changes where
 // locks do not do their work. An add changes the eight bytes in place.
 //
-// A local transaction draws one site of its island (uniform) and all N rows in it: uniform, or by Zipf's law
-// within the site. A multisite transaction draws its first row uniformly from one such site and the others
-// from the whole table: uniform, or by Zipf's law, where rank r is the r-th key of the table: hot rows share
-// a site, as in Figure 13 of the paper. A batch is sorted by key, so that transactions meet in the same order
-// and seldom deadlock.
+// Rank r of Zipf's law is the r-th key. With skew `table` it is the law of the whole table, as in section 7.3 of
+// the paper: hot rows share a site, and an island. A transaction begins on the island of its first row. Its
+// other rows follow the same law: those of a multisite transaction over the whole table, those of a local one
+// restricted to the first one's site, or island (section 5.2). So clients of the whole deployment, who begin
+// where the law says, make one island hot; those of an island stay there, and draw the first row restricted to
+// it.
+//
+// With skew `per_site` every site is as hot as the others, and has hot rows of its own, the first ones: a local
+// transaction draws one site of its island (uniform) and all N rows in it, by the law within the site; or, of
+// the island, all rows by the law within its partition. A multisite one draws its first row uniformly from one
+// such site and the others by the law over the whole table.
+//
+// A batch is sorted by key, so that transactions meet in the same order and seldom deadlock.
 //
 // Thread safety: a MicroWorkload is immutable; generators and requests belong to one worker.
 //
@@ -57,12 +65,16 @@ struct MicroOptions {
   uint32_t rows = 10;
   double multisite_percent = 0;
   double zipf = 0;
+  bool skew_of_table = false;    // else of each site
+  bool local_to_island = false;  // else to a site
 };
 
 // Parameters of every workload that draws its rows as this one does.
 instance::Parameter RowsParameter(const char* preset);
 instance::Parameter MultisiteParameter();
 instance::Parameter ZipfParameter();
+instance::Parameter SkewParameter();
+instance::Parameter LocalParameter();
 
 struct MicroRequest final : instance::Request {
   std::vector<uint64_t> keys;

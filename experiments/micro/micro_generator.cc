@@ -20,7 +20,8 @@ absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangeP
   for (uint32_t site = 0; site < sites; ++site) {
     smallest = std::min(smallest, static_cast<int64_t>(SiteRows(partition, site)));
   }
-  const int64_t from_one_site = options.multisite_percent < 100 ? options.rows : 1;
+  const int64_t from_one_site =
+      options.multisite_percent < 100 && !options.local_to_island ? options.rows : 1;
   if (from_one_site > smallest) {
     return absl::InvalidArgumentError(fmt::format(
         "--rows: found {}, expected at most the {} rows of the smallest site ({} rows in {} sites); a larger "
@@ -32,17 +33,43 @@ absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangeP
       fmt::format("--rows: found {}, expected at most all {} rows", options.rows, total));
 }
 
+absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangePartition& partition,
+                          partitioner::SiteRun island) {
+  const int64_t rows = partition.SiteBegin(island.first + island.count) - partition.SiteBegin(island.first);
+  if (!options.local_to_island || options.multisite_percent == 100 || options.rows <= rows)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--rows: found {}, expected at most the {} rows of an island; a larger table makes room "
+                  "(--rows-total)",
+                  options.rows, rows));
+}
+
 MicroGenerator::MicroGenerator(const MicroOptions& options, const partitioner::RangePartition& partition,
                                partitioner::SiteRun sites)
     : options_(options),
-      all_(static_cast<uint64_t>(partition.begin()),
-           static_cast<uint64_t>(partition.end() - partition.begin()), options.zipf),
+      partition_(partition),
+      all_(RangeOf(partition.begin(), partition.end())),
+      own_(RangeOf(partition.SiteBegin(sites.first), partition.SiteBegin(sites.first + sites.count))),
+      first_site_(sites.first),
       taken_(options.rows) {
   sites_.reserve(sites.count);
-  for (uint32_t site = sites.first; site < sites.first + sites.count; ++site) {
-    sites_.emplace_back(static_cast<uint64_t>(partition.SiteBegin(site)), SiteRows(partition, site),
-                        options.zipf);
-  }
+  for (uint32_t site = sites.first; site < sites.first + sites.count; ++site)
+    sites_.push_back(RangeOf(partition.SiteBegin(site), partition.SiteBegin(site + 1)));
+}
+
+MicroGenerator::Range MicroGenerator::RangeOf(int64_t begin, int64_t end) const {
+  const auto first = options_.skew_of_table ? static_cast<uint64_t>(begin - partition_.begin()) + 1 : 1;
+  return {static_cast<uint64_t>(begin), static_cast<uint64_t>(end - begin), first, options_.zipf};
+}
+
+uint64_t MicroGenerator::DrawKey(runtime::Random& random, const Range& range) const {
+  return range.begin +
+         (options_.zipf > 0 ? range.zipf.Draw(random) - range.first : random.Below(range.rows));
+}
+
+std::optional<uint32_t> MicroGenerator::DrawSite(runtime::Random& random) {
+  if (!options_.skew_of_table) return static_cast<uint32_t>(random.Below(partition_.sites()));
+  return partition_.Find(static_cast<int64_t>(DrawKey(random, all_)));
 }
 
 std::unique_ptr<instance::Request> MicroGenerator::MakeRequest() {
@@ -60,9 +87,16 @@ void MicroGenerator::Next(runtime::Random& random, instance::Request& request) {
     micro.op = random.Unit() * 100 < options_.update_percent ? MicroOp::kUpdate : MicroOp::kRead;
   micro.audit_delta = micro.op == MicroOp::kRead ? 0 : options_.rows;
   micro.multisite = random.Unit() * 100 < options_.multisite_percent;
-  const Range& site = sites_[random.Below(sites_.size())];
-  if (micro.multisite) Take(site.begin + random.Below(site.rows), micro);
-  Fill(random, micro.multisite ? all_ : site, micro);
+  if (options_.skew_of_table) {
+    const uint64_t home = DrawKey(random, own_);
+    Take(home, micro);
+    const auto site = *partition_.Find(static_cast<int64_t>(home)) - first_site_;
+    Fill(random, micro.multisite ? all_ : options_.local_to_island ? own_ : sites_[site], micro);
+  } else {
+    const Range& site = sites_[random.Below(sites_.size())];
+    if (micro.multisite) Take(site.begin + random.Below(site.rows), micro);
+    Fill(random, micro.multisite ? all_ : options_.local_to_island ? own_ : site, micro);
+  }
   micro.home_key = micro.keys.front();
   std::sort(micro.keys.begin(), micro.keys.end());
 }
@@ -91,11 +125,11 @@ void MicroGenerator::TakeZipf(runtime::Random& random, const Range& range, Micro
   uint64_t cut = 0;
   while (request.keys.size() < options_.rows) {
     const size_t before = request.keys.size();
-    Take(range.begin + zipf.Draw(random) - 1, request);
+    Take(range.begin + zipf.Draw(random) - range.first, request);
     if (request.keys.size() > before || request.keys.size() == options_.rows) continue;
     if (!taken_.Contains(range.begin + cut)) continue;
     while (taken_.Contains(range.begin + cut)) ++cut;
-    zipf = Zipf(cut + 1, range.rows, options_.zipf);
+    zipf = Zipf(range.first + cut, range.first + range.rows - 1, options_.zipf);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "experiments/micro/key_set.h"
@@ -23,6 +24,9 @@ namespace islands::experiments {
 // site, a multisite one its first.
 absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangePartition& partition,
                           uint32_t sites);
+// The same where a local one takes them from an island: this one.
+absl::Status CheckRowsFit(const MicroOptions& options, const partitioner::RangePartition& partition,
+                          partitioner::SiteRun island);
 
 class MicroGenerator final : public instance::Generator {
  public:
@@ -32,16 +36,22 @@ class MicroGenerator final : public instance::Generator {
 
   std::unique_ptr<instance::Request> MakeRequest() override;
   void Next(runtime::Random& random, instance::Request& request) override;
+  std::optional<uint32_t> DrawSite(runtime::Random& random) override;
 
  private:
-  // Rows with keys [begin, begin + rows), and the law by which they are drawn.
+  // Rows with keys [begin, begin + rows), and the law by which they are drawn: the first one has rank `first`.
   struct Range {
-    Range(uint64_t begin_key, uint64_t row_count, double s)
-        : begin(begin_key), rows(row_count), zipf(1, row_count, s) {}
+    Range(uint64_t begin_key, uint64_t row_count, uint64_t first, double s)
+        : begin(begin_key), rows(row_count), first(first), zipf(first, first + row_count - 1, s) {}
     uint64_t begin;
     uint64_t rows;
+    uint64_t first;
     Zipf zipf;
   };
+
+  // Keys [begin, end), which are not none.
+  Range RangeOf(int64_t begin, int64_t end) const;
+  uint64_t DrawKey(runtime::Random& random, const Range& range) const;
 
   void Take(uint64_t key, MicroRequest& request);
   void TakeUniform(runtime::Random& random, const Range& range, MicroRequest& request);
@@ -50,8 +60,11 @@ class MicroGenerator final : public instance::Generator {
   void Fill(runtime::Random& random, const Range& range, MicroRequest& request);
 
   const MicroOptions options_;
+  const partitioner::RangePartition partition_;
   const Range all_;
-  std::vector<Range> sites_;  // this island's
+  const Range own_;           // this island's
+  std::vector<Range> sites_;  // likewise
+  uint32_t first_site_;       // of them
   KeySet taken_;
 };
 

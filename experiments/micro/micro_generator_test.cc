@@ -1,6 +1,6 @@
 #include "experiments/micro/micro_generator.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
@@ -113,6 +113,74 @@ TEST(MicroGenerator, Next_MultisiteShareIsAsAsked) {
     const double deviation = std::sqrt(expected * (1 - percent / 100));
     EXPECT_NEAR(multisite, expected, 5 * deviation) << percent << " %";
   }
+}
+
+// Section 7.3 of the paper: where a transaction begins, and which row that is, together follow the law of the
+// whole table, whatever the layout; and so do the other rows of a multisite one.
+TEST(MicroGenerator, TableSkew_FollowsTheLawOfTheWholeTable) {
+  const MicroOptions options{.rows = 2, .multisite_percent = 50, .zipf = 1, .skew_of_table = true};
+  constexpr SiteRun kIslands[] = {{0, 1}, {1, 5}, {6, 18}};
+  std::vector<Fixture> islands;
+  for (const SiteRun& run : kIslands) islands.emplace_back(options, Partition(), run);
+  constexpr int kDraws = 200'000;
+  std::map<uint64_t, int> first, other_multisite;
+  int multisite = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const uint32_t site = *islands[0].generator->DrawSite(islands[0].random);
+    Fixture& island = islands[site < 1 ? 0 : site < 6 ? 1 : 2];
+    const MicroRequest& request = island.Next();
+    ASSERT_NO_FATAL_FAILURE(ExpectDistinctAscending(request.keys));
+    ASSERT_TRUE(island.IsHome(request.home_key));
+    ++first[request.home_key];
+    const uint64_t other = request.keys[request.keys[0] == request.home_key ? 1 : 0];
+    if (!request.multisite) {
+      ASSERT_EQ(island.SiteOf(other), island.SiteOf(request.home_key));  // local: of one site
+      continue;
+    }
+    ++multisite;
+    ++other_multisite[other];
+  }
+  double harmonic = 0;
+  for (int r = 1; r <= kEnd - kBegin; ++r) harmonic += 1.0 / r;
+  for (uint64_t rank : {1, 2, 3, 10, 100}) {
+    const double chance = 1 / (harmonic * static_cast<double>(rank));
+    const double deviation = std::sqrt(kDraws * chance);
+    EXPECT_NEAR(first[kBegin + rank - 1], kDraws * chance, 5 * deviation) << "rank " << rank;
+  }
+  // The second row is another one than the first: the hottest is it when the first was another.
+  double hottest = 0;
+  for (int r = 2; r <= kEnd - kBegin; ++r) hottest += 1 / (harmonic * r) / (harmonic - 1.0 / r);
+  EXPECT_NEAR(other_multisite[kBegin], multisite * hottest, 5 * std::sqrt(multisite * hottest));
+}
+
+TEST(MicroGenerator, TableSkew_MakesOneIslandHot) {
+  Fixture fixture({.rows = 2, .zipf = 1, .skew_of_table = true});
+  std::vector<int> sites(24);
+  for (int i = 0; i < 10'000; ++i) ++sites[*fixture.generator->DrawSite(fixture.random)];
+  EXPECT_GT(sites[0], 7'000);  // H(10,000) / H(240,000) = 0.75
+  EXPECT_LT(sites[23], 100);
+}
+
+TEST(MicroGenerator, LocalToIsland_TakesRowsOfSeveralSites) {
+  for (const bool of_table : {false, true}) {
+    Fixture fixture({.rows = 10, .skew_of_table = of_table, .local_to_island = true});
+    int one_site = 0;
+    for (int i = 0; i < 1'000; ++i) {
+      const MicroRequest& request = fixture.Next();
+      for (uint64_t key : request.keys) ASSERT_TRUE(fixture.IsHome(key));
+      one_site += fixture.SiteOf(request.keys.front()) == fixture.SiteOf(request.keys.back());
+    }
+    EXPECT_LT(one_site, 5);
+  }
+}
+
+TEST(MicroGenerator, LocalToIsland_NeedsRowsOnTheIslandOnly) {
+  const MicroOptions options{.rows = 30, .local_to_island = true};
+  const RangePartition ten_a_site = Partition(0, 240);
+  EXPECT_TRUE(CheckRowsFit(options, ten_a_site, 24).ok());
+  EXPECT_TRUE(CheckRowsFit(options, ten_a_site, SiteRun{0, 3}).ok());
+  EXPECT_THAT(CheckRowsFit(options, ten_a_site, SiteRun{3, 2}).ToString(),
+              testing::HasSubstr("--rows: found 30, expected at most the 20 rows of an island"));
 }
 
 TEST(MicroGenerator, Next_AuditsWhatItsOpAdds) {

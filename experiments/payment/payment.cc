@@ -155,6 +155,12 @@ const instance::Description& PaymentWorkload::Describe() {
                     "were loaded, for runs of minutes",
             .choices = {"insert", "overwrite"},
             .preset = "insert",
+            .loads = true},
+           {.name = "warehouses",
+            .kind = Kind::kChoice,
+            .help = "where a worker's customers pay: at any of its island; or at its own, a share of them",
+            .choices = {"any", "own"},
+            .preset = "any",
             .loads = true}},
       .tables = {"warehouse", "district", "customer", "history"},
       .tables_yaml = PaymentTablesYaml(0, kExampleWarehouses)};
@@ -175,7 +181,8 @@ absl::StatusOr<std::unique_ptr<PaymentWorkload>> PaymentWorkload::Create(
   const PaymentOptions options = {.customers = static_cast<uint32_t>(instance::NumberOf(*read, "customers")),
                                   .by_name_percent = instance::NumberOf(*read, "by_name"),
                                   .remote_percent = instance::NumberOf(*read, "remote"),
-                                  .overwrite_history = read->at("history") == "overwrite"};
+                                  .overwrite_history = read->at("history") == "overwrite",
+                                  .own_warehouses = read->at("warehouses") == "own"};
   absl::StatusOr<PaymentTables> tables = FindPaymentTables(catalog);
   if (!tables.ok()) return tables.status();
   const partitioner::RangePartition& warehouses = *catalog.table(tables->warehouse).partition;

@@ -37,16 +37,19 @@ absl::StatusOr<std::unique_ptr<PaymentGenerator>> PaymentGenerator::Create(
         context.island, context.sites.first, context.sites.first + context.sites.count - 1,
         context.catalog.sites(), all.size()));
   }
-  const WarehouseRange home = ShareOf(island, context.worker, context.workers);
+  const WarehouseRange home =
+      options.own_warehouses ? ShareOf(island, context.worker, context.workers) : island;
   // Workers that share a warehouse begin at different places of its history.
   const uint64_t first_slot = options.loaded_history() * context.worker / context.workers;
-  return std::unique_ptr<PaymentGenerator>(new PaymentGenerator(options, all, home, first_slot));
+  return std::unique_ptr<PaymentGenerator>(new PaymentGenerator(options, partition, home, first_slot));
 }
 
-PaymentGenerator::PaymentGenerator(const PaymentOptions& options, WarehouseRange all, WarehouseRange home,
+PaymentGenerator::PaymentGenerator(const PaymentOptions& options,
+                                   const partitioner::RangePartition& partition, WarehouseRange home,
                                    uint64_t first_slot)
     : options_(options),
-      all_(all),
+      partition_(partition),
+      all_(RangeOf(partition.begin(), partition.end())),
       home_(home),
       customers_(kCustomerC, 1, options.customers),
       last_names_(kLastNameRunC, 0, LastNames(options.customers) - 1),
@@ -67,6 +70,10 @@ void PaymentGenerator::ChooseCustomer(runtime::Random& random, PaymentRequest& p
   const bool by_name = Chance(random, options_.by_name_percent);
   payment.customer = by_name ? 0 : customers_.Draw(random);
   payment.last_name = by_name ? last_names_.Draw(random) : 0;
+}
+
+std::optional<uint32_t> PaymentGenerator::DrawSite(runtime::Random& random) {
+  return partition_.Find(all_.begin + static_cast<int64_t>(random.Below(all_.size())));
 }
 
 void PaymentGenerator::Next(runtime::Random& random, instance::Request& request) {

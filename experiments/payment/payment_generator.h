@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "experiments/payment/payment.h"
 #include "experiments/payment/tpcc_random.h"
@@ -35,15 +36,17 @@ class PaymentGenerator final : public instance::Generator {
 
   std::unique_ptr<instance::Request> MakeRequest() override { return std::make_unique<PaymentRequest>(); }
   void Next(runtime::Random& random, instance::Request& request) override;
+  std::optional<uint32_t> DrawSite(runtime::Random& random) override;
   WarehouseRange home() const { return home_; }
 
  private:
-  PaymentGenerator(const PaymentOptions& options, WarehouseRange all, WarehouseRange home,
-                   uint64_t first_slot);
+  PaymentGenerator(const PaymentOptions& options, const partitioner::RangePartition& partition,
+                   WarehouseRange home, uint64_t first_slot);
   uint32_t OtherWarehouse(runtime::Random& random, uint32_t home) const;
   void ChooseCustomer(runtime::Random& random, PaymentRequest& payment) const;
 
   const PaymentOptions options_;
+  const partitioner::RangePartition partition_;
   const WarehouseRange all_;   // of the deployment
   const WarehouseRange home_;  // this worker's
   const NonUniform customers_;

@@ -84,7 +84,7 @@ TEST(PaymentGenerator, Next_WarehousesOfOwnSites) {
 TEST(PaymentGenerator, Next_WorkersKeepToTheirOwn) {
   std::set<uint32_t> seen;
   for (uint32_t worker = 0; worker < 3; ++worker) {
-    Fixture fixture({}, worker, 3);
+    Fixture fixture({.own_warehouses = true}, worker, 3);
     for (int i = 0; i < 100; ++i) {
       const uint32_t warehouse = fixture.Next().warehouse;
       EXPECT_EQ((warehouse - 6) / 2, worker);
@@ -92,6 +92,15 @@ TEST(PaymentGenerator, Next_WorkersKeepToTheirOwn) {
     }
   }
   EXPECT_EQ(seen.size(), 6u);
+}
+
+TEST(PaymentGenerator, Next_WorkersTakeAnyOfTheirIsland) {
+  for (uint32_t worker = 0; worker < 3; ++worker) {
+    std::set<uint32_t> seen;
+    Fixture fixture({}, worker, 3);
+    for (int i = 0; i < 200; ++i) seen.insert(fixture.Next().warehouse);
+    EXPECT_EQ(seen, (std::set<uint32_t>{6, 7, 8, 9, 10, 11}));
+  }
 }
 
 // Two warehouses for 24 sites: they lie in sites 11 and 23.

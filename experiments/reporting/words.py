@@ -12,9 +12,12 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "latency_p50_us": ("Latency, median (µs)", " µs", "median latency"),
     "latency_p95_us": ("Latency, 95th percentile (µs)", " µs", "p95 latency"),
     "latency_p99_us": ("Latency, 99th percentile (µs)", " µs", "p99 latency"),
+    "latency_p999_us": ("Latency, 99.9th percentile (µs)", " µs", "p99.9 latency"),
     "messages_per_transaction": ("Messages per transaction", "", "messages per transaction"),
     "distributed_share": ("Distributed transactions (share)", "", "distributed share"),
     "imbalance": ("Load imbalance between islands (0 = none)", "", "imbalance"),
+    "utilisation": ("Share of time that workers are busy", "", "utilisation"),
+    "clients_moved_per_transaction": ("Clients that went to another island, per transaction", "", "clients moved"),
 }
 
 AXES = {  # name -> (axis label, unit after a value)
@@ -29,6 +32,10 @@ AXES = {  # name -> (axis label, unit after a value)
     "placement": ("Placement of islands", ""),
     "cores": ("Cores in use", ""),
     "mpl": ("Transactions in flight per worker (MPL)", ""),
+    "clients": ("Clients of", ""),
+    "rate": ("Transactions due per second", "/s"),
+    "skew": ("Skew of", ""),
+    "local": ("Rows of a local transaction are of one", ""),
     "transport": ("Transport between islands", ""),
     "counters": ("Counters", ""),
     "mechanism": ("Mechanism", ""),

@@ -87,12 +87,14 @@ def metrics_of(report: RunReport) -> dict[str, float | None]:
     measured_s = report["measured_s"] or 1
     return {"committed_per_s": rate,
             "us_per_transaction": workers * 1e6 / rate if rate else None,
-            **{f"latency_{name}_us": report["latency_us"][name] for name in ("p50", "p95", "p99")},
+            **{f"latency_{name}_us": report["latency_us"][name] for name in ("p50", "p95", "p99", "p999")},
             "aborted_per_s": report["aborted"] / measured_s,
             "unknown": report["unknown"],
             "messages_per_transaction": report["messages_per_transaction"],
             "distributed_share": report["per_scope"]["distributed"]["committed"] / committed if committed else 0.0,
-            "imbalance": (max(rates) - min(rates)) * len(rates) / sum(rates) if sum(rates) else 0.0}
+            "clients_moved_per_transaction": report["clients_moved_per_transaction"],
+            "imbalance": (max(rates) - min(rates)) * len(rates) / sum(rates) if sum(rates) else 0.0,
+            "utilisation": sum(island["workers"] * island["busy_fraction"] for island in report["per_island"]) / workers}
 
 
 class Runner:

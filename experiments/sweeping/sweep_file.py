@@ -24,9 +24,12 @@ ROWS_TOTAL = "rows_total"  # of the table that the workload names, if it names o
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "durability",
                    ROWS_TOTAL)
 MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
-RUN_OPTIONS = ("mpl",)  # of every workload; other axes are parameters of it
+MAX_RATE = 1e9
+CLIENTS = ("island", "deployment")
+RUN_OPTIONS = ("mpl", "clients", "rate")  # of every workload; other axes are parameters of it
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
-                    "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share", "imbalance")
+                    "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
+                    "imbalance", "utilisation", "clients_moved_per_transaction")
 PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind")
 EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "deployment", "parameters", "axes",
                    "measure", "seed", "plots")
@@ -106,6 +109,11 @@ def check_value(reader: Reader, name: str, child: Node, experiment: Experiment) 
     whole = isinstance(child.value, int) and not isinstance(child.value, bool)
     if limit and not (whole and isinstance(child.value, int) and 1 <= child.value <= limit):
         reader.complain(child.mark, child.kind(), f"a whole number from 1 to {limit:,}")
+    if experiment.workload and name == "clients" and child.value not in CLIENTS:
+        reader.complain(child.mark, child.kind(), " or ".join(CLIENTS))
+    if experiment.workload and name == "rate" and not (isinstance(child.value, (int, float)) and
+                                                       not isinstance(child.value, bool) and 0 <= child.value <= MAX_RATE):
+        reader.complain(child.mark, child.kind(), f"transactions per second, at most {MAX_RATE:,.0f}")
     for parameter in experiment.description["parameters"] if experiment.description else []:
         if parameter["name"] == name and wrong_value(parameter, child.value):
             reader.complain(child.mark, child.kind(), parameter["expected"])

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 
 #include "instance/recovery/checkpoint.h"
@@ -69,6 +70,13 @@ void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* 
 // One worker has nobody to guard pages and locks against, unless the deployment wants to see what that costs.
 bool WorksAlone(const control::v1::IslandConfig& config) {
   return config.workers_size() == 1 && !config.always_latched();
+}
+
+// Of all islands.
+double WorkersOfAll(const control::v1::IslandConfig& config) {
+  uint32_t workers = 0;
+  for (const control::v1::Peer& peer : config.peers()) workers += peer.workers();
+  return workers;
 }
 
 }  // namespace
@@ -539,14 +547,28 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
   if (!workload.ok()) return workload.status();
   if (absl::Status possible = (*workload)->CheckRun(*catalog_); !possible.ok()) return possible;
+  if (!std::isfinite(request.rate_per_s()) || request.rate_per_s() < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("rate {}: expected transactions per second", request.rate_per_s()));
+  }
   std::vector<std::unique_ptr<Generator>> generators;
   for (uint32_t index = 0; index < workers_.size(); ++index) {
     const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island()),
                                    static_cast<uint32_t>(workers_.size())};
     absl::StatusOr<std::unique_ptr<Generator>> generator = (*workload)->MakeGenerator(context);
     if (!generator.ok()) return generator.status();
+    runtime::Random random(0);
+    if (request.anywhere() && !(*generator)->DrawSite(random)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "workload '{}' does not say where its transactions begin: its clients cannot be the deployment's",
+          request.workload()));
+    }
     generators.push_back(*std::move(generator));
   }
+  const ArrivalPlan arrivals{.run_id = request.run_id(),
+                             .anywhere = request.anywhere(),
+                             .rate_per_s = request.rate_per_s() / WorkersOfAll(config_),
+                             .even = request.even()};
   run_workload_ = *workload;
   run_id_ = request.run_id();
   {
@@ -558,8 +580,8 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
     auto generator = std::make_shared<std::unique_ptr<Generator>>(std::move(generators[index]));
     const Workload* running = workload->get();
     worker->MarkRunning();
-    worker->Post([worker, running, generator, mpl = request.mpl(), seed = request.seed()] {
-      worker->clients().BeginRun(*running, std::move(*generator), mpl, seed);
+    worker->Post([worker, running, generator, mpl = request.mpl(), seed = request.seed(), arrivals] {
+      worker->clients().BeginRun(*running, std::move(*generator), mpl, seed, arrivals);
     });
   }
   return absl::OkStatus();

@@ -43,6 +43,10 @@ void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
   to->set_transactions_in_flight(from.in_flight.Get());
   to->set_waiting_seconds(static_cast<double>(from.ActivityNs(Activity::kWaiting)) / 1e9);
   to->set_in_doubt(from.in_doubt.Get());
+  to->set_clients_moved(from.clients_moved.Get());
+  to->set_client_messages(from.client_messages.Get());
+  to->set_clients_waiting(from.clients_waiting.Get());
+  to->set_arrivals_refused(from.arrivals_refused.Get());
   uint64_t sent = 0, received = 0, bytes_sent = 0, bytes_received = 0;
   for (uint32_t island = 0; island < islands; ++island) {
     if (island == own_island) continue;

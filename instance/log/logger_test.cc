@@ -497,7 +497,7 @@ TEST(Logger, FullDisk_SegmentsAreNotKeptFromPages) {
 // dying.
 TEST(Logger, Property_WhatEpochCoversSurvivesEverything) {
   uint64_t kept = 0, dropped = 0, restarts = 0;
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < 25 / runtime::kSanitizedShare; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     runtime::MemoryFileSystem files;
     LogBox box({1, 2, 1}, seed, files);
@@ -524,9 +524,9 @@ TEST(Logger, Property_WhatEpochCoversSurvivesEverything) {
     dropped += box.dropped();
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(kept, 5'000u);
-  EXPECT_GT(dropped, 1'000u);
-  EXPECT_GT(restarts, 100u);
+  EXPECT_GT(kept, 5'000u / runtime::kSanitizedShare);
+  EXPECT_GT(dropped, 1'000u / runtime::kSanitizedShare);
+  EXPECT_GT(restarts, 100u / runtime::kSanitizedShare);
 }
 
 // The same where checkpoints let go of segments, which are written over. The disk becomes full, and fails;
@@ -597,7 +597,7 @@ class Recycling {
 };
 
 TEST(Logger, Property_SegmentsThatAreWrittenOverLoseNothing) {
-  const auto [first, count] = runtime::SeedsToRun(12);
+  const auto [first, count] = runtime::SeedsToRun(12 / runtime::kSanitizedShare);
   uint64_t kept = 0, dropped = 0, recycled = 0, looks = 0, failures = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");

@@ -43,13 +43,15 @@ enum class FrameType : uint8_t {
   kDecisionReply = 16,
   kClientRequest = 17,  // from a gateway, and
   kClientReply = 18,    // back to it
+  kClients = 19,        // of a run, between workers of islands
   kControlRequest = 32,
   kControlReply = 33,
 };
 
 // What workers of islands send each other once they have been introduced.
 constexpr bool IsData(FrameType type) {
-  return type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply;
+  return (type >= FrameType::kExecuteRequest && type <= FrameType::kDecisionReply) ||
+         type == FrameType::kClients;
 }
 
 struct FrameHeader {

@@ -86,7 +86,7 @@ void Live(Box& box, uint64_t seed, bool cleans) {
 
 TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
   uint64_t losers = 0, restarts = 0, commits = 0, dropped = 0, power_losses = 0;
-  const auto [first, count] = runtime::SeedsToRun(60);
+  const auto [first, count] = runtime::SeedsToRun(60 / runtime::kSanitizedShare);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed);
@@ -101,16 +101,16 @@ TEST(Recovery, Property_CommittedIsThereAndNothingElse) {
   fmt::print("{} losses of power\n", power_losses);
   if (count < 30) return;
   EXPECT_GT(power_losses, 2 * count);
-  EXPECT_GT(losers, 50u);
-  EXPECT_GT(restarts, 10u);
-  EXPECT_GT(commits, 3000u);
-  EXPECT_GT(dropped, 100u);
+  EXPECT_GT(losers, 50u / runtime::kSanitizedShare);
+  EXPECT_GT(restarts, 10u / runtime::kSanitizedShare);
+  EXPECT_GT(commits, 3000u / runtime::kSanitizedShare);
+  EXPECT_GT(dropped, 100u / runtime::kSanitizedShare);
 }
 
 // The same with data files, checkpoints and a log that is let go of.
 TEST(Recovery, Property_FromPagesOnDisk) {
   uint64_t losers = 0, dropped = 0, checkpoints = 0, segments = 0, lost_in_recovery = 0, power_losses = 0;
-  const auto [first, count] = runtime::SeedsToRun(240);
+  const auto [first, count] = runtime::SeedsToRun(240 / runtime::kSanitizedShare);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed, {.pages = true});
@@ -126,11 +126,11 @@ TEST(Recovery, Property_FromPagesOnDisk) {
   fmt::print("{} losses of power\n", power_losses);
   if (count < 30) return;
   EXPECT_GT(power_losses, 2 * count);
-  EXPECT_GT(losers, 50u);
-  EXPECT_GT(dropped, 50u);
-  EXPECT_GT(checkpoints, 1000u);
-  EXPECT_GT(segments, 200u);
-  EXPECT_GT(lost_in_recovery, 30u);
+  EXPECT_GT(losers, 50u / runtime::kSanitizedShare);
+  EXPECT_GT(dropped, 50u / runtime::kSanitizedShare);
+  EXPECT_GT(checkpoints, 1000u / runtime::kSanitizedShare);
+  EXPECT_GT(segments, 200u / runtime::kSanitizedShare);
+  EXPECT_GT(lost_in_recovery, 30u / runtime::kSanitizedShare);
 }
 
 // And with two-phase commit: who is in doubt, and decisions that not all have heard of, outlive the part of
@@ -138,7 +138,7 @@ TEST(Recovery, Property_FromPagesOnDisk) {
 TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
   uint64_t commits = 0, adopted = 0, unheard = 0, checkpoints = 0, segments = 0, power_losses = 0;
   uint64_t repeats = 0;
-  const auto [first, count] = runtime::SeedsToRun(120);
+  const auto [first, count] = runtime::SeedsToRun(120 / runtime::kSanitizedShare);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     Box box(seed, {.pages = true, .two_phases = true});
@@ -155,12 +155,12 @@ TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {
   fmt::print("{} losses of power\n", power_losses);
   if (count < 30) return;
   EXPECT_GT(power_losses, 2 * count);
-  EXPECT_GT(commits, 1500u);
-  EXPECT_GT(adopted, 300u);
-  EXPECT_GT(unheard, 200u);
-  EXPECT_GT(repeats, 300u);
-  EXPECT_GT(checkpoints, 300u);
-  EXPECT_GT(segments, 100u);
+  EXPECT_GT(commits, 1500u / runtime::kSanitizedShare);
+  EXPECT_GT(adopted, 300u / runtime::kSanitizedShare);
+  EXPECT_GT(unheard, 200u / runtime::kSanitizedShare);
+  EXPECT_GT(repeats, 300u / runtime::kSanitizedShare);
+  EXPECT_GT(checkpoints, 300u / runtime::kSanitizedShare);
+  EXPECT_GT(segments, 100u / runtime::kSanitizedShare);
 }
 
 }  // namespace

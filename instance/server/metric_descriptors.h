@@ -24,6 +24,8 @@ enum class Metric : uint8_t {
   kInFlight,
   kSessions,
   kLongestWait,
+  kClientsWaiting,
+  kClientsMoved,
   kExperimentInfo,
   kWorkerSeconds,
   kReadyQueueLength,

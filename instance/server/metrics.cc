@@ -176,6 +176,8 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kInFlight, [](const WorkerCounters& c) { return c.in_flight.Get(); });
   add(Metric::kSessions, [](const WorkerCounters& c) { return c.sessions.Get(); });
   add(Metric::kLongestWait, [](const WorkerCounters& c) { return Seconds(c.longest_wait_ns.Get()); });
+  add(Metric::kClientsWaiting, [](const WorkerCounters& c) { return c.clients_waiting.Get(); });
+  add(Metric::kClientsMoved, [](const WorkerCounters& c) { return c.clients_moved.Get(); });
   add(Metric::kReadyQueueLength, [](const WorkerCounters& c) { return c.ready.Get(); });
   add(Metric::kInDoubt, [](const WorkerCounters& c) { return c.in_doubt.Get(); });
   add(Metric::kInDoubtOldest, [](const WorkerCounters& c) { return SecondsSince(c.in_doubt_since_ns); });

@@ -16,6 +16,7 @@
 #include "instance/simulation/bank.h"
 #include "instance/simulation/sim_cluster.h"
 #include "proto/data.pb.h"
+#include "runtime/seeds_testing.h"
 
 namespace islands::simulation {
 namespace {
@@ -181,7 +182,7 @@ class Liar final : private messaging::LinksHandler {
 
 class NonsenseTest : public testing::TestWithParam<uint64_t> {};
 
-INSTANTIATE_TEST_SUITE_P(Seeds, NonsenseTest, testing::Range<uint64_t>(1, 11));
+INSTANTIATE_TEST_SUITE_P(Seeds, NonsenseTest, testing::Range<uint64_t>(1, 1 + 12 / runtime::kSanitizedShare));
 
 TEST_P(NonsenseTest, OthersGoOn) {
   SimOptions options;

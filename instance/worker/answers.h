@@ -48,6 +48,7 @@ struct Answer {
   Scope scope = Scope::kLocal;
   AbortReason reason = AbortReason::kNone;
   int64_t begun_ns = 0;
+  int64_t due_ns = 0;  // from when its latency counts
 };
 
 struct WaitingAnswer {

@@ -147,7 +147,7 @@ class SyncTest : public PartsLog, public WorkerPartsTest {
   Deeds workload_;
   Deeds* generator_ = nullptr;
   std::vector<Deeds::Told> told_;
-  Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_};
+  Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, outbox_, coordinated_, counters_};
 };
 
 TEST_F(SyncTest, Commit_IsToldWhenItIsDurable) {

@@ -27,13 +27,14 @@ constexpr uint64_t kMostTold = 10;  // contradictions of a worker's life
 }  // namespace
 
 void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
-                       uint64_t seed) {
-  ISLANDS_CHECK(active_ == 0 && answers_.empty());
+                       uint64_t seed, const ArrivalPlan& arrivals) {
+  ISLANDS_CHECK(active_ == 0 && answers_.empty() && resting_.empty());
   slots_.clear();
   spare_requests_.clear();
   workload_ = &workload;
   generator_ = std::move(generator);
   random_ = runtime::Random::Stream(seed, (uint64_t{options_.island} << 16) | options_.index);
+  arrivals_.Begin(arrivals, *generator_, mpl, seed);
   ending_ = false;
   active_ = mpl;
   running_.store(mpl != 0, std::memory_order_relaxed);
@@ -48,6 +49,25 @@ void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> gene
   for (const std::unique_ptr<Slot>& slot : slots_) slot->loop.Start();
 }
 
+void Clients::EndRun() {
+  ending_ = true;
+  arrivals_.End();
+  while (!resting_.empty()) WakeOne();
+}
+
+void Clients::WakeOne() {
+  turns_.queue()->Push(resting_.back());
+  resting_.pop_back();
+}
+
+size_t Clients::Arrive() {
+  if (!arrivals_.active()) return 0;
+  arrivals_.Arrive();
+  size_t woken = 0;
+  for (; woken < arrivals_.waiting() && !resting_.empty(); ++woken) WakeOne();
+  return woken;
+}
+
 runtime::Task<void> Clients::SlotLoop(Slot& slot) {
   Turns::Yield yield = turns_.LetOthersBegin();
   co_await yield;
@@ -58,6 +78,14 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
       Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kLookAtEpochNs);
       co_await pause;
       continue;
+    }
+    if (arrivals_.active()) {
+      if (arrivals_.waiting() == 0) {
+        Rest rest{*this};
+        co_await rest;
+        continue;
+      }
+      slot.due_ns = arrivals_.Take();
     }
     generator_->Next(random_, *slot.request);
     runtime::Task<bool> transaction = RunOne(slot);
@@ -110,11 +138,11 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
       runtime::Task<Outcome> abort = transaction.Abort();
       outcome = co_await abort;
     }
-    End(slot, outcome);
-    if (outcome == Outcome::kCommitted) co_return true;
+    const bool given = End(slot, outcome);
     const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) && !ending_ &&
                        turns_.now_ns() < deadline_ns;
-    if (!again) co_return false;
+    if (!again && given) arrivals_.Answered(turns_.now_ns());
+    if (!again) co_return outcome == Outcome::kCommitted;
     const auto wait_ns = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1;
     Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + wait_ns);
     co_await pause;
@@ -148,15 +176,19 @@ bool Clients::MustWait(const RunningTransaction& transaction, Outcome outcome, u
   return *epoch > shared_.board->durable();
 }
 
-void Clients::End(Slot& slot, Outcome outcome) {
+bool Clients::End(Slot& slot, Outcome outcome) {
   const RunningTransaction& transaction = slot.transaction;
   const Answer answer{.id = transaction.id(),
                       .outcome = outcome,
                       .scope = transaction.scope(),
                       .reason = transaction.failure.reason,
-                      .begun_ns = slot.begun_ns};
+                      .begun_ns = slot.begun_ns,
+                      .due_ns = slot.due_ns == 0 ? slot.begun_ns : slot.due_ns};
   uint64_t epoch = 0;
-  if (!shared_.answers_wait || !MustWait(transaction, outcome, &epoch)) return Give(answer, *slot.request);
+  if (!shared_.answers_wait || !MustWait(transaction, outcome, &epoch)) {
+    Give(answer, *slot.request);
+    return true;
+  }
   answers_.Add({answer, epoch, transaction.deadline_ns, std::move(slot.request)});
   if (spare_requests_.empty()) {
     slot.request = generator_->MakeRequest();
@@ -164,17 +196,18 @@ void Clients::End(Slot& slot, Outcome outcome) {
     slot.request = std::move(spare_requests_.back());
     spare_requests_.pop_back();
   }
+  return false;
 }
 
 void Clients::Give(const Answer& answer, const Request& request) {
-  const int64_t waited_ns = turns_.NowNs() - answer.begun_ns;
-  NoteWait(waited_ns);
+  const int64_t now_ns = turns_.NowNs();
+  NoteWait(now_ns - answer.begun_ns);
   ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(answer.scope)];
   const int64_t delta = request.audit_delta;
   switch (answer.outcome) {
     case Outcome::kCommitted:
       scope.committed.Add(1);
-      scope.latency.Record(waited_ns);
+      scope.latency.Record(now_ns - answer.due_ns);
       counters_.audit_committed.Add(static_cast<uint64_t>(delta));
       break;
     case Outcome::kUnknown:
@@ -195,6 +228,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
   for (; answers_.Ready(durable); ++given) {
     WaitingAnswer waited = answers_.TakeFirst();
     Give(waited.answer, *waited.request);
+    arrivals_.Answered(turns_.now_ns());
     spare_requests_.push_back(std::move(waited.request));
   }
   counters_.answers_waiting.Set(answers_.size());
@@ -205,6 +239,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
 void Clients::GiveUnknown(WaitingAnswer waited) {
   waited.answer.outcome = Outcome::kUnknown;
   Give(waited.answer, *waited.request);
+  arrivals_.Answered(turns_.now_ns());
   spare_requests_.push_back(std::move(waited.request));
 }
 
@@ -225,6 +260,7 @@ void Clients::GiveUp() {
 
 void Clients::Sweep() {
   if (waits()) GiveOverdue();
+  arrivals_.Sweep();
   for (const std::unique_ptr<Slot>& slot : slots_) {
     if (slot->begun_ns == 0) continue;
     NoteWait(turns_.now_ns() - slot->begun_ns);  // one that hangs is seen as well
@@ -250,7 +286,7 @@ void Clients::VisitBegun(absl::FunctionRef<void(const RunningTransaction&, int64
 }
 
 void Clients::CheckInvariants() const {
-  ISLANDS_CHECK(active_ <= slots_.size() && (!active() || running()));
+  ISLANDS_CHECK(active_ <= slots_.size() && resting_.size() <= active_ && (!active() || running()));
   answers_.CheckInvariants();
   for (const std::unique_ptr<Slot>& slot : slots_) {
     const RunningTransaction& transaction = slot->transaction;

@@ -11,15 +11,19 @@
 #pragma once
 
 #include <atomic>
+#include <coroutine>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "coordinator/coordinator.h"
 #include "instance/worker/answers.h"
+#include "instance/worker/arrivals.h"
 #include "instance/worker/counters.h"
+#include "instance/worker/inbox.h"
 #include "instance/worker/running_transaction.h"
 #include "instance/worker/turns.h"
 #include "instance/worker/worker_shared.h"
@@ -29,15 +33,16 @@
 
 namespace islands::instance {
 
-class Clients {
+class Clients final : public RunInbox {
  public:
   Clients(const WorkerOptions& options, WorkerShared& shared, Turns& turns, LockWaits& lock_waits,
-          Engine& engine, Peers& peers, Coordinated& coordinated, WorkerCounters& counters)
+          Engine& engine, Peers& peers, Outbox& outbox, Coordinated& coordinated, WorkerCounters& counters)
       : options_(options),
         shared_(shared),
         turns_(turns),
         counters_(counters),
         coordinated_(coordinated),
+        arrivals_(options, shared, turns, outbox, counters),
         random_(options.seed),
         parts_{options, turns, lock_waits, engine, peers, coordinated, random_, counters} {}
   Clients(const Clients&) = delete;
@@ -46,11 +51,28 @@ class Clients {
   void MarkRunning() { running_.store(true, std::memory_order_relaxed); }
   // After false, nothing of the run's workload is used any more.
   bool running() const { return running_.load(std::memory_order_acquire); }
-  // The run before has ended.
-  void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed);
+  // The run before has ended. `arrivals`: none: each slot draws one transaction after the other.
+  void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed,
+                const ArrivalPlan& arrivals = {});
   // Transactions under way finish; running() turns false when the last one has.
-  void EndRun() { ending_ = true; }
+  void EndRun();
   bool active() const { return active_ != 0 || waits(); }
+  // Clients of the deployment that are with this worker: they wait, are at a slot or are about to leave.
+  size_t here() const { return arrivals_.here(); }
+  // Any slot has something to do.
+  bool busy() const { return active_ != resting_.size() || waits(); }
+
+  // Once in a round: takes in the transactions that have become due, wakes as many slots; says how many.
+  size_t Arrive();
+  // Likewise, before links are flushed: clients set out for other islands.
+  void Send() { arrivals_.Send(); }
+  // From another island (RunInbox).
+  void OnClients(uint64_t run_id, std::span<const int64_t> due_ns) override {
+    arrivals_.OnClients(run_id, due_ns);
+  }
+  int64_t NextDeadlineNs() const {
+    return arrivals_.waiting() != 0 && !resting_.empty() ? turns_.now_ns() : arrivals_.NextDeadlineNs();
+  }
 
   // Durability `sync`: whether answers wait; gives those that EPOCH has reached, and says how many.
   bool waits() const { return !answers_.empty(); }
@@ -74,14 +96,23 @@ class Clients {
     RunningTransaction transaction;
     std::unique_ptr<Request> request;
     int64_t begun_ns = 0;  // of the transaction that has no answer yet; 0 = none
+    int64_t due_ns = 0;    // of what has arrived; 0 = it is drawn when the slot is free to do it
     runtime::Task<void> loop;
+  };
+  // Until something arrives or the run ends.
+  struct Rest {
+    Clients& clients;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> self) { clients.resting_.push_back(self); }
+    void await_resume() const noexcept {}
   };
 
   runtime::Task<void> SlotLoop(Slot& slot);
+  void WakeOne();  // of those that rest
   runtime::Task<bool> RunOne(Slot& slot);
   void Blame(RunningTransaction& transaction, absl::Status status);
-  // It has ended: its answer is given, or waits.
-  void End(Slot& slot, coordinator::Outcome outcome);
+  // An attempt has ended: its answer is given, or (false) waits.
+  bool End(Slot& slot, coordinator::Outcome outcome);
   bool MustWait(const RunningTransaction& transaction, coordinator::Outcome outcome, uint64_t* epoch) const;
   void Give(const Answer& answer, const Request& request);
   void GiveUnknown(WaitingAnswer waited);
@@ -95,10 +126,12 @@ class Clients {
   Turns& turns_;
   WorkerCounters& counters_;
   Coordinated& coordinated_;
+  Arrivals arrivals_;
   runtime::Random random_;
   const TransactionParts parts_;
 
   std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::coroutine_handle<>> resting_;  // of slots
   WaitingAnswers answers_;
   std::vector<std::unique_ptr<Request>> spare_requests_;  // whose answers have waited
   const Workload* workload_ = nullptr;

@@ -42,7 +42,15 @@ class Scripted : public Workload, public Generator {
     ended.push_back(fmt::format("{} {}", id.sequence, OutcomeName(outcome)));
   }
 
+  std::optional<uint32_t> DrawSite(runtime::Random&) override {
+    const uint32_t site = sites.empty() ? 0 : sites[drawn % sites.size()];
+    ++drawn;
+    return site;
+  }
+
   std::vector<std::optional<AbortReason>> script;
+  std::vector<uint32_t> sites;  // where transactions of the deployment's clients begin, again and again
+  size_t drawn = 0;
   int generated = 0;
   std::vector<std::string> ended;
   uint32_t runs() const { return runs_; }
@@ -59,6 +67,20 @@ class ClientsTest : public WorkerPartsTest {
     generator_ = generator.get();
     clients_.BeginRun(workload_, std::move(generator), mpl, 1);
   }
+  void BeginWith(uint32_t mpl, const ArrivalPlan& arrivals, std::vector<uint32_t> sites = {}) {
+    PutRow(1);
+    auto generator = std::make_unique<Scripted>();
+    generator->sites = std::move(sites);
+    generator_ = generator.get();
+    clients_.BeginRun(workload_, std::move(generator), mpl, 1, arrivals);
+  }
+  // What a worker does in a round, beside Pump.
+  void Round() {
+    clients_.Arrive();
+    Pump();
+    clients_.Send();
+    Pump();
+  }
   void End() {
     clients_.EndRun();
     for (int i = 0; i < 100 && clients_.running(); ++i) {
@@ -72,7 +94,8 @@ class ClientsTest : public WorkerPartsTest {
 
   Scripted workload_;
   Scripted* generator_ = nullptr;
-  Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_};
+  Clients clients_{options_, shared_,  turns_,       lock_waits_, engine_,
+                   peers_,   outbox_,  coordinated_, counters_};
 };
 
 TEST_F(ClientsTest, Run_CommitsUntilItIsEnded) {
@@ -129,6 +152,100 @@ TEST_F(ClientsTest, DataLoss_IsCountedApartAndNotRunAgain) {
   EXPECT_EQ(counters_.aborts[static_cast<uint8_t>(AbortReason::kProcedure)].Get(), 0u);
   EXPECT_EQ(workload_.runs(), static_cast<uint32_t>(generator_->generated));
   EXPECT_EQ(Counter(1), static_cast<int64_t>(Committed()));
+}
+
+TEST_F(ClientsTest, Anywhere_GoesWhereTheNextTransactionBegins) {
+  // Two begin here; what they do next is for island 1.
+  BeginWith(2, {.run_id = 7, .anywhere = true}, {0, 0, 1, 1});
+  Round();
+  EXPECT_EQ(Committed(), 2u);
+  EXPECT_EQ(FarHeard(), std::vector<std::string>({fmt::format("clients of run 7: {0} {0}", clock_.NowNs())}));
+  EXPECT_EQ(counters_.clients_moved.Get(), 2u);
+  EXPECT_EQ(counters_.client_messages.Get(), 1u);
+  EXPECT_TRUE(clients_.running());
+  EXPECT_TRUE(clients_.active());
+  EXPECT_FALSE(clients_.busy());  // both slots rest
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(Committed(), 2u);
+
+  // One comes back; its latency counts from when it set out.
+  const int64_t due[] = {clock_.NowNs()};
+  clock_.AdvanceNs(5 * runtime::kNsPerMs);
+  EXPECT_TRUE(far_.outbox.SendClients(0, 7, due));
+  Pump();
+  ASSERT_EQ(run_.Take().size(), 1u);  // the worker's inbox has it for its clients
+  clients_.OnClients(7, due);
+  EXPECT_EQ(clients_.NextDeadlineNs(), turns_.now_ns());  // somebody waits, and a slot is free
+  Round();
+  EXPECT_EQ(Committed(), 2u + 3u);  // its next two begin here as well
+  const LatencyHistogram& latency = counters_.scopes[static_cast<uint8_t>(Scope::kLocal)].latency;
+  EXPECT_GE(latency.sum_ns(), 5 * runtime::kNsPerMs);
+  End();
+}
+
+TEST_F(ClientsTest, Anywhere_WhoeverComesBeforeTheRunIsKeptAndWhoeverIsLateIsNot) {
+  const int64_t due[] = {1, 2, 3};
+  clients_.OnClients(6, due);
+  clients_.OnClients(7, due);
+  BeginWith(4, {.run_id = 7, .anywhere = true}, {1});
+  Round();
+  EXPECT_EQ(Committed(), 3u);
+  EXPECT_EQ(counters_.clients_moved.Get(), 4u + 3u);
+  End();
+  clients_.OnClients(7, due);
+  BeginWith(1, {.run_id = 8, .anywhere = true}, {1});
+  clients_.OnClients(6, due);
+  Round();
+  EXPECT_EQ(Committed(), 3u);
+  End();
+}
+
+TEST_F(ClientsTest, Anywhere_ChoosesAgainWhileAnIslandIsOutOfReach) {
+  BeginWith(1, {.run_id = 7, .anywhere = true}, {2, 0});  // there is no island 2
+  Round();
+  EXPECT_EQ(Committed(), 0u);
+  EXPECT_EQ(counters_.clients_moved.Get(), 0u);
+  clients_.Sweep();
+  Round();
+  EXPECT_EQ(Committed(), 1u);  // and it is for island 2 again
+  Round();
+  EXPECT_EQ(Committed(), 1u);
+  End();
+}
+
+TEST_F(ClientsTest, Rate_IsDueByTheClockWhateverIsDone) {
+  BeginWith(2, {.run_id = 7, .rate_per_s = 1000, .even = true});
+  Round();
+  EXPECT_EQ(Committed(), 0u);
+  EXPECT_EQ(clients_.NextDeadlineNs(), turns_.now_ns() + runtime::kNsPerMs);
+  clock_.AdvanceNs(10 * runtime::kNsPerMs);
+  Pump();
+  Round();
+  EXPECT_EQ(Committed(), 10u);
+  // 9 + 8 + ... + 0 ms after they were due.
+  const LatencyHistogram& latency = counters_.scopes[static_cast<uint8_t>(Scope::kLocal)].latency;
+  EXPECT_EQ(latency.sum_ns(), 45 * runtime::kNsPerMs);
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(Committed(), 10u);
+  End();
+}
+
+TEST_F(ClientsTest, Rate_IsAPoissonProcessUnlessItIsEven) {
+  BeginWith(1, {.run_id = 7, .rate_per_s = 10'000});
+  std::vector<uint64_t> in_each;
+  for (int i = 0; i < 400; ++i) {
+    const uint64_t before = Committed();
+    clock_.AdvanceNs(runtime::kNsPerMs);
+    Pump();
+    Round();
+    in_each.push_back(Committed() - before);
+  }
+  double mean = 0, variance = 0;
+  for (const uint64_t n : in_each) mean += static_cast<double>(n) / 400;
+  for (const uint64_t n : in_each) variance += (static_cast<double>(n) - mean) * (static_cast<double>(n) - mean) / 399;
+  EXPECT_NEAR(mean, 10, 0.8);       // five standard deviations
+  EXPECT_NEAR(variance, 10, 3.6);  // likewise
+  End();
 }
 
 TEST_F(ClientsTest, Sweep_EndsWaitsPastTheDeadline) {

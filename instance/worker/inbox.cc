@@ -69,11 +69,12 @@ bool Inbox::SpeaksForEarlier(const Origin& origin, const Message& id) const {
 }
 
 Inbox::Inbox(Options options, CoordinatorInbox& coordinator, ParticipantInbox& participant,
-             ProbeInbox& probes)
+             ProbeInbox& probes, RunInbox& run)
     : options_(options),
       coordinator_(coordinator),
       participant_(participant),
       probes_(probes),
+      run_(run),
       messages_(std::make_unique<Messages>()) {}
 
 Inbox::~Inbox() = default;
@@ -96,6 +97,7 @@ Inbox::Reader Inbox::ReaderOf(FrameType type) {
     set(FrameType::kDecisionRequest, &Inbox::ReadDecisionRequest);
     set(FrameType::kDecisionReply, &Inbox::ReadDecisionReply);
     set(FrameType::kProbe, &Inbox::ReadProbe);
+    set(FrameType::kClients, &Inbox::ReadClients);
     return readers;
   }();
   const auto number = static_cast<size_t>(type);
@@ -239,6 +241,15 @@ bool Inbox::ReadProbe(const Origin& origin, Payload payload) {
                     .chase = message.chase()};
   if (!MakesSense(probe)) return false;
   probes_.OnProbe(probe);
+  return true;
+}
+
+bool Inbox::ReadClients(const Origin&, Payload payload) {
+  data::v1::Clients& clients = messages_->clients;
+  if (!Parse(payload, &clients) || clients.run_id() == 0) return false;
+  due_ns_.assign(clients.due_ns().begin(), clients.due_ns().end());
+  if (std::any_of(due_ns_.begin(), due_ns_.end(), [](int64_t due_ns) { return due_ns < 0; })) return false;
+  run_.OnClients(clients.run_id(), due_ns_);
   return true;
 }
 

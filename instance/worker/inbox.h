@@ -63,6 +63,12 @@ class ProbeInbox {
   virtual void OnProbe(const Probe& probe) = 0;
 };
 
+class RunInbox {
+ public:
+  virtual ~RunInbox() = default;
+  virtual void OnClients(uint64_t run_id, std::span<const int64_t> due_ns) = 0;
+};
+
 class Inbox {
  public:
   struct Options {
@@ -73,7 +79,8 @@ class Inbox {
     bool keeps = false;  // as worker_shared.h has it
   };
 
-  Inbox(Options options, CoordinatorInbox& coordinator, ParticipantInbox& participant, ProbeInbox& probes);
+  Inbox(Options options, CoordinatorInbox& coordinator, ParticipantInbox& participant, ProbeInbox& probes,
+        RunInbox& run);
   ~Inbox();
 
   void Take(const messaging::Origin& origin, messaging::FrameType type, std::span<const std::byte> payload);
@@ -99,6 +106,7 @@ class Inbox {
   bool ReadDecisionRequest(const messaging::Origin& origin, Payload payload);
   bool ReadDecisionReply(const messaging::Origin& origin, Payload payload);
   bool ReadProbe(const messaging::Origin& origin, Payload payload);
+  bool ReadClients(const messaging::Origin& origin, Payload payload);
   bool MakesSense(const Probe& probe) const;
 
   template <typename Message>
@@ -108,9 +116,11 @@ class Inbox {
   CoordinatorInbox& coordinator_;
   ParticipantInbox& participant_;
   ProbeInbox& probes_;
+  RunInbox& run_;
   // Whoever is handed one is finished with it before another of its type is read.
   const std::unique_ptr<Messages> messages_;
-  std::vector<Fellow> fellows_;  // scratch
+  std::vector<Fellow> fellows_;  // scratch, as the next
+  std::vector<int64_t> due_ns_;
 };
 
 }  // namespace islands::instance

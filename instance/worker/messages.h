@@ -23,6 +23,7 @@ struct Messages {
   data::v1::DecisionRequest decision_request;
   data::v1::DecisionReply decision_reply;
   data::v1::Probe probe;
+  data::v1::Clients clients;
 };
 
 }  // namespace islands::instance

@@ -242,6 +242,14 @@ void Outbox::SendDecisionReply(const Origin& to, const Id& id, Outcome outcome,
   links_.SendBack(to, FrameType::kDecisionReply, reply);
 }
 
+bool Outbox::SendClients(uint32_t island, uint64_t run_id, std::span<const int64_t> due_ns) {
+  data::v1::Clients& message = messages_->clients;
+  message.Clear();
+  message.set_run_id(run_id);
+  for (const int64_t due : due_ns) message.add_due_ns(static_cast<uint64_t>(due));
+  return links_.Send(island, FrameType::kClients, message);
+}
+
 bool Outbox::SendProbe(uint32_t island, const Probe& probe) {
   ISLANDS_CHECK(probe.initiator.valid() && probe.blocked_on.valid());  // or the far inbox drops it
   data::v1::Probe& message = messages_->probe;

@@ -78,6 +78,9 @@ class Outbox {
   size_t SendHeld() { return held_.SendDurable(); }
   bool holds() const { return !held_.empty(); }
 
+  // --- of a run's clients; false: they did not go
+  bool SendClients(uint32_t island, uint64_t run_id, std::span<const int64_t> due_ns);
+
   // False: it did not go out.
   bool SendProbe(uint32_t island, const Probe& probe);
 

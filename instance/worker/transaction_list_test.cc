@@ -72,7 +72,7 @@ class TransactionListTest : public WorkerPartsTest {
     Pump();
   }
 
-  Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_};
+  Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, outbox_, coordinated_, counters_};
   Sessions sessions_{options_, shared_,      turns_, lock_waits_, engine_,
                      peers_,   coordinated_, links_, counters_};
 };

@@ -47,7 +47,7 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       outbox_(links_, shared_, counters_, options_.journal),
       coordinated_(options_, shared_, turns_, engine_, peers_, links_, outbox_, counters_),
       branches_(options_, shared_, turns_, time_, lock_waits_, engine_, peers_, links_, outbox_, counters_),
-      clients_(options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, counters_),
+      clients_(options_, shared_, turns_, lock_waits_, engine_, peers_, outbox_, coordinated_, counters_),
       sessions_(options_, shared_, turns_, lock_waits_, engine_, peers_, coordinated_, links_, counters_),
       probes_(
           options_, shared_, turns_, lock_waits_, peers_, outbox_, counters_,
@@ -61,7 +61,7 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
               .workers = links_.workers_per_island()[options_.island],
               .boot_epoch = options_.boot_epoch,
               .keeps = shared_.keeps},
-             coordinated_, branches_, probes_) {
+             coordinated_, branches_, probes_, clients_) {
   ISLANDS_CHECK(shared_.colleagues.size() == options_.index);
   shared_.colleagues.push_back({&mailbox_, &branches_, &probes_});
 }
@@ -112,6 +112,7 @@ bool Worker::RunOnce() {
   size_t work = mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
   work += links_.Poll();
   work += clients_.GiveDurable() + sessions_.GiveDurable();
+  work += clients_.Arrive();
   const bool sweep_due = turns_.now_ns() >= next_sweep_ns_;
   if (turns_.now_ns() >= peers_.next_look_ns()) LookAtPeers();
   if (sweep_due) Sweep();
@@ -125,12 +126,14 @@ bool Worker::RunOnce() {
   engine_.EndStep();  // what messages speak of is in the log
   if (turns_.now_ns() >= next_clean_ns_) Clean();
   work += outbox_.SendHeld();
+  clients_.Send();
   links_.Flush();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   branches_.Reap();
   if constexpr (runtime::kCheckEveryRound) CheckInvariants();
   // A round without work is part of the wait.
-  const bool open = HasOpenBranches() || !coordinated_.empty();
+  const bool open =
+      clients_.busy() || sessions_.active() || !branches_.empty() || !coordinated_.empty();
   between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
 }
@@ -184,7 +187,7 @@ void Worker::Sleep(int64_t timeout_ns) {
 int64_t Worker::NextDeadlineNs() const {
   if (turns_.ready() != 0) return turns_.now_ns();
   int64_t next_ns = std::min({links_.NextDeadlineNs(), peers_.next_look_ns(), turns_.NextDeadlineNs(),
-                              probes_.NextDeadlineNs(), next_clean_ns_});
+                              probes_.NextDeadlineNs(), clients_.NextDeadlineNs(), next_clean_ns_});
   if (clients_.waits() || sessions_.waits() || outbox_.holds())
     next_ns = std::min(next_ns, turns_.now_ns() + kLookAtEpochNs);  // nobody wakes us
   const bool timed = !lock_waits_.empty() || !coordinated_.empty() || !branches_.empty() ||

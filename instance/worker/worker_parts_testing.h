@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +24,7 @@
 namespace islands::instance {
 
 // All that comes in, one line each.
-class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbox {
+class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbox, public RunInbox {
  public:
   using Id = coordinator::TransactionId;
   std::vector<std::string> lines;
@@ -86,6 +87,10 @@ class Heard : public CoordinatorInbox, public ParticipantInbox, public ProbeInbo
         probe.hops, probe.chase, probe.from_island, probe.at_participant ? " at participant" : "");
   }
 
+  void OnClients(uint64_t run_id, std::span<const int64_t> due_ns) override {
+    Add("clients of run {}: {}", run_id, fmt::join(due_ns, " "));
+  }
+
   std::vector<std::string> Take() { return std::exchange(lines, {}); }
   messaging::Origin last_origin;
 
@@ -117,9 +122,10 @@ class FarIsland : public messaging::LinksHandler {
   WorkerShared shared;
   Outbox outbox{links, shared, counters};
   Heard heard;
-  Inbox inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch}, heard, heard, heard};
+  Inbox inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch}, heard, heard, heard, heard};
   // In a deployment that keeps what it promises.
   Inbox keeping_inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch, .keeps = true},
+                      heard,
                       heard,
                       heard,
                       heard};
@@ -277,8 +283,12 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
                    return executing_ != nullptr && executing_->own_id == id ? executing_ : nullptr;
                  },
                  [this](const Id& id) { return branches_.Find(id); }};
-  Inbox inbox_{
-      {.island = 0, .islands = 3, .workers = 1, .boot_epoch = kOurEpoch}, coordinated_, branches_, probes_};
+  Heard run_;  // what islands say of runs
+  Inbox inbox_{{.island = 0, .islands = 3, .workers = 1, .boot_epoch = kOurEpoch},
+               coordinated_,
+               branches_,
+               probes_,
+               run_};
 };
 
 }  // namespace islands::instance

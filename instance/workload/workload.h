@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -28,7 +29,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 6;
+inline constexpr uint32_t kWorkloadAbi = 7;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
@@ -73,6 +74,13 @@ class Generator {
   virtual std::unique_ptr<Request> MakeRequest() = 0;
   // Fills `request` with the next input. No allocation after warm-up.
   virtual void Next(runtime::Random& random, Request& request) = 0;
+  // Where the next transaction of a client of the whole deployment begins: the site of its first row. Next is
+  // called on the island that has that site, and draws one that begins somewhere there, so that both together
+  // follow the law of the whole table. Nothing: the workload does not say, and has no such clients.
+  virtual std::optional<uint32_t> DrawSite(runtime::Random& random) {
+    (void)random;
+    return std::nullopt;
+  }
   // How an attempt at `request` ended, when that is known: once per call of Workload::Run, with the id its
   // transaction had. After kAborted the same request may be run again, under another id.
   virtual void OnEnd(const coordinator::TransactionId& id, const Request& request,
