@@ -95,6 +95,16 @@ absl::StatusOr<Loads> LoadsAfter(const TableSpecs& of_file, uint32_t sites, cons
   return loads;
 }
 
+const control::v1::TableSpec* MadeTable(const TableSpecs& of_file, const Loads& loads,
+                                        std::string_view name) {
+  if (storage::FindTable(of_file, name) != nullptr) return nullptr;
+  const control::v1::TableSpec* made = nullptr;
+  for (const control::v1::LoadSpec& load : loads) {
+    if (const auto* found = storage::FindTable(load.tables(), name); found != nullptr) made = found;
+  }
+  return made;
+}
+
 absl::StatusOr<std::string> LoadsToText(const Loads& loads) {
   std::string text;
   if (loads.empty()) return text;
@@ -200,7 +210,12 @@ absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
     described->set_durable(cut.durable);
     described->set_next(cut.next);
   }
-  return DescribeLoad(manifest, config);
+  absl::Status described = DescribeLoad(manifest, config);
+  for (int i = config->tables_size() - 1; i >= 0; --i) {
+    if (MadeTable(manifest.tables, config->loads(), config->tables(i).name()) != nullptr)
+      config->mutable_tables()->DeleteSubrange(i, 1);
+  }
+  return described;
 }
 
 absl::Status DescribeLoad(const storage::Manifest& manifest, control::v1::IslandConfig* config) {
