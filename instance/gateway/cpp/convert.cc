@@ -232,9 +232,19 @@ bool IsLoss(const grpc::Status& status) {
          code == grpc::StatusCode::CANCELLED || code == grpc::StatusCode::UNKNOWN;
 }
 
+// A connection that breaks under a call has other words.
+bool IsNotSent(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         status.error_message().starts_with("failed to connect to all addresses");
+}
+
 absl::Status FromGrpc(const grpc::Status& status, Effect effect) {
   if (pb::Failure failure; FailureIn(status, &failure))
     return FromFailure(status.error_code(), status.error_message(), failure, effect);
+  if (IsNotSent(status)) {
+    return absl::UnavailableError(absl::StrCat("the gateway is not there, and nothing was sent; try again (",
+                                               status.error_message(), ")"));
+  }
   const absl::StatusCode code = CodeOf(status.error_code());
   // A call that the gateway does not know was not begun.
   if (effect == Effect::kNone || code == absl::StatusCode::kUnimplemented) {
