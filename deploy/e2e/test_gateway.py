@@ -116,6 +116,18 @@ def test_a_gateway_that_is_killed_comes_back_and_leaves_no_lock(cluster: Cluster
         assert "killed by signal 9" in gateway_of(cluster)["detail"] or gateway_of(cluster)["detail"] == ""
 
 
+def test_a_gateway_that_is_stopped_is_hung(cluster: Cluster) -> None:
+    started(cluster)
+    pid = gateway_of(cluster)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: gateway_of(cluster)["state"] == "hung", what="a gateway that hangs")
+    assert gateway_of(cluster)["hung_ms"] >= 1000
+    assert "gateway: hung" in cluster.islands.run("status", cluster.file).out
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: gateway_of(cluster)["state"] == "ready", what="a gateway that moves")
+    assert gateway_of(cluster)["pid"] == pid and gateway_of(cluster)["hung_ms"] == 0
+
+
 def test_a_client_that_asks_again_and_again_finds_the_gateway_when_it_is_back(cluster: Cluster) -> None:
     address = started(cluster, layout="1ISL", durability="none")
     with client.connect(address) as db:
