@@ -219,19 +219,24 @@ std::string GatewayText(const ClusterStatus& status) {
         "and it may go on at any moment",
         static_cast<double>(gateway.hung_ms()) / 1000);
   }
-  return text + "\n";
+  text += "\n";
+  if (!gateway.metrics_problem().empty())
+    text += fmt::format("warning: the gateway serves no metrics: {}\n", gateway.metrics_problem());
+  return text;
 }
 
 json GatewayJson(const control::v1::GatewayStatus& gateway) {
   json addresses = json::array();
   for (const std::string& address : gateway.addresses()) addresses.push_back(address);
-  return {{"state", StateName(gateway)},
-          {"hung_ms", gateway.hung_ms()},
-          {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
-          {"restarts", gateway.restarts()},
-          {"detail", gateway.detail()},
-          {"addresses", std::move(addresses)},
-          {"metrics_port", gateway.metrics_port()}};
+  json entry = {{"state", StateName(gateway)},
+                {"hung_ms", gateway.hung_ms()},
+                {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
+                {"restarts", gateway.restarts()},
+                {"detail", gateway.detail()},
+                {"addresses", std::move(addresses)},
+                {"metrics_port", gateway.metrics_port()}};
+  if (!gateway.metrics_problem().empty()) entry["metrics_problem"] = gateway.metrics_problem();
+  return entry;
 }
 
 }  // namespace

@@ -102,6 +102,8 @@ TEST(StatusText, TellsOfAGatewayThatStandsStill) {
   const auto json = nlohmann::json::parse(StatusJson(status, nullptr));
   EXPECT_EQ(json["gateway"]["state"], "hung");
   EXPECT_EQ(json["gateway"]["hung_ms"], 2500);
+  status.mutable_gateway()->set_metrics_problem("cannot listen");
+  EXPECT_THAT(StatusText(status), HasSubstr("\nwarning: the gateway serves no metrics: cannot listen\n"));
 }
 
 TEST(StatusText, TellsOfAFullLogAndOfWhatWasLost) {

@@ -14,6 +14,7 @@
 
 #include "deploy/cluster/sealed.h"
 #include "deploy/processes/interrupts.h"
+#include "deploy/processes/ports.h"
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/unix_socket.h"
 
@@ -78,6 +79,11 @@ absl::Status GatewayKeeper::Launch() {
   if (!json.ok()) return json.status();
   const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json, "gateway configuration");
   if (!sealed.ok()) return sealed.status();
+  metrics_problem_.clear();
+  if (const uint32_t port = config_.metrics_port(); port != 0) {
+    if (const absl::Status free = CheckPortFree(static_cast<uint16_t>(port)); !free.ok())
+      metrics_problem_ = fmt::format("{}; change metrics.base_port", std::string(free.message()));
+  }
   SpawnRequest request;
   request.arguments = {program_,
                        "--config-fd",
@@ -185,6 +191,7 @@ void GatewayKeeper::SetState(control::v1::IslandState state, std::string detail)
   described_.set_restarts(restarts_);
   described_.set_detail(std::move(detail));
   described_.set_metrics_port(config_.metrics_port());
+  described_.set_metrics_problem(metrics_problem_);
   described_.clear_addresses();
   described_.add_addresses("unix:" + files_.GatewaySocket());
   if (!config_.listen().empty()) described_.add_addresses(config_.listen());

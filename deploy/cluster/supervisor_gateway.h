@@ -66,6 +66,7 @@ class GatewayKeeper {
   uint64_t log_begin_ = 0;  // where its lines begin
   int64_t restart_at_ms_ = 0;
   uint32_t restarts_ = 0;
+  std::string metrics_problem_;  // as it was started; it serves clients all the same
   runtime::UniqueFd pulse_fd_;
   std::unique_ptr<runtime::PulseBoard> pulse_;
   std::optional<HangWatch> hang_watch_;
