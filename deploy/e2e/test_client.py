@@ -247,6 +247,16 @@ def test_what_was_never_sent_has_not_happened(nobody: str, batch: client.Batch) 
             assert caught.value.committed is False
 
 
+def test_what_is_too_large_is_not_sent(db: client.Client, batch: client.Batch) -> None:
+    for key in range(9):
+        batch.put("accounts", key, bytes(1 << 20))
+    for call in (lambda: db.execute(batch), lambda: db.execute(batch, token=client.new_token()),
+                 lambda: db.execute_many([batch])):
+        with pytest.raises(client.InvalidRequest, match="nothing was sent; send less at a time"):
+            call()
+    assert balance(db) == 0
+
+
 def test_asyncio_knows_that_likewise(nobody: str, batch: client.Batch) -> None:
     async def call() -> None:
         async with asyncio_client.connect(nobody, timeout=1) as db:

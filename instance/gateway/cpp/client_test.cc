@@ -419,6 +419,16 @@ TEST_F(ClientTest, Gateway_ThatIsGoneAndBack) {
   EXPECT_TRUE(done.ok()) << done.status();
 }
 
+TEST_F(ClientTest, WhatIsTooLarge_IsNotSent) {
+  Batch batch;
+  for (int key = 0; key < 9; ++key) batch.Put("accounts", key, std::string(1 << 20, 'x'));
+  for (const std::string& token : {std::string(), NewToken()}) {
+    const absl::Status status = db_.Execute(batch, {.token = token}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was sent; send less at a time"));
+  }
+}
+
 TEST_F(ClientTest, ExecuteMany_EachIsForItself) {
   gateway_.execute = {grpc::Status::OK, NoCondition(0),
                       With(grpc::StatusCode::UNKNOWN, Said(pb::Failure::UNKNOWN, "unknown"))};

@@ -14,6 +14,7 @@ from islands._generated import client_pb2 as pb
 DETAILS = "grpc-status-details-bin"
 # So begins what gRPC says of a call for which it had no connection. One that breaks under a call has other words.
 NOT_SENT = "failed to connect to all addresses"
+TOO_LARGE = ("Sent message larger than max", "CLIENT: Sent message larger than max")
 
 
 class Error(Exception):
@@ -110,6 +111,9 @@ def of_rpc(error: Any, may_have_committed: bool) -> Error:
         return of_failure(code, message, failure, may_have_committed)
     if code == grpc.StatusCode.UNAVAILABLE and message.startswith(NOT_SENT):
         return Unavailable(f"the gateway is not there, and nothing was sent; try again ({message})", code)
+    if code == grpc.StatusCode.RESOURCE_EXHAUSTED and message.startswith(TOO_LARGE):
+        return InvalidRequest(f"gateways take no request of that size, and nothing was sent; send less at a time "
+                              f"({message})", code)
     return UnknownOutcome(message, code) if may_have_committed else _class_of(code, "")(message, code)
 
 
