@@ -84,7 +84,8 @@ struct PlanRequest {
   std::optional<uint32_t> sites = std::nullopt;  // nullopt = auto
   // Buffer pools in total, unless explicit islands name theirs; nullopt = auto, 0 = no memory is planned.
   std::optional<uint64_t> memory_bytes = 0;
-  uint32_t metrics_base_port = 0;  // 0 = none
+  uint32_t metrics_base_port = 0;           // 0 = none
+  std::vector<uint32_t> gateway_cpus = {};  // where the gateway may run; empty: anywhere
 };
 
 struct PlannedIsland {
@@ -112,7 +113,17 @@ struct Plan {
 };
 
 // What a complaint is about; those of kIsland... are about one explicit island.
-enum class PlanField { kCores, kLayout, kSites, kMemory, kPort, kIslandCpus, kIslandNodes, kIslandMemory };
+enum class PlanField {
+  kCores,
+  kLayout,
+  kSites,
+  kMemory,
+  kPort,
+  kGatewayCpus,
+  kIslandCpus,
+  kIslandNodes,
+  kIslandMemory
+};
 
 struct PlanComplaint {
   PlanField field;

@@ -53,6 +53,7 @@ void CheckCores(const Machine& machine, const PlanRequest& request, PlanComplain
                                             *request.core_count, machine.cores.size(), machine.source)});
   }
   if (request.cpus) CheckCpus(machine, *request.cpus, PlanField::kCores, 0, complaints);
+  CheckCpus(machine, request.gateway_cpus, PlanField::kGatewayCpus, 0, complaints);
   for (uint32_t id = 0; id < request.explicit_islands.size(); ++id) {
     const ExplicitIsland& island = request.explicit_islands[id];
     CheckCpus(machine, island.cpus, PlanField::kIslandCpus, id, complaints);

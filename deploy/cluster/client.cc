@@ -57,6 +57,8 @@ ClusterClient::Reply ClusterClient::CallIsland(uint32_t island, const control::v
 std::vector<ClusterClient::Reply> ClusterClient::CallIslands(const std::vector<uint32_t>& islands,
                                                              const control::v1::Request& request,
                                                              int64_t timeout_ms) const {
+  if (islands.size() == 1)
+    return {messaging::ControlCall(files_.IslandSocket(islands[0]), request, timeout_ms)};
   std::vector<Reply> replies(islands.size(), absl::UnknownError("not called"));
   std::vector<std::thread> threads;
   for (size_t i = 1; i < islands.size(); ++i) {

@@ -26,7 +26,8 @@ class ClusterClient {
   std::string WhyEnded() const;
   Reply CallSupervisor(const control::v1::Request& request, int64_t timeout_ms) const;
   Reply CallIsland(uint32_t island, const control::v1::Request& request, int64_t timeout_ms) const;
-  // The same request to every island of `islands`, in parallel; replies in that order.
+  // The same request to every island of `islands`, in parallel; replies in that order. Of several, an error
+  // names its island.
   std::vector<Reply> CallIslands(const std::vector<uint32_t>& islands, const control::v1::Request& request,
                                  int64_t timeout_ms) const;
 

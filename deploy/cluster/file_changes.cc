@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "deploy/cluster/supervisor_load.h"
+
 namespace islands::deploy {
 namespace {
 
@@ -21,6 +23,7 @@ void TakeOver(const IslandConfig& running, bool automatic_pool, IslandConfig* wa
   wanted->set_restarts(running.restarts());
   *wanted->mutable_cuts() = running.cuts();
   *wanted->mutable_loads() = running.loads();
+  LeaveOutMade(running, wanted);
   for (int i = 0; i < std::min(running.workers_size(), wanted->workers_size()); ++i)
     *wanted->mutable_workers(i) = running.workers(i);
   *wanted->mutable_cpus() = running.cpus();
@@ -32,6 +35,14 @@ void TakeOver(const IslandConfig& running, bool automatic_pool, IslandConfig* wa
 }
 
 }  // namespace
+
+void LeaveOutMade(const IslandConfig& running, IslandConfig* wanted) {
+  for (int i = wanted->tables_size() - 1; i >= 0; --i) {
+    const auto* made = MadeTable(running.tables(), running.loads(), wanted->tables(i).name());
+    if (made != nullptr && made->SerializeAsString() == wanted->tables(i).SerializeAsString())
+      wanted->mutable_tables()->DeleteSubrange(i, 1);
+  }
+}
 
 std::string FirstDifference(const control::v1::ClusterStatus& status, const ResolvedDeployment& resolved) {
   std::vector<IslandConfig> wanted = MakeIslandConfigs(resolved);

@@ -16,6 +16,9 @@
 
 namespace islands::deploy {
 
+// Takes out of `wanted` the tables that clients have made since, as they are.
+void LeaveOutMade(const control::v1::IslandConfig& running, control::v1::IslandConfig* wanted);
+
 // The first difference, in the words of IslandConfig; empty: there is none.
 std::string FirstDifference(const control::v1::ClusterStatus& status, const ResolvedDeployment& resolved);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "deploy/cli/output.h"
+#include "deploy/cluster/file_changes.h"
 #include "deploy/observe/observation.h"
 #include "deploy/plan/output.h"
 #include "topology/machine.h"
@@ -120,6 +121,7 @@ bool SamePlan(const ClusterStatus& status, const ResolvedDeployment& resolved) {
     wanted[i].set_restarts(running.restarts());
     *wanted[i].mutable_cuts() = running.cuts();
     *wanted[i].mutable_loads() = running.loads();
+    LeaveOutMade(running, &wanted[i]);
     if (!google::protobuf::util::MessageDifferencer::Equals(wanted[i], running)) return false;
   }
   return true;
@@ -205,21 +207,36 @@ std::string LogText(const ClusterStatus& status) {
 std::string GatewayText(const ClusterStatus& status) {
   if (!status.has_gateway()) return "";
   const control::v1::GatewayStatus& gateway = status.gateway();
-  std::string text = fmt::format("gateway: {}", StateName(gateway.state()));
+  std::string text = fmt::format("gateway: {}", StateName(gateway));
   if (gateway.pid() > 0) text += fmt::format(", process {}", gateway.pid());
   if (gateway.restarts() > 0)
     text += fmt::format(", restarted {} time{}", gateway.restarts(), gateway.restarts() == 1 ? "" : "s");
   for (const std::string& address : gateway.addresses()) text += ", " + address;
   if (!gateway.detail().empty()) text += fmt::format("; {}", gateway.detail());
-  return text + "\n";
+  if (gateway.hung_ms() > 0) {
+    text += fmt::format(
+        "; hung for {:.1f} s: it was stopped, or its cores are busy with something else; who calls it waits, "
+        "and it may go on at any moment",
+        static_cast<double>(gateway.hung_ms()) / 1000);
+  }
+  text += "\n";
+  if (!gateway.metrics_problem().empty())
+    text += fmt::format("warning: the gateway serves no metrics: {}\n", gateway.metrics_problem());
+  return text;
 }
 
 json GatewayJson(const control::v1::GatewayStatus& gateway) {
   json addresses = json::array();
   for (const std::string& address : gateway.addresses()) addresses.push_back(address);
-  return {{"state", StateName(gateway.state())}, {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
-          {"restarts", gateway.restarts()},      {"detail", gateway.detail()},
-          {"addresses", std::move(addresses)},   {"metrics_port", gateway.metrics_port()}};
+  json entry = {{"state", StateName(gateway)},
+                {"hung_ms", gateway.hung_ms()},
+                {"pid", gateway.pid() > 0 ? json(gateway.pid()) : json()},
+                {"restarts", gateway.restarts()},
+                {"detail", gateway.detail()},
+                {"addresses", std::move(addresses)},
+                {"metrics_port", gateway.metrics_port()}};
+  if (!gateway.metrics_problem().empty()) entry["metrics_problem"] = gateway.metrics_problem();
+  return entry;
 }
 
 }  // namespace
@@ -246,6 +263,11 @@ std::string_view StateName(control::v1::IslandState state) {
 std::string_view StateName(const IslandStatus& island) {
   if (island.state() == control::v1::READY && island.hung_ms() != 0) return "hung";
   return StateName(island.state());
+}
+
+std::string_view StateName(const control::v1::GatewayStatus& gateway) {
+  if (gateway.state() == control::v1::READY && gateway.hung_ms() != 0) return "hung";
+  return StateName(gateway.state());
 }
 
 std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* resolved) {

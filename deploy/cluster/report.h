@@ -18,6 +18,7 @@ namespace islands::deploy {
 std::string_view StateName(control::v1::IslandState state);
 // The same, and "hung" for one that is ready but does not move.
 std::string_view StateName(const control::v1::IslandStatus& island);
+std::string_view StateName(const control::v1::GatewayStatus& gateway);
 
 // One JSON document with a final newline. `resolved` is what the file says now (null: it cannot be resolved
 // any more): where it still describes what runs, islands begin with exactly the object that `plan` shows.

@@ -92,6 +92,20 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   EXPECT_THAT(text, HasSubstr("share cores"));
 }
 
+TEST(StatusText, TellsOfAGatewayThatStandsStill) {
+  control::v1::ClusterStatus status = MakeStatus(MakeResolved());
+  status.mutable_gateway()->set_state(control::v1::READY);
+  status.mutable_gateway()->set_pid(7);
+  EXPECT_THAT(StatusText(status), HasSubstr("gateway: ready, process 7\n"));
+  status.mutable_gateway()->set_hung_ms(2500);
+  EXPECT_THAT(StatusText(status), HasSubstr("gateway: hung, process 7; hung for 2.5 s: it was stopped"));
+  const auto json = nlohmann::json::parse(StatusJson(status, nullptr));
+  EXPECT_EQ(json["gateway"]["state"], "hung");
+  EXPECT_EQ(json["gateway"]["hung_ms"], 2500);
+  status.mutable_gateway()->set_metrics_problem("cannot listen");
+  EXPECT_THAT(StatusText(status), HasSubstr("\nwarning: the gateway serves no metrics: cannot listen\n"));
+}
+
 TEST(StatusText, TellsOfAFullLogAndOfWhatWasLost) {
   control::v1::ClusterStatus status = MakeStatus(MakeResolved());
   status.mutable_log()->set_logger_pid(7);

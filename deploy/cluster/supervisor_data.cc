@@ -1,8 +1,7 @@
 #include "deploy/cluster/supervisor_data.h"
-#include "deploy/processes/control_files.h"
-#include "deploy/processes/interrupts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -11,6 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "deploy/cluster/supervisor_load.h"
+#include "deploy/processes/control_files.h"
+#include "deploy/processes/interrupts.h"
 #include "runtime/private_files.h"
 
 namespace islands::deploy {
@@ -41,6 +43,36 @@ absl::Status DataInUse(const std::string& lock_path, pid_t holder) {
       "down with its own file; or, if that directory was removed, with `kill {}`; or name another "
       "data.directory",
       pid, lock_path, LockNote(lock_path), pid));
+}
+
+std::string NamesOf(const control::v1::TableSpec& table) {
+  std::string names = fmt::format("{}", fmt::join(table.key_names(), ","));
+  for (const control::v1::FieldSpec& field : table.fields())
+    names += fmt::format(" {}:{}", field.name(), field.type());
+  return names;
+}
+
+// Tables that clients have made are the load's business, also when the file names them since.
+absl::Status LeaveOutMade(const storage::Manifest& have, storage::Catalog::TableSpecs* tables) {
+  control::v1::IslandConfig kept;
+  // One that makes no sense is found by whoever needs it.
+  if (have.data_generation == 0 || !DescribeLoad(have, &kept).ok()) return absl::OkStatus();
+  for (int i = tables->size() - 1; i >= 0; --i) {
+    const control::v1::TableSpec& table = tables->at(i);
+    const control::v1::TableSpec* made = MadeTable(have.tables, kept.loads(), table.name());
+    if (made == nullptr) continue;
+    std::string difference = storage::TableDifference(*made, table);
+    if (difference.empty() && NamesOf(*made) != NamesOf(table))
+      difference = "has other names of its key's components or fields than the deployment says";
+    if (!difference.empty()) {
+      return absl::FailedPreconditionError(fmt::format(
+          "table '{}', which clients have made, {}; leave it out of the deployment file, or write it "
+          "as it is (`islands table FILE list` while the deployment is up)",
+          table.name(), difference));
+    }
+    tables->DeleteSubrange(i, 1);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -101,7 +133,9 @@ absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
 
 absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, const storage::Manifest& want,
                                                 Durability durability) {
-  const absl::Status same = storage::CheckSameData(have, want);
+  storage::Manifest left = want;
+  absl::Status same = LeaveOutMade(have, &left.tables);
+  if (same.ok()) same = storage::CheckSameData(have, left);
   const bool keeps = have.data_generation != 0;
   if (keeps && durability == Durability::kNone) {
     return absl::FailedPreconditionError(

@@ -68,5 +68,41 @@ TEST(AdaptManifest, RowsThatOutliveIslands_AreNotLostByAnEditedFile) {
   EXPECT_THAT(std::string(hidden.status().message()), testing::HasSubstr("outlive"));
 }
 
+// Which clients have made: its rows are there, whether the file names it or not.
+TEST(AdaptManifest, ATableMadeSince_MayBeNamedAsItIs) {
+  storage::Manifest have = MakeManifest(2, 1000);
+  have.data_generation = 1;
+  have.load = R"({"loads": [{"tables": [
+      {"name": "made", "key": ["uint64"], "rangeEnd": 7, "rowBytes": 8, "keyNames": ["id"],
+       "fields": [{"name": "n", "type": "int64"}]},
+      {"name": "gone", "key": ["uint64"], "rangeEnd": 7, "dropped": 3}]}]})";
+  storage::Manifest want = MakeManifest(2, 1000);
+  control::v1::TableSpec& made = *want.tables.Add();
+  made.set_name("made");
+  made.add_key("uint64");
+  made.add_key_names("id");
+  made.set_range_end(7);
+  made.set_row_bytes(8);
+  made.add_fields()->set_name("n");
+  made.mutable_fields(0)->set_type("int64");
+  want.tables.SwapElements(0, 1);  // anywhere
+  const auto adapted = AdaptManifest(have, want, Durability::kLazy);
+  ASSERT_TRUE(adapted.ok()) << adapted.status();
+  EXPECT_EQ(storage::ManifestToText(*adapted), storage::ManifestToText(have));
+
+  const auto complaint = [&](auto change) {
+    storage::Manifest other = want;
+    change(other.tables.Mutable(0));
+    return std::string(AdaptManifest(have, other, Durability::kLazy).status().message());
+  };
+  EXPECT_THAT(complaint([](auto* table) { table->set_row_bytes(9); }),
+              testing::AllOf(testing::HasSubstr("table 'made', which clients have made, has rows of 8 bytes"),
+                             testing::HasSubstr("leave it out")));
+  EXPECT_THAT(complaint([](auto* table) { table->set_key_names(0, "key"); }),
+              testing::HasSubstr("'made', which clients have made, has other names"));
+  EXPECT_THAT(complaint([](auto* table) { table->set_name("gone"); }),
+              testing::HasSubstr("the deployment has table 'gone', the data has none"));
+}
+
 }  // namespace
 }  // namespace islands::deploy

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -13,6 +14,7 @@
 
 #include "deploy/cluster/sealed.h"
 #include "deploy/processes/interrupts.h"
+#include "deploy/processes/ports.h"
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/unix_socket.h"
 
@@ -55,18 +57,43 @@ GatewayKeeper::GatewayKeeper(std::string program, ControlFiles files, control::v
       limits_(restarts),
       policy_(restarts) {}
 
-absl::Status GatewayKeeper::Start() { return Launch(); }
+absl::Status GatewayKeeper::Start() {
+  const absl::Status made = MakePulse();
+  return made.ok() ? Launch() : made;
+}
+
+absl::Status GatewayKeeper::MakePulse() {
+  const std::array<uint32_t, 1> one{1};
+  const absl::StatusOr<int> descriptor = runtime::PulseBoard::MakeShared(one);
+  if (!descriptor.ok()) return descriptor.status();
+  pulse_fd_.Reset(*descriptor);
+  auto board = runtime::PulseBoard::Map(*descriptor, one);
+  if (!board.ok()) return board.status();
+  pulse_ = *std::move(board);
+  hang_watch_.emplace(*pulse_, one);
+  return absl::OkStatus();
+}
 
 absl::Status GatewayKeeper::Launch() {
   const absl::StatusOr<std::string> json = ToJson(config_);
   if (!json.ok()) return json.status();
   const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json, "gateway configuration");
   if (!sealed.ok()) return sealed.status();
+  metrics_problem_.clear();
+  if (const uint32_t port = config_.metrics_port(); port != 0) {
+    if (const absl::Status free = CheckPortFree(static_cast<uint16_t>(port)); !free.ok())
+      metrics_problem_ = fmt::format("{}; change metrics.base_port", std::string(free.message()));
+  }
   SpawnRequest request;
-  request.arguments = {program_, "--config-fd", std::to_string(kInheritedFd), "--name",
+  request.arguments = {program_,
+                       "--config-fd",
+                       std::to_string(kInheritedFd),
+                       "--pulse-fd",
+                       std::to_string(kInheritedFd + 1),
+                       "--name",
                        files_.directory + "/gateway"};
   request.log_path = files_.GatewayLog();
-  request.inherit_fds = {sealed->get()};
+  request.inherit_fds = {sealed->get(), pulse_fd_.get()};
   std::error_code error;
   const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
   log_begin_ = error ? 0 : log_bytes;
@@ -92,7 +119,18 @@ absl::Status GatewayKeeper::Step() {
     if (absl::Status launched = Launch(); !launched.ok())
       SetState(control::v1::GIVEN_UP, std::string(launched.message()));
   }
+  LookWhetherItMoves();
   return absl::OkStatus();
+}
+
+void GatewayKeeper::LookWhetherItMoves() {
+  hang_watch_->Look(MonotonicMs());
+  if (state_ != control::v1::READY) hang_watch_->Forget(0);  // who is starting does not move
+  const int64_t before_ms = std::exchange(hung_ms_, hang_watch_->HungMs(0));
+  if (before_ms == 0 && hung_ms_ != 0) spdlog::warn("gateway: process {} does not move", pid_);
+  if (before_ms != 0 && hung_ms_ == 0 && state_ == control::v1::READY) spdlog::info("gateway: moves again");
+  const runtime::MutexLock lock(mutex_);
+  described_.set_hung_ms(hung_ms_);
 }
 
 absl::Status GatewayKeeper::OnExit(int wait_status) {
@@ -153,6 +191,7 @@ void GatewayKeeper::SetState(control::v1::IslandState state, std::string detail)
   described_.set_restarts(restarts_);
   described_.set_detail(std::move(detail));
   described_.set_metrics_port(config_.metrics_port());
+  described_.set_metrics_problem(metrics_problem_);
   described_.clear_addresses();
   described_.add_addresses("unix:" + files_.GatewaySocket());
   if (!config_.listen().empty()) described_.add_addresses(config_.listen());

@@ -1,7 +1,7 @@
 // The gateway as a child of the supervisor: started, restarted when lost, described, stopped.
 //
 // Islands run on whatever happens to it, once the deployment is up; before, a gateway that does not start
-// is a start that failed.
+// is a start that failed. One that stands still is said to be hung, and may go on.
 //
 // Thread safety: Describe may be called from any thread; the rest belongs to the main thread (Spawn's rule).
 //
@@ -12,13 +12,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "deploy/cluster/supervisor_hang.h"
 #include "deploy/plan/resolve.h"
 #include "deploy/processes/control_files.h"
 #include "deploy/processes/restart.h"
 #include "proto/control.pb.h"
+#include "runtime/descriptor.h"
 #include "runtime/mutex.h"
 
 namespace islands::deploy {
@@ -45,7 +49,9 @@ class GatewayKeeper {
   control::v1::GatewayStatus Describe() const;
 
  private:
+  absl::Status MakePulse();
   absl::Status Launch();
+  void LookWhetherItMoves();
   absl::Status OnExit(int wait_status);
   void SetState(control::v1::IslandState state, std::string detail);
 
@@ -60,6 +66,11 @@ class GatewayKeeper {
   uint64_t log_begin_ = 0;  // where its lines begin
   int64_t restart_at_ms_ = 0;
   uint32_t restarts_ = 0;
+  std::string metrics_problem_;  // as it was started; it serves clients all the same
+  runtime::UniqueFd pulse_fd_;
+  std::unique_ptr<runtime::PulseBoard> pulse_;
+  std::optional<HangWatch> hang_watch_;
+  int64_t hung_ms_ = 0;
 
   mutable runtime::Mutex mutex_;
   control::v1::GatewayStatus described_ ABSL_GUARDED_BY(mutex_);

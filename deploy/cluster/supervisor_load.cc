@@ -40,6 +40,37 @@ Loads ShapeOf(const TableSpecs& of_file, const TableSpecs& tables) {
   return loads;
 }
 
+struct Places {
+  size_t taken = 0;    // by tables and indexes
+  size_t dropped = 0;  // of those, by dropped ones
+};
+
+Places PlacesOf(const TableSpecs& tables) {
+  Places places;
+  for (const control::v1::TableSpec& table : tables) {
+    const size_t trees = 1 + static_cast<size_t>(table.indexes_size());
+    places.taken += trees;
+    places.dropped += table.dropped() != 0 ? trees : 0;
+  }
+  return places;
+}
+
+// Whatever clients make, there is a place for a table that the deployment may need (gateway/tokens.h).
+absl::Status CheckPlaces(const TableSpecs& before, const TableSpecs& after,
+                         const control::v1::TablesRequest& request) {
+  const bool for_clients = std::ranges::all_of(
+      request.add(), [](const control::v1::TableSpec& table) { return storage::IsTableName(table.name()); });
+  const size_t most = storage::kMaxTrees - (for_clients ? 1 : 0);
+  const Places had = PlacesOf(before), has = PlacesOf(after);
+  if (has.taken <= std::max(most, had.taken)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "table '{}' and its indexes need {} of a deployment's {} places for tables and indexes, and {} are "
+      "taken, "
+      "{} of them by dropped ones, which keep theirs for good; only a new data directory has them free again "
+      "(`islands table FILE dump` and `load` take rows along)",
+      request.add(0).name(), has.taken - had.taken, most, had.taken, had.dropped));
+}
+
 }  // namespace
 
 Loads LoadsAfter(const TableSpecs& of_file, const Loads& before, const control::v1::LoadSpec& load) {
@@ -52,7 +83,8 @@ Loads LoadsAfter(const TableSpecs& of_file, const Loads& before, const control::
 
 absl::StatusOr<Loads> LoadsAfter(const TableSpecs& of_file, uint32_t sites, const Loads& before,
                                  const control::v1::TablesRequest& request) {
-  TableSpecs tables = TablesAfter(of_file, before);
+  const TableSpecs before_tables = TablesAfter(of_file, before);
+  TableSpecs tables = before_tables;
   if (const std::string& name = request.drop(); !name.empty()) {
     if (storage::FindTable(tables, name) == nullptr)
       return absl::NotFoundError(fmt::format("there is no table '{}'", name));
@@ -73,26 +105,24 @@ absl::StatusOr<Loads> LoadsAfter(const TableSpecs& of_file, uint32_t sites, cons
         table.name()));
   }
   if (absl::Status changed = storage::ChangeTables(request, &tables); !changed.ok()) return changed;
-  absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(tables, sites);
+  if (absl::Status place = CheckPlaces(before_tables, tables, request); !place.ok()) return place;
+  const absl::StatusOr<storage::Catalog> catalog = storage::Catalog::Create(tables, sites);
   if (!catalog.ok()) return catalog.status();
-  // Whatever clients make, there is a place for a table that the deployment may need (gateway/tokens.h).
-  const bool for_clients = std::ranges::all_of(
-      request.add(), [](const control::v1::TableSpec& table) { return storage::IsTableName(table.name()); });
-  control::v1::TableSpec one_more;
-  one_more.set_name("one.more");
-  one_more.add_key("uint64");
-  one_more.set_range_end(1);
-  if (absl::Status place = for_clients ? catalog->Add(one_more) : absl::OkStatus(); !place.ok()) {
-    return absl::ResourceExhaustedError(
-        fmt::format("there is no place for more tables and indexes: at most {} together, and those that were "
-                    "dropped count",
-                    storage::kMaxTrees - 1));
-  }
   Loads loads = ShapeOf(of_file, tables);
   for (const control::v1::LoadSpec& load : before) {
     if (!load.workload().empty()) *loads.Add() = load;
   }
   return loads;
+}
+
+const control::v1::TableSpec* MadeTable(const TableSpecs& of_file, const Loads& loads,
+                                        std::string_view name) {
+  if (storage::FindTable(of_file, name) != nullptr) return nullptr;
+  const control::v1::TableSpec* made = nullptr;
+  for (const control::v1::LoadSpec& load : loads) {
+    if (const auto* found = storage::FindTable(load.tables(), name); found != nullptr) made = found;
+  }
+  return made;
 }
 
 absl::StatusOr<std::string> LoadsToText(const Loads& loads) {
@@ -200,7 +230,12 @@ absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
     described->set_durable(cut.durable);
     described->set_next(cut.next);
   }
-  return DescribeLoad(manifest, config);
+  absl::Status described = DescribeLoad(manifest, config);
+  for (int i = config->tables_size() - 1; i >= 0; --i) {
+    if (MadeTable(manifest.tables, config->loads(), config->tables(i).name()) != nullptr)
+      config->mutable_tables()->DeleteSubrange(i, 1);
+  }
+  return described;
 }
 
 absl::Status DescribeLoad(const storage::Manifest& manifest, control::v1::IslandConfig* config) {

@@ -42,6 +42,9 @@ Loads LoadsAfter(const storage::Catalog::TableSpecs& of_file, const Loads& befor
 // one of them. FAILED_PRECONDITION: one to be dropped is the file's, or a workload's.
 absl::StatusOr<Loads> LoadsAfter(const storage::Catalog::TableSpecs& of_file, uint32_t sites,
                                  const Loads& before, const control::v1::TablesRequest& request);
+// That loads have brought, or clients; null: it is among `of_file`, or there is none.
+const control::v1::TableSpec* MadeTable(const storage::Catalog::TableSpecs& of_file, const Loads& loads,
+                                        std::string_view name);
 // As the manifest keeps them.
 absl::StatusOr<std::string> LoadsToText(const Loads& loads);
 
@@ -80,7 +83,7 @@ class GenerationLoads {
 // no sense.
 absl::Status DescribeLoad(const storage::Manifest& manifest, control::v1::IslandConfig* config);
 // What an island has to know of what is kept: which files and epochs count, where the rings are, and which
-// load has shaped its tables. DATA_LOSS: as above.
+// load has shaped its tables; those that the load has made are no longer the file's. DATA_LOSS: as above.
 absl::Status DescribeKept(const storage::Manifest& manifest, const BoxLog& log,
                           control::v1::IslandConfig* config);
 

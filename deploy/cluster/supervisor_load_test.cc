@@ -253,8 +253,14 @@ TEST_F(GenerationLoadsTest, ChangeTables_LeavesAPlaceForTokens) {
   ASSERT_TRUE(Change(request).ok());  // with "rows" and "micro_rows" all but one
   const absl::Status full = Change(Added("more", 10));
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(full.message()), HasSubstr("no place for more tables"));
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("table 'more' and its indexes need 1 of a deployment's 255 places for tables and "
+                        "indexes, and 255 are taken, 0 of them by dropped ones"));
+  EXPECT_TRUE(Change(request).ok());  // is there
   EXPECT_TRUE(Change(Added("islands.tokens", 10)).ok());
+  EXPECT_TRUE(Change(Dropped("wide")).ok());
+  EXPECT_THAT(std::string(Change(Added("more", 10)).message()),
+              HasSubstr("256 are taken, 253 of them by dropped ones, which keep theirs for good"));
 }
 
 // First all are asked, then it is made to last, then it is done; who does not do it is useless.

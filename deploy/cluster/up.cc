@@ -230,6 +230,7 @@ absl::Status CheckObservable(const ResolvedDeployment& resolved, const UpOptions
 int Up(const CommandContext& context, const UpOptions& options) {
   absl::StatusOr<ResolvedDeployment> resolved = ResolveFile(options.file);
   if (!resolved.ok()) return Fail(context, resolved.status());
+  if (const absl::Status pem = CheckPemFiles(resolved->deployment); !pem.ok()) return Fail(context, pem);
   const absl::StatusOr<ControlFiles> files = ControlFilesOf(resolved->deployment);
   if (!files.ok()) return Fail(context, files.status());
   absl::Status may_start = CheckObservable(*resolved, options);

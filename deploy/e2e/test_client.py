@@ -226,6 +226,49 @@ def test_without_a_token_it_is_not(db: client.Client, gateway: FakeGateway, batc
     assert balance(db) == 1
 
 
+@pytest.fixture
+def nobody(folder: str) -> str:
+    """An address at which nobody listens."""
+    return f"unix:{folder}/nobody.sock"
+
+
+def test_what_was_never_sent_has_not_happened(nobody: str, batch: client.Batch) -> None:
+    with client.connect(nobody, timeout=1) as db:
+        def commit() -> None:
+            transaction = db.transaction()
+            transaction.commit(client.new_token())
+
+        for call in (lambda: db.execute(batch), lambda: db.execute(batch, token=client.new_token()),
+                     lambda: db.call("transfer.pay", 1, 2, 3), lambda: db.execute_many([batch]),
+                     lambda: db.put("accounts", 1, b""), lambda: db.create_table("t", key=["uint64"], range=(0, 9)),
+                     commit):
+            with pytest.raises(client.Unavailable, match="nothing was sent; try again") as caught:
+                call()
+            assert caught.value.committed is False
+
+
+def test_what_is_too_large_is_not_sent(db: client.Client, batch: client.Batch) -> None:
+    for key in range(9):
+        batch.put("accounts", key, bytes(1 << 20))
+    for call in (lambda: db.execute(batch), lambda: db.execute(batch, token=client.new_token()),
+                 lambda: db.execute_many([batch])):
+        with pytest.raises(client.InvalidRequest, match="nothing was sent; send less at a time"):
+            call()
+    assert balance(db) == 0
+
+
+def test_asyncio_knows_that_likewise(nobody: str, batch: client.Batch) -> None:
+    async def call() -> None:
+        async with asyncio_client.connect(nobody, timeout=1) as db:
+            with pytest.raises(client.Unavailable, match="nothing was sent; try again"):
+                await db.execute(batch)
+            transaction = db.transaction()
+            with pytest.raises(client.Unavailable, match="nothing was sent; try again"):
+                await transaction.commit(client.new_token())
+
+    asyncio.run(call())
+
+
 def test_the_same_token_again_changes_nothing(db: client.Client, batch: client.Batch) -> None:
     token = client.new_token()
     assert not db.execute(batch, token=token).earlier

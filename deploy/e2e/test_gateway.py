@@ -116,6 +116,18 @@ def test_a_gateway_that_is_killed_comes_back_and_leaves_no_lock(cluster: Cluster
         assert "killed by signal 9" in gateway_of(cluster)["detail"] or gateway_of(cluster)["detail"] == ""
 
 
+def test_a_gateway_that_is_stopped_is_hung(cluster: Cluster) -> None:
+    started(cluster)
+    pid = gateway_of(cluster)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: gateway_of(cluster)["state"] == "hung", what="a gateway that hangs")
+    assert gateway_of(cluster)["hung_ms"] >= 1000
+    assert "gateway: hung" in cluster.islands.run("status", cluster.file).out
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: gateway_of(cluster)["state"] == "ready", what="a gateway that moves")
+    assert gateway_of(cluster)["pid"] == pid and gateway_of(cluster)["hung_ms"] == 0
+
+
 def test_a_client_that_asks_again_and_again_finds_the_gateway_when_it_is_back(cluster: Cluster) -> None:
     address = started(cluster, layout="1ISL", durability="none")
     with client.connect(address) as db:
@@ -251,12 +263,31 @@ def test_check_says_what_is_wrong_with_the_gateway(islands: Islands, deployment:
     assert done.code == 2 and complaint in done.err and "deployment.yaml:3:" in done.err, done
 
 
+@pytest.mark.parametrize("command", ["check", "up"])
+def test_files_that_are_no_pem_are_named(cluster: Cluster, command: str) -> None:
+    cluster.write(more=f"{TABLES}gateway:\n  {{listen: 'localhost:9', certificate: no.pem, key: text, clients: .}}\n")
+    with open(os.path.join(cluster.folder, "text"), "w", encoding="utf-8") as file:
+        file.write("no key")
+    done = cluster.islands.run(command, cluster.file)
+    assert done.code == 2 and "PEM file with one" in done.err, done
+    for line, says in zip(done.err.splitlines(), ("no.pem: No such file", "without 'PRIVATE KEY-----'", "directory")):
+        assert line.startswith(f"{cluster.file}:") and says in line, done
+
+
 def test_a_gateway_that_cannot_start_is_a_start_that_failed(cluster: Cluster) -> None:
-    cluster.write(more=f"{TABLES}gateway: {{listen: 'localhost:9', certificate: no.pem, key: no.key, "
-                       "clients: no.pem}\n")
+    cluster.write(more=f"{TABLES}gateway: {{listen: 'localhost:9', certificate: bad, key: bad, clients: bad}}\n")
+    with open(os.path.join(cluster.folder, "bad"), "w", encoding="utf-8") as file:
+        file.write("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")
     done = cluster.islands.run("up", cluster.file)
-    assert done.code == 1 and "the gateway failed to start" in done.err and "no.pem" in done.err, done
+    assert done.code == 1 and "the gateway failed to start" in done.err and "a pair?" in done.err, done
     assert cluster.alive() == {}
+
+
+def test_plan_says_where_it_will_be(islands: Islands, deployment: WriteFile) -> None:
+    file = deployment("version: 1\nlayout: 1ISL\ngateway: {enabled: true}\n")
+    socket_path = os.path.join(os.path.dirname(file), "run", "gateway.sock")
+    assert f"unix:{socket_path}, metrics at port 9401" in islands.run("plan", file).out
+    assert islands.json("plan", file)["gateway"] == {"addresses": [f"unix:{socket_path}"], "metrics_port": 9401}
 
 
 def test_without_it_there_is_none(cluster: Cluster) -> None:
@@ -365,14 +396,18 @@ def test_the_example_loses_no_money_whoever_is_killed(cluster: Cluster) -> None:
 
 # ---- metrics
 
-def counted(cluster: Cluster, durability: str = "none") -> tuple[str, int]:
-    """Address and metrics port of a gateway before two islands."""
-    base = free_ports(3)
+def write_with_metrics(cluster: Cluster, base: int, durability: str) -> None:
     cluster.write(durability=durability, more=f"{TABLES}gateway: {{enabled: true}}\n")
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read().replace("base_port: 0", f"base_port: {base}")
     with open(cluster.file, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def counted(cluster: Cluster, durability: str = "none") -> tuple[str, int]:
+    """Address and metrics port of a gateway before two islands."""
+    base = free_ports(3)
+    write_with_metrics(cluster, base, durability)
     gateway = cluster.up()["gateway"]
     assert gateway["metrics_port"] == base + 2
     return gateway["addresses"][0], base + 2
@@ -382,6 +417,18 @@ def outcomes(page: str) -> dict[str, float]:
     found = {outcome: total(page, "islands_gateway_transactions_total", outcome=outcome)
              for outcome in ("committed", "aborted", "unknown", "rolled_back")}
     return {outcome: count for outcome, count in found.items() if count}
+
+
+def test_a_metrics_port_that_is_taken_is_said_at_once(cluster: Cluster) -> None:
+    base = free_ports(3)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base + 2))
+        taken.listen()
+        write_with_metrics(cluster, base, "none")
+        done = cluster.islands.run("up", cluster.file)
+        assert done.code == 0, done
+        assert (f"warning: the gateway serves no metrics: cannot listen on 127.0.0.1:{base + 2}: Address already in "
+                "use; change metrics.base_port\n") in done.out
 
 
 def test_every_call_is_counted_once(cluster: Cluster) -> None:

@@ -137,8 +137,8 @@ def test_ports_in_use_are_one_line_each_and_the_cluster_runs(observed: Cluster, 
         f"warning: island 1 serves no metrics: cannot listen on 127.0.0.1:{ports + 1}, most likely it is in use; "
         "change metrics.base_port"]
     assert [line for line in lines if f"127.0.0.1:{ports + 2}" in line] == [
-        f"observe: Prometheus was not started: cannot listen on 127.0.0.1:{ports + 2}; choose another "
-        "with --prometheus-port: Address already in use"]
+        f"observe: Prometheus was not started: cannot listen on 127.0.0.1:{ports + 2}: Address already "
+        "in use; choose another with --prometheus-port"]
     assert observed.run("--op", "update")["sum_check"] == "ok"
     assert "islands_" in scrape(ports)
 
@@ -335,4 +335,4 @@ def test_sweep_goes_on_without_prometheus(observed: Cluster, ports: int) -> None
         done = observed.islands.run("sweep", file, "--results", os.path.join(observed.folder, "results"), "--observe",
                                     "--prometheus-port", ports + 2, timeout=60)
     assert done.code == 0, done
-    assert "; choose another with --prometheus-port: Address already in use; the sweep goes on" in done.err
+    assert ": Address already in use; choose another with --prometheus-port; the sweep goes on" in done.err

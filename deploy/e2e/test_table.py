@@ -197,6 +197,33 @@ def test_rows_with_names_come_back_from_islands(cluster: Cluster, folder: str) -
     assert "many" not in say("list").out
 
 
+def test_a_file_may_name_a_table_that_was_made_since(cluster: Cluster) -> None:
+    say = came_and_went(cluster)
+    say("create", "made", "--key", "id:uint64", "--range", "0:1000", "--field", "n:int64")
+    with client.connect(cluster.status()["gateway"]["addresses"][0]) as db:
+        db.table("made").insert({"id": 900, "n": 7})
+    cluster.down()
+
+    def named(table: str) -> None:
+        tables = TABLES.replace("  tables:\n", f"  tables:\n    - {{{table}}}\n")
+        cluster.write(more=tables, durability="lazy")
+
+    named("name: made, key: {id: uint64}, range: [0, 1000], fields: {n: uint64}")
+    done = cluster.islands.run("up", cluster.file)
+    assert done.code == 1 and "table 'made', which clients have made, has other names" in done.err, done
+    named("name: late, key: [uint64], range: [0, 1000]")
+    done = cluster.islands.run("up", cluster.file)
+    assert done.code == 1 and "the deployment has table 'late', the data has none of that name" in done.err, done
+    named("name: made, key: {id: uint64}, range: [0, 1000], fields: {n: int64}")
+    cluster.up()
+    done = cluster.islands.run("status", cluster.file)
+    assert done.code == 0 and "warning" not in done.err, done
+    with client.connect(cluster.status()["gateway"]["addresses"][0]) as db:
+        assert db.table("made").get(900) == {"id": 900, "n": 7}
+    cluster.down()
+    assert cluster.islands.run("verify", cluster.file).code == 0
+
+
 def test_islands_know_what_became_of_a_token(cluster: Cluster) -> None:
     say = came_and_went(cluster)
     say("create", "counters", "--key", "id:uint64", "--range", "0:1000", "--field", "n:int64")

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "deploy/processes/interrupts.h"
+#include "deploy/processes/ports.h"
 #include "deploy/processes/spawn.h"
 
 namespace islands::deploy {
@@ -57,18 +58,11 @@ sockaddr_in Loopback(uint16_t port) {
   return address;
 }
 
-// As Prometheus itself will try it: a port of connections that have ended counts as free.
-absl::Status CheckPortFree(uint16_t port) {
-  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  const sockaddr_in address = Loopback(port);
-  const bool bound = bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  const int error = errno;
-  close(file);
-  if (bound) return absl::OkStatus();
-  return absl::ErrnoToStatus(
-      error, fmt::format("cannot listen on 127.0.0.1:{}; choose another with --prometheus-port", port));
+absl::Status CheckPort(uint16_t port) {
+  const absl::Status free = CheckPortFree(port);
+  if (free.ok()) return free;
+  return absl::Status(free.code(),
+                      fmt::format("{}; choose another with --prometheus-port", std::string(free.message())));
 }
 
 // GET /-/ready says 200.
@@ -135,7 +129,7 @@ void Observer::Start() {
                                         "name, or let your own Prometheus read {}",
                                         kProgram, options_.Targets()));
   }
-  if (status.ok()) status = CheckPortFree(options_.port);
+  if (status.ok()) status = CheckPort(options_.port);
   if (status.ok()) status = Launch();
   if (!status.ok()) GiveUp("Prometheus was not started: " + std::string(status.message()));
   const std::string grafana = ProvisionGrafana(FindGrafanaProvisioning(), options_.dashboards, Url());
@@ -189,7 +183,7 @@ void Observer::OnExit(int wait_status) {
                                       words.empty() ? "see " + options_.Log() : "last words: " + words);
   // One that never came up has a reason that stays, most likely somebody who was faster to take the port.
   if (!was_ready_) {
-    const absl::Status port = CheckPortFree(options_.port);
+    const absl::Status port = CheckPort(options_.port);
     return GiveUp(port.ok() ? why : "Prometheus was not started: " + std::string(port.message()));
   }
   const std::optional<int64_t> delay_ms = policy_.OnLost(MonotonicMs());

@@ -20,7 +20,10 @@ namespace islands::deploy {
 namespace {
 
 int Check(const CommandContext& context, const std::string& path) {
-  const auto resolved = ResolveFile(path);
+  auto resolved = ResolveFile(path);
+  if (resolved.ok()) {
+    if (absl::Status files = CheckPemFiles(resolved->deployment); !files.ok()) resolved = files;
+  }
   // Only an invalid file is an answer; not being able to look is a failure.
   if (!resolved.ok() && resolved.status().code() != absl::StatusCode::kInvalidArgument) {
     return Fail(context, resolved.status());

@@ -71,7 +71,8 @@ std::string RenderPlan(const ResolvedDeployment& resolved) {
        fmt::format("{}, sockets in {}", TransportName(deployment.transport), resolved.control_directory));
   if (deployment.gateway) {
     const uint32_t port = GatewayMetricsPort(resolved);
-    line("gateway", port == 0 ? "no metrics" : fmt::format("metrics at port {}", port));
+    line("gateway", fmt::format("{}, {}", fmt::join(GatewayAddresses(resolved), ", "),
+                                port == 0 ? "no metrics" : fmt::format("metrics at port {}", port)));
   }
   text += "\n" + RenderIslands(resolved);
   if (!resolved.notes.empty()) text += "\n";
@@ -116,7 +117,8 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
           {"control_directory", resolved.control_directory},
           {"transaction_timeout_ms", deployment.transaction_timeout_ms},
           {"hung_ms", deployment.hung_ms ? ordered_json(*deployment.hung_ms) : ordered_json()},
-          {"gateway", deployment.gateway ? ordered_json{{"metrics_port", GatewayMetricsPort(resolved)}}
+          {"gateway", deployment.gateway ? ordered_json{{"addresses", GatewayAddresses(resolved)},
+                                                        {"metrics_port", GatewayMetricsPort(resolved)}}
                                          : ordered_json()},
           {"islands", std::move(islands)},
           {"notes", resolved.notes}};

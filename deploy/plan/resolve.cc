@@ -1,9 +1,11 @@
 #include "deploy/plan/resolve.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
@@ -15,6 +17,7 @@
 #include "deploy/file/yaml_tree.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/storage/pages/page.h"
+#include "runtime/descriptor.h"
 
 namespace islands::deploy {
 namespace {
@@ -37,7 +40,9 @@ topology::PlanRequest RequestOf(const Deployment& deployment) {
           .use_all_pus = deployment.use_all_pus,
           .sites = deployment.sites,
           .memory_bytes = deployment.buffer_pool_bytes,
-          .metrics_base_port = deployment.metrics_base_port};
+          .metrics_base_port = deployment.metrics_base_port,
+          .gateway_cpus = deployment.gateway ? deployment.gateway->cpus.value_or(std::vector<uint32_t>())
+                                             : std::vector<uint32_t>()};
 }
 
 // Where a field of the plan stands in the file. What the file leaves to `auto` follows from its cut.
@@ -59,6 +64,8 @@ std::string PathOf(const Deployment& deployment, const topology::PlanComplaint& 
       return said_or_cut("storage.buffer_pool");
     case PlanField::kPort:
       return "metrics.base_port";
+    case PlanField::kGatewayCpus:
+      return "gateway.cpus";
     case PlanField::kIslandCpus:
       return of_island("cpus");
     case PlanField::kIslandNodes:
@@ -202,6 +209,31 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
   return resolved;
 }
 
+absl::Status CheckPemFiles(const Deployment& deployment) {
+  Complaints complaints(deployment.filename);
+  if (!deployment.gateway || deployment.gateway->listen.empty()) return absl::OkStatus();
+  const GatewaySettings& gateway = *deployment.gateway;
+  const auto check = [&](const char* key, const std::string& file, std::string_view wanted) {
+    const std::string path = Absolute(deployment.folder, file);
+    const runtime::UniqueFd opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const auto text = opened ? runtime::ReadAll(opened.get(), path) : absl::ErrnoToStatus(errno, path);
+    const std::string at = fmt::format("gateway.{}", key);
+    if (!text.ok()) {
+      complaints.Add(deployment.At(at),
+                     fmt::format("found a file that cannot be read ({}), expected a PEM file",
+                                 std::string(text.status().message())));
+    } else if (text->find(wanted) == std::string::npos) {
+      complaints.Add(
+          deployment.At(at),
+          fmt::format("found a file without '{}' ({}), expected a PEM file with one", wanted, path));
+    }
+  };
+  check("certificate", gateway.certificate, "-----BEGIN CERTIFICATE-----");
+  check("key", gateway.key, "PRIVATE KEY-----");
+  check("clients", gateway.clients, "-----BEGIN CERTIFICATE-----");
+  return complaints.ToStatus();
+}
+
 std::string DataDirectoryOf(const Deployment& deployment) {
   return Absolute(deployment.folder, deployment.data_directory);
 }
@@ -231,6 +263,14 @@ uint32_t GatewayMetricsPort(const ResolvedDeployment& resolved) {
   const uint32_t base = resolved.deployment.metrics_base_port;
   if (base == 0 || !resolved.deployment.gateway) return 0;
   return base + static_cast<uint32_t>(resolved.plan.islands.size());
+}
+
+std::vector<std::string> GatewayAddresses(const ResolvedDeployment& resolved) {
+  const std::optional<GatewaySettings>& gateway = resolved.deployment.gateway;
+  if (!gateway) return {};
+  std::vector<std::string> addresses = {fmt::format("unix:{}/gateway.sock", resolved.control_directory)};
+  if (!gateway->listen.empty()) addresses.push_back(gateway->listen);
+  return addresses;
 }
 
 std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved) {

@@ -52,11 +52,16 @@ absl::StatusOr<ResolvedDeployment> Resolve(const Deployment& deployment);
 // `cores_shared` of unbound deployments, and for the user, whose runtime directory a complaint recommends.
 absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topology::Machine machine);
 
+// What the gateway will read is there, and is PEM. Not a part of Resolve: nobody else needs it.
+absl::Status CheckPemFiles(const Deployment& deployment);
+
 // PUs of cores that no worker has, for what runs beside islands; none: anywhere.
 std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved);
 
 // The port after the last island's; 0: no gateway, or no metrics.
 uint32_t GatewayMetricsPort(const ResolvedDeployment& resolved);
+// As gRPC clients write them; none: no gateway.
+std::vector<std::string> GatewayAddresses(const ResolvedDeployment& resolved);
 
 // LoadDeployment and Resolve.
 absl::StatusOr<ResolvedDeployment> ResolveFile(const std::string& path);

@@ -244,6 +244,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "CPU 4-6, which this machine does not have, expected CPUs from 0-3"},
         BadFile{"disallowed_cpu", "cores: '0,4'", WithDisallowed(4), "3:8",
                 "CPU 4, which is offline or not allowed here"},
+        BadFile{"gateway_missing_cpu", "gateway: {cpus: '3-4'}", MakeMachine(1, 4), "3:17",
+                "CPU 4, which this machine does not have, expected CPUs from 0-3"},
         BadFile{"by_hand_missing_cpu", "islands:\n  - {cpus: '0'}\n  - {cpus: '9'}", MakeMachine(1, 4),
                 "5:12", "CPU 9"},
         BadFile{"by_hand_missing_node", "islands:\n  - {cpus: '0', numa_nodes: '7'}", MakeMachine(1, 4),

@@ -148,7 +148,7 @@ absl::StatusOr<std::string> ReadMetricsPage(uint32_t port, int64_t timeout_ms) {
 
 TopGateway GatewayMeter::Observe(const control::v1::GatewayStatus& status,
                                  const absl::StatusOr<GatewayCounts>& counts, int64_t now_ms) {
-  TopGateway seen{.state = std::string(StateName(status.state())),
+  TopGateway seen{.state = std::string(StateName(status)),
                   .restarts = status.restarts(),
                   .has_metrics = status.metrics_port() != 0,
                   .answers = counts.ok()};

@@ -78,6 +78,7 @@ void Channels::Send(messaging::Address to, const data::v1::ClientRequest& reques
 
 void Channels::Run() {
   while (true) {
+    if (options_.pulse != nullptr) options_.pulse->Beat(0, 0);
     bool work = TakePosted();
     polled_ns_ = 0;
     work |= transport_->Poll(*this) != 0;

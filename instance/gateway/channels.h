@@ -28,6 +28,7 @@
 #include "proto/data.pb.h"
 #include "runtime/clock.h"
 #include "runtime/mutex.h"
+#include "runtime/pulse_board.h"
 
 namespace islands::gateway {
 
@@ -64,6 +65,7 @@ struct ChannelsOptions {
   int64_t handshake_timeout_ns = 5 * runtime::kNsPerSecond;
   // On the channels' thread: whether all links to an island are up, whenever that changes.
   std::function<void(uint32_t island, bool up)> on_island = [](uint32_t, bool) {};
+  runtime::PulseBoard* pulse = nullptr;  // of one: raised by the channels' thread; null: nobody looks
 };
 
 class Channels final : private messaging::TransportHandler {

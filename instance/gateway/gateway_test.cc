@@ -363,6 +363,7 @@ TEST_F(GatewayTest, WhatMakesNoSense_IsRefusedInWords) {
   Operation operation = On("account");
   operation.mutable_get();
   EXPECT_EQ(refused(operation), "operation 1, table 'account': there is no such table");
+  EXPECT_EQ(Execute({operation}).error_message(), "table 'account': there is no such table");
   operation = On("accounts");
   EXPECT_THAT(refused(operation), HasSubstr("an operation of no kind"));
   operation.mutable_get();

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -32,6 +33,7 @@
 #include "runtime/descriptor.h"
 #include "runtime/latch_site.h"
 #include "runtime/mutex.h"
+#include "runtime/pulse_board.h"
 #include "topology/binding.h"
 
 namespace islands::gateway {
@@ -201,7 +203,9 @@ void DoChores(const std::string& control_directory, const sigset_t& signals, std
   }
 }
 
-absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& signals) {
+absl::Status Serve(const control::v1::GatewayConfig& config, int pulse_fd, const sigset_t& signals) {
+  const auto pulse = runtime::PulseBoard::Map(pulse_fd, std::array{1u});
+  if (!pulse.ok()) return pulse.status();
   runtime::AllowManyFiles();
   if (!config.cpus().empty()) {
     const std::vector<uint32_t> cpus(config.cpus().begin(), config.cpus().end());
@@ -221,6 +225,7 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
 
   std::atomic<Server*> health{nullptr};
   ChannelsOptions options{.cluster_id = (*view)->cluster_id, .workers = (*view)->workers};
+  options.pulse = pulse->get();
   std::vector<bool> up(options.workers.size());
   options.on_island = [&](uint32_t island, bool is_up) {
     spdlog::info("island {} is {}", island, is_up ? "there" : "out of reach");
@@ -276,9 +281,11 @@ absl::Status Serve(const control::v1::GatewayConfig& config, const sigset_t& sig
 
 int Main(int argc, char** argv) {
   CLI::App app{"The front door of a deployment. Started by `islands up`; not meant to be started by hand."};
-  int config_fd = -1;
+  int config_fd = -1, pulse_fd = -1;
   std::string name;
   app.add_option("--config-fd", config_fd, "an open descriptor to read the gateway's configuration from")
+      ->required();
+  app.add_option("--pulse-fd", pulse_fd, "an open descriptor of the memory in which it shows that it moves")
       ->required();
   app.add_option("--name", name, "which deployment's, for people who look at the list of processes");
   app.set_version_flag("--version", ISLANDS_VERSION);
@@ -290,7 +297,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   SetUpLog();
-  if (const absl::Status status = Serve(*config, signals); !status.ok()) {
+  if (const absl::Status status = Serve(*config, pulse_fd, signals); !status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return 1;
   }

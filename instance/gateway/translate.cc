@@ -332,8 +332,9 @@ absl::Status Translate(const View& view, const Operations& operations, Batch* ba
   for (const client::v1::Operation& operation : operations) {
     const absl::Status status = translator.Take(operation);
     if (!status.ok()) {
-      return absl::InvalidArgumentError(fmt::format("operation {}, table '{}': {}", batch->size(),
-                                                    operation.table(), std::string(status.message())));
+      const std::string which = operations.size() == 1 ? "" : fmt::format("operation {}, ", batch->size());
+      return absl::InvalidArgumentError(
+          fmt::format("{}table '{}': {}", which, operation.table(), std::string(status.message())));
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include "instance/storage/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,6 +13,9 @@ namespace {
 using Json = nlohmann::ordered_json;  // keys in the order in which the header shows them
 using control::v1::IndexSpec;
 using control::v1::TableSpec;
+
+constexpr std::string_view kRemedy =
+    "change the deployment file back, or remove the data with `islands destroy FILE`";
 
 std::string PathOf(const std::string& directory) { return fmt::format("{}/{}", directory, kManifestName); }
 
@@ -186,14 +190,38 @@ Manifest ReadManifest(const Json& json, Reader* reader) {
   return manifest;
 }
 
-// Why the tables differ; empty when they do not.
+const TableSpec* FindNamed(const Catalog::TableSpecs& tables, const std::string& name) {
+  const auto found = std::ranges::find(tables, name, &TableSpec::name);
+  return found == tables.end() ? nullptr : &*found;
+}
+
+// A table that only one of them has, and what to do; empty: they have the same ones.
+std::string LackingTable(const Catalog::TableSpecs& have, const Catalog::TableSpecs& want) {
+  for (const TableSpec& table : have) {
+    if (FindNamed(want, table.name()) != nullptr) continue;
+    return fmt::format("the data has table '{}', the deployment has none of that name; {}", table.name(),
+                       kRemedy);
+  }
+  for (const TableSpec& table : want) {
+    if (FindNamed(have, table.name()) != nullptr) continue;
+    return fmt::format(
+        "the deployment has table '{}', the data has none of that name; leave it out of the deployment file "
+        "and make it with `islands table FILE create` after `islands up`, or remove the data with `islands "
+        "destroy FILE`",
+        table.name());
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string TableDifference(const TableSpec& have, const TableSpec& want) {
   const auto strings = [](const auto& list) { return fmt::format("[{}]", fmt::join(list, ", ")); };
   if (strings(have.key()) != strings(want.key())) {
     return fmt::format("has key {}, the deployment says {}", strings(have.key()), strings(want.key()));
   }
   if (have.replicated() != want.replicated())
-    return have.replicated() ? "is replicated" : "is not replicated";
+    return fmt::format("is {}replicated, the deployment says otherwise", have.replicated() ? "" : "not ");
   const bool same_range = have.range_begin() == want.range_begin() && have.range_end() == want.range_end();
   if (!have.replicated() && !same_range) {
     return fmt::format("has range [{}, {}), the deployment says [{}, {})", have.range_begin(),
@@ -202,11 +230,10 @@ std::string TableDifference(const TableSpec& have, const TableSpec& want) {
   if (have.row_bytes() != want.row_bytes()) {
     return fmt::format("has rows of {} bytes, the deployment says {}", have.row_bytes(), want.row_bytes());
   }
-  if (TableToJson(have)["indexes"] != TableToJson(want)["indexes"]) return "has other indexes";
+  if (TableToJson(have)["indexes"] != TableToJson(want)["indexes"])
+    return "has other indexes than the deployment says";
   return "";
 }
-
-}  // namespace
 
 uint64_t Manifest::NextBootEpoch(uint32_t island) {
   ISLANDS_CHECK(island < boot_epochs.size());
@@ -264,8 +291,6 @@ absl::Status SaveManifest(const Manifest& manifest, const std::string& directory
 
 absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   const auto differs = [](std::string what) { return absl::FailedPreconditionError(std::move(what)); };
-  constexpr std::string_view kRemedy =
-      "change the deployment file back, or remove the data with `islands destroy FILE`";
   if (have.deployment != want.deployment) {
     return differs(fmt::format("the data is of the deployment '{}', the file's name is '{}'; {}",
                                have.deployment, want.deployment, kRemedy));
@@ -274,10 +299,8 @@ absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
     return differs(
         fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites, kRemedy));
   }
-  if (have.tables.size() != want.tables.size()) {
-    return differs(fmt::format("the data has {} tables, the deployment says {}; {}", have.tables.size(),
-                               want.tables.size(), kRemedy));
-  }
+  if (std::string lacking = LackingTable(have.tables, want.tables); !lacking.empty())
+    return differs(std::move(lacking));
   for (int i = 0; i < have.tables.size(); ++i) {
     const TableSpec& table = have.tables[i];
     if (table.name() != want.tables[i].name()) {

@@ -64,4 +64,8 @@ std::string ManifestToText(const Manifest& manifest);
 // The error names the first difference and what to do (change the file back, or `islands destroy`).
 absl::Status CheckSameData(const Manifest& have, const Manifest& want);
 
+// "has key [uint64], the deployment says [int64]": why tables of one name differ; empty when they do not.
+// Names of fields do not count.
+std::string TableDifference(const control::v1::TableSpec& have, const control::v1::TableSpec& want);
+
 }  // namespace islands::storage

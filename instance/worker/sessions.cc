@@ -249,10 +249,10 @@ runtime::Task<void> Sessions::Execute(Session& session) {
       session.request.end() == data::v1::CLIENT_END_COMMIT ? FindMiss(session.request, batch) : -1;
   if (miss < 0) co_return;
   const bool there = batch.code(static_cast<size_t>(miss)) == absl::StatusCode::kAlreadyExists;
-  transaction.Fail(
-      AbortReason::kCondition,
-      absl::FailedPreconditionError(fmt::format(
-          "operation {}: {}", miss, there ? "there is such a row already" : "there is no such row")));
+  transaction.Fail(AbortReason::kCondition,
+                   absl::FailedPreconditionError(
+                       fmt::format("{}{}", batch.size() == 1 ? "" : fmt::format("operation {}: ", miss),
+                                   there ? "there is such a row already" : "there is no such row")));
 }
 
 // Whoever has the session keeps procedures from being replaced (Island::Load): they outlive this.

@@ -265,7 +265,7 @@ TEST_F(SessionsTest, Condition_ThatDoesNotHoldUndoesAll) {
   EXPECT_THAT(Replies(), ElementsAre("2 committed"));
   EXPECT_EQ(Counter(1), 1);
   Whole(3, [](Batch& batch) { batch.Insert(0, Key(0, 1), {}); });
-  EXPECT_THAT(Replies(), ElementsAre("3 aborted condition: operation 0: there is such a row already"));
+  EXPECT_THAT(Replies(), ElementsAre("3 aborted condition: there is such a row already"));
 }
 
 TEST_F(SessionsTest, Steps_KeepTheirLocksUntilTheEnd) {
@@ -476,7 +476,7 @@ TEST_F(SessionsTest, Call_ThatFailsLeavesNothing) {
   // What follows it does not find what it needs.
   Call(2, "test.count", {Wire(int64_t{1}), Wire(7.0), Wire("w")},
        [](Batch& batch) { batch.Insert(0, Key(0, 2), {}); });
-  EXPECT_THAT(Replies(), ElementsAre("2 aborted condition: operation 0: there is such a row already"));
+  EXPECT_THAT(Replies(), ElementsAre("2 aborted condition: there is such a row already"));
   EXPECT_EQ(last_.values_size(), 0);
   Call(3, "test.lie", {Wire(int64_t{1})}, Nothing);
   EXPECT_THAT(Replies(), ElementsAre(HasSubstr("answers something else than it says: found 0 results")));

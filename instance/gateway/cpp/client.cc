@@ -17,7 +17,8 @@ using internal::Effect;
 
 namespace {
 
-constexpr int kMessageBytes = 32 << 20;
+constexpr int kMostSentBytes = 8 << 20;       // a gateway takes no more
+constexpr int kMostReceivedBytes = 32 << 20;  // and gives less
 // A gateway that was killed is back in a fraction of a second; gRPC would look again after one.
 constexpr int kFirstRedialMs = 50;
 constexpr int kLongestRedialMs = 1000;
@@ -157,8 +158,8 @@ std::string NewToken() {
 absl::StatusOr<Client> Client::Connect(const std::string& address, const ConnectOptions& options) {
   if (absl::Status status = CheckAddress(address, options); !status.ok()) return status;
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMessageBytes);
-  arguments.SetMaxSendMessageSize(kMessageBytes);
+  arguments.SetMaxReceiveMessageSize(kMostReceivedBytes);
+  arguments.SetMaxSendMessageSize(kMostSentBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstRedialMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestRedialMs);
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();

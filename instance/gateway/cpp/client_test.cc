@@ -406,11 +406,27 @@ TEST_F(ClientTest, AnswerThatIsNone_IsUnknown) {
 TEST_F(ClientTest, Gateway_ThatIsGoneAndBack) {
   ASSERT_TRUE(db_.Put("accounts", 1, "x").ok());
   server_->Shutdown(std::chrono::system_clock::now());
-  EXPECT_TRUE(absl::IsUnknown(db_.Put("accounts", 1, "x")));
+  absl::Status put;
+  do put = db_.Put("accounts", 1, "x");
+  while (absl::IsUnknown(put));  // written to the connection that breaks
+  EXPECT_TRUE(absl::IsUnavailable(put)) << put;
+  EXPECT_THAT(std::string(put.message()), HasSubstr("nothing was sent; try again"));
+  EXPECT_TRUE(absl::IsUnavailable(db_.Begin().Commit(NewToken())));
+  EXPECT_TRUE(absl::IsUnavailable(db_.DropTable("accounts")));
   EXPECT_TRUE(absl::IsUnavailable(db_.Get("accounts", 1).status()));
   Listen();
   const absl::StatusOr<Committed> done = db_.Execute(PutOf(1), {.timeout_ms = 20'000, .token = NewToken()});
   EXPECT_TRUE(done.ok()) << done.status();
+}
+
+TEST_F(ClientTest, WhatIsTooLarge_IsNotSent) {
+  Batch batch;
+  for (int key = 0; key < 9; ++key) batch.Put("accounts", key, std::string(1 << 20, 'x'));
+  for (const std::string& token : {std::string(), NewToken()}) {
+    const absl::Status status = db_.Execute(batch, {.token = token}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was sent; send less at a time"));
+  }
 }
 
 TEST_F(ClientTest, ExecuteMany_EachIsForItself) {

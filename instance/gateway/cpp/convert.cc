@@ -232,9 +232,31 @@ bool IsLoss(const grpc::Status& status) {
          code == grpc::StatusCode::CANCELLED || code == grpc::StatusCode::UNKNOWN;
 }
 
+// A connection that breaks under a call has other words.
+bool IsNotSent(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         status.error_message().starts_with("failed to connect to all addresses");
+}
+
+bool IsTooLarge(const grpc::Status& status) {
+  const std::string text = status.error_message();
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         (text.starts_with("Sent message larger than max") ||
+          text.starts_with("CLIENT: Sent message larger than max"));
+}
+
 absl::Status FromGrpc(const grpc::Status& status, Effect effect) {
   if (pb::Failure failure; FailureIn(status, &failure))
     return FromFailure(status.error_code(), status.error_message(), failure, effect);
+  if (IsNotSent(status)) {
+    return absl::UnavailableError(absl::StrCat("the gateway is not there, and nothing was sent; try again (",
+                                               status.error_message(), ")"));
+  }
+  if (IsTooLarge(status)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gateways take no request of that size, and nothing was sent; send less at a time (",
+                     status.error_message(), ")"));
+  }
   const absl::StatusCode code = CodeOf(status.error_code());
   // A call that the gateway does not know was not begun.
   if (effect == Effect::kNone || code == absl::StatusCode::kUnimplemented) {

@@ -56,6 +56,10 @@ absl::StatusOr<std::vector<Row>> RowsOf(absl::StatusOr<Result> result);
 
 // Whether that may come from gRPC, without a word of the gateway.
 bool IsLoss(const grpc::Status& status);
+// Whether gRPC had no connection: for certain nothing was sent.
+bool IsNotSent(const grpc::Status& status);
+// Whether gRPC was not to send so much: likewise.
+bool IsTooLarge(const grpc::Status& status);
 // Of a call that has ended with an error. Keeps the invariant of errors.h.
 absl::Status FromGrpc(const grpc::Status& status, Effect effect);
 // The same where the gateway's word lies beside code and message.

@@ -25,7 +25,7 @@ from islands.values import Key, Result, Results
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
-MESSAGE_BYTES = 32 << 20
+MOST_SENT_BYTES, MOST_RECEIVED_BYTES = 8 << 20, 32 << 20  # what a gateway takes, and more than it gives
 
 
 def tls(authority: bytes, certificate: bytes, key: bytes) -> grpc.ChannelCredentials:
@@ -42,7 +42,7 @@ def check_address(address: str, credentials: Optional[grpc.ChannelCredentials]) 
 # A gateway that was killed is back in a fraction of a second; gRPC would look again after one, and after five where
 # nobody waits for it longer than a call takes that fails at once. It reads this with the process's first channel.
 os.environ.setdefault("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100")
-OPTIONS = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES),
+OPTIONS = [("grpc.max_receive_message_length", MOST_RECEIVED_BYTES), ("grpc.max_send_message_length", MOST_SENT_BYTES),
            ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 1000)]
 
 

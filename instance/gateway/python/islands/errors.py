@@ -1,8 +1,8 @@
 """How a transaction can end other than well.
 
 The rule (proto/client.proto): it was not committed for certain only if the gateway says so, in a Failure, or if it had
-never been told to commit. Whatever else goes wrong with a call that may have committed is an UnknownOutcome. Of what
-only reads nothing can be left: it may simply be asked again.
+never been told to commit, or if the call was never sent. Whatever else goes wrong with a call that may have committed
+is an UnknownOutcome. Of what only reads nothing can be left: it may simply be asked again.
 """
 
 from typing import Any, Optional
@@ -12,6 +12,9 @@ import grpc
 from islands._generated import client_pb2 as pb
 
 DETAILS = "grpc-status-details-bin"
+# So begins what gRPC says of a call for which it had no connection. One that breaks under a call has other words.
+NOT_SENT = "failed to connect to all addresses"
+TOO_LARGE = ("Sent message larger than max", "CLIENT: Sent message larger than max")
 
 
 class Error(Exception):
@@ -106,6 +109,11 @@ def of_rpc(error: Any, may_have_committed: bool) -> Error:
     failure = _failure_in(error)
     if failure is not None:
         return of_failure(code, message, failure, may_have_committed)
+    if code == grpc.StatusCode.UNAVAILABLE and message.startswith(NOT_SENT):
+        return Unavailable(f"the gateway is not there, and nothing was sent; try again ({message})", code)
+    if code == grpc.StatusCode.RESOURCE_EXHAUSTED and message.startswith(TOO_LARGE):
+        return InvalidRequest(f"gateways take no request of that size, and nothing was sent; send less at a time "
+                              f"({message})", code)
     return UnknownOutcome(message, code) if may_have_committed else _class_of(code, "")(message, code)
 
 

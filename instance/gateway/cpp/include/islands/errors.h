@@ -13,8 +13,8 @@
 //   others               a fault of the gateway, an island or this library; nothing is left
 //
 // Invariant: the code is kUnknown exactly if the outcome is unknown. It is known only if the gateway has said
-// it, or if the call could not commit a change; a connection that breaks and a deadline that passes at the
-// client say nothing.
+// it, or if the call could not commit a change, or was never sent; a connection that breaks and a deadline
+// that passes at the client say nothing.
 //
 // Thread safety: plain values and pure functions.
 #pragma once
