@@ -30,8 +30,8 @@ struct RunOptions {
   double warmup_s = 1;
   uint64_t seed = 1;
   std::string clients = kClientsOfIsland;
-  double rate_per_s = 0;  // of the whole deployment; 0: as fast as they are done
-  bool even = false;      // with a rate: no Poisson process
+  double rate_per_s = 0;              // of the whole deployment; 0: as fast as they are done
+  bool even = false;                  // with a rate: no Poisson process
   std::optional<int64_t> rows_total;  // of the table that the description names
   bool reload = false;                // replace rows that outlive the deployment
   std::string results = "results";

@@ -185,7 +185,8 @@ std::string SumCheck::Explain() const {
 }
 
 std::string LatencyFrom(const RunOptions& options) {
-  if (options.rate_per_s > 0) return "from the moment a transaction was due, the wait for a slot and retries included";
+  if (options.rate_per_s > 0)
+    return "from the moment a transaction was due, the wait for a slot and retries included";
   if (options.clients == kClientsOfDeployment)
     return "from the client's last answer, its way, the wait for a slot and retries included";
   return "from the moment a slot of the island has drawn the request, retries included; there is no client";
@@ -229,33 +230,34 @@ json ResultJson(const RunResult& result) {
   for (const auto& [name, value] : parameters.items()) {
     if (!document.contains(name)) document[name] = value;
   }
-  document.update({{"mpl", options.mpl},
-                   {"clients", options.clients},
-                   {"rate_per_s", options.rate_per_s},
-                   {"even", options.even},
-                   {"seed", options.seed},
-                   {"warmup_s", options.warmup_s},
-                   {"duration_s", options.duration_s},
-                   {"measured_s", Rounded(result.measured_s)},
-                   {"started", result.started_utc},
-                   {"committed", total.committed()},
-                   {"committed_per_s", Rate(result.CommittedPerSecond())},
-                   {"aborted", total.aborted()},
-                   {"unknown", total.unknown()},
-                   {"aborts_by_reason", json::object()},
-                   {"latency_us", LatencyJson(total.latency())},
-                   {"latency_from", LatencyFrom(options)},
-                   {"messages_per_transaction", Rounded(MessagesPerTransaction(total))},
-                   {"client_messages_per_transaction", Rounded(Ratio(total.client_messages, total.committed()))},
-                   {"clients_moved_per_transaction", Rounded(Ratio(total.clients_moved, total.committed()))},
-                   {"arrivals_refused", total.arrivals_refused},
-                   {"sum_check", result.sum.Verdict()},
-                   {"sum_check_detail", result.sum.Explain()},
-                   {"sum_before", result.sum.before},
-                   {"sum_after", result.sum.after},
-                   {"per_scope", ScopesJson(result, total)},
-                   {"per_island", json::array()},
-                   {"run_directory", result.run_directory}});
+  document.update(
+      {{"mpl", options.mpl},
+       {"clients", options.clients},
+       {"rate_per_s", options.rate_per_s},
+       {"even", options.even},
+       {"seed", options.seed},
+       {"warmup_s", options.warmup_s},
+       {"duration_s", options.duration_s},
+       {"measured_s", Rounded(result.measured_s)},
+       {"started", result.started_utc},
+       {"committed", total.committed()},
+       {"committed_per_s", Rate(result.CommittedPerSecond())},
+       {"aborted", total.aborted()},
+       {"unknown", total.unknown()},
+       {"aborts_by_reason", json::object()},
+       {"latency_us", LatencyJson(total.latency())},
+       {"latency_from", LatencyFrom(options)},
+       {"messages_per_transaction", Rounded(MessagesPerTransaction(total))},
+       {"client_messages_per_transaction", Rounded(Ratio(total.client_messages, total.committed()))},
+       {"clients_moved_per_transaction", Rounded(Ratio(total.clients_moved, total.committed()))},
+       {"arrivals_refused", total.arrivals_refused},
+       {"sum_check", result.sum.Verdict()},
+       {"sum_check_detail", result.sum.Explain()},
+       {"sum_before", result.sum.before},
+       {"sum_after", result.sum.after},
+       {"per_scope", ScopesJson(result, total)},
+       {"per_island", json::array()},
+       {"run_directory", result.run_directory}});
   for (const auto& [reason, count] : total.aborts_by_reason) document["aborts_by_reason"][reason] = count;
   for (const IslandResult& island : result.islands) document["per_island"].push_back(IslandJson(island));
   return document;
@@ -264,10 +266,10 @@ json ResultJson(const RunResult& result) {
 std::string ResultText(const RunResult& result) {
   const RunOptions& options = result.plan.options;
   const Sums total = result.Total();
-  std::string text = fmt::format("{}, mpl {}{}, {:g} s on {} ({}, durability {}, votes {}, {})\n\n",
-                                 WorkloadText(result.plan), options.mpl, ClientsText(options),
-                                 options.duration_s, result.layout, result.transport, result.durability,
-                                 result.votes, result.deployment);
+  std::string text =
+      fmt::format("{}, mpl {}{}, {:g} s on {} ({}, durability {}, votes {}, {})\n\n",
+                  WorkloadText(result.plan), options.mpl, ClientsText(options), options.duration_s,
+                  result.layout, result.transport, result.durability, result.votes, result.deployment);
   text += fmt::format("committed    {} = {}/s\n", Grouped(total.committed()),
                       PerSecond(result.CommittedPerSecond()));
   text += fmt::format("aborted      {}{}\n", Grouped(total.aborted()), ReasonsText(total));
@@ -276,9 +278,9 @@ std::string ResultText(const RunResult& result) {
   text += fmt::format("             {}\n", LatencyFrom(options));
   text += fmt::format("messages     {:.2f} per transaction\n", MessagesPerTransaction(total));
   if (total.client_messages != 0) {
-    text += fmt::format("clients      {:.2f} per transaction went to another island, in {:.2f} messages more\n",
-                        Ratio(total.clients_moved, total.committed()),
-                        Ratio(total.client_messages, total.committed()));
+    text += fmt::format(
+        "clients      {:.2f} per transaction went to another island, in {:.2f} messages more\n",
+        Ratio(total.clients_moved, total.committed()), Ratio(total.client_messages, total.committed()));
   }
   if (total.arrivals_refused != 0)
     text += fmt::format("overloaded   {} arrivals were turned away\n", Grouped(total.arrivals_refused));

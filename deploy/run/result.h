@@ -14,8 +14,8 @@
 
 namespace islands::deploy {
 
-// Where latencies begin. An island's own clients are its slots: nothing is due before one is free to do it, and
-// latencies of an island that is overloaded look accordingly good.
+// Where latencies begin. An island's own clients are its slots: nothing is due before one is free to do
+// it, and latencies of an island that is overloaded look accordingly good.
 std::string LatencyFrom(const RunOptions& options);
 
 inline constexpr const char* kSumOk = "ok";

@@ -78,19 +78,22 @@ instance::Parameter ZipfParameter() {
 }
 
 instance::Parameter SkewParameter() {
-  return {.name = "skew",
-          .kind = instance::Parameter::Kind::kChoice,
-          .help = "what zipf is the law of: per_site (every site has hot rows of its own); table (hot rows share a "
-                  "site, and an island, as in section 7.3 of the paper)",
-          .choices = {"per_site", "table"},
-          .preset = "per_site"};
+  return {
+      .name = "skew",
+      .kind = instance::Parameter::Kind::kChoice,
+      .help =
+          "what zipf is the law of: per_site (every site has hot rows of its own); table (hot rows share a "
+          "site, and an island, as in section 7.3 of the paper)",
+      .choices = {"per_site", "table"},
+      .preset = "per_site"};
 }
 
 instance::Parameter LocalParameter() {
   return {.name = "local",
           .kind = instance::Parameter::Kind::kChoice,
-          .help = "where a transaction that is not multisite has all its rows: in one site, whatever the layout; "
-                  "or anywhere on its island (section 5.2 of the paper)",
+          .help =
+              "where a transaction that is not multisite has all its rows: in one site, whatever the layout; "
+              "or anywhere on its island (section 5.2 of the paper)",
           .choices = {"site", "island"},
           .preset = "site"};
 }

@@ -8,17 +8,17 @@
 // writes all of the row back: what applications do that compute for themselves, and what loses changes where
 // locks do not do their work. An add changes the eight bytes in place.
 //
-// Rank r of Zipf's law is the r-th key. With skew `table` it is the law of the whole table, as in section 7.3 of
-// the paper: hot rows share a site, and an island. A transaction begins on the island of its first row. Its
-// other rows follow the same law: those of a multisite transaction over the whole table, those of a local one
-// restricted to the first one's site, or island (section 5.2). So clients of the whole deployment, who begin
-// where the law says, make one island hot; those of an island stay there, and draw the first row restricted to
-// it.
+// Rank r of Zipf's law is the r-th key. With skew `table` it is the law of the whole table, as in section
+// 7.3 of the paper: hot rows share a site, and an island. A transaction begins on the island of its first
+// row. Its other rows follow the same law: those of a multisite transaction over the whole table, those of
+// a local one restricted to the first one's site, or island (section 5.2). So clients of the whole
+// deployment, who begin where the law says, make one island hot; those of an island stay there, and draw
+// the first row restricted to it.
 //
-// With skew `per_site` every site is as hot as the others, and has hot rows of its own, the first ones: a local
-// transaction draws one site of its island (uniform) and all N rows in it, by the law within the site; or, of
-// the island, all rows by the law within its partition. A multisite one draws its first row uniformly from one
-// such site and the others by the law over the whole table.
+// With skew `per_site` every site is as hot as the others, and has hot rows of its own, the first ones: a
+// local transaction draws one site of its island (uniform) and all N rows in it, by the law within the
+// site; or, of the island, all rows by the law within its partition. A multisite one draws its first row
+// uniformly from one such site and the others by the law over the whole table.
 //
 // A batch is sorted by key, so that transactions meet in the same order and seldom deadlock.
 //

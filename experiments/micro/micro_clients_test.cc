@@ -59,7 +59,8 @@ class MicroClients : public testing::Test {
   uint64_t CommittedBy(uint32_t island) const {
     uint64_t committed = 0;
     for (const auto& worker : cluster_->island(island).workers()) {
-      for (const instance::ScopeCounters& scope : worker->counters().scopes) committed += scope.committed.Get();
+      for (const instance::ScopeCounters& scope : worker->counters().scopes)
+        committed += scope.committed.Get();
     }
     return committed;
   }

@@ -63,8 +63,7 @@ MicroGenerator::Range MicroGenerator::RangeOf(int64_t begin, int64_t end) const 
 }
 
 uint64_t MicroGenerator::DrawKey(runtime::Random& random, const Range& range) const {
-  return range.begin +
-         (options_.zipf > 0 ? range.zipf.Draw(random) - range.first : random.Below(range.rows));
+  return range.begin + (options_.zipf > 0 ? range.zipf.Draw(random) - range.first : random.Below(range.rows));
 }
 
 std::optional<uint32_t> MicroGenerator::DrawSite(runtime::Random& random) {

@@ -39,7 +39,8 @@ class MicroGenerator final : public instance::Generator {
   std::optional<uint32_t> DrawSite(runtime::Random& random) override;
 
  private:
-  // Rows with keys [begin, begin + rows), and the law by which they are drawn: the first one has rank `first`.
+  // Rows with keys [begin, begin + rows), and the law by which they are drawn: the first one has rank
+  // `first`.
   struct Range {
     Range(uint64_t begin_key, uint64_t row_count, uint64_t first, double s)
         : begin(begin_key), rows(row_count), first(first), zipf(first, first + row_count - 1, s) {}

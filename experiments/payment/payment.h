@@ -6,11 +6,11 @@
 // them; the tables' `range`, the same for all four, says how many warehouses there are. A warehouse has 10
 // districts and takes about 30 MB. Parameters: PaymentWorkload::Describe.
 //
-// Who pays where: at any warehouse of the island, as in section 6.1 of the paper: with one warehouse per core a
-// single worker meets nobody, and those of a larger island wait for each other's warehouse rows. With
-// `warehouses: own` they are split among the island's workers instead, so that every worker keeps to its own;
-// with fewer warehouses than workers some share one. For "one warehouse per core" let the tables' range be as
-// long as the machine has cores, and `sites` as well. An island needs at least one warehouse.
+// Who pays where: at any warehouse of the island, as in section 6.1 of the paper: with one warehouse per
+// core a single worker meets nobody, and those of a larger island wait for each other's warehouse rows.
+// With `warehouses: own` they are split among the island's workers instead, so that every worker keeps to
+// its own; with fewer warehouses than workers some share one. For "one warehouse per core" let the tables'
+// range be as long as the machine has cores, and `sites` as well. An island needs at least one warehouse.
 //
 // The procedure takes two batches. The first reads warehouse, district and customer, by number or by name,
 // and adds the amount to the year-to-date sums of the first two. The second changes the customer and enters

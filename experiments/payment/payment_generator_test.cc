@@ -129,7 +129,7 @@ TEST(PaymentGenerator, Next_SharesAreAsAsked) {
 }
 
 TEST(PaymentGenerator, Next_RemoteCustomersComeFromAllOtherWarehouses) {
-  Fixture fixture({.remote_percent = 100}, 0, 6);  // home: 6
+  Fixture fixture({.remote_percent = 100, .own_warehouses = true}, 0, 6);  // home: 6
   std::map<uint32_t, int> warehouses, districts;
   constexpr int kDraws = 46'000;
   for (int i = 0; i < kDraws; ++i) {

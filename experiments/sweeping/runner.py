@@ -94,7 +94,8 @@ def metrics_of(report: RunReport) -> dict[str, float | None]:
             "distributed_share": report["per_scope"]["distributed"]["committed"] / committed if committed else 0.0,
             "clients_moved_per_transaction": report["clients_moved_per_transaction"],
             "imbalance": (max(rates) - min(rates)) * len(rates) / sum(rates) if sum(rates) else 0.0,
-            "utilisation": sum(island["workers"] * island["busy_fraction"] for island in report["per_island"]) / workers}
+            "utilisation": sum(island["workers"] * island["busy_fraction"]
+                               for island in report["per_island"]) / workers}
 
 
 class Runner:

@@ -111,8 +111,8 @@ def check_value(reader: Reader, name: str, child: Node, experiment: Experiment) 
         reader.complain(child.mark, child.kind(), f"a whole number from 1 to {limit:,}")
     if experiment.workload and name == "clients" and child.value not in CLIENTS:
         reader.complain(child.mark, child.kind(), " or ".join(CLIENTS))
-    if experiment.workload and name == "rate" and not (isinstance(child.value, (int, float)) and
-                                                       not isinstance(child.value, bool) and 0 <= child.value <= MAX_RATE):
+    number = isinstance(child.value, (int, float)) and not isinstance(child.value, bool)
+    if experiment.workload and name == "rate" and not (number and 0 <= float(str(child.value)) <= MAX_RATE):
         reader.complain(child.mark, child.kind(), f"transactions per second, at most {MAX_RATE:,.0f}")
     for parameter in experiment.description["parameters"] if experiment.description else []:
         if parameter["name"] == name and wrong_value(parameter, child.value):

@@ -45,9 +45,10 @@ constexpr std::array kMetrics = {
                      "worker",
                      "Longest that a transaction begun here waited for its answer, or has been waiting by "
                      "now, since the worker has started"},
-    MetricDescriptor{Metric::kClientsWaiting, kRuns, "islands_clients_waiting", kGauge, "worker",
-                     "Transactions of a run's clients that are due and wait for a slot: of clients of the whole "
-                     "deployment, and of a rate; an island's own never wait"},
+    MetricDescriptor{
+        Metric::kClientsWaiting, kRuns, "islands_clients_waiting", kGauge, "worker",
+        "Transactions of a run's clients that are due and wait for a slot: of clients of the whole "
+        "deployment, and of a rate; an island's own never wait"},
     MetricDescriptor{Metric::kClientsMoved, kRuns, "islands_clients_moved_total", kCounter, "worker",
                      "Clients of the whole deployment that went to another island, where their next "
                      "transactions begin"},

@@ -87,7 +87,15 @@ void Arrivals::DrawNextDue() {
 
 void Arrivals::Arrive() {
   if (!active()) return;
-  for (; next_due_ns_ <= turns_.now_ns(); DrawNextDue()) Place(next_due_ns_);
+  for (uint32_t n = 0; n < kMostPerRound && next_due_ns_ <= turns_.now_ns(); ++n, DrawNextDue()) {
+    if (size_ == kMostWaiting) {  // and all that is due by now
+      const auto behind_ns = static_cast<double>(turns_.now_ns() - next_due_ns_);
+      counters_.arrivals_refused.Add(1 + static_cast<uint64_t>(behind_ns * plan_.rate_per_s / 1e9));
+      next_due_ns_ = turns_.now_ns();
+      continue;
+    }
+    Place(next_due_ns_);
+  }
   counters_.clients_waiting.Set(size_);
 }
 
@@ -114,7 +122,8 @@ void Arrivals::OnClients(uint64_t run_id, std::span<const int64_t> due_ns) {
     return;
   }
   if (std::exchange(early_run_, run_id) != run_id) early_.clear();
-  if (early_.size() + due_ns.size() <= kMostWaiting) early_.insert(early_.end(), due_ns.begin(), due_ns.end());
+  if (early_.size() + due_ns.size() <= kMostWaiting)
+    early_.insert(early_.end(), due_ns.begin(), due_ns.end());
 }
 
 // Send has just tried: whoever is left cannot go.

@@ -1,11 +1,12 @@
-// Where the transactions of a run come from when its slots do not simply draw one after the other: from clients
-// of the whole deployment, from a rate, or both.
+// Where the transactions of a run come from when its slots do not simply draw one after the other: from
+// clients of the whole deployment, from a rate, or both.
 //
-// Clients of the whole deployment are a fixed number. Whoever has its answer draws where its next transaction
-// begins, by the law of the whole table, and goes to the island that owns that row: in one small message with
-// all others that go there in the same round. Which rows it wants is drawn there, by the same law restricted to
-// that island, which together is the law of the whole table again. It waits there until it is its turn at a
-// slot: a hot island has a queue, and the others wait for clients (OLTP on Hardware Islands, section 7.3).
+// Clients of the whole deployment are a fixed number. Whoever has its answer draws where its next
+// transaction begins, by the law of the whole table, and goes to the island that owns that row: in one
+// small message with all others that go there in the same round. Which rows it wants is drawn there, by
+// the same law restricted to that island, which together is the law of the whole table again. It waits
+// there until it is its turn at a slot: a hot island has a queue, and the others wait for clients (OLTP on
+// Hardware Islands, section 7.3).
 //
 // With a rate transactions become due by the clock, whatever the islands manage to do, and whoever has its
 // answer is gone.
@@ -13,9 +14,9 @@
 // Thread safety: owned by a worker.
 //
 // Invariants:
-//  1. Until the run ends nobody is made or forgotten: a client waits here, is at a slot, waits for an answer of
-//     its own, or is on its way. Who dies with an island, or on a link that is lost, is lost for the run; an
-//     island that begins again brings as many new ones as it had at first.
+//  1. Until the run ends nobody is made or forgotten: a client waits here, is at a slot, waits for an
+//     answer of its own, or is on its way. Who dies with an island, or on a link that is lost, is lost for
+//     the run; an island that begins again brings as many new ones as it had at first.
 //  2. Nothing is allocated once the queue has been as long as it gets.
 #pragma once
 
@@ -34,15 +35,17 @@ namespace islands::instance {
 
 struct ArrivalPlan {
   uint64_t run_id = 0;
-  bool anywhere = false;   // where each transaction begins is drawn; else all begin on this island
-  double rate_per_s = 0;   // of this worker; 0: none, there are clients instead
-  bool even = false;       // with a rate: one as long after the other as the next; else a Poisson process
+  bool anywhere = false;  // where each transaction begins is drawn; else all begin on this island
+  double rate_per_s = 0;  // of this worker; 0: none, there are clients instead
+  bool even = false;      // with a rate: one as long after the other as the next; else a Poisson process
   bool active() const { return anywhere || rate_per_s > 0; }
 };
 
 class Arrivals {
  public:
   static constexpr size_t kMostWaiting = 1u << 20;  // beyond that they are turned away, and counted
+  // Whatever the rate, others have their turn; those that are left are taken in later, due when they were.
+  static constexpr uint32_t kMostPerRound = 1024;
 
   Arrivals(const WorkerOptions& options, const WorkerShared& shared, const Turns& turns, Outbox& outbox,
            WorkerCounters& counters)

@@ -94,8 +94,7 @@ class ClientsTest : public WorkerPartsTest {
 
   Scripted workload_;
   Scripted* generator_ = nullptr;
-  Clients clients_{options_, shared_,  turns_,       lock_waits_, engine_,
-                   peers_,   outbox_,  coordinated_, counters_};
+  Clients clients_{options_, shared_, turns_, lock_waits_, engine_, peers_, outbox_, coordinated_, counters_};
 };
 
 TEST_F(ClientsTest, Run_CommitsUntilItIsEnded) {
@@ -230,6 +229,20 @@ TEST_F(ClientsTest, Rate_IsDueByTheClockWhateverIsDone) {
   End();
 }
 
+TEST_F(ClientsTest, Rate_ThatIsTooHighIsTurnedAwayAndLeavesTurnsToOthers) {
+  BeginWith(1, {.run_id = 7, .rate_per_s = 1e9});
+  for (int i = 0; i < 1'500; ++i) {
+    clock_.AdvanceNs(10 * runtime::kNsPerMs);
+    turns_.BeginRound();
+    clients_.Arrive();
+    ASSERT_LE(counters_.clients_waiting.Get(), Arrivals::kMostWaiting);
+  }
+  EXPECT_EQ(counters_.clients_waiting.Get(), Arrivals::kMostWaiting);
+  EXPECT_GT(counters_.arrivals_refused.Get(), 1'000'000'000u);
+  EXPECT_LT(counters_.arrivals_refused.Get(), 15'000'000'000u);
+  End();
+}
+
 TEST_F(ClientsTest, Rate_IsAPoissonProcessUnlessItIsEven) {
   BeginWith(1, {.run_id = 7, .rate_per_s = 10'000});
   std::vector<uint64_t> in_each;
@@ -242,8 +255,9 @@ TEST_F(ClientsTest, Rate_IsAPoissonProcessUnlessItIsEven) {
   }
   double mean = 0, variance = 0;
   for (const uint64_t n : in_each) mean += static_cast<double>(n) / 400;
-  for (const uint64_t n : in_each) variance += (static_cast<double>(n) - mean) * (static_cast<double>(n) - mean) / 399;
-  EXPECT_NEAR(mean, 10, 0.8);       // five standard deviations
+  for (const uint64_t n : in_each)
+    variance += (static_cast<double>(n) - mean) * (static_cast<double>(n) - mean) / 399;
+  EXPECT_NEAR(mean, 10, 0.8);      // five standard deviations
   EXPECT_NEAR(variance, 10, 3.6);  // likewise
   End();
 }

@@ -96,10 +96,10 @@ struct alignas(64) WorkerCounters {
   Counter probe_victims;  // transactions of this worker that a probe found in a cycle
   Counter shares_lost;  // of committed transactions begun here: the participant died before it had committed
   Counter room_waits;   // pauses of an operation for which the log's ring had no room
-  Counter answers_overdue;  // that ended as unknown: EPOCH has not come far enough in time
-  Gauge answers_waiting;    // for EPOCH, when the worker last looked
-  Counter clients_moved;    // to other islands, where their next transactions begin (arrivals.h)
-  Counter client_messages;  // that they went in
+  Counter answers_overdue;   // that ended as unknown: EPOCH has not come far enough in time
+  Gauge answers_waiting;     // for EPOCH, when the worker last looked
+  Counter clients_moved;     // to other islands, where their next transactions begin (arrivals.h)
+  Counter client_messages;   // that they went in
   Counter arrivals_refused;  // too many waited
   CleanerCounters cleaner;
   Gauge clients_waiting;  // for a slot, when the last round began

@@ -132,8 +132,7 @@ bool Worker::RunOnce() {
   branches_.Reap();
   if constexpr (runtime::kCheckEveryRound) CheckInvariants();
   // A round without work is part of the wait.
-  const bool open =
-      clients_.busy() || sessions_.active() || !branches_.empty() || !coordinated_.empty();
+  const bool open = clients_.busy() || sessions_.active() || !branches_.empty() || !coordinated_.empty();
   between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
 }

@@ -122,7 +122,8 @@ class FarIsland : public messaging::LinksHandler {
   WorkerShared shared;
   Outbox outbox{links, shared, counters};
   Heard heard;
-  Inbox inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch}, heard, heard, heard, heard};
+  Inbox inbox{
+      {.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch}, heard, heard, heard, heard};
   // In a deployment that keeps what it promises.
   Inbox keeping_inbox{{.island = 1, .islands = 3, .workers = 1, .boot_epoch = kTheirEpoch, .keeps = true},
                       heard,
