@@ -157,9 +157,9 @@ TEST(PaymentCluster, Run_ByNamePaysForTheMiddleCustomer) {
   EXPECT_GT(payments_by_size[3], 0u);
 }
 
-// Each worker stays with its own warehouses, and its island's.
+// `warehouses: own`: each worker stays with its own, and its island's.
 TEST(PaymentCluster, Run_EveryWarehouseIsPaidAtByItsOwnWorker) {
-  InProcessCluster cluster(PaymentCluster(Layout(2, 2, 8, 8)));
+  InProcessCluster cluster(PaymentCluster(Layout(2, 2, 8, 8, {{"warehouses", "own"}})));
   ASSERT_TRUE(cluster.Start().ok());
   ASSERT_NO_FATAL_FAILURE(RunPayments(cluster, 4000, 2));
   EXPECT_EQ(cluster.Sum().multisite + cluster.Sum().distributed, 0u) << "not all payments are local";

@@ -391,6 +391,9 @@ def fig13(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
         yield case.claim(f"One island per socket copes better with skew than one per core when rows are {op}"
                          f"{at_multisite}.", reference, "its workers share the load",
                          lambda: coarse_copes(case, one), where)
+    where = {name: value for name, value in read.items() if name != "rows"}
+    yield case.claim(f"Heavy skew slows shared-everything down when rows are read, too{at_multisite}.", reference,
+                     "a drop, less than of updates", lambda: drops(case, case.shared(), read), where)
 
 
 def skew(case: Case, layout: str, where: Where) -> tuple[Ratio, str]:
