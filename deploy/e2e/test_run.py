@@ -88,7 +88,7 @@ def test_clients_of_the_deployment_need_a_workload_that_says_where_it_begins(clu
     cluster.write("2ISL", more="data: {tables: [{name: account, key: [uint64], range: [0, 200], row_bytes: 8}]}\n").up()
     done = cluster.islands.run("run", cluster.file, "transfer", "--clients", "deployment", "--duration", 0.1,
                                cwd=cluster.folder)
-    assert done.code == 1 and "workload 'transfer' does not say where its transactions begin" in done.err
+    assert done.code == 2 and "workload 'transfer' does not say where its transactions begin" in done.err
     for wrong in (("--clients", "all"), ("--rate", "-1"), ("--rate", "nan")):
         assert cluster.islands.run("run", cluster.file, "transfer", *wrong).code == 2
 
@@ -137,7 +137,7 @@ def test_text_report(cluster: Cluster) -> None:
     done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, "--warmup", 0, "--multisite", 50,
                                cwd=cluster.folder)
     assert done.code == 0
-    for words in ("micro, op read, rows 10, multisite 50, zipf 0, mpl 4", "committed  ",
+    for words in ("micro, op read, rows 10, multisite 50, zipf 0, skew per_site, local site, mpl 4", "committed  ",
                   "latency      p50", "per transaction",
                   "sum check    ok", "results in " + os.path.join(cluster.folder, "results")):
         assert words in done.out
@@ -220,7 +220,7 @@ def test_description_is_told_by_islandd_and_nothing_else_is_opened(islands: Isla
     assert done.returncode == 0, done
     told = json.loads(done.stdout)
     assert [parameter["name"] for parameter in told["parameters"]] == ["op", "update_percent", "rows", "multisite",
-                                                                       "zipf"]
+                                                                       "zipf", "skew", "local"]
     assert told["tables"] == ["micro"] and told["rows_total_of"] == "micro" and told["row_per_key"]
     text = os.path.join(folder, "text.so")
     with open(text, "w", encoding="utf-8") as file:

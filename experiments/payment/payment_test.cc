@@ -84,7 +84,8 @@ TEST(PaymentWorkload, Create_BadParameters) {
   EXPECT_EQ(ErrorOf(catalog, {{"history", "none"}}), "--history: found 'none', expected insert | overwrite");
   EXPECT_EQ(
       ErrorOf(catalog, {{"multisite", "1"}}),
-      "--multisite: found an unknown parameter, expected one of --customers, --by-name, --remote, --history");
+      "--multisite: found an unknown parameter, expected one of --customers, --by-name, --remote, --history, "
+      "--warehouses");
   EXPECT_EQ(ErrorOf(PaymentCatalog(0, 1, kSites), {{"remote", "15"}}),
             "--remote: found 15, expected 0, since there is only one warehouse");
 }
