@@ -49,6 +49,27 @@ absl::Status MissingRow(uint64_t key, absl::StatusCode code) {
                   std::string(absl::StatusCodeToString(code))));
 }
 
+instance::Parameter SkewParameter() {
+  return {
+      .name = "skew",
+      .kind = instance::Parameter::Kind::kChoice,
+      .help =
+          "what zipf is the law of: per_site (every site has hot rows of its own); table (hot rows share a "
+          "site, and an island, as in section 7.3 of the paper)",
+      .choices = {"per_site", "table"},
+      .preset = "per_site"};
+}
+
+instance::Parameter LocalParameter() {
+  return {.name = "local",
+          .kind = instance::Parameter::Kind::kChoice,
+          .help =
+              "where a transaction that is not multisite has all its rows: in one site, whatever the layout; "
+              "or anywhere on its island (section 5.2 of the paper)",
+          .choices = {"site", "island"},
+          .preset = "site"};
+}
+
 }  // namespace
 
 instance::Parameter RowsParameter(const char* preset) {
@@ -75,27 +96,6 @@ instance::Parameter ZipfParameter() {
           .help = "skew of the choice of rows; 0 = uniform",
           .max = kMaxZipf,
           .preset = "0"};
-}
-
-instance::Parameter SkewParameter() {
-  return {
-      .name = "skew",
-      .kind = instance::Parameter::Kind::kChoice,
-      .help =
-          "what zipf is the law of: per_site (every site has hot rows of its own); table (hot rows share a "
-          "site, and an island, as in section 7.3 of the paper)",
-      .choices = {"per_site", "table"},
-      .preset = "per_site"};
-}
-
-instance::Parameter LocalParameter() {
-  return {.name = "local",
-          .kind = instance::Parameter::Kind::kChoice,
-          .help =
-              "where a transaction that is not multisite has all its rows: in one site, whatever the layout; "
-              "or anywhere on its island (section 5.2 of the paper)",
-          .choices = {"site", "island"},
-          .preset = "site"};
 }
 
 const instance::Description& MicroWorkload::Describe() {

@@ -73,8 +73,6 @@ struct MicroOptions {
 instance::Parameter RowsParameter(const char* preset);
 instance::Parameter MultisiteParameter();
 instance::Parameter ZipfParameter();
-instance::Parameter SkewParameter();
-instance::Parameter LocalParameter();
 
 struct MicroRequest final : instance::Request {
   std::vector<uint64_t> keys;

@@ -44,6 +44,7 @@ std::map<FrameType, std::unique_ptr<Message>> AllMessages() {
   all[FrameType::kProbe] = std::make_unique<data::v1::Probe>();
   all[FrameType::kDecisionRequest] = std::make_unique<data::v1::DecisionRequest>();
   all[FrameType::kDecisionReply] = std::make_unique<data::v1::DecisionReply>();
+  all[FrameType::kClients] = std::make_unique<data::v1::Clients>();
   return all;
 }
 
