@@ -249,8 +249,9 @@ absl::Status FromGrpc(const grpc::Status& status, Effect effect) {
   if (pb::Failure failure; FailureIn(status, &failure))
     return FromFailure(status.error_code(), status.error_message(), failure, effect);
   if (IsNotSent(status)) {
-    return absl::UnavailableError(absl::StrCat("the gateway is not there, and nothing was sent; try again (",
-                                               status.error_message(), ")"));
+    return absl::UnavailableError(
+        absl::StrCat("there is no connection to a gateway, and nothing was sent; try again (",
+                     status.error_message(), ")"));
   }
   if (IsTooLarge(status)) {
     return absl::InvalidArgumentError(

@@ -110,7 +110,7 @@ def of_rpc(error: Any, may_have_committed: bool) -> Error:
     if failure is not None:
         return of_failure(code, message, failure, may_have_committed)
     if code == grpc.StatusCode.UNAVAILABLE and message.startswith(NOT_SENT):
-        return Unavailable(f"the gateway is not there, and nothing was sent; try again ({message})", code)
+        return Unavailable(f"there is no connection to a gateway, and nothing was sent; try again ({message})", code)
     if code == grpc.StatusCode.RESOURCE_EXHAUSTED and message.startswith(TOO_LARGE):
         return InvalidRequest(f"gateways take no request of that size, and nothing was sent; send less at a time "
                               f"({message})", code)
