@@ -125,9 +125,7 @@ class Supervisor {
   // Main thread only.
   int report_fd_;
   bool started_ = false;  // every island has been ready
-  runtime::UniqueFd pulse_fd_;
-  std::unique_ptr<runtime::PulseBoard> pulses_;
-  std::optional<HangWatch> hang_watch_;
+  std::optional<WatchedPulses> pulses_;
   int64_t kill_at_ms_ = 0;
   std::string failure_;
 
@@ -204,14 +202,9 @@ absl::Status Supervisor::OpenLog() {
 absl::Status Supervisor::MakePulses() {
   std::vector<uint32_t> workers;
   for (const topology::PlannedIsland& island : resolved_.plan.islands) workers.push_back(island.workers);
-  const absl::StatusOr<int> descriptor = runtime::PulseBoard::MakeShared(workers);
-  if (!descriptor.ok()) return descriptor.status();
-  pulse_fd_.Reset(*descriptor);
-  auto board = runtime::PulseBoard::Map(*descriptor, workers);
-  if (!board.ok()) return board.status();
-  pulses_ = *std::move(board);
-  hang_watch_.emplace(*pulses_, workers);
-  return absl::OkStatus();
+  auto made = WatchedPulses::Make(workers);
+  if (made.ok()) pulses_.emplace(*std::move(made));
+  return made.status();
 }
 
 // Before the islands, so that both start at the same time. The port of an island, or of the gateway, stays
@@ -234,9 +227,10 @@ absl::Status Supervisor::SpawnIsland(Island& island, uint64_t boot_epoch) {
     island.config.set_boot_epoch(boot_epoch);
     config = island.config;
   }
-  hang_watch_->Forget(config.island());
-  absl::StatusOr<StartedIsland> started = StartIsland(
-      options_.island_program, files_, config, pulse_fd_.get(), log_ != nullptr ? log_->board_fd() : -1);
+  pulses_->watch.Forget(config.island());
+  absl::StatusOr<StartedProcess> started =
+      StartIsland(options_.island_program, files_, config, pulses_->descriptor.get(),
+                  log_ != nullptr ? log_->board_fd() : -1);
   if (!started.ok()) return started.status();
   spdlog::info("island {}: process {}, boot epoch {}", config.island(), started->pid, boot_epoch);
   const runtime::MutexLock lock(mutex_);
@@ -421,15 +415,15 @@ void Supervisor::ProbeStarting() {
 // Who is stopped may go on, and with durability `none` takes all it has with it if it is killed: only if the
 // file says so. With a log it loses nothing, and may hold an epoch, which holds up everybody (log.md).
 void Supervisor::LookForHung() {
-  hang_watch_->Look(MonotonicMs());
+  pulses_->watch.Look(MonotonicMs());
   const Deployment& deployment = resolved_.deployment;
   const uint64_t most_ms =
       deployment.hung_ms.value_or(deployment.durability == Durability::kNone ? 0 : kMostHungMs);
   for (Island& island : islands_) {
     const uint32_t number = island.config.island();
     // Who is starting does not move, and that is right.
-    if (island.state != control::v1::READY) hang_watch_->Forget(number);
-    const int64_t hung_ms = hang_watch_->HungMs(number);
+    if (island.state != control::v1::READY) pulses_->watch.Forget(number);
+    const int64_t hung_ms = pulses_->watch.HungMs(number);
     const bool news = (hung_ms == 0) != (island.hung_ms == 0);
     if (news && hung_ms != 0) spdlog::warn("island {}: process {} does not move", number, island.pid);
     if (news && hung_ms == 0 && island.state == control::v1::READY)
@@ -443,7 +437,7 @@ void Supervisor::LookForHung() {
                   island.pid, most_ms);
     island.killed_because = fmt::format("it did not move for {} ms (timeouts.hung_ms: {})", hung_ms, most_ms);
     kill(island.pid, SIGKILL);
-    hang_watch_->Forget(number);
+    pulses_->watch.Forget(number);
     const runtime::MutexLock lock(mutex_);
     island.hung_ms = 0;
   }

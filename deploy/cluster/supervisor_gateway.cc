@@ -9,10 +9,10 @@
 #include <array>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "deploy/cluster/sealed.h"
+#include "deploy/cluster/supervisor_island.h"
 #include "deploy/processes/interrupts.h"
 #include "deploy/processes/ports.h"
 #include "deploy/processes/spawn.h"
@@ -58,48 +58,28 @@ GatewayKeeper::GatewayKeeper(std::string program, ControlFiles files, control::v
       policy_(restarts) {}
 
 absl::Status GatewayKeeper::Start() {
-  const absl::Status made = MakePulse();
-  return made.ok() ? Launch() : made;
-}
-
-absl::Status GatewayKeeper::MakePulse() {
-  const std::array<uint32_t, 1> one{1};
-  const absl::StatusOr<int> descriptor = runtime::PulseBoard::MakeShared(one);
-  if (!descriptor.ok()) return descriptor.status();
-  pulse_fd_.Reset(*descriptor);
-  auto board = runtime::PulseBoard::Map(*descriptor, one);
-  if (!board.ok()) return board.status();
-  pulse_ = *std::move(board);
-  hang_watch_.emplace(*pulse_, one);
-  return absl::OkStatus();
+  auto made = WatchedPulses::Make(std::array{1u});
+  if (!made.ok()) return made.status();
+  pulses_.emplace(*std::move(made));
+  return Launch();
 }
 
 absl::Status GatewayKeeper::Launch() {
   const absl::StatusOr<std::string> json = ToJson(config_);
   if (!json.ok()) return json.status();
-  const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json, "gateway configuration");
-  if (!sealed.ok()) return sealed.status();
   metrics_problem_.clear();
   if (const uint32_t port = config_.metrics_port(); port != 0) {
     if (const absl::Status free = CheckPortFree(static_cast<uint16_t>(port)); !free.ok())
       metrics_problem_ = fmt::format("{}; change metrics.base_port", std::string(free.message()));
   }
-  SpawnRequest request;
-  request.arguments = {program_,
-                       "--config-fd",
-                       std::to_string(kInheritedFd),
-                       "--pulse-fd",
-                       std::to_string(kInheritedFd + 1),
-                       "--name",
-                       files_.directory + "/gateway"};
-  request.log_path = files_.GatewayLog();
-  request.inherit_fds = {sealed->get(), pulse_fd_.get()};
-  std::error_code error;
-  const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
-  log_begin_ = error ? 0 : log_bytes;
-  absl::StatusOr<pid_t> pid = Spawn(request);
-  if (!pid.ok()) return pid.status();
-  pid_ = *pid;
+  const absl::StatusOr<StartedProcess> started = StartProcess({.program = program_,
+                                                               .config = *json,
+                                                               .name = files_.directory + "/gateway",
+                                                               .log_path = files_.GatewayLog(),
+                                                               .pulse_fd = pulses_->descriptor.get()});
+  if (!started.ok()) return started.status();
+  pid_ = started->pid;
+  log_begin_ = started->log_begin;
   spdlog::info("gateway: process {}", pid_);
   SetState(control::v1::STARTING, "");
   return absl::OkStatus();
@@ -124,9 +104,9 @@ absl::Status GatewayKeeper::Step() {
 }
 
 void GatewayKeeper::LookWhetherItMoves() {
-  hang_watch_->Look(MonotonicMs());
-  if (state_ != control::v1::READY) hang_watch_->Forget(0);  // who is starting does not move
-  const int64_t before_ms = std::exchange(hung_ms_, hang_watch_->HungMs(0));
+  pulses_->watch.Look(MonotonicMs());
+  if (state_ != control::v1::READY) pulses_->watch.Forget(0);  // who is starting does not move
+  const int64_t before_ms = std::exchange(hung_ms_, pulses_->watch.HungMs(0));
   if (before_ms == 0 && hung_ms_ != 0) spdlog::warn("gateway: process {} does not move", pid_);
   if (before_ms != 0 && hung_ms_ == 0 && state_ == control::v1::READY) spdlog::info("gateway: moves again");
   const runtime::MutexLock lock(mutex_);

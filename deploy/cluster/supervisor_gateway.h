@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -22,7 +21,6 @@
 #include "deploy/processes/control_files.h"
 #include "deploy/processes/restart.h"
 #include "proto/control.pb.h"
-#include "runtime/descriptor.h"
 #include "runtime/mutex.h"
 
 namespace islands::deploy {
@@ -49,7 +47,6 @@ class GatewayKeeper {
   control::v1::GatewayStatus Describe() const;
 
  private:
-  absl::Status MakePulse();
   absl::Status Launch();
   void LookWhetherItMoves();
   absl::Status OnExit(int wait_status);
@@ -67,9 +64,7 @@ class GatewayKeeper {
   int64_t restart_at_ms_ = 0;
   uint32_t restarts_ = 0;
   std::string metrics_problem_;  // as it was started; it serves clients all the same
-  runtime::UniqueFd pulse_fd_;
-  std::unique_ptr<runtime::PulseBoard> pulse_;
-  std::optional<HangWatch> hang_watch_;
+  std::optional<WatchedPulses> pulses_;
   int64_t hung_ms_ = 0;
 
   mutable runtime::Mutex mutex_;

@@ -1,6 +1,7 @@
 #include "deploy/cluster/supervisor_hang.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace islands::deploy {
 
@@ -31,6 +32,16 @@ int64_t HangWatch::HungMs(uint32_t island) const {
 
 void HangWatch::Forget(uint32_t island) {
   for (Seen& seen : seen_[island]) seen.still_ms = 0;
+}
+
+absl::StatusOr<WatchedPulses> WatchedPulses::Make(std::span<const uint32_t> workers_per_process) {
+  const absl::StatusOr<int> made = runtime::PulseBoard::MakeShared(workers_per_process);
+  if (!made.ok()) return made.status();
+  runtime::UniqueFd descriptor(*made);
+  auto board = runtime::PulseBoard::Map(descriptor.get(), workers_per_process);
+  if (!board.ok()) return board.status();
+  HangWatch watch(**board, workers_per_process);
+  return WatchedPulses{std::move(descriptor), *std::move(board), std::move(watch)};
 }
 
 }  // namespace islands::deploy

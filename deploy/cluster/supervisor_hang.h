@@ -8,9 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "runtime/descriptor.h"
 #include "runtime/pulse_board.h"
 
 namespace islands::deploy {
@@ -40,6 +43,15 @@ class HangWatch {
   const runtime::PulseBoard& board_;
   std::vector<std::vector<Seen>> seen_;  // by island and worker
   int64_t last_look_ms_ = 0;
+};
+
+// A board for processes that are to be watched, and who watches it.
+struct WatchedPulses {
+  static absl::StatusOr<WatchedPulses> Make(std::span<const uint32_t> workers_per_process);
+
+  runtime::UniqueFd descriptor;  // for them
+  std::unique_ptr<runtime::PulseBoard> board;
+  HangWatch watch;
 };
 
 }  // namespace islands::deploy

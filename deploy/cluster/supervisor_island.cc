@@ -16,34 +16,43 @@ constexpr int64_t kAskTimeoutMs = 1'000;
 
 }  // namespace
 
-absl::StatusOr<StartedIsland> StartIsland(const std::string& program, const ControlFiles& files,
-                                          const control::v1::IslandConfig& config, int pulse_fd,
-                                          int board_fd) {
-  const absl::StatusOr<std::string> json = ToJson(config);
-  if (!json.ok()) return json.status();
-  absl::Status written = runtime::WritePrivateFile(files.IslandConfig(config.island()), *json);
-  if (!written.ok()) return written;
-  const absl::StatusOr<runtime::UniqueFd> sealed = Seal(*json, "island configuration");
+absl::StatusOr<StartedProcess> StartProcess(const ProcessToStart& process) {
+  const absl::StatusOr<runtime::UniqueFd> sealed = Seal(process.config, process.name);
   if (!sealed.ok()) return sealed.status();
   SpawnRequest request;
-  request.arguments = {program,
+  request.arguments = {process.program,
                        "--config-fd",
                        std::to_string(kInheritedFd),
                        "--pulse-fd",
                        std::to_string(kInheritedFd + 1),
                        "--name",
-                       files.IslandName(config.island())};
-  request.log_path = files.IslandLog(config.island());
-  request.inherit_fds = {sealed->get(), pulse_fd};
-  if (board_fd >= 0) {
+                       process.name};
+  request.log_path = process.log_path;
+  request.inherit_fds = {sealed->get(), process.pulse_fd};
+  if (process.board_fd >= 0) {
     request.arguments.insert(request.arguments.end(), {"--board-fd", std::to_string(kInheritedFd + 2)});
-    request.inherit_fds.push_back(board_fd);
+    request.inherit_fds.push_back(process.board_fd);
   }
   std::error_code error;
   const uintmax_t log_bytes = std::filesystem::file_size(request.log_path, error);
   absl::StatusOr<pid_t> pid = Spawn(request);
   if (!pid.ok()) return pid.status();
-  return StartedIsland{.pid = *pid, .log_begin = error ? 0 : log_bytes};
+  return StartedProcess{.pid = *pid, .log_begin = error ? 0 : log_bytes};
+}
+
+absl::StatusOr<StartedProcess> StartIsland(const std::string& program, const ControlFiles& files,
+                                           const control::v1::IslandConfig& config, int pulse_fd,
+                                           int board_fd) {
+  absl::StatusOr<std::string> json = ToJson(config);
+  if (!json.ok()) return json.status();
+  absl::Status written = runtime::WritePrivateFile(files.IslandConfig(config.island()), *json);
+  if (!written.ok()) return written;
+  return StartProcess({.program = program,
+                       .config = *std::move(json),
+                       .name = files.IslandName(config.island()),
+                       .log_path = files.IslandLog(config.island()),
+                       .pulse_fd = pulse_fd,
+                       .board_fd = board_fd});
 }
 
 void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status) {
