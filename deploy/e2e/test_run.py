@@ -76,7 +76,7 @@ def test_clients_of_the_deployment_crowd_at_the_hot_island(cluster: Cluster) -> 
 def test_rate_is_kept_and_latency_counts_from_when_it_was_due(cluster: Cluster) -> None:
     cluster.write("2ISL").up()
     result = cluster.run("--rate", 3000, "--even", duration=1)
-    assert result["committed_per_s"] == pytest.approx(3000, rel=0.05)
+    assert result["committed_per_s"] == pytest.approx(3000, rel=0.2)
     assert result["sum_check"] == "ok" and result["arrivals_refused"] == 0
     assert "was due" in result["latency_from"]
     # More than it can do, by far: the queue grows, and with it what each waits.

@@ -11,13 +11,13 @@ namespace islands::instance {
 
 void Arrivals::Begin(const ArrivalPlan& plan, Generator& generator, uint32_t clients, uint64_t seed) {
   plan_ = plan;
-  running_ = true;
+  active_ = plan.active();
   generator_ = &generator;
   first_ = size_ = taken_ = 0;
   leaving_.assign(shared_.sites->islands(), {});
   leave_ = false;
   next_due_ns_ = INT64_MAX;
-  if (!active()) return;
+  if (!active_) return;
   // Another stream than that of the requests.
   random_ = runtime::Random::Stream(~seed, (uint64_t{options_.island} << 16) | options_.index);
   if (plan_.rate_per_s > 0) {
@@ -34,7 +34,7 @@ void Arrivals::Begin(const ArrivalPlan& plan, Generator& generator, uint32_t cli
 }
 
 void Arrivals::End() {
-  running_ = false;
+  active_ = false;
   generator_ = nullptr;
   size_ = 0;
   leave_ = false;
@@ -69,9 +69,10 @@ void Arrivals::Push(int64_t due_ns) {
 
 void Arrivals::Place(int64_t due_ns) {
   if (!plan_.anywhere) return Push(due_ns);
+  // Who starts the run has asked whether there is one. Of a workload that talks nonsense clients stay here.
   const std::optional<uint32_t> site = generator_->DrawSite(random_);
-  ISLANDS_CHECK(site);  // who starts the run has asked
-  const uint32_t island = shared_.sites->IslandOf(*site);
+  const bool sound = site && *site < shared_.sites->sites();
+  const uint32_t island = sound ? shared_.sites->IslandOf(*site) : options_.island;
   if (island == options_.island) return Push(due_ns);
   leaving_[island].push_back(due_ns);
   leave_ = true;
@@ -86,7 +87,7 @@ void Arrivals::DrawNextDue() {
 }
 
 void Arrivals::Arrive() {
-  if (!active()) return;
+  if (!active_) return;
   for (uint32_t n = 0; n < kMostPerRound && next_due_ns_ <= turns_.now_ns(); ++n, DrawNextDue()) {
     if (size_ == kMostWaiting) {  // and all that is due by now
       const auto behind_ns = static_cast<double>(turns_.now_ns() - next_due_ns_);
@@ -117,7 +118,7 @@ void Arrivals::Send() {
 
 void Arrivals::OnClients(uint64_t run_id, std::span<const int64_t> due_ns) {
   if (run_id == plan_.run_id) {
-    if (!active()) return;  // it is over here
+    if (!active_) return;  // it is over here
     for (const int64_t due : due_ns) Push(due);
     return;
   }
@@ -128,7 +129,7 @@ void Arrivals::OnClients(uint64_t run_id, std::span<const int64_t> due_ns) {
 
 // Send has just tried: whoever is left cannot go.
 void Arrivals::Sweep() {
-  if (!leave_ || !active()) return;
+  if (!leave_ || !active_) return;
   std::vector<int64_t> again;
   for (std::vector<int64_t>& who : leaving_) {
     again.insert(again.end(), who.begin(), who.end());

@@ -58,17 +58,17 @@ class Arrivals {
   void End();
 
   // Whether slots wait for what comes.
-  bool active() const { return plan_.active() && running_; }
+  bool active() const { return active_; }
   size_t waiting() const { return size_; }
   // With those who were taken and have no answer yet, and those who are about to leave.
   size_t here() const;
   // Whoever waits longest: when its transaction was due. Somebody waits.
   int64_t Take();
   // Whoever was taken has its answer.
-  void Answered(int64_t now_ns) {
-    if (!active()) return;
+  void Answered() {
+    if (!active_) return;
     --taken_;
-    if (plan_.rate_per_s == 0) Place(now_ns);
+    if (plan_.rate_per_s == 0) Place(turns_.NowNs());
   }
 
   // Takes in what has become due; once in a round.
@@ -80,6 +80,8 @@ class Arrivals {
   // Whose island cannot be reached chooses again; now and then.
   void Sweep();
   int64_t NextDeadlineNs() const { return next_due_ns_; }
+  // Some cannot set out: Sweep has to come round.
+  bool leaves() const { return leave_; }
 
  private:
   void Place(int64_t due_ns);
@@ -93,7 +95,7 @@ class Arrivals {
   WorkerCounters& counters_;
 
   ArrivalPlan plan_;
-  bool running_ = false;
+  bool active_ = false;
   Generator* generator_ = nullptr;
   runtime::Random random_{0};
   // Since when each waits; a ring whose size is a power of two.

@@ -141,7 +141,7 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
     const bool given = End(slot, outcome);
     const bool again = outcome == Outcome::kAborted && RetryAtOnce(transaction.failure.reason) && !ending_ &&
                        turns_.now_ns() < deadline_ns;
-    if (!again && given) arrivals_.Answered(turns_.now_ns());
+    if (!again && given) arrivals_.Answered();
     if (!again) co_return outcome == Outcome::kCommitted;
     const auto wait_ns = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1;
     Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + wait_ns);
@@ -228,7 +228,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
   for (; answers_.Ready(durable); ++given) {
     WaitingAnswer waited = answers_.TakeFirst();
     Give(waited.answer, *waited.request);
-    arrivals_.Answered(turns_.now_ns());
+    arrivals_.Answered();
     spare_requests_.push_back(std::move(waited.request));
   }
   counters_.answers_waiting.Set(answers_.size());
@@ -239,7 +239,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
 void Clients::GiveUnknown(WaitingAnswer waited) {
   waited.answer.outcome = Outcome::kUnknown;
   Give(waited.answer, *waited.request);
-  arrivals_.Answered(turns_.now_ns());
+  arrivals_.Answered();
   spare_requests_.push_back(std::move(waited.request));
 }
 

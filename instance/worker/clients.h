@@ -70,6 +70,7 @@ class Clients final : public RunInbox {
   void OnClients(uint64_t run_id, std::span<const int64_t> due_ns) override {
     arrivals_.OnClients(run_id, due_ns);
   }
+  bool leaves() const { return arrivals_.leaves(); }
   int64_t NextDeadlineNs() const {
     return arrivals_.waiting() != 0 && !resting_.empty() ? turns_.now_ns() : arrivals_.NextDeadlineNs();
   }

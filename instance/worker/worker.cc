@@ -190,7 +190,7 @@ int64_t Worker::NextDeadlineNs() const {
   if (clients_.waits() || sessions_.waits() || outbox_.holds())
     next_ns = std::min(next_ns, turns_.now_ns() + kLookAtEpochNs);  // nobody wakes us
   const bool timed = !lock_waits_.empty() || !coordinated_.empty() || !branches_.empty() ||
-                     sessions_.active() || engine_.HasGhosts();
+                     sessions_.active() || clients_.leaves() || engine_.HasGhosts();
   return timed ? std::min(next_ns, next_sweep_ns_) : next_ns;
 }
 
