@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from islands_command import Document
-from reporting import results
+from reporting import results, sizes
 from reporting.evidence import Claim
 
-EPILOG = """Writes index.html (one file, nothing from elsewhere), each plot as SVG and CSV, and claims.json.
-With --against, it compares instead, and writes against.html.
+EPILOG = """Writes index.html (one file, nothing from elsewhere), each plot as SVG and CSV, the runs behind it with
+their commands as CSV, and claims.json. With --against, it compares instead, and writes against.html.
 
 examples:
   islands report                          the newest results under ./results
@@ -52,6 +52,7 @@ def report(sweep: results.Sweep, output: str, command: str) -> list[Claim]:
     from reporting import claims, drawing, page, plots  # matplotlib is looked for only where plots are made
 
     found, styles, figures = claims.claims_of(sweep), drawing.Styles(sweep), []
+    way = os.path.relpath(sweep.directory, output)
     for figure in sweep.figures:
         chosen, notes = plots.plots_of(figure)
         shown = []
@@ -59,22 +60,29 @@ def report(sweep: results.Sweep, output: str, command: str) -> list[Claim]:
             svg = drawing.draw(plot, styles)
             write(output, f"{plot.name}.svg", drawing.standalone(svg, plot.name))
             write(output, f"{plot.name}.csv", plot.csv())
+            write(output, f"{plot.name}-runs.csv", plot.runs_csv(f"{way}/{figure.name}"))
             shown.append((plot, drawing.inline(svg, plot.name, page.description(plot))))
-        figures.append((figure, shown, notes))
+        remark = [claims.REMARKS[figure.name]] if figure.name in claims.REMARKS else []
+        figures.append((figure, shown, remark + notes))
     write(output, "claims.json", json.dumps(claims_document(sweep, found), indent=1, ensure_ascii=False) + "\n")
-    write(output, "index.html", page.index(sweep, figures, found, command))
+    write(output, "index.html", page.index(sweep, figures, found, command, way))
     return found
 
 
 def counts(claims: list[Claim]) -> dict[str, int]:
+    """Of verdicts on the direction."""
     verdicts = [claim.verdict for claim in claims]
     return {"agree": verdicts.count("agrees"), "disagree": verdicts.count("disagrees"),
             "cannot_be_told": verdicts.count("cannot be told")}
 
 
+def size_counts(claims: list[Claim]) -> dict[str, int]:
+    return {size: sum(claim.size == size for claim in claims) for size in sizes.SIZES}
+
+
 def claims_document(sweep: results.Sweep, claims: list[Claim]) -> Document:
     return {"format": 1, "sweep": sweep.name, "machine": sweep.machine_summary, **counts(claims),
-            "claims": [claim.json() for claim in claims]}
+            "sizes": size_counts(claims), "tolerance": sizes.TOLERANCE, "claims": [claim.json() for claim in claims]}
 
 
 def print_report(sweep: results.Sweep, claims: list[Claim], path: str, form: str) -> None:
@@ -84,13 +92,15 @@ def print_report(sweep: results.Sweep, claims: list[Claim], path: str, form: str
         return
     for claim in claims:
         here = f"Here, durability {claim.durability}" if claim.durability else "Here"
-        print(f"{claim.verdict:<15} {claim.id:<8} {claim.paper} There: {claim.there}. {here}: {claim.here}")
+        size = f"size: {claim.size}" + (f" ({claim.size_here})" if claim.size_here else "")
+        print(f"{claim.verdict:<15} {claim.id:<8} {claim.paper} There: {claim.there}. {here}: {claim.here}; {size}")
     for note in sweep.all_notes():
         print(f"note: {note}")
     of = counts(claims)
     if claims:
-        print(f"of {len(claims)} claims of the paper {of['agree']} hold here, {of['disagree']} do not, "
-              f"{of['cannot_be_told']} cannot be told")
+        print(f"of {len(claims)} claims of the papers {of['agree']} hold here in direction, {of['disagree']} do not, "
+              f"{of['cannot_be_told']} cannot be told; in size: "
+              + ", ".join(f"{size} {count}" for size, count in size_counts(claims).items()))
     print(f"report: {path}")
 
 

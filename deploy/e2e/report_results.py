@@ -37,7 +37,7 @@ class Model:
     def islands(self, axes: Point) -> int:
         layout = str(axes.get("layout", ""))
         if "cut" in axes:
-            cores = axes["cores"]
+            cores = axes.get("cores", self.cores)
             return {"SE": 1, "CG": max(1, cores // self.per_socket), "FG": cores}[axes["cut"]]
         return int(layout[:-3]) if layout[:-3].isdigit() else 1
 
@@ -55,6 +55,12 @@ class Model:
         hot_rows = (0.3 if op == "read" else 1.5) * zipf ** 3 * workers / 4
         hot_island = zipf ** 2 * 0.25 * (islands - 1)
         return cost * (1 + hot_rows + hot_island)
+
+
+    def messages(self, axes: Point) -> float:
+        """Of a distributed transaction: twice as many for updates, as the paper says."""
+        islands, rows = self.islands(axes), axes.get("rows", 10)
+        return min(islands - 1, rows - 1) * (4 if axes.get("op", "read") == "read" else 8)
 
 
 Rate = Callable[[Model, Point], float]
@@ -96,8 +102,36 @@ def worker_rate(model: Model, axes: Point) -> float:
     return 410e3 * {"grouped": 1.25, "spread": 0.97, "mix": 1.02, "os": 1.0}[axes["workers"]]
 
 
+def placed_rate(model: Model, axes: Point) -> float:
+    spread = {"islands": 1, "spread": 0.5, "os": 0.6}[axes["placement"]]
+    return rate_of(model, axes) * (spread if 1 < model.islands(axes) < model.cores else 1)
+
+
+def logged_rate(model: Model, axes: Point) -> float:
+    point = {**axes, "op": "update", "rows": 4}
+    log_us = 0 if axes["durability"] == "none" else 0.3 + 1.2 * axes["multisite"] / 100
+    return model.cores * 1e6 / (model.cost_us(point) + log_us)
+
+
+def own_payment_rate(model: Model, axes: Point) -> float:
+    return axes["cores"] * 1e6 / (8 * (1 + 0.002 * axes["cores"]))
+
+
+def mpl_rate(model: Model, axes: Point) -> float:
+    return tatp_rate(model, axes) * min(1, 0.6 + 0.1 * axes["mpl"]) * (0.95 if axes["mpl"] > 250 else 1)
+
+
+def executors_rate(model: Model, axes: Point) -> float:
+    return axes["cores"] * 250e3 * (1 if axes["latching"] == "auto" else 0.58)
+
+
+def sites_rate(model: Model, axes: Point) -> float:
+    return 2e6 if axes["sites"] == 1 else 3.2e6
+
+
 def tatp_rate(model: Model, axes: Point) -> float:
-    return rate_of(model, {"layout": axes["layout"], "op": "update" if axes["mix"] == "update" else "read",
+    cut = {name: axes[name] for name in ("layout", "cut") if name in axes} | {"cores": model.cores}
+    return rate_of(model, {**cut, "op": "update" if axes["mix"] == "update" else "read",
                            "rows": {"standard": 3, "read": 2, "update": 2}[axes["mix"]]})
 
 
@@ -139,7 +173,7 @@ def figures(model: Model) -> dict[str, Figure]:
                   [layouts, ops, axis("multisite", 0, 20, 40, 60, 80, 100)], two_plots("multisite", "layout"), rate_of,
                   0.02),
         "fig10": ("Cost of local and multisite transactions by number of rows", "micro",
-                  [layouts, ops, axis("multisite", 0, 100), axis("rows", 2, 4, 8, 12, 16, 20, 40, 60, 80, 100)], cost,
+                  [layouts, ops, axis("multisite", 0, 100), axis("rows", 2, 4, 10, 12, 16, 20, 40, 60, 80, 100)], cost,
                   rate_of, 0.02),
         "fig12": ("Throughput as hardware parallelism increases, 20 % multisite", "micro",
                   [axis("cores", *cores), axis("cut", "SE", *([] if one_socket else ["CG"]), "FG"), ops],
@@ -147,15 +181,37 @@ def figures(model: Model) -> dict[str, Figure]:
         "fig13": ("Throughput under skew, 2 rows", "micro",
                   [layouts, ops, axis("multisite", 0, 20, 50), axis("zipf", 0, 0.25, 0.5, 0.75, 1)], skew,
                   lambda model, axes: rate_of(model, {**axes, "rows": 2}), 0.03),
+        "fig04": ("The same islands, placed in three ways", "micro",
+                  [layouts, axis("placement", "islands", *([] if one_socket else ["spread"]), "os"), ops,
+                   axis("multisite", 0, 20, 100)],
+                  [{"title": "Update", "where": {"op": "update", "multisite": 20}, "x": "layout", "series": "placement",
+                    "y": "committed_per_s"}], placed_rate, 0.02),
+        "logging": ("Cost of updates with and without a log", "micro",
+                    [layouts, axis("multisite", 0, 100), axis("durability", "none", "lazy")],
+                    [{"title": "Update, multisite", "where": {"multisite": 100}, "x": "layout", "series": "durability",
+                      "y": "us_per_transaction"}], logged_rate, 0.01),
+        "shoremt": ("Payment on one island", "payment", [axis("cores", *cores)],
+                    [{"title": "Payment", "x": "cores", "y": "committed_per_s"}], own_payment_rate, 0.02),
+        "lockmgr_mpl": ("TATP as transactions in flight increase", "tatp",
+                        [axis("cut", "SE", "FG"), axis("mix", "read", "standard"), axis("mpl", 1, 4, 64, 500)],
+                        [{"title": "TATP", "x": "mpl", "series": "cut", "y": "committed_per_s"}], mpl_rate, 0.02),
+        "hstore": ("TATP on an island per core", "tatp",
+                   [axis("cut", "FG"), axis("cores", *cores), axis("latching", "auto", "always")],
+                   [{"title": "TATP", "x": "cores", "series": "latching", "y": "committed_per_s"}], executors_rate,
+                   0.02),
+        "horikawa": ("Shared-everything, by its sites", "micro", [axis("sites", 1, 4, 24)],
+                     [{"title": "Update", "x": "sites", "y": "committed_per_s", "kind": "bar"}], sites_rate, 0.02),
         "tatp": ("TATP by layout", "tatp", [layouts, axis("mix", "standard", "read", "update")],
                  [{"title": "TATP", "x": "mix", "series": "layout", "y": "committed_per_s"}], tatp_rate, 0.02)}
 
 
-def metrics_of(workload: str, rate: float, workers: float) -> dict[str, float]:
+def metrics_of(model: Model, workload: str, point: Point, rate: float, workers: float) -> dict[str, float]:
     if workload in ("counters", "ipc"):
         return {"increments_per_s" if workload == "counters" else "messages_per_s": rate}
+    islands, share = model.islands(point), point.get("multisite", 0) / 100
     return {"committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate, "latency_p50_us": 16e6 / rate,
-            "aborted_per_s": 0.0}
+            "aborted_per_s": 0.0, "messages_per_transaction": share * model.messages(point),
+            "distributed_share": share if islands > 1 else 0.0, "slowest_island_per_s": 0.9 * rate / islands}
 
 
 def machine_of(model: Model) -> tuple[Document, str]:
@@ -203,11 +259,13 @@ def lines_of(model: Model, spec: Figure, repeat: int, chance: random.Random,
         islands, workers = model.islands(point), point.get("cores", model.cores)
         found = noisy(chance, rate(model, point), noise)
         line = {"id": f"{number:04}", "repetition": repetition, "axes": point, "ok": True, "error": None,
-                "metrics": metrics_of(workload, found, workers), "islands": islands, "workers": workers,
-                "sum_check": "ok", "run_directory": f"runs/{number:04}", "started": "2026-11-21T12:00:00Z",
+                "metrics": metrics_of(model, workload, point, found, workers), "islands": islands, "workers": workers,
+                "sum_check": "ok", "run_directory": f"runs/{number:04}",
+                "command": f"islands run deployment.yaml {workload} --seed {1 + repetition}",
+                "started": "2026-11-21T12:00:00Z",
                 "build": "0123456789ab"}
         if workload in ("counters", "ipc"):
-            line.update(islands=0, workers=0)
+            line.update(islands=0, workers=0, run_directory=None)
         yield change(line) if change else line
 
 
@@ -234,6 +292,43 @@ def write_sweep(folder: str, names: Sequence[str], model: Model, **about: object
         "version": "0.1.0", "commit": "", "build": "0123456789ab", "command": "islands sweep experiments/quick.yaml",
         "started": "2026-11-21T12:00:00Z", "finished": "2026-11-21T12:04:47Z", "seconds": 287.0, "complete": True,
         "notes": [], **about})
+
+
+def read(*parts: str) -> str:
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def measuring(line: Document, **metrics: float) -> Document:
+    return line | {"metrics": metrics}
+
+
+def bend(name: str, factor: float | None, **where: object) -> Change:
+    """Multiplies what a figure's runs measured at these axis values; factor None: these runs were not made."""
+    def change(figure: str, line: Document) -> Document | None:
+        if figure != name or any(line["axes"].get(axis) != value for axis, value in where.items()):
+            return line
+        if factor is None:
+            return None
+        return measuring(line, **{metric: value * factor for metric, value in line["metrics"].items()})
+    return change
+
+
+def kept(folder: str, name: str, durability: str | None, **slower: float) -> None:
+    """Makes a figure one of a sweep with this durability, or, by `slower`, with an axis of several, whose runs of 1ISL
+    differ by these factors."""
+    path = os.path.join(folder, name, "results.jsonl")
+    lines = [json.loads(line) for line in read(path).splitlines()]
+    plan = json.loads(read(os.path.join(folder, name, "plan.json")))
+    plan["axes"] += [axis("durability", *slower)] if slower else []
+    write_json(os.path.join(folder, name, "plan.json"), plan | {"durability": durability})
+    with open(path, "w", encoding="utf-8") as file:
+        for word, factor in slower.items() or {durability: 1.0}.items():
+            for line in lines:
+                factor_here = factor if line["axes"].get("layout") == "1ISL" else 1
+                made = measuring(line, **{metric: value * factor_here for metric, value in line["metrics"].items()})
+                axes = line["axes"] | ({"durability": word} if slower else {})
+                file.write(json.dumps(made | {"axes": axes, "log_on": None if word == "none" else "tmpfs"}) + "\n")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """`islands report` on made-up results: claims, plots, pages, comparisons, and what may be missing."""
 
 import csv
+import html
 import html.parser
 import json
 import os
@@ -15,12 +16,12 @@ from typing import Any
 import pytest
 
 import report_results
+from report_results import bend, kept, measuring, read
 from conftest import ROOT, Document, Islands, Result
 
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 
 from reporting import against, claims, plots, results, words  # noqa: E402
-from reporting.evidence import Claim  # noqa: E402
 from reporting.results import Value  # noqa: E402
 
 REPORT = os.path.join(ROOT, "experiments", "report.py")
@@ -41,34 +42,6 @@ def run_report(*arguments: object, cwd: str | None = None, **environment: str) -
     done = subprocess.run([sys.executable, REPORT, *map(str, arguments)], capture_output=True, text=True, timeout=60,
                           cwd=cwd, env={**os.environ, **environment})
     return Result(done.returncode, done.stdout, done.stderr)
-
-
-def read(*parts: str) -> str:
-    with open(os.path.join(*parts), encoding="utf-8") as file:
-        return file.read()
-
-
-def claims_by_id(folder: str) -> dict[str, Claim]:
-    return {claim.id: claim for claim in claims.claims_of(results.load(folder))}
-
-
-def verdicts(folder: str, name: str) -> list[str]:
-    return [claim.verdict for claim in claims.claims_of(results.load(folder)) if claim.figure == name]
-
-
-def measuring(line: Document, **metrics: float) -> Document:
-    return line | {"metrics": metrics}
-
-
-def bend(name: str, factor: float | None, **where: object) -> report_results.Change:
-    """Multiplies what a figure's runs measured at these axis values; factor None: these runs were not made."""
-    def change(figure: str, line: Document) -> Document | None:
-        if figure != name or any(line["axes"].get(axis) != value for axis, value in where.items()):
-            return line
-        if factor is None:
-            return None
-        return measuring(line, **{metric: value * factor for metric, value in line["metrics"].items()})
-    return change
 
 
 class Page(html.parser.HTMLParser):
@@ -121,152 +94,14 @@ def check_page(source: str) -> Page:
         if reference.startswith("#"):
             assert reference[1:] in page.ids, reference
         else:
-            assert re.fullmatch(r"[\w.-]+\.(svg|csv)", reference), reference
+            assert re.fullmatch(r"[\w.-]+\.(svg|csv)|\.\./\w+/(results\.jsonl|runs/)", reference), reference
     assert "script" not in page.tags
     assert "://" not in source and "@import" not in source
     assert not re.search(r'\son\w+="', source)
     return page
 
 
-# Claims
-
-
-def test_claims_agree_on_four_sockets(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket")
-    found = claims_by_id(folder)
-    for id in ("fig02.1", "fig02.2", "tab01.1", "tab01.2", "tab01.3", "fig03.1", "fig06.1", "fig06.2", "fig06.3",
-               "fig07.1", "fig07.2", "fig07.3", "fig09.1", "fig09.2", "fig09.3", "fig09.7", "fig10.1", "fig10.2",
-               "fig10.5", "fig10.6", "fig12.3", "fig13.1", "fig13.2", "fig13.4", "fig13.6", "tatp.1", "tatp.2"):
-        assert found[id].verdict == "agrees", found[id].json()
-    assert {claim.figure for claim in found.values()} == set(claims.FIGURES)
-    assert found["fig07.1"].there == "4.5x on 24 cores"
-    assert re.fullmatch(r"4\.\dx \(24ISL 3\.\d+M/s, 1ISL 6\d\dk/s\)", found["fig07.1"].here)
-    assert all(claim.paper.endswith(".") and claim.reference and claim.there for claim in found.values())
-
-
-def test_one_socket_says_so(folder: str) -> None:
-    report_results.write_results(folder, "two-cores")
-    found = claims_by_id(folder)
-    for id in ("fig02.1", "fig02.2", "tab01.3", "fig03.1", "fig03.2", "fig06.2", "fig06.3", "fig07.2", "fig12.3",
-               "fig13.4"):
-        assert found[id].verdict == "cannot be told" and "one socket" in found[id].here
-    assert found["fig07.1"].verdict == found["tatp.1"].verdict == found["fig10.1"].verdict == "agrees"
-    assert found["fig09.3"].here == "there is no layout between 1ISL and 2ISL"
-
-
-@pytest.mark.parametrize("name, factor, where, id, verdict", [
-    ("fig07", 10, {"layout": "1ISL"}, "fig07.1", "disagrees"),
-    ("fig07", None, {"layout": "1ISL"}, "fig07.1", "cannot be told"),
-    ("fig02", 0.1, {"workers": "grouped"}, "fig02.1", "disagrees"),
-    ("tab01", 0.05, {"counters": "per-core"}, "tab01.2", "disagrees"),
-    ("fig06", 5, {"mechanism": "fifo"}, "fig06.1", "disagrees"),
-    ("fig06", 5, {"mechanism": "shared-memory"}, "fig06.1", "agrees"),
-    ("fig09", 0.5, {"layout": "1ISL", "multisite": 100, "op": "read"}, "fig09.1", "disagrees"),
-    ("fig09", 0.5, {"layout": "1ISL", "multisite": 100, "op": "read"}, "fig09.4", "agrees"),
-    ("fig09", 9, {"layout": "8ISL", "multisite": 100, "op": "read"}, "fig09.2", "disagrees"),
-    ("fig09", 0.01, {"layout": "2ISL", "multisite": 100, "op": "update"}, "fig09.6", "disagrees"),
-    ("fig09", 9, {"layout": "24ISL", "multisite": 100, "op": "update"}, "fig09.7", "disagrees"),
-    ("fig10", 3, {"layout": "24ISL", "rows": 8}, "fig10.1", "disagrees"),
-    ("fig10", 0.1, {"layout": "8ISL", "multisite": 100}, "fig10.5", "disagrees"),
-    ("fig12", 0.3, {"cores": 24, "cut": "CG"}, "fig12.3", "disagrees"),
-    ("fig12", 0.2, {"cores": 24, "cut": "SE"}, "fig12.2", "agrees"),
-    ("fig13", 9, {"layout": "24ISL", "zipf": 1}, "fig13.4", "disagrees"),
-    ("tatp", 9, {"layout": "1ISL"}, "tatp.2", "disagrees"),
-])
-def test_verdict_follows_the_numbers(folder: str, name: str, factor: float | None, where: Document, id: str,
-                                     verdict: str) -> None:
-    report_results.write_results(folder, "quad-socket", [name], change=bend(name, factor, **where))
-    assert claims_by_id(folder)[id].verdict == verdict
-
-
-def test_difference_within_the_spread_cannot_be_told(folder: str) -> None:
-    wide = {0: 0.5, 1: 1.0, 2: 8.0}
-
-    def change(figure: str, line: Document) -> Document:
-        return measuring(line, committed_per_s=1e6 * wide[line["repetition"]])
-
-    report_results.write_results(folder, "two-cores", ["fig07"], change=change)
-    first = claims_by_id(folder)["fig07.1"]
-    assert first.verdict == "cannot be told" and "within the spread" in first.here
-
-
-def test_missing_axis_values_are_named(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket", ["fig09"],
-                                 change=lambda figure, line: line if line["axes"]["multisite"] <= 20 else None)
-    found = claims_by_id(folder)
-    assert found["fig09.1"].here == "multisite was measured from 0 to 20 only"
-    assert found["fig09.7"].verdict == "cannot be told" and "multisite 100" in found["fig09.7"].here
-
-
-def test_finest_layout_must_have_one_worker_per_island(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket", ["fig07"], change=bend("fig07", None, layout="24ISL"))
-    assert claims_by_id(folder)["fig07.1"].here == "no layout with one island per core was measured"
-
-
-def test_claims_without_any_result(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket", change=lambda figure, line: None)
-    assert {claim.verdict for claim in claims_by_id(folder).values()} == {"cannot be told"}
-
-
-def test_runs_that_counted_nothing(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket", change=lambda figure, line: measuring(
-        line, **dict.fromkeys(line["metrics"], 0.0)))
-    assert not {claim.verdict for claim in claims_by_id(folder).values()} - {"cannot be told", "agrees"}
-
-
-def test_number_of_rows_nearest_to_ten(folder: str) -> None:
-    report_results.write_results(folder, "two-cores", ["fig10"])
-    assert "(8 rows)" in claims_by_id(folder)["fig10.1"].paper
-
-
-def test_an_axis_that_is_left_open_is_not_mixed(folder: str) -> None:
-    report_results.write_results(folder, "two-cores", ["fig07"])
-    path = os.path.join(folder, "fig07", "results.jsonl")
-    lines = [json.loads(line) for line in read(path).splitlines()]
-    with open(path, "w", encoding="utf-8") as file:
-        for mpl in (1, 4):
-            file.writelines(json.dumps(line | {"axes": line["axes"] | {"mpl": mpl}}) + "\n" for line in lines)
-    assert "several ways (mpl)" in claims_by_id(folder)["fig07.1"].here
-
-
 # Durability
-
-
-def kept(folder: str, name: str, durability: str | None, **slower: float) -> None:
-    """Makes a figure one of a sweep with this durability, or, by `slower`, with an axis of several, whose runs of 1ISL
-    differ by these factors."""
-    path = os.path.join(folder, name, "results.jsonl")
-    lines = [json.loads(line) for line in read(path).splitlines()]
-    plan = json.loads(read(folder, name, "plan.json"))
-    plan["axes"] += [report_results.axis("durability", *slower)] if slower else []
-    report_results.write_json(os.path.join(folder, name, "plan.json"), plan | {"durability": durability})
-    with open(path, "w", encoding="utf-8") as file:
-        for word, factor in slower.items() or {durability: 1.0}.items():
-            for line in lines:
-                factor_here = factor if line["axes"].get("layout") == "1ISL" else 1
-                made = measuring(line, **{metric: value * factor_here for metric, value in line["metrics"].items()})
-                axes = line["axes"] | ({"durability": word} if slower else {})
-                file.write(json.dumps(made | {"axes": axes, "log_on": None if word == "none" else "tmpfs"}) + "\n")
-
-
-def test_claims_say_with_which_durability_they_were_decided(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket", ["fig02", "fig07", "fig09"])
-    kept(folder, "fig09", "sync+forced")
-    found = claims_by_id(folder)
-    assert (found["fig09.1"].durability, found["fig09.1"].json()["durability"]) == ("sync+forced", "sync+forced")
-    assert found["fig07.1"].durability == "none", "of sweeps that knew no other"
-    assert found["fig02.1"].json()["durability"] is None, "a program"
-    assert "fig09 too" in found["fig07.3"].here and "same durability" in found["fig07.3"].here
-
-
-def test_claims_are_decided_with_every_durability_apart(folder: str) -> None:
-    report_results.write_results(folder, "quad-socket", ["fig07", "fig09"])
-    kept(folder, "fig07", None, none=1, lazy=10)
-    found = claims_by_id(folder)
-    assert [found[f"fig07.{word}.1"].verdict for word in ("none", "lazy")] == ["agrees", "disagrees"]
-    assert [found[f"fig07.{word}.1"].durability for word in ("none", "lazy")] == ["none", "lazy"]
-    assert found["fig07.lazy.1"].where == {"durability": "lazy"} and "fig07.1" not in found
-    assert (found["fig07.none.3"].verdict, found["fig07.lazy.3"].verdict) == ("agrees", "cannot be told")
 
 
 @needs_matplotlib
@@ -443,6 +278,24 @@ def test_csv(folder: str) -> None:
         assert low <= median <= high and row["runs"] == "3" and row["op"] == "read"
 
 
+def test_csv_of_runs_has_directories_and_commands(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["tab01", "fig09"])
+    sweep = results.load(folder)
+    program, plot = (plots.plots_of(figure)[0][0] for figure in sweep.figures)
+    rows = list(csv.DictReader(plot.runs_csv("../fig09").splitlines()))
+    assert list(rows[0]) == ["figure", "layout", "op", "multisite", "repetition", "committed_per_s", "run_directory",
+                             "command"]
+    assert len(rows) == 6 * 6 * 3 and {row["op"] for row in rows} == {"read"}
+    found = [json.loads(line) for line in read(folder, "fig09", "results.jsonl").splitlines()]
+    lines = {f"../fig09/{line['run_directory']}": line for line in found}
+    for row in rows:
+        line = lines[row["run_directory"]]
+        assert row["layout"] == line["axes"]["layout"] and row["command"] == line["command"]
+        assert float(row["committed_per_s"]) == pytest.approx(line["metrics"]["committed_per_s"], rel=1e-5)
+    rows = list(csv.DictReader(program.runs_csv("../tab01").splitlines()))
+    assert {row["run_directory"] for row in rows} == {""} and len(rows) == 9, "programs leave no directories"
+
+
 # Pages
 
 
@@ -454,10 +307,11 @@ def test_report(folder: str, machine: str) -> None:
     assert done.code == 0 and done.err == "", done
     assert f"report: {folder}/report/index.html" in done.out
     document = json.loads(read(folder, "report", "claims.json"))
-    assert f"of {len(document['claims'])} claims of the paper {document['agree']} hold here" in done.out
+    assert f"of {len(document['claims'])} claims of the papers {document['agree']} hold here in direction" in done.out
     page = check_page(read(folder, "report", "index.html"))
-    assert page.tags.count("svg") == 21
-    assert set(claims.FIGURES) <= set(page.ids) and {claim["id"] for claim in document["claims"]} <= set(page.ids)
+    assert page.tags.count("svg") == 28
+    assert {*claims.FIGURES, *claims.ACROSS_DURABILITIES} <= set(page.ids)
+    assert {claim["id"] for claim in document["claims"]} <= set(page.ids)
     text = page.text()
     for part in ("package 0: Example CPU", "islands sweep experiments/quick.yaml", "Example CPU 3 GHz", "4 min 47 s",
                  "Committed transactions per second", "Multisite transactions (%)", "1ISL (shared-everything)"):
@@ -468,6 +322,86 @@ def test_report(folder: str, machine: str) -> None:
         root = xml.etree.ElementTree.fromstring(read(folder, "report", f"{name}.svg"))
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "var(--" not in read(folder, "report", "fig09-1.svg") and "#0a00" not in read(folder, "report", "index.html")
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("name", ["fig09", "fig06", "tab01", "lockmgr_mpl"])  # lines, bars that lie, bars, a log axis
+def test_every_point_answers_to_the_pointer(folder: str, name: str) -> None:
+    """A title for each point, within what stands for it, with its values and its runs; on the page and in the file."""
+    report_results.write_results(folder, "quad-socket", [name],
+                                 change=lambda figure, line: None if line["axes"].get("layout") == "8ISL" and
+                                 line["axes"]["multisite"] == 40 else line)  # a gap in one line
+    assert run_report(folder).code == 0
+    page = read(folder, "report", "index.html")
+    figure = results.load(folder).figures[0]
+    for plot in plots.plots_of(figure)[0]:
+        wanted = sorted(plot.tip(value, x, stats[results.same_value(x)]) for value, stats in plot.series
+                        for x in plot.xs if results.same_value(x) in stats)
+        root = xml.etree.ElementTree.fromstring(read(folder, "report", f"{plot.name}.svg"))
+        svg = "{http://www.w3.org/2000/svg}"
+        titled = [(parent.tag.removeprefix(svg), title.text) for parent in root.iter()
+                  for title in parent.findall(f"{svg}title")]
+        assert sorted(str(text) for _, text in titled) == wanted
+        assert {tag for tag, _ in titled} == {"circle" if plot.lines else "g"}
+        assert all(page.count(f"<title>{html.escape(text)}</title>") for text in wanted)
+    if name == "fig09":
+        points = figure.select({"layout": "4ISL", "op": "read", "multisite": 20})
+        stat = figure.stat(points[0], "committed_per_s")
+        assert stat and (f"<title>4ISL, multisite 20 %: {words.quantity('committed_per_s', stat.median)} "
+                         f"({words.number(stat.low)} to {words.number(stat.high)}, 3 runs: "
+                         f"{', '.join(run['id'] for run in points[0].runs)})</title>") in page
+        check_place_of_titles(read(folder, "report", "fig09-1.svg"))
+
+
+def check_place_of_titles(svg: str) -> None:
+    """Higher values lie higher: the circles stand where the markers of their line are."""
+    circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"[^>]*><title>(\w+), multisite (\d+) %: '
+                         r'([\d.]+)([Mk]?)/s', svg)
+    assert len(circles) == 6 * 6 - 1
+    found = [(float(x), float(y), int(share), float(number) * {"M": 1e6, "k": 1e3}[unit])
+             for x, y, _, share, number, unit in circles]
+    assert [value for _, _, _, value in sorted(found, key=lambda one: one[1])] == sorted(
+        (value for *_, value in found), reverse=True)
+    assert len({(round(x, 3), share) for x, _, share, _ in found}) == 6, "one place for each share"
+
+
+@needs_matplotlib
+def test_plots_link_to_what_they_are_made_of(folder: str) -> None:
+    report_results.write_results(folder, "two-cores", ["fig07", "tab01"])
+    os.makedirs(os.path.join(folder, "fig07", "runs", "0000"))
+    assert run_report(folder).code == 0
+    page = read(folder, "report", "index.html")
+    page_of = {name: page.split(f'<section id="{name}">')[1].split("</section>")[0] for name in ("fig07", "tab01")}
+    links = re.findall(r'href="([^#"]+)"', page_of["fig07"])
+    assert links == ["fig07-1.svg", "fig07-1.csv", "fig07-1-runs.csv", "../fig07/results.jsonl", "../fig07/runs/"]
+    assert all(os.path.exists(os.path.join(folder, "report", link)) for link in links)
+    assert "../tab01/runs/" not in page_of["tab01"]
+    for part in ("Made by <code>islands sweep experiments/quick.yaml</code>",
+                 "<code>islands run deployment.yaml payment --seed 1</code>"):
+        assert part in page_of["fig07"]
+    elsewhere = os.path.join(folder, "else", "where")
+    assert run_report(folder, "--output", elsewhere).code == 0
+    assert 'href="../../fig07/results.jsonl"' in read(elsewhere, "index.html")
+
+
+@needs_matplotlib
+def test_page_has_both_verdicts(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig07", "fig09"])
+    done = run_report(folder)
+    document = json.loads(read(folder, "report", "claims.json"))
+    assert document["sizes"]["agrees"] == 1 and document["sizes"]["larger"] == 2 and document["tolerance"] == 1.5
+    assert sum(document["sizes"].values()) == len(document["claims"])
+    first = document["claims"][0]
+    assert (first["verdict"], first["size"], first["source"]) == ("agrees", "agrees", "OLTP on Hardware Islands")
+    assert first["quote"].endswith("outperforms shared-everything by 4.5x")
+    assert "; size: agrees (4." in done.out and "in size: agrees 1, smaller 0, larger 2" in done.out
+    text = check_page(read(folder, "report", "index.html")).text()
+    for part in ("Their size: agrees 1; smaller 0; larger 2;", "within a factor of 1.5 of it", "= agrees", "&gt; "
+                                                                                                           "larger",
+                 "“The fine-grained shared-nothing configuration outperforms shared-everything by 4.5x” OLTP on "
+                 "Hardware "
+                 "Islands, section 6.1, Figure 7", "a read exchanges 4 messages"):
+        assert part.replace("&gt;", ">") in text, part
 
 
 @needs_matplotlib

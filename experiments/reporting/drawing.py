@@ -1,14 +1,17 @@
 """A plot as SVG, drawn once by matplotlib with stand-in colours and then coloured twice.
 
+Whatever stands for a point has a title, which a browser shows when the pointer rests on it.
+
 In the page, text and axes take the colour of the text around them and series take the style sheet's colours, which
 differ on light, dark and paper; a file of its own has the light colours written into it. Series differ by marker, dash
 and hatch too, so that a black-and-white print can be read. Text stays text: the page's own font, searchable.
 """
 
+import html
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -42,6 +45,7 @@ STAND_INS += [(f"#0a00{index:02x}", f"var(--series-{index})", light) for index, 
 WIDTH, HEIGHT = 680, 400  # pixels of the page, and of a SVG's own coordinates
 FONT = 12
 BAR_HEIGHT = 15
+HIT = 9  # radius around a marker that answers to the pointer
 SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "islands", "font.family": "DejaVu Sans", "font.size": FONT,
             "hatch.linewidth": 1.0, "text.color": TEXT, "axes.labelcolor": TEXT, "xtick.labelcolor": TEXT,
             "ytick.labelcolor": TEXT, "xtick.color": AXIS, "ytick.color": AXIS, "axes.edgecolor": AXIS,
@@ -101,20 +105,46 @@ def draw(plot: Plot, styles: Styles) -> str:
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True,
                        metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return out.getvalue()
+    return with_tips(out.getvalue(), plot)
+
+
+MARK = re.compile(r'<use\b[^>]*?\bx="([^"]+)" y="([^"]+)"[^>]*/>')
+
+
+def with_tips(svg: str, plot: Plot) -> str:
+    """The SVG with a title in everything that stands for a point: bars, and a circle around each marker of a line.
+    Drawing has named them tip-SERIES (a line) or tip-SERIES-PLACE (a bar)."""
+    for number, (value, stats) in enumerate(plot.series):
+        tips = {place: title(plot.tip(value, x, stats[same_value(x)])) for place, x in enumerate(plot.xs)
+                if same_value(x) in stats}
+        if not plot.lines:
+            for place, tip in tips.items():
+                svg = svg.replace(f'<g id="tip-{number}-{place}">', f'<g id="tip-{number}-{place}">{tip}', 1)
+            continue
+        marks = MARK.finditer(svg, svg.index(f'<g id="tip-{number}">'))
+        circles = "".join(f'<circle cx="{mark[1]}" cy="{mark[2]}" r="{HIT}" fill="none" '
+                          f'pointer-events="all">{tip}</circle>'
+                          for tip, mark in zip(tips.values(), marks))
+        svg = svg.replace("</svg>", f"<g>{circles}</g>\n</svg>")
+    return svg
+
+
+def title(tip: str) -> str:
+    return f"<title>{html.escape(tip)}</title>"
 
 
 def draw_lines(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     handles = []
-    for value, stats in plot.series:
+    for number, (value, stats) in enumerate(plot.series):
         index = styles.index(plot.axis, value)
-        xs = sorted(stats)
+        xs = [same_value(x) for x in plot.xs if same_value(x) in stats]
         medians = [stats[x].median for x in xs]
         spread = [[stats[x].median - stats[x].low for x in xs], [stats[x].high - stats[x].median for x in xs]]
         look = {"color": colour(index), "marker": MARKERS[index % len(MARKERS)], "linewidth": 1.8, "markersize": 7.5,
                 "linestyle": DASHES[index % len(DASHES)], "markeredgecolor": GROUND, "markeredgewidth": 0.5}
         container = axes.errorbar(xs, medians, spread, ecolor=colour(index), elinewidth=1.2, capsize=3.5, capthick=1.2,
                                   clip_on=False, zorder=3, **look)
+        container[0].set_gid(f"tip-{number}")
         for part in container[1] + container[2]:
             part.set_clip_on(False)  # a marker at the edge of the plot is drawn whole
         handles.append(Line2D([], [], label=words.series_label(plot.axis, value) if plot.axis else "", **look))
@@ -173,15 +203,22 @@ def bars_height(plot: Plot) -> float:
     return max(220, 130 + (BAR_HEIGHT + 2) * len(plot.xs) * len(plot.series) / 0.8)
 
 
-def bars(plot: Plot, styles: Styles) -> Iterator[tuple[float, list[tuple[float, Stat]], Look, str]]:
-    """Per series: its places, its statistics there, and its look. Layouts side by side each look as they always do."""
+class Bar(NamedTuple):
+    name: str  # for with_tips
+    place: float
+    stat: Stat
+
+
+def bars(plot: Plot, styles: Styles) -> Iterator[tuple[float, list[Bar], Look, str]]:
+    """Per series: the width of its bars, these, and their look. Layouts side by side each look as they always do."""
     width, offsets = group_places(plot)
-    for (value, stats), offset in zip(plot.series, offsets):
-        there = [(place + offset, stats[same_value(x)]) for place, x in enumerate(plot.xs) if same_value(x) in stats]
+    for number, ((value, stats), offset) in enumerate(zip(plot.series, offsets)):
+        there = [Bar(f"tip-{number}-{place}", place + offset, stats[same_value(x)]) for place, x in enumerate(plot.xs)
+                 if same_value(x) in stats]
         if plot.axis is None and plot.x in ("layout", "cut"):
             places = {place + offset: x for place, x in enumerate(plot.xs)}
-            for place, stat in there:
-                yield width, [(place, stat)], bar_look(styles.index(plot.x, places[place])), ""
+            for bar in there:
+                yield width, [bar], bar_look(styles.index(plot.x, places[bar.place])), ""
         else:
             label = words.series_label(plot.axis, value) if plot.axis else ""
             yield width, there, bar_look(styles.index(plot.axis, value), plot.axis is not None), label
@@ -195,12 +232,12 @@ def bar_look(index: int, hatched: bool = True) -> Look:
 def draw_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     handles = []
     for width, there, look, label in bars(plot, styles):
-        places, stats = [place for place, _ in there], [stat for _, stat in there]
-        axes.bar(places, [stat.median for stat in stats], width * 0.94, **look)
+        places, stats = [bar.place for bar in there], [bar.stat for bar in there]
+        name_all(axes.bar(places, [stat.median for stat in stats], width * 0.94, **look), there)
         axes.errorbar(places, [stat.median for stat in stats], whiskers(stats), fmt="none", ecolor=TEXT,
                       elinewidth=1.2, capsize=3.5, capthick=1.2)
         if width * (WIDTH - 90) / len(plot.xs) >= 34:
-            for place, stat in there:
+            for _, place, stat in there:
                 axes.annotate(words.number(stat.median), (place, stat.high), (0, 5), textcoords="offset points",
                               ha="center", va="bottom", size=FONT - 1)
         handles.append(Patch(label=label, **look))
@@ -218,11 +255,11 @@ def draw_lying_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     """For labels too wide to stand beside each other, and for many bars."""
     handles = []
     for width, there, look, label in bars(plot, styles):
-        places, stats = [place for place, _ in there], [stat for _, stat in there]
-        axes.barh(places, [stat.median for stat in stats], width * 0.94, **look)
+        places, stats = [bar.place for bar in there], [bar.stat for bar in there]
+        name_all(axes.barh(places, [stat.median for stat in stats], width * 0.94, **look), there)
         axes.errorbar([stat.median for stat in stats], places, xerr=whiskers(stats), fmt="none", ecolor=TEXT,
                       elinewidth=1.2, capsize=3, capthick=1.2)
-        for place, stat in there:
+        for _, place, stat in there:
             axes.annotate(words.number(stat.median), (stat.high, place), (7, 0), textcoords="offset points",
                           ha="left", va="center", size=FONT - 1)
         handles.append(Patch(label=label, **look))
@@ -234,6 +271,11 @@ def draw_lying_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     value_axis(axes.xaxis, lambda low, high: axes.set_xlim(low, high * 1.09), plot)
     axes.grid(axis="x")
     return handles
+
+
+def name_all(drawn: Iterable[Artist], there: Sequence[Bar]) -> None:
+    for patch, bar in zip(drawn, there):
+        patch.set_gid(bar.name)
 
 
 def whiskers(stats: Sequence[Stat]) -> list[list[float]]:

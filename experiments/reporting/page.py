@@ -2,10 +2,11 @@
 
 import html
 import re
+import urllib.parse
 from collections.abc import Iterable, Sequence
 
-from reporting import words
-from reporting.evidence import AGREES, DISAGREES, LINEAR, UNKNOWN, Claim
+from reporting import sizes, words
+from reporting.evidence import AGREES, DISAGREES, STEADY, UNKNOWN, Claim
 from reporting.plots import Plot
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, same_value
 from reporting.style import sheet
@@ -15,19 +16,29 @@ Figures = Sequence[tuple[Figure, Drawn, Sequence[str]]]  # with notes
 
 SIGNS = {AGREES: "✓", DISAGREES: "✗", UNKNOWN: "?"}
 CLASSES = {AGREES: "agrees", DISAGREES: "disagrees", UNKNOWN: "unknown"}
+SIZE_SIGNS = {sizes.AGREES: ("=", "agrees"), sizes.SMALLER: ("&lt;", "disagrees"), sizes.LARGER: ("&gt;", "disagrees"),
+              sizes.UNKNOWN: ("?", "unknown"), sizes.INCOMPARABLE: ("≠", "unknown"), sizes.NO_NUMBER: ("–", "unknown")}
 MAX_FAILURES = 50  # listed
 
-READING = f"""Every point is the <b>median</b> of its repetitions; the bar through it reaches from the <b>least to the
+READING = """Every point is the <b>median</b> of its repetitions; the bar through it reaches from the <b>least to the
 greatest</b> run. <b>4ISL</b> is the machine cut into four islands, each a process with its own cores, memory and share
 of the data: 1ISL is shared-everything, one island per core is fine-grained and one per socket coarse-grained
 shared-nothing. A <b>multisite</b> transaction touches several sites (partitions) of the data; it becomes distributed
-where these lie on several islands. The paper's claims are decided on the numbers: two results differ if their ranges
-do not overlap and their medians differ by more than the typical range of a point in that figure, and by more than
-{words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where there is one run). “Linear” means at least
-{words.percent(LINEAR)} of perfect scaling.
-What this machine cannot show, or the spread hides, is said to be so. <b>Durability</b> is what islands kept of what
-they acknowledged: nothing (none), all of it across kills (lazy), or across losses of power, too (sync); with +forced,
-messages of two-phase commit waited for the log as well."""
+where these lie on several islands. Rest the pointer on a point for its values and its runs."""
+
+DECIDING = f"""A claim has two verdicts. <b>Direction</b>: whether what the paper found greater is greater here. Two
+results differ if their ranges do not overlap and their medians differ by more than the typical range of a point in
+that figure, and by more than {words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where there is one run). “Not
+affected” and “competitive” mean within {words.percent(STEADY)}. <b>Size</b>: whether it is as large. The paper's
+number is a factor, its gain what that exceeds 1 by ({words.times(4.5)} gains 3.5; 40 % cheaper is a factor of 1.67
+and gains 0.67). The size agrees if the gain here is within a factor of {sizes.TOLERANCE:g} of it, smaller or
+larger: 3.3x to 6.2x agree with 4.5x. Held against this is the whole interval of the factor here, as far as the
+spread of both results lets it reach; where it lies across an end it cannot be told. Sizes cannot be compared where
+this machine has more than {sizes.TOLERANCE:g} times as many cores or sockets as the paper's, or fewer by as much.
+“Linear” is a factor, too: by how much the cores grew, here. What this machine cannot show, or the spread hides, is
+said to be so. <b>Durability</b> is what islands kept of what they acknowledged: nothing (none), all of it across
+kills (lazy), or across losses of power, too (sync); with +forced, messages of two-phase commit waited for the log
+as well. The paper's islands wrote their log to disks in memory: lazy or sync with a log there."""
 
 
 def text(value: object) -> str:
@@ -48,15 +59,18 @@ def document(title: str, body: str) -> str:
             f"<title>{text(title)}</title>\n<style>\n{sheet()}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n")
 
 
-def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str) -> str:
-    """`figures`: (figure, [(plot, SVG for the page)], notes) each."""
+def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str, results: str) -> str:
+    """`figures`: (figure, [(plot, SVG for the page)], notes) each. `results`: the way from the page to the directory
+    that holds the figures' folders."""
     parts = [head(sweep, figures, claims), "<main>", overview(sweep), runs_table(sweep), notes(sweep),
              summary(claims)]
     for figure, plots, said in figures:
-        parts.append(section(figure, plots, said, [claim for claim in claims if claim.figure == figure.name]))
+        parts.append(section(sweep, figure, plots, said, [claim for claim in claims if claim.figure == figure.name],
+                             f"{results}/{figure.name}"))
     parts.append(f"<footer>Made by <code>{text(command)}</code> from <code>{text(sweep.directory)}</code>. Beside this "
-                 "page: each plot as SVG and CSV, and claims.json. The paper: OLTP on Hardware Islands, Proceedings of "
-                 "the VLDB Endowment 5(11), 2012.</footer></main>")
+                 "page: each plot as SVG and CSV, the runs behind it as CSV, and claims.json. The paper, where no "
+                 "other "
+                 "is named: OLTP on Hardware Islands, Proceedings of the VLDB Endowment 5(11), 2012.</footer></main>")
     return document(sweep.title, "\n".join(parts))
 
 
@@ -64,17 +78,24 @@ def verdict_counts(claims: Sequence[Claim]) -> dict[str, int]:
     return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in SIGNS}
 
 
+def size_counts(claims: Sequence[Claim]) -> dict[str, int]:
+    return {size: sum(claim.size == size for claim in claims) for size in sizes.SIZES}
+
+
 def head(sweep: Sweep, figures: Figures, claims: Sequence[Claim]) -> str:
     counts = verdict_counts(claims)
-    words_of = {AGREES: "claims of the paper hold here", DISAGREES: "do not", UNKNOWN: "cannot be told here"}
+    words_of = {AGREES: "claims of the papers hold here in direction", DISAGREES: "do not", UNKNOWN: "cannot be told "
+                                                                                                     "here"}
     tiles = "".join(f'<div class="tile {CLASSES[verdict]}"><b>{SIGNS[verdict]} {counts[verdict]}</b>'
                     f"{words_of[verdict]}</div>" for verdict in SIGNS)
+    in_size = "; ".join(f"{text(size)} {count}" for size, count in size_counts(claims).items())
+    tiles = f'<div class="tiles">{tiles}</div><p>Their size: {in_size}.</p>'
     links = "".join(f'<a href="#{text(figure.name)}">{text(figure.name)}: {text(figure.title)}</a>'
                     for figure, _, _ in figures)
     day = text(str(sweep.about.get("started") or "")[:10])
     return (f"<header><h1>{text(sweep.title)}</h1>"
             f'<p class="muted">{text(sweep.machine_summary)}{" · measured " + day if day else ""}</p>'
-            + (f'<div class="tiles">{tiles}</div>' if claims else "") + f"<nav>{links}</nav></header>")
+            + (tiles if claims else "") + f"<nav>{links}</nav></header>")
 
 
 def overview(sweep: Sweep) -> str:
@@ -92,7 +113,7 @@ def overview(sweep: Sweep) -> str:
     machine = about.get("machine_text")
     picture = f"<pre>{text(str(machine).strip())}</pre>" if machine else f"<p>{text(sweep.machine_summary)}</p>"
     return (f'<div class="overview"><div><h2>The machine</h2>{picture}</div><div><h2>The measurement</h2>{table(rows)}'
-            f'</div></div><h2>How to read this</h2><p>{READING}</p>')
+            f'</div></div><h2>How to read this</h2><p>{READING}</p><p>{DECIDING}</p>')
 
 
 def when(time: object) -> str | None:
@@ -137,16 +158,31 @@ def badge(verdict: str) -> str:
     return f'<span class="verdict {CLASSES[verdict]}">{SIGNS[verdict]} {text(verdict)}</span>'
 
 
+def size_badge(size: str) -> str:
+    sign, kind = SIZE_SIGNS[size]
+    return f'<span class="verdict {kind}">{sign} {text(size)}</span>'
+
+
+def cited(claim: Claim) -> str:
+    return f"{claim.source}, {claim.reference[0].lower()}{claim.reference[1:]}"
+
+
 def summary(claims: Sequence[Claim]) -> str:
     if not claims:
         return ""
-    rows = [[f'<a href="#{text(claim.figure)}">{text(claim.figure)}</a>', text(claim.paper), text(claim.there),
-             text(claim.here), text(claim.durability or "–"), badge(claim.verdict)] for claim in claims]
-    header = ["Figure", "The paper says", "There", "This machine", "Durability", "Agrees?"]
-    return f"<h2>The paper's claims, and this machine</h2>{table(rows, header, 'claims')}"
+    rows = [[f'<a href="#{text(claim.id)}">{text(claim.id)}</a>',
+             f'{text(claim.paper)}<span class="reference">“{text(claim.quote)}” {text(cited(claim))}</span>',
+             text(claim.there), text(claim.here), text(claim.durability or "–"), badge(claim.verdict),
+             size_badge(claim.size) + (f'<span class="reference">{text(claim.size_here)}</span>'
+                                       if claim.size_here else "")]
+            for claim in claims]
+    header = ["Claim", "The paper says", "There", "This machine", "Durability", "Direction", "Size"]
+    return f"<h2>The papers' claims, and this machine</h2>{table(rows, header, 'claims')}"
 
 
-def section(figure: Figure, plots: Drawn, said: Iterable[str], claims: Sequence[Claim]) -> str:
+def section(sweep: Sweep, figure: Figure, plots: Drawn, said: Iterable[str], claims: Sequence[Claim],
+            folder: str) -> str:
+    """`folder`: the way from the page to the figure's folder."""
     parts = [f'<section id="{text(figure.name)}"><h2><span class="muted">{text(figure.name)}</span> '
              f"{text(figure.title)}</h2>"]
     if figure.reference:
@@ -156,7 +192,8 @@ def section(figure: Figure, plots: Drawn, said: Iterable[str], claims: Sequence[
     parts += [f'<p class="muted">{text(note)}</p>' for note in [*figure.notes, *said]]
     beside = claims_beside(plots, claims)
     for plot, svg in plots:
-        parts.append(panel(plot, svg, beside[plot.name], len(plots) > 1 or plot.title != figure.title))
+        parts.append(panel(plot, svg, beside[plot.name], len(plots) > 1 or plot.title != figure.title,
+                           files(sweep, plot, folder)))
     if not plots:
         parts += map(claim_text, claims)
     return "\n".join(parts) + "</section>"
@@ -179,21 +216,36 @@ def claims_beside(plots: Drawn, claims: Sequence[Claim]) -> dict[str, list[Claim
     return beside
 
 
-def panel(plot: Plot, svg: str, claims: Sequence[Claim], titled: bool) -> str:
+def files(sweep: Sweep, plot: Plot, folder: str) -> str:
+    """Where a plot's numbers come from: files, directories of runs, commands."""
+    name, way = text(plot.name), text(urllib.parse.quote(folder))
+    links = [f'<a href="{name}.svg">SVG</a>', f'<a href="{name}.csv">CSV</a>',
+             f'<a href="{name}-runs.csv">every run with its command</a>',
+             f'<a href="{way}/results.jsonl">results.jsonl</a>']
+    if any(run.get("run_directory") for point in plot.points for run in point.runs):
+        links.append(f'<a href="{way}/runs/">directories of runs</a>')
+    command = sweep.about.get("command")
+    made = f" Made by <code>{text(command)}</code>." if command else ""
+    one = next((str(run["command"]) for point in plot.points for run in point.runs if run.get("command")), "")
+    example = f" One run of it: <code>{text(one)}</code>." if one else ""
+    return f'<span class="files">Files: {", ".join(links)}.{made}{example}</span>'
+
+
+def panel(plot: Plot, svg: str, claims: Sequence[Claim], titled: bool, files_of: str) -> str:
     title = f"<h3>{text(plot.title)}</h3>" if titled else ""
-    files = (f'<span class="files">Files: <a href="{text(plot.name)}.svg">SVG</a>, '
-             f'<a href="{text(plot.name)}.csv">CSV</a>.</span>')
     caption = text(plot.repetitions() + (f" Durability {plot.durability()}." if plot.durability() else ""))
-    return (f'<div class="panel">{title}<figure>{svg}<figcaption>{caption} {files}</figcaption>'
+    return (f'<div class="panel">{title}<figure>{svg}<figcaption>{caption} {files_of}</figcaption>'
             f"<details><summary>The numbers</summary></details><div class=\"numbers wide\">{numbers(plot)}</div>"
             f'</figure><div class="claims-beside">{"".join(map(claim_text, claims))}</div></div>')
 
 
 def claim_text(claim: Claim) -> str:
     durability = f"<dt>With</dt><dd>durability {text(claim.durability)}</dd>" if claim.durability else ""
-    return (f'<div class="claim {CLASSES[claim.verdict]}" id="{text(claim.id)}">{badge(claim.verdict)}'
-            f'<p>{text(claim.paper)}</p><dl><dt>There</dt><dd>{text(claim.there)}</dd><dt>Here</dt>'
-            f'<dd>{text(claim.here)}</dd>{durability}</dl><p class="reference">{text(claim.reference)}</p></div>')
+    size = f"<dt>Size</dt><dd>{text(claim.size_here)}</dd>" if claim.size_here else ""
+    return (f'<div class="claim {CLASSES[claim.verdict]}" id="{text(claim.id)}">{badge(claim.verdict)} '
+            f"{size_badge(claim.size)}<p>{text(claim.paper)}</p><dl><dt>There</dt><dd>{text(claim.there)}</dd>"
+            f'<dt>Here</dt><dd>{text(claim.here)}</dd>{size}{durability}</dl>'
+            f'<p class="reference">“{text(claim.quote)}” {text(cited(claim))}</p></div>')
 
 
 def numbers(plot: Plot) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reporting import words
-from reporting.results import Figure, Point, Stat, Value, Where, as_number, same_value
+from reporting.results import Figure, Point, Stat, Value, Where, as_number, measured, same_value
 
 PlotSpec = dict[str, Any]  # an entry of a plan's `plots`
 MAX_PLOTS = 12  # of one entry of a plan, or of a figure whose plots are guessed
@@ -29,6 +29,7 @@ class Plot:
         self.xs = present(figure, self.x, points)
         values = present(figure, self.axis, points) if self.axis else [None]
         self.series: list[tuple[Value, dict[str | float, Stat]]] = []
+        self.points = points
         for value in values:
             stats: dict[str | float, Stat] = {}
             for point in points:
@@ -43,6 +44,21 @@ class Plot:
         wanted = spec.get("kind")
         self.lines = numeric and len(self.xs) > 1 if wanted not in ("line", "bar") else wanted == "line" and numeric
         self.name = ""  # FIGURE-n, once it is known
+
+    def point(self, value: Value, x: Value) -> Point | None:
+        """The one that a place of a series stands for."""
+        place = {self.x: x, **({self.axis: value} if self.axis else {})}
+        return next((point for point in self.points if point.has(place)), None)
+
+    def tip(self, value: Value, x: Value, stat: Stat) -> str:
+        """What a place of a series answers to the pointer: "4ISL, multisite 20 %: 812k/s (790k to 830k, 3 runs: ...)".
+        """
+        place = words.settings({**({self.axis: value} if self.axis else {}), self.x: x})
+        spread = f"{words.number(stat.low)} to {words.number(stat.high)}, " if stat.runs > 1 else ""
+        point = self.point(value, x)
+        names = ", ".join(str(run.get("id", "?")) for run in point.runs) if point else ""
+        return (f"{place}: {words.quantity(self.y, stat.median)} ({spread}{stat.runs} run{'s'[:stat.runs > 1]}"
+                f"{': ' if names else ''}{names})")
 
     def stats(self) -> list[Stat]:
         return [stat for _, stats in self.series for stat in stats.values()]
@@ -74,6 +90,23 @@ class Plot:
                     writer.writerow([self.figure.name, *self.where.values(), *([value] if axis else []), x,
                                      *(f"{number:.6g}" for number in (stat.median, stat.low, stat.high)), stat.runs,
                                      *durability])
+        return out.getvalue()
+
+
+    def runs_csv(self, folder: str) -> str:
+        """Every run that the plot shows: what it measured, where its directory lies seen from the page (`folder` is the
+        figure's), and the command that makes it again on a cluster of the directory's deployment.yaml."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        axes = list(self.figure.axes)
+        writer.writerow(["figure", *axes, "repetition", self.y, "run_directory", "command"])
+        for point in self.points:
+            for run in point.runs:
+                where = run.get("run_directory")
+                value = measured(run, self.y)
+                writer.writerow([self.figure.name, *(point.axes.get(axis, "") for axis in axes),
+                                 run.get("repetition", ""), "" if value is None else f"{value:.6g}",
+                                 f"{folder}/{where}" if where else "", run.get("command", "")])
         return out.getvalue()
 
 

@@ -119,12 +119,15 @@ class Point:
 
 
 def measured(run: Run, metric: str) -> float | None:
-    """A run's metric; the cost of a transaction follows from the rate if the sweep left it out."""
+    """A run's metric; costs and messages of a transaction follow from others if the sweep left them out."""
     metrics = run.get("metrics") or {}
     found = as_number(metrics.get(metric))
     if found is None and metric == "us_per_transaction":
         rate, workers = as_number(metrics.get("committed_per_s")), as_number(run.get("workers"))
         found = workers * 1e6 / rate if rate and workers else None
+    if found is None and metric == "messages_per_distributed":
+        messages, share = (as_number(metrics.get(name)) for name in ("messages_per_transaction", "distributed_share"))
+        found = messages / share if messages and share else None
     return found
 
 

@@ -48,9 +48,9 @@ th { font-weight: 600; color: var(--muted); }
 thead th { border-bottom: 2px solid var(--line); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .wide { overflow-x: auto; }
-table.claims { width: 100%; }
+table.claims { width: 100%; } table.claims .reference { display: block; color: var(--muted); font-size: 12.5px; }
 table.claims td:first-child { white-space: nowrap; } table.claims th:nth-child(2) { width: 34%; }
-table.claims th:nth-child(3) { width: 17%; } table.claims th:nth-child(4) { width: 26%; }
+table.claims th:nth-child(3) { width: 13%; } table.claims th:nth-child(4) { width: 22%; }
 table.claims td:last-child, table.claims th:last-child { padding-right: 0; }
 ul { margin: 8px 0; padding-left: 22px; max-width: 100ch; }
 .overview { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 8px 40px; }

@@ -15,6 +15,8 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "latency_p999_us": ("Latency, 99.9th percentile (µs)", " µs", "p99.9 latency"),
     "messages_per_transaction": ("Messages per transaction", "", "messages per transaction"),
     "distributed_share": ("Distributed transactions (share)", "", "distributed share"),
+    "messages_per_distributed": ("Messages per distributed transaction", "", "messages per distributed transaction"),
+    "slowest_island_per_s": ("Committed per second on the slowest island", "/s", "slowest island"),
     "imbalance": ("Load imbalance between islands (0 = none)", "", "imbalance"),
     "utilisation": ("Share of time that workers are busy", "", "utilisation"),
     "clients_moved_per_transaction": ("Clients that went to another island, per transaction", "", "clients moved"),
@@ -44,6 +46,8 @@ AXES = {  # name -> (axis label, unit after a value)
     "wait": ("Waiting", ""),
     "mix": ("Transaction mix", ""),
     "durability": ("Durability", ""),
+    "latching": ("Locks and latches of islands with one worker", ""),
+    "sites": ("Sites of the data", ""),
 }
 
 CUTS = {"SE": "SE: shared-everything", "CG": "CG: island per socket", "FG": "FG: island per core"}

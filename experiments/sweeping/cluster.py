@@ -3,6 +3,7 @@
 import copy
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -183,22 +184,33 @@ class Cluster:
         if self.log_on:
             self.islands.call("destroy", self.file, "--yes")
 
-    def run(self, run: Run, results: str) -> RunReport:
-        """What `islands run` reports."""
+    def options(self, run: Run) -> list[str]:
+        """Of `islands run`."""
         experiment = self.block.experiment
-        assert experiment.workload, "programs run alone"
         measure = experiment.measure
-        words = ["--duration", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--results", results,
-                 "--seed", str(experiment.seed + run.repetition)]
+        words = ["--duration", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--seed",
+                 str(experiment.seed + run.repetition)]
         told = parameters_of(run.point, experiment) | {
             name: run.point[name] for name in (*RUN_OPTIONS, ROWS_TOTAL) if name in run.point}
         for name, value in told.items():
             words += [option(name), word(value)]
         if self.log_on:
             words.append("--reload")  # rows that another run of this block has needed outlive it
+        return words
+
+    def command(self, run: Run, file: str) -> str:
+        """What a user would type to make this run again, on a cluster of this deployment file that is up."""
+        return shlex.join(["islands", "run", file, self.block.experiment.workload or "", *self.options(run)])
+
+    def run(self, run: Run, results: str) -> RunReport:
+        """What `islands run` reports."""
+        experiment = self.block.experiment
+        assert experiment.workload, "programs run alone"
+        measure = experiment.measure
         # Exit code 1 with a result: its check failed. Without one there is an error.
-        report = json_of([self.islands.binary, "run", self.file, experiment.workload, *words, "--format", "json"],
-                       timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
+        report = json_of([self.islands.binary, "run", self.file, experiment.workload, *self.options(run), "--results",
+                          results, "--format", "json"],
+                         timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
         if "error" in report:
             raise Failed(report["error"]["message"])
         for island in report["per_island"]:
@@ -208,16 +220,21 @@ class Cluster:
         return report
 
 
+def program_words(experiment: Experiment, run: Run) -> list[str]:
+    """The program's name and its options."""
+    measure = experiment.measure
+    words = [str(experiment.program), "--seconds", str(measure["seconds"]), "--warmup", str(measure["warmup"]),
+             "--seed", str(experiment.seed + run.repetition)]
+    for name, value in parameters_of(run.point, experiment).items():
+        words += [option(name), word(value)]
+    return words
+
+
 def run_alone(islands: Islands, experiment: Experiment, run: Run) -> ProgramReport:
     """What a program prints: {"metrics": {...}} or {"skipped": "why"}."""
     assert experiment.program
     program = os.path.join(islands.library, experiment.program)
     if not os.access(program, os.X_OK):
         raise Failed(f"there is no program '{experiment.program}': no {program}")
-    measure = experiment.measure
-    words = []
-    for name, value in parameters_of(run.point, experiment).items():
-        words += [option(name), word(value)]
-    return json_of([program, "--seconds", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--seed",
-                    str(experiment.seed + run.repetition), *words, "--format", "json"],
-                   timeout_s=120 + measure["seconds"] + measure["warmup"])
+    return json_of([program, *program_words(experiment, run)[1:], "--format", "json"],
+                   timeout_s=120 + experiment.measure["seconds"] + experiment.measure["warmup"])

@@ -47,6 +47,7 @@ class Entry(TypedDict, total=False):
     log_on: str | None  # kind of file system, if there is a log
     sum_check: str | None
     run_directory: str | None
+    command: str  # `islands run ...`, or the program with its options
     started: str
     build: str
 

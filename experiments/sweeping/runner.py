@@ -7,6 +7,7 @@ a night's work the rest is still there in the morning.
 import functools
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 from islands_command import Failed, Islands, RunReport, StatusLine, complain
 from sweeping import results as result_files
-from sweeping.cluster import Cluster, run_alone
+from sweeping.cluster import Cluster, program_words, run_alone
 from sweeping.machine import Machine
 from sweeping.observing import Observer
 from sweeping.plan import Block, Plan, Point, Run
@@ -94,6 +95,7 @@ def metrics_of(report: RunReport) -> dict[str, float | None]:
             "distributed_share": report["per_scope"]["distributed"]["committed"] / committed if committed else 0.0,
             "clients_moved_per_transaction": report["clients_moved_per_transaction"],
             "imbalance": (max(rates) - min(rates)) * len(rates) / sum(rates) if sum(rates) else 0.0,
+            "slowest_island_per_s": min(rates),
             "utilisation": sum(island["workers"] * island["busy_fraction"]
                                for island in report["per_island"]) / workers}
 
@@ -182,10 +184,12 @@ class Runner:
         return {"ok": wrong is None, "error": wrong, "metrics": metrics_of(report), "islands": report["islands"],
                 "workers": sum(island["workers"] for island in report["per_island"]), "layout": report["layout"],
                 "durability": report["durability"], "votes": report["votes"], "log_on": cluster.log_on,
-                "sum_check": report["sum_check"], "run_directory": os.path.join("runs", run.id)}
+                "sum_check": report["sum_check"], "run_directory": os.path.join("runs", run.id),
+                "command": cluster.command(run, "deployment.yaml")}
 
     def alone(self, plan: Plan, run: Run) -> Entry:
         report = run_alone(self.islands, plan.experiment, run)
+        command = shlex.join(program_words(plan.experiment, run))
         if "skipped" in report:
-            return {"ok": True, "skipped": report["skipped"]}
-        return {"ok": True, "metrics": report["metrics"], "placement": report.get("placement")}
+            return {"ok": True, "skipped": report["skipped"], "command": command}
+        return {"ok": True, "metrics": report["metrics"], "placement": report.get("placement"), "command": command}

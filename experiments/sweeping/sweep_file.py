@@ -29,7 +29,7 @@ CLIENTS = ("island", "deployment")
 RUN_OPTIONS = ("mpl", "clients", "rate")  # of every workload; other axes are parameters of it
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
-                    "imbalance", "utilisation", "clients_moved_per_transaction")
+                    "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction")
 PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind")
 EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "deployment", "parameters", "axes",
                    "measure", "seed", "plots")
