@@ -21,7 +21,7 @@ from conftest import ROOT, Document, Islands, Result
 
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 
-from reporting import against, claims, plots, results, words  # noqa: E402
+from reporting import against, claims, confidence, plots, results, words  # noqa: E402
 from reporting.results import Value  # noqa: E402
 
 REPORT = os.path.join(ROOT, "experiments", "report.py")
@@ -531,6 +531,66 @@ def test_against_itself_and_against_another_sweep(folder: str) -> None:
     other = report_results.write_results(os.path.join(folder, "c"), "two-cores", ["tab01"])
     done = run_report(a, "--against", other)
     assert done.code == 0 and "points only in A: 2, only in B: 3" in done.out
+
+
+@pytest.mark.parametrize("a, b, low, high", [  # Welch's interval of the logarithms' difference, raised
+    ([10, 11, 12], [20, 21, 22], 0.433, 0.631), ([10, 10.1], [10, 10.1], 0.970, 1.031)])
+def test_confidence(a: list[float], b: list[float], low: float, high: float) -> None:
+    found = confidence.ratio_interval(a, b)
+    assert found and [found.low, found.high] == pytest.approx([low, high], abs=0.001)
+
+
+@pytest.mark.parametrize("freedom, quantile", [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (10, 2.228),
+                                               (100, 1.984)])
+def test_students_t(freedom: float, quantile: float) -> None:
+    assert confidence.t_quantile(0.975, freedom) == pytest.approx(quantile, abs=0.001)
+
+
+def test_confidence_needs_two_runs_that_counted() -> None:
+    assert confidence.ratio_interval([1], [1, 2]) is None and confidence.ratio_interval([0, 1], [1, 2]) is None
+    assert confidence.mean_ratio([2]) is None
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    """Of many comparisons of equals, one in twenty leaves out 1."""
+    chance = random.Random(7)
+    drawn = [[chance.lognormvariate(0, 0.1) for _ in range(6)] for _ in range(2000)]
+    out = sum(bool(found and found.leaves_out_one()) for runs in drawn
+              if (found := confidence.ratio_interval(runs[:3], runs[3:])))
+    assert 0.03 < out / len(drawn) < 0.06
+    assert confidence.at_least_by_chance(0, 100) == pytest.approx(1)
+    assert confidence.at_least_by_chance(10, 100) == pytest.approx(0.0282, abs=0.0001)
+
+
+def test_against_has_intervals_and_says_what_they_say_together(folder: str) -> None:
+    a, b = compare_two(folder, bend("fig09", 2), ["fig09"], seed=2)
+    document = json.loads(run_report(a, "--against", b, "--format", "json").out)
+    assert (document["intervals"], document["leave_out_1"], document["leave_out_1_by_chance"]) == (24, 24, 1.2)
+    assert document["so_many_by_chance_probability"] < 1e-20
+    overall, = document["overall"]
+    assert overall["metric"] == "committed_per_s" and overall["points"] == 24
+    assert overall["ratio"] == pytest.approx(0.5, abs=0.01)
+    low, high = overall["confidence_95"]
+    assert low < overall["ratio"] < high < 0.52
+    for one in document["differences"]:
+        assert one["confidence_95"][0] < 0.55 and one["confidence_95"][1] < 0.6
+    done = run_report(a, "--against", b)
+    assert "24 of 24 intervals leave out 1; by chance alone 1 would" in done.out
+    row = next(line for line in done.out.splitlines() if line.startswith("fig09"))
+    assert re.search(r"0\.\d\dx  0\.\d\dx to 0\.\d\dx  B is greater", row), row
+    text = check_page(read(a, "report", "against.html")).text()
+    assert "throughput: A / B is 0.50x over 24 points (geometric mean; 95 %: 0." in text and "95 % of A / B" in text
+    same = report_results.write_results(os.path.join(folder, "c"), "two-cores", ["fig09"], seed=2)
+    document = json.loads(run_report(a, "--against", same, "--format", "json").out)
+    low, high = document["overall"][0]["confidence_95"]
+    assert low < 1 < high and document["leave_out_1"] < 6 and document["so_many_by_chance_probability"] > 0.001
+
+
+def test_against_one_run_has_no_interval(folder: str) -> None:
+    a, b = compare_two(folder, lambda figure, line: line if line["repetition"] == 0 else None)
+    document = json.loads(run_report(a, "--against", b, "--format", "json").out)
+    assert document["differences"][0]["confidence_95"] is None and document["intervals"] == 0
+    assert "intervals leave out 1" not in run_report(a, "--against", b).out
 
 
 def test_against_zero(folder: str) -> None:

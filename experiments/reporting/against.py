@@ -5,13 +5,18 @@ from collections.abc import Iterator, Sequence
 
 from islands_command import Document
 from reporting import page, words
+from reporting.confidence import LEVEL, Interval, at_least_by_chance, mean_ratio, ratio_interval
 from reporting.plots import FIRST_METRICS
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Where, compare
 
-COLUMNS = ["Figure", "Setting", "Metric", "A", "B", "A / B", "Beyond the spread"]
+COLUMNS = ["Figure", "Setting", "Metric", "A", "B", "A / B", "95 % of A / B", "Beyond the spread"]
+NUMBERS = (3, 4, 5, 6)  # of these columns
 DEFINITION = ("A difference exceeds the spread if the ranges from least to greatest run do not overlap, and the "
               "medians differ by more than the typical range of a point in that figure and by more than "
               f"{words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where a side has one run).")
+INTERVALS = ("Beside it stands where A / B lies, of geometric means, with a confidence of 95 %: by Student's t distribution "
+             "on the logarithms of the runs, whose variance may differ between the sides. One in twenty such intervals "
+             "leaves out 1 by chance.")
 
 
 class Pair:
@@ -21,6 +26,7 @@ class Pair:
         self.figure, self.axes, self.metric, self.a, self.b = figure, axes, metric, a, b
         self.ratio = a.median / b.median if b.median else None
         self.order = compare(a, b)
+        self.interval = ratio_interval(a.values, b.values)
 
     def size(self) -> float:
         """How large the difference is, whichever side is greater."""
@@ -33,12 +39,18 @@ class Pair:
         sides = {name: {"median": stat.median, "min": stat.low, "max": stat.high, "runs": stat.runs}
                  for name, stat in (("a", self.a), ("b", self.b))}
         return {"figure": self.figure, "axes": self.axes, "metric": self.metric, **sides, "ratio": self.ratio,
+                "confidence_95": None if self.interval is None else [self.interval.low, self.interval.high],
                 "exceeds_spread": self.order != "~"}
 
     def cells(self) -> list[str]:
         return [self.figure, words.settings(self.axes), words.metric_name(self.metric),
                 words.quantity(self.metric, self.a.median), words.quantity(self.metric, self.b.median),
-                "-" if self.ratio is None else words.times(self.ratio), self.verdict()]
+                "-" if self.ratio is None else words.times(self.ratio), within(self.interval), self.verdict()]
+
+
+def within(interval: Interval | None) -> str:
+    """ "0.47x to 0.53x" """
+    return "-" if interval is None else f"{words.times(interval.low)} to {words.times(interval.high)}"
 
 
 class Comparison:
@@ -75,6 +87,11 @@ class Comparison:
         return {"format": 1, "a": self.a.directory, "b": self.b.directory, "definition": DEFINITION,
                 "exceed_spread": len(self.exceeding()), "within_spread": len(self.pairs) - len(self.exceeding()),
                 "by_chance_at_most": round(self.by_chance(), 1),
+                "intervals": len(self.intervals()), "leave_out_1": len(self.sure()),
+                "leave_out_1_by_chance": round(self.sure_by_chance(), 1),
+                "so_many_by_chance_probability": at_least_by_chance(len(self.sure()), len(self.intervals())),
+                "overall": [{"metric": metric, "points": count, "ratio": found.ratio,
+                             "confidence_95": [found.low, found.high]} for metric, count, found in self.overall()],
                 "only_in_a": self.only["a"], "only_in_b": self.only["b"], "notes": self.notes,
                 "differences": [pair.json() for pair in self.pairs]}
 
@@ -82,6 +99,39 @@ class Comparison:
         """How many would exceed the spread, at most about, if nothing had changed: ranges that lie apart by luck."""
         return sum(2 / math.comb(pair.a.runs + pair.b.runs, pair.a.runs) for pair in self.pairs
                    if min(pair.a.runs, pair.b.runs) > 1)
+
+    def intervals(self) -> list[Pair]:
+        return [pair for pair in self.pairs if pair.interval]
+
+    def sure(self) -> list[Pair]:
+        """Those whose interval leaves out 1."""
+        return [pair for pair in self.pairs if pair.interval and pair.interval.leaves_out_one()]
+
+    def sure_by_chance(self) -> float:
+        return (1 - LEVEL) * len(self.intervals())
+
+    def overall(self) -> Iterator[tuple[str, int, Interval]]:
+        """(metric, number of points, A / B over all of them) of each metric that several points have. Points of one
+        sweep share their machine and its hour: what is different between these is in the number, too."""
+        for metric in dict.fromkeys(pair.metric for pair in self.pairs):
+            ratios = [pair.ratio for pair in self.pairs if pair.metric == metric and pair.ratio]
+            found = mean_ratio(ratios)
+            if found:
+                yield metric, len(ratios), found
+
+    def statements(self) -> Iterator[str]:
+        """What all points together say."""
+        for metric, count, found in self.overall():
+            equal = "" if found.leaves_out_one() else ": no difference that can be told"
+            yield (f"{words.metric_name(metric)}: A / B is {words.times(found.ratio)} over {count} points (geometric "
+                   "mean; 95 %: "
+                   f"{within(found)}){equal}")
+        count = len(self.intervals())
+        if count:
+            chance = at_least_by_chance(len(self.sure()), count)
+            yield (f"{len(self.sure())} of {count} intervals leave out 1; by chance alone {self.sure_by_chance():.0f} "
+                   "would, "
+                   f"and so many or more with a probability of {words.significant(chance, 2)}")
 
     def summary(self) -> str:
         return (f"{len(self.exceeding())} of {len(self.pairs)} differences exceed the spread (by chance alone, up to "
@@ -125,10 +175,10 @@ def as_text(comparison: Comparison) -> str:
     if rows:
         columns = list(zip(COLUMNS, *rows))
         widths = [max(map(len, column)) for column in columns]
-        aligned = [[cell.rjust(width) if index in (3, 4, 5) else cell.ljust(width)
+        aligned = [[cell.rjust(width) if index in NUMBERS else cell.ljust(width)
                     for index, (cell, width) in enumerate(zip(row, widths))] for row in [COLUMNS, *rows]]
         lines += [""] + ["  ".join(row).rstrip() for row in aligned] + [""]
-    return "\n".join(lines + [comparison.summary(), DEFINITION])
+    return "\n".join([*lines, *comparison.statements(), comparison.summary(), DEFINITION, INTERVALS])
 
 
 def as_page(comparison: Comparison, command: str) -> str:
@@ -139,8 +189,10 @@ def as_page(comparison: Comparison, command: str) -> str:
                        ["", "Sweep", "Directory", "Machine", "Build", "Begun"])
     said = f"<h2>Notes</h2><ul>{''.join(f'<li>{page.text(note)}</li>' for note in comparison.notes)}</ul>"
     beyond, within = comparison.exceeding(), [pair for pair in comparison.pairs if pair.order == "~"]
-    body = (f"<header><h1>{page.text(a.title)}: A against B</h1><p>{page.text(comparison.summary())}.</p></header>"
-            f'<main><div class="wide">{sides}</div><p class="muted small">{page.text(DEFINITION)} A / B above 1 is '
+    body = (f"<header><h1>{page.text(a.title)}: A against B</h1><p>{page.text(comparison.summary())}.</p>"
+            + "".join(f"<p>{page.text(one)}.</p>" for one in comparison.statements()) + "</header>"
+            + f'<main><div class="wide">{sides}</div><p class="muted small">{page.text(DEFINITION)} '
+              f'{page.text(INTERVALS)} A / B above 1 is '
             "better for throughputs and worse for costs and latencies.</p>"
             + (said if comparison.notes else "") + section("Beyond the spread", beyond)
             + section("Within the spread", within)
@@ -159,7 +211,7 @@ def section(title: str, pairs: Sequence[Pair]) -> str:
 
 
 def number(index: int) -> str:
-    return ' class="number"' if index in (3, 4, 5) else ""
+    return ' class="number"' if index in NUMBERS else ""
 
 
 def ranges(pair: Pair, index: int) -> str:
