@@ -231,6 +231,8 @@ def ours(median: float, low: float, high: float, runs: int = 3) -> Ratio:
     (factor(4.5), ours(6.5, 6.3, 7), "larger"),
     (factor(4.5), ours(3.4, 3.2, 3.5), "cannot be told"),  # the interval lies across the end, not the median
     (factor(4.5), ours(6.2, 6, 6.4), "cannot be told"),
+    (factor(4.5), ours(3.2, 3.1, 3.5), "cannot be told"),
+    (factor(4.5), ours(6.5, 6.1, 7), "cannot be told"),
     (factor(4.5), ours(4.5, 1, 20), "cannot be told"),   # wider than the band
     (factor(4.5), ours(0.2, 0.1, 0.3), "smaller"),       # the other way round
     (factor(4.5), ours(4.5, 4.5, 4.5, 1), "cannot be told"),  # one run has no interval

@@ -14,9 +14,9 @@ NUMBERS = (3, 4, 5, 6)  # of these columns
 DEFINITION = ("A difference exceeds the spread if the ranges from least to greatest run do not overlap, and the "
               "medians differ by more than the typical range of a point in that figure and by more than "
               f"{words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where a side has one run).")
-INTERVALS = ("Beside it stands where A / B lies, of geometric means, with a confidence of 95 %: by Student's t distribution "
-             "on the logarithms of the runs, whose variance may differ between the sides. One in twenty such intervals "
-             "leaves out 1 by chance.")
+INTERVALS = ("Beside it stands where A / B lies, of geometric means, with a confidence of 95 %: by Student's t "
+             "distribution on the logarithms of the runs, whose variance may differ between the sides. One in twenty such "
+             "intervals leaves out 1 by chance.")
 
 
 class Pair:
