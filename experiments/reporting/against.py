@@ -15,8 +15,8 @@ DEFINITION = ("A difference exceeds the spread if the ranges from least to great
               "medians differ by more than the typical range of a point in that figure and by more than "
               f"{words.percent(SAME)} ({words.percent(SAME_SINGLE_RUN)} where a side has one run).")
 INTERVALS = ("Beside it stands where A / B lies, of geometric means, with a confidence of 95 %: by Student's t "
-             "distribution on the logarithms of the runs, whose variance may differ between the sides. One in twenty such "
-             "intervals leaves out 1 by chance.")
+             "distribution on the logarithms of the runs, whose variance may differ between the sides. One in twenty "
+             "such intervals leaves out 1 by chance.")
 
 
 class Pair:
