@@ -57,6 +57,7 @@ struct Machine {
   std::vector<uint32_t> disallowed_cpus;              // their OS indexes
   std::vector<std::vector<uint64_t>> node_distances;  // [from][to] as SLIT values, or empty
   uint64_t memory_bytes = 0;  // of all nodes; 0: unknown, as for synthetic strings that name no memory
+  std::string memory_note;    // where it comes from, if not from the nodes themselves
 
   size_t pu_count() const;
   // "4 packages, 4 NUMA nodes, 24 cores, 24 PUs, 64 GiB"
@@ -67,9 +68,16 @@ struct Machine {
 // synthetic string. hwloc itself does not survive every malformed description, so XML and synthetic strings
 // are first read in a forked child: whatever such a file does there, the caller gets INVALID_ARGUMENT.
 absl::StatusOr<Machine> LoadMachine(std::string_view spec);
+// The spec is a file's name: there is such a file, or it looks like one.
+bool NamesMachineFile(const std::string& spec);
 absl::StatusOr<Machine> LoadThisMachine();
 absl::StatusOr<Machine> LoadMachineXml(const std::string& path);
+// `source` is what the machine is called.
+absl::StatusOr<Machine> LoadMachineXmlText(const std::string& xml, const std::string& source);
 absl::StatusOr<Machine> LoadMachineSynthetic(const std::string& description);
+
+// A regular file of at most 64 MiB. Errors name it: NOT_FOUND, INVALID_ARGUMENT, PERMISSION_DENIED.
+absl::StatusOr<std::string> ReadMachineFile(const std::string& path);
 
 // This machine as hwloc XML, for run directories.
 absl::StatusOr<std::string> ExportThisMachineXml();

@@ -28,6 +28,7 @@
 #include "fmt/format.h"
 #include "topology/machine.h"
 #include "topology/machine_hwloc.h"
+#include "topology/memory_sizes.h"
 
 namespace islands::topology {
 namespace {
@@ -35,7 +36,7 @@ namespace {
 constexpr unsigned kChildSeconds = 10;
 constexpr uint64_t kChildBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxSyntheticPus = 16384;
-constexpr int64_t kMaxXmlBytes = 64 << 20;
+constexpr int64_t kMaxFileBytes = 64 << 20;
 
 struct TopologyFree {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
@@ -151,26 +152,6 @@ absl::StatusOr<Machine> LoadDescribed(const std::string& source, std::string_vie
   return machine;
 }
 
-absl::StatusOr<std::string> ReadXmlFile(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, fmt::format("machine file '{}'", path));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(fmt::format("machine file '{}': not a regular file", path));
-  }
-  if (info.st_size > kMaxXmlBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("machine file '{}': {} is too large, an hwloc XML file is at most {}", path,
-                    FormatBytes(info.st_size), FormatBytes(kMaxXmlBytes)));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::PermissionDeniedError(fmt::format("machine file '{}': cannot be read", path));
-  return text.str();
-}
-
 // The product of the counts in "pack:4 [numa] core:6 pu:1(indexes=...)": hwloc would build millions of PUs
 // for minutes.
 uint64_t SyntheticPus(std::string_view description) {
@@ -190,34 +171,104 @@ uint64_t SyntheticPus(std::string_view description) {
   return product;
 }
 
-bool LooksLikePath(std::string_view spec) {
-  return spec.find('/') != std::string_view::npos || spec.ends_with(".xml");
+std::string TextOf(const char* path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Nodes that this process may not use count, too: what they have is none of the rest. Returns a word on it
+// for people; empty if nothing is changed.
+std::string TakeKernelMemory(hwloc_topology_t topology) {
+  std::vector<NodeBytes> nodes;
+  uint64_t said = 0;
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+    nodes.push_back({.os_index = node->os_index, .bytes = node->attr->numanode.local_memory});
+    said += nodes.back().bytes;
+  }
+  const std::vector<NodeBytes> more =
+      NodesWithKernelMemory(nodes, TextOf("/proc/meminfo"), TextOf("/proc/zoneinfo"));
+  uint64_t total = 0;
+  for (const NodeBytes& node : more) {
+    hwloc_get_numanode_obj_by_os_index(topology, node.os_index)->attr->numanode.local_memory = node.bytes;
+    total += node.bytes;
+  }
+  if (more.empty()) return "";
+  return fmt::format("memory is the kernel's: it has {}, of which the NUMA nodes' sizes say {}",
+                     FormatBytes(total), FormatBytes(said));
+}
+
+struct LoadedHere {
+  Topology topology;
+  std::string memory_note;
+};
+
+absl::StatusOr<LoadedHere> LoadTopologyHere() {
+  absl::StatusOr<Topology> topology = LoadTopology([](hwloc_topology_t) { return 0; });
+  if (!topology.ok()) return topology.status();
+  LoadedHere here{.topology = *std::move(topology)};
+  // $HWLOC_XMLFILE and the like can put another machine here, of which this kernel knows nothing.
+  if (hwloc_topology_is_thissystem(here.topology.get()) != 0)
+    here.memory_note = TakeKernelMemory(here.topology.get());
+  return here;
 }
 
 }  // namespace
 
+absl::StatusOr<std::string> ReadMachineFile(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, fmt::format("machine file '{}'", path));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(fmt::format("machine file '{}': not a regular file", path));
+  }
+  if (info.st_size > kMaxFileBytes) {
+    return absl::InvalidArgumentError(fmt::format("machine file '{}': {} is too large, one is at most {}",
+                                                  path, FormatBytes(info.st_size),
+                                                  FormatBytes(kMaxFileBytes)));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return absl::PermissionDeniedError(fmt::format("machine file '{}': cannot be read", path));
+  return text.str();
+}
+
+bool NamesMachineFile(const std::string& spec) {
+  if (spec.empty() || spec == "auto") return false;
+  struct stat info {};
+  return spec.find('/') != std::string::npos || spec.ends_with(".xml") || spec.ends_with(".json") ||
+         stat(spec.c_str(), &info) == 0;
+}
+
 absl::StatusOr<Machine> LoadMachine(std::string_view spec) {
   if (spec.empty() || spec == "auto") return LoadThisMachine();
-  std::string text(spec);
-  struct stat info {};
-  if (LooksLikePath(spec) || stat(text.c_str(), &info) == 0) return LoadMachineXml(text);
-  return LoadMachineSynthetic(text);
+  const std::string text(spec);
+  return NamesMachineFile(text) ? LoadMachineXml(text) : LoadMachineSynthetic(text);
 }
 
 absl::StatusOr<Machine> LoadThisMachine() {
-  absl::StatusOr<Topology> topology = LoadTopology([](hwloc_topology_t) { return 0; });
-  if (!topology.ok()) return topology.status();
-  return BuildMachine(topology->get(), "this machine");
+  absl::StatusOr<LoadedHere> here = LoadTopologyHere();
+  if (!here.ok()) return here.status();
+  absl::StatusOr<Machine> machine = BuildMachine(here->topology.get(), "this machine");
+  if (machine.ok()) machine->memory_note = here->memory_note;
+  return machine;
 }
 
 absl::StatusOr<Machine> LoadMachineXml(const std::string& path) {
-  absl::StatusOr<std::string> xml = ReadXmlFile(path);
+  absl::StatusOr<std::string> xml = ReadMachineFile(path);
   if (!xml.ok()) return xml.status();
+  return LoadMachineXmlText(*xml, path);
+}
+
+absl::StatusOr<Machine> LoadMachineXmlText(const std::string& xml, const std::string& source) {
   return LoadDescribed(
-      path, "an hwloc XML file as `lstopo FILE.xml` writes it", [&xml](hwloc_topology_t topology) {
+      source, "an hwloc XML file as `lstopo FILE.xml` writes it", [&xml](hwloc_topology_t topology) {
         // hwloc counts the closing NUL in; one in the middle would end the text early.
-        if (xml->empty() || xml->find('\0') != std::string::npos) return errno = EINVAL, -1;
-        return hwloc_topology_set_xmlbuffer(topology, xml->c_str(), static_cast<int>(xml->size() + 1));
+        if (xml.empty() || xml.find('\0') != std::string::npos) return errno = EINVAL, -1;
+        return hwloc_topology_set_xmlbuffer(topology, xml.c_str(), static_cast<int>(xml.size() + 1));
       });
 }
 
@@ -237,15 +288,15 @@ absl::StatusOr<Machine> LoadMachineSynthetic(const std::string& description) {
 }
 
 absl::StatusOr<std::string> ExportThisMachineXml() {
-  absl::StatusOr<Topology> topology = LoadTopology([](hwloc_topology_t) { return 0; });
-  if (!topology.ok()) return topology.status();
+  absl::StatusOr<LoadedHere> here = LoadTopologyHere();
+  if (!here.ok()) return here.status();
   char* buffer = nullptr;
   int length = 0;
-  if (hwloc_topology_export_xmlbuffer(topology->get(), &buffer, &length, 0) != 0) {
+  if (hwloc_topology_export_xmlbuffer(here->topology.get(), &buffer, &length, 0) != 0) {
     return absl::ErrnoToStatus(errno, "hwloc cannot export this machine as XML");
   }
   std::string xml(buffer);
-  hwloc_free_xmlbuffer(topology->get(), buffer);
+  hwloc_free_xmlbuffer(here->topology.get(), buffer);
   return xml;
 }
 

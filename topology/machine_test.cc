@@ -323,6 +323,21 @@ TEST(ThisMachine, HasTheCpusOfItsAffinity) {
   EXPECT_EQ(machine->pu_count(), static_cast<size_t>(CPU_COUNT(&set)));
 }
 
+// Whatever the firmware says of its nodes.
+TEST(ThisMachine, HasTheKernelsMemory) {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string word;
+  uint64_t kib = 0;
+  ASSERT_TRUE(meminfo >> word >> kib);
+  ASSERT_EQ(word, "MemTotal:");
+  const Machine machine = *LoadThisMachine();
+  if (machine.nodes.size() > 1)
+    GTEST_SKIP() << "several nodes may be outside of the cgroup, or tell too little";
+  EXPECT_GE(machine.memory_bytes, kib * 1024 / 100 * 99);
+  EXPECT_EQ(RenderTree(machine).find("memory is the kernel's") != std::string::npos,
+            !machine.memory_note.empty());
+}
+
 TEST(ThisMachine, TasksetRestrictsIt) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);

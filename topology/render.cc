@@ -120,6 +120,7 @@ std::string RenderTree(const Machine& machine) {
   std::vector<Run> runs = RunsOf(machine);
   for (uint32_t i = 0; i < machine.packages.size(); ++i) text += PackageText(machine, i, runs);
   text += DistancesText(machine);
+  if (!machine.memory_note.empty()) text += machine.memory_note + "\n";
   if (machine.disallowed_pus > 0) {
     text += fmt::format("not usable: CPU{} {}: offline, or outside this process's cgroup or taskset\n",
                         machine.disallowed_pus == 1 ? "" : "s", FormatCpuList(machine.disallowed_cpus));
