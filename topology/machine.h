@@ -9,6 +9,7 @@
 //     so that neighbours in the list are neighbours in the machine.
 //  2. Every index in a Core (package, node, cache group) is valid in the vectors of the same Machine. A
 //     machine without NUMA nodes gets one node with all its memory.
+//  3. The clusters of cores are numbered from 0 on, all or none.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,7 @@ struct Core {
   std::vector<uint32_t> nodes;
   std::vector<uint32_t> pus;      // OS indexes of allowed PUs, first hardware thread first
   int32_t efficiency_class = -1;  // hybrid machines: hwloc's cpukind rank, higher = faster; -1 unknown
+  int32_t cluster = -1;           // measured: the coarsest of clusters.h; -1: nothing is known
 };
 
 struct Machine {
@@ -58,6 +60,7 @@ struct Machine {
   std::vector<std::vector<uint64_t>> node_distances;  // [from][to] as SLIT values, or empty
   uint64_t memory_bytes = 0;  // of all nodes; 0: unknown, as for synthetic strings that name no memory
   std::string memory_note;    // where it comes from, if not from the nodes themselves
+  std::string measured_in;    // the file whose clusters `cores` have; empty: none, or it has no clusters
 
   size_t pu_count() const;
   // "4 packages, 4 NUMA nodes, 24 cores, 24 PUs, 64 GiB"

@@ -12,6 +12,18 @@
 namespace islands::topology {
 namespace {
 
+// One island per measured cluster, in the order of their first cores.
+std::vector<ChosenCores> ByCluster(const ChosenCores& cores) {
+  std::map<int32_t, size_t> island_of;
+  std::vector<ChosenCores> result;
+  for (const ChosenCore& chosen : cores) {
+    const auto [island, added] = island_of.try_emplace(chosen.core->cluster, result.size());
+    if (added) result.emplace_back();
+    result[island->second].push_back(chosen);
+  }
+  return result;
+}
+
 // Cores with the same list of nodes lie in the same place as far as memory goes.
 std::vector<CoreDomains> DomainsOf(const ChosenCores& cores) {
   std::map<std::vector<uint32_t>, uint32_t> node_labels;
@@ -23,8 +35,10 @@ std::vector<CoreDomains> DomainsOf(const ChosenCores& cores) {
   return domains;
 }
 
-// The paper's rule of thumb: one island per socket; a single socket is cut by its shared caches.
-uint32_t AutoIslands(const ChosenCores& cores) {
+// The paper's rule of thumb: one island per socket; a single socket is cut by its shared caches. Who has
+// measured knows better.
+uint32_t AutoIslands(const Machine& machine, const ChosenCores& cores) {
+  if (!machine.measured_in.empty()) return static_cast<uint32_t>(ByCluster(cores).size());
   std::set<uint32_t> packages, groups;
   for (const ChosenCore& chosen : cores) {
     packages.insert(chosen.core->package);
@@ -59,10 +73,7 @@ std::vector<ChosenCores> CutCores(const ChosenCores& cores, uint32_t islands, co
   std::vector<ChosenCores> result;
   for (const std::vector<uint32_t>& members : cut) {
     ChosenCores& island = result.emplace_back();
-    for (uint32_t member : members) {
-      island.push_back(cores[member]);
-      if (!request.use_all_pus) island.back().pus.resize(1);
-    }
+    for (uint32_t member : members) island.push_back(cores[member]);
   }
   return result;
 }
@@ -164,8 +175,16 @@ ChosenCores CoresWith(const Machine& machine, const std::optional<std::vector<ui
 
 std::vector<ChosenCores> Cut(const Machine& machine, const PlanRequest& request, const ChosenCores& usable,
                              uint32_t islands) {
-  if (request.explicit_islands.empty()) return CutCores(usable, islands, request);
   std::vector<ChosenCores> cut;
+  if (request.explicit_islands.empty()) {
+    cut = CutsByCluster(machine, request) ? ByCluster(usable) : CutCores(usable, islands, request);
+    for (ChosenCores& island : cut) {
+      for (ChosenCore& core : island) {
+        if (!request.use_all_pus) core.pus.resize(1);
+      }
+    }
+    return cut;
+  }
   for (const ExplicitIsland& island : request.explicit_islands) {
     cut.push_back(CoresWith(machine, island.cpus));
   }
@@ -174,6 +193,11 @@ std::vector<ChosenCores> Cut(const Machine& machine, const PlanRequest& request,
 
 }  // namespace
 
+bool CutsByCluster(const Machine& machine, const PlanRequest& request) {
+  return !machine.measured_in.empty() && !request.islands && request.explicit_islands.empty() &&
+         request.placement == Placement::kIslands;
+}
+
 Verdict MakePlan(const Machine& machine, const PlanRequest& request) {
   CheckRequest(machine, request);
   PlanComplaints complaints;
@@ -181,9 +205,10 @@ Verdict MakePlan(const Machine& machine, const PlanRequest& request) {
   ChosenCores usable = CoresWith(machine, request.cpus);
   if (request.core_count && *request.core_count < usable.size()) usable.resize(*request.core_count);
   // Where the cores are wrong, the rest of an `auto` layout is judged as one island.
-  const uint32_t islands = !request.explicit_islands.empty()
-                               ? static_cast<uint32_t>(request.explicit_islands.size())
-                               : request.islands.value_or(complaints.empty() ? AutoIslands(usable) : 1);
+  const uint32_t islands =
+      !request.explicit_islands.empty()
+          ? static_cast<uint32_t>(request.explicit_islands.size())
+          : request.islands.value_or(complaints.empty() ? AutoIslands(machine, usable) : 1);
   const uint32_t sites =
       request.sites.value_or(partitioner::AutoSites(static_cast<uint32_t>(machine.cores.size())));
   CheckCount(request, islands, sites, complaints);

@@ -10,7 +10,8 @@
 //     CPU. CPUs are of the machine, and of one island only, unless islands share cores round-robin because
 //     there are more of them than cores (`cores_shared`).
 //  2. Islands that the planner cuts use every chosen core, and their sizes differ by at most one core; larger
-//     islands come first where borders leave the choice.
+//     islands come first where borders leave the choice. Of a machine whose clusters were measured, an `auto`
+//     layout with placement `islands` is one island per cluster instead, of whatever size.
 //  3. With placement `islands`, an island straddles a package, NUMA node or L3 group only when no assignment
 //     of these sizes avoids it. `spread` deals neighbouring cores to different islands so that each island
 //     spans as many packages as it can. `os` binds nothing: islands get a number of workers, no cores.
@@ -74,7 +75,7 @@ struct ExplicitIsland {
 // What is right by itself, whatever the machine: lists are not empty and name nothing twice, also not in two
 // islands, and limits that need no machine are kept. Anything else is a bug of ours (CheckRequest).
 struct PlanRequest {
-  std::optional<uint32_t> islands;               // nullopt = auto
+  std::optional<uint32_t> islands;  // nullopt = auto: by measured clusters, else by packages or L3 groups
   std::vector<ExplicitIsland> explicit_islands;  // instead of `islands`, `cpus` and `core_count`
   std::optional<std::vector<uint32_t>> cpus;     // restrict to these PU OS indexes; nullopt = all
   std::optional<uint32_t> core_count;            // or to the first so many cores

@@ -42,7 +42,7 @@ void CheckCpus(const Machine& machine, const PlanRequest& request, const Plan& p
   if (request.placement == Placement::kOs) return;
   ISLANDS_CHECK(used.size() == plan.cores_used);
   if (!request.explicit_islands.empty()) return;
-  ISLANDS_CHECK(most - least <= 1);
+  ISLANDS_CHECK(most - least <= 1 || CutsByCluster(machine, request));
   ISLANDS_CHECK(request.cpus || used.size() == request.core_count.value_or(machine.cores.size()));
 }
 

@@ -47,6 +47,20 @@ void NoteStraddling(const std::vector<ChosenCores>& cut, Plan& plan) {
   note(over_groups, "L3 groups");
 }
 
+void NoteClusters(const Machine& machine, const std::vector<ChosenCores>& cut, Plan& plan) {
+  const auto [least, most] = std::minmax_element(
+      cut.begin(), cut.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  plan.notes.push_back(
+      cut.size() == 1 ? fmt::format("layout auto: one island, since the cores measured in {} are one cluster",
+                                    machine.measured_in)
+                      : fmt::format("layout auto: {} islands by the measured clusters of {}", cut.size(),
+                                    machine.measured_in));
+  if (least->size() == most->size()) return;
+  plan.notes.push_back(
+      fmt::format("islands have {} to {} cores, and as many sites each: an `islands` list can cut otherwise",
+                  least->size(), most->size()));
+}
+
 void NoteMixedSpeeds(const std::vector<ChosenCores>& cut, Plan& plan) {
   std::vector<uint32_t> mixed;
   std::set<int32_t> classes;
@@ -92,6 +106,10 @@ void NoteCores(const Machine& machine, const PlanRequest& request, const std::ve
   }
   if (request.placement == Placement::kOs) return;
   NoteMixedSpeeds(cut, plan);
+  if (CutsByCluster(machine, request)) {
+    NoteClusters(machine, cut, plan);
+    return;
+  }
   if (request.placement == Placement::kIslands && request.explicit_islands.empty() && !plan.cores_shared) {
     NoteStraddling(cut, plan);
   }

@@ -19,6 +19,9 @@ struct ChosenCore {
 };
 using ChosenCores = std::vector<ChosenCore>;
 
+// `layout: auto` of a measured machine: an island is a cluster, however many cores it has.
+bool CutsByCluster(const Machine& machine, const PlanRequest& request);
+
 // OS indexes of the nodes that have memory; of all where the machine does not say how much they have.
 std::vector<uint32_t> NodesWithMemory(const Machine& machine);
 

@@ -108,6 +108,47 @@ TEST(MakePlan, Auto_OnePerSocketElsePerL3) {
   EXPECT_EQ(Must(Box(4, 6), {.core_count = 12}).layout, "2ISL");
 }
 
+// Cluster by core, as measured in m.json.
+Machine Measured(Machine machine, const std::vector<int32_t>& clusters) {
+  for (size_t i = 0; i < machine.cores.size(); ++i) machine.cores[i].cluster = clusters.at(i);
+  machine.measured_in = "m.json";
+  return machine;
+}
+
+std::vector<std::string> CpusOf(const Plan& plan) {
+  std::vector<std::string> lists;
+  for (const PlannedIsland& island : plan.islands) lists.push_back(FormatCpuList(island.cpus));
+  return lists;
+}
+
+TEST(MakePlan, Auto_OnePerMeasuredCluster) {
+  const Machine machine = Measured(Box(1, 8), {0, 1, 0, 1, 2, 2, 2, 2});
+  const Plan plan = Must(machine, {});
+  EXPECT_THAT(CpusOf(plan), ElementsAre("0,2", "1,3", "4-7"));
+  EXPECT_THAT(plan.notes, ElementsAre("layout auto: 3 islands by the measured clusters of m.json",
+                                      HasSubstr("islands have 2 to 4 cores, and as many sites each")));
+  // Fewer cores, fewer clusters; hardware threads; what else may be asked of a cut.
+  EXPECT_THAT(CpusOf(Must(machine, {.core_count = 4})), ElementsAre("0,2", "1,3"));
+  EXPECT_THAT(CpusOf(Must(Measured(Box(1, 4, 2), {0, 0, 1, 1}), {.use_all_pus = true})),
+              ElementsAre("0-1,4-5", "2-3,6-7"));
+  EXPECT_EQ(Must(machine, {.placement = Placement::kOs}).layout, "3ISL");
+  EXPECT_THAT(CpusOf(Must(machine, {.placement = Placement::kSpread})), ElementsAre("0,3,6", "1,4,7", "2,5"));
+}
+
+TEST(MakePlan, Auto_OneClusterIsOneIslandWhateverTheFirmwareSays) {
+  const Plan plan = Must(Measured(Box(2, 2), {0, 0, 0, 0}), {});
+  EXPECT_THAT(CpusOf(plan), ElementsAre("0-3"));
+  EXPECT_THAT(plan.notes,
+              ElementsAre("layout auto: one island, since the cores measured in m.json are one cluster"));
+}
+
+TEST(MakePlan, MeasuredClustersDoNotTouchOtherLayouts) {
+  const Machine machine = Measured(Box(2, 2), {0, 1, 0, 1});
+  EXPECT_THAT(CpusOf(Must(machine, {.islands = 2})), ElementsAre("0-1", "2-3"));
+  EXPECT_THAT(CpusOf(Must(machine, {.explicit_islands = {{.cpus = {0, 3}}, {.cpus = {1}}}})),
+              ElementsAre("0,3", "1"));
+}
+
 TEST(MakePlan, CoresRestrictedByCount) {
   Plan plan = Must(Box(4, 6), {.islands = 2, .core_count = 8});
   EXPECT_THAT(plan.islands[0].cpus, ElementsAre(0, 1, 2, 3));

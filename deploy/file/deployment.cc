@@ -71,10 +71,7 @@ class DeploymentReader {
         top_.Unexpected("name", kName);
       }
     }
-    constexpr std::string_view kMachine =
-        "auto, an hwloc XML file or a synthetic string such as "
-        "'pack:4 [numa] core:6 pu:1'";
-    if (const auto machine = top_.Text("machine", kMachine)) deployment_.machine = *machine;
+    if (const auto machine = top_.Text("machine", kMachineValues)) deployment_.machine = *machine;
   }
 
   void ReadCores() {

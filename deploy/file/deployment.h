@@ -32,6 +32,11 @@ namespace islands::deploy {
 inline constexpr uint32_t kDeploymentVersion = 1;
 inline constexpr size_t kMaxDeploymentFileBytes = 1u << 20;
 
+// What `machine` may be.
+inline constexpr std::string_view kMachineValues =
+    "auto, an hwloc XML file, what `islands machine --measure` wrote, or a synthetic string such as "
+    "'pack:4 [numa] core:6 pu:1'";
+
 // Where something stands in the file; lines and columns start at 1, as editors count.
 struct Position {
   uint32_t line = 0;
@@ -62,7 +67,7 @@ struct Deployment {
   std::string folder;    // absolute folder of the file: relative paths begin here
 
   std::string name = "islands";
-  std::string machine = "auto";               // auto | hwloc XML file | synthetic string
+  std::string machine = "auto";               // as kMachineValues says
   std::optional<uint32_t> core_count;         // cores: 6
   std::optional<std::vector<uint32_t>> cpus;  // cores: '0-5,12'
   bool use_all_pus = false;                   // hardware_threads: all

@@ -1,12 +1,15 @@
 #include "deploy/plan/output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "deploy/cli/output.h"
+#include "runtime/descriptor.h"
 
 namespace islands::deploy {
 namespace {
@@ -127,6 +130,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
 ordered_json MachineSummaryJson(const topology::Machine& machine) {
   return {{"source", machine.source},
           {"is_this_machine", machine.is_this_machine},
+          {"measured_in", machine.measured_in},
           {"summary", machine.Summary()},
           {"packages", machine.packages.size()},
           {"numa_nodes", machine.nodes.size()},
@@ -157,18 +161,31 @@ ordered_json MachineJson(const topology::Machine& machine) {
                      {"cache_group", core.cache_group},
                      {"nodes", core.nodes},
                      {"pus", core.pus},
-                     {"efficiency_class", core.efficiency_class}});
+                     {"efficiency_class", core.efficiency_class},
+                     {"cluster", core.cluster}});
   }
   return {{"source", machine.source},
           {"is_this_machine", machine.is_this_machine},
           {"summary", machine.Summary()},
           {"memory_bytes", machine.memory_bytes},
+          {"memory_note", machine.memory_note},
+          {"measured_in", machine.measured_in},
           {"disallowed_pus", machine.disallowed_pus},
           {"packages", std::move(packages)},
           {"numa_nodes", std::move(nodes)},
           {"cache_groups", std::move(caches)},
           {"cores", std::move(cores)},
           {"node_distances", machine.node_distances}};
+}
+
+absl::Status WriteNew(const std::string& path, const std::string& text) {
+  const runtime::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file) {
+    const int error = errno;
+    const char* advice = error == EEXIST ? "; choose another name or remove it" : "";
+    return absl::ErrnoToStatus(error, fmt::format("cannot create {}{}", path, advice));
+  }
+  return runtime::WriteAll(file.get(), text, path);
 }
 
 }  // namespace islands::deploy

@@ -1,11 +1,12 @@
-// How `check` and `plan` show what would run.
+// How `check` and `plan` show what would run, and how commands write what a person keeps.
 //
-// Thread safety: pure functions.
+// Thread safety: plain functions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "absl/status/status.h"
 #include "deploy/plan/resolve.h"
 #include "topology/machine.h"
 
@@ -20,5 +21,9 @@ nlohmann::ordered_json MachineSummaryJson(const topology::Machine& machine);
 
 // "0-5"; "3" for a single site.
 std::string FormatSites(partitioner::SiteRun sites);
+
+// Never overwrites: a deployment file may be the only description of existing data, and a measured machine
+// cost minutes.
+absl::Status WriteNew(const std::string& path, const std::string& text);
 
 }  // namespace islands::deploy

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "deploy/file/yaml_tree.h"
+#include "deploy/plan/measured_machine.h"
 #include "instance/messaging/unix_socket.h"
 #include "instance/storage/pages/page.h"
 #include "runtime/descriptor.h"
@@ -156,16 +157,19 @@ absl::StatusOr<topology::Machine> MachineOf(const Deployment& deployment) {
   if (spec == "auto") return topology::LoadThisMachine();
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(deployment.Complain(
-        "machine",
-        fmt::format("found {} ({}), expected auto, an hwloc XML file or a synthetic string such as "
-                    "'pack:4 [numa] core:6 pu:1'",
-                    Quote(spec), why)));
+        "machine", fmt::format("found {} ({}), expected {}", Quote(spec), why, kMachineValues)));
   };
   const std::string path = Absolute(deployment.folder, spec);
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(path, error);
-  if (!is_file && spec.ends_with(".xml")) return refuse("no such file");
-  auto machine = is_file ? topology::LoadMachineXml(path) : topology::LoadMachineSynthetic(spec);
+  if (!is_file && (spec.ends_with(".xml") || spec.ends_with(".json"))) return refuse("no such file");
+  if (is_file) {
+    auto file = LoadMachineFile(path);
+    if (file.ok()) return std::move(file->machine);
+    if (IsMeasuredComplaint(file.status(), path)) return file.status();
+    return refuse(std::string(file.status().message()));
+  }
+  auto machine = topology::LoadMachineSynthetic(spec);
   if (!machine.ok()) return refuse(std::string(machine.status().message()));
   return machine;
 }

@@ -22,7 +22,8 @@ version: 1
 name: {name:<23} # a-z, 0-9 and '-', at most 32 characters
 
 # ---- the machine and its cut
-machine: auto                 # this one; or an hwloc XML file, or synthetic: 'pack:4 [numa] core:6 pu:1'
+machine: auto                 # this one; or a file: hwloc XML, or what `islands machine --measure` wrote;
+#                               or synthetic: 'pack:4 [numa] core:6 pu:1'
 cores: all                    # or a number of cores, or a CPU list '0-5,12'
 hardware_threads: one         # of each core; or all
 layout: {layout:<21} # 1ISL = shared everything ... one per core = finest; auto = one island per socket

@@ -1,20 +1,18 @@
 // `islands template NISL`.
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
-#include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "deploy/cli/output.h"
 #include "deploy/plan/commands.h"
+#include "deploy/plan/output.h"
 #include "deploy/plan/template.h"
-#include "runtime/descriptor.h"
 #include "topology/machine.h"
 
 namespace islands::deploy {
@@ -26,17 +24,6 @@ struct Arguments {
   std::string transport = "uds";
   std::string output;
 };
-
-// Never overwrites: a deployment file may be the only description of existing data.
-absl::Status WriteNew(const std::string& path, const std::string& text) {
-  const runtime::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file) {
-    const int error = errno;
-    const char* advice = error == EEXIST ? "; choose another name or remove it" : "";
-    return absl::ErrnoToStatus(error, fmt::format("cannot create {}{}", path, advice));
-  }
-  return runtime::WriteAll(file.get(), text, path);
-}
 
 int Template(const CommandContext& context, Arguments arguments) {
   arguments.options.transport = arguments.transport == "zmq" ? TransportKind::kZmq : TransportKind::kUds;
