@@ -221,7 +221,7 @@ BAD = {
                               "3:45: found '100.5', expected a percentage from 0 to 100",
                               "3:58: found '1', expected a number from 0 to 1000"]),
     "value of an axis": (TATP + "axes: {mix: [read, write], remote: [0, true], uniform: [yes]}\n",
-                         ["3:20: found 'write', expected standard | read | update",
+                         ["3:20: found 'write', expected standard | read | update | in_place",
                           "3:40: found 'True', expected a percentage from 0 to 100",
                           "3:57: found 'True', expected yes | no"]),
     "measure": (MICRO + "measure: {seconds: 0, warmup: -1, repeat: 2.5, times: 1}\n",

@@ -93,20 +93,22 @@ absl::StatusOr<TatpTables> FindTables(const storage::Catalog& catalog) {
 const instance::Description& TatpWorkload::Describe() {
   using Kind = instance::Parameter::Kind;
   static const instance::Description description = {
-      .parameters = {{.name = "mix",
-                      .kind = Kind::kChoice,
-                      .help = "all transactions, the three that read, or the four that write",
-                      .choices = {"standard", "read", "update"},
-                      .preset = "standard"},
-                     {.name = "uniform",
-                      .kind = Kind::kChoice,
-                      .help = "no: subscribers are drawn by TATP's rule, some of them more often than others",
-                      .choices = {"yes", "no"},
-                      .preset = "no"},
-                     {.name = "remote",
-                      .kind = Kind::kPercent,
-                      .help = "transactions that draw their subscriber from the whole table",
-                      .preset = "0"}},
+      .parameters =
+          {{.name = "mix",
+            .kind = Kind::kChoice,
+            .help = "all transactions; the three that read; the four that write; or in_place, those "
+                    "that neither insert nor delete",
+            .choices = {"standard", "read", "update", "in_place"},
+            .preset = "standard"},
+           {.name = "uniform",
+            .kind = Kind::kChoice,
+            .help = "no: subscribers of a site are drawn by TATP's rule, some of them more often than others",
+            .choices = {"yes", "no"},
+            .preset = "no"},
+           {.name = "remote",
+            .kind = Kind::kPercent,
+            .help = "transactions that draw their subscriber from the whole table",
+            .preset = "0"}},
       .tables = {kTables.begin(), kTables.end()},
       .tables_yaml = kTableLines};
   return description;
@@ -118,9 +120,10 @@ absl::StatusOr<std::unique_ptr<TatpWorkload>> TatpWorkload::Create(const storage
       instance::ReadParameters(Describe().parameters, parameters);
   if (!read.ok()) return read.status();
   const std::string& mix = read->at("mix");
-  const TatpOptions options = {.mix = mix == "read"     ? TatpMix::kRead
-                                      : mix == "update" ? TatpMix::kUpdate
-                                                        : TatpMix::kStandard,
+  const TatpOptions options = {.mix = mix == "read"       ? TatpMix::kRead
+                                      : mix == "update"   ? TatpMix::kUpdate
+                                      : mix == "in_place" ? TatpMix::kInPlace
+                                                          : TatpMix::kStandard,
                                .uniform = read->at("uniform") == "yes",
                                .remote_percent = instance::NumberOf(*read, "remote")};
   const absl::StatusOr<TatpTables> tables = FindTables(catalog);

@@ -4,18 +4,26 @@
 // The number of subscribers is the range of the tables, which is the same for all four. The parameter `mix`
 // (TatpWorkload::Describe has all of them), in percent:
 //
-//                          standard   read   update
-//   GetSubscriberData            35  43.75
-//   GetNewDestination            10  12.5
-//   GetAccessData                35  43.75
-//   UpdateSubscriberData          2             10
-//   UpdateLocation               14             70
+//                          standard   read   update   in_place
+//   GetSubscriberData            35  43.75               36.46
+//   GetNewDestination            10  12.5                10.42
+//   GetAccessData                35  43.75               36.46
+//   UpdateSubscriberData          2             10        2.08
+//   UpdateLocation               14             70       14.58
 //   InsertCallForwarding          2             10
 //   DeleteCallForwarding          2             10
+//
+// `read` and `in_place`, which inserts and deletes nothing, are what "A Scalable Lock Manager for Multicores"
+// (section 5.3.4) runs, at scale factor 64: 6.4 million subscribers (tatp64.yaml).
 //
 // A transaction deals with one subscriber, and all of its rows are in one site: TATP has no multisite
 // transactions. By default the subscriber is one of the generator's own island. A remote one may be
 // anybody's, this island's included: with two islands, `remote` 100 makes half of them distributed.
+//
+// Its site is drawn first, each as likely as the next, and the subscriber within it by TATP's rule, (a | b)
+// mod N with a up to A and b up to N. TATP means the whole table, with A by its size; here A is divided among
+// the sites. So every site has hot subscribers of its own, and how hot each is depends on the number of
+// sites, never on the layout. Clients of the deployment begin at any site.
 //
 // UpdateLocation, InsertCallForwarding and DeleteCallForwarding know the subscriber by number and look it up
 // in the index by_number. An index is local to its site; which site to ask is known because a number is s_id
@@ -71,7 +79,7 @@ enum class TatpTransaction : uint8_t {
 };
 inline constexpr size_t kTatpTransactions = 7;
 
-enum class TatpMix : uint8_t { kStandard, kRead, kUpdate };
+enum class TatpMix : uint8_t { kStandard, kRead, kUpdate, kInPlace };
 
 struct TatpOptions {
   TatpMix mix = TatpMix::kStandard;

@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{}, Case{.workers = 2}, Case{.mix = "read"}, Case{.mix = "update"},
                     Case{.workers = 2, .mix = "update", .subscribers = 100, .mpl = 8}, Case{.islands = 2},
                     Case{.islands = 2, .remote = "50"}, Case{.islands = 2, .mix = "read", .remote = "100"},
-                    Case{.islands = 2, .workers = 2, .mix = "update", .remote = "50", .subscribers = 200}),
+                    Case{.islands = 2, .workers = 2, .mix = "update", .remote = "50", .subscribers = 200},
+                    Case{.islands = 2, .mix = "in_place", .remote = "50"}),
     [](const testing::TestParamInfo<Case>& info) {
       const Case& c = info.param;
       return c.mix + std::to_string(c.islands) + "Islands" + std::to_string(c.workers) + "Workers" +

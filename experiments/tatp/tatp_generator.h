@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "experiments/tatp/tatp.h"
 #include "partitioner/site_map.h"
@@ -26,21 +27,21 @@ class TatpGenerator final : public instance::Generator {
 
   std::unique_ptr<instance::Request> MakeRequest() override;
   void Next(runtime::Random& random, instance::Request& request) override;
+  std::optional<uint32_t> DrawSite(runtime::Random& random) override;
 
  private:
-  // Those a subscriber is drawn from.
-  struct Subscribers {
-    uint64_t first;
-    uint64_t count;
-  };
-
-  TatpGenerator(const TatpOptions& options, Subscribers own, Subscribers all);
+  TatpGenerator(const TatpOptions& options, const partitioner::RangePartition& partition,
+                partitioner::SiteRun sites);
+  uint64_t Subscribers(uint32_t site) const;
+  // One that has subscribers.
+  uint32_t DrawSiteOf(runtime::Random& random, partitioner::SiteRun sites) const;
   TatpTransaction DrawTransaction(runtime::Random& random) const;
   uint64_t DrawSubscriber(runtime::Random& random) const;
 
   const TatpOptions options_;
-  const Subscribers own_;
-  const Subscribers all_;
+  const partitioner::RangePartition partition_;
+  const partitioner::SiteRun own_;
+  const uint64_t mask_;  // TATP's A, of a site
   uint32_t total_share_ = 0;
   std::array<uint32_t, kTatpTransactions> shares_{};
 };

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "experiments/micro/count_allocations.h"
 
@@ -63,6 +64,7 @@ TEST(TatpGenerator, Next_SharesOfTheMixes) {
   ExpectShares(TatpMix::kStandard, {35, 10, 35, 2, 14, 2, 2});
   ExpectShares(TatpMix::kRead, {43.75, 12.5, 43.75, 0, 0, 0, 0});
   ExpectShares(TatpMix::kUpdate, {0, 0, 0, 10, 70, 10, 10});
+  ExpectShares(TatpMix::kInPlace, {3500 / 96., 1000 / 96., 3500 / 96., 200 / 96., 1400 / 96., 0, 0});
 }
 
 TEST(TatpGenerator, Next_InputsAreInTheirRanges) {
@@ -100,7 +102,6 @@ TEST(TatpGenerator, Next_LocalSubscribersAreThisIslands) {
       ++by_site[(s_id - 1) / 1000];
     }
     ASSERT_EQ(by_site.size(), 6u);
-    if (!uniform) continue;
     for (auto [site, count] : by_site) EXPECT_NEAR(count, 10'000, 500) << "site " << site;
   }
 }
@@ -143,6 +144,39 @@ TEST(TatpGenerator, Next_NonUniformDrawFollowsTatpsRule) {
     most = std::max<double>(most, seen[i]);
   }
   EXPECT_GT(most, 1.5 * kDraws / kParts) << "as good as uniform";
+}
+
+// How often each subscriber is drawn, as a share of its site's, is the same whoever has the site: an island
+// of all, of some or of one.
+TEST(TatpGenerator, Next_SkewIsTheSameInEveryLayout) {
+  constexpr int kDraws = 200'000;
+  constexpr SiteRun kLayouts[] = {{0, 24}, {6, 6}, {7, 1}};
+  std::vector<std::vector<double>> shares;
+  for (const SiteRun& run : kLayouts) {
+    Fixture fixture({}, 24'001, 24, run);
+    std::vector<double> share(1000);
+    for (int i = 0; i < kDraws; ++i) share[(fixture.NextSubscriber() - 1) % 1000] += 1.0 / kDraws;
+    EXPECT_GT(*std::max_element(share.begin(), share.end()), 0.01) << "as good as uniform";
+    shares.push_back(share);
+  }
+  for (size_t i = 0; i < 1000; ++i) {
+    const double deviation = std::sqrt(shares[0][i] / kDraws) + 1e-5;
+    EXPECT_NEAR(shares[1][i], shares[0][i], 8 * deviation) << i;
+    EXPECT_NEAR(shares[2][i], shares[0][i], 8 * deviation) << i;
+  }
+}
+
+TEST(TatpGenerator, DrawSite_IsAnyThatHasSubscribers) {
+  Fixture fixture({});
+  std::vector<int> seen(24);
+  for (int i = 0; i < 24'000; ++i) ++seen[*fixture.generator->DrawSite(fixture.random)];
+  for (const int count : seen) EXPECT_NEAR(count, 1'000, 160);
+  Fixture few({}, 5, 24, {0, 24});
+  for (int i = 0; i < 100; ++i) {
+    const uint32_t site = *few.generator->DrawSite(few.random);
+    EXPECT_LT(few.partition.SiteBegin(site), few.partition.SiteBegin(site + 1));
+    EXPECT_LE(few.NextSubscriber(), 4u);
+  }
 }
 
 TEST(TatpGenerator, Next_AllocatesNothing) {

@@ -28,7 +28,8 @@ TEST(Tatp, Create_BadParameters) {
   EXPECT_TRUE(instance::CheckDescription(TatpWorkload::Describe()).ok());
   EXPECT_EQ(ErrorOf(tables, {}), "");
   EXPECT_EQ(ErrorOf(tables, {{"mix", "update"}, {"uniform", "yes"}, {"remote", "12.5"}}), "");
-  EXPECT_EQ(ErrorOf(tables, {{"mix", "write"}}), "--mix: found 'write', expected standard | read | update");
+  EXPECT_EQ(ErrorOf(tables, {{"mix", "write"}}),
+            "--mix: found 'write', expected standard | read | update | in_place");
   EXPECT_EQ(ErrorOf(tables, {{"uniform", "1"}}), "--uniform: found '1', expected yes | no");
   EXPECT_EQ(ErrorOf(tables, {{"remote", "101"}}),
             "--remote: found '101', expected a percentage from 0 to 100");
