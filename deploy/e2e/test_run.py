@@ -84,6 +84,30 @@ def test_rate_is_kept_and_latency_counts_from_when_it_was_due(cluster: Cluster) 
     assert flooded["sum_check"] == "ok" and flooded["latency_us"]["p50"] > 20_000
 
 
+def test_hot_rows_drift_from_island_to_island(cluster: Cluster) -> None:
+    """In a second from the first half of the table, which is the first island's, to the second."""
+    cluster.write("2ISL").up()
+    skewed = ("--op", "update", "--rows", 2, "--zipf", 1.2, "--skew", "table", "--local", "island", "--clients",
+              "deployment", "--rows-total", 24000)
+    still = cluster.run(*skewed, "--drift", 0, duration=0.5)
+    moved = cluster.run(*skewed, "--drift", 24000, duration=2, warmup=0)
+    assert still["sum_check"] == moved["sum_check"] == "ok" and moved["drift"] == 24000
+    hot, cold = (island["committed"] for island in still["per_island"])
+    first, second = (island["committed"] for island in moved["per_island"])
+    assert hot > 4 * cold and 1 / 3 < first / second < 3
+
+
+def test_sites_touched_are_participants_on_the_finest_layout(cluster: Cluster) -> None:
+    cluster.write("3ISL", more="data: {sites: 3}\n").up()
+    per_transaction = [cluster.run("--rows", 6, "--multisite", 100, "--sites-touched", touched, duration=0.3)
+                       for touched in (1, 2, 3)]
+    assert all(result["sum_check"] == "ok" for result in per_transaction)
+    one, two, three = (result["messages_per_transaction"] for result in per_transaction)
+    assert one == 0 and two > 1 and three == pytest.approx(2 * two, rel=0.2)
+    done = cluster.islands.run("run", cluster.file, "micro", "--rows", "6", "--sites-touched", "4", cwd=cluster.folder)
+    assert done.code == 2 and "--sites-touched: found 4, expected at most the 3 sites" in done.err
+
+
 def test_clients_of_the_deployment_need_a_workload_that_says_where_it_begins(cluster: Cluster) -> None:
     cluster.write("2ISL", more="data: {tables: [{name: account, key: [uint64], range: [0, 200], row_bytes: 8}]}\n").up()
     done = cluster.islands.run("run", cluster.file, "transfer", "--clients", "deployment", "--duration", 0.1,
@@ -137,8 +161,8 @@ def test_text_report(cluster: Cluster) -> None:
     done = cluster.islands.run("run", cluster.file, "micro", "--duration", 1, "--warmup", 0, "--multisite", 50,
                                cwd=cluster.folder)
     assert done.code == 0
-    for words in ("micro, op read, rows 10, multisite 50, zipf 0, skew per_site, local site, mpl 4", "committed  ",
-                  "latency      p50", "per transaction",
+    for words in ("micro, op read, rows 10, multisite 50, zipf 0, skew per_site, local site, sites_touched 0, drift 0, "
+                  "mpl 4", "committed  ", "latency      p50", "per transaction",
                   "sum check    ok", "results in " + os.path.join(cluster.folder, "results")):
         assert words in done.out
     assert "committed/s" in done.err
@@ -219,8 +243,8 @@ def test_description_is_told_by_islandd_and_nothing_else_is_opened(islands: Isla
     done = describe(os.path.join(library, "micro.so"))
     assert done.returncode == 0, done
     told = json.loads(done.stdout)
-    assert [parameter["name"] for parameter in told["parameters"]] == ["op", "update_percent", "rows", "multisite",
-                                                                       "zipf", "skew", "local"]
+    assert [parameter["name"] for parameter in told["parameters"]] == [
+        "op", "update_percent", "rows", "multisite", "zipf", "skew", "local", "sites_touched", "drift"]
     assert told["tables"] == ["micro"] and told["rows_total_of"] == "micro" and told["row_per_key"]
     text = os.path.join(folder, "text.so")
     with open(text, "w", encoding="utf-8") as file:

@@ -138,6 +138,7 @@ absl::Status RunDriver::TakeBase() {
 }
 
 absl::Status RunDriver::StartAll() {
+  result_.plan.began_ns = MonotonicMs() * 1'000'000;
   const std::vector<ClusterClient::Reply> replies = CallAll(StartRequest(result_.plan), kCallTimeoutMs);
   for (uint32_t i : all_) {
     if (replies[i].ok()) continue;

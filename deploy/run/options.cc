@@ -124,6 +124,7 @@ bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b,
               const instance::Description& description) {
   return google::protobuf::util::MessageDifferencer::Equals(WithoutIdleParameters(a, description),
                                                             WithoutIdleParameters(b, description));
+  start.set_began_ns(plan.began_ns);
 }
 
 }  // namespace islands::deploy

@@ -54,6 +54,7 @@ struct RunPlan {
 // `options`: checked. `config`: any island's. INVALID_ARGUMENT: the deployment lacks a table of the workload.
 absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const DescribedWorkload& workload,
                                 const control::v1::IslandConfig& config);
+  int64_t began_ns = 0;  // by the machine's monotonic clock
 
 control::v1::Request StartRequest(const RunPlan& plan);
 control::v1::Request AuditRequestOf(const RunPlan& plan);

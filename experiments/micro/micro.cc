@@ -26,6 +26,8 @@ MicroOptions OptionsFrom(const instance::Parameters& read) {
   options.zipf = instance::NumberOf(read, "zipf");
   options.skew_of_table = read.at("skew") == "table";
   options.local_to_island = read.at("local") == "island";
+  options.sites_touched = static_cast<uint32_t>(instance::NumberOf(read, "sites_touched"));
+  options.drift_per_s = instance::NumberOf(read, "drift");
   return options;
 }
 
@@ -68,6 +70,27 @@ instance::Parameter LocalParameter() {
               "or anywhere on its island (section 5.2 of the paper)",
           .choices = {"site", "island"},
           .preset = "site"};
+}
+
+instance::Parameter SitesTouchedParameter() {
+  return {.name = "sites_touched",
+          .kind = instance::Parameter::Kind::kWhole,
+          .help =
+              "exactly so many sites have the rows of a multisite transaction, each as many as the others or "
+              "one more; 0: as they fall",
+          .max = kMicroMaxRows,
+          .preset = "0"};
+}
+
+instance::Parameter DriftParameter() {
+  return {
+      .name = "drift",
+      .kind = instance::Parameter::Kind::kNumber,
+      .help =
+          "rows per second that the hot ones move on by, through the table or, with skew per_site, through "
+          "each site; without zipf there are none",
+      .max = kMaxDrift,
+      .preset = "0"};
 }
 
 }  // namespace
@@ -116,7 +139,9 @@ const instance::Description& MicroWorkload::Describe() {
                      MultisiteParameter(),
                      ZipfParameter(),
                      SkewParameter(),
-                     LocalParameter()},
+                     LocalParameter(),
+                     SitesTouchedParameter(),
+                     DriftParameter()},
       .tables = {kMicroTable},
       .tables_yaml = kTableLine,
       .row_per_key = true,
@@ -157,7 +182,8 @@ absl::StatusOr<std::unique_ptr<instance::Generator>> MicroWorkload::MakeGenerato
     const instance::GeneratorContext& context) const {
   const partitioner::RangePartition& partition = *context.catalog.table(table_).partition;
   if (absl::Status fits = CheckRowsFit(options_, partition, context.sites); !fits.ok()) return fits;
-  return std::make_unique<MicroGenerator>(options_, partition, context.sites);
+  return std::make_unique<MicroGenerator>(options_, partition, context.sites, context.clock,
+                                          context.began_ns);
 }
 
 runtime::Task<absl::Status> MicroWorkload::Run(instance::Transaction& transaction,

@@ -20,6 +20,14 @@
 // site; or, of the island, all rows by the law within its partition. A multisite one draws its first row
 // uniformly from one such site and the others by the law over the whole table.
 //
+// With `sites_touched` N the rows of a multisite transaction lie in exactly N sites: its first one's, and
+// N - 1 others, every site as likely as the next. Each gives as many as the others, or one more, drawn by the
+// law restricted to the site. On a layout of one site per island that is the number of participants.
+//
+// With `drift` R the law moves on by R rows a second: what was the r-th key of the law is then the one R rows
+// further, and after the last one (of the table, or of the site whose law it is) comes the first. Seconds
+// count from the beginning of the run, so clients of the deployment (DrawSite) and all generators agree.
+//
 // A batch is sorted by key, so that transactions meet in the same order and seldom deadlock.
 //
 // Thread safety: a MicroWorkload is immutable; generators and requests belong to one worker.
@@ -47,6 +55,7 @@ namespace islands::experiments {
 inline constexpr const char* kMicroTable = "micro";
 inline constexpr uint32_t kMicroRowBytes = 250;    // where the table does not fix it
 inline constexpr uint32_t kMicroMaxRows = 10'000;  // so that a batch of the largest rows fits into one frame
+inline constexpr double kMaxDrift = 1e12;  // rows per second: the table within a round, whatever its size
 inline constexpr double kMaxZipf = 1'000;  // beyond it the second key is never drawn: the law has degenerated
 
 // What a transaction does with each of its rows.
@@ -67,6 +76,8 @@ struct MicroOptions {
   double zipf = 0;
   bool skew_of_table = false;    // else of each site
   bool local_to_island = false;  // else to a site
+  uint32_t sites_touched = 0;    // by a multisite transaction; 0: as many as its rows happen to lie in
+  double drift_per_s = 0;        // rows that the law moves on by
 };
 
 // Parameters of every workload that draws its rows as this one does.

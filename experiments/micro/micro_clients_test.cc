@@ -2,6 +2,7 @@
 // whatever happens but the death of islands, and most of them where the hot rows are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ constexpr uint32_t kMpl = 4;
 
 class MicroClients : public testing::Test {
  protected:
-  static instance::ClusterOptions Options(const std::string& zipf) {
+  static instance::ClusterOptions Options(const std::string& zipf, const std::string& drift) {
     instance::ClusterOptions options;
     options.pace = instance::Pace::kSimulated;
     options.islands = kIslands;
@@ -27,14 +28,18 @@ class MicroClients : public testing::Test {
     table.add_key("uint64");
     table.set_range_end(6'000);
     table.set_row_bytes(64);
-    options.open = [zipf](const storage::Catalog& catalog) {
-      return MicroWorkload::Create(
-          catalog, {{"op", "update"}, {"rows", "2"}, {"multisite", "20"}, {"zipf", zipf}, {"skew", "table"}});
+    options.open = [zipf, drift](const storage::Catalog& catalog) {
+      return MicroWorkload::Create(catalog, {{"op", "update"},
+                                             {"rows", "2"},
+                                             {"multisite", "20"},
+                                             {"zipf", zipf},
+                                             {"skew", "table"},
+                                             {"drift", drift}});
     };
     return options;
   }
-  void Begin(const std::string& zipf, double rate_per_s = 0) {
-    cluster_ = std::make_unique<instance::InProcessCluster>(Options(zipf));
+  void Begin(const std::string& zipf, double rate_per_s = 0, const std::string& drift = "0") {
+    cluster_ = std::make_unique<instance::InProcessCluster>(Options(zipf, drift));
     ASSERT_TRUE(cluster_->Start().ok());
     StartRun(rate_per_s);
   }
@@ -45,6 +50,7 @@ class MicroClients : public testing::Test {
     request.set_seed(1);
     request.set_anywhere(true);
     request.set_rate_per_s(rate_per_s);
+    request.set_began_ns(cluster_->NowNs());
     const absl::Status started = cluster_->StartRun(request);
     ASSERT_TRUE(started.ok()) << started;
   }
@@ -94,6 +100,27 @@ TEST_F(MicroClients, Skewed_CrowdAtTheHotIslandAndNobodyIsForgotten) {
   EXPECT_GT(hot_waits, 5 * steps);  // clients, each time
   EXPECT_LT(others_wait, steps / 10);
   ExpectSound();
+}
+
+// 2,000 rows, an island's, each 100 ms: who is hot is another island each time, and the first one again; and
+// the same once more, for the clock is the simulation's.
+TEST_F(MicroClients, Drift_TakesTheCrowdFromIslandToIsland) {
+  std::vector<uint64_t> first_run;
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_NO_FATAL_FAILURE(Begin("1.2", /*rate_per_s=*/0, /*drift=*/"20000"));
+    std::vector<uint64_t> counts;
+    for (uint32_t leg = 0; leg < 4; ++leg) {
+      uint64_t before[kIslands];
+      for (uint32_t i = 0; i < kIslands; ++i) before[i] = CommittedBy(i);
+      cluster_->RunFor(100 * runtime::kNsPerMs);
+      for (uint32_t i = 0; i < kIslands; ++i) counts.push_back(CommittedBy(i) - before[i]);
+      const uint64_t* of_leg = &counts[size_t{leg} * kIslands];
+      EXPECT_EQ(std::max_element(of_leg, of_leg + kIslands) - of_leg, leg % kIslands) << "leg " << leg;
+    }
+    ExpectSound();
+    if (run == 0) first_run = counts;
+    EXPECT_EQ(counts, first_run);
+  }
 }
 
 TEST_F(MicroClients, Uniform_SharesTheLoad) {

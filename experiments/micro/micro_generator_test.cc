@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <new>
+#include <set>
 #include <string>
 
 namespace {
@@ -37,10 +39,12 @@ RangePartition Partition(int64_t begin = kBegin, int64_t end = kEnd, uint32_t si
   return *RangePartition::Create(begin, end, sites);
 }
 
+constexpr int64_t kBeganNs = 1;  // where a ManualClock begins
+
 struct Fixture {
   explicit Fixture(const MicroOptions& options, RangePartition table = Partition(), SiteRun run = kIsland)
       : partition(table), sites(run) {
-    generator = std::make_unique<MicroGenerator>(options, partition, sites);
+    generator = std::make_unique<MicroGenerator>(options, partition, sites, &clock, kBeganNs);
     request = generator->MakeRequest();
   }
 
@@ -56,6 +60,7 @@ struct Fixture {
   RangePartition partition;
   SiteRun sites;
   runtime::Random random{42};
+  runtime::ManualClock clock;
   std::unique_ptr<MicroGenerator> generator;
   std::unique_ptr<instance::Request> request;
 };
@@ -120,7 +125,7 @@ TEST(MicroGenerator, Next_MultisiteShareIsAsAsked) {
 TEST(MicroGenerator, TableSkew_FollowsTheLawOfTheWholeTable) {
   const MicroOptions options{.rows = 2, .multisite_percent = 50, .zipf = 1, .skew_of_table = true};
   constexpr SiteRun kIslands[] = {{0, 1}, {1, 5}, {6, 18}};
-  std::vector<Fixture> islands;
+  std::deque<Fixture> islands;
   for (const SiteRun& run : kIslands) islands.emplace_back(options, Partition(), run);
   constexpr int kDraws = 200'000;
   std::map<uint64_t, int> first, other_multisite;
@@ -159,6 +164,139 @@ TEST(MicroGenerator, TableSkew_MakesOneIslandHot) {
   for (int i = 0; i < 10'000; ++i) ++sites[*fixture.generator->DrawSite(fixture.random)];
   EXPECT_GT(sites[0], 7'000);  // H(10,000) / H(240,000) = 0.75
   EXPECT_LT(sites[23], 100);
+}
+
+// The law of the whole table, 70,000 rows further on: in the middle of the second island, in no site's
+// beginning, and for one of the islands it wraps around.
+TEST(MicroGenerator, Drift_MovesTheLawOfTheWholeTable) {
+  const MicroOptions options{
+      .rows = 2, .multisite_percent = 50, .zipf = 1, .skew_of_table = true, .drift_per_s = 1'000};
+  constexpr SiteRun kIslands[] = {{0, 1}, {1, 8}, {9, 15}};
+  std::deque<Fixture> islands;
+  for (const SiteRun& run : kIslands)
+    islands.emplace_back(options, Partition(), run).clock.AdvanceNs(70'000'000'000);
+  constexpr int kDraws = 200'000;
+  std::map<uint64_t, int> first, other;
+  int multisite = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const uint32_t site = *islands[0].generator->DrawSite(islands[0].random);
+    Fixture& island = islands[site < 1 ? 0 : site < 9 ? 1 : 2];
+    const MicroRequest& request = island.Next();
+    ASSERT_TRUE(island.IsHome(request.home_key));
+    ++first[request.home_key];
+    if (!request.multisite) continue;
+    ++multisite;
+    ++other[request.keys[request.keys[0] == request.home_key ? 1 : 0]];
+  }
+  double harmonic = 0;
+  for (int r = 1; r <= kEnd - kBegin; ++r) harmonic += 1.0 / r;
+  for (uint64_t rank : {1, 2, 3, 10, 100}) {
+    const double expected = kDraws / (harmonic * static_cast<double>(rank));
+    EXPECT_NEAR(first[kBegin + 70'000 + rank - 1], expected, 5 * std::sqrt(expected)) << "rank " << rank;
+  }
+  EXPECT_LT(first[kBegin + 69'999], 20) << "the last rank of all";
+  EXPECT_GT(other[kBegin + 70'000], multisite / 20);
+}
+
+TEST(MicroGenerator, Drift_GoesRoundTheTable) {
+  Fixture fixture({.rows = 1, .zipf = 5, .skew_of_table = true, .drift_per_s = 10'000});
+  std::vector<uint32_t> sites;
+  for (int second = 0; second <= 24; ++second) {
+    sites.push_back(*fixture.generator->DrawSite(fixture.random));
+    fixture.clock.AdvanceNs(1'000'000'000);
+  }
+  for (uint32_t second = 0; second <= 24; ++second) EXPECT_EQ(sites[second], second % 24);
+}
+
+TEST(MicroGenerator, Drift_PerSiteStaysInEverySite) {
+  Fixture fixture({.rows = 1, .zipf = 20, .drift_per_s = 1'000});
+  for (const uint64_t hot : {0, 4'000, 8'000, 2'000}) {  // sites have 10,000
+    std::set<uint32_t> sites;
+    for (int i = 0; i < 100; ++i) {
+      const uint64_t key = fixture.Next().keys.front();
+      sites.insert(fixture.SiteOf(key));
+      const auto begin = static_cast<uint64_t>(fixture.partition.SiteBegin(fixture.SiteOf(key)));
+      ASSERT_EQ(key - begin, hot);
+    }
+    EXPECT_EQ(sites.size(), kIsland.count);
+    fixture.clock.AdvanceNs(4'000'000'000);
+  }
+}
+
+// Before the run has begun nothing has moved, and without drift nothing does.
+TEST(MicroGenerator, Drift_CountsFromTheBeginningOfTheRun) {
+  const MicroOptions drifting{.rows = 5, .zipf = 1, .skew_of_table = true, .drift_per_s = 100};
+  MicroOptions still = drifting;
+  still.drift_per_s = 0;
+  Fixture a(drifting), b(still), c(still);
+  c.clock.AdvanceNs(3'600'000'000'000);
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<uint64_t> keys = a.Next().keys;
+    EXPECT_EQ(b.Next().keys, keys);
+    EXPECT_EQ(c.Next().keys, keys);
+  }
+}
+
+TEST(MicroGenerator, SitesTouched_AreExactlySoMany) {
+  for (const bool of_table : {false, true}) {
+    for (const double zipf : {0.0, 1.0, 30.0}) {
+      for (const uint32_t touched : {1u, 2u, 3u, 10u}) {
+        Fixture fixture({.op = MicroOp::kUpdate,
+                         .rows = 10,
+                         .multisite_percent = 50,
+                         .zipf = zipf,
+                         .skew_of_table = of_table,
+                         .sites_touched = touched});
+        std::set<uint32_t> all;
+        for (int i = 0; i < 500; ++i) {
+          const MicroRequest& request = fixture.Next();
+          ASSERT_EQ(request.keys.size(), 10u);
+          ASSERT_NO_FATAL_FAILURE(ExpectDistinctAscending(request.keys));
+          ASSERT_TRUE(fixture.IsHome(request.home_key));
+          std::map<uint32_t, size_t> rows;
+          for (const uint64_t key : request.keys) ++rows[fixture.SiteOf(key)];
+          ASSERT_EQ(rows.size(), request.multisite ? touched : 1);
+          if (!request.multisite) continue;
+          for (const auto& [site, count] : rows) {
+            all.insert(site);
+            ASSERT_TRUE(count == 10 / touched || count == 10 / touched + 1) << count;
+          }
+        }
+        if (touched > 1) {
+          EXPECT_EQ(all.size(), 24u);
+        }
+      }
+    }
+  }
+}
+
+TEST(MicroGenerator, SitesTouched_OthersAreUniform) {
+  Fixture fixture({.rows = 4, .multisite_percent = 100, .zipf = 1, .sites_touched = 4});
+  constexpr int kDraws = 24'000;
+  std::map<uint32_t, int> others;
+  for (int i = 0; i < kDraws; ++i) {
+    const MicroRequest& request = fixture.Next();
+    for (const uint64_t key : request.keys) others[fixture.SiteOf(key)] += key != request.home_key;
+  }
+  // A home site is not among the others: of 6 homes each is one in 6.
+  for (uint32_t site = 0; site < 24; ++site) {
+    const double chance =
+        fixture.IsHome(static_cast<uint64_t>(fixture.partition.SiteBegin(site))) ? 5.0 / 6 : 1;
+    EXPECT_NEAR(others[site], kDraws * 3 / 23.0 * chance, 300) << site;
+  }
+}
+
+TEST(CheckRowsFit, SitesTouched_NeedSitesAndRows) {
+  const auto error = [](const MicroOptions& options, int64_t rows, uint32_t sites) {
+    return std::string(CheckRowsFit(options, Partition(0, rows, sites), sites).message());
+  };
+  EXPECT_EQ(error({.rows = 4, .multisite_percent = 100, .sites_touched = 4}, 240, 24), "");
+  EXPECT_EQ(error({.rows = 4, .multisite_percent = 100, .sites_touched = 5}, 240, 24),
+            "--sites-touched: found 5, expected at most the 24 sites that there are, and the 4 rows of a "
+            "transaction");
+  EXPECT_NE(error({.rows = 4, .multisite_percent = 100, .sites_touched = 4}, 240, 3), "");
+  EXPECT_EQ(error({.rows = 20, .multisite_percent = 100, .sites_touched = 2}, 240, 24), "");
+  EXPECT_NE(error({.rows = 21, .multisite_percent = 100, .sites_touched = 2}, 240, 24), "") << "11 of 10";
 }
 
 TEST(MicroGenerator, LocalToIsland_TakesRowsOfSeveralSites) {
@@ -277,10 +415,17 @@ TEST(MicroGenerator, Next_AllRowsOfASite) {
 
 TEST(MicroGenerator, Next_AllocatesNothing) {
   for (double zipf : {0.0, 1.0}) {
-    Fixture fixture({.rows = 100, .multisite_percent = 50, .zipf = zipf});
-    const int64_t before = g_allocations;
-    for (int i = 0; i < 1000; ++i) fixture.Next();
-    EXPECT_EQ(g_allocations, before);
+    for (uint32_t touched : {0u, 5u}) {
+      Fixture fixture({.rows = 100,
+                       .multisite_percent = 50,
+                       .zipf = zipf,
+                       .skew_of_table = true,
+                       .sites_touched = touched,
+                       .drift_per_s = 1e6});
+      const int64_t before = g_allocations;
+      for (int i = 0; i < 1000; ++i, fixture.clock.AdvanceNs(12'345)) fixture.Next();
+      EXPECT_EQ(g_allocations, before);
+    }
   }
 }
 

@@ -553,8 +553,13 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
   }
   std::vector<std::unique_ptr<Generator>> generators;
   for (uint32_t index = 0; index < workers_.size(); ++index) {
-    const GeneratorContext context{*catalog_, config_.island(), index, sites_.SitesOf(config_.island()),
-                                   static_cast<uint32_t>(workers_.size())};
+    const GeneratorContext context{*catalog_,
+                                   config_.island(),
+                                   index,
+                                   sites_.SitesOf(config_.island()),
+                                   static_cast<uint32_t>(workers_.size()),
+                                   seams_.clock,
+                                   request.began_ns()};
     absl::StatusOr<std::unique_ptr<Generator>> generator = (*workload)->MakeGenerator(context);
     if (!generator.ok()) return generator.status();
     runtime::Random random(0);

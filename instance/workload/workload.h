@@ -24,12 +24,13 @@
 #include "instance/storage/catalog.h"
 #include "instance/workload/parameters.h"
 #include "instance/workload/transaction.h"
+#include "runtime/clock.h"
 #include "runtime/random.h"
 #include "runtime/task.h"
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 7;
+inline constexpr uint32_t kWorkloadAbi = 8;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
@@ -66,6 +67,9 @@ struct GeneratorContext {
   uint32_t worker = 0;
   partitioner::SiteRun sites;  // this island's
   uint32_t workers = 1;        // this island's, each with a generator of its own
+  // Of the run, and where it stood when that began, on all islands alike; null: time stands still.
+  const runtime::Clock* clock = nullptr;
+  int64_t began_ns = 0;
 };
 
 class Generator {
