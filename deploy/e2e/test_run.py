@@ -84,6 +84,53 @@ def test_rate_is_kept_and_latency_counts_from_when_it_was_due(cluster: Cluster) 
     assert flooded["sum_check"] == "ok" and flooded["latency_us"]["p50"] > 20_000
 
 
+def test_rate_auto_finds_the_knee_and_measures_there(cluster: Cluster) -> None:
+    """No more than the steps and what follows from them: how fast this machine is, and how quiet, is not known."""
+    cluster.write("2ISL").up()
+    result = cluster.run("--rate", "auto", "--p99-ms", 100, "--op", "update", duration=0.2, warmup=0.05)
+    assert result["sum_check"] == "ok", result["sum_check_detail"]
+    search = result["rate_search"]
+    steps = search["steps"]
+    assert search["p99_limit_us"] == 100_000 and search["limit_given"]
+    assert steps[0]["rate_per_s"] == 0 and not steps[0]["held"] and 3 < len(steps) <= 60
+    assert steps[1]["rate_per_s"] == pytest.approx(steps[0]["committed_per_s"] / 5, rel=0.01)
+    assert steps[-1]["rate_per_s"] == pytest.approx(result["rate_per_s"], rel=0.01) and result["rate_per_s"] > 0
+    assert steps[-1]["latency_us"]["p99"] == result["latency_us"]["p99"]
+    assert search["found"] == steps[-1]["held"]
+    for step in steps[1:]:
+        assert not step["held"] or step["latency_us"]["p99"] <= 100_000
+        assert 0 < step["utilisation"] <= 1
+    with open(os.path.join(result["run_directory"], "summary.json"), encoding="utf-8") as file:
+        assert json.load(file)["rate_search"] == search
+    assert os.listdir(os.path.join(cluster.folder, "results")) == [os.path.basename(result["run_directory"])]
+    assert "rate_search" not in cluster.run(duration=0.1)
+
+
+def test_rate_auto_says_when_no_rate_holds_and_ends_with_its_command(cluster: Cluster) -> None:
+    cluster.write("2ISL").up()
+    short = ("--duration", "0.1", "--warmup", "0")
+    done = cluster.islands.run("run", cluster.file, "micro", "--rate", "auto", "--p99-ms", "0.001", *short,
+                               cwd=cluster.folder, timeout=60)
+    assert done.code == 1 and "--rate auto: no rate holds: at " in done.err, done
+    assert done.err.count(" does not hold\n") > 5, "a line for each step"
+    for wrong in (("--rate", "most"), ("--p99-ms", "5"), ("--rate", "auto", "--p99-ms", "-1")):
+        assert cluster.islands.run("run", cluster.file, "micro", *wrong).code == 2
+    process = cluster.start("run", cluster.file, "micro", "--rate", "auto", "--duration", "30")
+    assert process.stderr and "committed/s" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert running(cluster) == [False, False]
+    assert os.listdir(os.path.join(cluster.folder, "results")) == []
+    # Killed in a step: the lock names the step's run, which the next command ends.
+    process = cluster.start("run", cluster.file, "micro", "--rate", "auto", "--duration", "30")
+    assert process.stderr and "committed/s" in process.stderr.readline()
+    wait_until(lambda: all(running(cluster)), what="the second step")
+    process.kill()
+    process.communicate()
+    assert cluster.run(duration=0.1)["sum_check"] == "ok"
+
+
 def test_hot_rows_drift_from_island_to_island(cluster: Cluster) -> None:
     """In a second from the first half of the table, which is the first island's, to the second."""
     cluster.write("2ISL").up()

@@ -204,6 +204,9 @@ BAD = {
                                                    "3:20: found 'True', expected a whole number from 1 to 1,000"]),
     "clients": (MICRO + "axes: {clients: [island, all]}\n", ["3:26: found 'all', expected island or deployment"]),
     "rate": (MICRO + "axes: {rate: [0, -1]}\n", ["3:18: found '-1', expected transactions per second, at most "]),
+    "rate in words": (MICRO + "axes: {rate: [auto, most], p99_ms: [5, 0]}\n",
+                      ["3:21: found 'most', expected transactions per second, at most 1,000,000,000; or auto",
+                       "3:40: found '0', expected milliseconds, at most 60,000"]),
     "rows_total": (MICRO + "axes: {rows_total: [2.5]}\n", ["3:21: found '2.5', expected a whole number from 1"]),
     "needed": (MICRO + "axes: {op: [read, mix]}\n",
                ["2:11: found no --update-percent, expected a percentage from 0 to 100 with --op mix"]),
@@ -211,7 +214,7 @@ BAD = {
              ["2:11: found --update-percent 20, expected it only with --op mix"]),
     "no parameter of micro": (MICRO + "parameters: {opp: read}\n", ["3:14: found unknown key 'opp', expected 'op'?"]),
     "no parameter of tatp": (TATP + "parameters: {op: read}\naxes: {mixx: [read], rows_total: [100]}\n",
-                             ["3:14: found unknown key 'op', expected one of mpl, clients, rate, mix, uniform, remote",
+                             ["3:14: found unknown key 'op', expected one of mpl, clients, rate, p99_ms, mix, uniform",
                               "4:8: found unknown key 'mixx', expected 'mix'?",
                               "4:22: found unknown key 'rows_total', expected "]),
     "parameter": (MICRO + "parameters: {rows: [1]}\n", ["3:20: found a list, expected a single value"]),
@@ -299,7 +302,8 @@ sweeps:
         "list.yaml:2:1: found a list of sweeps, expected one experiment: lists do not nest",
         "other.yaml:3:1: found unknown key 'speed', expected 'seed'?",
         "bad.yaml:6:68: found unknown key 'plots', expected one of file, axes, parameters, measure",
-        "bad.yaml:6:31: found axis 'layouts', expected one of small.yaml: layout, op, multisite",
+        "bad.yaml:6:31: found axis 'layouts', expected one of small.yaml: layout, op, multisite; or "
+        "placement or durability or mpl or clients or rate or p99_ms",
         "bad.yaml:6:63: found '0' again, expected every value once",
         "bad.yaml:7:5: found 'small.yaml' again, expected every experiment once",
         "bad.yaml:8:5: found a mapping, expected the name of a sweep file, or "])
@@ -445,6 +449,20 @@ def test_data_of_the_users_deployment_is_left_alone(sweeps: Sweeps) -> None:
     assert ("note: not used, of the deployment: data.directory, storage.log.directory, storage.log.ring_directory, "
             "control.directory") in done.out
     assert not os.path.exists(own)
+
+
+def test_rates_may_be_found(sweeps: Sweeps) -> None:
+    """A limit is for the knee alone; it is no obstacle to other rates of the axis."""
+    one(sweeps, axes="{rate: [auto, 100], p99_ms: [500]}")
+    sweeps.run(*ONE)
+    found, fixed = sorted(map(json.loads, sweeps.lines("one")), key=lambda line: line["axes"]["rate"] == 100)
+    assert found["ok"] and fixed["ok"] and found["axes"]["rate"] == "auto"
+    for line in (found, fixed):
+        with open(os.path.join(sweeps.results()[-1], "one", "runs", line["id"], "summary.json"),
+                  encoding="utf-8") as file:
+            summary = json.load(file)
+        assert ("rate_search" in summary) == (line is found)
+        assert line["metrics"]["committed_per_s"] == summary["committed_per_s"] > 0
 
 
 def test_programs_are_swept_without_islands(sweeps: Sweeps) -> None:
@@ -842,6 +860,61 @@ def test_cpus_of_part_of_a_machine(islands: Islands) -> None:
     assert machine.cpus(5, "spread") == "0,6,12,18,1" and machine.cpus(9, "mix") == "0,1,6,7,12,13,18,19,2"
     assert sorted(map(int, machine.cpus(24, "spread").split(","))) == list(range(24))
     assert Machine(islands.json("machine", "pack:2 core:2 pu:2")).cpus(2, "spread") == "0,1,4,5"
+
+
+@pytest.mark.parametrize("spec, layouts", [
+    (PAPERS, ["1ISL", "2ISL", "4ISL", "8ISL", "12ISL", "24ISL"]),
+    ("pack:1 l3:2 core:4 pu:1", ["1ISL", "2ISL", "4ISL", "8ISL"])])
+def test_placement_is_an_axis_of_every_layout(islands: Islands, deployment: WriteFile, spec: str,
+                                              layouts: list[str]) -> None:
+    """fig04.yaml: the cores of every layout placed in three ways, of which spread is another one wherever it can be."""
+    machine = Machine(islands.json("machine", spec))
+    experiment = sweep_file.read(os.path.join(EXPERIMENTS, "fig04.yaml"), undescribed).experiments[0]
+    made = plans_of.make(experiment, machine)
+    assert made.axes["layout"] == layouts and made.axes["placement"] == ["islands", "spread", "os"]
+    found: dict[tuple[Scalar, Scalar], list[str]] = {}
+    for block in made.blocks[:len(made.blocks) // experiment.measure["repeat"]]:
+        document = clusters.document(block, machine, "fig04") | {"machine": spec}
+        plan = islands.json("plan", deployment(json.dumps(document)))
+        assert plan["layout"] == block.settings["layout"], plan
+        cpus = [island.get("cpus") or "" for island in plan["islands"]]
+        found[block.settings["layout"], block.settings["placement"]] = cpus
+    assert len(found) == 3 * len(layouts)
+    for layout in layouts:
+        near, spread, unbound = (found[layout, placement] for placement in ("islands", "spread", "os"))
+        assert set(unbound) == {""} and "" not in near + spread
+        assert (near == spread) == (layout in (layouts[0], layouts[-1])), (layout, near, spread)
+    if spec == PAPERS:
+        assert found["4ISL", "islands"][0] == "0-5" and found["4ISL", "spread"][0] == "0,4,8,12,16,20"
+
+
+def test_placements_that_are_the_same_are_measured_once(islands: Islands, folder: str) -> None:
+    text = SMALL.replace("  layout: [1ISL, 2ISL]\n", "  placement: [spread, islands, os]\n").split("plots:")[0]
+    two = Machine(islands.json("machine", "pack:1 l3:1 core:2 pu:1"))
+    made = plans_of.make(read_text(folder, text), two)
+    assert made.axes["placement"] == ["islands", "os"] and "spread puts islands where" in made.notes[0]
+    assert plans_of.make(read_text(folder, text.replace("[spread, islands, os]", "machine")), two).axes == made.axes
+    assert plans_of.make(read_text(folder, text.replace(", islands, os", "")), two).axes["placement"] == ["spread"]
+    papers = Machine(islands.json("machine", PAPERS))
+    assert plans_of.make(read_text(folder, text), papers).axes["placement"] == ["spread", "islands", "os"]
+    by_hand = text.replace("deployment: {", "deployment: {islands: [{cpus: '0-11'}, {cpus: '12-23'}], ")
+    made = plans_of.make(read_text(folder, by_hand), papers)
+    assert made.axes["placement"] == ["islands", "os"] and "islands by hand" in made.notes[0]
+
+
+def test_lists_add_placements_and_how_clients_ask(islands: Islands, folder: str) -> None:
+    read_text(folder, SMALL)
+    path = os.path.join(folder, "list.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("version: 1\nsweeps:\n"
+                   "  - {file: small.yaml, axes: {placement: machine, rate: [0, auto], mpl: [1, 4]}}\n")
+    experiment, = sweep_file.read(path, undescribed).experiments
+    made = plans_of.make(experiment, Machine(islands.json("machine", PAPERS)))
+    assert made.axes["placement"] == ["islands", "spread", "os"] and made.axes["mpl"] == [1, 4]
+    assert len(made.points) == 8 * 3 * 2 * 2
+    asked, searched = made.points[0], made.points[2]
+    assert (asked["rate"], searched["rate"]) == (0, "auto")
+    assert runner.run_seconds(experiment, searched) > runner.run_seconds(experiment, asked) + 10
 
 
 def read_text(folder: str, text: str, name: str = "small.yaml") -> sweep_file.Experiment:

@@ -6,12 +6,14 @@
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
+#include <CLI/Error.hpp>
 #include <CLI/Formatter.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -29,6 +31,7 @@
 #include "deploy/run/directory.h"
 #include "deploy/run/driver.h"
 #include "deploy/run/options.h"
+#include "deploy/run/rate_search.h"
 #include "deploy/run/workload_options.h"
 
 namespace islands::deploy {
@@ -83,6 +86,9 @@ class ProgressLine {
         fmt::format("{:>10}  {:>12} committed/s  {:>10} aborted/s{}", when,
                     Grouped(static_cast<uint64_t>(std::llround(committed_per_s))),
                     Grouped(static_cast<uint64_t>(std::llround(aborted_per_s))), missing);
+    ShowText(text);
+  }
+  void ShowText(const std::string& text) {
     line_.Show(text);
     if (!line_.there() && !json_) fmt::print(stderr, "{}\n", text);
   }
@@ -147,11 +153,14 @@ std::string MachineSpec(const Deployment& deployment) {
                                                        : deployment.machine;
 }
 
-absl::StatusOr<RunResult> Measure(const RunContext& context, RunDriver& driver, const RunDirectory& directory,
-                                  const ClusterClient& client, int64_t started_us) {
+using RunWork = std::function<absl::StatusOr<RunResult>(Interrupts&)>;
+
+absl::StatusOr<RunResult> Measure(const RunContext& context, const RunWork& run,
+                                  const RunDirectory& directory, const ClusterClient& client,
+                                  int64_t started_us) {
   absl::StatusOr<RunResult> result = [&] {
     Interrupts interrupts;
-    return driver.Run(interrupts);
+    return run(interrupts);
   }();
   if (!result.ok()) return result;
   result->run_directory = directory.path();
@@ -192,10 +201,10 @@ int Run(const CommandContext& context, const DescribedWorkload& workload, const 
   absl::StatusOr<FileLock> lock = LockRuns(client.files(), plan->run_id);
   if (!lock.ok()) return Fail(context, lock.status());
   std::optional<ProgressLine> progress(std::in_place, context.json(), options.duration_s);
-  RunDriver driver(client, *status, *plan,
-                   [&](double elapsed_s, double committed, double aborted, size_t lost) {
-                     progress->Show(elapsed_s, committed, aborted, lost);
-                   });
+  const RunDriver::Progress show = [&](double elapsed_s, double committed, double aborted, size_t lost) {
+    progress->Show(elapsed_s, committed, aborted, lost);
+  };
+  RunDriver driver(client, *status, *plan, show);
   absl::Status loaded =
       AnyRunning(*status) ? driver.StopStale(std::strtoull(earlier.c_str(), nullptr, 10)) : absl::OkStatus();
   if (loaded.ok()) loaded = driver.Load();
@@ -204,8 +213,15 @@ int Run(const CommandContext& context, const DescribedWorkload& workload, const 
       options.results, fmt::format("{}-{}-{}-{}", CompactUtc(started_us / 1'000'000), status->deployment(),
                                    status->layout(), options.workload));
   if (!directory.ok()) return Fail(context, directory.status());
+  const RateSearchSeams seams{
+      .progress = show,
+      .on_step = [&](const RateStep& step) { progress->ShowText(StepText(step)); },
+      .on_id = [&](uint64_t run_id) { return lock->WriteNote(fmt::format("{}", run_id)); }};
+  const RunWork run = [&](Interrupts& interrupts) {
+    return options.find_rate ? FindRate(client, *plan, interrupts, seams) : driver.Run(interrupts);
+  };
   absl::StatusOr<RunResult> result =
-      Measure({MachineSpec(*deployment), context.command_line}, driver, *directory, client, started_us);
+      Measure({MachineSpec(*deployment), context.command_line}, run, *directory, client, started_us);
   progress.reset();
   if (!result.ok()) return Fail(context, result.status());
   return Finish(context, *result, *files);
@@ -231,11 +247,24 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
       ->check(CLI::IsMember({kClientsOfIsland, kClientsOfDeployment}))
       ->capture_default_str();
   command
-      ->add_option("--rate", options->rate_per_s,
-                   "Transactions per second that become due, of the whole deployment, whatever it manages to "
-                   "do; 0: each client's when it has the answer to the one before")
-      ->capture_default_str();
-  command->add_flag("--even", options->even, "With --rate: at even distances, not as a Poisson process");
+      ->add_option_function<std::string>(
+          "--rate",
+          [options](const std::string& text) {
+            const absl::Status read = ReadRate(text, options);
+            if (!read.ok()) throw CLI::ValidationError(std::string(read.message()));
+          },
+          "Transactions per second that become due, of the whole deployment, whatever it manages to do; 0: "
+          "each "
+          "client's when it has the answer to the one before; auto: finds the knee, the largest rate at "
+          "which "
+          "p99 is short enough and nothing piles up, in short runs, and measures that")
+      ->type_name("RATE")
+      ->default_str("0");
+  command->add_option(
+      "--p99-ms", options->p99_ms,
+      "With --rate auto: p99 at most, in milliseconds. Without it, ten times the p50 at a fifth of the most "
+      "that --rate 0 does, or twice the p99 there if that is more");
+  command->add_flag(kEvenFlag, options->even, "With --rate: at even distances, not as a Poisson process");
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
   command->add_flag(kReloadFlag, options->reload,
                     "Load the rows anew, even those of another load that outlive the deployment");

@@ -140,6 +140,8 @@ IslandMeter::Step IslandMeter::Observe(const control::v1::Snapshot& snapshot) {
     step.sums = sums;
     step.restarted = true;
   }
+  for (const control::v1::WorkerCounters& worker : snapshot.workers())
+    step.clients_waiting += worker.clients_waiting();
   last_ = std::move(sums);
   boot_epoch_ = snapshot.boot_epoch();
   time_us_ = snapshot.time_us();

@@ -64,6 +64,7 @@ class IslandMeter {
     Sums sums;           // since the snapshot before
     double seconds = 0;  // by the island's clock; 0 across a restart
     bool restarted = false;
+    uint64_t clients_waiting = 0;  // for a slot, at the end
   };
 
   // What happened since the last snapshot. The first one only sets the base.

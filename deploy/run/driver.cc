@@ -209,6 +209,7 @@ void RunDriver::Sample(Phase phase, double elapsed_s) {
       if (snapshot.boot_epoch() != island.epoch) island.lost = true;
       const std::vector<uint64_t> latency = step.sums.latency();
       row.reached = true;
+      row.clients_waiting = step.clients_waiting;
       row.seconds = step.seconds > 0 ? step.seconds : kSampleIntervalMs / 1000.0;
       row.p50_us = instance::PercentileUs(latency, 0.50);
       row.p95_us = instance::PercentileUs(latency, 0.95);

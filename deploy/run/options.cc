@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "absl/strings/numbers.h"
+
 namespace islands::deploy {
 namespace {
 
@@ -12,6 +14,9 @@ constexpr uint32_t kMaxMpl = 1'000;
 constexpr double kMaxSeconds = 7 * 24 * 3600;
 constexpr double kMaxRate = 1e9;
 constexpr double kMinSeconds = 0.1;
+constexpr double kMinP99Ms = 0.001, kMaxP99Ms = 60'000;
+constexpr const char* kRates =
+    "transactions per second, at most {:.0f}; 0: as fast as they are done; auto: the knee";
 
 absl::Status Bad(std::string_view option, std::string_view found, std::string_view expected) {
   return absl::InvalidArgumentError(fmt::format("{}: found {}, expected {}", option, found, expected));
@@ -37,6 +42,13 @@ control::v1::LoadSpec WithoutIdleParameters(control::v1::LoadSpec load,
 
 }  // namespace
 
+absl::Status ReadRate(const std::string& text, RunOptions* options) {
+  options->find_rate = text == "auto";
+  options->rate_per_s = 0;
+  if (options->find_rate || absl::SimpleAtod(text, &options->rate_per_s)) return absl::OkStatus();
+  return Bad("--rate", fmt::format("'{}'", text), fmt::format(kRates, kMaxRate));
+}
+
 absl::StatusOr<RunOptions> CheckRunOptions(RunOptions options, const instance::Description& description) {
   if (options.mpl < 1 || options.mpl > kMaxMpl) {
     return Bad("--mpl", fmt::format("{}", options.mpl),
@@ -54,8 +66,11 @@ absl::StatusOr<RunOptions> CheckRunOptions(RunOptions options, const instance::D
                fmt::format("{} or {}", kClientsOfIsland, kClientsOfDeployment));
   }
   if (!Within(options.rate_per_s, 0, kMaxRate)) {
-    return Bad("--rate", fmt::format("{}", options.rate_per_s),
-               fmt::format("transactions per second, at most {:.0f}; 0: as fast as they are done", kMaxRate));
+    return Bad("--rate", fmt::format("{}", options.rate_per_s), fmt::format(kRates, kMaxRate));
+  }
+  if (options.p99_ms != 0 && !(options.find_rate && Within(options.p99_ms, kMinP99Ms, kMaxP99Ms))) {
+    return Bad("--p99-ms", fmt::format("{}", options.p99_ms),
+               fmt::format("{} to {} milliseconds, and --rate auto", kMinP99Ms, kMaxP99Ms));
   }
   if (options.rows_total && *options.rows_total < 1) {
     return Bad("--rows-total", fmt::format("{}", *options.rows_total), "at least 1 row");
@@ -109,6 +124,7 @@ control::v1::Request StartRequest(const RunPlan& plan) {
   start.set_anywhere(plan.options.clients == kClientsOfDeployment);
   start.set_rate_per_s(plan.options.rate_per_s);
   start.set_even(plan.options.even);
+  start.set_began_ns(plan.began_ns);
   return request;
 }
 
@@ -124,7 +140,6 @@ bool SameLoad(const control::v1::LoadSpec& a, const control::v1::LoadSpec& b,
               const instance::Description& description) {
   return google::protobuf::util::MessageDifferencer::Equals(WithoutIdleParameters(a, description),
                                                             WithoutIdleParameters(b, description));
-  start.set_began_ns(plan.began_ns);
 }
 
 }  // namespace islands::deploy

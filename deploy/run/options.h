@@ -15,6 +15,7 @@
 namespace islands::deploy {
 
 inline constexpr const char* kReloadFlag = "--reload";
+inline constexpr const char* kEvenFlag = "--even";
 
 // Who the clients of a run belong to: an island's stay there, the deployment's go where each of their
 // transactions begins (instance/worker/arrivals.h).
@@ -32,10 +33,15 @@ struct RunOptions {
   std::string clients = kClientsOfIsland;
   double rate_per_s = 0;              // of the whole deployment; 0: as fast as they are done
   bool even = false;                  // with a rate: no Poisson process
+  bool find_rate = false;             // rate_per_s is to be found: the knee (rate_search.h)
+  double p99_ms = 0;                  // of the rate that is found, at most; 0: by the rule of knee.h
   std::optional<int64_t> rows_total;  // of the table that the description names
   bool reload = false;                // replace rows that outlive the deployment
   std::string results = "results";
 };
+
+// A rate, or auto, as the command line has it.
+absl::Status ReadRate(const std::string& text, RunOptions* options);
 
 // The same with every parameter that has a preset, in one spelling. INVALID_ARGUMENT names the option, the
 // value and what is expected. Whether parameters and tables fit each other the workload says when it is
@@ -48,13 +54,13 @@ struct RunPlan {
   DescribedWorkload workload;
   std::optional<int64_t> rows_total;  // to be found by every audit; unknown where a workload inserts rows
   uint64_t run_id = 0;
+  int64_t began_ns = 0;  // by the machine's monotonic clock
   control::v1::LoadSpec load;
 };
 
 // `options`: checked. `config`: any island's. INVALID_ARGUMENT: the deployment lacks a table of the workload.
 absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const DescribedWorkload& workload,
                                 const control::v1::IslandConfig& config);
-  int64_t began_ns = 0;  // by the machine's monotonic clock
 
 control::v1::Request StartRequest(const RunPlan& plan);
 control::v1::Request AuditRequestOf(const RunPlan& plan);

@@ -62,7 +62,19 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
   EXPECT_THAT(with([](auto& o) { o.duration_s = 0; }), HasSubstr("--duration: found 0"));
   EXPECT_THAT(with([&](auto& o) { o.duration_s = nan; }), HasSubstr("--duration"));
   EXPECT_THAT(with([](auto& o) { o.warmup_s = -1; }), HasSubstr("--warmup: found -1"));
+  EXPECT_THAT(with([](auto& o) { o.p99_ms = 5; }), HasSubstr("--p99-ms: found 5"));
+  EXPECT_THAT(with([&](auto& o) { o.find_rate = true, o.p99_ms = nan; }), HasSubstr("--p99-ms: found nan"));
   EXPECT_THAT(with([](auto& o) { o.rows_total = 0; }), HasSubstr("--rows-total: found 0"));
+}
+
+TEST(ReadRate, NumberOrAuto) {
+  RunOptions options;
+  EXPECT_TRUE(ReadRate("auto", &options).ok());
+  EXPECT_TRUE(options.find_rate);
+  EXPECT_TRUE(ReadRate("2.5e3", &options).ok());
+  EXPECT_FALSE(options.find_rate);
+  EXPECT_EQ(options.rate_per_s, 2'500);
+  EXPECT_THAT(std::string(ReadRate("most", &options).message()), HasSubstr("--rate: found 'most'"));
 }
 
 class PlanRunTest : public testing::Test {

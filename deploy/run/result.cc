@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/cli/output.h"
+#include "deploy/run/rate_search.h"
 #include "instance/worker/latency_histogram.h"
 
 namespace islands::deploy {
@@ -258,6 +259,7 @@ json ResultJson(const RunResult& result) {
        {"per_scope", ScopesJson(result, total)},
        {"per_island", json::array()},
        {"run_directory", result.run_directory}});
+  if (result.rate_search) document["rate_search"] = RateSearchJson(*result.rate_search);
   for (const auto& [reason, count] : total.aborts_by_reason) document["aborts_by_reason"][reason] = count;
   for (const IslandResult& island : result.islands) document["per_island"].push_back(IslandJson(island));
   return document;
@@ -286,6 +288,7 @@ std::string ResultText(const RunResult& result) {
     text += fmt::format("overloaded   {} arrivals were turned away\n", Grouped(total.arrivals_refused));
   text += fmt::format("sum check    {}\n", result.sum.Verdict());
   if (result.sum.Verdict() == kSumFailed) text += fmt::format("             {}\n", result.sum.Explain());
+  if (result.rate_search) text += "\n" + RateSearchText(*result.rate_search);
   text += "\n" + ScopesText(result, total) + "\n" + IslandsText(result);
   return text + fmt::format("\nresults in {}\n", result.run_directory);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "deploy/run/counters.h"
+#include "deploy/run/knee.h"
 #include "deploy/run/options.h"
 
 namespace islands::deploy {
@@ -57,6 +58,15 @@ struct SeriesRow {
   double p50_us = 0;
   double p95_us = 0;
   double p99_us = 0;
+  uint64_t clients_waiting = 0;  // for a slot, at its end
+};
+
+// How the rate was found, with --rate auto.
+struct RateSearch {
+  double limit_us = 0;  // of p99
+  bool limit_given = false;
+  bool found = false;  // the last step was measured at length, and held
+  std::vector<RateStep> steps;
 };
 
 struct RunResult {
@@ -72,6 +82,7 @@ struct RunResult {
   std::vector<IslandResult> islands;
   std::vector<SeriesRow> series;
   SumCheck sum;
+  std::optional<RateSearch> rate_search;
   std::string run_directory;
 
   Sums Total() const;

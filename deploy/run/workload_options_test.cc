@@ -23,6 +23,8 @@ TEST(WordsOf, Options_AreLeftOutWithTheirValues) {
       WordsOf({"--format", "json", "run", "--rows", "10", "a.yaml", "--zipf=1", "micro", "--op", "mix"}),
       ElementsAre("run", "a.yaml", "micro"));
   EXPECT_THAT(WordsOf({"run", "--help", "a.yaml", "-h", "micro"}), ElementsAre("run", "a.yaml", "micro"));
+  EXPECT_THAT(WordsOf({"run", "--even", "a.yaml", "--reload", "micro"}),
+              ElementsAre("run", "a.yaml", "micro"));
   EXPECT_THAT(WordsOf({"run", "--seed", "-1", "a.yaml", "--mpl"}), ElementsAre("run", "a.yaml"));
 }
 

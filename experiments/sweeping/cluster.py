@@ -14,7 +14,7 @@ from islands_command import Document, Failed, Islands, RunReport, json_of, optio
 from sweeping.machine import Machine
 from sweeping.observing import Observer, wait_until_seen
 from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, parameters_of
-from sweeping.sweep_file import ROWS_TOTAL, RUN_OPTIONS, Experiment
+from sweeping.sweep_file import RATE_AUTO, ROWS_TOTAL, RUN_OPTIONS, Experiment
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar, line_and_column
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
@@ -192,6 +192,8 @@ class Cluster:
                  str(experiment.seed + run.repetition)]
         told = parameters_of(run.point, experiment) | {
             name: run.point[name] for name in (*RUN_OPTIONS, ROWS_TOTAL) if name in run.point}
+        if told.get("rate") != RATE_AUTO:
+            told.pop("p99_ms", None)  # there is no rate to find
         for name, value in told.items():
             words += [option(name), word(value)]
         if self.log_on:

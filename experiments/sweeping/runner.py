@@ -21,10 +21,11 @@ from sweeping.machine import Machine
 from sweeping.observing import Observer
 from sweeping.plan import Block, Plan, Point, Run
 from sweeping.results import Entry, Results
-from sweeping.sweep_file import Experiment
+from sweeping.sweep_file import RATE_AUTO, Experiment
 
 RUN_OVERHEAD_S = 0.1    # of a run beside warm-up and measuring, and of a block; the pace so far corrects them
 BLOCK_OVERHEAD_S = 1.0
+SEARCH_S = 25.0         # for the rate, with rate: auto
 BAR = 24
 GIVE_UP_AFTER = 3       # clusters of one experiment that do not come up, one after the other
 
@@ -64,16 +65,18 @@ class Progress(StatusLine):
         self.done += runs
 
 
-def run_seconds(experiment: Experiment) -> float:
-    return experiment.measure["seconds"] + experiment.measure["warmup"] + RUN_OVERHEAD_S
+def run_seconds(experiment: Experiment, point: Point) -> float:
+    told = experiment.parameters | point
+    search = SEARCH_S if experiment.workload and told.get("rate") == RATE_AUTO else 0
+    return experiment.measure["seconds"] + experiment.measure["warmup"] + RUN_OVERHEAD_S + search
 
 
 def estimate(work: Iterable[Work]) -> Iterator[float]:
     """Seconds of each run left, its share of starting and stopping clusters included."""
     for plan, block, runs in work:
         start = BLOCK_OVERHEAD_S if plan.experiment.workload else 0
-        for number, _ in enumerate(runs):
-            yield run_seconds(plan.experiment) + (start if number == 0 else 0)
+        for number, run in enumerate(runs):
+            yield run_seconds(plan.experiment, run.point) + (start if number == 0 else 0)
 
 
 def in_words(experiment: Experiment, point: Point) -> str:
@@ -169,7 +172,7 @@ class Runner:
             self.progress.clear()
             complain(f"{in_words(experiment, run.point)}: {entry['error']}")
         self.results.add(plan, entry)
-        self.progress.step(run_seconds(experiment), 1)
+        self.progress.step(run_seconds(experiment, run.point), 1)
 
     def measure(self, plan: Plan, cluster: Cluster, run: Run) -> Entry:
         name = plan.experiment.name

@@ -26,7 +26,9 @@ DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport"
 MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
 MAX_RATE = 1e9
 CLIENTS = ("island", "deployment")
-RUN_OPTIONS = ("mpl", "clients", "rate")  # of every workload; other axes are parameters of it
+RATE_AUTO, MAX_P99_MS = "auto", 60_000
+RUN_OPTIONS = ("mpl", "clients", "rate", "p99_ms")  # of every workload; other axes are parameters of it
+ADDED_AXES = ("placement", "durability", *RUN_OPTIONS)  # of any workload, by an entry of a list
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
                     "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction")
@@ -112,8 +114,11 @@ def check_value(reader: Reader, name: str, child: Node, experiment: Experiment) 
     if experiment.workload and name == "clients" and child.value not in CLIENTS:
         reader.complain(child.mark, child.kind(), " or ".join(CLIENTS))
     number = isinstance(child.value, (int, float)) and not isinstance(child.value, bool)
-    if experiment.workload and name == "rate" and not (number and 0 <= float(str(child.value)) <= MAX_RATE):
-        reader.complain(child.mark, child.kind(), f"transactions per second, at most {MAX_RATE:,.0f}")
+    rate = child.value == RATE_AUTO or number and 0 <= float(str(child.value)) <= MAX_RATE
+    if experiment.workload and name == "rate" and not rate:
+        reader.complain(child.mark, child.kind(), f"transactions per second, at most {MAX_RATE:,.0f}; or {RATE_AUTO}")
+    if experiment.workload and name == "p99_ms" and not (number and 0 < float(str(child.value)) <= MAX_P99_MS):
+        reader.complain(child.mark, child.kind(), f"milliseconds, at most {MAX_P99_MS:,}")
     for parameter in experiment.description["parameters"] if experiment.description else []:
         if parameter["name"] == name and wrong_value(parameter, child.value):
             reader.complain(child.mark, child.kind(), parameter["expected"])
@@ -274,9 +279,10 @@ def change(reader: Reader, node: Node, experiment: Experiment) -> None:
     axes = reader.get(node, "axes", (dict,), "a mapping of axes to lists of values")
     if axes is not None:
         for name, child in axes.mapping().items():
-            if name not in experiment.axes and not (name == "durability" and experiment.workload):
+            if name not in experiment.axes and not (name in ADDED_AXES and experiment.workload):
                 reader.complain(child.key_mark, f"axis '{name}'",
-                                f"one of {os.path.basename(experiment.file)}: {', '.join(experiment.axes)}")
+                                f"one of {os.path.basename(experiment.file)}: {', '.join(experiment.axes)}"
+                                + (f"; or {' or '.join(ADDED_AXES)}" if experiment.workload else ""))
         experiment.axes.update(read_axes(reader, axes, experiment))
     parameters = reader.get(node, "parameters", (dict,), "a mapping")
     if parameters is not None:
