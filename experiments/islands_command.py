@@ -23,6 +23,8 @@ Document = dict[str, Any]  # an object of JSON
 
 class Core(TypedDict):
     package: int
+    cache_group: int
+    nodes: list[int]
     pus: list[int]
 
 

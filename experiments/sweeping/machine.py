@@ -12,6 +12,7 @@ from sweeping.tree import Scalar
 
 LAYOUT, LAYOUTS = re.compile(r"[1-9]\d{0,2}ISL$"), "1ISL to 999ISL"
 CUTS = ("SE", "CG", "FG")  # shared everything, coarse-grained: an island per socket, fine-grained: one per core
+ONE_DOMAIN = "one socket, one cache for all cores: spread puts islands where placement islands does"
 
 
 class Machine:
@@ -22,6 +23,7 @@ class Machine:
         self.cores = len(report["cores"])
         packages = [core["package"] for core in report["cores"]]
         self.sockets = max(1, len(set(packages)))
+        self.domains = len({(core["package"], core["cache_group"], *core["nodes"]) for core in report["cores"]})
         self.socket_cores = max(packages.count(package) for package in set(packages))
 
     def sockets_of(self, cores: int) -> int:
@@ -67,9 +69,7 @@ class Machine:
                 return ["grouped", "os"], "one socket: spread and mix put workers where grouped does"
             return ["spread", "grouped", "mix", "os"], None
         if axis == "placement":
-            if self.sockets == 1:
-                return ["islands", "os"], "one socket: spread puts islands where placement islands does"
-            return ["islands", "spread", "os"], None
+            return ["islands", "spread", "os"], None  # less spread where it is no different, as in a list
         return None
 
     def cpus(self, count: int, workers: str) -> str:

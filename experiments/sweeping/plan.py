@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from durability import given, named_in
 from islands_command import Document, misplaced
-from sweeping.machine import Machine
+from sweeping.machine import ONE_DOMAIN, Machine
 from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS, Experiment
 from sweeping.tree import BadFile, Scalar, line_and_column
 
@@ -74,6 +74,11 @@ def resolve_axes(experiment: Experiment, machine: Machine) -> tuple[dict[str, li
     if "cut" in axes and machine.sockets == 1 and "CG" in axes["cut"] and len(axes["cut"]) > 1:
         axes["cut"] = [cut for cut in axes["cut"] if cut != "CG"]
         notes.append("one socket: CG, an island per socket, is SE here")
+    placements = axes.get("placement", [])
+    by_hand = bool(experiment.deployment.get("islands"))
+    if {"islands", "spread"} <= set(placements) and (by_hand or machine.domains == 1):
+        axes["placement"] = [placement for placement in placements if placement != "spread"]
+        notes.append("islands by hand lie where their cpus say: placement spread is islands" if by_hand else ONE_DOMAIN)
     too_many = [cores for cores in axes.get("cores", []) if isinstance(cores, int) and cores > machine.cores]
     if too_many:
         axes["cores"] = [cores for cores in axes["cores"] if cores not in too_many]
