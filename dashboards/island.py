@@ -5,6 +5,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from panels import (BUSY, COMMITTED, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, Board, board, buckets,
                     cells, graph, lag, number, quantile, query, rate, ratio, row, select, share, total, variable)
 
+MEASURED = rate("islands_work_measured_seconds_total")
 SCOPE = 'scope=~"$scope"'
 
 
@@ -34,6 +35,12 @@ def transactions(made: Dashboard) -> None:
     made.with_panel(graph("Latency, by scope", "From a transaction's first attempt to its committed answer.", "s",
                           query(quantile(0.5, LATENCY, "scope"), "median {{scope}}"),
                           query(quantile(0.99, LATENCY, "scope"), "99 % {{scope}}"), height=9))
+    made.with_panel(graph(
+        "Where transactions are", "Mean of those that are watched, one in 61: running, and waiting for a slot (queue), "
+        "their turn, locks, other islands (remote, votes), the disk, or to try again. Together the latency.", "s",
+        query(f"{total(rate('islands_transaction_stay_seconds_total', SCOPE), 'stay')} / on () group_left () "
+              f"({total(rate('islands_transactions_watched_total', SCOPE))} > 0)", "{{stay}}"),
+        stacked=True, height=9))
     made.with_panel(graph("Ended, by scope and outcome", "Transactions that began here.", "ops",
                           query(total(rate("islands_transactions_total", SCOPE), "scope", "outcome"),
                                 "{{scope}} {{outcome}}"), width=THIRD))
@@ -58,6 +65,10 @@ def cores(made: Dashboard) -> None:
         "Workers' time, by activity", "Executing: procedures, operations, commits. Messaging: polling and sending. "
         "Waiting: nothing to do, but transactions are open. Idle: none is open.", "percentunit",
         query(share(WORKED, WORKED, "activity", "job"), "{{activity}}"), stacked=True, top=1, height=9))
+    made.with_panel(graph(
+        "Busy time, by kind of work", "Of the rounds that are measured, about one in 64. Executing: procedures and "
+        "operations. Searching: ways down trees. Latching: waiting for latches. Building, reading: of messages.",
+        "percentunit", query(share(MEASURED, MEASURED, "work", "job"), "{{work}}"), stacked=True, top=1, height=9))
     made.with_panel(graph("Ready to resume", "Coroutines queued on each worker.", "none",
                           query(select("islands_ready_queue_length"), "island {{island}} worker {{worker}}"),
                           width=THIRD))
@@ -87,6 +98,14 @@ def locks(made: Dashboard) -> None:
     made.with_panel(graph("Mean lock wait", "Time waited by the number of waits.", "s",
                           query(ratio(rate("islands_lock_wait_seconds_total"), rate("islands_lock_waits_total"),
                                       "job", "island"), "island {{island}}"), width=QUARTER))
+    made.with_panel(graph(
+        "Time waited for latches", "Of all workers, by where a latch was wanted and where it had been taken: the lock "
+        "and the section that holds it. 1 s per second is one core that does nothing else.", "s",
+        query(total(rate("islands_latch_wait_seconds_total"), "site", "holder"), "{{site}} {{holder}}"),
+        stacked=True))
+    made.with_panel(graph(
+        "Latch waits", "Times a latch was taken, or somebody else was faster.", "cps",
+        query(total(rate("islands_latch_waits_total"), "site", "holder"), "{{site}} {{holder}}"), stacked=True))
     made.with_panel(graph(
         "Locks", "Held by open transactions; inherited from one transaction to the next; waited for.", "none",
         query(select("islands_locks_held"), "island {{island}} held"),

@@ -26,6 +26,7 @@
 #include "deploy/observe/command.h"
 #include "deploy/plan/commands.h"
 #include "deploy/run/command.h"
+#include "deploy/run/profile_command.h"
 #include "deploy/top/command.h"
 
 namespace islands::deploy {
@@ -173,9 +174,10 @@ int Main(int argc, char** argv) {
          },
          "Of what is written to stdout")
       ->check(CLI::IsMember({"text", "json"}));
-  for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
-                    AddStatusCommand, AddTxnCommand, AddTopCommand, AddRunCommand, AddObserveCommand,
-                    AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+  for (auto* add :
+       {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
+        AddStatusCommand, AddTxnCommand, AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand,
+        AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);  // in the order of `islands --help`
   }
   AddToolCommands(app);

@@ -62,6 +62,7 @@ class RunReport(TypedDict):
     messages_per_transaction: float
     clients_moved_per_transaction: float
     aborts_by_reason: dict[str, int]
+    profile: dict[str, Any]
     latency_us: dict[str, float]
     latency_from: str
     per_island: list[IslandReport]

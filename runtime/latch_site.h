@@ -1,7 +1,9 @@
 // Waiting for a latch, and the one macro through which latches are entered.
 //
-// ISLANDS_LATCH("btree.modify", expression) evaluates what takes the latch, or what a MutexLock is to take,
-// and names its call site. It costs nothing today; the profiler will count and time each site here.
+// ISLANDS_LATCH("btree.modify") names the call site to what takes the latch there: GuardX(page,
+// ISLANDS_LATCH("btree.modify")). Whoever has to wait is counted under that name, and under the name of the
+// site where the latch was taken by who has it, if that is known (latch_waits.h). A latch that is free costs
+// nothing more for it.
 //
 // In the build with planted bugs (ISLANDS_PLANTED_BUGS) these sites are scheduling points as well: a
 // simulation runs the workers of an island on one thread, and changes from one to another there
@@ -10,13 +12,16 @@
 // Thread safety: a Backoff belongs to one thread.
 #pragma once
 
-#include <sched.h>
-
 #include <cstdint>
 
-#define ISLANDS_LATCH(site, ...) (static_cast<void>(site), ::islands::runtime::SchedulingPoint(), __VA_ARGS__)
+#define ISLANDS_LATCH(site) (::islands::runtime::SchedulingPoint(), ::islands::runtime::LatchSite{site})
 
 namespace islands::runtime {
+
+// Where a latch is taken. `name` is a literal.
+struct LatchSite {
+  const char* name = nullptr;
+};
 
 #ifdef ISLANDS_PLANTED_BUGS
 // Lets another worker go on, perhaps; `blocked`: surely. Null: there are threads.
@@ -28,27 +33,16 @@ inline void SchedulingPoint() {
 constexpr void SchedulingPoint() {}
 #endif
 
-// Latches are held for well under a microsecond: spin first, then let the holder have the core.
+// Latches are held for well under a microsecond: spin first, then let the holder have the core. Round 1, 2,
+// ... of one wait for a latch that is wanted at `site` and was taken at `holder` (null: nobody knows),
+// which is counted (latch_waits.h).
+void BackOff(uint32_t round, LatchSite site, const char* holder);
+
 class Backoff {
  public:
-  void Wait() {
-#ifdef ISLANDS_PLANTED_BUGS
-    if (interleave != nullptr) return interleave(/*blocked=*/true);
-#endif
-    if (++rounds_ > kSpins) {
-      sched_yield();
-      return;
-    }
-    for (uint32_t i = 0; i < rounds_; ++i) Pause();
-  }
+  void Wait(LatchSite site = {}, const char* holder = nullptr) { BackOff(++rounds_, site, holder); }
 
  private:
-  static constexpr uint32_t kSpins = 16;
-  static void Pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
   uint32_t rounds_ = 0;
 };
 

@@ -7,14 +7,11 @@
 // Thread safety: that is what it is for. A MutexLock belongs to one thread.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
-#ifdef ISLANDS_PLANTED_BUGS
-#include <atomic>
-
-#include "runtime/latch_site.h"
-#endif
+#include "runtime/latch_waits.h"
 
 namespace islands::runtime {
 
@@ -22,7 +19,7 @@ class ABSL_LOCKABLE Mutex {
  public:
 #ifdef ISLANDS_PLANTED_BUGS
   // Sections may have scheduling points in them (latch_site.h).
-  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+  void lock(LatchSite = {}) ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     for (Backoff backoff; held_.exchange(true, std::memory_order_acquire);) backoff.Wait();
   }
   void unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
@@ -30,18 +27,26 @@ class ABSL_LOCKABLE Mutex {
  private:
   std::atomic<bool> held_ = false;
 #else
-  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void lock(LatchSite site = {}) ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    if (!mutex_.try_lock()) {
+      CountWait(site, holder_.load(std::memory_order_relaxed), /*again=*/false, [this] { mutex_.lock(); });
+    }
+    holder_.store(site.name, std::memory_order_relaxed);
+  }
   void unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
 
  private:
   std::mutex mutex_;
+  std::atomic<const char*> holder_ = nullptr;  // the site where it was taken last
 #endif
 };
 
 // Holds a mutex as long as it lives.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.lock(); }
+  explicit MutexLock(Mutex& mutex, LatchSite site = {}) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
+    mutex_.lock(site);
+  }
   ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;

@@ -181,6 +181,14 @@ def figures(model: Model) -> dict[str, Figure]:
         "fig13": ("Throughput under skew, 2 rows", "micro",
                   [layouts, ops, axis("multisite", 0, 20, 50), axis("zipf", 0, 0.25, 0.5, 0.75, 1)], skew,
                   lambda model, axes: rate_of(model, {**axes, "rows": 2}), 0.03),
+        "fig05": ("Throughput between all local and all multisite", "micro",
+                  [axis("cut", "SE", "FG"), axis("multisite", 0, 50, 100)],
+                  [{"title": "Update 10 rows", "x": "multisite", "series": "cut", "y": "committed_per_s",
+                    "estimate": "two-point"}], lambda model, axes: rate_of(model, {**axes, "op": "update"}), 0.02),
+        "fig11": ("Time breakdown of transactions of 4 rows", "micro",
+                  [layouts, ops, axis("multisite", 0, 100), axis("durability", "lazy")],
+                  [{"title": "Update, multisite", "where": {"op": "update", "multisite": 100}, "x": "layout",
+                    "y": "us_by_part"}], lambda model, axes: rate_of(model, {**axes, "rows": 4}), 0.02),
         "fig04": ("The same islands, placed in three ways", "micro",
                   [layouts, axis("placement", "islands", *([] if one_socket else ["spread"]), "os"), ops,
                    axis("multisite", 0, 20, 100)],
@@ -209,8 +217,12 @@ def metrics_of(model: Model, workload: str, point: Point, rate: float, workers: 
     if workload in ("counters", "ipc"):
         return {"increments_per_s" if workload == "counters" else "messages_per_s": rate}
     islands, share = model.islands(point), point.get("multisite", 0) / 100
-    return {"committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate, "latency_p50_us": 16e6 / rate,
-            "aborted_per_s": 0.0, "messages_per_transaction": share * model.messages(point),
+    parts = {"us_executing": 0.5, "us_building": 0.3 * share, "us_waiting": 0.5 - 0.3 * share, "us_idle": 0.0}
+    with_parts = {"op", "durability"} <= set(point)
+    profile = {part: of * workers * 1e6 / rate for part, of in parts.items()} if with_parts else {}
+    return {**profile, "committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate,
+            "latency_p50_us": 16e6 / rate, "aborted_per_s": 0.0,
+            "messages_per_transaction": share * model.messages(point),
             "distributed_share": share if islands > 1 else 0.0, "slowest_island_per_s": 0.9 * rate / islands}
 
 

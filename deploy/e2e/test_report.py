@@ -278,6 +278,27 @@ def test_csv(folder: str) -> None:
         assert low <= median <= high and row["runs"] == "3" and row["op"] == "read"
 
 
+def test_estimate_is_a_line_between_the_ends(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig05"])
+    plot = plots.plots_of(results.load(folder).figures[0])[0][0]
+    rows = [row for row in csv.DictReader(plot.csv().splitlines()) if row["cut"] == "FG"]
+    first, middle, last = ({name: float(row[name]) for name in ("committed_per_s_median", "estimate")} for row in rows)
+    assert first["estimate"] == first["committed_per_s_median"] and last["estimate"] == last["committed_per_s_median"]
+    assert middle["estimate"] == pytest.approx((first["estimate"] + last["estimate"]) / 2, rel=1e-4)
+    assert middle["estimate"] > 1.1 * middle["committed_per_s_median"], "costs add up, and rates do not"
+
+
+def test_parts_are_series_on_top_of_each_other(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig11"])
+    plot = plots.plots_of(results.load(folder).figures[0])[0][0]
+    assert [name for name, _ in plot.series] == ["executing", "building", "waiting"], "idle is nothing here"
+    wholes = [float(row["us_per_transaction"]) for row in csv.DictReader(plot.runs_csv("").splitlines())
+              if row["layout"] == "24ISL"]
+    assert min(wholes) <= plot.tops()[-1] <= max(wholes)
+    rows = list(csv.DictReader(plot.csv().splitlines()))
+    assert {row["part"] for row in rows} == {"executing", "building", "waiting"} and len(rows) == 3 * 6
+
+
 def test_csv_of_runs_has_directories_and_commands(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", ["tab01", "fig09"])
     sweep = results.load(folder)
@@ -309,7 +330,7 @@ def test_report(folder: str, machine: str) -> None:
     document = json.loads(read(folder, "report", "claims.json"))
     assert f"of {len(document['claims'])} claims of the papers {document['agree']} hold here in direction" in done.out
     page = check_page(read(folder, "report", "index.html"))
-    assert page.tags.count("svg") == 28
+    assert page.tags.count("svg") == 30
     assert {*claims.FIGURES, *claims.ACROSS_DURABILITIES} <= set(page.ids)
     assert {claim["id"] for claim in document["claims"]} <= set(page.ids)
     text = page.text()
@@ -325,7 +346,7 @@ def test_report(folder: str, machine: str) -> None:
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("name", ["fig09", "fig06", "tab01", "lockmgr_mpl"])  # lines, bars that lie, bars, a log axis
+@pytest.mark.parametrize("name", ["fig09", "fig06", "tab01", "lockmgr_mpl", "fig11", "fig05"])
 def test_every_point_answers_to_the_pointer(folder: str, name: str) -> None:
     """A title for each point, within what stands for it, with its values and its runs; on the page and in the file."""
     report_results.write_results(folder, "quad-socket", [name],

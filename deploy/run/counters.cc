@@ -69,6 +69,7 @@ void Sums::Add(const Sums& other) {
   clients_moved += other.clients_moved;
   client_messages += other.client_messages;
   arrivals_refused += other.arrivals_refused;
+  profile.Add(other.profile);
 }
 
 Sums SumOf(const control::v1::Snapshot& snapshot) {
@@ -94,6 +95,7 @@ Sums SumOf(const control::v1::Snapshot& snapshot) {
     one.clients_moved = worker.clients_moved();
     one.client_messages = worker.client_messages();
     one.arrivals_refused = worker.arrivals_refused();
+    one.profile = ProfileOf(worker);
     sums.Add(one);
   }
   return sums;
@@ -126,6 +128,7 @@ Sums Difference(const Sums& later, const Sums& earlier) {
   out.bytes_received = Minus(later.bytes_received, earlier.bytes_received);
   out.clients_moved = Minus(later.clients_moved, earlier.clients_moved);
   out.client_messages = Minus(later.client_messages, earlier.client_messages);
+  out.profile = Difference(later.profile, earlier.profile);
   out.arrivals_refused = Minus(later.arrivals_refused, earlier.arrivals_refused);
   return out;
 }

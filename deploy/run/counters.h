@@ -14,12 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "deploy/run/profile.h"
 #include "proto/control.pb.h"
 
 namespace islands::deploy {
-
-inline constexpr size_t kScopes = 3;
-inline constexpr std::array<const char*, kScopes> kScopeNames = {"local", "multisite", "distributed"};
 
 struct ScopeSums {
   uint64_t committed = 0;
@@ -42,6 +40,7 @@ struct Sums {
   uint64_t clients_moved = 0;     // to other islands
   uint64_t client_messages = 0;   // of messages_sent: that they went in
   uint64_t arrivals_refused = 0;  // because too many waited
+  Profile profile;
 
   uint64_t committed() const;
   uint64_t aborted() const;

@@ -257,6 +257,7 @@ json ResultJson(const RunResult& result) {
        {"sum_before", result.sum.before},
        {"sum_after", result.sum.after},
        {"per_scope", ScopesJson(result, total)},
+       {"profile", ProfileJson(total)},
        {"per_island", json::array()},
        {"run_directory", result.run_directory}});
   if (result.rate_search) document["rate_search"] = RateSearchJson(*result.rate_search);

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from islands_command import Document
 from reporting import page, words
 from reporting.confidence import LEVEL, Interval, at_least_by_chance, mean_ratio, ratio_interval
-from reporting.plots import FIRST_METRICS
+from reporting.plots import FIRST_METRICS, WHOLE
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Where, compare
+from sweeping.sweep_file import BY_PART
 
 COLUMNS = ["Figure", "Setting", "Metric", "A", "B", "A / B", "95 % of A / B", "Beyond the spread"]
 NUMBERS = (3, 4, 5, 6)  # of these columns
@@ -140,7 +141,8 @@ class Comparison:
 
 def metrics_of(figure: Figure) -> list[str]:
     """What the figure is about: the metrics that its plots draw, else the usual one."""
-    drawn = [str(plot["y"]) for plot in figure.plan.get("plots") or [] if isinstance(plot, dict) and plot.get("y")]
+    specs = [plot for plot in figure.plan.get("plots") or [] if isinstance(plot, dict) and plot.get("y")]
+    drawn = [WHOLE if plot["y"] == BY_PART else str(plot["y"]) for plot in specs]
     found = figure.metrics()
     return list(dict.fromkeys(drawn)) or [name for name in FIRST_METRICS if name in found][:1] or found[:1]
 

@@ -148,6 +148,9 @@ def draw_lines(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
         for part in container[1] + container[2]:
             part.set_clip_on(False)  # a marker at the edge of the plot is drawn whole
         handles.append(Line2D([], [], label=words.series_label(plot.axis, value) if plot.axis else "", **look))
+    for number, estimate in plot.estimates.items():
+        index = styles.index(plot.axis, plot.series[number][0])
+        axes.plot(list(estimate), list(estimate.values()), color=colour(index), linewidth=1.2, linestyle=":", zorder=2)
     axes.set_xlabel(words.axis_label(plot.x))
     axes.set_ylabel(plot.y_label)
     x_axis(axes, [x for value in plot.xs if (x := as_number(value)) is not None])
@@ -180,7 +183,7 @@ def x_axis(axes: Axes, xs: Sequence[float]) -> None:
 
 def value_axis(axis: Axis, set_limits: Callable[[float, float], object], plot: Plot) -> None:
     """From zero, with one scale for all its numbers."""
-    top = max((stat.high for stat in plot.stats()), default=1)
+    top = max(plot.tops(), default=1)
     top = top if top > 0 else 1
     scale, letter = next(((scale, letter) for scale, letter in words.SCALES if top >= scale), (1, ""))
     set_limits(0, top * 1.06)
@@ -189,13 +192,17 @@ def value_axis(axis: Axis, set_limits: Callable[[float, float], object], plot: P
 
 
 def group_places(plot: Plot) -> tuple[float, list[float]]:
-    """(width of a bar, its place in each group)."""
+    """(width of a bar, its place in each group): parts are on top of each other."""
+    if plot.parts:
+        return 0.7, [0.0] * len(plot.series)
     width = 0.8 / max(1, len(plot.series))
     return width, [(index + 0.5) * width - 0.4 for index in range(len(plot.series))]
 
 
 def labels_too_wide(plot: Plot) -> bool:
     room = (WIDTH - 90) / max(1, len(plot.xs))
+    if plot.parts:
+        return False
     return any(len(words.value_text(x)) * FONT * 0.62 + 8 > room for x in plot.xs) or room / len(plot.series) < 14
 
 
@@ -230,8 +237,8 @@ def bar_look(index: int, hatched: bool = True) -> Look:
 
 
 def draw_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
-    handles = []
-    for width, there, look, label in bars(plot, styles):
+    handles = draw_parts(axes, plot, styles) if plot.parts else []
+    for width, there, look, label in bars(plot, styles) if not plot.parts else ():
         places, stats = [bar.place for bar in there], [bar.stat for bar in there]
         name_all(axes.bar(places, [stat.median for stat in stats], width * 0.94, **look), there)
         axes.errorbar(places, [stat.median for stat in stats], whiskers(stats), fmt="none", ecolor=TEXT,
@@ -248,6 +255,22 @@ def draw_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     axes.set_ylabel(plot.y_label)
     value_axis(axes.yaxis, lambda low, high: axes.set_ylim(low, high * 1.06), plot)
     axes.grid(axis="y")
+    return handles
+
+
+def draw_parts(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
+    """The parts of a whole, on top of each other, with the whole written above."""
+    handles: list[Artist] = []
+    ends = {float(place): 0.0 for place in range(len(plot.xs))}
+    for number, (width, there, _, label) in enumerate(bars(plot, styles)):
+        look = bar_look(number)
+        heights, bottoms = [bar.stat.median for bar in there], [ends[bar.place] for bar in there]
+        name_all(axes.bar([bar.place for bar in there], heights, width, bottoms, **look), there)
+        ends.update((bar.place, bottom + height) for bar, bottom, height in zip(there, bottoms, heights))
+        handles.append(Patch(label=label, **look))
+    for place, end in ends.items():
+        axes.annotate(words.number(end), (place, end), (0, 5), textcoords="offset points", ha="center", va="bottom",
+                      size=FONT - 1)
     return handles
 
 

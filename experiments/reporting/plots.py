@@ -12,22 +12,28 @@ from typing import Any
 
 from reporting import words
 from reporting.results import Figure, Point, Stat, Value, Where, as_number, measured, same_value
+from sweeping.sweep_file import BY_PART, CORE_PARTS, TWO_POINTS
 
 PlotSpec = dict[str, Any]  # an entry of a plan's `plots`
 MAX_PLOTS = 12  # of one entry of a plan, or of a figure whose plots are guessed
+WHOLE = "us_per_transaction"  # that the parts of BY_PART make up
 FIRST_METRICS = ("committed_per_s", "increments_per_s", "messages_per_s")
 
 
 class Plot:
-    """`series` is a list of (value of the series' axis or None, {x value: Stat})."""
+    """`series` is a list of (value of the series' axis or None, {x value: Stat}). Where `y` is the
+    cores' time by part, the parts are the series, on top of each other."""
 
     def __init__(self, figure: Figure, spec: PlotSpec, where: Where, points: Sequence[Point]) -> None:
         self.figure, self.where = figure, where
         self.x, self.axis, self.y = spec["x"], spec.get("series"), spec["y"]
+        self.parts = self.y == BY_PART
+        if self.parts:
+            self.axis, self.y = "part", WHOLE
         self.title = str(spec.get("title") or figure.title)
         self.y_label = str(spec.get("y_label") or words.metric_label(self.y))
         self.xs = present(figure, self.x, points)
-        values = present(figure, self.axis, points) if self.axis else [None]
+        values = present(figure, self.axis, points) if self.axis and not self.parts else [None]
         self.series: list[tuple[Value, dict[str | float, Stat]]] = []
         self.points = points
         for value in values:
@@ -40,14 +46,38 @@ class Plot:
                     stats[same_value(point.axes[self.x])] = stat
             if stats:
                 self.series.append((value, stats))
+        if self.parts:
+            stats_of = {part: self.stats_of(f"us_{part}") for part in CORE_PARTS}
+            self.series = [(part, stats) for part, stats in stats_of.items()
+                           if any(stat.median > 0 for stat in stats.values())]
         numeric = all(as_number(x) is not None for x in self.xs)
         wanted = spec.get("kind")
-        self.lines = numeric and len(self.xs) > 1 if wanted not in ("line", "bar") else wanted == "line" and numeric
+        as_lines = wanted == "line" if wanted in ("line", "bar") else len(self.xs) > 1
+        self.lines = numeric and as_lines and not self.parts
+        # Of a series by its place, where the plan asks for it: what lies on a straight line between its two ends.
+        self.estimates: dict[int, dict[float, float]] = {}
+        if self.lines and spec.get("estimate") == TWO_POINTS:
+            self.estimates = {number: between_ends(stats) for number, (_, stats) in enumerate(self.series)}
         self.name = ""  # FIGURE-n, once it is known
+
+    def stats_of(self, part: str) -> dict[str | float, Stat]:
+        found = ((same_value(point.axes[self.x]), self.figure.stat(point, part)) for point in self.points)
+        return {x: stat for x, stat in found if stat}
+
+    def estimate_at(self, number: int, x: Value) -> list[str]:
+        place = as_number(x)
+        return [f"{self.estimates[number][place]:.6g}"] if self.estimates and place is not None else []
+
+    def tops(self) -> list[float]:
+        """Where what is drawn ends, of each place."""
+        if not self.parts:
+            return [stat.high for stat in self.stats()]
+        return [sum(stats[same_value(x)].median for _, stats in self.series if same_value(x) in stats)
+                for x in self.xs]
 
     def point(self, value: Value, x: Value) -> Point | None:
         """The one that a place of a series stands for."""
-        place = {self.x: x, **({self.axis: value} if self.axis else {})}
+        place = {self.x: x, **({self.axis: value} if self.axis and not self.parts else {})}
         return next((point for point in self.points if point.has(place)), None)
 
     def tip(self, value: Value, x: Value, stat: Stat) -> str:
@@ -69,6 +99,11 @@ class Plot:
         if counts == {1}:
             return "One run for each point, so no spread."
         runs = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+        if self.parts:
+            return f"Medians of {runs} runs, on top of each other."
+        if self.estimates:
+            return (f"Median of {runs} runs; the bars reach from the least to the greatest run. Dotted: the two-point "
+                    "estimate, a straight line between the ends.")
         return f"Median of {runs} runs; the bars reach from the least to the greatest run."
 
     def durability(self) -> str:
@@ -82,14 +117,14 @@ class Plot:
         axis = [self.axis] if self.axis else []
         durability = [self.durability()] if self.durability() else []
         writer.writerow(["figure", *self.where, *axis, self.x, f"{self.y}_median", f"{self.y}_min", f"{self.y}_max",
-                         "runs", *(["durability"] if durability else [])])
-        for value, stats in self.series:
+                         "runs", *(["durability"] if durability else []), *(["estimate"] if self.estimates else [])])
+        for number, (value, stats) in enumerate(self.series):
             for x in self.xs:
                 stat = stats.get(same_value(x))
                 if stat:
                     writer.writerow([self.figure.name, *self.where.values(), *([value] if axis else []), x,
-                                     *(f"{number:.6g}" for number in (stat.median, stat.low, stat.high)), stat.runs,
-                                     *durability])
+                                     *(f"{y:.6g}" for y in (stat.median, stat.low, stat.high)), stat.runs,
+                                     *durability, *self.estimate_at(number, x)])
         return out.getvalue()
 
 
@@ -108,6 +143,15 @@ class Plot:
                                  run.get("repetition", ""), "" if value is None else f"{value:.6g}",
                                  f"{folder}/{where}" if where else "", run.get("command", "")])
         return out.getvalue()
+
+
+def between_ends(stats: dict[str | float, Stat]) -> dict[float, float]:
+    """T(x) = (1 - p) T(first) + p T(last), p being how far x is from the first to the last ("OLTP on Hardware Islands",
+    section 4: of local and of distributed transactions)."""
+    points = sorted((x, stat.median) for place, stat in stats.items() if (x := as_number(place)) is not None)
+    (first, low), (last, high) = points[0], points[-1]
+    share = {x: (x - first) / (last - first) if last > first else 0.0 for x, _ in points}
+    return {x: (1 - p) * low + p * high for x, p in share.items()}
 
 
 def present(figure: Figure, axis: str, points: Sequence[Point]) -> list[Value]:
@@ -140,11 +184,12 @@ def expand(figure: Figure, spec: PlotSpec) -> tuple[list[Plot], list[str]]:
         return [], [f"“{title}” is not drawn: " +
                     (f"there is no axis {missing[0]}." if missing else "it names no x or no y.")]
     where = dict(spec.get("where") or {})
-    points = [point for point in figure.select(where) if point.stat(spec["y"]) and spec["x"] in point.axes and
+    y = WHOLE if spec["y"] == BY_PART else spec["y"]
+    points = [point for point in figure.select(where) if point.stat(y) and spec["x"] in point.axes and
               (not spec.get("series") or spec["series"] in point.axes)]
     if not points:
         condition = f" with {words.settings(where)}" if where else ""
-        return [], [f"“{title}” is not drawn: no run{condition} measured {spec['y']}."]
+        return [], [f"“{title}” is not drawn: no run{condition} measured {y}."]
     axes = open_axes(spec, points)
     combinations = list(itertools.product(*(present(figure, axis, points) for axis in axes)))
     plots: list[Plot] = []

@@ -1,6 +1,7 @@
 """Axes, metrics and numbers as a reader wants them: with units, thousands as k and M."""
 
 from reporting.results import as_number
+from sweeping.sweep_file import CORE_PARTS
 from collections.abc import Mapping
 
 METRICS = {  # name -> (axis label, unit after a number, short name)
@@ -19,6 +20,7 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "slowest_island_per_s": ("Committed per second on the slowest island", "/s", "slowest island"),
     "imbalance": ("Load imbalance between islands (0 = none)", "", "imbalance"),
     "utilisation": ("Share of time that workers are busy", "", "utilisation"),
+    **{f"us_{part}": (f"{part.capitalize()} (core-µs per transaction)", " µs", part) for part in CORE_PARTS},
     "clients_moved_per_transaction": ("Clients that went to another island, per transaction", "", "clients moved"),
 }
 
@@ -35,6 +37,9 @@ AXES = {  # name -> (axis label, unit after a value)
     "cores": ("Cores in use", ""),
     "mpl": ("Transactions in flight per worker (MPL)", ""),
     "clients": ("Clients of", ""),
+    "sites_touched": ("Sites that a multisite transaction touches", ""),
+    "drift": ("Drift of the hot rows (rows per second)", " rows/s"),
+    "p99_ms": ("Limit of the 99th percentile (ms)", " ms"),
     "rate": ("Transactions due per second", "/s"),
     "skew": ("Skew of", ""),
     "local": ("Rows of a local transaction are of one", ""),

@@ -29,10 +29,16 @@ CLIENTS = ("island", "deployment")
 RATE_AUTO, MAX_P99_MS = "auto", 60_000
 RUN_OPTIONS = ("mpl", "clients", "rate", "p99_ms")  # of every workload; other axes are parameters of it
 ADDED_AXES = ("placement", "durability", *RUN_OPTIONS)  # of any workload, by an entry of a list
+# What a core's time consists of: kinds of work (runtime/work_account.h), and what is left of it.
+CORE_PARTS = ("executing", "searching", "locking", "latching", "logging", "building", "reading", "committing",
+              "cleaning", "managing", "waiting", "idle")
+TWO_POINTS = "two-point"  # of a plot: a line between the ends of each series, section 4's estimate
+BY_PART = "us_by_part"  # of a plot: all of them, on top of each other; they are its series
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
-                    "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction")
-PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind")
+                    "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction",
+                    *(f"us_{part}" for part in CORE_PARTS))
+PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind", "estimate")
 EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "deployment", "parameters", "axes",
                    "measure", "seed", "plots")
 LIST_KEYS = ("version", "title", "sweeps", "measure", "seed")
@@ -188,11 +194,18 @@ def read_plots(reader: Reader, node: Node, names: Sequence[str], experiment: Exp
             if word not in child.value:
                 reader.complain(child.mark, f"no {word}", f"{word}: {meaning}")
         y = child.value.get("y")
-        if experiment.workload and y is not None and isinstance(y.value, str) and y.value not in WORKLOAD_METRICS:
-            reader.complain(y.mark, y.kind(), f"one of {', '.join(WORKLOAD_METRICS)}")
+        measured = (*WORKLOAD_METRICS, BY_PART)
+        if experiment.workload and y is not None and isinstance(y.value, str) and y.value not in measured:
+            reader.complain(y.mark, y.kind(), f"one of {', '.join(measured)}")
+        series = child.value.get("series")
+        if y is not None and y.value == BY_PART and series is not None:
+            reader.complain(series.mark, series.kind(), f"no series with {BY_PART}: the parts are the series")
         kind = child.value.get("kind")
         if kind is not None and kind.value not in ("line", "bar"):
             reader.complain(kind.mark, kind.kind(), "line or bar")
+        estimate = child.value.get("estimate")
+        if estimate is not None and estimate.value != TWO_POINTS:
+            reader.complain(estimate.mark, estimate.kind(), TWO_POINTS)
         where = reader.get(child, "where", (dict,), "a mapping of axes to values")
         if where is not None:
             read_where(reader, where, names, experiment.axes)

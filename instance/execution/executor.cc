@@ -89,7 +89,9 @@ Executor::~Executor() {
 
 // From here to Run: what every operation goes through, in one piece with the loop that calls it. As calls it
 // costs a sixth more instructions per row.
-[[gnu::always_inline]] inline LockResult Executor::TakeKey(const Target& target, LockMode mode) {
+[[gnu::always_inline]] inline LockResult Executor::TakeKey(const Target& target, LockMode mode,
+                                                           bool measured) {
+  const WorkScope locking(Work::kLocking, measured);
   const Batch::Operation& operation = target.batch.operation(target.number);
   return Take(target.branch, NameOf(operation.table, target.site, target.batch.View(operation.key)), mode);
 }
@@ -113,7 +115,7 @@ Executor::~Executor() {
   return code;
 }
 
-[[gnu::always_inline]] inline Executor::Step Executor::Apply(const Target& target) {
+[[gnu::always_inline]] inline Executor::Step Executor::Apply(const Target& target, bool measured) {
   const OperationKind kind = target.batch.operation(target.number).kind;
   const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
   if (kind == OperationKind::kScan) return Scan(target);
@@ -127,7 +129,7 @@ Executor::~Executor() {
         !catalog_.table(target.batch.operation(target.number).table).indexes.empty()) {
       if (const LockResult lock = TakeIndexEntries(target); lock != LockResult::kGranted) return {lock};
     }
-    if (const LockResult lock = TakeKey(target, mode); lock != LockResult::kGranted) return {lock};
+    if (const LockResult lock = TakeKey(target, mode, measured); lock != LockResult::kGranted) return {lock};
   }
   switch (kind) {
     case OperationKind::kRead:
@@ -161,27 +163,45 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
   working_ = &branch;
   log::Journal* const journal = options_.journal;
-  if (journal == nullptr) return RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
+  const bool measured = runtime::work_account != nullptr;
+  if (journal == nullptr && !measured)
+    return RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
+  if (journal == nullptr) return RunMeasured(branch, batch, operations, cursor, failure, /*note=*/false);
   const size_t left = operations.size() - *cursor;
   if (left > kLookups || !journal->HasRoom(reserved_ + left * most_need_) ||
-      Planted(PlantedBug::kPublishAfterLatch))
-    return RunOperations(branch, batch, operations, cursor, failure, /*note=*/true);
+      Planted(PlantedBug::kPublishAfterLatch)) {
+    return measured ? RunMeasured(branch, batch, operations, cursor, failure, /*note=*/true)
+                    : RunOperations(branch, batch, operations, cursor, failure, /*note=*/true);
+  }
   // What undoes so many is part of one record, whatever else is collected.
   static_assert(2 * log::Journal::kMostCollected + kLookups * log::Journal::kMostUndoEntryBytes +
                     log::kMostStepBytes + log::Journal::kMostHeadBytes <=
                 log::kMostRecordBytes - log::kRecordHeaderBytes);
-  const Progress progress = RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
+  const Progress progress = measured
+                                ? RunMeasured(branch, batch, operations, cursor, failure, /*note=*/false)
+                                : RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
   return NoteChanges(branch, failure) || progress == Progress::kFailed ? progress : Progress::kFailed;
+}
+
+// The same in a round whose time is measured (runtime/work_account.h): elsewhere the scopes within the loop
+// leave nothing behind.
+[[gnu::noinline]] Progress Executor::RunMeasured(Branch& branch, Batch& batch,
+                                                 std::span<const RoutedOperation> operations, size_t* cursor,
+                                                 Failure* failure, bool note) {
+  const WorkScope executing(Work::kExecuting);
+  return RunOperations(branch, batch, operations, cursor, failure, note, /*measured=*/true);
 }
 
 [[gnu::always_inline]] inline Progress Executor::RunOperations(Branch& branch, Batch& batch,
                                                                std::span<const RoutedOperation> operations,
-                                                               size_t* cursor, Failure* failure, bool note) {
+                                                               size_t* cursor, Failure* failure, bool note,
+                                                               bool measured) {
   size_t ahead = *cursor;  // where the last lookups end
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     if (*cursor == ahead) {
       const size_t count = std::min(kLookups, operations.size() - ahead);
+      const WorkScope searching(Work::kSearching, measured);
       LookAhead(batch, operations.subspan(ahead, count));
       ahead += count;
     }
@@ -193,7 +213,8 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
     Step step{.code = absl::StatusCode::kInvalidArgument};
     if (storage::SiteTable* rows = ahead_.rows[i]) [[likely]] {
       step =
-          Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]});
+          Apply({branch, batch, routed.operation, routed.site, routed.last_site, *rows, &ahead_.lookups[i]},
+                measured);
     }
     if (note && !NoteChanges(branch, failure)) return Progress::kFailed;
     if (step.lock == LockResult::kWaiting) return Progress::kWaiting;  // started again once it is over
@@ -254,6 +275,7 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   branch.log_reserved = branch.undo_reserved = 0;
   branch.touched.clear();
   branch.undo.Clear();
+  const WorkScope locking(Work::kLocking);
   locks_.ReleaseAll(branch.locks, wakeups);
   ISLANDS_CHECK(branch.locks.held() == 0 && !branch.locks.waiting());
 }
@@ -262,6 +284,7 @@ void Executor::LockTouched() {
   Branch& branch = *std::exchange(quiet_, nullptr);
   ISLANDS_CHECK(branch.quiet && branch.open && open_ == 1);
   branch.quiet = false;
+  const WorkScope locking(Work::kLocking);
   for (const Branch::Touched& touched : branch.touched) {
     if (Planted(PlantedBug::kSuspendWithoutLocks)) break;
     // The branch has had the island to itself since it began: whatever it touched is free.
@@ -281,6 +304,7 @@ void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   EndEpoch(branch);
   if (Planted(PlantedBug::kBuryBeforeCommit)) BuryGhosts(branch, /*committed=*/true, wakeups);
   if (log::Journal* journal = options_.journal; journal != nullptr && !branch.decided) {
+    const WorkScope logging(Work::kLogging);
     branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
   }
   BuryGhosts(branch, /*committed=*/true, wakeups);
@@ -290,6 +314,7 @@ void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
 void Executor::Prepare(Branch& branch, std::span<const coordinator::Fellow> fellows) {
   EndEpoch(branch);
   if (options_.journal == nullptr) return;
+  const WorkScope logging(Work::kLogging);
   undo_.clear();
   branch.undo.Encode(branch.undo_published, branch.undo.size(), &undo_);
   options_.journal->AppendPrepare(branch.locks.transaction, fellows, undo_);
@@ -299,6 +324,7 @@ void Executor::Prepare(Branch& branch, std::span<const coordinator::Fellow> fell
 void Executor::Decide(Branch& branch, std::span<const coordinator::Fellow> participants) {
   EndEpoch(branch);
   if (options_.journal == nullptr) return;
+  const WorkScope logging(Work::kLogging);
   options_.journal->AppendDecision(branch.locks.transaction, participants);
   branch.decided = true;
 }
@@ -306,6 +332,7 @@ void Executor::Decide(Branch& branch, std::span<const coordinator::Fellow> parti
 void Executor::DecideAlone(Branch& branch) {
   EndEpoch(branch);
   if (options_.journal == nullptr) return;
+  const WorkScope logging(Work::kLogging);
   options_.journal->AppendDecided(branch.locks.transaction);
   branch.decided = true;
 }

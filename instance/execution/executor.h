@@ -158,7 +158,7 @@ class Executor : private log::Journal::Publisher {
   void LockTouched();
   void Close(Branch& branch, std::vector<locks::Wakeup>* wakeups);
   locks::LockResult Take(Branch& branch, const locks::LockName& name, locks::LockMode mode);
-  locks::LockResult TakeKey(const Target& target, locks::LockMode mode);
+  locks::LockResult TakeKey(const Target& target, locks::LockMode mode, bool measured);
   // What the branch has changed since goes to the log, with what it takes to undo it.
   void Publish(Branch& branch);
   static void NotePublished(Branch& branch);
@@ -185,8 +185,10 @@ class Executor : private log::Journal::Publisher {
 
   // `note`: after each operation its changes are noted, and room for the next one is looked for.
   Progress RunOperations(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
-                         size_t* cursor, Failure* failure, bool note);
-  Step Apply(const Target& target);
+                         size_t* cursor, Failure* failure, bool note, bool measured = false);
+  Progress RunMeasured(Branch& branch, Batch& batch, std::span<const RoutedOperation> operations,
+                       size_t* cursor, Failure* failure, bool note);
+  Step Apply(const Target& target, bool measured);
   absl::StatusCode Read(const Target& target);
   absl::StatusCode Add(const Target& target);
   absl::StatusCode Update(const Target& target);

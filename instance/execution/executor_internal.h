@@ -4,12 +4,15 @@
 #pragma once
 
 #include "instance/execution/executor.h"
+#include "runtime/work_account.h"
 
 namespace islands::instance {
 
 using locks::LockMode;
 using locks::LockName;
 using locks::LockResult;
+using runtime::Work;
+using runtime::WorkScope;
 
 inline LockName NameOf(TableId table, uint32_t site) { return {table, site, 0}; }
 

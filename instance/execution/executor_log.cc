@@ -48,6 +48,7 @@ void Executor::Publish() {
 }
 
 bool Executor::NoteChanges(Branch& branch, Failure* failure) {
+  const WorkScope logging(Work::kLogging);
   log::Journal& journal = *options_.journal;
   if (Planted(PlantedBug::kPublishAfterLatch)) {
     runtime::Linger(5);

@@ -26,6 +26,7 @@ struct Executor::ScanPass {
 
 // The key itself counts unless it is the first one beyond the range.
 LockResult Executor::TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary) {
+  const WorkScope locking(Work::kLocking);
   const TableId table = target.batch.operation(target.number).table;
   if (!boundary) {
     const LockResult lock = Take(target.branch, NameOf(table, site, key), LockMode::kS);
@@ -187,6 +188,7 @@ Executor::Step Executor::IndexScan(const Target& target) {
 // The rows that an index scan has found, `keys_`.
 LockResult Executor::TakeFound(const Target& target, uint32_t found) {
   if (Planted(PlantedBug::kSkipFoundRows)) return LockResult::kGranted;
+  const WorkScope locking(Work::kLocking);
   const Batch::Operation& operation = target.batch.operation(target.number);
   if (target.branch.quiet && found > kKeysRemembered) {
     return Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);

@@ -47,7 +47,7 @@ Channels::Channels(ChannelsOptions options, std::unique_ptr<messaging::Transport
 
 Channels::~Channels() {
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
     ended_ = true;
   }
   transport_->Wake();
@@ -64,7 +64,7 @@ void Channels::Send(messaging::Address to, const data::v1::ClientRequest& reques
         absl::OutOfRangeError(fmt::format("a request of more than {} MiB", messaging::kMaxFrameBytes >> 20)));
   }
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
     if (!ended_) {
       posted_.requests.emplace_back(to, request.session(), bytes.size(), waiting);
       posted_.bytes += bytes;
@@ -86,13 +86,13 @@ void Channels::Run() {
     transport_->Flush();
     if (work) continue;
     {
-      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
+      const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
       if (ended_) break;
       if (!posted_.requests.empty()) continue;
       asleep_ = true;
     }
     transport_->Wait(std::clamp<int64_t>(next_deadline_ns_ - clock_.NowNs(), 0, kLongestSleepNs));
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
     asleep_ = false;
   }
   TakePosted();
@@ -104,7 +104,7 @@ bool Channels::TakePosted() {
   taken_.bytes.clear();
   if (taken_.bytes.capacity() > kKeptBytes) taken_.bytes.shrink_to_fit();
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.channels", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
     std::swap(taken_, posted_);
   }
   if (taken_.requests.empty()) return false;

@@ -96,11 +96,11 @@ class Views {
  public:
   explicit Views(std::shared_ptr<const View> view) : view_(std::move(view)) {}
   std::shared_ptr<const View> Get() const {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.view", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.view"));
     return view_;
   }
   void Set(std::shared_ptr<const View> view) {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.view", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.view"));
     view_ = std::move(view);
   }
 
@@ -116,7 +116,7 @@ class TableChanges {
   void Post(control::v1::TablesRequest request, Service::Done done) {
     absl::Status refused;
     {
-      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
+      const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.changes"));
       if (ended_) refused = absl::UnavailableError("the gateway is stopping");
       if (posted_.size() == kMostChanges)
         refused = absl::ResourceExhaustedError(
@@ -129,7 +129,7 @@ class TableChanges {
   void Do(const std::string& control_directory, const std::function<void()>& refresh) {
     std::vector<Posted> taken;
     {
-      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
+      const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.changes"));
       taken.swap(posted_);
     }
     const auto changes = [](const Posted& each) {
@@ -153,7 +153,7 @@ class TableChanges {
   void End() {
     std::vector<Posted> taken;
     {
-      const runtime::MutexLock lock(ISLANDS_LATCH("gateway.changes", mutex_));
+      const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.changes"));
       taken.swap(posted_);
       ended_ = true;
     }

@@ -719,14 +719,14 @@ void Service::Refresh(std::function<void()> done) {
 absl::Status Service::MakeTokensTable(const View& view) {
   absl::Status why;
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.tokens", tokens_mutex_));
+    const runtime::MutexLock lock(tokens_mutex_, ISLANDS_LATCH("gateway.tokens"));
     why = no_tokens_;
     if (std::exchange(makes_tokens_table_, true)) return why;
   }
   control::v1::TablesRequest request;
   *request.add_add() = TokensTable(view);
   change_tables_(std::move(request), [this](const absl::Status& made) {
-    const runtime::MutexLock lock(ISLANDS_LATCH("gateway.tokens", tokens_mutex_));
+    const runtime::MutexLock lock(tokens_mutex_, ISLANDS_LATCH("gateway.tokens"));
     makes_tokens_table_ = false;
     if (made.ok()) return;
     no_tokens_ = absl::Status(

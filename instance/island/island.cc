@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Island>> Island::Create(const control::v1::Island
 
 // From data files and log, or by loading anew what was loaded before.
 absl::Status Island::FillStore() {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (seams_.log != nullptr) {
     keeper_ =
         std::make_unique<Keeper>(*seams_.log, *seams_.files, *seams_.clock,
@@ -167,7 +167,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   if (!created.ok()) return created.status();
   auto catalog = std::make_unique<storage::Catalog>(*std::move(created));
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+    const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     store_.reset();  // gives its memory back before the new one takes its own
   }
   const auto bind = [this](void* address, size_t bytes) { BindPool(address, bytes); };
@@ -184,7 +184,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
                : storage::Store::Create(*catalog, options, *seams_.files);
   if (!store.ok()) return store.status();
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+    const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     store_ = *std::move(store);
   }
   shared_.procedures.Clear();  // they were opened for the catalog of before
@@ -203,7 +203,7 @@ void Island::BindPool(void* address, size_t bytes) {
   const std::vector<uint32_t> nodes(config_.numa_nodes().begin(), config_.numa_nodes().end());
   const absl::Status status = topology::BindMemory(address, bytes, nodes, policy);
   if (status.ok()) return;
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+  const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
   binding_warning_ = std::string(status.message());
 }
 
@@ -276,7 +276,7 @@ void Island::LetWorkersGoOn() {
 }
 
 absl::Status Island::Start() {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (absl::Status status = worker->Start(); !status.ok()) return status;
   }
@@ -287,7 +287,7 @@ absl::Status Island::Start() {
 }
 
 void Island::Stop() {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (!started_) return;
   started_ = false;
   seams_.scheduler->Stop();
@@ -302,7 +302,7 @@ bool Island::Running() const {
 }
 
 absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
   if (KeepsFiles() && generation <= keeper_->generation())
     return absl::FailedPreconditionError("rows that outlive the island are loaded by its supervisor");
@@ -318,7 +318,7 @@ absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation
 }
 
 absl::Status Island::CheckLoad(const control::v1::LoadSpec& load) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (Running()) return absl::FailedPreconditionError("a workload is running; stop it before loading");
   const bool works = started_ && !halted_;
   if (works) HaltWorkers();
@@ -360,7 +360,7 @@ absl::Status Island::CheckNothingIsLost(const control::v1::LoadSpec& load) const
 }
 
 absl::Status Island::ChangeTables(const control::v1::TablesRequest& request) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (halted_ || store_ == nullptr)
     return absl::FailedPreconditionError("rows are being loaded; try again when that is over");
   if (started_) HaltWorkers();
@@ -438,7 +438,7 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
 }
 
 absl::Status Island::Switch(uint64_t generation) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (!started_ || !KeepsFiles() || generation == 0 || rows_of_ != generation) {
     return absl::FailedPreconditionError(
         fmt::format("island {} has not the rows of generation {}", config_.island(), generation));
@@ -531,12 +531,12 @@ void Island::PublishProcedures() {
     for (const NamedType& argument : entry.procedure->arguments) describe(argument, spec->add_arguments());
     for (const NamedType& result : entry.procedure->results) describe(result, spec->add_results());
   }
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+  const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
   procedures_.Swap(&specs);
 }
 
 absl::Status Island::StartRun(const control::v1::StartRun& request) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (!started_) return absl::FailedPreconditionError("the island is stopping");
   if (halted_) return absl::FailedPreconditionError("rows are being loaded; try again when that is over");
   if (Running()) return absl::FailedPreconditionError("another run is active");
@@ -577,7 +577,7 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
   run_workload_ = *workload;
   run_id_ = request.run_id();
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+    const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     run_ = request;
   }
   for (uint32_t index = 0; index < workers_.size(); ++index) {
@@ -599,10 +599,10 @@ void Island::RequestStop() {
 }
 
 absl::Status Island::StopRun(uint64_t run_id, int64_t timeout_ns) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (run_id != 0 && run_id != run_id_) return absl::OkStatus();  // that run is over
   RequestStop();
-  const runtime::MutexLock run_lock(ISLANDS_LATCH("island.run_end", shared_.run_mutex));
+  const runtime::MutexLock run_lock(shared_.run_mutex, ISLANDS_LATCH("island.run_end"));
   if (shared_.run_ended.wait_for(shared_.run_mutex, std::chrono::nanoseconds(timeout_ns),
                                  [this] { return !Running(); })) {
     return absl::OkStatus();
@@ -611,7 +611,7 @@ absl::Status Island::StopRun(uint64_t run_id, int64_t timeout_ns) {
 }
 
 absl::StatusOr<control::v1::AuditReply> Island::Audit(const control::v1::AuditRequest& request) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.control", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.control"));
   if (store_ == nullptr) return absl::FailedPreconditionError("the island has lost its tables; restart it");
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(request.object(), *catalog_, ToParameters(request.parameters()));
@@ -646,13 +646,13 @@ control::v1::AuditReply Island::SumRows(const Workload& workload) const {
 }
 
 storage::PoolUsage Island::PoolUsage() const {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+  const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
   return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
 }
 
 std::optional<control::v1::StartRun> Island::CurrentRun() const {
   if (!Running()) return std::nullopt;
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+  const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
   return run_;
 }
 

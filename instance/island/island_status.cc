@@ -24,6 +24,33 @@ void FillHistogram(const LatencyHistogram& from, control::v1::Histogram* to) {
   to->set_sum_us(static_cast<double>(from.sum_ns()) / 1000.0);
 }
 
+// Where the worker's time goes, and its transactions'.
+void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
+  const WorkerCounters& from = worker.counters();
+  for (size_t i = 0; i < runtime::kWorks; ++i)
+    (*to->mutable_work_seconds())[runtime::kWorkNames[i]] = static_cast<double>(from.work_ns[i].Get()) / 1e9;
+  for (const StayCounters& scope : from.stays) {
+    control::v1::StayCounters* stays = to->add_stays();
+    stays->set_transactions(scope.transactions.Get());
+    for (size_t i = 0; i < kStays; ++i)
+      (*stays->mutable_seconds())[kStayNames[i]] = static_cast<double>(scope.ns[i].Get()) / 1e9;
+  }
+  worker.latch_waits().ForEach([&](const char* site, const char* holder, uint64_t waits, uint64_t waited_ns) {
+    control::v1::LatchWaits* latch = to->add_latch_waits();
+    if (site != nullptr) latch->set_site(site);
+    if (holder != nullptr) latch->set_holder(holder);
+    latch->set_waits(waits);
+    latch->set_seconds(static_cast<double>(waited_ns) / 1e9);
+  });
+  for (const RowWaits::Row& row : worker.lock_waits().rows().List()) {
+    control::v1::RowWaits* out = to->add_row_waits();
+    out->set_table(row.table);
+    out->set_key(row.shown_key);
+    out->set_waits(row.waits);
+    out->set_seconds(static_cast<double>(row.waited_ns) / 1e9);
+  }
+}
+
 void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
                 control::v1::WorkerCounters* to) {
   const WorkerCounters& from = worker.counters();
@@ -121,6 +148,7 @@ control::v1::Snapshot Island::TakeSnapshot() const {
   uint64_t committed = 0, unknown = 0, open = 0, sessions = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     FillWorker(*worker, sites_.islands(), config_.island(), snapshot.add_workers());
+    FillProfile(*worker, snapshot.mutable_workers(snapshot.workers_size() - 1));
     committed += worker->counters().audit_committed.Get();
     unknown += worker->counters().audit_unknown.Get();
     open += worker->counters().branches_open.Get();
@@ -161,7 +189,7 @@ control::v1::IslandStatus Island::Status() const {
   uint32_t peers_up = 0;
   std::string warning;
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("island.store", store_mutex_));
+    const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     warning = binding_warning_;
     *status.mutable_procedures() = procedures_;
   }

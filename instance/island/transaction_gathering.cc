@@ -12,7 +12,7 @@ TransactionGathering::TransactionGathering(const control::v1::TransactionsReques
     : request_(request), heard_(workers, false), silent_(workers) {}
 
 void TransactionGathering::Add(uint32_t worker, const control::v1::Transactions& part) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.transactions", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.transactions"));
   ISLANDS_CHECK(worker < heard_.size() && !heard_[worker]);
   heard_[worker] = true;
   gathered_.set_total(gathered_.total() + part.total());
@@ -21,7 +21,7 @@ void TransactionGathering::Add(uint32_t worker, const control::v1::Transactions&
 }
 
 control::v1::Transactions TransactionGathering::Take(int64_t timeout_ns) {
-  const runtime::MutexLock lock(ISLANDS_LATCH("island.transactions", mutex_));
+  const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("island.transactions"));
   added_.wait_for(mutex_, std::chrono::nanoseconds(timeout_ns),
                   [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return silent_ == 0; });
   control::v1::Transactions taken = gathered_;

@@ -11,24 +11,31 @@ namespace islands::locks {
 
 class Latch {
  public:
-  void Lock() {
-    if (!held_.exchange(true, std::memory_order_acquire)) return;
-    for (runtime::Backoff backoff;
-         held_.load(std::memory_order_relaxed) || held_.exchange(true, std::memory_order_acquire);) {
-      backoff.Wait();
+  void Lock(runtime::LatchSite site) {
+    const char* holder = nullptr;
+    if (holder_.compare_exchange_strong(holder, site.name, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+      return;
     }
+    runtime::Backoff backoff;
+    do {
+      backoff.Wait(site, holder);
+      holder = holder_.load(std::memory_order_relaxed);
+    } while (holder != nullptr ||
+             !holder_.compare_exchange_strong(holder, site.name, std::memory_order_acquire,
+                                              std::memory_order_relaxed));
   }
-  void Unlock() { held_.store(false, std::memory_order_release); }
+  void Unlock() { holder_.store(nullptr, std::memory_order_release); }
 
  private:
-  std::atomic<bool> held_ = false;
+  std::atomic<const char*> holder_ = nullptr;  // the site where it was taken
 };
 
 // Holds a latch for a scope; without `latched` (a one-worker island) it costs a predicted branch.
 class LatchGuard {
  public:
-  LatchGuard(Latch& latch, bool latched) : latch_(latched ? &latch : nullptr) {
-    if (latch_ != nullptr) latch_->Lock();
+  LatchGuard(Latch& latch, bool latched, runtime::LatchSite site) : latch_(latched ? &latch : nullptr) {
+    if (latch_ != nullptr) latch_->Lock(site);
   }
   ~LatchGuard() {
     if (latch_ != nullptr) latch_->Unlock();

@@ -10,7 +10,7 @@ constexpr size_t kSlab = 128;
 
 LockRequest* LockMemory::NewRequest(uint32_t worker) {
   Share& share = shares_[worker % kShares];
-  const LatchGuard guard = ISLANDS_LATCH("lock.memory", LatchGuard(share.latch, latched_));
+  const LatchGuard guard(share.latch, latched_, ISLANDS_LATCH("lock.memory"));
   if (share.free_requests == nullptr) {
     share.request_slabs.push_back(std::make_unique<LockRequest[]>(kSlab));
     for (LockRequest& fresh : std::span(share.request_slabs.back().get(), kSlab)) {
@@ -26,7 +26,7 @@ LockRequest* LockMemory::NewRequest(uint32_t worker) {
 
 void LockMemory::FreeRequests(uint32_t worker, LockRequest* first, LockRequest* last, size_t count) {
   Share& share = shares_[worker % kShares];
-  const LatchGuard guard = ISLANDS_LATCH("lock.memory", LatchGuard(share.latch, latched_));
+  const LatchGuard guard(share.latch, latched_, ISLANDS_LATCH("lock.memory"));
   last->next_of_owner = std::exchange(share.free_requests, first);
   share.requests_in_use.store(share.requests_in_use.load(std::memory_order_relaxed) - count,
                               std::memory_order_relaxed);
@@ -34,7 +34,7 @@ void LockMemory::FreeRequests(uint32_t worker, LockRequest* first, LockRequest* 
 
 LockHead* LockMemory::NewHead(uint32_t worker) {
   Share& share = shares_[worker % kShares];
-  const LatchGuard guard = ISLANDS_LATCH("lock.memory", LatchGuard(share.latch, latched_));
+  const LatchGuard guard(share.latch, latched_, ISLANDS_LATCH("lock.memory"));
   if (share.free_heads == nullptr) {
     share.head_slabs.push_back(std::make_unique<LockHead[]>(kSlab));
     for (LockHead& fresh : std::span(share.head_slabs.back().get(), kSlab)) {
@@ -49,7 +49,7 @@ LockHead* LockMemory::NewHead(uint32_t worker) {
 
 void LockMemory::FreeHead(LockHead* head) {
   Share& share = shares_[head->share];
-  const LatchGuard guard = ISLANDS_LATCH("lock.memory", LatchGuard(share.latch, latched_));
+  const LatchGuard guard(share.latch, latched_, ISLANDS_LATCH("lock.memory"));
   head->next_in_bucket = std::exchange(share.free_heads, head);
 }
 

@@ -74,7 +74,7 @@ bool LockTable::Impl::TryAcquire(LockOwner& owner, const LockName& name, LockMod
     }
   }
   const size_t bucket = BucketOf(name);
-  const LatchGuard guard = ISLANDS_LATCH("lock.acquire", LatchGuard(buckets[bucket].latch, latched));
+  const LatchGuard guard(buckets[bucket].latch, latched, ISLANDS_LATCH("lock.acquire"));
   return TryGrant(owner, bucket, name, mode);
 }
 
@@ -114,7 +114,7 @@ LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, L
 // more are added.
 void LockTable::Impl::Escalate(LockOwner& owner, LockRequest* coarse) {
   coarse->escalate_at = coarse->keys + options.escalate_after;
-  const LatchGuard guard = ISLANDS_LATCH("lock.escalate", LatchGuard(buckets[coarse->bucket].latch, latched));
+  const LatchGuard guard(buckets[coarse->bucket].latch, latched, ISLANDS_LATCH("lock.escalate"));
   const LockMode wanted = coarse->keys_exclusive ? kX : kS;
   if (Planted(PlantedBug::kEscalateOverHolders))
     coarse->head->Strengthen(coarse, Supremum(coarse->granted, wanted));
@@ -152,7 +152,7 @@ void LockTable::Impl::ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups)
   }
   if (LeaveSome(owner, wakeups) && searching.load()) {
     // A search may have found this owner by a lock that it left: it must stay until that is over.
-    const std::lock_guard wait = ISLANDS_LATCH("lock.graph", std::lock_guard(graph_mutex));
+    const runtime::MutexLock wait(graph_mutex, ISLANDS_LATCH("lock.graph"));
   }
   for (LockRequest** list : {&owner.coarse_, &owner.keys_}) {
     if (*list == nullptr) continue;
@@ -167,7 +167,7 @@ void LockTable::Impl::ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups)
 
 // Also of an inherited request, which may be evicted meanwhile.
 void LockTable::Impl::Release(LockRequest* request, std::vector<Wakeup>* wakeups) {
-  const LatchGuard guard = ISLANDS_LATCH("lock.release", LatchGuard(buckets[request->bucket].latch, latched));
+  const LatchGuard guard(buckets[request->bucket].latch, latched, ISLANDS_LATCH("lock.release"));
   LockHead* const head = request->head;
   if (request->holder.owner() != nullptr || request->holder.BeginEviction()) head->UnlinkGranted(request);
   if (head->first_waiting != nullptr) GrantWaiters(head, wakeups);  // invariant 1: in the order of arrival
@@ -237,7 +237,7 @@ void LockTable::Blockers(const LockOwner& owner, BlockerSet which,
 bool LockTable::Holds(const LockOwner& owner, const LockName& name, LockMode mode) const {
   const size_t bucket = impl_->BucketOf(name);
   const LatchGuard guard =
-      ISLANDS_LATCH("lock.holds", LatchGuard(impl_->buckets[bucket].latch, impl_->latched));
+      LatchGuard(impl_->buckets[bucket].latch, impl_->latched, ISLANDS_LATCH("lock.holds"));
   const LockHead* const head = impl_->FindHead(bucket, name);
   const LockRequest* const request = head != nullptr ? Impl::FindOwn(*head, owner) : nullptr;
   return request != nullptr && Covers(request->granted, mode);

@@ -43,7 +43,9 @@ struct LockTable::Impl {
   // While searches look at other owners. Taken by everyone who begins or cancels a wait, before any latch.
   class Search {
    public:
-    explicit Search(Impl& impl) : impl_(impl), lock_(impl.LockGraph()) { impl_.searching.store(true); }
+    Search(Impl& impl, runtime::LatchSite site) : impl_(impl), lock_(impl.LockGraph(site)) {
+      impl_.searching.store(true);
+    }
     ~Search() { impl_.searching.store(false); }
     Search(const Search&) = delete;
     Search& operator=(const Search&) = delete;
@@ -139,8 +141,10 @@ struct LockTable::Impl {
   LockRequest* NewRequest(LockOwner& owner, size_t bucket, LockHead* head);
   LockHead* NewHead(LockOwner& owner, size_t bucket, const LockName& name);
 
-  std::unique_lock<runtime::Mutex> LockGraph() {
-    return latched ? std::unique_lock(graph_mutex) : std::unique_lock(graph_mutex, std::defer_lock);
+  std::unique_lock<runtime::Mutex> LockGraph(runtime::LatchSite site) {
+    if (!latched) return {graph_mutex, std::defer_lock};
+    graph_mutex.lock(site);
+    return {graph_mutex, std::adopt_lock};
   }
 
   const LockTableOptions options;

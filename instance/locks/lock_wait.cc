@@ -11,12 +11,12 @@ using runtime::PlantedBug;
 
 LockResult LockTable::Impl::AcquireOrWait(LockOwner& owner, size_t bucket, const LockName& name,
                                           LockMode mode) {
-  const Search searching_now = ISLANDS_LATCH("lock.graph", Search(*this));
+  const Search searching_now(*this, ISLANDS_LATCH("lock.graph"));
   Candidate candidate{&owner, name, mode, false};
   ++search;
   to_visit.clear();
   {
-    const LatchGuard guard = ISLANDS_LATCH("lock.wait", LatchGuard(buckets[bucket].latch, latched));
+    const LatchGuard guard(buckets[bucket].latch, latched, ISLANDS_LATCH("lock.wait"));
     if (TryGrant(owner, bucket, name, mode)) return LockResult::kGranted;  // released meanwhile
     const LockHead& head = *FindHead(bucket, name);
     if (const LockRequest* own = FindOwn(head, owner)) {
@@ -26,7 +26,7 @@ LockResult LockTable::Impl::AcquireOrWait(LockOwner& owner, size_t bucket, const
     PushBlockers(candidate, head, &owner, candidate.wanted, nullptr);
   }
   if (ClosesCycle(candidate, bucket)) return LockResult::kDeadlock;  // invariant 4: nothing is queued yet
-  const LatchGuard guard = ISLANDS_LATCH("lock.wait", LatchGuard(buckets[bucket].latch, latched));
+  const LatchGuard guard(buckets[bucket].latch, latched, ISLANDS_LATCH("lock.wait"));
   LockHead* head = FindHead(bucket, name);
   if (head == nullptr) head = NewHead(owner, bucket, name);
   head->waiters.fetch_add(1);  // before it looks for inherited locks for the last time (lock_inheritance.h)
@@ -54,7 +54,7 @@ bool LockTable::Impl::ClosesCycle(const Candidate& candidate, size_t bucket) {
   while (!to_visit.empty()) {
     const Visit visit = to_visit.back();
     to_visit.pop_back();
-    const LatchGuard guard = ISLANDS_LATCH("lock.search", LatchGuard(buckets[visit.bucket].latch, latched));
+    const LatchGuard guard(buckets[visit.bucket].latch, latched, ISLANDS_LATCH("lock.search"));
     if (!StillWaits(visit)) continue;  // granted or given up since it was pushed
     const LockRequest& request = *visit.request;
     // A conversion goes ahead of the new requests that are already there.
@@ -140,11 +140,11 @@ void LockTable::Impl::GrantWaiters(LockHead* head, std::vector<Wakeup>* wakeups)
 }
 
 bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups) {
-  const std::unique_lock<runtime::Mutex> graph = ISLANDS_LATCH("lock.graph", LockGraph());
+  const std::unique_lock<runtime::Mutex> graph = LockGraph(ISLANDS_LATCH("lock.graph"));
   LockRequest* const request = owner.waiting_.load(std::memory_order_acquire);
   if (request == nullptr) return false;
   const size_t bucket = request->bucket;
-  const LatchGuard guard = ISLANDS_LATCH("lock.cancel", LatchGuard(buckets[bucket].latch, latched));
+  const LatchGuard guard(buckets[bucket].latch, latched, ISLANDS_LATCH("lock.cancel"));
   if (!owner.waiting()) return false;  // granted before the latch was ours
   LockHead* const head = request->head;
   const bool converting = request->converting;
@@ -169,10 +169,10 @@ bool LockTable::Impl::CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups)
 // holder who is no part of it may still move.
 void LockTable::Impl::Blockers(const LockOwner& owner, BlockerSet which,
                                std::vector<coordinator::TransactionId>* blockers) {
-  const Search searching_now = ISLANDS_LATCH("lock.graph", Search(*this));
+  const Search searching_now(*this, ISLANDS_LATCH("lock.graph"));
   const LockRequest* const waiting = owner.waiting_.load(std::memory_order_acquire);
   if (waiting == nullptr) return;
-  const LatchGuard guard = ISLANDS_LATCH("lock.search", LatchGuard(buckets[waiting->bucket].latch, latched));
+  const LatchGuard guard(buckets[waiting->bucket].latch, latched, ISLANDS_LATCH("lock.search"));
   if (!owner.waiting()) return;  // granted before the latch was ours
   const LockHead& head = *waiting->head;
   bool enough = false;

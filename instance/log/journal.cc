@@ -56,6 +56,7 @@ void Journal::AppendEntry(const Entry& entry, bool again) {
 // Light steps may wait for the end of the worker's step: whoever changes their page next waits for it.
 void Journal::ReleaseShared(std::byte* page) {
   if (!collector_.InStep(page)) return;
+  const runtime::WorkScope logging(runtime::Work::kLogging);
   if (!Planted(PlantedBug::kPublishAfterLatch)) Settle();
   bool light = collector_.LightStep();
   if (uint8_t& crowded = reinterpret_cast<storage::PageHeader*>(page)->crowded; light && crowded != 0) {
@@ -90,7 +91,7 @@ void Journal::Settle() {
   const_cast<storage::PageHeader*>(reinterpret_cast<const storage::PageHeader*>(changed.page))->crowded =
       kCrowded;
   if (collected()) PublishBeforeStep();  // or each would wait for the other
-  for (runtime::Backoff backoff; shown_[worker] < Lsn::FromValue(changed.lsn); backoff.Wait())
+  for (runtime::Backoff backoff; shown_[worker] < Lsn::FromValue(changed.lsn); backoff.Wait({"log.order"}))
     shown_[worker] = island_->shown(worker);
 }
 

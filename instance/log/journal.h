@@ -52,6 +52,7 @@
 #include "instance/log/ring.h"
 #include "instance/storage/pages/page_change.h"
 #include "runtime/planted_bug.h"
+#include "runtime/work_account.h"
 
 namespace islands::log {
 
@@ -172,6 +173,7 @@ class Journal final : public storage::PageChangeSink {
       if (collector_.within_step()) ReleaseShared(page);
       return;
     }
+    const runtime::WorkScope logging(runtime::Work::kLogging);
     collector_.BeforeRelease(page);
     if (body_.size() >= kMostCollected && !collector_.within_step()) PublishCollected();
   }

@@ -149,7 +149,7 @@ void Cleaner::VisitPage(size_t slot, uint64_t number) {
   store_.space(slot).Prefetch(number + kAhead);
   std::vector<uint64_t>& home = data_.home[slot];
   if (number >= home.size()) home.resize(number + 1);
-  const storage::GuardS page = ISLANDS_LATCH("cleaner.copy", storage::GuardS(store_.space(slot).At(number)));
+  const storage::GuardS page(store_.space(slot).At(number), ISLANDS_LATCH("cleaner.copy"));
   const storage::ConstPageBytes bytes(page.bytes(), storage::kPageBytes);
   const uint64_t lsn = storage::HeaderOf(bytes).lsn;
   ISLANDS_CHECK(lsn != 0 && lsn >= home[number]);  // a page that no log has heard of

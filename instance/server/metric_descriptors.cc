@@ -52,6 +52,17 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kClientsMoved, kRuns, "islands_clients_moved_total", kCounter, "worker",
                      "Clients of the whole deployment that went to another island, where their next "
                      "transactions begin"},
+    MetricDescriptor{
+        Metric::kStaySeconds, kRuns, "islands_transaction_stay_seconds_total", kCounter,
+        "scope=local|multisite|distributed "
+        "stay=queue|running|turn|lock|remote|votes|disk|retry",
+        "Where committed transactions have been from when they were due to their answers, of one "
+        "in 61, which is watched: together their latency. Queue: no slot was free; turn: others "
+        "had the core; remote: results of other islands; disk: room in the log, and with "
+        "durability sync EPOCH; retry: pauses after a deadlock"},
+    MetricDescriptor{Metric::kWatched, kRuns, "islands_transactions_watched_total", kCounter,
+                     "scope=local|multisite|distributed",
+                     "Committed transactions that islands_transaction_stay_seconds_total tells of"},
     MetricDescriptor{Metric::kExperimentInfo, kRuns, "islands_experiment_info", kGauge,
                      "run_id workload mpl seed *",
                      "The run that is going on: constant 1, described by its labels, among them every "
@@ -65,6 +76,14 @@ constexpr std::array kMetrics = {
                      "transactions are open here; idle: nothing is open. Together they are the time passed; "
                      "busy is executing and messaging. A worker that sleeps brings them up to date every "
                      "0.1 s"},
+    MetricDescriptor{
+        Metric::kWorkSeconds, kWorkers, "islands_work_measured_seconds_total", kCounter,
+        "worker work=executing|searching|locking|latching|logging|building|reading|committing|"
+        "cleaning|managing",
+        "What executing and messaging consist of, in the rounds of the worker's loop that are "
+        "measured, about one in 64: the parts of their sum are the parts of the busy time. "
+        "Executing: procedures and operations; searching: ways down trees; latching: waiting for "
+        "latches; building and reading: of messages; managing: the loop itself"},
     MetricDescriptor{Metric::kReadyQueueLength, kWorkers, "islands_ready_queue_length", kGauge, "worker",
                      "Transactions and branches that could go on when the worker's last round began"},
 
@@ -112,6 +131,12 @@ constexpr std::array kMetrics = {
                      "Waits for a lock that have begun"},
     MetricDescriptor{Metric::kLockWaitSeconds, kLocks, "islands_lock_wait_seconds_total", kCounter, "worker",
                      "Time spent in waits for a lock that have ended; those of several transactions add up"},
+    MetricDescriptor{Metric::kLatchWaits, kLocks, "islands_latch_waits_total", kCounter, "site holder",
+                     "Times a worker found a latch taken, or somebody else faster, by where in the code it "
+                     "wanted the latch, and where who had it had taken it; holder is empty where that is not "
+                     "known. A pair that has never waited is absent; others are those beyond 127"},
+    MetricDescriptor{Metric::kLatchWaitSeconds, kLocks, "islands_latch_wait_seconds_total", kCounter,
+                     "site holder", "Time waited then"},
     MetricDescriptor{Metric::kLocksHeld, kLocks, "islands_locks_held", kGauge, "",
                      "Locks held by open transactions. An island with one worker takes them only when it has "
                      "to wait for something"},

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "instance/server/log_metrics.h"
 #include "instance/server/metric_family.h"
@@ -171,6 +172,9 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   families->push_back(
       PerWorkerAnd(island, Metric::kWorkerSeconds, "activity", instance::kActivityNames,
                    [](const WorkerCounters& c, size_t i) { return Seconds(c.activity_ns[i].Get()); }));
+  families->push_back(
+      PerWorkerAnd(island, Metric::kWorkSeconds, "work", runtime::kWorkNames,
+                   [](const WorkerCounters& c, size_t i) { return Seconds(c.work_ns[i].Get()); }));
   families->push_back(PerWorkerAnd(island, Metric::kTwoPhase, "phase", instance::kTwoPhaseStepNames,
                                    [](const WorkerCounters& c, size_t i) { return c.two_phase[i].Get(); }));
   add(Metric::kInFlight, [](const WorkerCounters& c) { return c.in_flight.Get(); });
@@ -188,6 +192,46 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kLockWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.lock_wait_ns.Get()); });
   add(Metric::kDeadlockProbes, [](const WorkerCounters& c) { return c.probes_sent.Get(); });
   add(Metric::kDeadlockProbeVictims, [](const WorkerCounters& c) { return c.probe_victims.Get(); });
+}
+
+void AddStays(const instance::Island& island, std::vector<MetricFamily>* families) {
+  Family seconds(Metric::kStaySeconds, island);
+  Family watched(Metric::kWatched, island);
+  for (size_t s = 0; s < instance::kScopes; ++s) {
+    const ClientMetric::Label scope = {"scope", instance::kScopeNames[s]};
+    uint64_t transactions = 0;
+    std::array<uint64_t, instance::kStays> ns{};
+    for (const auto& worker : island.workers()) {
+      const instance::StayCounters& stays = worker->counters().stays[s];
+      transactions += stays.transactions.Get();
+      for (size_t i = 0; i < instance::kStays; ++i) ns[i] += stays.ns[i].Get();
+    }
+    watched.Add({scope}, transactions);
+    for (size_t i = 0; i < instance::kStays; ++i)
+      seconds.Add({scope, {"stay", instance::kStayNames[i]}}, Seconds(ns[i]));
+  }
+  families->push_back(seconds.Take());
+  families->push_back(watched.Take());
+}
+
+void AddLatches(const instance::Island& island, std::vector<MetricFamily>* families) {
+  // The rest is always there, and with it both metrics.
+  std::map<std::pair<std::string, std::string>, std::pair<uint64_t, uint64_t>> sums = {{{"others", ""}, {}}};
+  for (const auto& worker : island.workers()) {
+    worker->latch_waits().ForEach([&](const char* site, const char* holder, uint64_t waits, uint64_t ns) {
+      auto& sum = sums[{site == nullptr ? "others" : site, holder == nullptr ? "" : holder}];
+      sum.first += waits;
+      sum.second += ns;
+    });
+  }
+  Family waits(Metric::kLatchWaits, island);
+  Family seconds(Metric::kLatchWaitSeconds, island);
+  for (const auto& [names, sum] : sums) {
+    waits.Add({{"site", names.first}, {"holder", names.second}}, sum.first);
+    seconds.Add({{"site", names.first}, {"holder", names.second}}, Seconds(sum.second));
+  }
+  families->push_back(waits.Take());
+  families->push_back(seconds.Take());
 }
 
 void AddStorage(const instance::Island& island, std::vector<MetricFamily>* families) {
@@ -281,7 +325,9 @@ std::vector<MetricFamily> MetricsCollector::Collect() const {
   families.push_back(Latency(island_));
   AddExperiment(island_, &families);
   AddTraffic(island_, &families);
+  AddStays(island_, &families);
   AddWorkers(island_, &families);
+  AddLatches(island_, &families);
   AddStorage(island_, &families);
   AddLog(island_, &families);
   AddPlacement(island_, status, &families);

@@ -35,6 +35,7 @@
 #include "coordinator/transaction_id.h"
 #include "instance/execution/abort_reason.h"
 #include "instance/worker/counters.h"
+#include "instance/worker/stays.h"
 #include "instance/workload/workload.h"
 #include "runtime/clock.h"
 
@@ -56,6 +57,7 @@ struct WaitingAnswer {
   uint64_t epoch = 0;  // until it is durable
   int64_t deadline_ns = 0;
   std::unique_ptr<Request> request;
+  Stays stays;  // of one that is watched
 };
 
 class WaitingAnswers {

@@ -94,6 +94,7 @@ void Branches::OnExecute(const Origin& origin, const data::v1::ExecuteRequest& r
   if (entry == nullptr) entry = &Open(id);
   ISLANDS_CHECK(!entry->executing && !entry->ended && !entry->failure.set());
   const ExecutingScope executing(time_);
+  const runtime::WorkScope rows(runtime::Work::kExecuting);
   entry->step = request.step();
   entry->last_heard_ns = turns_.now_ns();
   const partitioner::SiteRun own = shared_.sites->SitesOf(options_.island);
@@ -114,7 +115,8 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
     const Progress progress =
         engine_.RunSome(entry.branch, entry.batch, entry.operations, &entry.cursor, &entry.failure);
     if (progress == Progress::kWaiting) {
-      runtime::Task<void> lock = lock_waits_.Await(entry);
+      runtime::Task<void> lock =
+          lock_waits_.Await(entry, entry.batch, entry.operations[entry.cursor].operation);
       co_await lock;
     } else if (progress == Progress::kWaitingForRoom) {
       counters_.room_waits.Add(1);
@@ -238,6 +240,7 @@ coordinator::Trace Branches::TraceOf(const Id& id, uint64_t epoch) const {
 }
 
 void Branches::Step(ParticipantEntry& entry, const ParticipantEvent& event) {
+  const runtime::WorkScope committing(runtime::Work::kCommitting);
   std::vector<ParticipantAction> actions = std::move(actions_);
   actions.clear();
   const bool was_in_doubt = entry.machine.in_doubt();

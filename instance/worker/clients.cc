@@ -110,7 +110,7 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
 
 void Clients::EndRunIfOver() {
   if (active_ != 0 || waits()) return;
-  const runtime::MutexLock lock(ISLANDS_LATCH("worker.run_end", shared_.run_mutex));
+  const runtime::MutexLock lock(shared_.run_mutex, ISLANDS_LATCH("worker.run_end"));
   running_.store(false, std::memory_order_release);
   shared_.run_ended.notify_all();
 }
@@ -120,6 +120,8 @@ void Clients::EndRunIfOver() {
 runtime::Task<bool> Clients::RunOne(Slot& slot) {
   RunningTransaction& transaction = slot.transaction;
   slot.begun_ns = turns_.NoteBegin();
+  transaction.stays.Forget();
+  if (--until_watched_ == 0) Watch(slot);
   const int64_t deadline_ns = slot.begun_ns + options_.transaction_timeout_ns;
   int64_t backoff_ns = kFirstBackoffNs;
   while (true) {
@@ -143,11 +145,20 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
                        turns_.now_ns() < deadline_ns;
     if (!again && given) arrivals_.Answered();
     if (!again) co_return outcome == Outcome::kCommitted;
+    turns_.Note(transaction, Stay::kRetry);
     const auto wait_ns = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1;
     Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + wait_ns);
     co_await pause;
+    turns_.Note(transaction, Stay::kRunning);
     backoff_ns = std::min(2 * backoff_ns, kLongestBackoffNs);
   }
+}
+
+void Clients::Watch(Slot& slot) {
+  until_watched_ = kWatchEvery;
+  Stays& stays = slot.transaction.stays;
+  stays.Begin(Stay::kQueue, slot.due_ns == 0 ? slot.begun_ns : slot.due_ns);
+  stays.Move(Stay::kRunning, slot.begun_ns);
 }
 
 // If nobody is to blame yet it is the procedure.
@@ -177,7 +188,7 @@ bool Clients::MustWait(const RunningTransaction& transaction, Outcome outcome, u
 }
 
 bool Clients::End(Slot& slot, Outcome outcome) {
-  const RunningTransaction& transaction = slot.transaction;
+  RunningTransaction& transaction = slot.transaction;
   const Answer answer{.id = transaction.id(),
                       .outcome = outcome,
                       .scope = transaction.scope(),
@@ -186,10 +197,12 @@ bool Clients::End(Slot& slot, Outcome outcome) {
                       .due_ns = slot.due_ns == 0 ? slot.begun_ns : slot.due_ns};
   uint64_t epoch = 0;
   if (!shared_.answers_wait || !MustWait(transaction, outcome, &epoch)) {
-    Give(answer, *slot.request);
+    Give(answer, *slot.request, &transaction.stays);
     return true;
   }
-  answers_.Add({answer, epoch, transaction.deadline_ns, std::move(slot.request)});
+  turns_.Note(transaction, Stay::kDisk);
+  answers_.Add({answer, epoch, transaction.deadline_ns, std::move(slot.request), transaction.stays});
+  transaction.stays.Forget();
   if (spare_requests_.empty()) {
     slot.request = generator_->MakeRequest();
   } else {
@@ -199,7 +212,7 @@ bool Clients::End(Slot& slot, Outcome outcome) {
   return false;
 }
 
-void Clients::Give(const Answer& answer, const Request& request) {
+void Clients::Give(const Answer& answer, const Request& request, Stays* stays) {
   const int64_t now_ns = turns_.NowNs();
   NoteWait(now_ns - answer.begun_ns);
   ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(answer.scope)];
@@ -208,6 +221,7 @@ void Clients::Give(const Answer& answer, const Request& request) {
     case Outcome::kCommitted:
       scope.committed.Add(1);
       scope.latency.Record(now_ns - answer.due_ns);
+      if (stays->on()) counters_.stays[static_cast<uint8_t>(answer.scope)].Add(stays->End(now_ns));
       counters_.audit_committed.Add(static_cast<uint64_t>(delta));
       break;
     case Outcome::kUnknown:
@@ -227,7 +241,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
   size_t given = 0;
   for (; answers_.Ready(durable); ++given) {
     WaitingAnswer waited = answers_.TakeFirst();
-    Give(waited.answer, *waited.request);
+    Give(waited.answer, *waited.request, &waited.stays);
     arrivals_.Answered();
     spare_requests_.push_back(std::move(waited.request));
   }
@@ -238,7 +252,7 @@ size_t Clients::GiveUpTo(uint64_t durable) {
 
 void Clients::GiveUnknown(WaitingAnswer waited) {
   waited.answer.outcome = Outcome::kUnknown;
-  Give(waited.answer, *waited.request);
+  Give(waited.answer, *waited.request, &waited.stays);
   arrivals_.Answered();
   spare_requests_.push_back(std::move(waited.request));
 }

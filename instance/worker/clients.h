@@ -115,12 +115,13 @@ class Clients final : public RunInbox {
   // An attempt has ended: its answer is given, or (false) waits.
   bool End(Slot& slot, coordinator::Outcome outcome);
   bool MustWait(const RunningTransaction& transaction, coordinator::Outcome outcome, uint64_t* epoch) const;
-  void Give(const Answer& answer, const Request& request);
+  void Give(const Answer& answer, const Request& request, Stays* stays);
   void GiveUnknown(WaitingAnswer waited);
   size_t GiveUpTo(uint64_t durable);
   void GiveOverdue();
   void EndRunIfOver();
   void NoteWait(int64_t waited_ns);
+  void Watch(Slot& slot);
 
   const WorkerOptions& options_;
   WorkerShared& shared_;
@@ -137,6 +138,7 @@ class Clients final : public RunInbox {
   std::vector<std::unique_ptr<Request>> spare_requests_;  // whose answers have waited
   const Workload* workload_ = nullptr;
   std::unique_ptr<Generator> generator_;
+  uint32_t until_watched_ = 1;
   uint32_t active_ = 0;
   bool ending_ = false;
   std::atomic<bool> running_{false};

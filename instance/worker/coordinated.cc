@@ -155,6 +155,7 @@ std::vector<CoordinatorEntry*> Coordinated::All() const {
 }
 
 bool Coordinated::Step(CoordinatorEntry& entry, const CoordinatorEvent& event) {
+  const runtime::WorkScope committing(runtime::Work::kCommitting);
   std::vector<CoordinatorAction> actions = std::move(actions_);
   actions.clear();
   entry.machine.Step(event, &actions);

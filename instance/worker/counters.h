@@ -9,6 +9,8 @@
 
 #include "instance/execution/abort_reason.h"
 #include "instance/worker/latency_histogram.h"
+#include "instance/worker/stays.h"
+#include "runtime/work_account.h"
 
 namespace islands::instance {
 
@@ -72,6 +74,17 @@ struct ScopeCounters {
   LatencyHistogram latency;  // of committed ones, from the first attempt to the answer
 };
 
+// Of committed transactions that were watched (stays.h).
+struct StayCounters {
+  Counter transactions;
+  std::array<Counter, kStays> ns;
+
+  void Add(const Stays::Times& times_ns) {
+    transactions.Add(1);
+    for (size_t i = 0; i < kStays; ++i) ns[i].Add(times_ns[i]);
+  }
+};
+
 // Of what writes changed pages home (recovery/cleaner.h), on the worker that has it.
 struct CleanerCounters {
   Counter pages_written;
@@ -87,6 +100,8 @@ struct alignas(64) WorkerCounters {
   std::array<ScopeCounters, kScopes> scopes;
   std::array<Counter, kAbortReasons> aborts;
   std::array<Counter, kActivities> activity_ns;  // together: the worker's life
+  std::array<Counter, runtime::kWorks> work_ns;  // of measured rounds (work_sampler.h)
+  std::array<StayCounters, kScopes> stays;
   std::array<Counter, kTwoPhaseSteps> two_phase;
   Counter lock_waits;       // that have begun
   Counter lock_wait_ns;     // of those that have ended

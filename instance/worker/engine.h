@@ -16,6 +16,7 @@
 #include "instance/worker/lock_waits.h"
 #include "instance/worker/waiter.h"
 #include "instance/worker/worker_shared.h"
+#include "runtime/work_account.h"
 
 namespace islands::instance {
 
@@ -59,10 +60,12 @@ class Engine {
 
   // End the branch: its changes stay or are undone, its locks are free.
   void Commit(Branch& branch) {
+    const runtime::WorkScope committing(runtime::Work::kCommitting);
     executor_->Commit(branch, &wakeups_);
     lock_waits_.Deliver(&wakeups_);
   }
   void Rollback(Branch& branch) {
+    const runtime::WorkScope committing(runtime::Work::kCommitting);
     executor_->Rollback(branch, &wakeups_);
     lock_waits_.Deliver(&wakeups_);
   }
@@ -112,6 +115,7 @@ class Engine {
   }
   void EndStep() {
     if (options_.journal == nullptr) return;
+    const runtime::WorkScope logging(runtime::Work::kLogging);
     options_.journal->EndStep();
     options_.journal->EndListening();
   }

@@ -9,7 +9,7 @@
 
 namespace islands::instance {
 
-runtime::Task<void> LockWaits::Await(Waiter& waiter) {
+runtime::Task<void> LockWaits::Await(Waiter& waiter, const Batch& batch, uint32_t operation) {
   ISLANDS_CHECK(!waiter.branch.quiet);
   const uint64_t token = waiter.branch.locks.wake_token;
   waiter.lock_wait_since_ns = turns_.NowNs();
@@ -20,11 +20,16 @@ runtime::Task<void> LockWaits::Await(Waiter& waiter) {
   while (!waiter.failure.set() && !shared_.locks->WaitOver(waiter.branch.locks)) {
     if (shared_.stuck.any()) FailIfBlockedByStuck(waiter);
     if (waiter.failure.set()) break;
+    turns_.Note(waiter, Stay::kLock);
     Waiter::Suspension suspension = waiter.Suspend();
     co_await suspension;
   }
+  turns_.Note(waiter, Stay::kRunning);
   waiters_.erase(token);
-  counters_.lock_wait_ns.Add(static_cast<uint64_t>(turns_.NowNs() - waiter.lock_wait_since_ns));
+  const auto waited_ns = static_cast<uint64_t>(turns_.NowNs() - waiter.lock_wait_since_ns);
+  counters_.lock_wait_ns.Add(waited_ns);
+  const Batch::Operation& wanted = batch.operation(operation);
+  rows_.Add(shared_.catalog->table(wanted.table), batch.View(wanted.key), waited_ns);
 }
 
 void LockWaits::Wake(uint64_t token) {

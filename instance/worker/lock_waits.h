@@ -15,6 +15,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "instance/worker/counters.h"
+#include "instance/worker/row_waits.h"
 #include "instance/worker/turns.h"
 #include "instance/worker/waiter.h"
 #include "instance/worker/worker_shared.h"
@@ -31,8 +32,9 @@ class LockWaits {
 
   // For LockOwner::wake_token: unlike any other of this worker.
   uint64_t NextToken() { return next_token_++; }
-  // Suspends until the branch's lock wait is over or a failure is set.
-  runtime::Task<void> Await(Waiter& waiter);
+  // Suspends until the branch's lock wait is over or a failure is set. `batch`: whose operation wants the
+  // lock; it stays until then.
+  runtime::Task<void> Await(Waiter& waiter, const Batch& batch, uint32_t operation);
   // The wait with this token may be over.
   void Wake(uint64_t token);
   // Tells those whose waits are over, on whichever worker they are; empties the list.
@@ -41,7 +43,8 @@ class LockWaits {
   void Sweep();
 
   bool empty() const { return waiters_.empty(); }
-  void CheckInvariants() const;  // between two rounds
+  void CheckInvariants() const;                   // between two rounds
+  const RowWaits& rows() const { return rows_; }  // any thread
   // In the order of their tokens: hash order differs from run to run, and a simulation must not.
   std::vector<std::pair<uint64_t, Waiter*>> Sorted() const;
 
@@ -52,7 +55,8 @@ class LockWaits {
   WorkerShared& shared_;
   Turns& turns_;
   WorkerCounters& counters_;
-  absl::flat_hash_map<uint64_t, Waiter*> waiters_;    // by token
+  absl::flat_hash_map<uint64_t, Waiter*> waiters_;  // by token
+  RowWaits rows_;
   std::vector<coordinator::TransactionId> blockers_;  // scratch
   uint64_t next_token_ = 1;
 };

@@ -11,14 +11,28 @@ namespace {
 class LockWaitsTest : public testing::Test {
  protected:
   static constexpr locks::LockName kName{.table = 0, .site = 0, .key_hash = 77};
+  static constexpr storage::TableId kTable = 0;
+  static constexpr uint64_t kRow = 7;
+
+  static storage::Catalog MakeCatalog() {
+    storage::Catalog::TableSpecs specs;
+    control::v1::TableSpec* rows = specs.Add();
+    rows->set_name("rows");
+    rows->add_key("uint64");
+    rows->set_range_end(100);
+    rows->set_row_bytes(16);
+    return *storage::Catalog::Create(specs, 10);
+  }
 
   LockWaitsTest() {
+    shared_.catalog = &catalog_;
     shared_.locks = &locks_;
     shared_.colleagues = {{&own_mail_, nullptr, nullptr}, {&others_mail_, nullptr, nullptr}};
     for (Waiter* waiter : {&first_, &second_}) {
       waiter->branch.locks.transaction = {0, 0, 1, lock_waits_.NextToken()};
       waiter->branch.locks.wake_token = waiter->branch.locks.transaction.sequence;
     }
+    batch_.Add(kTable, partitioner::Uint64Key(kRow), 0, 1);
     EXPECT_EQ(Acquire(first_), locks::LockResult::kGranted);
     EXPECT_EQ(Acquire(second_), locks::LockResult::kWaiting);
   }
@@ -34,7 +48,7 @@ class LockWaitsTest : public testing::Test {
   }
   void StartWait(Waiter& waiter) {
     const runtime::ReadyQueue::Scope scope(turns_.queue());
-    wait_ = lock_waits_.Await(waiter);
+    wait_ = lock_waits_.Await(waiter, batch_, 0);
     wait_.Start();
   }
   void Round() {
@@ -43,6 +57,7 @@ class LockWaitsTest : public testing::Test {
     turns_.ResumeReady([] {});
   }
 
+  const storage::Catalog catalog_ = MakeCatalog();
   runtime::ManualClock clock_;
   locks::LockTable locks_{locks::LockTableOptions{.buckets = 64}};
   std::vector<locks::Wakeup> wakeups_;
@@ -53,8 +68,59 @@ class LockWaitsTest : public testing::Test {
   Turns turns_{clock_};
   LockWaits lock_waits_{options_, shared_, turns_, counters_};
   Waiter first_, second_;
+  Batch batch_;  // with the operation that waits
   runtime::Task<void> wait_;
 };
+
+// The row is named, with all the time that was waited for it.
+TEST_F(LockWaitsTest, Await_SaysForWhatRow) {
+  StartWait(second_);
+  clock_.AdvanceNs(5 * runtime::kNsPerMs);
+  Release(first_);
+  Round();
+  const std::vector<RowWaits::Row> rows = lock_waits_.rows().List();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_EQ(rows[0].table, "rows");
+  EXPECT_EQ(rows[0].shown_key, "7");
+  EXPECT_EQ(rows[0].waits, 1);
+  EXPECT_EQ(rows[0].waited_ns, 5 * runtime::kNsPerMs);
+}
+
+// Where the transaction was, if somebody watches it: waiting, then ready, then on its core again.
+TEST_F(LockWaitsTest, Await_MovesTheStaysOfWhoIsWatched) {
+  turns_.BeginRound();
+  second_.stays.Begin(Stay::kRunning, clock_.NowNs());
+  StartWait(second_);
+  clock_.AdvanceNs(5 * runtime::kNsPerMs);
+  Release(first_);
+  clock_.AdvanceNs(2 * runtime::kNsPerMs);
+  Round();
+  clock_.AdvanceNs(runtime::kNsPerMs);
+  const Stays::Times times_ns = second_.stays.End(clock_.NowNs());
+  const auto of = [&](Stay stay) { return times_ns[static_cast<size_t>(stay)]; };
+  EXPECT_EQ(of(Stay::kLock), 5 * runtime::kNsPerMs);
+  EXPECT_EQ(of(Stay::kTurn), 2 * runtime::kNsPerMs);
+  EXPECT_EQ(of(Stay::kRunning), runtime::kNsPerMs);
+}
+
+// More rows than there are places: the one that is waited for longest stays, whatever comes.
+TEST(RowWaits, Add_KeepsTheLongest) {
+  storage::TableDefinition table{.name = "rows", .key = {partitioner::KeyType::kUint64}};
+  RowWaits waits;
+  for (uint64_t round = 0; round < 50; ++round) {
+    waits.Add(table, partitioner::Uint64Key(1'000'000), 1000);
+    for (uint64_t other = 0; other < 2 * RowWaits::kMost; ++other)
+      waits.Add(table, partitioner::Uint64Key(round * 1000 + other), 10);
+  }
+  std::vector<RowWaits::Row> rows = waits.List();
+  EXPECT_EQ(rows.size(), RowWaits::kMost);
+  const auto longest = std::max_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.waited_ns - a.over_ns < b.waited_ns - b.over_ns;
+  });
+  EXPECT_EQ(longest->shown_key, "1000000");
+  EXPECT_EQ(longest->waits, 50);
+  EXPECT_EQ(longest->waited_ns - longest->over_ns, 50 * 1000);
+}
 
 TEST_F(LockWaitsTest, Await_EndsByAGrant) {
   StartWait(second_);

@@ -9,7 +9,7 @@ namespace islands::instance {
 template <typename Add>
 void Mailbox::PostAnd(Add add) {
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("worker.mailbox", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("worker.mailbox"));
     add();
     has_mail_.store(true);
   }
@@ -29,7 +29,7 @@ size_t Mailbox::Drain(absl::FunctionRef<void(const locks::Wakeup&)> on_wakeup) {
   std::vector<std::function<void()>> functions;
   std::vector<locks::Wakeup> wakeups;
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("worker.mailbox", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("worker.mailbox"));
     functions.swap(functions_);
     wakeups.swap(wakeups_);
     has_mail_.store(false);

@@ -5,6 +5,7 @@
 #include "instance/worker/messages.h"
 #include "instance/worker/wire.h"
 #include "runtime/check.h"
+#include "runtime/work_account.h"
 
 namespace islands::instance {
 
@@ -12,6 +13,8 @@ using coordinator::Outcome;
 using coordinator::VoteKind;
 using messaging::FrameType;
 using messaging::Origin;
+using runtime::Work;
+using runtime::WorkScope;
 
 namespace {
 
@@ -84,6 +87,7 @@ Outbox::~Outbox() = default;
 
 bool Outbox::SendExecute(uint32_t island, const Id& id, const Step& step, const Ended& ended,
                          const Batch& batch, std::span<const RoutedOperation> operations) {
+  const WorkScope building(Work::kBuilding);
   data::v1::ExecuteRequest& request = Begin(id, messages_->execute);
   request.set_participant_epoch(step.participant_epoch);
   request.set_step(step.number);
@@ -97,6 +101,7 @@ bool Outbox::SendExecute(uint32_t island, const Id& id, const Step& step, const 
 }
 
 void Outbox::SendPrepare(const Fellow& to, const Id& id, std::span<const Fellow> participants) {
+  const WorkScope building(Work::kBuilding);
   data::v1::PrepareRequest& request = Begin(id, messages_->prepare);
   request.set_participant_epoch(to.boot_epoch);
   for (const Fellow& fellow : participants) {
@@ -109,6 +114,7 @@ void Outbox::SendPrepare(const Fellow& to, const Id& id, std::span<const Fellow>
 }
 
 void Outbox::SendCommitOnePhase(const Fellow& to, const Id& id) {
+  const WorkScope building(Work::kBuilding);
   data::v1::CommitOnePhase& request = Begin(id, messages_->one_phase);
   request.set_participant_epoch(to.boot_epoch);
   Count(TwoPhaseStep::kOnePhaseSent);
@@ -116,6 +122,7 @@ void Outbox::SendCommitOnePhase(const Fellow& to, const Id& id) {
 }
 
 void Outbox::SendDecision(const Fellow& to, const Id& id, bool commit) {
+  const WorkScope building(Work::kBuilding);
   if (commit && held_.Hold([=, this] { SendDecision(to, id, commit); })) return;
   data::v1::Decision& decision = Begin(id, messages_->decision);
   decision.set_commit(commit);
@@ -125,6 +132,7 @@ void Outbox::SendDecision(const Fellow& to, const Id& id, bool commit) {
 }
 
 void Outbox::SendConfirm(uint32_t decider, const Id& id) {
+  const WorkScope building(Work::kBuilding);
   links_.Send(decider, FrameType::kOnePhaseConfirm, Begin(id, messages_->confirm));
 }
 
@@ -146,6 +154,7 @@ void Outbox::SendInquiryReply(uint32_t island, const Id& id, Outcome outcome) {
 
 void Outbox::SendResults(const Id& id, uint32_t step, bool wrote, const Batch& batch,
                          std::span<const RoutedOperation> operations, Failure* failure) {
+  const WorkScope building(Work::kBuilding);
   data::v1::ExecuteReply& reply = Begin(id, messages_->execute_reply);
   reply.set_step(step);
   reply.set_wrote(wrote);
@@ -182,6 +191,7 @@ void Outbox::SendToSettle(const Id& id, FrameType type, const google::protobuf::
 }
 
 void Outbox::SendVote(const Id& id, VoteKind vote) {
+  const WorkScope building(Work::kBuilding);
   if (vote == VoteKind::kYes && held_.Hold([=, this] { SendVote(id, vote); })) return;
   data::v1::Vote& message = Begin(id, messages_->vote);
   message.set_vote(ToWire(vote));
@@ -198,12 +208,14 @@ void Outbox::SendAcknowledge(const Id& id) {
 void Outbox::SendGone(const Id& id) { SendAcknowledgement(id, true); }
 
 void Outbox::SendAcknowledgement(const Id& id, bool gone) {
+  const WorkScope building(Work::kBuilding);
   data::v1::Acknowledge& acknowledge = Begin(id, messages_->acknowledge);
   acknowledge.set_gone(gone);
   SendToSettle(id, FrameType::kAcknowledge, acknowledge);
 }
 
 void Outbox::SendOnePhaseReply(const Id& id, Outcome outcome) {
+  const WorkScope building(Work::kBuilding);
   const bool committed = outcome == Outcome::kCommitted;
   if (committed && held_.Hold([=, this] { SendOnePhaseReply(id, outcome); })) return;
   data::v1::OnePhaseReply& reply = Begin(id, messages_->one_phase_reply);

@@ -34,7 +34,7 @@ class ProbesTest : public WorkerPartsTest {
     transaction_.executing = &batch_;
     executing_ = &transaction_;
     const runtime::ReadyQueue::Scope scope(turns_.queue());
-    wait_ = lock_waits_.Await(transaction_);
+    wait_ = lock_waits_.Await(transaction_, batch_, 0);
     wait_.Start();
   }
   void ChaseFor(int64_t ns) {

@@ -63,8 +63,10 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
   Turns& turns = parts_.turns;
   // Between batches others have their turn, if this one has gone on for long without having to wait.
   if (++batches_ > 1 && turns.LongSinceRoundBegan()) {
+    turns.Note(*this, Stay::kTurn);
     Turns::Breath breath = turns.Breathe();
     co_await breath;
+    turns.Note(*this, Stay::kRunning);
   }
   Plan(batch);
   if (failure.set()) co_return failure.status;
@@ -75,8 +77,10 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
     // A transaction that has begun nothing is not in anybody's way.
     while (entry == nullptr && !branch.open && turns.now_ns() < deadline_ns &&
            parts_.peers.MustWaitFor(plan)) {
+      turns.Note(*this, Stay::kRemote);
       Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kCongestionPauseNs);
       co_await pause;
+      turns.Note(*this, Stay::kRunning);
     }
     parts_.coordinated.Ship(*this, batch);
   }
@@ -84,22 +88,28 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
   for (size_t cursor = 0; !failure.set() && cursor < plan.local().size();) {
     const Progress progress = parts_.engine.RunSome(branch, batch, plan.local(), &cursor, &failure);
     if (progress == Progress::kWaiting) {
-      runtime::Task<void> lock = parts_.lock_waits.Await(*this);
+      runtime::Task<void> lock = parts_.lock_waits.Await(*this, batch, plan.local()[cursor].operation);
       co_await lock;
     } else if (progress == Progress::kWaitingForRoom) {
       parts_.counters.room_waits.Add(1);
+      turns.Note(*this, Stay::kDisk);
       Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kRoomPauseNs);
       co_await pause;
+      turns.Note(*this, Stay::kRunning);
       FailIfLate();
     } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
+      turns.Note(*this, Stay::kTurn);
       Turns::Breath breath = turns.Breathe();
       co_await breath;
+      turns.Note(*this, Stay::kRunning);
       FailIfLate();
     }
   }
   while (pending_replies != 0 && !failure.set()) {
+    turns.Note(*this, Stay::kRemote);
     Suspension suspension = Suspend();
     co_await suspension;
+    turns.Note(*this, Stay::kRunning);
   }
   executing = nullptr;
   pending_replies = 0;
@@ -156,8 +166,10 @@ runtime::Task<Outcome> RunningTransaction::Abort() {
 
 runtime::Task<Outcome> RunningTransaction::AwaitOutcome() {
   while (!outcome) {
+    parts_.turns.Note(*this, Stay::kVotes);
     Suspension suspension = Suspend();
     co_await suspension;
+    parts_.turns.Note(*this, Stay::kRunning);
   }
   ISLANDS_CHECK(branch.locks.held() == 0 && branch.undo.empty());  // the machine has ended it
   if (entry != nullptr) {

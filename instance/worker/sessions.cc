@@ -140,6 +140,11 @@ runtime::Task<void> Sessions::Serve(Session& session) {
   co_await yield;
   session.begun_ns = turns_.NoteBegin();
   RunningTransaction& transaction = session.transaction;
+  transaction.stays.Forget();
+  if (session.request.whole() && --until_watched_ == 0) {
+    until_watched_ = kWatchEvery;
+    transaction.stays.Begin(Stay::kRunning, session.begun_ns);
+  }
   Outcome outcome = Outcome::kAborted;
   for (int64_t backoff_ns = kFirstBackoffNs;; backoff_ns = std::min(2 * backoff_ns, kLongestBackoffNs)) {
     runtime::Task<Outcome> attempt = Attempt(session);
@@ -148,13 +153,16 @@ runtime::Task<void> Sessions::Serve(Session& session) {
                        RetryAtOnce(transaction.failure.reason) && turns_.now_ns() < session.deadline_ns;
     if (!again) break;
     Count(session, outcome);
+    turns_.Note(transaction, Stay::kRetry);
     const auto wait_ns = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(backoff_ns))) + 1;
     Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + wait_ns);
     co_await pause;
+    turns_.Note(transaction, Stay::kRunning);
   }
   if (shared_.answers_wait && MustWait(session, outcome, &session.waits_for)) {
     for_disk_.push_back(&session);
     while (session.waits_for != 0 && turns_.now_ns() < session.deadline_ns) {
+      turns_.Note(transaction, Stay::kDisk);
       Waiter::Suspension suspension = transaction.Suspend();
       co_await suspension;
     }
@@ -360,13 +368,13 @@ size_t Sessions::GiveDurable() {
   return before - for_disk_.size();
 }
 
-void Sessions::Count(const Session& session, Outcome outcome) {
+void Sessions::Count(Session& session, Outcome outcome) {
   ScopeCounters& scope = counters_.scopes[static_cast<uint8_t>(session.transaction.scope())];
   switch (outcome) {
     case Outcome::kCommitted:
       scope.committed.Add(1);
       // What a client does between its steps is none of our latency.
-      if (session.request.whole()) scope.latency.Record(turns_.NowNs() - session.begun_ns);
+      if (session.request.whole()) CountLatency(session);
       break;
     case Outcome::kUnknown:
     case Outcome::kPending:
@@ -377,6 +385,14 @@ void Sessions::Count(const Session& session, Outcome outcome) {
       counters_.aborts[static_cast<uint8_t>(session.transaction.failure.reason)].Add(1);
       break;
   }
+}
+
+void Sessions::CountLatency(Session& session) {
+  const auto scope = static_cast<size_t>(session.transaction.scope());
+  const int64_t now_ns = turns_.NowNs();
+  counters_.scopes[scope].latency.Record(now_ns - session.begun_ns);
+  Stays& stays = session.transaction.stays;
+  if (stays.on()) counters_.stays[scope].Add(stays.End(now_ns));
 }
 
 void Sessions::Reply(Session& session, Outcome outcome) {

@@ -116,7 +116,8 @@ class Sessions {
   static int32_t FindMiss(const data::v1::ClientRequest& request, const Batch& batch);
   void Extend(Session& session, int64_t until_ns);
   bool MustWait(const Session& session, coordinator::Outcome outcome, uint64_t* epoch) const;
-  void Count(const Session& session, coordinator::Outcome outcome);
+  void Count(Session& session, coordinator::Outcome outcome);
+  void CountLatency(Session& session);
   void Reply(Session& session, coordinator::Outcome outcome);
   void Refuse(const Name& name, const absl::Status& why);
   void End(Session& session);
@@ -133,6 +134,7 @@ class Sessions {
   std::map<Name, std::unique_ptr<Session>> sessions_;  // ordered: a simulation goes through them
   std::vector<std::unique_ptr<Session>> spare_;
   std::vector<Session*> for_disk_;  // their answers wait for EPOCH
+  uint32_t until_watched_ = 1;
   data::v1::ClientRequest incoming_;
   data::v1::ClientReply reply_;
 };

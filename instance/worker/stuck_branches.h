@@ -20,7 +20,7 @@ class StuckBranches {
   // For those who have a reason not to look: without a latch.
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
   void Set(const coordinator::TransactionId& id, bool stuck) {
-    const runtime::MutexLock lock(ISLANDS_LATCH("branches.stuck", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("branches.stuck"));
     if (stuck) {
       ids_.insert(id);
     } else {
@@ -29,7 +29,7 @@ class StuckBranches {
     count_.store(ids_.size(), std::memory_order_relaxed);
   }
   bool Contains(const coordinator::TransactionId& id) const {
-    const runtime::MutexLock lock(ISLANDS_LATCH("branches.stuck", mutex_));
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("branches.stuck"));
     return ids_.contains(id);
   }
 

@@ -59,6 +59,10 @@ class Turns {
   Pause PauseUntil(int64_t until_ns) { return {*this, until_ns}; }
   Breath Breathe() { return {*this}; }
   Yield LetOthersBegin() { return {*this}; }
+  // The one who waits is now here, if somebody watches it. Reads the clock then.
+  void Note(Waiter& waiter, Stay stay) const {
+    if (waiter.stays.on()) waiter.stays.Move(stay, clock_.NowNs());
+  }
   // Where tasks go that this worker starts (runtime::ReadyQueue::Scope).
   runtime::ReadyQueue* queue() { return &ready_; }
 
@@ -69,7 +73,9 @@ class Turns {
 
   // A wait is over. Nothing happens if it does not wait.
   void Resume(Waiter& waiter) {
-    if (waiter.suspended) ready_.Push(std::exchange(waiter.suspended, nullptr));
+    if (!waiter.suspended) return;
+    if (waiter.stays.on()) waiter.stays.Move(Stay::kTurn, clock_.NowNs());
+    ready_.Push(std::exchange(waiter.suspended, nullptr));
   }
   size_t WakeSleepers();
   void CheckInvariants() const;  // between two rounds

@@ -10,6 +10,7 @@
 
 #include "instance/execution/abort_reason.h"
 #include "instance/execution/branch.h"
+#include "instance/worker/stays.h"
 
 namespace islands::instance {
 
@@ -19,6 +20,7 @@ struct Waiter {
   Failure failure;  // set by whoever ends the wait with bad news
   int64_t lock_wait_since_ns = 0;
   uint32_t chases = 0;  // of that wait: probes.h
+  Stays stays;          // of a transaction that is watched
 
   // The first reason stays.
   void Fail(AbortReason reason, absl::Status status) {

@@ -14,6 +14,8 @@
 
 namespace islands::instance {
 
+using runtime::Work;
+
 namespace {
 
 // Deadlines are checked a hundred times a second by looking at what is open, which costs less than a timer
@@ -41,6 +43,7 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
       mailbox_([this] { Wake(); }),
       turns_(*shared.clock),
       time_(*shared.clock, counters_),
+      sampler_(*shared.clock, counters_, options_.seed + options_.index),
       lock_waits_(options_, shared_, turns_, counters_),
       engine_(options_, shared_, lock_waits_),
       peers_(options_, shared_, links_),
@@ -83,10 +86,11 @@ absl::Status Worker::BindThread() const {
 }
 
 void Worker::OnThreadStart() {
+  runtime::latch_waits = &latch_waits_;
   time_.Spent(Activity::kIdle);  // while no scheduler ran it
   const absl::Status status = BindThread();
   {
-    const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+    const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
     binding_error_ = std::string(status.message());
   }
   // Last: whoever looks at the thread of this number sees it bound, or knows why it is not.
@@ -94,12 +98,12 @@ void Worker::OnThreadStart() {
 }
 
 std::string Worker::binding_error() {
-  const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+  const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
   return binding_error_;
 }
 
 std::string Worker::cleaner_failure() {
-  const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+  const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
   return cleaner_failure_;
 }
 
@@ -108,9 +112,12 @@ bool Worker::RunOnce() {
   turns_.BeginRound();
   engine_.BeginStep();
   time_.Spent(between_rounds_, turns_.now_ns());
+  const bool measured = sampler_.Due();
+  if (measured) [[unlikely]]
+    sampler_.Begin(turns_.now_ns());
   peers_.Beat();
   size_t work = mailbox_.Drain([this](const locks::Wakeup& wakeup) { lock_waits_.Wake(wakeup.wake_token); });
-  work += links_.Poll();
+  work += Poll();
   work += clients_.GiveDurable() + sessions_.GiveDurable();
   work += clients_.Arrive();
   const bool sweep_due = turns_.now_ns() >= next_sweep_ns_;
@@ -121,20 +128,34 @@ bool Worker::RunOnce() {
   counters_.ready.Set(turns_.ready());
   if (turns_.ready() != 0) {
     const ExecutingScope executing(time_);
+    const runtime::WorkScope procedures(Work::kExecuting);
     work += turns_.ResumeReady([this] { engine_.EndQuiet(); });
   }
   engine_.EndStep();  // what messages speak of is in the log
   if (turns_.now_ns() >= next_clean_ns_) Clean();
-  work += outbox_.SendHeld();
-  clients_.Send();
-  links_.Flush();
+  work += Send();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   branches_.Reap();
   if constexpr (runtime::kCheckEveryRound) CheckInvariants();
   // A round without work is part of the wait.
   const bool open = clients_.busy() || sessions_.active() || !branches_.empty() || !coordinated_.empty();
+  if (measured) [[unlikely]]
+    sampler_.End(work != 0);
   between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
+}
+
+size_t Worker::Poll() {
+  const runtime::WorkScope reading(Work::kReading);
+  return links_.Poll();
+}
+
+size_t Worker::Send() {
+  const runtime::WorkScope building(Work::kBuilding);
+  const size_t held = outbox_.SendHeld();
+  clients_.Send();
+  links_.Flush();
+  return held;
 }
 
 absl::Status Worker::Restore(const recovery::Unsettled& unsettled) {
@@ -217,7 +238,7 @@ void Worker::SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner) {
     counted_checkpoint_ = cleaner_->checkpoint().number;
     counters_.cleaner.checkpoint_bound.Set(cleaner_->checkpoint().bound);
   }
-  const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+  const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
   cleaner_failure_.clear();
 }
 
@@ -247,6 +268,7 @@ bool Worker::CleanerRests() {
 }
 
 void Worker::Clean() {
+  const runtime::WorkScope cleaning(Work::kCleaning);
   const bool some = !CleanerRests() && cleaner_->RunOnce();
   CountCleaner();
   if (!cleaner_->failure().ok()) {
@@ -254,7 +276,7 @@ void Worker::Clean() {
                   std::string(cleaner_->failure().message()));
     next_clean_ns_ = INT64_MAX;
     counters_.cleaner.failed.Set(1);
-    const runtime::MutexLock lock(ISLANDS_LATCH("worker.trouble", trouble_mutex_));
+    const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
     cleaner_failure_ = std::string(cleaner_->failure().message());
     return;
   }

@@ -8,7 +8,8 @@
 // This is the loop and the wiring; what happens in it is done by its parts, each of which uses those before
 // it:
 //
-//   Turns         whose turn it is                       TimeAccount  what the time goes into
+//   Turns         whose turn it is                       TimeAccount  what the time goes into, and
+//                                                        WorkSampler  in some rounds, exactly
 //   LockWaits     who waits for a lock                   Engine       operations on this island's rows
 //   Peers         who is silent, dead, worth talking to  Outbox       messages are made
 //   Coordinated   distributed transactions begun here    Branches     those begun elsewhere
@@ -40,6 +41,7 @@
 #include "instance/worker/sessions.h"
 #include "instance/worker/time_account.h"
 #include "instance/worker/turns.h"
+#include "instance/worker/work_sampler.h"
 #include "instance/worker/worker_shared.h"
 #include "proto/control.pb.h"
 #include "runtime/mutex.h"
@@ -69,6 +71,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const WorkerCounters& counters() const { return counters_; }
   const messaging::Links& links() const { return links_; }
   const Peers& peers() const { return peers_; }
+  const runtime::LatchWaits& latch_waits() const { return latch_waits_; }
   int32_t tid() const { return tid_.load(std::memory_order_acquire); }
   bool running() const { return clients_.running(); }
   // Of the transactions that the log is needed for here (log/open_transactions.h): the cleaner asks all of an
@@ -106,6 +109,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void GiveUp() { clients_.GiveUp(); }
 
  private:
+  size_t Poll();
+  size_t Send();
   void Sweep();
   void LookAtPeers();
   bool CleanerRests();
@@ -137,6 +142,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   Mailbox mailbox_;
   Turns turns_;
   TimeAccount time_;
+  WorkSampler sampler_;
+  runtime::LatchWaits latch_waits_;  // of its thread
   LockWaits lock_waits_;
   Engine engine_;
   Peers peers_;

@@ -51,7 +51,7 @@ bool HasRoom(const Node& node, const PendingEntry& entry) {
 }  // namespace
 
 BTree::BTree(SiteSpace* site, uint32_t tree, uint64_t root) : site_(site), tree_(tree), root_(root) {
-  const GuardS guard = ISLANDS_LATCH("btree.open", GuardS(site->At(root)));
+  const GuardS guard(site->At(root), ISLANDS_LATCH("btree.open"));
   lower_.Set(Node::At(guard.bytes())->lower_fence());
   upper_.Set(Node::At(guard.bytes())->upper_fence());
 }
@@ -74,7 +74,7 @@ template <typename ChooseChild>
 bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const {
   position->parent.Release();
   position->index = 0;
-  position->node = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
+  position->node = GuardO(site_->At(root_), ISLANDS_LATCH("btree.root"));
   while (true) {
     const TornNode node = NodeOf(position->node);
     if (node.level() <= level) return position->node.Valid();
@@ -83,7 +83,7 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
     site_->Prefetch(child);
     if (!position->node.Valid()) return false;  // `child` may be nonsense: do not touch it
     runtime::Linger();
-    GuardO next = ISLANDS_LATCH("btree.descend", GuardO(site_->At(child)));
+    GuardO next(site_->At(child), ISLANDS_LATCH("btree.descend"));
     if (!position->node.Valid() && !Planted(PlantedBug::kSkipValidation)) {
       return false;  // the child may have been split since
     }
@@ -108,15 +108,15 @@ GuardO BTree::FindLeaf(KeyView key) const {
   for (runtime::Backoff backoff; !Descend(
            0, [&](TornNode node) { return node.ChildIndex(key); }, &position);) {
     position = {};
-    backoff.Wait();
+    backoff.Wait({"btree.descend"});
   }
   return std::move(position.node);
 }
 
 GuardX BTree::FindLeafExclusive(KeyView key) {
-  for (runtime::Backoff backoff;; backoff.Wait()) {
+  for (runtime::Backoff backoff;; backoff.Wait({"btree.leaf"})) {
     GuardO leaf = FindLeaf(key);
-    GuardX exclusive = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(leaf));
+    GuardX exclusive = GuardX::Upgrade(leaf, ISLANDS_LATCH("btree.leaf"));
     if (exclusive) return exclusive;
   }
 }
@@ -136,7 +136,7 @@ absl::StatusCode BTree::Modify(KeyView key, RowPart part,
                                absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
   GuardX guard;
-  if (hint != nullptr && hint->node_) guard = ISLANDS_LATCH("btree.leaf", GuardX::Upgrade(hint->node_));
+  if (hint != nullptr && hint->node_) guard = GuardX::Upgrade(hint->node_, ISLANDS_LATCH("btree.leaf"));
   const bool hinted = static_cast<bool>(guard);
   if (!hinted) guard = FindLeafExclusive(key);
   const Node* leaf = NodeOf(guard);
@@ -226,18 +226,18 @@ absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
 absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
   const auto choose = [&](TornNode node) { return node.ChildIndex(entry.key); };
   Position position;
-  for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
+  for (runtime::Backoff backoff;; position = {}, backoff.Wait({"btree.split"})) {
     if (!Descend(level, choose, &position)) continue;
     if (!position.parent) {
-      GuardX root = ISLANDS_LATCH("btree.split_root", GuardX::Upgrade(position.node));
+      GuardX root = GuardX::Upgrade(position.node, ISLANDS_LATCH("btree.split_root"));
       if (!root) continue;  // somebody was faster: look again from the root
       // A root below `level`: the tree shrank, and what needed room is elsewhere now.
       if (NodeOf(root)->level() != level || HasRoom(*NodeOf(root), entry)) return absl::StatusCode::kOk;
       return SplitRoot(std::move(root), entry);
     }
-    GuardX parent = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.parent));
+    GuardX parent = GuardX::Upgrade(position.parent, ISLANDS_LATCH("btree.split"));
     if (!parent) continue;
-    GuardX node = ISLANDS_LATCH("btree.split", GuardX::Upgrade(position.node));
+    GuardX node = GuardX::Upgrade(position.node, ISLANDS_LATCH("btree.split"));
     if (!node) continue;
     if (HasRoom(*NodeOf(node), entry)) return absl::StatusCode::kOk;  // somebody has split it
     Node::SplitPoint split;
@@ -298,11 +298,11 @@ void BTree::Merge(KeyView key, uint8_t level) {
   const auto choose = [&](TornNode node) { return node.ChildIndex(key); };
   Position position;
   runtime::Backoff backoff;
-  for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait()) {
+  for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait({"btree.merge"})) {
     const auto parent_level = static_cast<uint8_t>(level + 1);
     if (!Descend(parent_level, choose, &position)) continue;
     position.parent.Release();
-    GuardX parent = ISLANDS_LATCH("btree.merge", GuardX::Upgrade(position.node));
+    GuardX parent = GuardX::Upgrade(position.node, ISLANDS_LATCH("btree.merge"));
     if (!parent) continue;
     if (NodeOf(parent)->level() != parent_level) return;  // the tree has shrunk below this level
     if (NodeOf(parent)->count() == 0) {  // an only child: give its parent neighbours to merge with
@@ -310,17 +310,17 @@ void BTree::Merge(KeyView key, uint8_t level) {
       return Merge(key, parent_level);
     }
     const uint32_t index = NodeOf(parent)->ChildIndex(key);
-    GuardX node = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index))));
+    GuardX node(site_->At(NodeOf(parent)->child(index)), ISLANDS_LATCH("btree.merge"));
     if (!NodeOf(node)->Underfull()) return;
     // Siblings are latched by whoever holds their parent only, so their order does not matter.
     GuardX header, other;
     GuardX* left = nullptr;  // what stays
     if (index < NodeOf(parent)->count()) {
-      other = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index + 1))));
+      other = GuardX(site_->At(NodeOf(parent)->child(index + 1)), ISLANDS_LATCH("btree.merge"));
       if (MergeNeighbours(parent, index, node, other, &header)) left = &node;
     }
     if (left == nullptr && index > 0) {
-      other = ISLANDS_LATCH("btree.merge", GuardX(site_->At(NodeOf(parent)->child(index - 1))));
+      other = GuardX(site_->At(NodeOf(parent)->child(index - 1)), ISLANDS_LATCH("btree.merge"));
       if (MergeNeighbours(parent, index - 1, other, node, &header)) left = &other;
     }
     if (left == nullptr) return;
@@ -372,7 +372,7 @@ void BTree::PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* head
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
   const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
   Position position;
-  for (runtime::Backoff backoff;; position = {}, backoff.Wait()) {
+  for (runtime::Backoff backoff;; position = {}, backoff.Wait({"btree.scan"})) {
     if (!Descend(0, choose, &position)) continue;
     position.parent.Release();
     position.node.page().Bytes(0, kPageBytes).CopyTo(copy);
@@ -437,15 +437,15 @@ uint64_t BTree::Count() const {
 }
 
 uint32_t BTree::levels() const {
-  for (runtime::Backoff backoff;; backoff.Wait()) {
-    const GuardO root = ISLANDS_LATCH("btree.root", GuardO(site_->At(root_)));
+  for (runtime::Backoff backoff;; backoff.Wait({"btree.root"})) {
+    const GuardO root(site_->At(root_), ISLANDS_LATCH("btree.root"));
     const uint32_t level = NodeOf(root).level();
     if (root.Valid()) return level + 1;
   }
 }
 
 void BTree::Clear() {
-  const GuardX root = ISLANDS_LATCH("btree.clear", GuardX(site_->At(root_)));
+  const GuardX root(site_->At(root_), ISLANDS_LATCH("btree.clear"));
   const Node* full = NodeOf(root);
   for (uint32_t i = 0; !full->is_leaf() && i <= full->count(); ++i) FreeBelow(full->child(i));
   Node* node = ChangeAll(root);
@@ -454,7 +454,7 @@ void BTree::Clear() {
 }
 
 void BTree::FreeBelow(uint64_t number) {
-  GuardX guard = ISLANDS_LATCH("btree.clear", GuardX(site_->At(number)));
+  GuardX guard(site_->At(number), ISLANDS_LATCH("btree.clear"));
   const Node* node = NodeOf(guard);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   GuardX header;

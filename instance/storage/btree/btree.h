@@ -208,7 +208,11 @@ KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
   if (!Covers(key, hint)) return KeyState::kAbsent;
   GuardO guard;
   if (hint != nullptr) guard = std::move(hint->node_);
-  for (runtime::Backoff backoff;; guard.Release(), backoff.Wait()) {
+  runtime::Backoff backoff;
+  for (uint32_t tries = 1;; ++tries, guard.Release()) {
+    // Once at once: that a hint is stale is mostly the transaction's own doing.
+    if (tries > 2) [[unlikely]]
+      backoff.Wait({"btree.read"});
     const bool hinted = static_cast<bool>(guard);
     if (!hinted) guard = FindLeaf(key);
     const TornNode leaf = NodeOf(guard);

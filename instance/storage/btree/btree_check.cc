@@ -17,7 +17,7 @@ absl::Status BTree::CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyVie
   };
   if (number == 0 || !walk->seen.insert(number).second) return fault("reached twice, or never allocated");
   if (!site_->HasPage(number)) return fault("is not there");
-  const GuardS guard = ISLANDS_LATCH("btree.check", GuardS(site_->At(number)));
+  const GuardS guard(site_->At(number), ISLANDS_LATCH("btree.check"));
   const Node* node = Node::At(guard.bytes());
   if (node->header().page_id != PageId(site_->site(), number).value())
     return fault("carries another page's id");
@@ -50,7 +50,7 @@ absl::StatusOr<BTree::Totals> BTree::Check() const {
   Walk walk;
   if (absl::Status status = CheckNode(&walk, root_, lower_.view(), upper_.view(), -1); !status.ok())
     return status;
-  const GuardS root = ISLANDS_LATCH("btree.check", GuardS(site_->At(root_)));
+  const GuardS root(site_->At(root_), ISLANDS_LATCH("btree.check"));
   walk.totals.levels = Node::At(root.bytes())->level() + 1u;
   return walk.totals;
 }

@@ -60,7 +60,7 @@ bool BTree::Advance(Lookup* lookup) {
   bool valid = first || lookup->node_.Valid();
   if (valid) {
     if (Planted(PlantedBug::kLookAheadBlindly)) runtime::Linger();
-    GuardO node = ISLANDS_LATCH("btree.lookup", GuardO(site.At(lookup->next_)));
+    GuardO node(site.At(lookup->next_), ISLANDS_LATCH("btree.lookup"));
     valid = first || lookup->node_.Valid() || Planted(PlantedBug::kLookAheadBlindly);
     lookup->node_ = std::move(node);
   }

@@ -63,11 +63,11 @@ class PageRef {
 };
 
 // Between two looks at a latch that somebody else has.
-class LatchWait {
+class PageWait {
  public:
-  void Wait() {
+  void Wait(runtime::LatchSite site) {
     if (page_change_sink != nullptr) page_change_sink->BeforeWait();
-    backoff_.Wait();
+    backoff_.Wait(site);
   }
 
  private:
@@ -88,9 +88,9 @@ class GuardO {
   GuardO() = default;
   // Waits while the page is latched exclusively. The page must be resident: the caller has its id from a
   // validated parent.
-  explicit GuardO(PageRef page) : page_(page) {
+  explicit GuardO(PageRef page, runtime::LatchSite site = {}) : page_(page) {
     PageState state = page_.state_->Load();
-    for (LatchWait wait; state.exclusive(); wait.Wait()) state = page_.state_->Load();
+    for (PageWait wait; state.exclusive(); wait.Wait(site)) state = page_.state_->Load();
     ISLANDS_CHECK(state.residency() != Residency::kEvicted);
     seen_ = state;
   }
@@ -126,11 +126,11 @@ class GuardS {
  public:
   GuardS() = default;
   // Waits while the page is latched exclusively.
-  explicit GuardS(PageRef page) : page_(page) {
+  explicit GuardS(PageRef page, runtime::LatchSite site = {}) : page_(page) {
     PageState state = page_.state_->Load();
-    for (LatchWait wait;
+    for (PageWait wait;
          state.latch() >= PageState::kMaxShared || !page_.Change(state, state.WithLatch(state.latch() + 1));
-         wait.Wait()) {
+         wait.Wait(site)) {
       state = page_.state_->Load();
     }
   }
@@ -163,10 +163,10 @@ class GuardX {
  public:
   GuardX() = default;
   // Waits until nobody else holds the page.
-  explicit GuardX(PageRef page) : page_(page) {
+  explicit GuardX(PageRef page, runtime::LatchSite site = {}) : page_(page) {
     PageState state = page_.state_->Load();
-    for (LatchWait wait; !state.free() || !page_.Change(state, state.WithLatch(PageState::kExclusive));
-         wait.Wait()) {
+    for (PageWait wait; !state.free() || !page_.Change(state, state.WithLatch(PageState::kExclusive));
+         wait.Wait(site)) {
       state = page_.state_->Load();
     }
   }
@@ -182,7 +182,7 @@ class GuardX {
   }
   // Makes an optimistic guard exclusive if nobody changed or latched the page since; never waits. On success
   // `from` is empty and what it read is valid; otherwise the result is empty.
-  [[nodiscard]] static GuardX Upgrade(GuardO& from) {
+  [[nodiscard]] static GuardX Upgrade(GuardO& from, runtime::LatchSite /*site*/ = {}) {
     PageState expected = from.seen_.WithLatch(0);
     GuardX guard;
     if (from.page_.Change(expected, expected.WithLatch(PageState::kExclusive))) {

@@ -66,7 +66,7 @@ void SiteSpace::AddRoot(const GuardX& header, uint32_t tree, uint64_t number) {
 
 bool SiteSpace::HasHeader() const {
   if (!HasPage(0)) return false;
-  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
+  const GuardS guard(pages_.At(0), ISLANDS_LATCH("site.roots"));
   const SiteHeader* header = Header(guard);
   return header->magic == kMagic && header->page.page_id == PageId(site_, 0).value() &&
          header->trees <= kMaxTrees;
@@ -74,12 +74,12 @@ bool SiteSpace::HasHeader() const {
 
 uint32_t SiteSpace::trees() const {
   if (!HasPage(0)) return 0;
-  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
+  const GuardS guard(pages_.At(0), ISLANDS_LATCH("site.roots"));
   return Header(guard)->trees;
 }
 
 uint64_t SiteSpace::Root(uint32_t tree) const {
-  const GuardS guard = ISLANDS_LATCH("site.roots", GuardS(pages_.At(0)));
+  const GuardS guard(pages_.At(0), ISLANDS_LATCH("site.roots"));
   const SiteHeader* header = Header(guard);
   if (header->magic != kMagic || header->page.page_id != PageId(site_, 0).value()) return 0;
   if (tree >= std::min<uint32_t>(header->trees, kMaxTrees)) return 0;
@@ -97,13 +97,13 @@ GuardX SiteSpace::ForRedo(uint64_t number) {
 }
 
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
-  if (!*header_guard) *header_guard = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(0)));
+  if (!*header_guard) *header_guard = GuardX(pages_.At(0), ISLANDS_LATCH("site.allocate"));
   SiteHeader* header = ChangeFreePages(*header_guard);
   GuardX page;
   uint64_t number = header->free_head;
   ISLANDS_CHECK(header->magic == kMagic && (number == 0) == (header->free_count == 0));
   if (number != 0) {
-    page = ISLANDS_LATCH("site.allocate", GuardX(pages_.At(number)));
+    page = GuardX(pages_.At(number), ISLANDS_LATCH("site.allocate"));
     const auto* free_page = reinterpret_cast<const FreePage*>(page.bytes());
     ISLANDS_CHECK(free_page->page.type == PageType::kFree &&
                   free_page->page.page_id == PageId(site_, number).value());
@@ -129,7 +129,7 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
 }
 
 void SiteSpace::Free(const GuardX& page, GuardX* header_guard) {
-  if (!*header_guard) *header_guard = ISLANDS_LATCH("site.free", GuardX(pages_.At(0)));
+  if (!*header_guard) *header_guard = GuardX(pages_.At(0), ISLANDS_LATCH("site.free"));
   SiteHeader* header = ChangeFreePages(*header_guard);
   constexpr PageChange kFreed{.offset = offsetof(PageHeader, type),
                               .bytes = sizeof(FreePage) - offsetof(PageHeader, type)};
@@ -145,17 +145,17 @@ void SiteSpace::Free(const GuardX& page, GuardX* header_guard) {
 
 uint64_t SiteSpace::end_page() const {
   if (!HasPage(0)) return 0;
-  const GuardS guard = ISLANDS_LATCH("site.usage", GuardS(pages_.At(0)));
+  const GuardS guard(pages_.At(0), ISLANDS_LATCH("site.usage"));
   return Header(guard)->next_page;
 }
 
 uint64_t SiteSpace::used_pages() const {
-  const GuardS guard = ISLANDS_LATCH("site.usage", GuardS(pages_.At(0)));
+  const GuardS guard(pages_.At(0), ISLANDS_LATCH("site.usage"));
   return Header(guard)->next_page - Header(guard)->free_count;
 }
 
 absl::Status SiteSpace::Check(uint64_t tree_pages) const {
-  const GuardS guard = ISLANDS_LATCH("site.check", GuardS(pages_.At(0)));
+  const GuardS guard(pages_.At(0), ISLANDS_LATCH("site.check"));
   const SiteHeader* header = Header(guard);
   if (header->magic != kMagic || header->page.page_id != PageId(site_, 0).value()) {
     return absl::DataLossError(fmt::format("site {}: page 0 is not its site header", site_));
@@ -165,7 +165,7 @@ absl::Status SiteSpace::Check(uint64_t tree_pages) const {
     if (number >= header->next_page || free_pages > header->free_count) {
       return absl::DataLossError(fmt::format("site {}: the free list leads to page {}", site_, number));
     }
-    const GuardS page = ISLANDS_LATCH("site.check", GuardS(pages_.At(number)));
+    const GuardS page(pages_.At(number), ISLANDS_LATCH("site.check"));
     const auto* free_page = reinterpret_cast<const FreePage*>(page.bytes());
     if (free_page->page.type != PageType::kFree || free_page->page.page_id != PageId(site_, number).value()) {
       return absl::DataLossError(

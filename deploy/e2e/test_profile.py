@@ -1,0 +1,86 @@
+"""`islands profile`, and the same in a run's results: where the time of cores and transactions goes."""
+
+import signal
+import time
+
+import pytest
+
+from cluster import Cluster, cluster, loaded  # noqa: F401
+from conftest import Document
+
+WAITS = ("queue", "turn", "lock", "remote", "votes", "disk", "retry")
+
+
+def check_cores(profile: Document, cores: float, committed_per_s: float) -> None:
+    """The parts add up to what passed on all cores, by another clock than theirs."""
+    parts = profile["core_us_per_transaction"]
+    together = sum(us for name, us in parts.items() if name != "together")
+    assert together == pytest.approx(parts["together"], rel=0.02)
+    assert parts["together"] == pytest.approx(cores * 1e6 / committed_per_s, rel=0.05)
+    assert sum(profile["core_shares"].values()) == pytest.approx(1, abs=0.02)
+    assert 0 < profile["measured_share_of_busy"] < 0.2
+
+
+def check_transactions(profile: Document, scope: str) -> Document:
+    stays: Document = profile["transaction_us"][scope]
+    assert stays["watched"] > 0
+    assert sum(stays[name] for name in ("running", *WAITS)) == pytest.approx(stays["together"], rel=0.02)
+    return stays
+
+
+def test_a_run_says_where_its_time_went(cluster: Cluster) -> None:
+    """Two islands of one worker: local work without locks and latches, distributed work that waits for the other."""
+    cluster.write("2ISL").up()
+    result = cluster.run("--op", "update", "--multisite", 30, duration=1.5)
+    profile = result["profile"]
+    check_cores(profile, 2, result["committed_per_s"])
+    parts = profile["core_us_per_transaction"]
+    assert all(parts[name] > 0 for name in ("executing", "searching", "building", "reading", "committing"))
+    local, distributed = (check_transactions(profile, scope) for scope in ("local", "distributed"))
+    assert local["remote"] == local["votes"] == 0
+    assert distributed["remote"] > 0 and distributed["votes"] > 0
+    cluster.down()
+
+
+def test_a_hot_row_and_its_locks_come_out_on_top(cluster: Cluster) -> None:
+    """Planted: nearly all transactions of two workers want row 0."""
+    cluster.write("1ISL").up()
+    result = cluster.run("--op", "update", "--rows", 2, "--zipf", 3, "--skew", "table", duration=1.5)
+    profile = result["profile"]
+    check_cores(profile, 2, result["committed_per_s"])
+    assert profile["core_us_per_transaction"]["locking"] > 0
+    hottest = profile["rows"][0]
+    assert (hottest["table"], hottest["key"]) == ("micro", "0") and hottest["waits"] > 0
+    waited = profile["transaction_us"].get("local", {}).get("lock", 0)
+    waited += profile["transaction_us"].get("multisite", {}).get("lock", 0)
+    assert waited > 0
+    cluster.down()
+
+
+def test_profile_of_what_runs(cluster: Cluster) -> None:
+    cluster.write("2ISL").up()
+    with loaded(cluster):
+        profile = cluster.islands.json("profile", cluster.file, "--seconds", "2")
+        text = cluster.islands.run("profile", cluster.file, "--seconds", "0.5").out
+    assert profile["layout"] == "2ISL" and profile["committed"] > 0
+    check_cores(profile, 2, profile["committed"] / profile["seconds"])
+    assert [(core["island"], core["worker"]) for core in profile["cores"]] == [(0, 0), (1, 0)]
+    assert all(len(core["busy"]) == 2 and max(core["busy"]) > 0.05 for core in profile["cores"])
+    for word in ("executing", "together", "of a transaction", "rows whose locks", "from second to second"):
+        assert word in text
+    cluster.down()
+
+
+def test_profile_of_nothing(cluster: Cluster) -> None:
+    """Idle cores are idle; what is not up is said; Ctrl-C ends at once."""
+    cluster.write("2ISL").up()
+    profile = cluster.islands.json("profile", cluster.file, "--seconds", "1")
+    assert profile["committed"] == 0 and profile["core_shares"]["idle"] > 0.9 and profile["transaction_us"] == {}
+    long = cluster.start("profile", cluster.file)
+    time.sleep(0.5)
+    long.send_signal(signal.SIGINT)
+    long.communicate(timeout=5)
+    assert long.returncode == 130
+    cluster.down()
+    refused = cluster.islands.run("profile", cluster.file)
+    assert refused.code == 1 and "not up" in refused.err

@@ -1,0 +1,261 @@
+#include "deploy/run/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "deploy/cli/output.h"
+#include "deploy/run/counters.h"
+#include "instance/worker/stays.h"
+#include "runtime/work_account.h"
+
+namespace islands::deploy {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr size_t kMostShown = 10;
+constexpr double kUsPerSecond = 1e6;
+
+void AddTo(std::map<std::string, double>* to, const std::map<std::string, double>& from) {
+  for (const auto& [name, seconds] : from) (*to)[name] += seconds;
+}
+
+void AddTo(Profile::WaitsByNames* to, const Profile::WaitsByNames& from) {
+  for (const auto& [names, waits] : from) {
+    Profile::Waits& sum = (*to)[names];
+    sum.waits += waits.waits;
+    sum.seconds += waits.seconds;
+  }
+}
+
+void Subtract(std::map<std::string, double>* from, const std::map<std::string, double>& what) {
+  for (auto& [name, seconds] : *from) {
+    if (const auto found = what.find(name); found != what.end())
+      seconds = std::max(0.0, seconds - found->second);
+  }
+}
+
+void Subtract(Profile::WaitsByNames* from, const Profile::WaitsByNames& what) {
+  for (auto& [names, waits] : *from) {
+    const auto found = what.find(names);
+    if (found == what.end()) continue;
+    waits.waits -= std::min(waits.waits, found->second.waits);
+    waits.seconds = std::max(0.0, waits.seconds - found->second.seconds);
+  }
+  std::erase_if(*from, [](const auto& entry) { return entry.second.waits == 0; });
+}
+
+// A part of the cores' time, or of a transaction's.
+struct Part {
+  std::string name;
+  double seconds = 0;
+};
+
+std::vector<Part> CoreParts(const Sums& sums) {
+  std::vector<Part> parts;
+  const double measured = sums.profile.measured_seconds();
+  for (const char* name : runtime::kWorkNames) {
+    const auto found = sums.profile.work_seconds.find(name);
+    const double seconds = found == sums.profile.work_seconds.end() ? 0 : found->second;
+    parts.push_back({name, measured > 0 ? sums.busy_seconds * seconds / measured : 0});
+  }
+  // Nothing was measured, in a short time without much to do.
+  if (measured <= 0) parts.push_back({"busy", sums.busy_seconds});
+  parts.push_back({"waiting", sums.waiting_seconds});
+  parts.push_back({"idle", sums.idle_seconds - sums.waiting_seconds});
+  return parts;
+}
+
+using Longest = std::vector<std::pair<std::pair<std::string, std::string>, Profile::Waits>>;
+
+Longest LongestOf(const Profile::WaitsByNames& waits) {
+  Longest all(waits.begin(), waits.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  if (all.size() > kMostShown) all.resize(kMostShown);
+  return all;
+}
+
+double Per(double what, uint64_t transactions) {
+  return transactions == 0 ? 0 : what / static_cast<double>(transactions);
+}
+
+double Rounded(double value) { return std::round(value * 1000) / 1000; }
+
+json WaitsJson(const Profile::WaitsByNames& waits, const char* first, const char* second,
+               uint64_t committed) {
+  json list = json::array();
+  for (const auto& [names, sum] : LongestOf(waits)) {
+    list.push_back({{first, names.first},
+                    {second, names.second},
+                    {"waits", sum.waits},
+                    {"waits_per_transaction", Rounded(Per(static_cast<double>(sum.waits), committed))},
+                    {"us_per_transaction", Rounded(Per(sum.seconds * kUsPerSecond, committed))},
+                    {"us_per_wait", Rounded(Per(sum.seconds * kUsPerSecond, sum.waits))}});
+  }
+  return list;
+}
+
+std::string WaitsText(const Profile::WaitsByNames& waits, const char* first, const char* second,
+                      uint64_t committed) {
+  TextTable table;
+  table.AddColumn("us per transaction", TextTable::Align::kRight);
+  table.AddColumn("waits per 1,000", TextTable::Align::kRight);
+  table.AddColumn("us per wait", TextTable::Align::kRight);
+  table.AddColumn(first);
+  table.AddColumn(second);
+  for (const auto& [names, sum] : LongestOf(waits)) {
+    table.AddRow({fmt::format("{:.3f}", Per(sum.seconds * kUsPerSecond, committed)),
+                  fmt::format("{:.2f}", Per(1000.0 * static_cast<double>(sum.waits), committed)),
+                  fmt::format("{:.2f}", Per(sum.seconds * kUsPerSecond, sum.waits)),
+                  names.first.empty() ? "(others)" : names.first, names.second.empty() ? "-" : names.second});
+  }
+  return table.Render();
+}
+
+std::string CoresText(const Sums& sums) {
+  const uint64_t committed = sums.committed();
+  const double whole = sums.busy_seconds + sums.idle_seconds;
+  TextTable table;
+  table.AddColumn("of a core");
+  table.AddColumn("us per transaction", TextTable::Align::kRight);
+  table.AddColumn("share", TextTable::Align::kRight);
+  const auto add = [&](const Part& part) {
+    table.AddRow({part.name,
+                  committed == 0 ? "-" : fmt::format("{:.2f}", Per(part.seconds * kUsPerSecond, committed)),
+                  fmt::format("{:.1f} %", whole > 0 ? 100 * part.seconds / whole : 0)});
+  };
+  for (const Part& part : CoreParts(sums)) add(part);
+  add({"together", whole});
+  return table.Render();
+}
+
+std::string StaysText(const Sums& sums) {
+  TextTable table;
+  table.AddColumn("of a transaction");
+  for (const char* scope : kScopeNames) table.AddColumn(scope, TextTable::Align::kRight);
+  const auto row = [&](const std::string& title, auto seconds_of) {
+    std::vector<std::string> cells = {title};
+    for (const Profile::Stays& scope : sums.profile.stays) {
+      cells.push_back(scope.transactions == 0
+                          ? "-"
+                          : fmt::format("{:.1f}", Per(seconds_of(scope) * kUsPerSecond, scope.transactions)));
+    }
+    table.AddRow(std::move(cells));
+  };
+  for (const char* name : instance::kStayNames) {
+    row(name, [&](const Profile::Stays& scope) {
+      const auto found = scope.seconds.find(name);
+      return found == scope.seconds.end() ? 0.0 : found->second;
+    });
+  }
+  row("together", [](const Profile::Stays& scope) {
+    double all = 0;
+    for (const auto& [name, seconds] : scope.seconds) all += seconds;
+    return all;
+  });
+  return table.Render();
+}
+
+}  // namespace
+
+double Profile::measured_seconds() const {
+  double sum = 0;
+  for (const auto& [name, seconds] : work_seconds) sum += seconds;
+  return sum;
+}
+
+void Profile::Add(const Profile& other) {
+  AddTo(&work_seconds, other.work_seconds);
+  for (size_t s = 0; s < kScopes; ++s) {
+    stays[s].transactions += other.stays[s].transactions;
+    AddTo(&stays[s].seconds, other.stays[s].seconds);
+  }
+  AddTo(&latches, other.latches);
+  AddTo(&rows, other.rows);
+}
+
+Profile ProfileOf(const control::v1::WorkerCounters& worker) {
+  Profile profile;
+  profile.work_seconds = {worker.work_seconds().begin(), worker.work_seconds().end()};
+  const size_t scopes = std::min<size_t>(kScopes, static_cast<size_t>(worker.stays_size()));
+  for (size_t s = 0; s < scopes; ++s) {
+    const control::v1::StayCounters& from = worker.stays(static_cast<int>(s));
+    profile.stays[s] = {from.transactions(), {from.seconds().begin(), from.seconds().end()}};
+  }
+  for (const control::v1::LatchWaits& latch : worker.latch_waits()) {
+    profile.latches[{latch.site(), latch.holder()}] = {latch.waits(), latch.seconds()};
+  }
+  for (const control::v1::RowWaits& row : worker.row_waits()) {
+    profile.rows[{row.table(), row.key()}] = {row.waits(), row.seconds()};
+  }
+  return profile;
+}
+
+Profile Difference(const Profile& later, const Profile& earlier) {
+  Profile out = later;
+  Subtract(&out.work_seconds, earlier.work_seconds);
+  for (size_t s = 0; s < kScopes; ++s) {
+    out.stays[s].transactions -= std::min(out.stays[s].transactions, earlier.stays[s].transactions);
+    Subtract(&out.stays[s].seconds, earlier.stays[s].seconds);
+  }
+  Subtract(&out.latches, earlier.latches);
+  Subtract(&out.rows, earlier.rows);
+  return out;
+}
+
+json ProfileJson(const Sums& sums) {
+  const uint64_t committed = sums.committed();
+  json cores = json::object();
+  json shares = json::object();
+  const double whole = sums.busy_seconds + sums.idle_seconds;
+  for (const Part& part : CoreParts(sums)) {
+    cores[part.name] = Rounded(Per(part.seconds * kUsPerSecond, committed));
+    shares[part.name] = whole > 0 ? Rounded(part.seconds / whole) : 0;
+  }
+  cores["together"] = Rounded(Per(whole * kUsPerSecond, committed));
+  json stays = json::object();
+  for (size_t s = 0; s < kScopes; ++s) {
+    const Profile::Stays& scope = sums.profile.stays[s];
+    if (scope.transactions == 0) continue;
+    json& out = stays[kScopeNames[s]] = {{"watched", scope.transactions}};
+    double all = 0;
+    for (const char* name : instance::kStayNames) {
+      const auto found = scope.seconds.find(name);
+      const double seconds = found == scope.seconds.end() ? 0 : found->second;
+      out[name] = Rounded(Per(seconds * kUsPerSecond, scope.transactions));
+      all += seconds;
+    }
+    out["together"] = Rounded(Per(all * kUsPerSecond, scope.transactions));
+  }
+  return {{"core_us_per_transaction", cores},
+          {"core_shares", shares},
+          {"measured_share_of_busy",
+           sums.busy_seconds > 0 ? Rounded(sums.profile.measured_seconds() / sums.busy_seconds) : 0},
+          {"transaction_us", stays},
+          {"latches", WaitsJson(sums.profile.latches, "wanted_at", "taken_at", committed)},
+          {"rows", WaitsJson(sums.profile.rows, "table", "key", committed)}};
+}
+
+std::string ProfileText(const Sums& sums) {
+  std::string text = CoresText(sums);
+  text += fmt::format("(kinds of work: measured in {:.1f} % of the busy time)\n\n",
+                      sums.busy_seconds > 0 ? 100 * sums.profile.measured_seconds() / sums.busy_seconds : 0);
+  text += StaysText(sums);
+  text += "(us, mean of the committed ones that were watched, one in 61)\n";
+  text += "\nlatches that were waited for longest:";
+  text += sums.profile.latches.empty()
+              ? " none was waited for\n"
+              : "\n" + WaitsText(sums.profile.latches, "wanted at", "taken at", sums.committed());
+  text += "\nrows whose locks were waited for longest:";
+  text += sums.profile.rows.empty() ? " none was waited for\n"
+                                    : "\n" + WaitsText(sums.profile.rows, "table", "key", sums.committed());
+  return text;
+}
+
+}  // namespace islands::deploy

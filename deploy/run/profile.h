@@ -1,0 +1,58 @@
+// Where workers spend their time, and transactions theirs, as sums over workers and islands: what `profile`
+// and `run` show.
+//
+//   of a core         busy (by kind of work), waiting, idle; per transaction these add up to workers x time /
+//                     transactions
+//   of a transaction  running, and waiting for its turn, locks, other islands, the disk; together its latency
+//
+// Kinds of work are known of some rounds of each worker's loop (instance/worker/work_sampler.h): a kind's
+// part of the busy time is its part of what was measured. Stays are those of one transaction in 61.
+//
+// Thread safety: plain values and functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+
+#include "proto/control.pb.h"
+
+namespace islands::deploy {
+
+inline constexpr size_t kScopes = 3;
+inline constexpr std::array<const char*, kScopes> kScopeNames = {"local", "multisite", "distributed"};
+
+struct Profile {
+  struct Stays {  // of committed transactions that were watched
+    uint64_t transactions = 0;
+    std::map<std::string, double> seconds;
+  };
+  struct Waits {
+    uint64_t waits = 0;
+    double seconds = 0;
+  };
+  using WaitsByNames = std::map<std::pair<std::string, std::string>, Waits>;
+
+  std::map<std::string, double> work_seconds;
+  std::array<Stays, kScopes> stays;
+  WaitsByNames latches;  // where it was wanted, where it had been taken
+  WaitsByNames rows;     // table, key
+
+  double measured_seconds() const;
+  void Add(const Profile& other);
+};
+
+Profile ProfileOf(const control::v1::WorkerCounters& worker);
+// later - earlier; what shrank counts as 0.
+Profile Difference(const Profile& later, const Profile& earlier);
+
+struct Sums;
+// Both views, and the latches and rows that were waited for longest.
+nlohmann::ordered_json ProfileJson(const Sums& sums);
+std::string ProfileText(const Sums& sums);
+
+}  // namespace islands::deploy

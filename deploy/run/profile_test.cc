@@ -1,0 +1,107 @@
+#include "deploy/run/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "deploy/run/counters.h"
+
+namespace islands::deploy {
+namespace {
+
+using testing::HasSubstr;
+
+control::v1::Snapshot SnapshotWith(double executing_s, double locking_s, uint64_t hot_waits) {
+  control::v1::Snapshot snapshot;
+  snapshot.set_boot_epoch(1);
+  control::v1::WorkerCounters* worker = snapshot.add_workers();
+  (*worker->mutable_work_seconds())["executing"] = executing_s;
+  (*worker->mutable_work_seconds())["locking"] = locking_s;
+  control::v1::LatchWaits* latch = worker->add_latch_waits();
+  latch->set_site("lock.acquire");
+  latch->set_holder("lock.release");
+  latch->set_waits(hot_waits);
+  latch->set_seconds(static_cast<double>(hot_waits) * 1e-6);
+  latch = worker->add_latch_waits();
+  latch->set_site("btree.leaf");
+  latch->set_waits(3);
+  latch->set_seconds(3e-6);
+  control::v1::RowWaits* row = worker->add_row_waits();
+  row->set_table("micro");
+  row->set_key("7");
+  row->set_waits(hot_waits);
+  row->set_seconds(static_cast<double>(hot_waits) * 1e-3);
+  return snapshot;
+}
+
+// Two lives of an island: what the first has counted is not taken off the second.
+TEST(Profile, Observe_TakesDifferencesWithinALife) {
+  IslandMeter meter;
+  meter.Observe(SnapshotWith(1, 1, 10));
+  const Profile grown = meter.Observe(SnapshotWith(4, 2, 15)).sums.profile;
+  EXPECT_DOUBLE_EQ(grown.work_seconds.at("executing"), 3);
+  EXPECT_DOUBLE_EQ(grown.work_seconds.at("locking"), 1);
+  EXPECT_EQ(grown.latches.at({"lock.acquire", "lock.release"}).waits, 5);
+  EXPECT_FALSE(grown.latches.contains({"btree.leaf", ""}));  // nobody has waited for it meanwhile
+  EXPECT_EQ(grown.rows.at({"micro", "7"}).waits, 5);
+  control::v1::Snapshot again = SnapshotWith(2, 2, 4);
+  again.set_boot_epoch(2);
+  EXPECT_DOUBLE_EQ(meter.Observe(again).sums.profile.work_seconds.at("executing"), 2);
+}
+
+Sums SomeSums() {
+  Sums sums;
+  sums.scopes[0].committed = 1'000'000;
+  sums.busy_seconds = 8;  // of ten, by two workers in five seconds
+  sums.idle_seconds = 2;
+  sums.waiting_seconds = 1.5;
+  sums.profile = ProfileOf(SnapshotWith(0.09, 0.03, 5).workers(0));
+  sums.profile.stays[0] = {100, {{"running", 300e-6}, {"lock", 100e-6}}};
+  return sums;
+}
+
+// However little is measured, the kinds of work together are the busy time, and all parts the whole.
+TEST(Profile, ProfileJson_AddsUpToTheCoresTime) {
+  const nlohmann::ordered_json cores = ProfileJson(SomeSums())["core_us_per_transaction"];
+  EXPECT_DOUBLE_EQ(cores["executing"], 6);
+  EXPECT_DOUBLE_EQ(cores["locking"], 2);
+  EXPECT_DOUBLE_EQ(cores["waiting"], 1.5);
+  EXPECT_DOUBLE_EQ(cores["idle"], 0.5);
+  EXPECT_DOUBLE_EQ(cores["together"], 10);
+  double sum = 0;
+  for (const auto& [name, us] : cores.items()) sum += name == "together" ? 0 : us.get<double>();
+  EXPECT_NEAR(sum, 10, 0.02 * 10);
+}
+
+TEST(Profile, ProfileJson_TellsWhereTransactionsAre) {
+  const nlohmann::ordered_json stays = ProfileJson(SomeSums())["transaction_us"];
+  EXPECT_EQ(stays["local"]["watched"], 100);
+  EXPECT_DOUBLE_EQ(stays["local"]["running"], 3);
+  EXPECT_DOUBLE_EQ(stays["local"]["lock"], 1);
+  EXPECT_DOUBLE_EQ(stays["local"]["together"], 4);
+  EXPECT_FALSE(stays.contains("distributed"));
+}
+
+TEST(Profile, ProfileJson_RanksWaitsByTheirTime) {
+  Sums sums = SomeSums();
+  sums.profile.latches[{"log.order", ""}] = {1, 1};  // seldom, and long
+  const nlohmann::ordered_json latches = ProfileJson(sums)["latches"];
+  ASSERT_EQ(latches.size(), 3);
+  EXPECT_EQ(latches[0]["wanted_at"], "log.order");
+  EXPECT_DOUBLE_EQ(latches[0]["us_per_transaction"], 1);
+  EXPECT_EQ(latches[1]["wanted_at"], "lock.acquire");
+  EXPECT_EQ(latches[1]["taken_at"], "lock.release");
+}
+
+// A short time without load: no division by nothing, and the busy time is there all the same.
+TEST(Profile, ProfileText_OfNothing) {
+  Sums sums;
+  EXPECT_THAT(ProfileText(sums), HasSubstr("none was waited for"));
+  sums.busy_seconds = 1;
+  sums.idle_seconds = 3;
+  EXPECT_DOUBLE_EQ(ProfileJson(sums)["core_shares"]["busy"], 0.25);
+}
+
+}  // namespace
+}  // namespace islands::deploy

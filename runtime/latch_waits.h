@@ -1,0 +1,82 @@
+// For what latches a thread has had to wait, by the site where it wanted the latch and the site where it
+// had been taken: the lock and the critical section that holds it (Horikawa, ICPE 2011, section 3).
+//
+// To try again because somebody else has been faster counts as waiting, too. A thread whose latch_waits is
+// null waits uncounted.
+//
+// Thread safety: a LatchWaits is written by one thread and read by any.
+//
+// Invariant: a pair of sites that is in the table stays at its place.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/clock.h"
+#include "runtime/latch_site.h"
+#include "runtime/work_account.h"
+
+namespace islands::runtime {
+
+class LatchWaits {
+ public:
+  static constexpr size_t kMost = 128;  // pairs of sites; the last place is for all that have none
+
+  // `holder`: null where it is not known.
+  void Add(const char* site, const char* holder, uint64_t waits, int64_t waited_ns) {
+    Entry& entry = Find(site, holder);
+    entry.waited_ns.store(entry.waited_ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(waited_ns),
+                          std::memory_order_relaxed);
+    // Last: who sees the count sees the names.
+    entry.waits.store(entry.waits.load(std::memory_order_relaxed) + waits, std::memory_order_release);
+  }
+  // Calls visit(site, holder, waits, waited_ns); both names are null for what had no place of its own.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const Entry& entry : entries_) {
+      const uint64_t waits = entry.waits.load(std::memory_order_acquire);
+      if (waits == 0) continue;
+      visit(entry.site.load(std::memory_order_relaxed), entry.holder.load(std::memory_order_relaxed), waits,
+            entry.waited_ns.load(std::memory_order_relaxed));
+    }
+  }
+
+ private:
+  struct Entry {
+    std::atomic<const char*> site = nullptr;
+    std::atomic<const char*> holder = nullptr;
+    std::atomic<uint64_t> waits = 0;
+    std::atomic<uint64_t> waited_ns = 0;
+  };
+
+  Entry& Find(const char* site, const char* holder) {
+    for (size_t i = 0; i + 1 < kMost; ++i) {
+      Entry& entry = entries_[i];
+      const char* const found = entry.site.load(std::memory_order_relaxed);
+      if (found == site && entry.holder.load(std::memory_order_relaxed) == holder) return entry;
+      if (found != nullptr) continue;
+      entry.holder.store(holder, std::memory_order_relaxed);
+      entry.site.store(site, std::memory_order_relaxed);
+      return entry;
+    }
+    return entries_[kMost - 1];
+  }
+
+  std::array<Entry, kMost> entries_;
+};
+
+inline constinit thread_local LatchWaits* latch_waits = nullptr;
+
+// Calls wait(), of which this thread is counted to wait for a latch. `again`: as before, for the same one.
+template <typename Wait>
+void CountWait(LatchSite site, const char* holder, bool again, Wait wait) {
+  const WorkScope latching(Work::kLatching);
+  if (latch_waits == nullptr || site.name == nullptr) return wait();
+  const int64_t begun_ns = MonotonicClock().NowNs();
+  wait();
+  latch_waits->Add(site.name, holder, again ? 0 : 1, MonotonicClock().NowNs() - begun_ns);
+}
+
+}  // namespace islands::runtime

@@ -1,0 +1,130 @@
+#include "runtime/latch_waits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/mutex.h"
+
+namespace islands::runtime {
+namespace {
+
+struct Found {
+  std::string site;
+  std::string holder;
+  uint64_t waits = 0;
+  uint64_t waited_ns = 0;
+};
+
+// The longest wait first.
+std::vector<Found> List(const LatchWaits& waits) {
+  std::vector<Found> found;
+  waits.ForEach([&](const char* site, const char* holder, uint64_t count, uint64_t waited_ns) {
+    found.push_back({site == nullptr ? "" : site, holder == nullptr ? "" : holder, count, waited_ns});
+  });
+  std::sort(found.begin(), found.end(),
+            [](const Found& a, const Found& b) { return a.waited_ns > b.waited_ns; });
+  return found;
+}
+
+void Spend(int64_t ns) {
+  const MonotonicClock clock;
+  for (const int64_t until_ns = clock.NowNs() + ns; clock.NowNs() < until_ns;) {
+  }
+}
+
+TEST(LatchWaits, Add_SumsByWhereItWasWantedAndWhereItWasTaken) {
+  LatchWaits waits;
+  waits.Add("a", "b", 1, 100);
+  waits.Add("a", "c", 1, 30);
+  waits.Add("a", nullptr, 1, 20);
+  waits.Add("a", "b", 1, 5);
+  waits.Add("a", "b", 0, 7);  // goes on
+  const std::vector<Found> found = List(waits);
+  ASSERT_EQ(found.size(), 3);
+  EXPECT_EQ(found[0].site + found[0].holder, "ab");
+  EXPECT_EQ(found[0].waits, 2);
+  EXPECT_EQ(found[0].waited_ns, 112);
+  EXPECT_EQ(found[1].holder, "c");
+  EXPECT_EQ(found[2].holder, "");
+}
+
+TEST(LatchWaits, Add_KeepsTheSumOfWhatHasNoPlaceOfItsOwn) {
+  LatchWaits waits;
+  std::vector<std::string> sites;
+  for (size_t i = 0; i < LatchWaits::kMost + 10; ++i) sites.push_back("site" + std::to_string(i));
+  for (const std::string& site : sites) waits.Add(site.c_str(), nullptr, 1, 1);
+  uint64_t all = 0, others = 0;
+  for (const Found& found : List(waits)) {
+    all += found.waits;
+    if (found.site.empty()) others = found.waits;
+  }
+  EXPECT_EQ(all, sites.size());
+  EXPECT_EQ(others, 11);
+}
+
+// One section that holds a mutex for long, planted among many that hold it, and another one, for short: it is
+// what all wait for, and it is named. Also what ThreadSanitizer has to say about all of it.
+TEST(LatchWaits, Mutex_NamesThePlantedSlowSection) {
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 400;
+  Mutex hot, calm;
+  std::vector<std::unique_ptr<LatchWaits>> waits;
+  for (int i = 0; i < kThreads; ++i) waits.push_back(std::make_unique<LatchWaits>());
+  std::atomic<int> ready = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      latch_waits = waits[static_cast<size_t>(t)].get();
+      ++ready;
+      while (ready.load() < kThreads) std::this_thread::yield();
+      for (int i = 0; i < kRounds; ++i) {
+        {
+          const MutexLock lock(calm, ISLANDS_LATCH("test.calm"));
+        }
+        if (t == 0) {
+          const MutexLock lock(hot, ISLANDS_LATCH("test.slow"));
+          Spend(50 * kNsPerUs);
+        } else {
+          const MutexLock lock(hot, ISLANDS_LATCH("test.quick"));
+          Spend(kNsPerUs);
+        }
+      }
+      latch_waits = nullptr;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  LatchWaits together;
+  for (const auto& each : waits) {
+    each->ForEach([&](const char* site, const char* holder, uint64_t count, uint64_t waited_ns) {
+      together.Add(site, holder, count, static_cast<int64_t>(waited_ns));
+    });
+  }
+  const std::vector<Found> found = List(together);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].site, "test.quick");
+  EXPECT_EQ(found[0].holder, "test.slow");
+}
+
+// A wait is one, however many times it looks.
+TEST(LatchWaits, Backoff_IsOneWait) {
+  LatchWaits waits;
+  latch_waits = &waits;
+  Backoff backoff;
+  for (int i = 0; i < 5; ++i) backoff.Wait({"test.latch"}, "test.holder");
+  latch_waits = nullptr;
+  backoff.Wait({"test.latch"}, "test.holder");  // and this one nobody counts
+  const std::vector<Found> found = List(waits);
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_EQ(found[0].waits, 1);
+  EXPECT_GT(found[0].waited_ns, 0);
+}
+
+}  // namespace
+}  // namespace islands::runtime
