@@ -72,6 +72,8 @@ soak: packages packages-soak build/release/build.ninja ## run the stress tests S
 	@echo "soak: $(SEEDS) times an island that dies and recovers"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
+	@echo "soak: the models of two-phase commit, epochs and cuts"
+	coordinator/spin/check.py
 	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read; kill loops with histories and totals; histories through the gateway, judged twice"
 	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest deploy/e2e/test_disk_faults.py deploy/e2e/test_random_kills.py \
 	  deploy/e2e/test_kill_loops.py deploy/e2e/test_list_append.py deploy/e2e/test_histories.py \

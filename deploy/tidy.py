@@ -57,6 +57,7 @@ REAL_TIME = {
     "runtime/clock.h": "the seam itself",
     "instance/messaging/control_channel.cc": "blocking calls of commands and control threads",
     "instance/messaging/memory_transport.cc": "Wait is for the threads of tests; simulation never calls it",
+    "instance/server/exposer.cc": "waits for the library's threads when the process ends",
     "instance/testing/in_process_cluster.cc": "a test waits for the threads of its islands",
     "topology/machine_sources.cc": "asks hwloc in a child process with a deadline, before any island exists",
 }

@@ -394,7 +394,7 @@ class Chaos:
 
     def check_sum(self) -> None:
         """Every island takes part: afterwards the history knows the last life of each."""
-        done = self.cluster.islands.run("run", self.cluster.file, *self.options(), "--duration", 1, "--warmup", 0,
+        done = self.cluster.islands.run("run", self.cluster.file, *self.options(), "--duration", 0.3, "--warmup", 0,
                                         "--format", "json")
         self.demand(done.out, f"the run afterwards failed: {done.err}")
         if not done.out:

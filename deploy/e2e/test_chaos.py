@@ -22,9 +22,9 @@ def test_random(cluster: Cluster, mode: str, shape: str, seconds: float, pause: 
     assert not chaos.findings
 
 
-def run(cluster: Cluster, meter: Meter, *options: object) -> Document:
+def run(cluster: Cluster, meter: Meter, *options: object, duration: float = 2) -> Document:
     """Updates, half of them multisite. Nothing is lost, nobody waits beyond the deadline, nothing stays locked."""
-    result = cluster.run("--op", "update", "--multisite", 50, *options, duration=3, warmup=0.5)
+    result = cluster.run("--op", "update", "--multisite", 50, *options, duration=duration, warmup=0.3)
     print(*options, outcomes_text(result), rates_per_second(result), sep="; ")
     assert result["sum_check"] == "ok", result["sum_check_detail"]
     end = time.monotonic() + 5
@@ -44,7 +44,7 @@ def assert_no_livelock(result: Document) -> None:
 def test_few_aborts_without_skew_and_no_livelock_with_it(cluster: Cluster, name: str) -> None:
     meter = Meter(cluster, SHAPES[name])
     cluster.up()
-    result = run(cluster, meter, "--zipf", 0)
+    result = run(cluster, meter, "--zipf", 0, duration=1)
     assert abort_share(result) < 0.01, outcomes_text(result)
     # Nearly all multisite transactions want the same rows; rows are sorted, so they queue up for the first one.
     assert_no_livelock(run(cluster, meter, "--zipf", 2))
@@ -57,4 +57,4 @@ def test_overload_is_answered_in_time(cluster: Cluster) -> None:
     of the locks one waits for may take a while; looking at the deadline only when it begins would not be enough."""
     meter = Meter(cluster, SHAPES["2x1"])
     cluster.up()
-    run(cluster, meter, "--rows-total", 960, "--rows", 20, "--mpl", 500)
+    run(cluster, meter, "--rows-total", 960, "--rows", 20, "--mpl", 500, duration=DEADLINE_S + 1)

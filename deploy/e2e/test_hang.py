@@ -59,7 +59,7 @@ def test_voter_in_doubt_waits_for_a_coordinator_that_lives(cluster: Cluster) -> 
     and acknowledge a commit that it had undone."""
     meter = Meter(cluster, SHAPES["2x1"])
     cluster.up()
-    process = start_run(cluster, 20, "--multisite", "100")
+    process = start_run(cluster, 16, "--multisite", "100")
     time.sleep(1)
     pid, waiting = stop_with_a_voter_in_doubt(cluster, meter, coordinator=0, voter=1)
     assert cut_links_to(pid, island=0) > 0

@@ -92,11 +92,11 @@ def worker_seconds(base: int) -> list[Spent]:
 
 
 def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
-    """About half a minute: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
+    """About twenty seconds: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
     start = time.time()
     address = cluster.status()["gateway"]["addresses"][0]
-    with loaded(cluster, seconds=10, seed=1) as run, clients(address):
-        time.sleep(5)
+    with loaded(cluster, seconds=7, seed=1) as run, clients(address):
+        time.sleep(3)
         victim = cluster.island(1)["pid"]
         # The supervisor restarts it within less than a scrape; so it is held back until Prometheus has seen it down.
         supervisor = cluster.status()["supervisor_pid"]
@@ -109,8 +109,8 @@ def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
         wait_until(lambda: cluster.island(1)["state"] == "ready" and cluster.island(1)["pid"] != victim,
                    what="the restart of island 1")
         run.communicate(timeout=60)  # whether it succeeds is not what is looked at here
-    with loaded(cluster, seconds=10, seed=2) as run, clients(address):
-        time.sleep(7)
+    with loaded(cluster, seconds=8, seed=2) as run, clients(address):
+        time.sleep(5.5)  # longer than the 4 s over which rates are taken
         under_load = time.time()
         pages = [scrape(base + process) for process in range(3)]
         first = worker_seconds(base)

@@ -13,9 +13,9 @@ import shelf
 
 need_machines()
 
-LAYOUTS = [1, 2, 4, 8, 24]
-CUTS = [(layout, how, policy) for how, policy in (("islands", "bind"), ("spread", "preferred"), ("os", "preferred"))
-        for layout in LAYOUTS]
+CUTS = [(layout, how, policy)
+        for how, policy, layouts in (("islands", "bind", (1, 2, 4, 8, 24)), ("spread", "preferred", (2, 4, 8)),
+                                     ("os", "preferred", (1, 8))) for layout in layouts]
 
 
 def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on: On) -> None:

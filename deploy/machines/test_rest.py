@@ -19,8 +19,10 @@ INSIDE = "#!/bin/sh\necho $$ > /sys/fs/cgroup/part/cgroup.procs\nexec \"$@\"\n"
 
 @pytest.mark.parametrize("layout, how, policy", [
     *[(layout, "islands", "preferred") for layout in (1, 2, 8, 24)],
-    *[(layout, "spread", "bind") for layout in (1, 2, 4, 8)]])
-def test_other_policies(on: On, layout: int, how: str, policy: str) -> None:
+    *[(layout, "spread", "bind") for layout in (1, 2, 4, 8)],
+    *[(layout, "spread", "preferred") for layout in (1, 24)],
+    *[(layout, "os", "preferred") for layout in (2, 4, 24)]])
+def test_other_cuts(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("quad").write(layout, how, policy)
     machine = cluster.machine_facts()
     cluster.up_run_check(machine, expect(machine, layout, how, policy))

@@ -116,8 +116,7 @@ absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, int bo
       **island, BuildInfo{ISLANDS_VERSION, ISLANDS_COMMIT, ISLANDS_COMPILER},
       static_cast<double>(time(nullptr)));
   std::string metrics_problem;
-  const std::unique_ptr<prometheus::Exposer> exposer =
-      ServeMetrics(config.metrics_port(), collector, &metrics_problem);
+  const auto exposer = ServeMetrics(config.metrics_port(), collector, &metrics_problem);
   service.Serve(**island, metrics_problem);
   const std::string warning = (*island)->Status().placement().warning();
   if (!warning.empty()) spdlog::warn("not everything could be bound: {}", warning);

@@ -310,7 +310,7 @@ TEST_F(TwoThatKeep, Log_MovesOnWithARunAndIsDurableAfterIt) {
 
 TEST_F(TwoThatKeep, Cleaner_RestsBetweenPasses) {
   StartRun();
-  EXPECT_TRUE(Comes([this] { return Both(Metric::kCheckpoints) >= 4; }));
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kCheckpoints) >= 2; }));
   Pass(500);
   const double pages = Both(Metric::kCleanerPagesWritten);
   Pass(1000);

@@ -3,11 +3,13 @@
 #include <prometheus/text_serializer.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
 #include <thread>
 
 #include "instance/server/config.h"
 #include "instance/server/control_service.h"
+#include "instance/server/exposer.h"
 #include "instance/server/metrics.h"
 #include "instance/testing/in_process_cluster.h"
 #include "runtime/descriptor.h"
@@ -187,6 +189,24 @@ TEST_F(OneIsland, Metrics_AsText) {
       std::string::npos)
       << text;
   EXPECT_EQ(text.find("peer=\""), std::string::npos) << text;
+}
+
+// At the first port that is free.
+std::unique_ptr<prometheus::Exposer, EndExposer> ServeSomewhere() {
+  std::string problem;
+  for (uint32_t port = 20'000; port < 20'100; ++port) {
+    if (auto exposer = ServeMetrics(port, nullptr, &problem)) return exposer;
+  }
+  return nullptr;
+}
+
+// The library by itself needs two seconds.
+TEST(Exposer, End_IsNotWaitedFor) {
+  auto exposer = ServeSomewhere();
+  ASSERT_NE(exposer, nullptr);
+  const auto begin = std::chrono::steady_clock::now();
+  exposer.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
 }  // namespace
