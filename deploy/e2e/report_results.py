@@ -185,6 +185,8 @@ def figures(model: Model) -> dict[str, Figure]:
                   [axis("cut", "SE", "FG"), axis("multisite", 0, 50, 100)],
                   [{"title": "Update 10 rows", "x": "multisite", "series": "cut", "y": "committed_per_s",
                     "estimate": "two-point"}], lambda model, axes: rate_of(model, {**axes, "op": "update"}), 0.02),
+        "fig08": ("Instructions per cycle by layout", "micro", [layouts],
+                  [{"title": "Instructions per cycle", "x": "layout", "y": "instructions_per_cycle"}], rate_of, 0.02),
         "fig11": ("Time breakdown of transactions of 4 rows", "micro",
                   [layouts, ops, axis("multisite", 0, 100), axis("durability", "lazy")],
                   [{"title": "Update, multisite", "where": {"op": "update", "multisite": 100}, "x": "layout",
@@ -219,8 +221,11 @@ def metrics_of(model: Model, workload: str, point: Point, rate: float, workers: 
     islands, share = model.islands(point), point.get("multisite", 0) / 100
     parts = {"us_executing": 0.5, "us_building": 0.3 * share, "us_waiting": 0.5 - 0.3 * share, "us_idle": 0.0}
     with_parts = {"op", "durability"} <= set(point)
+    hardware = {"instructions_per_cycle": 0.8 + islands / model.cores,
+                "stalled_backend_share": 0.5 - 0.3 * min(islands, model.sockets) / model.sockets}
     profile = {part: of * workers * 1e6 / rate for part, of in parts.items()} if with_parts else {}
-    return {**profile, "committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate,
+    counted = hardware if set(point) == {"layout"} else {}
+    return {**profile, **counted, "committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate,
             "latency_p50_us": 16e6 / rate, "aborted_per_s": 0.0,
             "messages_per_transaction": share * model.messages(point),
             "distributed_share": share if islands > 1 else 0.0, "slowest_island_per_s": 0.9 * rate / islands}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -162,6 +163,45 @@ std::string StaysText(const Sums& sums) {
   return table.Render();
 }
 
+// What the counters say, as far as they are there: of what is not there, nothing.
+json HardwareJson(const Sums& sums) {
+  const auto count = [&](const char* event) -> std::optional<double> {
+    const auto found = sums.profile.hardware.find(event);
+    return found == sums.profile.hardware.end() ? std::nullopt : std::optional(found->second);
+  };
+  json out = json::object();
+  const std::optional<double> cycles = count("cycles");
+  const auto add_share = [&](const char* name, const char* event) {
+    if (const auto part = count(event); part && cycles && *cycles > 0) out[name] = Rounded(*part / *cycles);
+  };
+  const auto add_per_transaction = [&](const char* name, const char* event) {
+    if (const auto events = count(event)) out[name] = Rounded(Per(*events, sums.committed()));
+  };
+  add_share("instructions_per_cycle", "instructions");
+  add_share("stalled_frontend_share", "stalled_frontend");
+  add_share("stalled_backend_share", "stalled_backend");
+  add_per_transaction("instructions_per_transaction", "instructions");
+  add_per_transaction("cache_misses_per_transaction", "cache_misses");
+  add_per_transaction("node_misses_per_transaction", "node_misses");
+  if (out.empty()) out["problem"] = sums.profile.hardware_problem;
+  return out;
+}
+
+std::string HardwareText(const Sums& sums) {
+  const json found = HardwareJson(sums);
+  if (found.contains("problem"))
+    return fmt::format("hardware counters: none ({})\n", found["problem"].get<std::string>());
+  TextTable table;
+  table.AddColumn("hardware counters");
+  table.AddColumn("", TextTable::Align::kRight);
+  for (const auto& [name, value] : found.items()) {
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    table.AddRow({words, fmt::format("{:.3f}", value.get<double>())});
+  }
+  return table.Render();
+}
+
 }  // namespace
 
 double Profile::measured_seconds() const {
@@ -178,6 +218,8 @@ void Profile::Add(const Profile& other) {
   }
   AddTo(&latches, other.latches);
   AddTo(&rows, other.rows);
+  AddTo(&hardware, other.hardware);
+  if (hardware_problem.empty()) hardware_problem = other.hardware_problem;
 }
 
 Profile ProfileOf(const control::v1::WorkerCounters& worker) {
@@ -194,6 +236,8 @@ Profile ProfileOf(const control::v1::WorkerCounters& worker) {
   for (const control::v1::RowWaits& row : worker.row_waits()) {
     profile.rows[{row.table(), row.key()}] = {row.waits(), row.seconds()};
   }
+  for (const auto& [event, count] : worker.hardware()) profile.hardware[event] = static_cast<double>(count);
+  profile.hardware_problem = worker.hardware_problem();
   return profile;
 }
 
@@ -206,6 +250,7 @@ Profile Difference(const Profile& later, const Profile& earlier) {
   }
   Subtract(&out.latches, earlier.latches);
   Subtract(&out.rows, earlier.rows);
+  Subtract(&out.hardware, earlier.hardware);
   return out;
 }
 
@@ -238,6 +283,7 @@ json ProfileJson(const Sums& sums) {
           {"measured_share_of_busy",
            sums.busy_seconds > 0 ? Rounded(sums.profile.measured_seconds() / sums.busy_seconds) : 0},
           {"transaction_us", stays},
+          {"hardware", HardwareJson(sums)},
           {"latches", WaitsJson(sums.profile.latches, "wanted_at", "taken_at", committed)},
           {"rows", WaitsJson(sums.profile.rows, "table", "key", committed)}};
 }
@@ -248,6 +294,7 @@ std::string ProfileText(const Sums& sums) {
                       sums.busy_seconds > 0 ? 100 * sums.profile.measured_seconds() / sums.busy_seconds : 0);
   text += StaysText(sums);
   text += "(us, mean of the committed ones that were watched, one in 61)\n";
+  text += "\n" + HardwareText(sums);
   text += "\nlatches that were waited for longest:";
   text += sums.profile.latches.empty()
               ? " none was waited for\n"

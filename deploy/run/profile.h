@@ -39,8 +39,10 @@ struct Profile {
 
   std::map<std::string, double> work_seconds;
   std::array<Stays, kScopes> stays;
-  WaitsByNames latches;  // where it was wanted, where it had been taken
-  WaitsByNames rows;     // table, key
+  WaitsByNames latches;                    // where it was wanted, where it had been taken
+  WaitsByNames rows;                       // table, key
+  std::map<std::string, double> hardware;  // what the processor has counted; of what it does not nothing
+  std::string hardware_problem;            // why it has counted nothing
 
   double measured_seconds() const;
   void Add(const Profile& other);

@@ -94,6 +94,19 @@ TEST(Profile, ProfileJson_RanksWaitsByTheirTime) {
   EXPECT_EQ(latches[1]["taken_at"], "lock.release");
 }
 
+// What the processor does not count is not there, and not 0.
+TEST(Profile, ProfileJson_SaysNothingOfEventsThatAreNotCounted) {
+  Sums sums = SomeSums();
+  sums.profile.hardware_problem = "no counters";
+  EXPECT_EQ(ProfileJson(sums)["hardware"].dump(), R"({"problem":"no counters"})");
+  sums.profile.hardware = {{"cycles", 2e9}, {"instructions", 3e9}, {"cache_misses", 4e6}};
+  const nlohmann::ordered_json hardware = ProfileJson(sums)["hardware"];
+  EXPECT_DOUBLE_EQ(hardware["instructions_per_cycle"], 1.5);
+  EXPECT_DOUBLE_EQ(hardware["cache_misses_per_transaction"], 4);
+  EXPECT_FALSE(hardware.contains("stalled_backend_share"));
+  EXPECT_FALSE(hardware.contains("problem"));
+}
+
 // A short time without load: no division by nothing, and the busy time is there all the same.
 TEST(Profile, ProfileText_OfNothing) {
   Sums sums;

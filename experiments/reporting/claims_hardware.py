@@ -32,6 +32,28 @@ def fig02(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      lambda: case.with_sockets(lambda: steadier(at("grouped"), at("os"))))
 
 
+def fig08(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    reference = "Section 6.2, Figure 8"
+    instructions = Case(sweep, figure, "instructions_per_cycle")
+    stalls = Case(sweep, figure, "stalled_backend_share")
+
+    def sharing() -> Verdict:
+        raise Untellable("no counter of lines that cores share is read")
+
+    yield instructions.claim("One island per core gets more instructions done in a cycle than shared-everything.",
+                             "IPC is much higher for smaller instances.", reference, "much higher, no number",
+                             lambda: greater(instructions.at(layout=instructions.fine()),
+                                             instructions.at(layout=instructions.shared())))
+    yield stalls.claim("An island that spans sockets has a larger share of stalled cycles than islands that do not.",
+                       "instances that span across sockets have a much higher percentage of stalled cycles", reference,
+                       "much higher, no number",
+                       lambda: stalls.with_sockets(lambda: greater(stalls.at(layout=stalls.shared()),
+                                                                   stalls.at(layout=stalls.coarse()))))
+    yield instructions.claim("Within a socket smaller islands do better because fewer cores share what they have.",
+                             "due to less sharing between cores running threads from the same instance", reference,
+                             "less sharing", sharing)
+
+
 def tab01(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, "increments_per_s", workers="grouped")
     reference = "Section 3.2, Table 1"

@@ -21,6 +21,12 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "imbalance": ("Load imbalance between islands (0 = none)", "", "imbalance"),
     "utilisation": ("Share of time that workers are busy", "", "utilisation"),
     **{f"us_{part}": (f"{part.capitalize()} (core-µs per transaction)", " µs", part) for part in CORE_PARTS},
+    "instructions_per_cycle": ("Instructions per cycle", "", "instructions per cycle"),
+    "instructions_per_transaction": ("Instructions per transaction", "", "instructions per transaction"),
+    "stalled_frontend_share": ("Share of cycles without anything to decode", "", "front-end stalls"),
+    "stalled_backend_share": ("Share of cycles that wait for memory or units", "", "back-end stalls"),
+    "cache_misses_per_transaction": ("Misses of the last-level cache per transaction", "", "cache misses"),
+    "node_misses_per_transaction": ("Loads from another NUMA node per transaction", "", "loads from other nodes"),
     "clients_moved_per_transaction": ("Clients that went to another island, per transaction", "", "clients moved"),
 }
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Sequence
 from typing import TypedDict
@@ -27,6 +28,7 @@ from sweeping.sweep_file import SweepFile
 
 SHOWN = ("title", "reference", "plots", "notes", "durability")  # that one follows from the others
 IDENTITY = ("build", "machine_summary", "cpu", "kernel")
+MEMORY_SIZE = re.compile(r", [\d.]+ [KMGT]iB\b")  # in a machine's summary; some virtual machines' grows and shrinks
 
 
 class Entry(TypedDict, total=False):
@@ -172,7 +174,7 @@ class Results:
         names = {"build": "the binaries", "machine_summary": "the machine", "cpu": "the processor",
                  "kernel": "the kernel"}
         return [f"{names[name]}: {self.document.get(name)} then, {identity[name]} now" for name in IDENTITY
-                if self.document.get(name) != identity[name]]
+                if MEMORY_SIZE.sub("", str(self.document.get(name))) != MEMORY_SIZE.sub("", str(identity[name]))]
 
     def begin(self, sweep: SweepFile, identity: Document, command: str) -> None:
         """Anew: what was there of these experiments is removed."""

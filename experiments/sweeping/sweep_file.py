@@ -32,12 +32,15 @@ ADDED_AXES = ("placement", "durability", *RUN_OPTIONS)  # of any workload, by an
 # What a core's time consists of: kinds of work (runtime/work_account.h), and what is left of it.
 CORE_PARTS = ("executing", "searching", "locking", "latching", "logging", "building", "reading", "committing",
               "cleaning", "managing", "waiting", "idle")
+# What the processor counts, where it does and lets us see it; else no run measures it.
+HARDWARE = ("instructions_per_cycle", "instructions_per_transaction", "stalled_frontend_share", "stalled_backend_share",
+            "cache_misses_per_transaction", "node_misses_per_transaction")
 TWO_POINTS = "two-point"  # of a plot: a line between the ends of each series, section 4's estimate
 BY_PART = "us_by_part"  # of a plot: all of them, on top of each other; they are its series
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
                     "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction",
-                    *(f"us_{part}" for part in CORE_PARTS))
+                    *(f"us_{part}" for part in CORE_PARTS), *HARDWARE)
 PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind", "estimate")
 EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "deployment", "parameters", "axes",
                    "measure", "seed", "plots")

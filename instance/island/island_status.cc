@@ -35,6 +35,11 @@ void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
     for (size_t i = 0; i < kStays; ++i)
       (*stays->mutable_seconds())[kStayNames[i]] = static_cast<double>(scope.ns[i].Get()) / 1e9;
   }
+  const runtime::HardwareCounters::Counts counts = worker.hardware().Read();
+  for (size_t i = 0; i < runtime::kHardwareEvents; ++i) {
+    if (counts[i]) (*to->mutable_hardware())[runtime::kHardwareEventNames[i]] = *counts[i];
+  }
+  to->set_hardware_problem(worker.hardware().problem());
   worker.latch_waits().ForEach([&](const char* site, const char* holder, uint64_t waits, uint64_t waited_ns) {
     control::v1::LatchWaits* latch = to->add_latch_waits();
     if (site != nullptr) latch->set_site(site);

@@ -87,6 +87,7 @@ absl::Status Worker::BindThread() const {
 
 void Worker::OnThreadStart() {
   runtime::latch_waits = &latch_waits_;
+  hardware_.Follow();
   time_.Spent(Activity::kIdle);  // while no scheduler ran it
   const absl::Status status = BindThread();
   {
