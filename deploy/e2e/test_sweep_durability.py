@@ -14,6 +14,7 @@ from test_sweep import EXPERIMENTS, MICRO, ONE, PAPERS, SMALL, Sweeps, clean, on
 
 from sweeping import cluster as clusters  # test_sweep has put it on the path
 from sweeping import plan as plans_of
+from sweeping import results as result_files
 from sweeping.machine import Machine
 
 
@@ -112,3 +113,13 @@ def test_clusters_name_their_durability(islands: Islands, folder: str, log: str,
     plan = plans_of.make(read_text(folder, text), machine)
     assert clusters.document(plan.blocks[0], machine, "x")["storage"]["log"] == made
     assert plan.durability() == plan.document()["durability"] == word
+
+
+def test_a_machine_is_the_same_with_another_size_of_memory(folder: str) -> None:
+    """Some virtual machines are given memory and lose it again; with other cores it is another machine."""
+    summary = "1 package, 1 NUMA node, 2 cores, 2 PUs, 15.5 GiB"
+    was = {"build": "b", "machine_summary": summary, "cpu": "c", "kernel": "k"}
+    results = result_files.Results(os.path.join(folder, "results"), [])
+    results.document = was
+    assert results.differences({**was, "machine_summary": summary.replace("15.5", "17.5")}) == []
+    assert len(results.differences({**was, "machine_summary": summary.replace("2 cores", "4 cores")})) == 1

@@ -30,7 +30,7 @@ int Count(uint64_t seed, uint32_t percent, locks::Latch* latch, std::string* ord
   int counter = 0;
   const auto add = [&](char name) {
     for (int i = 0; i < 100; ++i) {
-      if (latch != nullptr) latch->Lock();
+      if (latch != nullptr) latch->Lock({"test"});
       const int seen = counter;
       runtime::SchedulingPoint();
       counter = seen + 1;
