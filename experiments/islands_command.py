@@ -69,6 +69,7 @@ class RunReport(TypedDict):
     per_scope: dict[str, ScopeReport]
     sum_check: str
     sum_check_detail: str
+    rate_search: NotRequired[dict[str, Any]]
     op: NotRequired[str]
     multisite_percent: NotRequired[float]
     zipf: NotRequired[float]

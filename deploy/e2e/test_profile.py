@@ -1,11 +1,13 @@
 """`islands profile`, and the same in a run's results: where the time of cores and transactions goes."""
 
+import json
+import os
 import signal
 import time
 
 import pytest
 
-from cluster import Cluster, cluster, loaded  # noqa: F401
+from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import Document
 
 WAITS = ("queue", "turn", "lock", "remote", "votes", "disk", "retry")
@@ -49,6 +51,8 @@ def test_a_hot_row_and_its_locks_come_out_on_top(cluster: Cluster) -> None:
     profile = result["profile"]
     check_cores(profile, 2, result["committed_per_s"])
     assert profile["core_us_per_transaction"]["locking"] > 0
+    assert sum(row["waits"] * row["us_per_wait"] for row in profile["rows"]) < 2 * 16 * 1.5e6, "of 16 slots of each"
+    assert all(row["us_per_wait"] < 1.5e6 for row in profile["rows"])
     hottest = profile["rows"][0]
     assert (hottest["table"], hottest["key"]) == ("micro", "0") and hottest["waits"] > 0
     waited = profile["transaction_us"].get("local", {}).get("lock", 0)
@@ -79,8 +83,25 @@ def test_profile_of_nothing(cluster: Cluster) -> None:
     long = cluster.start("profile", cluster.file)
     time.sleep(0.5)
     long.send_signal(signal.SIGINT)
-    long.communicate(timeout=5)
-    assert long.returncode == 130
+    out, _ = long.communicate(timeout=5)
+    assert long.returncode == 130 and "from second to second" in out, "what is known by then is shown"
+    refused = cluster.islands.run("profile", cluster.file, "--seconds", "nan")
+    assert refused.code == 2 and "nan" in refused.err
     cluster.down()
     refused = cluster.islands.run("profile", cluster.file)
     assert refused.code == 1 and "not up" in refused.err
+
+
+def test_profile_goes_on_without_an_island(cluster: Cluster) -> None:
+    """One dies and comes back: the others are shown, and it is said."""
+    cluster.write("2ISL").up()
+    with loaded(cluster):
+        watching = cluster.start("profile", cluster.file, "--seconds", "3", "--format", "json")
+        time.sleep(1)
+        os.kill(cluster.island_pids()[1], signal.SIGKILL)
+        out, err = watching.communicate(timeout=20)
+    profile = json.loads(out)
+    assert watching.returncode == 1 and "island 1" in err
+    assert profile["missed_islands"] == [1] and profile["committed"] > 0
+    wait_until(lambda: cluster.island(1)["state"] == "ready", what="its next life")
+    cluster.down()

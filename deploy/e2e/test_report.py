@@ -288,6 +288,13 @@ def test_estimate_is_a_line_between_the_ends(folder: str) -> None:
     assert middle["estimate"] > 1.1 * middle["committed_per_s_median"], "costs add up, and rates do not"
 
 
+def test_estimate_needs_both_ends(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig05"], change=bend("fig05", None, cut="FG", multisite=100))
+    plot = plots.plots_of(results.load(folder).figures[0])[0][0]
+    assert {row["cut"]: row["estimate"] != "" for row in csv.DictReader(plot.csv().splitlines())} == {"SE": True,
+                                                                                                     "FG": False}
+
+
 def test_parts_are_series_on_top_of_each_other(folder: str) -> None:
     report_results.write_results(folder, "quad-socket", ["fig11"])
     plot = plots.plots_of(results.load(folder).figures[0])[0][0]

@@ -142,7 +142,13 @@ int Finish(const CommandContext& context, const RunResult& result, const Control
   }
   const bool failed = result.sum.Verdict() == kSumFailed;
   if (failed) fmt::print(stderr, "islands: the sum check failed: {}\n", result.sum.Explain());
-  return Contradicts(result, files) || failed ? kExitFailed : kExitOk;
+  const bool no_knee = result.rate_search && !result.rate_search->found;
+  if (no_knee) {
+    fmt::print(stderr,
+               "islands: no rate held for --duration: the figures are those of the last step of the "
+               "search, at whose end something was late or piled up\n");
+  }
+  return Contradicts(result, files) || failed || no_knee ? kExitFailed : kExitOk;
 }
 
 // The machine as the file names it, but a path that means the same from anywhere.

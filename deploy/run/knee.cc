@@ -50,9 +50,11 @@ void KneeSearch::Observe(RateStep seen) {
   CheckInvariants();
 }
 
-// The limit comes from a rate at which nothing piles up, or it would be none.
+// The limit comes from a rate at which nothing piles up, or it would be none; nor is it one that a step is
+// too short to see exceeded.
 void KneeSearch::ObserveQuiet(RateStep& seen) {
-  if (limit_us_ == 0 && PilesUp(seen)) {
+  const double limit_us = std::max({10 * seen.p50_us, 2 * seen.p99_us, 1.0});
+  if (limit_us_ == 0 && (PilesUp(seen) || limit_us > kMostOfStep * 1e6 * seen.seconds)) {
     if (++failed_ < kFailures) return;  // once more
     failed_ = 0;
     fails_ = rate_;
@@ -61,7 +63,7 @@ void KneeSearch::ObserveQuiet(RateStep& seen) {
     if (rate_ < most_ * kLeastShare) phase_ = Phase::kOver;
     return;
   }
-  if (limit_us_ == 0) limit_us_ = std::max({10 * seen.p50_us, 2 * seen.p99_us, 1.0});
+  if (limit_us_ == 0) limit_us_ = limit_us;
   failed_ = 0;
   phase_ = Phase::kHalve;
   ObserveHalf(seen);

@@ -44,6 +44,7 @@ class KneeSearch {
   static constexpr double kLeastShare = 1e-3;  // of the most: below it nothing is looked for
   static constexpr double kDone = 0.98;        // of what is due must be done
   static constexpr double kStepDown = 0.95;    // from a rate that failed at length
+  static constexpr double kMostOfStep = 0.25;  // of its time: the longest limit that it can give
   static constexpr size_t kMostSteps = 60;
   static constexpr size_t kMostAtLength = 3;
   static constexpr size_t kFailures = 3;  // one after the other, until a rate has failed

@@ -86,6 +86,20 @@ TEST(KneeSearch, NoLimit_IsNoShorterThanTwiceTheQuietP99) {
   EXPECT_NEAR(search.holds(), cluster.capacity, cluster.capacity * 0.05);
 }
 
+// Ten times the quiet median is longer than the steps in which it would have to be exceeded: that is no limit.
+TEST(KneeSearch, NoLimit_IsNotLongerThanStepsCanSee) {
+  const Queueing cluster;
+  KneeSearch search(0);
+  Search(search, [&](const auto& ask) {
+    RateStep step = cluster.At(ask);
+    step.p50_us += 60'000;
+    step.p99_us += 60'000;
+    return step;
+  });
+  EXPECT_EQ(search.limit_us(), 0);
+  EXPECT_FALSE(search.found());
+}
+
 TEST(KneeSearch, OneHiccup_CostsNothing) {
   const Queueing cluster;
   KneeSearch calm(1'000), nervous(1'000);

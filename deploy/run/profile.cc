@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
+#include <string_view>
 #include <vector>
 
 #include "deploy/cli/output.h"
@@ -57,18 +57,30 @@ struct Part {
   double seconds = 0;
 };
 
+// Every wait for a latch is counted, so that part need not be estimated from the rounds that are measured.
+double LatchingSeconds(const Sums& sums) {
+  double seconds = 0;
+  for (const auto& [names, waits] : sums.profile.latches) seconds += waits.seconds;
+  return std::min(seconds, sums.busy_seconds);
+}
+
 std::vector<Part> CoreParts(const Sums& sums) {
+  constexpr std::string_view kLatching = runtime::kWorkNames[static_cast<size_t>(runtime::Work::kLatching)];
   std::vector<Part> parts;
-  const double measured = sums.profile.measured_seconds();
+  const auto seconds_of = [&](std::string_view name) {
+    const auto found = sums.profile.work_seconds.find(std::string(name));
+    return found == sums.profile.work_seconds.end() ? 0 : found->second;
+  };
+  const double measured = sums.profile.measured_seconds() - seconds_of(kLatching);
+  const double latching = measured > 0 ? LatchingSeconds(sums) : 0;
   for (const char* name : runtime::kWorkNames) {
-    const auto found = sums.profile.work_seconds.find(name);
-    const double seconds = found == sums.profile.work_seconds.end() ? 0 : found->second;
-    parts.push_back({name, measured > 0 ? sums.busy_seconds * seconds / measured : 0});
+    const double share = measured > 0 ? seconds_of(name) / measured : 0;
+    parts.push_back({name, name == kLatching ? latching : (sums.busy_seconds - latching) * share});
   }
   // Nothing was measured, in a short time without much to do.
   if (measured <= 0) parts.push_back({"busy", sums.busy_seconds});
   parts.push_back({"waiting", sums.waiting_seconds});
-  parts.push_back({"idle", sums.idle_seconds - sums.waiting_seconds});
+  parts.push_back({"idle", std::max(0.0, sums.idle_seconds - sums.waiting_seconds)});
   return parts;
 }
 
@@ -160,6 +172,10 @@ std::string StaysText(const Sums& sums) {
     for (const auto& [name, seconds] : scope.seconds) all += seconds;
     return all;
   });
+  std::vector<std::string> counts = {"watched"};
+  for (const Profile::Stays& scope : sums.profile.stays)
+    counts.push_back(fmt::format("{}", scope.transactions));
+  table.AddRow(std::move(counts));
   return table.Render();
 }
 
@@ -231,7 +247,9 @@ Profile ProfileOf(const control::v1::WorkerCounters& worker) {
     profile.stays[s] = {from.transactions(), {from.seconds().begin(), from.seconds().end()}};
   }
   for (const control::v1::LatchWaits& latch : worker.latch_waits()) {
-    profile.latches[{latch.site(), latch.holder()}] = {latch.waits(), latch.seconds()};
+    Profile::Waits& sum = profile.latches[{latch.site(), latch.holder()}];
+    sum.waits += latch.waits();
+    sum.seconds += latch.seconds();
   }
   for (const control::v1::RowWaits& row : worker.row_waits()) {
     profile.rows[{row.table(), row.key()}] = {row.waits(), row.seconds()};
@@ -260,10 +278,10 @@ json ProfileJson(const Sums& sums) {
   json shares = json::object();
   const double whole = sums.busy_seconds + sums.idle_seconds;
   for (const Part& part : CoreParts(sums)) {
-    cores[part.name] = Rounded(Per(part.seconds * kUsPerSecond, committed));
+    cores[part.name] = committed == 0 ? json() : json(Rounded(Per(part.seconds * kUsPerSecond, committed)));
     shares[part.name] = whole > 0 ? Rounded(part.seconds / whole) : 0;
   }
-  cores["together"] = Rounded(Per(whole * kUsPerSecond, committed));
+  cores["together"] = committed == 0 ? json() : json(Rounded(Per(whole * kUsPerSecond, committed)));
   json stays = json::object();
   for (size_t s = 0; s < kScopes; ++s) {
     const Profile::Stays& scope = sums.profile.stays[s];

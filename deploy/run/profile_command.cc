@@ -8,9 +8,11 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,25 +67,39 @@ class Profiler {
     }
   }
 
-  absl::Status Look() {
+  // An island that does not answer, or begins anew, is left out of this look, and named.
+  void Look() {
     std::vector<uint32_t> all(meters_.size());
     std::iota(all.begin(), all.end(), 0u);
     control::v1::Request request;
     request.mutable_snapshot();
     const std::vector<ClusterClient::Reply> replies = client_.CallIslands(all, request, kLookTimeoutMs);
-    if (absl::Status wrong = FirstError(replies); !wrong.ok()) return wrong;
-    auto core = cores_.begin();
+    const int64_t now_ms = MonotonicMs();
+    if (looked_ms_ != 0) seconds_ += static_cast<double>(now_ms - looked_ms_) / 1000;
+    looked_ms_ = now_ms;
     for (size_t island = 0; island < replies.size(); ++island) {
+      if (!replies[island].ok() || !replies[island]->has_snapshot()) {
+        missed_.insert(island);
+        continue;
+      }
       const control::v1::Snapshot& snapshot = replies[island]->snapshot();
       const IslandMeter::Step step = meters_[island].Observe(snapshot);
+      if (step.restarted) missed_.insert(island);
       sums_.Add(step.sums);
-      if (island == 0) seconds_ += step.seconds;
+      uint32_t number = 0;
       for (const control::v1::WorkerCounters& worker : snapshot.workers()) {
-        if (core == cores_.end()) break;
-        (core++)->Look(worker, step.restarted);
+        for (Core& core : cores_) {
+          if (core.island == island && core.worker == number) core.Look(worker, step.restarted);
+        }
+        ++number;
       }
     }
-    return absl::OkStatus();
+  }
+  // That have been away, in words; empty: all have been there.
+  std::string Missed() const {
+    return missed_.empty() ? ""
+                           : fmt::format("island {} did not answer, or began anew, during a part of this",
+                                         fmt::join(missed_, ", "));
   }
 
   json Json() const {
@@ -91,7 +107,8 @@ class Profiler {
                      {"layout", status_.layout()},
                      {"seconds", std::round(seconds_ * 1000) / 1000},
                      {"committed", sums_.committed()},
-                     {"aborted", sums_.aborted()}};
+                     {"aborted", sums_.aborted()},
+                     {"missed_islands", missed_}};
     document.update(ProfileJson(sums_));
     document["cores"] = json::array();
     for (const Core& core : cores_) {
@@ -138,7 +155,9 @@ class Profiler {
   std::vector<IslandMeter> meters_;
   std::vector<Core> cores_;
   Sums sums_;
-  double seconds_ = 0;
+  double seconds_ = 0;  // by this process's clock
+  int64_t looked_ms_ = 0;
+  std::set<size_t> missed_;
 };
 
 int ShowProfile(const CommandContext& context, const ProfileOptions& options) {
@@ -151,14 +170,15 @@ int ShowProfile(const CommandContext& context, const ProfileOptions& options) {
   if (!status.ok()) return Fail(context, status.status());
   Profiler profiler(client, *status);
   Interrupts interrupts;
+  bool interrupted = false;  // what is known by then is shown
   {
     TerminalLine line(TerminalLine::End::kGoes);
     for (double left_s = options.seconds;; left_s -= kLookEveryS) {
-      if (absl::Status looked = profiler.Look(); !looked.ok()) return Fail(context, looked);
-      if (left_s <= 0) break;
+      profiler.Look();
+      if (left_s <= 0 || interrupted) break;
       line.Show(fmt::format("{:.0f} s to go", left_s));
       const auto wait_ms = static_cast<int64_t>(1000 * std::min(left_s, kLookEveryS));
-      if (interrupts.Sleep(wait_ms) == Interrupts::Wake::kInterrupted) return kExitInterrupted;
+      interrupted = interrupts.Sleep(wait_ms) == Interrupts::Wake::kInterrupted;
     }
   }
   if (context.json()) {
@@ -166,7 +186,9 @@ int ShowProfile(const CommandContext& context, const ProfileOptions& options) {
   } else {
     fmt::print("{}", profiler.Text());
   }
-  return kExitOk;
+  if (!profiler.Missed().empty()) fmt::print(stderr, "islands: {}\n", profiler.Missed());
+  if (interrupted) return kExitInterrupted;
+  return profiler.Missed().empty() ? kExitOk : kExitFailed;
 }
 
 }  // namespace
@@ -178,6 +200,9 @@ void AddProfileCommand(CLI::App& app, CommandContext& context) {
   AddDeploymentFile(command, &options->file);
   command->add_option("--seconds", options->seconds, "For so long")
       ->check(CLI::Range(kLeastSeconds, kMostSeconds))
+      ->check([](const std::string& text) {
+        return std::isnan(std::strtod(text.c_str(), nullptr)) ? "found nan, expected a number" : "";
+      })
       ->capture_default_str();
   command->footer(
       "Start a load first (`islands run`, or clients of the gateway). Always measured, at a cost of under 1 "

@@ -167,7 +167,8 @@ def x_axis(axes: Axes, xs: Sequence[float]) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(low / 1.15, high * 1.15)
     else:
-        axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+        margin = 0.02 * (high - low) or 1
+        axes.set_xlim(low - margin, high + margin)
     places = axes.transData.transform([(x, 0) for x in xs])[:, 0]
     ticks: list[float] = []
     end: float | None = None

@@ -57,16 +57,24 @@ class Plot:
         # Of a series by its place, where the plan asks for it: what lies on a straight line between its two ends.
         self.estimates: dict[int, dict[float, float]] = {}
         if self.lines and spec.get("estimate") == TWO_POINTS:
-            self.estimates = {number: between_ends(stats) for number, (_, stats) in enumerate(self.series)}
+            ends = [min(self.all_xs(), default=0.0), max(self.all_xs(), default=0.0)]
+            self.estimates = {number: between_ends(stats) for number, (_, stats) in enumerate(self.series)
+                              if ends[0] < ends[1] and all(same_value(end) in stats for end in ends)}
         self.name = ""  # FIGURE-n, once it is known
 
     def stats_of(self, part: str) -> dict[str | float, Stat]:
         found = ((same_value(point.axes[self.x]), self.figure.stat(point, part)) for point in self.points)
         return {x: stat for x, stat in found if stat}
 
+    def all_xs(self) -> list[float]:
+        """What the sweep was to measure, whether it has or not."""
+        return [x for value in self.figure.axes.get(self.x, []) if (x := as_number(value)) is not None]
+
     def estimate_at(self, number: int, x: Value) -> list[str]:
+        if not self.estimates:
+            return []
         place = as_number(x)
-        return [f"{self.estimates[number][place]:.6g}"] if self.estimates and place is not None else []
+        return [f"{self.estimates[number][place]:.6g}" if number in self.estimates and place is not None else ""]
 
     def tops(self) -> list[float]:
         """Where what is drawn ends, of each place."""
@@ -96,15 +104,13 @@ class Plot:
     def repetitions(self) -> str:
         """What a point and its bar stand for."""
         counts = {stat.runs for stat in self.stats()}
+        dotted = " Dotted: the two-point estimate, a straight line between the ends." if self.estimates else ""
         if counts == {1}:
-            return "One run for each point, so no spread."
+            return "One run for each point, so no spread." + dotted
         runs = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
         if self.parts:
             return f"Medians of {runs} runs, on top of each other."
-        if self.estimates:
-            return (f"Median of {runs} runs; the bars reach from the least to the greatest run. Dotted: the two-point "
-                    "estimate, a straight line between the ends.")
-        return f"Median of {runs} runs; the bars reach from the least to the greatest run."
+        return f"Median of {runs} runs; the bars reach from the least to the greatest run." + dotted
 
     def durability(self) -> str:
         """What its clusters kept; nothing where the plot's title or its axes say it."""

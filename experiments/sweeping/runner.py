@@ -187,6 +187,8 @@ class Runner:
         wrong = None
         if report["sum_check"] != "ok":
             wrong = f"sum check {report['sum_check']}: {report['sum_check_detail']}"
+        elif not report.get("rate_search", {"found": True})["found"]:
+            wrong = "no rate held for as long as the run was to take: no knee"
         return {"ok": wrong is None, "error": wrong, "metrics": metrics_of(report), "islands": report["islands"],
                 "workers": sum(island["workers"] for island in report["per_island"]), "layout": report["layout"],
                 "durability": report["durability"], "votes": report["votes"], "log_on": cluster.log_on,

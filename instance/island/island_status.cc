@@ -52,7 +52,7 @@ void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
     out->set_table(row.table);
     out->set_key(row.shown_key);
     out->set_waits(row.waits);
-    out->set_seconds(static_cast<double>(row.waited_ns) / 1e9);
+    out->set_seconds(static_cast<double>(row.waited_ns - row.over_ns) / 1e9);
   }
 }
 

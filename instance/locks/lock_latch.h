@@ -17,9 +17,10 @@ class Latch {
                                         std::memory_order_relaxed)) {
       return;
     }
+    const char* const first = holder;
     runtime::Backoff backoff;
     do {
-      backoff.Wait(site, holder);
+      backoff.Wait(site, first);
       holder = holder_.load(std::memory_order_relaxed);
     } while (holder != nullptr ||
              !holder_.compare_exchange_strong(holder, site.name, std::memory_order_acquire,

@@ -57,7 +57,8 @@ constexpr std::array kMetrics = {
         "scope=local|multisite|distributed "
         "stay=queue|running|turn|lock|remote|votes|disk|retry",
         "Where committed transactions have been from when they were due to their answers, of one "
-        "in 61, which is watched: together their latency. Queue: no slot was free; turn: others "
+        "in 61, which is watched: together their latency. Queue: no slot had begun it: none was free, or the "
+        "worker slept; turn: others "
         "had the core; remote: results of other islands; disk: room in the log, and with "
         "durability sync EPOCH; retry: pauses after a deadlock"},
     MetricDescriptor{Metric::kWatched, kRuns, "islands_transactions_watched_total", kCounter,

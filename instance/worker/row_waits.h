@@ -3,7 +3,7 @@
 //
 // Space-saving (Metwally, Agrawal, El Abbadi, ICDT 2005) over seconds waited: with kMost places, a row that
 // has more than 1/kMost of all waiting is always there; what came into a place that others had before
-// counts their waiting, too, at most `over_ns` of it.
+// is ranked with their waiting, too, `over_ns`, which is not its own.
 //
 // Thread safety: Add by one thread, List by any.
 #pragma once
@@ -31,8 +31,8 @@ class RowWaits {
     std::string key;  // of the operation that waited, encoded; a scan's first one
     std::string shown_key;
     uint64_t waits = 0;
-    uint64_t waited_ns = 0;
-    uint64_t over_ns = 0;
+    uint64_t waited_ns = 0;  // with over_ns
+    uint64_t over_ns = 0;    // others' before it
   };
 
   void Add(const storage::TableDefinition& table, storage::KeyView key_bytes, uint64_t waited_ns) {

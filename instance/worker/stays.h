@@ -14,7 +14,8 @@
 namespace islands::instance {
 
 enum class Stay : uint8_t {
-  kQueue = 0,    // due, and no slot was free (open loop, clients of the deployment)
+  kQueue = 0,  // due, and no slot had begun it: none was free, or the worker slept (open loop, clients of the
+               // deployment)
   kRunning = 1,  // on its worker's core
   kTurn = 2,     // it could go on, and others had the core
   kLock = 3,     // waits for a lock

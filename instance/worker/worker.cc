@@ -133,7 +133,8 @@ bool Worker::RunOnce() {
     work += turns_.ResumeReady([this] { engine_.EndQuiet(); });
   }
   engine_.EndStep();  // what messages speak of is in the log
-  if (turns_.now_ns() >= next_clean_ns_) Clean();
+  const bool cleans = turns_.now_ns() >= next_clean_ns_;
+  if (cleans) Clean();
   work += Send();
   if (sweep_due) links_.PublishQueues();  // of what the peers do not take
   branches_.Reap();
@@ -141,7 +142,8 @@ bool Worker::RunOnce() {
   // A round without work is part of the wait.
   const bool open = clients_.busy() || sessions_.active() || !branches_.empty() || !coordinated_.empty();
   if (measured) [[unlikely]]
-    sampler_.End(work != 0);
+    sampler_.End(work != 0 || cleans);
+  if (cleans) time_.Spent(Activity::kMessaging);  // whatever comes of the rest of the round
   between_rounds_ = work != 0 ? Activity::kMessaging : open ? Activity::kWaiting : Activity::kIdle;
   return work != 0;
 }
