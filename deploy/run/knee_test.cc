@@ -86,7 +86,8 @@ TEST(KneeSearch, NoLimit_IsNoShorterThanTwiceTheQuietP99) {
   EXPECT_NEAR(search.holds(), cluster.capacity, cluster.capacity * 0.05);
 }
 
-// Ten times the quiet median is longer than the steps in which it would have to be exceeded: that is no limit.
+// Ten times the quiet median is longer than the steps in which it would have to be exceeded: that is no
+// limit.
 TEST(KneeSearch, NoLimit_IsNotLongerThanStepsCanSee) {
   const Queueing cluster;
   KneeSearch search(0);
