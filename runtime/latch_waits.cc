@@ -12,17 +12,19 @@ void BackOff(uint32_t round, LatchSite site, const char* holder) {
 #ifdef ISLANDS_PLANTED_BUGS
   if (interleave != nullptr) return interleave(/*blocked=*/true);
 #endif
-  CountWait(site, holder, /*again=*/round > 1, [round] {
-    if (round > kSpins) {
-      sched_yield();
-      return;
-    }
-    for (uint32_t i = 0; i < round; ++i) {
+  CountWait(
+      site, [holder] { return holder; }, /*again=*/round > 1,
+      [round] {
+        if (round > kSpins) {
+          sched_yield();
+          return;
+        }
+        for (uint32_t i = 0; i < round; ++i) {
 #if defined(__x86_64__)
-      __builtin_ia32_pause();
+          __builtin_ia32_pause();
 #endif
-    }
-  });
+        }
+      });
 }
 
 }  // namespace islands::runtime

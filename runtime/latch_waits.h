@@ -1,6 +1,9 @@
 // For what latches a thread has had to wait, by the site where it wanted the latch and the site where it
 // had been taken: the lock and the critical section that holds it (Horikawa, ICPE 2011, section 3).
 //
+// Of several who had it one after the other meanwhile one is named: the first of those who had a latch that
+// is spun for, the last of those who had a mutex.
+//
 // To try again because somebody else has been faster counts as waiting, too. A thread whose latch_waits is
 // null waits uncounted.
 //
@@ -70,13 +73,14 @@ class LatchWaits {
 inline constinit thread_local LatchWaits* latch_waits = nullptr;
 
 // Calls wait(), of which this thread is counted to wait for a latch. `again`: as before, for the same one.
-template <typename Wait>
-void CountWait(LatchSite site, const char* holder, bool again, Wait wait) {
+// `holder` is asked afterwards.
+template <typename Holder, typename Wait>
+void CountWait(LatchSite site, Holder holder, bool again, Wait wait) {
   const WorkScope latching(Work::kLatching);
   if (latch_waits == nullptr || site.name == nullptr) return wait();
   const int64_t begun_ns = MonotonicClock().NowNs();
   wait();
-  latch_waits->Add(site.name, holder, again ? 0 : 1, MonotonicClock().NowNs() - begun_ns);
+  latch_waits->Add(site.name, holder(), again ? 0 : 1, MonotonicClock().NowNs() - begun_ns);
 }
 
 }  // namespace islands::runtime

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -64,43 +63,33 @@ TEST(LatchWaits, Add_KeepsTheSumOfWhatHasNoPlaceOfItsOwn) {
   EXPECT_EQ(others, 11);
 }
 
-// One section that holds a mutex for long, planted beside others that hold it, and another one, for short:
-// it is what all wait for, and it is named. It sleeps, so that a holder that lost its core for some
-// milliseconds is little beside it. Also what ThreadSanitizer has to say about all of it.
+// One section that holds a mutex for long, planted beside another mutex and a section that is short: it is
+// what is waited for, and it is named. Also what ThreadSanitizer has to say about that.
 TEST(LatchWaits, Mutex_NamesThePlantedSlowSection) {
-  constexpr size_t kQuickThreads = 2;
   Mutex hot, calm;
-  std::array<LatchWaits, kQuickThreads> waits;
+  LatchWaits waits;
   std::atomic<bool> over = false;
-  std::vector<std::thread> threads;
-  for (LatchWaits& own : waits) {
-    threads.emplace_back([&] {
-      latch_waits = &own;
-      while (!over.load()) {
-        {
-          const MutexLock lock(calm, ISLANDS_LATCH("test.calm"));
-        }
-        const MutexLock lock(hot, ISLANDS_LATCH("test.quick"));
+  std::thread quick([&] {
+    latch_waits = &waits;
+    while (!over.load()) {
+      {
+        const MutexLock lock(calm, ISLANDS_LATCH("test.calm"));
       }
-      latch_waits = nullptr;
-    });
-  }
-  for (int i = 0; i < 200; ++i) {
+      const MutexLock lock(hot, ISLANDS_LATCH("test.quick"));
+    }
+    latch_waits = nullptr;
+  });
+  for (int i = 0; i < 100; ++i) {
     {
       const MutexLock lock(hot, ISLANDS_LATCH("test.slow"));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    { const MutexLock lock(calm, ISLANDS_LATCH("test.calm_too")); }
     std::this_thread::yield();
   }
   over.store(true);
-  for (std::thread& thread : threads) thread.join();
-  LatchWaits together;
-  for (const LatchWaits& own : waits) {
-    own.ForEach([&](const char* site, const char* holder, uint64_t count, uint64_t waited_ns) {
-      together.Add(site, holder, count, static_cast<int64_t>(waited_ns));
-    });
-  }
-  const std::vector<Found> found = List(together);
+  quick.join();
+  const std::vector<Found> found = List(waits);
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].site, "test.quick");
   EXPECT_EQ(found[0].holder, "test.slow");

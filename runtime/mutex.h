@@ -29,7 +29,9 @@ class ABSL_LOCKABLE Mutex {
 #else
   void lock(LatchSite site = {}) ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     if (!mutex_.try_lock()) {
-      CountWait(site, holder_.load(std::memory_order_relaxed), /*again=*/false, [this] { mutex_.lock(); });
+      // The one who had it last, and has surely said so: who has just taken it may not have yet.
+      const auto holder = [this] { return holder_.load(std::memory_order_relaxed); };
+      CountWait(site, holder, /*again=*/false, [this] { mutex_.lock(); });
     }
     holder_.store(site.name, std::memory_order_relaxed);
   }
