@@ -2,8 +2,9 @@
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from panels import (BUSY, COMMITTED, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, Board, board, buckets,
-                    cells, graph, lag, number, quantile, query, rate, ratio, row, select, share, total, variable)
+from panels import (BUSY, COMMITTED, FULL, LATENCY, QUARTER, RESTARTS, RUNS, SIXTH, THIRD, WORKED, Board, board,
+                    buckets, cells, graph, lag, number, quantile, query, rate, ratio, row, select, share, total,
+                    variable)
 
 MEASURED = rate("islands_work_measured_seconds_total")
 SCOPE = 'scope=~"$scope"'
@@ -40,7 +41,7 @@ def transactions(made: Dashboard) -> None:
         "their turn, locks, other islands (remote, votes), the disk, or to try again. Together the latency.", "s",
         query(f"{total(rate('islands_transaction_stay_seconds_total', SCOPE), 'stay')} / on () group_left () "
               f"({total(rate('islands_transactions_watched_total', SCOPE))} > 0)", "{{stay}}"),
-        stacked=True, height=9))
+        stacked=True, width=FULL))
     made.with_panel(graph("Ended, by scope and outcome", "Transactions that began here.", "ops",
                           query(total(rate("islands_transactions_total", SCOPE), "scope", "outcome"),
                                 "{{scope}} {{outcome}}"), width=THIRD))
@@ -68,7 +69,7 @@ def cores(made: Dashboard) -> None:
     made.with_panel(graph(
         "Busy time, by kind of work", "Of the rounds that are measured, about one in 64. Executing: procedures and "
         "operations. Searching: ways down trees. Latching: waiting for latches. Building, reading: of messages.",
-        "percentunit", query(share(MEASURED, MEASURED, "work", "job"), "{{work}}"), stacked=True, top=1, height=9))
+        "percentunit", query(share(MEASURED, MEASURED, "work", "job"), "{{work}}"), stacked=True, top=1, width=FULL))
     made.with_panel(graph("Ready to resume", "Coroutines queued on each worker.", "none",
                           query(select("islands_ready_queue_length"), "island {{island}} worker {{worker}}"),
                           width=THIRD))

@@ -132,10 +132,11 @@ constexpr std::array kMetrics = {
                      "Waits for a lock that have begun"},
     MetricDescriptor{Metric::kLockWaitSeconds, kLocks, "islands_lock_wait_seconds_total", kCounter, "worker",
                      "Time spent in waits for a lock that have ended; those of several transactions add up"},
-    MetricDescriptor{Metric::kLatchWaits, kLocks, "islands_latch_waits_total", kCounter, "site holder",
-                     "Times a worker found a latch taken, or somebody else faster, by where in the code it "
-                     "wanted the latch, and where who had it had taken it; holder is empty where that is not "
-                     "known. A pair that has never waited is absent; others are those beyond 127"},
+    MetricDescriptor{
+        Metric::kLatchWaits, kLocks, "islands_latch_waits_total", kCounter, "site holder",
+        "Times a worker found a latch taken, or somebody else faster, by where in the code it "
+        "wanted the latch, and where who had it had taken it; holder is unknown where that is not "
+        "known. A pair that has never waited is absent; others are those beyond 127"},
     MetricDescriptor{Metric::kLatchWaitSeconds, kLocks, "islands_latch_wait_seconds_total", kCounter,
                      "site holder", "Time waited then"},
     MetricDescriptor{Metric::kLocksHeld, kLocks, "islands_locks_held", kGauge, "",

@@ -216,10 +216,11 @@ void AddStays(const instance::Island& island, std::vector<MetricFamily>* familie
 
 void AddLatches(const instance::Island& island, std::vector<MetricFamily>* families) {
   // The rest is always there, and with it both metrics.
-  std::map<std::pair<std::string, std::string>, std::pair<uint64_t, uint64_t>> sums = {{{"others", ""}, {}}};
+  std::map<std::pair<std::string, std::string>, std::pair<uint64_t, uint64_t>> sums = {
+      {{"others", "unknown"}, {}}};
   for (const auto& worker : island.workers()) {
     worker->latch_waits().ForEach([&](const char* site, const char* holder, uint64_t waits, uint64_t ns) {
-      auto& sum = sums[{site == nullptr ? "others" : site, holder == nullptr ? "" : holder}];
+      auto& sum = sums[{site == nullptr ? "others" : site, holder == nullptr ? "unknown" : holder}];
       sum.first += waits;
       sum.second += ns;
     });
