@@ -264,7 +264,8 @@ def draw_parts(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     handles: list[Artist] = []
     ends = {float(place): 0.0 for place in range(len(plot.xs))}
     for number, (width, there, _, label) in enumerate(bars(plot, styles)):
-        look = bar_look(number)
+        # There are more parts than colours: the second of a colour has another hatch.
+        look = {**bar_look(number), "hatch": HATCHES[(number + 3 * (number // len(PALETTE))) % len(HATCHES)]}
         heights, bottoms = [bar.stat.median for bar in there], [ends[bar.place] for bar in there]
         name_all(axes.bar([bar.place for bar in there], heights, width, bottoms, **look), there)
         ends.update((bar.place, bottom + height) for bar, bottom, height in zip(there, bottoms, heights))
