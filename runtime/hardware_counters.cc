@@ -31,9 +31,9 @@ constexpr std::array<Kind, kHardwareEvents> kKinds = {
 
 }  // namespace
 
-int HardwareCounters::OpenOfThisThread(perf_event_attr* event) {
+int HardwareCounters::OpenOfThread(perf_event_attr* event, int32_t tid) {
   const long opened =
-      syscall(SYS_perf_event_open, event, /*pid=*/0, /*cpu=*/-1, /*group_fd=*/-1, PERF_FLAG_FD_CLOEXEC);
+      syscall(SYS_perf_event_open, event, tid, /*cpu=*/-1, /*group_fd=*/-1, PERF_FLAG_FD_CLOEXEC);
   return opened < 0 ? -errno : static_cast<int>(opened);
 }
 
@@ -49,8 +49,8 @@ std::optional<uint64_t> HardwareCounters::ReadOne(int descriptor) {
                                static_cast<double>(now.running_ns));
 }
 
-void HardwareCounters::Follow() {
-  const MutexLock lock(mutex_, ISLANDS_LATCH("hardware.events"));
+void HardwareCounters::Follow(int32_t tid) {
+  tid_ = tid;
   error_ = 0;
   for (size_t i = 0; i < kHardwareEvents; ++i) {
     Event& event = events_[i];
@@ -60,19 +60,20 @@ void HardwareCounters::Follow() {
     attributes.type = kKinds[i].type;
     attributes.config = kKinds[i].config;
     attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
-    int opened = open_(&attributes);
+    int opened = open_(&attributes, tid);
     if (opened == -EACCES ||
         opened == -EPERM) {  // what the kernel does for the thread may be nobody's business
       attributes.exclude_kernel = attributes.exclude_hv = 1;
-      opened = open_(&attributes);
+      opened = open_(&attributes, tid);
     }
     if (opened < 0 && error_ == 0) error_ = -opened;
     event.descriptor.Reset(std::max(opened, -1));
   }
 }
 
-HardwareCounters::Counts HardwareCounters::Read() const {
+HardwareCounters::Counts HardwareCounters::Read(int32_t tid) {
   const MutexLock lock(mutex_, ISLANDS_LATCH("hardware.events"));
+  if (tid != tid_) Follow(tid);
   Counts counts;
   for (size_t i = 0; i < kHardwareEvents; ++i) {
     Event& event = events_[i];
@@ -91,8 +92,7 @@ std::string HardwareCounters::problem() const {
   const MutexLock lock(mutex_, ISLANDS_LATCH("hardware.events"));
   const bool any = std::any_of(events_.begin(), events_.end(),
                                [](const Event& event) { return static_cast<bool>(event.descriptor); });
-  if (any) return "";
-  if (error_ == 0) return "nobody has asked for them yet";
+  if (any || error_ == 0) return "";
   const bool forbidden = error_ == EACCES || error_ == EPERM;
   return fmt::format(
       "{}{}", std::strerror(error_),

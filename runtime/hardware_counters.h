@@ -6,7 +6,9 @@
 // Where the processor has fewer counters than events the kernel lets them take turns; what is read is
 // scaled to the whole time, as by `perf stat`.
 //
-// Thread safety: all of it, by any thread; Follow by the one that is to be counted.
+// Counting begins when somebody asks: what nobody looks at is not counted.
+//
+// Thread safety: all of it, by any thread.
 //
 // Invariant: what Read gives of an event never falls, whatever threads are followed one after the other.
 #pragma once
@@ -45,18 +47,17 @@ class HardwareCounters {
  public:
   using Counts = std::array<std::optional<uint64_t>, kHardwareEvents>;
   // A descriptor from which three numbers are read: count, ns enabled, ns running; or -errno.
-  using Open = std::function<int(perf_event_attr* event)>;
+  using Open = std::function<int(perf_event_attr* event, int32_t tid)>;
 
-  // `open`: the kernel's, for the calling thread.
-  explicit HardwareCounters(Open open = OpenOfThisThread) : open_(std::move(open)) {}
+  explicit HardwareCounters(Open open = OpenOfThread) : open_(std::move(open)) {}  // the kernel's
 
-  // Counts the calling thread from now on, and no longer the one before.
-  void Follow();
-  Counts Read() const;
-  // Why nothing is counted, for people; empty: something is.
+  // Of the thread `tid` of this process, which is counted from now on, and of those before it. 0: it has none
+  // yet.
+  Counts Read(int32_t tid);
+  // Why nothing is counted, for people; empty: something is, or nobody has asked.
   std::string problem() const;
 
-  static int OpenOfThisThread(perf_event_attr* event);
+  static int OpenOfThread(perf_event_attr* event, int32_t tid);
 
  private:
   struct Event {
@@ -66,10 +67,12 @@ class HardwareCounters {
     uint64_t last = 0;    // scaling may be a little less than it was
   };
   static std::optional<uint64_t> ReadOne(int descriptor);
+  void Follow(int32_t tid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Open open_;
   mutable Mutex mutex_;
-  mutable std::array<Event, kHardwareEvents> events_ ABSL_GUARDED_BY(mutex_);
+  std::array<Event, kHardwareEvents> events_ ABSL_GUARDED_BY(mutex_);
+  int32_t tid_ ABSL_GUARDED_BY(mutex_) = 0;
   int error_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -35,7 +35,7 @@ void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
     for (size_t i = 0; i < kStays; ++i)
       (*stays->mutable_seconds())[kStayNames[i]] = static_cast<double>(scope.ns[i].Get()) / 1e9;
   }
-  const runtime::HardwareCounters::Counts counts = worker.hardware().Read();
+  const runtime::HardwareCounters::Counts counts = worker.hardware().Read(worker.tid());
   for (size_t i = 0; i < runtime::kHardwareEvents; ++i) {
     if (counts[i]) (*to->mutable_hardware())[runtime::kHardwareEventNames[i]] = *counts[i];
   }

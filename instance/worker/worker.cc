@@ -69,7 +69,10 @@ Worker::Worker(WorkerOptions options, WorkerShared& shared, std::unique_ptr<mess
   shared_.colleagues.push_back({&mailbox_, &branches_, &probes_});
 }
 
-Worker::~Worker() = default;
+// Where one thread runs several workers it is that thread's own.
+Worker::~Worker() {
+  if (runtime::latch_waits == &latch_waits_) runtime::latch_waits = nullptr;
+}
 
 absl::Status Worker::BindThread() const {
   absl::Status status;
@@ -87,7 +90,6 @@ absl::Status Worker::BindThread() const {
 
 void Worker::OnThreadStart() {
   runtime::latch_waits = &latch_waits_;
-  hardware_.Follow();
   time_.Spent(Activity::kIdle);  // while no scheduler ran it
   const absl::Status status = BindThread();
   {

@@ -73,7 +73,7 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   const messaging::Links& links() const { return links_; }
   const Peers& peers() const { return peers_; }
   const runtime::LatchWaits& latch_waits() const { return latch_waits_; }
-  const runtime::HardwareCounters& hardware() const { return hardware_; }
+  runtime::HardwareCounters& hardware() const { return hardware_; }
   int32_t tid() const { return tid_.load(std::memory_order_acquire); }
   bool running() const { return clients_.running(); }
   // Of the transactions that the log is needed for here (log/open_transactions.h): the cleaner asks all of an
@@ -145,8 +145,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   Turns turns_;
   TimeAccount time_;
   WorkSampler sampler_;
-  runtime::LatchWaits latch_waits_;     // of its thread
-  runtime::HardwareCounters hardware_;  // likewise
+  runtime::LatchWaits latch_waits_;             // of its thread
+  mutable runtime::HardwareCounters hardware_;  // of its thread, for who asks
   LockWaits lock_waits_;
   Engine engine_;
   Peers peers_;
