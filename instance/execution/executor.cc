@@ -409,6 +409,7 @@ void Executor::RemoveGhosts(std::vector<locks::Wakeup>* wakeups) {
 
 // For a write to a table with indexes, unless it leaves their entries as they are.
 LockResult Executor::TakeIndexEntries(const Target& target) {
+  const WorkScope locking(Work::kLocking);
   if (Planted(PlantedBug::kSkipIndexEntryLock)) return LockResult::kGranted;
   const Batch::Operation& operation = target.batch.operation(target.number);
   const storage::TableDefinition& table = catalog_.table(operation.table);
@@ -542,10 +543,13 @@ Executor::Step Executor::Insert(const Target& target) {
     const LockName gap =
         last ? LastGap(operation.table, target.site) : GapBelow(operation.table, target.site, next.view());
     LockResult lock = LockResult::kGranted;
-    if (!Planted(PlantedBug::kSkipInsertIntention)) lock = Take(target.branch, gap, LockMode::kIX);
-    // What the branch scanned before may lie on both sides of the new key.
-    if (lock == LockResult::kGranted && target.branch.scanned)
-      lock = Take(target.branch, GapBelow(operation.table, target.site, key), LockMode::kS);
+    {
+      const WorkScope locking(Work::kLocking);
+      if (!Planted(PlantedBug::kSkipInsertIntention)) lock = Take(target.branch, gap, LockMode::kIX);
+      // What the branch scanned before may lie on both sides of the new key.
+      if (lock == LockResult::kGranted && target.branch.scanned)
+        lock = Take(target.branch, GapBelow(operation.table, target.site, key), LockMode::kS);
+    }
     if (lock != LockResult::kGranted) return {lock};
     std::optional<uint64_t> expected = key_changes;
     if (Planted(PlantedBug::kIgnoreKeyChanges)) {

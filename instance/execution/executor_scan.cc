@@ -147,6 +147,7 @@ Executor::Step Executor::IndexScan(const Target& target) {
   const Batch::Operation operation = target.batch.operation(target.number);
   const bool locks = target.site != storage::kReplicatedSite;
   if (locks) {
+    const WorkScope locking(Work::kLocking);
     const LockResult lock = Take(target.branch, IndexEntries(operation.table, target.site), LockMode::kS);
     if (lock != LockResult::kGranted) return {lock};
   }
