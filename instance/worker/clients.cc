@@ -157,7 +157,8 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
 void Clients::Watch(Slot& slot) {
   until_watched_ = kWatchEvery;
   Stays& stays = slot.transaction.stays;
-  stays.Begin(Stay::kQueue, slot.due_ns == 0 ? slot.begun_ns : slot.due_ns);
+  // When it was due another island may have said, and may be wrong.
+  stays.Begin(Stay::kQueue, slot.due_ns == 0 ? slot.begun_ns : std::min(slot.due_ns, slot.begun_ns));
   stays.Move(Stay::kRunning, slot.begun_ns);
 }
 
