@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -74,9 +75,6 @@ class Profiler {
     control::v1::Request request;
     request.mutable_snapshot();
     const std::vector<ClusterClient::Reply> replies = client_.CallIslands(all, request, kLookTimeoutMs);
-    const int64_t now_ms = MonotonicMs();
-    if (looked_ms_ != 0) seconds_ += static_cast<double>(now_ms - looked_ms_) / 1000;
-    looked_ms_ = now_ms;
     for (size_t island = 0; island < replies.size(); ++island) {
       if (!replies[island].ok() || !replies[island]->has_snapshot()) {
         missed_.insert(island);
@@ -86,6 +84,7 @@ class Profiler {
       const IslandMeter::Step step = meters_[island].Observe(snapshot);
       if (step.restarted) missed_.insert(island);
       sums_.Add(step.sums);
+      seconds_of_[island] += step.seconds;
       uint32_t number = 0;
       for (const control::v1::WorkerCounters& worker : snapshot.workers()) {
         for (Core& core : cores_) {
@@ -94,6 +93,12 @@ class Profiler {
         ++number;
       }
     }
+  }
+  // How long it was looked at: as long as the island that was there longest says.
+  double Seconds() const {
+    double most = 0;
+    for (const auto& [island, seconds] : seconds_of_) most = std::max(most, seconds);
+    return most;
   }
   // That have been away, in words; empty: all have been there.
   std::string Missed() const {
@@ -105,7 +110,7 @@ class Profiler {
   json Json() const {
     json document = {{"deployment", status_.deployment()},
                      {"layout", status_.layout()},
-                     {"seconds", std::round(seconds_ * 1000) / 1000},
+                     {"seconds", std::round(Seconds() * 1000) / 1000},
                      {"committed", sums_.committed()},
                      {"aborted", sums_.aborted()},
                      {"missed_islands", missed_}};
@@ -121,9 +126,10 @@ class Profiler {
 
   std::string Text() const {
     std::string text = fmt::format(
-        "{}, {}: {:.1f} s, {} committed = {}/s\n\n", status_.deployment(), status_.layout(), seconds_,
+        "{}, {}: {:.1f} s, {} committed = {}/s\n\n", status_.deployment(), status_.layout(), Seconds(),
         Grouped(sums_.committed()),
-        Grouped(static_cast<uint64_t>(seconds_ > 0 ? static_cast<double>(sums_.committed()) / seconds_ : 0)));
+        Grouped(
+            static_cast<uint64_t>(Seconds() > 0 ? static_cast<double>(sums_.committed()) / Seconds() : 0)));
     return text + ProfileText(sums_) + "\n" + CoresText();
   }
 
@@ -155,8 +161,7 @@ class Profiler {
   std::vector<IslandMeter> meters_;
   std::vector<Core> cores_;
   Sums sums_;
-  double seconds_ = 0;  // by this process's clock
-  int64_t looked_ms_ = 0;
+  std::map<size_t, double> seconds_of_;  // of each island, by its clock: without those of its restarts
   std::set<size_t> missed_;
 };
 
