@@ -125,14 +125,12 @@ class Comparison:
         for metric, count, found in self.overall():
             equal = "" if found.leaves_out_one() else ": no difference that can be told"
             yield (f"{words.metric_name(metric)}: A / B is {words.times(found.ratio)} over {count} points (geometric "
-                   "mean; 95 %: "
-                   f"{within(found)}){equal}")
+                   f"mean; 95 %: {within(found)}){equal}")
         count = len(self.intervals())
         if count:
             chance = at_least_by_chance(len(self.sure()), count)
             yield (f"{len(self.sure())} of {count} intervals leave out 1; by chance alone {self.sure_by_chance():.0f} "
-                   "would, "
-                   f"and so many or more with a probability of {words.significant(chance, 2)}")
+                   f"would, and so many or more with a probability of {words.significant(chance, 2)}")
 
     def summary(self) -> str:
         return (f"{len(self.exceeding())} of {len(self.pairs)} differences exceed the spread (by chance alone, up to "

@@ -23,13 +23,12 @@ def fig04(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
              "best-case performance much")
     yield case.claim(f"An island per socket is faster where its cores are neighbours than where they are spread over "
                      f"the sockets{at_load}.", "the cost of a topology-aware islands configuration of a certain size "
-                                               "is "
-                     "lower than the cost of a topology-unaware shared-nothing configuration", "Section 4, Figure 4",
+                                               "is lower than the cost of a topology-unaware shared-nothing "
+                                               "configuration", "Section 4, Figure 4",
                      "expected, no number", lambda: case.with_sockets(lambda: greater(
                          placed(case, case.coarse(), "islands"), placed(case, case.coarse(), "spread"))), where)
     yield case.claim(f"Placing islands by topology doubles the throughput of the worst case{at_load}: of the layout "
-                     "and "
-                     "placement that is slowest.", worst, "Section 1 (no figure is named)", "2x",
+                     "and placement that is slowest.", worst, "Section 1 (no figure is named)", "2x",
                      lambda: case.with_sockets(lambda: improves_worst(case)), where, factor(2, QUAD))
     yield case.claim(f"It does not hurt the best case much{at_load}: the layout and placement that is fastest.", worst,
                      "Section 1 (no figure is named)", "not much",
@@ -93,8 +92,7 @@ def fig09(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, rows=10, zipf=0)
     reference = "Section 7.1, Figure 9"
     drop = ("there is a drop in performance of the remaining configurations, which is more significant in the case of "
-            "the "
-            "fine-grained one")
+            "the fine-grained one")
     for op, doing in OPS.items():
         where: Where = {"op": op}
         yield case.claim(f"Shared-everything does not mind multisite transactions ({doing} 10 rows).",
@@ -119,8 +117,8 @@ def fig09(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
         where = {"op": op}
         yield messages.claim(f"A distributed transaction costs as many messages however many there are ({doing}).",
                              "The messaging overhead is high in the read-only case, although it has a constant cost "
-                             "per "
-                             "transaction.", "Section 7.1.3, Figure 11", "constant", messages_constant(messages, where),
+                             "per transaction.",
+                             "Section 7.1.3, Figure 11", "constant", messages_constant(messages, where),
                              where)
 
 
@@ -198,8 +196,7 @@ def fig10(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "several islands).", opposite, reading, "costs fall with the size of the island",
                      lambda: cost_order(case, case.cuts(), distributed), distributed)
     yield case.claim("Shared-everything is the exception: its multisite reads cost more than those of the largest "
-                     "islands, "
-                     "by communication between sockets (10 rows).", "The exception is the shared-everything "
+                     "islands, by communication between sockets (10 rows).", "The exception is the shared-everything "
                      "configuration, which has higher costs due to inter-socket communication", reading,
                      "dearer, no number", lambda: case.with_sockets(lambda: greater(
                          case.at(layout=case.shared(), **distributed), case.at(layout=case.cuts()[0], **distributed))),
@@ -210,9 +207,9 @@ def fig10(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "proportional", lambda: overhead_by_participants(case, local, distributed), distributed,
                      factor(1))
     local, distributed = {"op": "update", "multisite": 0}, {"op": "update", "multisite": 100}
-    yield case.claim("The more threads share an island, the dearer a local update (10 rows).", "The cost of a "
-                                                                                               "transaction "
-                     "increases with the number of threads in the system, due to contention on shared data structures.",
+    yield case.claim("The more threads share an island, the dearer a local update (10 rows).",
+                     "The cost of a transaction increases with the number of threads in the system, due to contention "
+                     "on shared data structures.",
                      writing, "costs rise with the number of threads",
                      lambda: cost_order(case, list(reversed(case.layouts())), local), local)
     yield case.claim("Multisite updates cost more on every layout of several islands than on shared-everything (10 "
@@ -220,10 +217,10 @@ def fig10(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "Any configuration that requires distributed transactions is more expensive than the "
                      "shared-everything configuration.", writing, "all dearer",
                      lambda: dearer_than_shared(case, distributed), distributed)
-    yield case.claim("Multisite updates cost much more than local ones (10 rows).", "Multisite shared-nothing "
-                                                                                    "transactions "
-                     "... are significantly more expensive than their local counterparts.", writing, "significantly "
-                                                                                                     "dearer",
+    yield case.claim("Multisite updates cost much more than local ones (10 rows).",
+                     "Multisite shared-nothing transactions ... are significantly more expensive than their local "
+                     "counterparts.", writing,
+                     "significantly dearer",
                      lambda: multisite_dearer(case, local, distributed), distributed)
     messages = Case(sweep, figure, "messages_per_distributed", zipf=0, rows=4)
     yield messages.claim("Distributed updates exchange twice as many messages as reads (4 rows).", "distributed "

@@ -23,9 +23,9 @@ def fig12(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
             yield case.claim(f"Shared-nothing with {name} grows with the cores, linearly ({doing} 10 rows, 20 % "
                              "multisite).", quote, reference, "linear, to 24 and to 80 cores",
                              grows_linearly(case, cut, where), where, LINEAR)
-        yield case.claim(f"Shared-everything scales worse than shared-nothing ({doing}).", "The configuration labeled "
-                                                                                           "SE "
-                         "(shared-everything) does not scale linearly, particularly on the machine with 8 sockets.",
+        yield case.claim(f"Shared-everything scales worse than shared-nothing ({doing}).",
+                         "The configuration labeled SE (shared-everything) does not scale linearly, particularly on "
+                         "the machine with 8 sockets.",
                          reference, "not linear, least so on 8 sockets", scales_worse(case, where), where)
         yield case.claim(f"On all cores, one island per socket competes with the best cut ({doing}).", quote, reference,
                          "competitive with the best case", coarse_competes(case, where), where)
@@ -95,9 +95,8 @@ def fig13(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     for op, done in (("read", "read"), ("update", "updated")):
         where: Where = {**shown, "op": op}
         yield case.claim(f"Heavy skew slows shared-everything down when rows are {done}{at_multisite}.",
-                         "For shared-everything, heavily skewed workloads result in a significant performance drop "
-                         "due to "
-                         "increased contention.", reference, "a significant drop", drops(case, case.shared, where),
+                         "For shared-everything, heavily skewed workloads result in a significant performance drop due "
+                         "to increased contention.", reference, "a significant drop", drops(case, case.shared, where),
                          where)
     where = {**shown, "op": "update"}
     yield case.claim(f"For shared-everything, skew hurts updates more than reads{at_multisite}.",
@@ -105,15 +104,15 @@ def fig13(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "particularly in the update case", lambda: update_worse(case), where)
     yield case.claim("While skew is weak, shared-everything updates fairly fast: no slower than the middle one of the "
                      f"other layouts{at_multisite}.", "When requests are not strongly skewed, shared-everything "
-                                                      "achieves "
-                     "fairly high performance in the update microbenchmark", reference, "fairly high, no number",
+                                                      "achieves fairly high performance in the update microbenchmark",
+                     reference, "fairly high, no number",
                      lambda: fairly_high(case, where), where)
     for op, done in (("read", "read"), ("update", "updated")):
         where = {**shown, "op": op}
         yield case.claim(f"Skew slows one island per core down when rows are {done}: its hottest island has one worker"
                          f"{at_multisite}.", "the additional load cannot be divided and the most loaded instance "
-                                             "becomes "
-                         "a bottleneck", reference, "the most loaded island is the bottleneck",
+                                             "becomes a bottleneck",
+                         reference, "the most loaded island is the bottleneck",
                          drops(case, case.fine, where), where)
         yield case.claim(f"One island per socket copes better with skew than one per core when rows are {done}"
                          f"{at_multisite}.", "the increased load due to skewed accesses is naturally distributed among "
@@ -129,16 +128,14 @@ def fig13_distributed(case: Case, reference: str) -> Iterator[Claim]:
     for op, done in (("read", "read"), ("update", "updated")):
         where: Where = {"op": op, "multisite": most}
         slowest = Case(case.sweep, case.figure, "slowest_island_per_s", rows=2)
-        yield slowest.claim(f"The hottest island holds the others up: with one island per core the least loaded one "
-                            "slows "
-                            f"down, too, when rows are {done} with skew ({most:g} % multisite).",
+        yield slowest.claim("The hottest island holds the others up: with one island per core the least loaded one "
+                            f"slows down, too, when rows are {done} with skew ({most:g} % multisite).",
                             "the throughput of other instances also drops as they cannot complete transactions "
-                            "involving "
-                            "the overloaded instance", reference, "others drop, too",
+                            "involving the overloaded instance", reference, "others drop, too",
                             others_drop(slowest, where), where)
-        yield case.claim(f"With multisite transactions and strong skew, shared-everything beats one island per core "
-                         "when "
-                         f"rows are {done} ({most:g} % multisite).", "when the workload is not partitionable and/or "
+        yield case.claim("With multisite transactions and strong skew, shared-everything beats one island per core "
+                         f"when rows are {done} ({most:g} % multisite).",
+                         "when the workload is not partitionable and/or "
                          "exhibits skew, shared-everything achieves twice as high a throughput as shared-nothing",
                          "Section 1 (no figure is named); Figure 13", "2x", shared_wins(case, where), where,
                          factor(2, QUAD))

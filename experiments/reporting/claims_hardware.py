@@ -98,8 +98,7 @@ def fig03(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, layout="1ISL")
     reference = "Section 3.1, Figure 3"
     quote = ("The OS does not optimally allocate work to cores, and a topology-aware configuration achieves 20-30% "
-             "better "
-             "performance and less variation.")
+             "better performance and less variation.")
     sockets = Machine(QUAD.sockets, None)  # four workers are as many on every machine
 
     def at(name: str) -> Found:
@@ -139,8 +138,7 @@ def fig06(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     quote = "Unix domain sockets achieve the highest performance and are used throughout the remaining evaluation."
     near, far = ("same-socket", "same-cache"), ("cross-socket", "across-sockets")
     yield case.claim(f"Within a socket, Unix domain sockets ({ISLANDS_USE}, which islands use) exchange more messages "
-                     "than "
-                     "pipes, FIFOs, message queues and TCP.", quote, reference, "Unix domain sockets are fastest",
+                     "than pipes, FIFOs, message queues and TCP.", quote, reference, "Unix domain sockets are fastest",
                      lambda: unix_fastest(case, distance(case, near)))
     yield case.claim(f"Across sockets, too, Unix domain sockets ({ISLANDS_USE}) exchange the most messages.", quote,
                      reference, "Unix domain sockets are fastest", lambda: across_sockets(case, far))

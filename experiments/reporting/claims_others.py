@@ -24,9 +24,9 @@ def shoremt(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                                                 "to it",
                      "Section 5, Figure 4 (record insertion there)", "commensurately, to 32 threads on 8 cores",
                      lambda: growth(case, {}), None, LINEAR)
-    yield case.claim("Payment, whose warehouses nobody shares, still gains from the last cores.", "Payment, in "
-                                                                                                  "contrast, "
-                     "imposes no application-level contention, allowing Shore-MT to scale all the way to 32 threads.",
+    yield case.claim("Payment, whose warehouses nobody shares, still gains from the last cores.",
+                     "Payment, in contrast, imposes no application-level contention, allowing Shore-MT to scale all "
+                     "the way to 32 threads.",
                      "Section 5, Figure 5", "all the way to 32 threads", lambda: last_cores_gain(case))
     of_socket = f", {sweep.cores // sweep.sockets} cores" if sweep.cores else ""
     yield case.claim(f"On one socket{of_socket}, it scales nearly linearly.", "it provides near linear scalability on "
@@ -45,14 +45,14 @@ def lockmgr_mpl(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, cut="SE")
     case.source = LOCK_MANAGER
     yield case.claim("Reads do not collapse as transactions in flight grow far beyond the cores: shared-everything "
-                     "keeps "
-                     "its peak (TATP).", "our system never shows a performance collapse, at worst there is a small "
+                     "keeps its peak (TATP).",
+                     "our system never shows a performance collapse, at worst there is a small "
                      "degradation from the peak at increasing load", "Sections 5.2.1 and 5.3.4, Figures 12 and 17",
                      f"no collapse up to 500 in flight; degraded is {words.percent(DEGRADED)} of the peak",
                      keeps_peak(case, {"mix": "read"}), {"mix": "read"})
-    yield case.claim("With updates among them it does not collapse either (TATP's standard mix).", "Our system does "
-                                                                                                   "not "
-                     "show any collapse", "Section 5.3.4, Figure 17", "no collapse up to 256 in flight; degraded is "
+    yield case.claim("With updates among them it does not collapse either (TATP's standard mix).",
+                     "Our system does not show any collapse",
+                     "Section 5.3.4, Figure 17", "no collapse up to 256 in flight; degraded is "
                      f"{words.percent(DEGRADED)} of the peak", keeps_peak(case, {"mix": "standard"}),
                      {"mix": "standard"})
 
@@ -78,14 +78,14 @@ def hstore(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case.source = H_STORE
     yield case.claim("Single-threaded executors, an island per core, scale linearly with the cores (TATP; up to 13 "
                      "cores).",
-                     "Its performance linearly increases with up to 13 execution cores.", "Section 4.3, Figure 7 "
-                                                                                          "(Voter "
-                     "there)", "linear up to 13 cores", lambda: growth(case, {}, most=13), None, LINEAR)
+                     "Its performance linearly increases with up to 13 execution cores.",
+                     "Section 4.3, Figure 7 (Voter there)",
+                     "linear up to 13 cores", lambda: growth(case, {}, most=13), None, LINEAR)
     yield case.claim("What need not be synchronized makes single-threaded executors faster: without locks and latches "
                      "they do more than with them.", "Our fixed version of H-Store improves throughput by 70% over the "
                      "original non-optimized version.", "Section 4.3, Figure 7 (fewer objects and shorter log buffers "
-                                                        "are "
-                     "part of it there, and cannot be taken back here)", "+70 % on up to 16 cores",
+                                                        "are part of it there, and cannot be taken back here)",
+                     "+70 % on up to 16 cores",
                      lambda: without_latches(case), None, factor(1.7, Machine(None, 16)))
 
 

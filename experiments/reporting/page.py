@@ -69,8 +69,8 @@ def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str,
                              f"{results}/{figure.name}"))
     parts.append(f"<footer>Made by <code>{text(command)}</code> from <code>{text(sweep.directory)}</code>. Beside this "
                  "page: each plot as SVG and CSV, the runs behind it as CSV, and claims.json. The paper, where no "
-                 "other "
-                 "is named: OLTP on Hardware Islands, Proceedings of the VLDB Endowment 5(11), 2012.</footer></main>")
+                 "other is named: OLTP on Hardware Islands, Proceedings of the VLDB Endowment 5(11), "
+                 "2012.</footer></main>")
     return document(sweep.title, "\n".join(parts))
 
 
@@ -84,8 +84,8 @@ def size_counts(claims: Sequence[Claim]) -> dict[str, int]:
 
 def head(sweep: Sweep, figures: Figures, claims: Sequence[Claim]) -> str:
     counts = verdict_counts(claims)
-    words_of = {AGREES: "claims of the papers hold here in direction", DISAGREES: "do not", UNKNOWN: "cannot be told "
-                                                                                                     "here"}
+    words_of = {AGREES: "claims of the papers hold here in direction", DISAGREES: "do not", UNKNOWN:
+                "cannot be told here"}
     tiles = "".join(f'<div class="tile {CLASSES[verdict]}"><b>{SIGNS[verdict]} {counts[verdict]}</b>'
                     f"{words_of[verdict]}</div>" for verdict in SIGNS)
     in_size = "; ".join(f"{text(size)} {count}" for size, count in size_counts(claims).items())
