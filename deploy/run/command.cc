@@ -260,10 +260,8 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
             if (!read.ok()) throw CLI::ValidationError(std::string(read.message()));
           },
           "Transactions per second that become due, of the whole deployment, whatever it manages to do; 0: "
-          "each "
-          "client's when it has the answer to the one before; auto: finds the knee, the largest rate at "
-          "which "
-          "p99 is short enough and nothing piles up, in short runs, and measures that")
+          "each client's when it has the answer to the one before; auto: finds the knee, the largest rate at "
+          "which p99 is short enough and nothing piles up, in short runs, and measures that")
       ->type_name("RATE")
       ->default_str("0");
   command->add_option(

@@ -58,9 +58,8 @@ constexpr std::array kMetrics = {
         "stay=queue|running|turn|lock|remote|votes|disk|retry",
         "Where committed transactions have been from when they were due to their answers, of one "
         "in 61, which is watched: together their latency. Queue: no slot had begun it: none was free, or the "
-        "worker slept; turn: others "
-        "had the core; remote: results of other islands; disk: room in the log, and with "
-        "durability sync EPOCH; retry: pauses after a deadlock"},
+        "worker slept; turn: others had the core; remote: results of other islands; disk: room in the log, "
+        "and with durability sync EPOCH; retry: pauses after a deadlock"},
     MetricDescriptor{Metric::kWatched, kRuns, "islands_transactions_watched_total", kCounter,
                      "scope=local|multisite|distributed",
                      "Committed transactions that islands_transaction_stay_seconds_total tells of"},
