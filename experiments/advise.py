@@ -1,38 +1,46 @@
 #!/usr/bin/env python3
-"""Predicts every layout's throughput under a load, from a few short runs of each, and recommends one."""
+"""Predicts every layout's throughput under a load, from a few short runs of each, measures those that are close in
+turns, and recommends one, with its settings."""
 
 import argparse
 import json
 import os
 import shlex
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from advising import advice, trials
+from advising import advice, written
 from advising.advice import Case, Verdict
+from advising.contest import TIE, Contest
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
-from durability import DURABILITIES, EXPECTED, settings_of, word_of
+from advising.trials import Laboratory, experiment_of
+from durability import DURABILITIES, EXPECTED, LOG, settings_of, word_of
 from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
                              interrupt, json_of, misplaced, option, wrong_value)
 from sweeping import results as result_files
+from sweeping.cluster import PLACES
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
-from sweeping.plan import Plan
-from sweeping.sweep_file import Measure
-from sweeping.table import PointMedians
+from sweeping.plan import Point
+from sweeping.sweep_file import CLIENTS, Measure
 from sweeping.tree import BadFile, Reader, Scalar
 
 EPILOG = """The short runs of a workload that draws its rows as the microbenchmark does are at 0, 5, 20 and 100 %
-multisite and zipf 0, 0.5, 0.75 and 1, on every layout, as far as what is asked needs them: once made (--results DIR)
-they answer for any percentage and skew. Other workloads are measured as they are. experiments/README.md explains the
-model.
+multisite, and zipf 0, 0.5, 0.75 and 1 if any skew is asked about, on every layout: once made (--results DIR) they
+answer for any percentage and skew. Other workloads are measured as they are. Layouts that come close are then measured
+under the very load, in turns, until one is known to be the best or as good as the others; and that one with other
+settings. experiments/README.md explains the model.
 
 Data and logs of the runs are their own, in a temporary folder (where TMPDIR says), and destroyed after them: the
-directories that FILE names are never touched.
+directories that FILE names are never touched. Runs are kept, and nothing there is removed: those of another build,
+machine, load or length go beside.
 
 examples:
   islands advise my.yaml --op update --multisite 20
+  islands advise my.yaml --op update --multisite 20 --write best.yaml
   islands advise my.yaml --op update --multisite 0 10 50 --zipf 0 0.8 --validate
+  islands advise my.yaml --op update --zipf 0.8 --skew table --clients deployment
   islands advise my.yaml --workload tatp --mix update
   islands advise my.yaml --op update --multisite 20 --durability none lazy sync
   islands advise --workload tatp --help           parameters of another workload
@@ -40,6 +48,9 @@ examples:
 exit codes: 0 ok, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
 
+SETTINGS = ("placement", "hardware_threads", "cores", "transport")
+IN_TURNS, WITH_SETTINGS, VALIDATION = 1000, 2000, 3000  # where their repetitions begin: nothing is judged by the runs
+#                                                         that led to it
 MODELLED = ("multisite", "zipf", "rows")  # a workload that has these is predicted, for several values of the first two
 
 
@@ -107,13 +118,24 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
     parser.add_argument("file", metavar="FILE", help="a deployment file; its layout does not matter")
     parser.add_argument("--workload", default="micro", help="default micro")
     parser.add_argument("--mpl", type=int, default=16, help="transactions in flight per worker; default 16")
+    parser.add_argument("--clients", choices=CLIENTS, default=CLIENTS[0],
+                        help="whose: each island's own, or the whole deployment's, which go where their next "
+                             "transaction's first row is (micro: with --skew table); default island")
     parser.add_argument("--layouts", nargs="+", metavar="NISL", help="default: from 1ISL to one island per core")
     parser.add_argument("--durability", nargs="+", choices=DURABILITIES, metavar="DURABILITY",
                         help=f"what is asked about: {EXPECTED} (+forced: with votes forced); default: as FILE says")
     parser.add_argument("--seconds", type=float, default=0.6, help="measured per run; default 0.6")
     parser.add_argument("--warmup", type=float, default=0.2, help="before each; default 0.2")
     parser.add_argument("--repeat", type=int, default=2, help="times each; default 2")
+    parser.add_argument("--rounds", type=int, default=12,
+                        help="in turns, of layouts that come close and of settings, at most; 0: predict only; "
+                             "default 12")
+    parser.add_argument("--settings", nargs="+", choices=(*SETTINGS, "none"), default=list(SETTINGS), metavar="SETTING",
+                        help=f"which of the best layout are tried, where they make a difference: "
+                             f"{', '.join(SETTINGS)} (one core of each island left free), none; default: all")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the runs; default 1")
+    parser.add_argument("--write", metavar="NEW", help="FILE with what is recommended, as a new file; of several loads "
+                        "with the layout that is least behind at its worst")
     parser.add_argument("--validate", action="store_true",
                         help="also run what is predicted, on every layout; print errors and the regret of the advice")
     parser.add_argument("--results", metavar="DIR", help="where the runs are kept, and found again; default: a new "
@@ -127,61 +149,201 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
     arguments = parser.parse_args()
     for name, value, low, high in (("mpl", arguments.mpl, 1, 1000), ("seconds", arguments.seconds, 0.1, 3600),
                                    ("warmup", arguments.warmup, 0, 3600), ("repeat", arguments.repeat, 1, 100),
+                                   ("rounds", arguments.rounds, 0, 100),
                                    ("seed", arguments.seed, 0, 2**32)):
         if not low <= value <= high:
             parser.error(f"--{name}: found {value:g}, expected {low} to {high}")
     for layout in arguments.layouts or []:
         if not LAYOUT.match(layout):
             parser.error(f"--layouts: found '{layout}', expected {LAYOUTS}")
+    if arguments.write and os.path.lexists(arguments.write):
+        parser.error(f"--write: found {arguments.write}, which is there; expected the name of a new file")
+    if "none" in arguments.settings:
+        arguments.settings = []
     read_parameters(parser, arguments, description)
+    if arguments.clients == "deployment" and arguments.modelled and arguments.parameters.get("skew") != "table":
+        parser.error("--clients: found deployment, expected island, or --skew table: without it no island is hot")
     arguments.table = description["rows_total_of"]
     return arguments
 
 
 def anchors(arguments: argparse.Namespace) -> dict[str, list[float]]:
-    """Axes of the calibration: no more of them than what is asked needs."""
+    """Axes of the calibration. Skews only if asked about: they are four times the runs."""
     if not arguments.modelled:
-        return {}
-    wanted, skews = arguments.multisite, arguments.zipf
-    return {"multisite": list(MULTISITE_ANCHORS if any(wanted) else MULTISITE_ANCHORS[:1]),
-            "zipf": list(ZIPF_ANCHORS if any(skews) else ZIPF_ANCHORS[:1])}
+        return {"multisite": [0], "zipf": [0]}
+    return {"multisite": [*MULTISITE_ANCHORS], "zipf": [*(ZIPF_ANCHORS if any(arguments.zipf) else ZIPF_ANCHORS[:1])]}
 
 
 def islands_of(layout: str) -> int:
     return int(layout.removesuffix("ISL"))
 
 
-def load_of(islands: Islands, arguments: argparse.Namespace, machine: Machine) -> Load:
-    """Rows and sites of the workload's table, as the deployment file says."""
-    plan = islands.call("plan", arguments.file)
+def load_of(arguments: argparse.Namespace, sites: int) -> Load:
+    """Rows of the workload's table, as the deployment file says."""
     tables = Reader(arguments.file).tree().plain_mapping().get("data", {}).get("tables", [])
     begin, end = next((table["range"] for table in tables if table.get("name") == arguments.table),
                       (0, 240_000))
-    return Load(arguments.parameters["rows"], end - begin, plan["sites"], arguments.parameters.get("op") != "read")
+    told = arguments.parameters
+    return Load(told["rows"], end - begin, sites, told.get("op") != "read", told.get("skew", "per_site"),
+                arguments.clients)
 
 
-def place_of(point: PointMedians) -> tuple[str, float, float]:
-    """Layout, multisite percentage and skew."""
-    axes = point["axes"]
-    return str(axes["layout"]), float(axes.get("multisite") or 0), float(axes.get("zipf") or 0)
+def shortest(number: float) -> Scalar:
+    """20 and 20.0 are one load, and have one name."""
+    return int(number) if number == int(number) else number
 
 
-def models_of(points: list[PointMedians], load: Load | None) -> Mapping[str, Predictor]:
-    rates: dict[str, dict[tuple[float, float], float]] = {}
-    for point in points:
-        layout, multisite, zipf = place_of(point)
-        rates.setdefault(layout, {})[multisite, zipf] = point["metrics"]["committed_per_s"]["median"]
-    stuck = [layout for layout, anchor in rates.items() if not all(anchor.values())]
-    if stuck:
-        raise Failed(f"nothing was committed in a run on {', '.join(stuck)}; give --seconds more")
-    if load is None:
-        return {layout: Measured(islands_of(layout), anchor[0, 0]) for layout, anchor in rates.items()}
-    return {layout: Model(islands_of(layout), load, anchor) for layout, anchor in rates.items()}
+class Adviser:
+    """Asks the laboratory, and makes a case of each load."""
+
+    def __init__(self, arguments: argparse.Namespace, machine: Machine, laboratory: Laboratory, load: Load | None,
+                 own: Mapping[str, Scalar]) -> None:
+        """`own`: settings of the file."""
+        self.arguments, self.machine, self.laboratory, self.load, self.own = arguments, machine, laboratory, load, own
+        self.models: dict[str, dict[str, Predictor]] = {}  # by durability, by layout
+        self.noise, self.calibration_runs, self.runs_made = 0.0, 0, 0
+
+    def point(self, layout: str, durability: str, multisite: float, zipf: float) -> Point:
+        load: Point = {"multisite": shortest(multisite), "zipf": shortest(zipf)} if self.arguments.modelled else {}
+        return {"layout": layout, "durability": durability, **load}
+
+    def point_of(self, case: Case, layout: str) -> Point:
+        return self.point(layout, word_of(case["durability"], case["votes"]), case["multisite"], case["zipf"])
+
+    def calibrate(self, durability: str) -> None:
+        """Models of all layouts, from a few runs of each."""
+        axes = anchors(self.arguments)
+        places = [(layout, float(multisite), float(zipf)) for layout in self.arguments.layouts
+                  for multisite in axes["multisite"] for zipf in axes["zipf"]]
+        points = {place: self.point(place[0], durability, *place[1:]) for place in places}
+        self.laboratory.measure([*points.values()], range(self.arguments.repeat))
+        self.calibration_runs += len(points) * self.arguments.repeat
+        rates = {place: [self.laboratory.rate(point, repetition) for repetition in range(self.arguments.repeat)]
+                 for place, point in points.items()}
+        medians: dict[str, dict[tuple[float, float], float]] = {}
+        for (layout, multisite, zipf), found in rates.items():
+            medians.setdefault(layout, {})[multisite, zipf] = statistics.median(found)
+        stuck = [layout for layout, anchor in medians.items() if not all(anchor.values())]
+        if stuck:
+            raise Failed(f"nothing was committed in a run on {', '.join(stuck)}; give --seconds more")
+        self.noise = max(self.noise, advice.noise_of([*rates.values()]))
+        self.models[durability] = {
+            layout: self.model_of(islands_of(layout), anchor) for layout, anchor in medians.items()}
+
+    def model_of(self, islands: int, anchors: Mapping[tuple[float, float], float]) -> Predictor:
+        if self.load is None:
+            return Measured(islands, anchors[0, 0])
+        return Model(islands, self.load, anchors)
+
+    def predicted(self, durability: str, multisite: float, zipf: float) -> Case:
+        models, modelled = self.models[durability], self.load is not None
+        ranking = advice.rank(models, multisite, zipf, self.noise)
+        case: Case = {"durability": settings_of(durability)["durability"], "votes": settings_of(durability)["votes"],
+                      "multisite": multisite, "zipf": zipf, "recommended": ranking[0]["layout"], "settings": {},
+                      "ranking": ranking, "variants": []}
+        if modelled and len(ranking) > 1:
+            case["changes"] = advice.changes(models, multisite, zipf, any(self.arguments.zipf))
+        return case
+
+    def confirm(self, cases: Sequence[Case]) -> None:
+        """Layouts that are close are measured in turns, those of all cases together: fewer clusters to start."""
+        contests = [(case, Contest(advice.close(case["ranking"]))) for case in cases]
+        number = 0
+        while due := [(case, contest, names) for case, contest in contests
+                      if (names := contest.due(self.arguments.rounds))]:
+            points = [self.point_of(case, name) for case, _, names in due for name in names]
+            self.laboratory.measure(points, [IN_TURNS + number])
+            for case, contest, names in due:
+                contest.add({name: self.laboratory.rate(self.point_of(case, name), IN_TURNS + number)
+                             for name in names})
+            number += 1
+        alone = [case for case, contest in contests if not contest.rounds] if self.arguments.rounds else []
+        self.laboratory.measure([self.point_of(case, case["recommended"]) for case in alone], [IN_TURNS])
+        for case, contest in contests:
+            if contest.rounds:
+                advice.confirm(case, contest)
+            elif case in alone:
+                case["decided"] = True  # nobody came close
+            if self.arguments.rounds:
+                last = self.laboratory.summary(self.point_of(case, case["recommended"]),
+                                               IN_TURNS + max(contest.rounds, 1) - 1)
+                if hot := advice.limiting(last):
+                    case["limits"] = hot
+            if self.load and len(case["ranking"]) > 1:
+                models = self.models[word_of(case["durability"], case["votes"])]
+                case["why"] = advice.why(models, case["ranking"], case["zipf"])
+
+    def variants(self, case: Case) -> list[tuple[str, Scalar]]:
+        """Settings of the recommended layout that make a difference on this machine, but those of the file."""
+        layout = case["recommended"]
+        found: list[tuple[str, Scalar]] = []
+        for setting in self.arguments.settings:
+            if setting == "cores":
+                found += [("cores", cpus)] if (cpus := self.one_core_free(case)) else []
+                continue
+            values: Sequence[Scalar] = ("uds", "zmq") if setting == "transport" else (
+                self.machine.values(setting) or ([], None))[0]
+            if setting == "placement" and self.machine.domains == 1:
+                values = [value for value in values if value != "spread"]
+            if setting == "transport" and islands_of(layout) == 1:
+                values = []  # it has nobody to send to
+            found += [(setting, value) for value in values if value != self.own[setting]]
+        return found
+
+    def one_core_free(self, case: Case) -> str:
+        """A CPU list with all but the last core of each island, "" if one would have none."""
+        islands = self.laboratory.resolved(self.point_of(case, case["recommended"]))["islands"]
+        if self.own["placement"] == "os" or any(island["workers"] < 2 for island in islands):
+            return ""
+        return ",".join(str(cpu) for island in islands for cpu in island["worker_cpus"][:-1])
+
+    def settle(self, cases: Sequence[Case]) -> None:
+        """Settings of the recommended layouts, in turns with these as they are. One that is better beyond the noise is
+        taken; of several the best, since what they do together was not measured."""
+        contests = []
+        for case in cases:
+            base = self.point_of(case, case["recommended"])
+            settings = {f"{name} {value}": (name, value) for name, value in self.variants(case)}
+            points = {"": base} | {words: {**base, name: value} for words, (name, value) in settings.items()}
+            contests.append((case, settings, points, Contest([*points])))
+        if all(len(points) == 1 for _, _, points, _ in contests):
+            return
+        laboratory = self.laboratory.of_kind("settings")
+        number = 0
+        while due := [(points, contest, names) for _, _, points, contest in contests
+                      if (names := contest.due(self.arguments.rounds))]:
+            for _, _, names in due:
+                if "" not in names:
+                    names.append("")  # what all are compared with
+            laboratory.measure([points[name] for points, _, names in due for name in names], [WITH_SETTINGS + number])
+            for points, contest, names in due:
+                contest.add({name: laboratory.rate(points[name], WITH_SETTINGS + number) for name in names})
+            number += 1
+        self.runs_made += laboratory.made
+        for case, settings, points, contest in contests:
+            if not contest.rounds:
+                continue
+            beside = {words: contest.beside(words, "") for words in settings}
+            case["variants"] = [{"setting": name, "value": value, "beside": advice.share_of(beside[words])}
+                                for words, (name, value) in settings.items()]
+            better = [words for words in settings if beside[words].share.low > 1]
+            if better:
+                name, value = settings[max(better, key=lambda words: beside[words].share.ratio)]
+                case["settings"][name] = value
+
+    def validate(self, cases: Sequence[Case]) -> Verdict:
+        """By runs of their own, of every layout, in turns."""
+        wanted = {(word_of(case["durability"], case["votes"]), row["layout"], case["multisite"], case["zipf"]):
+                  self.point_of(case, row["layout"]) for case in cases for row in case["ranking"]}
+        repetitions = range(VALIDATION, VALIDATION + self.arguments.repeat)
+        self.laboratory.measure([*wanted.values()], repetitions)
+        return advice.judge(cases, {place: [self.laboratory.rate(point, repetition) for repetition in repetitions]
+                                    for place, point in wanted.items()})
 
 
 def run(arguments: argparse.Namespace, islands: Islands) -> int:
     begin = time.monotonic()
-    Reader(arguments.file)  # says what is wrong with its name
+    tree = Reader(arguments.file).tree()  # says what is wrong with its name
     checked = json_of([islands.binary, "check", arguments.file, "--format", "json"], codes=(0, 2))
     if checked.get("complaints"):
         raise BadFile("\n".join(checked["complaints"]))
@@ -189,65 +351,98 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
     plan = islands.call("plan", arguments.file)
     cores = sum(island["workers"] for island in plan["islands"])
     arguments.layouts = arguments.layouts or machine.layouts(min(cores, machine.cores))
+    asked = arguments.durability
     # By name, whether the file has it or leaves it to deployments: they are what is advised on.
-    arguments.durability = list(dict.fromkeys(arguments.durability or [word_of(plan["durability"], plan["votes"])]))
-    identity = result_files.identify(islands, machine)
+    arguments.durability = list(dict.fromkeys(asked or [word_of(plan["durability"], plan["votes"])]))
     directory = arguments.results or result_files.new_directory("results", "advise")
-    command = shlex.join(["islands", "advise", *sys.argv[1:]])
     measure: Measure = {"seconds": arguments.seconds, "warmup": arguments.warmup, "repeat": arguments.repeat}
-
-    def measured(name: str, durability: str, axes: Mapping[str, Sequence[float]]) -> tuple[list[PointMedians], Plan]:
-        experiment = trials.experiment_of(arguments, name, durability, axes, measure)
-        return trials.carry_out(islands, machine, experiment, os.path.join(directory, f"{name}-{durability}"),
-                                identity, command)
-
-    load = load_of(islands, arguments, machine) if arguments.modelled else None
+    laboratory = Laboratory(islands, machine, experiment_of(arguments, measure), directory,
+                            result_files.identify(islands, machine), shlex.join(["islands", "advise", *sys.argv[1:]]))
+    own = {"placement": plan["placement"], "transport": plan["transport"],
+           "hardware_threads": tree.plain_mapping().get("hardware_threads", "one")}
+    adviser = Adviser(arguments, machine, laboratory, load_of(arguments, plan["sites"]) if arguments.modelled else None,
+                      own)
     cases: list[Case] = []
-    noises, runs = [], 0
     for durability in arguments.durability:
-        points, made = measured("calibration", durability, anchors(arguments))
-        noises.append(advice.noise_of(points))
-        cases += advised(arguments, durability, models_of(points, load), noises[-1])
-        runs += len(made.runs)
-    verdict = None
-    if arguments.validate:
-        axes = {"multisite": arguments.multisite, "zipf": arguments.zipf} if arguments.modelled else {}
-        verdict = advice.judge(cases, {
-            (durability, *place_of(point)): point["metrics"]["committed_per_s"]["median"]
-            for durability in arguments.durability for point in measured("validation", durability, axes)[0]})
-    show(arguments, machine, directory, cases, verdict, max(noises), runs, time.monotonic() - begin)
+        adviser.calibrate(durability)
+        cases += [adviser.predicted(durability, multisite, zipf)
+                  for multisite in arguments.multisite for zipf in arguments.zipf]
+    adviser.confirm(cases)
+    adviser.settle(cases)
+    verdict = adviser.validate(cases) if arguments.validate else None
+    if arguments.write:
+        write(arguments, islands, cases, asked[0] if asked and len(asked) == 1 else None)
+    show(arguments, adviser, directory, cases, verdict, time.monotonic() - begin)
     return 0
 
 
-def advised(arguments: argparse.Namespace, durability: str, models: Mapping[str, Predictor],
-            noise: float) -> Iterator[Case]:
-    """A case for every load that is asked about."""
-    for multisite in arguments.multisite:
-        for zipf in arguments.zipf:
-            ranking = advice.rank(models, multisite, zipf, noise)
-            yield {"durability": settings_of(durability)["durability"], "votes": settings_of(durability)["votes"],
-                   "multisite": multisite, "zipf": zipf, "recommended": ranking[0]["layout"], "ranking": ranking}
+def write(arguments: argparse.Namespace, islands: Islands, cases: Sequence[Case], durability: str | None) -> None:
+    """The file with what is recommended; never over another."""
+    settings: dict[tuple[str, ...], Scalar] = {("layout",): advice.overall(cases)[0]}
+    for name, value in cases[0]["settings"].items() if len(cases) == 1 else ():
+        settings[PLACES.get(name, (name,))] = value
+    if durability:
+        settings.update({(*LOG, name): value for name, value in settings_of(durability).items()})
+    reader = Reader(arguments.file)
+    text = reader.text
+    with open(arguments.write, "x", encoding="utf-8") as out:
+        out.write(text)
+    try:
+        for path, value in settings.items():
+            text = written.with_setting(text, Reader(arguments.write).tree(), path, value)
+            with open(arguments.write, "w", encoding="utf-8") as out:
+                out.write(text)
+        checked = json_of([islands.binary, "check", arguments.write, "--format", "json"], codes=(0, 2))
+        if checked.get("complaints"):
+            raise Failed("what would be written is no deployment:\n" + "\n".join(checked["complaints"]))
+    except BaseException:
+        os.remove(arguments.write)
+        raise
 
 
-def show(arguments: argparse.Namespace, machine: Machine, directory: str, cases: list[Case], verdict: Verdict | None,
-         noise: float, runs: int, seconds: float) -> None:
+def by_durability(cases: Sequence[Case]) -> list[str]:
+    """What the recommended layouts do, beside those of the durability that was asked about first."""
+    lines = []
+    for load in dict.fromkeys((case["multisite"], case["zipf"]) for case in cases):
+        of_load = [case for case in cases if (case["multisite"], case["zipf"]) == load]
+        rates = [case["ranking"][0].get("confirmed_per_s", case["ranking"][0]["predicted_per_s"]) for case in of_load]
+        lines.append(f"  {load[0]:g} % multisite, zipf {load[1]:g}: " + ", ".join(
+            f"{word_of(case['durability'], case['votes'])} {rate:,.0f}/s on {case['recommended']}"
+            f"{'' if case is of_load[0] else f' ({rate / rates[0]:.0%})'}" for case, rate in zip(of_load, rates)))
+    return lines
+
+
+def show(arguments: argparse.Namespace, adviser: Adviser, directory: str, cases: list[Case], verdict: Verdict | None,
+         seconds: float) -> None:
     load = " ".join(f"{name} {value}" for name, value in arguments.parameters.items())
+    machine, runs, noise = adviser.machine.report["summary"], adviser.calibration_runs, adviser.noise
+    best, behind = advice.overall(cases)
     if arguments.format == "json":
         print(json.dumps({"workload": arguments.workload, "parameters": arguments.parameters, "mpl": arguments.mpl,
-                          "machine": machine.report["summary"], "noise": round(noise, 4), "calibration_runs": runs,
-                          "seconds": round(seconds, 1), "results": os.path.abspath(directory), "cases": cases,
-                          "validation": verdict}, indent=1))
+                          "clients": arguments.clients, "machine": machine, "noise": round(noise, 4),
+                          "calibration_runs": runs, "runs_made": adviser.runs_made + adviser.laboratory.made,
+                          "seconds": round(seconds, 1),
+                          "results": os.path.abspath(directory), "cases": cases,
+                          "overall": {"recommended": best, "most_behind": round(behind, 4)}, "validation": verdict,
+                          "written": arguments.write}, indent=1))
         return
-    print(f"{arguments.workload} {load}, MPL {arguments.mpl}, on {machine.report['summary']}")
-    print(f"from {runs} runs of {arguments.seconds:g} s; a prediction may be off by {noise:.0%} for noise alone" +
-          (" (assumed: --repeat 2 or more measures it)" if arguments.repeat == 1 else "") + "\n")
+    print(f"{arguments.workload} {load}, MPL {arguments.mpl}, clients {arguments.clients}, on {machine}")
+    print(f"predicted from {runs} runs of {arguments.seconds:g} s; a prediction may be off by {noise:.0%} for noise "
+          "alone" + (" (assumed: --repeat 2 or more measures it)" if arguments.repeat == 1 else "") + "\n")
     for case in cases:
         print(advice.case_text(case, arguments.modelled) + "\n")
+    if len(arguments.durability) > 1:
+        print("by durability:\n" + "\n".join(by_durability(cases)) + "\n")
+    if len(cases) > 1:
+        print(f"for all of these: {best}; " + (f"at worst {behind:.0%} behind the best" if behind >= 0.005 else
+                                               "nowhere behind"))
     if verdict:
         print(f"of {sum(len(case['ranking']) for case in cases)} predictions: median error "
               f"{verdict['median_error']:.1%}, largest {verdict['largest_error']:.1%}")
         print(f"of {len(cases)} recommendations: mean regret {verdict['mean_regret']:.1%}, median "
               f"{verdict['median_regret']:.1%}, largest {verdict['largest_regret']:.1%}")
+    if arguments.write:
+        print(f"wrote {arguments.write}: " + (f"{best}, the best for all" if len(cases) > 1 else "what is recommended"))
     print(f"took {seconds:.0f} s; runs kept in {os.path.relpath(directory)} (--results uses them again)")
 
 

@@ -303,7 +303,7 @@ sweeps:
         "other.yaml:3:1: found unknown key 'speed', expected 'seed'?",
         "bad.yaml:6:68: found unknown key 'plots', expected one of file, axes, parameters, measure",
         "bad.yaml:6:31: found axis 'layouts', expected one of small.yaml: layout, op, multisite; or "
-        "placement or durability or mpl or clients or rate or p99_ms",
+        "placement or hardware_threads or durability or mpl or clients or rate or p99_ms",
         "bad.yaml:6:63: found '0' again, expected every value once",
         "bad.yaml:7:5: found 'small.yaml' again, expected every experiment once",
         "bad.yaml:8:5: found a mapping, expected the name of a sweep file, or "])

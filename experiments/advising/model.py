@@ -38,35 +38,47 @@ def zipf_mass(ranks: int, s: float) -> float:
     return total
 
 
-def hottest_share(islands: int, sites: int, rows: int, table_rows: int, multisite: float, s: float) -> float:
-    """Of all row accesses, the share of the island that holds the first keys of the table: rank r of Zipf's law is its
-    r-th key. A multisite transaction draws its first row from its own island."""
-    mine = -(-sites // islands)  # runs of sites differ by at most one; the first may be the larger
-    mass = zipf_mass(max(1, table_rows * mine // sites), s) / zipf_mass(table_rows, s)
-    p = multisite / 100
-    return (1 - p) / islands + p * (1 / islands + (rows - 1) * mass) / rows
-
-
-def hottest_row(sites: int, rows: int, table_rows: int, multisite: float, s: float) -> float:
-    """Accesses per transaction: a local one draws from one site of many, a multisite one all but its first row from
-    the whole table."""
-    site_rows = max(1, table_rows // sites)
-    p = multisite / 100
-    return (1 - p) * rows / zipf_mass(site_rows, s) / sites + p * (rows - 1) / zipf_mass(table_rows, s)
-
-
 class Load:
-    """What the model needs to know of the microbenchmark and its table."""
+    """What the model needs to know of the microbenchmark and its table (experiments/micro/micro.h). `clients` of the
+    deployment begin where their first row is, so that a hot island has more of them; those of an island stay there."""
 
-    def __init__(self, rows: int, table_rows: int, sites: int, update: bool) -> None:
+    def __init__(self, rows: int, table_rows: int, sites: int, update: bool, skew: str = "per_site",
+                 clients: str = "island") -> None:
         self.rows, self.table_rows, self.sites, self.update = rows, table_rows, sites, update
+        self.skew, self.clients = skew, clients
+
+    def mass(self, islands: int, s: float) -> float:
+        """Of what the law of the whole table draws, the share in the island that holds the table's first keys: rank r
+        is the r-th key."""
+        mine = -(-self.sites // islands)  # runs of sites differ by at most one; the first may be the larger
+        return zipf_mass(self.rows_of(mine), s) / zipf_mass(self.table_rows, s)
+
+    def rows_of(self, sites: int) -> int:
+        return max(1, self.table_rows * sites // self.sites)
+
+    def hottest_share(self, islands: int, multisite: float, s: float) -> float:
+        """Of all row accesses, the share of the island that holds the table's first keys."""
+        mass, p = self.mass(islands, s), multisite / 100
+        if self.clients == "deployment":
+            return mass  # first rows, and with them local transactions, and all others follow the same law
+        return (1 - p) / islands + p * (1 / islands + (self.rows - 1) * mass) / self.rows
+
+    def hottest_row(self, islands: int, multisite: float, s: float) -> float:
+        """Accesses of the hottest row, per transaction."""
+        p, whole = multisite / 100, zipf_mass(self.table_rows, s)
+        if self.clients == "deployment":
+            return self.rows / whole
+        if self.skew == "table":
+            own = 1 / zipf_mass(self.rows_of(-(-self.sites // islands)), s) / islands
+            return (1 - p) * self.rows * own + p * (own + (self.rows - 1) / whole)
+        # A local one draws from one site of many, a multisite one all but its first row from the whole table.
+        return (1 - p) * self.rows / zipf_mass(self.rows_of(1), s) / self.sites + p * (self.rows - 1) / whole
 
     def heat(self, islands: int, multisite: float, s: float) -> float:
         """How hot the hottest place of a layout is; grows with the skew."""
-        share = hottest_share(islands, self.sites, self.rows, self.table_rows, multisite, s)
-        row = hottest_row(self.sites, self.rows, self.table_rows, multisite, s)
         # Reads do not wait for each other in a row, but find it cached: little, and it keeps heats apart.
-        return share + row * (1.0 if self.update else 0.01)
+        return (self.hottest_share(islands, multisite, s)
+                + self.hottest_row(islands, multisite, s) * (1.0 if self.update else 0.01))
 
 
 def interpolate(points: Sequence[tuple[float, float]], x: float) -> float:

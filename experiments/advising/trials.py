@@ -1,67 +1,145 @@
-"""The short runs behind an advice, as a sweep of their own: shuffled, checked, and kept in a result directory."""
+"""The runs behind an advice: each is made once, and kept with all others of the same build, machine, load and length.
+
+A directory of theirs is a sweep's results like any other (sweeping/results.py), which `islands report` reads. Two
+things are different: the name of a run says what was run, so that whoever asks for it again finds it, whatever else was
+asked for; and the directory's own name says by which build, on which machine and how, so that other runs go beside it.
+So nothing that was measured is ever removed here.
+"""
 
 import argparse
+import hashlib
+import json
+import os
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+
+import yaml
 
 from islands_command import (Document, Failed, Islands, complain, handle_signals, interrupt, remove_everything,
                              stop_everything)
 from sweeping import plan as plans_of
 from sweeping import results as result_files
-from sweeping import table
-from sweeping.cluster import check_all
+from sweeping.cluster import check_all, document
 from sweeping.machine import Machine
-from sweeping.plan import Plan
+from sweeping.plan import Plan, Point, Run
+from sweeping.results import MEMORY_SIZE, Entry
 from sweeping.runner import Runner
 from sweeping.sweep_file import Experiment, Measure, SweepFile
-from sweeping.table import PointMedians
-from sweeping.tree import Reader
+from sweeping.tree import Reader, Scalar
 
-
-def experiment_of(arguments: argparse.Namespace, name: str, durability: str, axes: Mapping[str, Sequence[float]],
-                  measure: Measure) -> Experiment:
-    """`axes`: beside the layouts."""
+def experiment_of(arguments: argparse.Namespace, measure: Measure) -> Experiment:
     reader = Reader(arguments.file)
     tree = reader.tree()
-    experiment = Experiment(name, arguments.file)
-    experiment.title = f"advise: {name}"
+    experiment = Experiment("advice", arguments.file)
+    experiment.title = f"advise: {arguments.workload}"
     experiment.workload = arguments.workload
     experiment.deployment = tree.plain_mapping()
     experiment.positions = (arguments.file, tree)
-    experiment.parameters = dict(arguments.parameters, mpl=arguments.mpl)
-    experiment.axes = {"layout": arguments.layouts, "durability": [durability],
-                       **{axis: [*values] for axis, values in axes.items()}}
+    experiment.parameters = dict(arguments.parameters, mpl=arguments.mpl, clients=arguments.clients)
     experiment.measure = measure
+    if arguments.modelled:
+        experiment.plots = [{"title": f"{arguments.workload}, as advised on", "x": "multisite", "series": "layout",
+                             "y": "committed_per_s"}]
     experiment.seed = arguments.seed
     return experiment
 
 
-def carry_out(islands: Islands, machine: Machine, experiment: Experiment, directory: str, identity: Document,
-              command: str) -> tuple[list[PointMedians], Plan]:
-    """Runs what `directory` does not hold yet; medians by point. Failed if anything went wrong: an advice from half of
-    its runs is none."""
-    plan = plans_of.make(experiment, machine)
-    with tempfile.TemporaryDirectory(prefix="islands-advise-") as folder:
-        check_all(islands, [plan], machine, folder)
-    found = result_files.Results(directory, [plan])
-    fits = found.matches() and not found.differences(identity)
-    if found.document and not fits:
-        complain(f"{directory} holds other runs, or those of another build or machine: measured again")
-    if not fits:
-        found.begin(SweepFile(experiment.name, experiment.title, [experiment]), identity, command)
-    elif not found.left(plan):
-        complain(f"using the runs in {directory}")
-    work = tempfile.mkdtemp(prefix="islands-advise-")
-    runner = Runner(islands, machine, found, work)
-    try:
-        runner.run_all()
-    finally:
-        handle_signals(signal.SIG_IGN)
-        stop_everything(islands, work)
-        remove_everything(islands, work)
-        found.finish(0)
-    handle_signals(interrupt)
-    if found.failures():
-        raise Failed(f"{len(found.failures())} runs failed; {found.failures()[0]['error']}")
-    return table.medians(plan, found.entries[experiment.name]), plan
+def digest(of: object) -> str:
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Laboratory:
+    """Where runs are asked for. Not thread-safe; nobody else writes to its directory meanwhile."""
+
+    def __init__(self, islands: Islands, machine: Machine, experiment: Experiment, parent: str, identity: Document,
+                 command: str, kind: str = "") -> None:
+        """`kind`: of runs that are not to be among those of other kinds, since axes differ."""
+        self.islands, self.machine, self.experiment = islands, machine, experiment
+        self.parent, self.identity, self.command = parent, identity, command
+        self.made = 0
+        self.checked: set[str] = set()
+        # All that makes runs of the same point different, but for the layout that the file names.
+        fixed = [MEMORY_SIZE.sub("", str(identity[name])) for name in result_files.IDENTITY]
+        deployment = {key: value for key, value in experiment.deployment.items() if key not in ("layout", "name")}
+        name = digest([fixed, experiment.workload, deployment, experiment.parameters, experiment.measure["seconds"],
+                       experiment.measure["warmup"], experiment.seed])
+        self.directory = os.path.join(parent, f"{experiment.workload}{kind and '-' + kind}-{name}")
+        self.results = result_files.Results(self.directory, [Plan(experiment, {}, [], [], [], [])])
+        if self.results.entries[experiment.name]:
+            complain(f"using the runs in {self.directory}")
+
+    def of_kind(self, kind: str) -> "Laboratory":
+        return Laboratory(self.islands, self.machine, self.experiment, self.parent, self.identity, self.command, kind)
+
+    def plan(self, points: Iterable[Point], repetitions: Iterable[int]) -> Plan:
+        rounds = [[Run(f"{digest(point)}-{repetition}", point, repetition) for point in points]
+                  for repetition in repetitions]
+        runs, blocks = plans_of.arranged(self.experiment, self.machine, rounds)
+        known = [entry["axes"] for entry in self.results.entries[self.experiment.name].values()]
+        axes: dict[str, list[Scalar]] = {}
+        for point in [*known, *(run.point for run in runs)]:
+            for name, value in point.items():
+                values = axes.setdefault(name, [])
+                if value not in values:
+                    values.append(value)
+        return Plan(self.experiment, axes, [], [*{digest(run.point): run.point for run in runs}.values()], runs, blocks)
+
+    def measure(self, points: Sequence[Point], repetitions: Iterable[int]) -> None:
+        """Makes those runs that are not there. Failed if any goes wrong: an advice from half of its runs is none."""
+        plan = self.plan(points, repetitions)
+        self.results.plans = [plan]
+        left = [run for _, runs in self.results.left(plan) for run in runs]
+        if not left:
+            return
+        self.check(plan)
+        sweep = SweepFile(self.experiment.name, self.experiment.title, [self.experiment])
+        if self.results.document:
+            self.results.describe(sweep)
+        else:
+            self.results.begin(sweep, self.identity, self.command)
+        work = tempfile.mkdtemp(prefix="islands-advise-")
+        try:
+            Runner(self.islands, self.machine, self.results, work).run_all()
+        finally:
+            handle_signals(signal.SIG_IGN)
+            stop_everything(self.islands, work)
+            remove_everything(self.islands, work)
+            self.results.finish(0)
+        handle_signals(interrupt)
+        self.made += len(left)
+        failed = [entry for run in left if not (entry := self.entry(run.point, run.repetition))["ok"]]
+        if failed:
+            raise Failed(f"{len(failed)} runs failed; {failed[0]['error']}")
+
+    def check(self, plan: Plan) -> None:
+        """BadFile where a layout cannot be; each once."""
+        new = [block for block in plan.blocks if digest(block.settings) not in self.checked]
+        with tempfile.TemporaryDirectory(prefix="islands-advise-") as folder:
+            check_all(self.islands, [Plan(self.experiment, plan.axes, [], plan.points, plan.runs, new)], self.machine,
+                      folder)
+        self.checked.update(digest(block.settings) for block in new)
+
+    def entry(self, point: Point, repetition: int) -> Entry:
+        return self.results.entries[self.experiment.name][f"{digest(point)}-{repetition}"]
+
+    def rate(self, point: Point, repetition: int) -> float:
+        """Committed transactions per second."""
+        return self.entry(point, repetition)["metrics"]["committed_per_s"] or 0.0
+
+    def summary(self, point: Point, repetition: int) -> Document:
+        """All that the run said."""
+        run = f"{digest(point)}-{repetition}"
+        found = result_files.read_json(self.results.path(self.experiment.name, "runs", run, "summary.json"))
+        return found or {}
+
+    def resolved(self, point: Point) -> Document:
+        """What `islands plan` says of the deployment."""
+        block = self.plan([point], [0]).blocks[0]
+        with tempfile.TemporaryDirectory(prefix="islands-advise-") as folder:
+            file = os.path.join(folder, "islands.yaml")
+            with open(file, "w", encoding="utf-8") as out:
+                yaml.safe_dump(document(block, self.machine, "advise"), out, sort_keys=False)
+            found: Document = self.islands.call("plan", file)
+        return found
+

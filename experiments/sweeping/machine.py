@@ -25,6 +25,7 @@ class Machine:
         self.sockets = max(1, len(set(packages)))
         self.domains = len({(core["package"], core["cache_group"], *core["nodes"]) for core in report["cores"]})
         self.socket_cores = max(packages.count(package) for package in set(packages))
+        self.threads = max(len(core["pus"]) for core in report["cores"])  # of a core
 
     def sockets_of(self, cores: int) -> int:
         """That the first `cores` cores lie on."""
@@ -68,6 +69,8 @@ class Machine:
             if self.sockets == 1:
                 return ["grouped", "os"], "one socket: spread and mix put workers where grouped does"
             return ["spread", "grouped", "mix", "os"], None
+        if axis == "hardware_threads":
+            return (["one", "all"], None) if self.threads > 1 else (["one"], "cores have one hardware thread each")
         if axis == "placement":
             return ["islands", "spread", "os"], None  # less spread where it is no different, as in a list
         return None

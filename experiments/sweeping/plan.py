@@ -8,7 +8,7 @@ that an interrupted sweep has some of everything.
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from durability import given, named_in
 from islands_command import Document, misplaced
@@ -26,9 +26,8 @@ Settings = dict[str, Scalar]  # those of a point that a deployment has
 
 
 class Run:
-    def __init__(self, number: int, point: Point, repetition: int) -> None:
-        self.id = f"{number:04}"
-        self.point, self.repetition = point, repetition
+    def __init__(self, id: str, point: Point, repetition: int) -> None:
+        self.id, self.point, self.repetition = id, point, repetition
 
 
 class Block:
@@ -134,19 +133,25 @@ def make(experiment: Experiment, machine: Machine) -> Plan:
     if len(points) * repeat > MAX_RUNS:
         raise BadFile(f"{experiment.file}: {len(points) * repeat:,} runs; at most {MAX_RUNS:,}")
     check_parameters(experiment, points)
+    numbers = itertools.count()
+    rounds = [[Run(f"{next(numbers):04}", point, repetition) for point in points] for repetition in range(repeat)]
+    return Plan(experiment, axes, notes, points, *arranged(experiment, machine, rounds))
+
+
+def arranged(experiment: Experiment, machine: Machine, rounds: Iterable[list[Run]]) -> tuple[list[Run], list[Block]]:
+    """The runs of all rounds, and these in blocks, in the order in which they are carried out."""
     runs: list[Run] = []
     blocks: list[Block] = []
     shuffle = random.Random(experiment.seed)
-    for repetition in range(repeat):
+    for of_round in rounds:
+        runs += of_round
         groups: dict[tuple[tuple[str, Scalar], ...], list[Run]] = {}
-        for point in points:
-            run = Run(len(runs), point, repetition)
-            runs.append(run)
-            settings = settings_of(point, experiment, machine) if experiment.workload else {}
+        for run in of_round:
+            settings = settings_of(run.point, experiment, machine) if experiment.workload else {}
             groups.setdefault(tuple(sorted(settings.items())), []).append(run)
-        parts = [Block(experiment, dict(settings), repetition, group) for settings, group in groups.items()]
+        parts = [Block(experiment, dict(settings), group[0].repetition, group) for settings, group in groups.items()]
         shuffle.shuffle(parts)
         for block in parts:
             shuffle.shuffle(block.runs)
         blocks += parts
-    return Plan(experiment, axes, notes, points, runs, blocks)
+    return runs, blocks

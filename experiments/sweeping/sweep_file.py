@@ -21,14 +21,15 @@ from sweeping.machine import CUTS, LAYOUT, LAYOUTS
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 ROWS_TOTAL = "rows_total"  # of the table that the workload names, if it names one
-DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "transport", "latching", "sites", "durability",
-                   ROWS_TOTAL)
+DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "hardware_threads", "transport", "latching",
+                   "sites", "durability", ROWS_TOTAL)
+MACHINE_AXES = ("layout", "cut", "cores", "workers", "placement", "hardware_threads")  # machine: what it can tell apart
 MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
 MAX_RATE = 1e9
 CLIENTS = ("island", "deployment")
 RATE_AUTO, MAX_P99_MS = "auto", 60_000
 RUN_OPTIONS = ("mpl", "clients", "rate", "p99_ms")  # of every workload; other axes are parameters of it
-ADDED_AXES = ("placement", "durability", *RUN_OPTIONS)  # of any workload, by an entry of a list
+ADDED_AXES = ("placement", "hardware_threads", "durability", *RUN_OPTIONS)  # of any workload, by an entry of a list
 # What a core's time consists of: kinds of work (runtime/work_account.h), and what is left of it.
 CORE_PARTS = ("executing", "searching", "locking", "latching", "logging", "building", "reading", "committing",
               "cleaning", "managing", "waiting", "idle")
@@ -149,13 +150,13 @@ def read_axes(reader: Reader, node: Node, experiment: Experiment) -> Axes:
         if not NAME.match(name):
             reader.complain(child.key_mark, f"axis '{name}'", "lower-case letters, digits and '_'")
         elif child.value == "machine":
-            if name not in ("layout", "cut", "cores", "workers", "placement"):
-                reader.complain(child.mark, "'machine'", "a list of values: only layout, cut, cores, workers and "
-                                "placement have values that the machine knows")
+            if name not in MACHINE_AXES:
+                reader.complain(child.mark, "'machine'", f"a list of values: only {', '.join(MACHINE_AXES[:-1])} and "
+                                f"{MACHINE_AXES[-1]} have values that the machine knows")
             found[name] = "machine"
         elif not isinstance(child.value, list) or not child.value:
             reader.complain(child.mark, child.kind(), "a list of values" +
-                            (", or 'machine'" if name in ("layout", "cut", "cores", "workers", "placement") else ""))
+                            (", or 'machine'" if name in MACHINE_AXES else ""))
         else:
             found[name] = read_axis(reader, name, child, experiment)
     return found
