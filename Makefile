@@ -1,6 +1,7 @@
 # The commands of this repository; `make help` lists them. CMake and Ninja do the work, in build/PRESET.
 PYTHON ?= /usr/bin/python3
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
 SOAK_ROUNDS ?= 20
 # Seeds of `make soak`: beyond those of `make test` (instance/simulation/CMakeLists.txt), shared out to the processes.
 SEEDS ?= 10000
@@ -22,13 +23,21 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CU
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -LE '^long$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines packages-soak clean
+.PHONY: help build install deb demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines packages-soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 build: packages-build build/release/build.ninja ## build the release binaries into build/release/bin
 	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs
+
+install: build ## install below PREFIX (/usr/local), inside DESTDIR
+	ninja -C build/release documents islands_client
+	DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX) --strip
+
+deb: build ## a Debian package, into build/release/package
+	ninja -C build/release documents islands_client
+	cd build/release && cpack -G DEB
 
 demo: build ## build, cut this machine into islands, run the microbenchmark, print the table
 	$(PYTHON) experiments/demo.py

@@ -44,7 +44,7 @@ Examples:
   islands sweep experiments/quick.yaml        the paper's experiments, five minutes of them
   islands report                              a page of plots of the newest results
 
-`islands COMMAND --help` explains a command.
+`islands help COMMAND`, or `islands COMMAND --help`, explains a command.
 )";
 
 // Of every command's help.
@@ -124,7 +124,14 @@ bool Knows(const CLI::App& app, const std::string& word) {
                      [&](const CLI::App* command) { return command->check_name(word); });
 }
 
-int ParseAndRun(CLI::App& app, CommandContext& context, int argc, char** argv) {
+// `help up`, as git and kubectl have it, is `up --help`, and `help` alone that of all.
+void HelpFirst(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.push_back("--help");
+}
+
+int ParseAndRun(CLI::App& app, CommandContext& context) {
   const std::vector<std::string>& arguments = context.arguments;
   const std::string word = CommandWord(arguments);
   if (!word.empty() && !Knows(app, word)) return UsageError(WantsJson(arguments), UnknownCommand(word, app));
@@ -134,8 +141,8 @@ int ParseAndRun(CLI::App& app, CommandContext& context, int argc, char** argv) {
     return kExitUsage;
   }
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked) {  // --help, --version
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // it takes the last one first
+  } catch (const CLI::Success& asked) {                                         // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     const std::string command = word.empty() ? "islands" : "islands " + word;
@@ -159,6 +166,7 @@ int Main(int argc, char** argv) {
   CommandContext context;
   context.binary_directory = BinaryDirectory();
   context.arguments.assign(argv + 1, argv + argc);
+  HelpFirst(context.arguments);
   for (int i = 0; i < argc; ++i) context.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
 
   CLI::App app("Cuts a multisocket machine into islands and runs a shared-nothing OLTP system on them.",
@@ -182,7 +190,7 @@ int Main(int argc, char** argv) {
   }
   AddToolCommands(app);
   app.footer(std::string(kExamples) + kFooter);
-  return CheckStdout(ParseAndRun(app, context, argc, argv));
+  return CheckStdout(ParseAndRun(app, context));
 }
 
 }  // namespace

@@ -230,8 +230,8 @@ def check_torn(path: str, text: str) -> Findings:
 
 @functools.cache
 def commands() -> set[str]:
-    """Those that `islands` has, from the code that registers them."""
-    found = set()
+    """Those that `islands` has, from the code that registers them; `help` is the way to say --help first."""
+    found = {"help"}
     for folder, _, names in os.walk(os.path.dirname(os.path.abspath(__file__))):
         for name in names:
             if name.endswith(".cc"):

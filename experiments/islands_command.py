@@ -221,6 +221,7 @@ class Islands:
     def __init__(self, folder: str) -> None:
         self.binary = os.path.join(folder, "islands")
         self.library = os.path.normpath(os.path.join(folder, "..", "lib", "islands"))  # workloads and programs
+        self.own_library = os.path.expanduser("~/.local/lib/islands")  # workloads of the user's, which go after these
         self.descriptions: dict[str, WorkloadDescription] = {}
 
     def built(self) -> bool:
@@ -231,8 +232,9 @@ class Islands:
 
     def describe(self, workload: str) -> WorkloadDescription | None:
         """What it can be told; None if it is not built."""
-        file = os.path.join(self.library, f"{workload}.so")
-        if workload not in self.descriptions and os.path.isfile(file):
+        files = [os.path.join(folder, f"{workload}.so") for folder in (self.library, self.own_library)]
+        file = next(filter(os.path.isfile, files), None)
+        if workload not in self.descriptions and file:
             islandd = os.path.join(os.path.dirname(self.binary), "islandd")
             try:
                 self.descriptions[workload] = json_of([islandd, "--describe", file])

@@ -217,7 +217,7 @@ int Run(const CommandContext& context, const DescribedWorkload& workload, const 
   if (!loaded.ok()) return Fail(context, loaded);
   absl::StatusOr<RunDirectory> directory = RunDirectory::Create(
       options.results, fmt::format("{}-{}-{}-{}", CompactUtc(started_us / 1'000'000), status->deployment(),
-                                   status->layout(), options.workload));
+                                   status->layout(), workload.name));
   if (!directory.ok()) return Fail(context, directory.status());
   const RateSearchSeams seams{
       .progress = show,
@@ -237,7 +237,8 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
   AddDeploymentFile(command, &options->file);
   command
       ->add_option("WORKLOAD", options->workload,
-                   fmt::format("One that is built: {}", NamesOfWorkloads(context.binary_directory)))
+                   fmt::format("One that is built: {}; or the path of an object, as ./bank.so",
+                               NamesOfWorkloads(context.binary_directory)))
       ->required();
   command
       ->add_option("--mpl", options->mpl,

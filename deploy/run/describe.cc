@@ -9,7 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -25,22 +29,57 @@ namespace {
 
 constexpr int64_t kTimeoutMs = 30'000;  // emulated machines are slow
 
-std::filesystem::path FolderOfWorkloads(const std::string& binary_directory) {
-  return (std::filesystem::path(binary_directory) / "../lib/islands").lexically_normal();
+constexpr std::string_view kObject = ".so";
+
+// Where objects lie, the first of a name counts: beside the binaries, and where
+// `cmake --install --prefix ~/.local` puts a user's own.
+std::vector<std::filesystem::path> FoldersOfWorkloads(const std::string& binary_directory) {
+  std::vector<std::filesystem::path> folders = {
+      (std::filesystem::path(binary_directory) / "../lib/islands").lexically_normal()};
+  if (const char* home = getenv("HOME"); home != nullptr && *home == '/') {
+    folders.push_back(std::filesystem::path(home) / ".local/lib/islands");
+  }
+  return folders;
 }
 
-absl::StatusOr<std::string> FindWorkload(const std::string& workload, const std::string& binary_directory) {
-  // The name becomes part of paths.
+std::string InWords(const std::vector<std::filesystem::path>& folders) {
+  std::string text;
+  for (const std::filesystem::path& folder : folders) {
+    text += (text.empty() ? "" : " or ") + folder.string();
+  }
+  return text;
+}
+
+absl::Status CheckName(const std::string& workload, std::string_view given) {
+  // It becomes part of paths.
   const bool named = std::all_of(workload.begin(), workload.end(),
                                  [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-'; });
-  if (workload.empty() || !named) {
-    return absl::InvalidArgumentError(fmt::format(
-        "WORKLOAD: found '{}', expected the name of a workload: letters, digits, '_' and '-'", workload));
+  if (!workload.empty() && named) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("WORKLOAD: found '{}', expected the name of a workload (letters, digits, '_' and '-'), or "
+                  "the path of its object, as ./bank.so",
+                  given));
+}
+
+// The path of its object.
+absl::StatusOr<std::string> FindWorkload(const std::string& workload, const std::string& binary_directory) {
+  if (absl::Status named = CheckName(workload, workload); !named.ok()) return named;
+  for (const std::filesystem::path& folder : FoldersOfWorkloads(binary_directory)) {
+    std::string object = (folder / workload).string() + std::string(kObject);
+    if (access(object.c_str(), R_OK) == 0) return object;
   }
-  std::string object = (FolderOfWorkloads(binary_directory) / (workload + ".so")).string();
-  if (access(object.c_str(), R_OK) == 0) return object;
-  return absl::InvalidArgumentError(fmt::format("there is no workload '{}': no {}; built are: {}", workload,
-                                                object, NamesOfWorkloads(binary_directory)));
+  return absl::InvalidArgumentError(
+      fmt::format("there is no workload '{}': no {}{} in {}; built are: {}", workload, workload, kObject,
+                  InWords(FoldersOfWorkloads(binary_directory)), NamesOfWorkloads(binary_directory)));
+}
+
+// One that is given by the path of its object: `name` becomes what that is called.
+absl::StatusOr<std::string> ObjectAt(const std::string& path, std::string& name) {
+  const std::filesystem::path object = std::filesystem::absolute(path).lexically_normal();
+  name = object.stem().string();
+  if (absl::Status named = CheckName(name, path); !named.ok()) return named;
+  if (access(object.c_str(), R_OK) == 0) return object.string();
+  return absl::InvalidArgumentError(fmt::format("WORKLOAD: {}: {}", object.string(), strerror(errno)));
 }
 
 std::string Complaint(const Answer& answer) {
@@ -51,30 +90,34 @@ std::string Complaint(const Answer& answer) {
 }  // namespace
 
 std::string NamesOfWorkloads(const std::string& binary_directory) {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(FolderOfWorkloads(binary_directory), error)) {
-    if (entry.path().extension() == ".so") names.push_back(entry.path().stem().string());
+  for (const std::filesystem::path& folder : FoldersOfWorkloads(binary_directory)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      if (entry.path().extension() == kObject) names.insert(entry.path().stem().string());
+    }
   }
-  std::sort(names.begin(), names.end());
   return names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", "));
 }
 
 absl::StatusOr<DescribedWorkload> DescribeWorkload(const std::string& workload,
                                                    const std::string& binary_directory) {
-  absl::StatusOr<std::string> object = FindWorkload(workload, binary_directory);
+  std::string name = workload;
+  const bool path = workload.find('/') != std::string::npos || workload.ends_with(kObject);
+  absl::StatusOr<std::string> object =
+      path ? ObjectAt(workload, name) : FindWorkload(workload, binary_directory);
   if (!object.ok()) return object.status();
   const std::string islandd = binary_directory + "/islandd";
   const absl::StatusOr<Answer> answer = Ask({islandd, "--describe", *object}, kTimeoutMs);
   if (!answer.ok()) return answer.status();
   const auto bad = [&](std::string_view why) {
     return absl::FailedPreconditionError(
-        fmt::format("{} cannot say what workload '{}' can be told: {}", islandd, workload, why));
+        fmt::format("{} cannot say what workload '{}' can be told: {}", islandd, name, why));
   };
   if (answer->wait_status != 0) return bad(Complaint(*answer));
   absl::StatusOr<instance::Description> description = instance::DescriptionFromJson(answer->out);
   if (!description.ok()) return bad(std::string(description.status().message()));
-  return DescribedWorkload{workload, *std::move(object), *std::move(description)};
+  return DescribedWorkload{std::move(name), *std::move(object), *std::move(description)};
 }
 
 absl::Status CheckLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig config,

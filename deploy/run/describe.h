@@ -18,7 +18,8 @@ struct DescribedWorkload {
   instance::Description description;
 };
 
-// INVALID_ARGUMENT when there is none of this name: names those there are.
+// `workload`: a name, of an object in lib/islands beside the binaries or in ~/.local/lib/islands; or the path
+// of an object, which has a '/' or ends in ".so". INVALID_ARGUMENT when there is none: names those there are.
 absl::StatusOr<DescribedWorkload> DescribeWorkload(const std::string& workload,
                                                    const std::string& binary_directory);
 

@@ -101,6 +101,32 @@ TEST_F(Describe, Islandd_IsAsked) {
   EXPECT_THAT(found->description.tables, ElementsAre("account"));
 }
 
+TEST_F(Describe, Path_IsThatObject_CalledAsTheFile) {
+  std::ofstream(root_ / "said") << instance::DescriptionToJson({.tables = {"account"}});
+  std::ofstream(root_ / "mine.so") << "x";
+  const auto found = Ask("cat " + (root_ / "said").string(), (root_ / "bin/../mine.so").string());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->object, (root_ / "mine.so").string());
+  EXPECT_EQ(found->name, "mine");
+}
+
+TEST_F(Describe, UsersFolder_IsLookedIn_AfterTheBinariesOwn) {
+  const std::string before = getenv("HOME") != nullptr ? getenv("HOME") : "";
+  setenv("HOME", root_.c_str(), 1);
+  std::filesystem::create_directories(root_ / ".local/lib/islands");
+  std::ofstream(root_ / ".local/lib/islands/bank.so") << "x";
+  std::ofstream(root_ / ".local/lib/islands/mine.so") << "x";
+  std::ofstream(root_ / "said") << instance::DescriptionToJson({.tables = {"account"}});
+  const auto bank = Ask("cat " + (root_ / "said").string());
+  const auto mine = Ask("cat " + (root_ / "said").string(), "mine");
+  const std::string names = NamesOfWorkloads(root_ / "bin");
+  setenv("HOME", before.c_str(), 1);
+  ASSERT_TRUE(bank.ok() && mine.ok()) << bank.status() << mine.status();
+  EXPECT_EQ(bank->object, (root_ / "lib/islands/bank.so").string());
+  EXPECT_EQ(mine->object, (root_ / ".local/lib/islands/mine.so").string());
+  EXPECT_EQ(names, "bank, mine");
+}
+
 TEST_F(Describe, WhatGoesWrong_IsTold) {
   EXPECT_THAT(std::string(Ask("echo it is torn >&2; exit 1").status().message()),
               HasSubstr("cannot say what workload 'bank' can be told: it is torn"));
@@ -112,9 +138,14 @@ TEST_F(Describe, NoSuchWorkload_NamesThoseThereAre) {
   const absl::Status status = Ask("", "tpcc").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              testing::AllOf(HasSubstr("no workload 'tpcc'"), HasSubstr("built are: bank")));
-  EXPECT_THAT(std::string(Ask("", "../bank").status().message()),
-              HasSubstr("WORKLOAD: found '../bank', expected the name of a workload"));
+              testing::AllOf(HasSubstr("no workload 'tpcc'"), HasSubstr("no tpcc.so in"),
+                             HasSubstr("built are: bank")));
+  EXPECT_THAT(std::string(Ask("", "a b").status().message()),
+              HasSubstr("WORKLOAD: found 'a b', expected the name of a workload"));
+  EXPECT_THAT(std::string(Ask("", "nowhere/bank.so").status().message()),
+              testing::AllOf(HasSubstr("WORKLOAD: /"), HasSubstr("/nowhere/bank.so: No such file")));
+  EXPECT_THAT(std::string(Ask("", "a/b c.so").status().message()),
+              HasSubstr("WORKLOAD: found 'a/b c.so', expected the name of a workload"));
 }
 
 }  // namespace

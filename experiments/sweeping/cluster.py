@@ -124,13 +124,13 @@ def check(islands: Islands, block: Block, machine: Machine, folder: str) -> list
 
 def check_name(islands: Islands, experiment: Experiment) -> list[str]:
     """Whether there is such a workload or program."""
-    folder = islands.library
+    folders = [islands.library, *([] if experiment.program else [islands.own_library])]
     file = experiment.program or f"{experiment.workload}.so"
-    if os.path.isfile(os.path.join(folder, file)):
+    if any(os.path.isfile(os.path.join(folder, file)) for folder in folders):
         return []
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    built = [name.removesuffix(".so") for name in sorted(names) if name.endswith(".so") != bool(experiment.program)
-             and os.path.isfile(os.path.join(folder, name))]
+    built = sorted({name.removesuffix(".so") for folder in folders if os.path.isdir(folder)
+                    for name in os.listdir(folder) if name.endswith(".so") != bool(experiment.program)
+                    and os.path.isfile(os.path.join(folder, name))})
     mark = experiment.kind_mark
     return [f"{experiment.file}:{line_and_column(mark)}: found "
             f"'{experiment.program or experiment.workload}', expected one that is built: {', '.join(built)}"]
