@@ -129,6 +129,22 @@ def sites_rate(model: Model, axes: Point) -> float:
     return 2e6 if axes["sites"] == 1 else 3.2e6
 
 
+def cores_capacity(cores: int) -> float:
+    """Of one island, per second, where all its cores contend for one thing."""
+    return cores * 100e3 / (1 + 0.02 * cores ** 2)
+
+
+def due_rate(model: Model, axes: Point) -> float:
+    return min(axes["rate"], cores_capacity(axes["cores"]))
+
+
+def utilisation(axes: Point) -> float:
+    """Executors' falls with their number; of a load that grows it jumps at saturation."""
+    if "rate" not in axes:
+        return 1 - 0.01 * axes["cores"]
+    return 0.3 * axes["rate"] / capacity if axes["rate"] < (capacity := cores_capacity(axes["cores"])) else 1.0
+
+
 def tatp_rate(model: Model, axes: Point) -> float:
     cut = {name: axes[name] for name in ("layout", "cut") if name in axes} | {"cores": model.cores}
     return rate_of(model, {**cut, "op": "update" if axes["mix"] == "update" else "read",
@@ -209,6 +225,14 @@ def figures(model: Model) -> dict[str, Figure]:
                    [axis("cut", "FG"), axis("cores", *cores), axis("latching", "auto", "always")],
                    [{"title": "TATP", "x": "cores", "series": "latching", "y": "committed_per_s"}], executors_rate,
                    0.02),
+        "hstore_fig3": ("Utilisation of executors", "tatp", [axis("cut", "FG"), axis("cores", *cores)],
+                        [{"title": "On average", "x": "cores", "y": "utilisation", "kind": "line"},
+                         {"title": "Over time", "x": "second", "y": "utilisation"}],
+                        lambda model, axes: axes["cores"] * 250e3, 0.01),
+        "horikawa_fig4": ("Throughput against CPU utilisation", "micro",
+                          [axis("cores", *cores), axis("rate", 25e3, 50e3, 100e3, 300e3, 800e3)],
+                          [{"title": "Update", "x": "utilisation", "along": "rate", "series": "cores",
+                            "y": "committed_per_s"}], due_rate, 0.01),
         "horikawa": ("Shared-everything, by its sites", "micro", [axis("sites", 1, 4, 24)],
                      [{"title": "Update", "x": "sites", "y": "committed_per_s", "kind": "bar"}], sites_rate, 0.02),
         "tatp": ("TATP by layout", "tatp", [layouts, axis("mix", "standard", "read", "update")],
@@ -225,7 +249,8 @@ def metrics_of(model: Model, workload: str, point: Point, rate: float, workers: 
                 "stalled_backend_share": 0.5 - 0.3 * min(islands, model.sockets) / model.sockets}
     profile = {part: of * workers * 1e6 / rate for part, of in parts.items()} if with_parts else {}
     counted = hardware if set(point) == {"layout"} else {}
-    return {**profile, **counted, "committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate,
+    busy = {"utilisation": utilisation(point)} if set(point) in ({"cut", "cores"}, {"cores", "rate"}) else {}
+    return {**profile, **counted, **busy, "committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate,
             "latency_p50_us": 16e6 / rate, "aborted_per_s": 0.0,
             "messages_per_transaction": share * model.messages(point),
             "distributed_share": share if islands > 1 else 0.0, "slowest_island_per_s": 0.9 * rate / islands}

@@ -30,7 +30,8 @@ def test_claims_agree_on_four_sockets(folder: str) -> None:
                "fig09.2", "fig09.3", "fig09.4", "fig09.8", "fig09.9", "fig09.10", "fig09.11", "fig10.1", "fig10.2",
                "fig10.5", "fig10.7", "fig10.8", "fig10.9", "fig12.1", "fig12.4", "fig13.1", "fig13.2", "fig13.5",
                "fig13.6", "fig13.8", "fig13.9", "fig13.10", "logging.1", "logging.2", "shoremt.1", "shoremt.2",
-               "shoremt.3", "lockmgr_mpl.1", "lockmgr_mpl.2", "hstore.1", "hstore.2", "horikawa.1"):
+               "shoremt.3", "lockmgr_mpl.1", "lockmgr_mpl.2", "hstore.1", "hstore.2", "horikawa.1",
+               "hstore_fig3.1", "horikawa_fig4.1", "horikawa_fig4.2"):
         assert found[id].verdict == "agrees", found[id].json()
     assert {claim.figure for claim in found.values()} == {*claims.FIGURES, *claims.ACROSS_DURABILITIES}
     assert found["fig07.1"].there == "4.5x on 24 cores"
@@ -48,6 +49,7 @@ def test_sizes_on_four_sockets(folder: str) -> None:
     found = claims_by_id(folder)
     for id, size in {"fig07.1": "agrees", "fig03.1": "agrees", "fig10.1": "agrees", "fig04.2": "agrees",
                      "fig09.4": "larger", "fig12.1": "smaller", "fig13.12": "smaller", "hstore.1": "agrees",
+                     "horikawa_fig4.1": "agrees",
                      "shoremt.1": "agrees", "tab01.1": "cannot be compared", "tab01.6": "cannot be compared",
                      "fig02.1": "no number in the paper", "fig09.1": "no number in the paper"}.items():
         assert found[id].size == size, found[id].json()
@@ -116,7 +118,14 @@ def test_one_socket_says_so(folder: str) -> None:
     ("hstore", 0.01, {"cores": 12}, "hstore.1", "disagrees"),
     ("hstore", 0.01, {"cores": 24}, "hstore.1", "agrees"),  # beyond 13 cores
     ("hstore", 3, {"latching": "always"}, "hstore.2", "disagrees"),
+    ("hstore_fig3", 0.5, {"cores": 1}, "hstore_fig3.1", "disagrees"),
+    ("hstore_fig3", 1, {}, "hstore_fig3.2", "disagrees"),  # three quarters, with 24 cores
+    ("hstore_fig3", 1.3, {"cores": 24}, "hstore_fig3.2", "agrees"),
     ("horikawa", 3, {"sites": 1}, "horikawa.1", "disagrees"),
+    ("horikawa_fig4", 0.3, {"cores": 24, "rate": 800e3}, "horikawa_fig4.1", "disagrees"),
+    ("horikawa_fig4", 0.5, {"cores": 24}, "horikawa_fig4.1", "cannot be told"),  # no rate was held
+    ("horikawa_fig4", None, {"rate": 800e3}, "horikawa_fig4.1", "agrees"),
+    ("horikawa_fig4", 3, {"cores": 24}, "horikawa_fig4.2", "disagrees"),
 ])
 def test_verdict_follows_the_numbers(folder: str, name: str, factor: float | None, where: Document, id: str,
                                      verdict: str) -> None:

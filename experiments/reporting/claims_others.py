@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 from reporting import words
 from reporting.claims_growth import growth
-from reporting.evidence import AGREES, DISAGREES, UNKNOWN, Case, Claim, Untellable, Verdict, greater, quotient
+from reporting.evidence import (AGREES, DISAGREES, STEADY, UNKNOWN, Case, Claim, Found, Untellable, Verdict, greater,
+                                quotient)
 from reporting.results import Figure, Sweep, Where, as_number, compare
 from reporting.sizes import LINEAR, Machine, factor
 
@@ -14,6 +15,7 @@ H_STORE = "Performance Bottlenecks in a Main-Memory DBMS (H-Store)"
 HORIKAWA = "Identification and Elimination of Scalability Bottlenecks"
 # Of the peak: what MySQL keeps on 8 cores, which the lock manager's paper calls degraded (section 1, Figure 1).
 DEGRADED = 0.75
+HELD = 0.95  # of what is due: an island that commits so much of it is not saturated
 
 
 def shoremt(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
@@ -95,6 +97,34 @@ def without_latches(case: Case) -> Verdict:
                      for name, value in (("without", "auto"), ("with", "always"))))
 
 
+def hstore_fig3(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    case = Case(sweep, figure, "utilisation", cut="FG")
+    case.source = H_STORE
+    yield case.claim("The more cores have an executor, the less each of them is used (TATP).",
+                     "the average CPU utilization rate of execution cores decreases with more cores",
+                     "Section 3.2, Figure 3 (Voter there, before H-Store was mended)", "decreases, from 1 to 16 cores",
+                     lambda: greater(*(case.at(cores_named(cores), cores=cores) for cores in case.range_of("cores"))))
+    yield case.claim("With clients inside, no executor is without work, on as many cores as there are (H-Store's cores "
+                     "were not fully used all the same).",
+                     "the Partition Execution cores should be fully used with this new Client Imitator", "Section 3.3",
+                     "expected; it was not so", lambda: used_fully(case))
+
+
+def cores_named(cores: float) -> str:
+    return f"{cores:g} core{'s'[:cores > 1]}"
+
+
+def used_fully(case: Case) -> Verdict:
+    most = max((cores for value in case.values("cores") if (cores := as_number(value))), default=0)
+    found = case.at(cores_named(most), cores=most)
+    if not found.stat.median > 0:
+        raise Untellable("the executors did nothing")
+    full, here = 1 - STEADY, f"{words.percent(found.stat.median)} with {found.name}"
+    if found.stat.low < full <= found.stat.high:
+        return Verdict(UNKNOWN, f"{here}: within the spread")
+    return Verdict(AGREES if found.stat.low >= full else DISAGREES, here)
+
+
 def horikawa(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, layout="1ISL")
     case.source = HORIKAWA
@@ -108,3 +138,43 @@ def horikawa(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
 def finer_is_faster(case: Case) -> Verdict:
     low, high = case.range_of("sites", least=1, most=4)
     return greater(*(case.at(f"{sites:g} site{'s'[:sites > 1]}", sites=sites) for sites in (high, low)))
+
+
+def horikawa_fig4(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    case = Case(sweep, figure, layout="1ISL")
+    case.source = HORIKAWA
+    yield case.claim("Where all threads contend for one thing, cores get busy at saturation without doing more: busy "
+                     "time per transaction jumps (a shared-everything island with its data in one site).",
+                     "CPU utilizations of the 16-CPU system in the region of throughput saturation was "
+                     "sharply-increased (from about 500% to 1600%) without appropriate improvement in the throughput",
+                     "Section 2.4.1, Figure 4 (MySQL's buffer pool lock there)", "3.2x the CPU time with 16 CPUs",
+                     lambda: busy_jumps(sweep, figure), None, factor(3.2, Machine(None, 16)))
+    yield case.claim("Its peak is lower with all cores than with fewer.",
+                     "the performance degraded along with the increase in the number of the processors",
+                     "Section 2.4.2, Figure 4", "degraded, from 4 to 16 CPUs", lambda: peaks_with_fewer(case))
+
+
+def busy_jumps(sweep: Sweep, figure: Figure) -> Verdict:
+    """From the last rate that was held to the highest, with the most cores."""
+    rates, busy = Case(sweep, figure), Case(sweep, figure, "busy_us_per_transaction")
+    cores = rates.range_of("cores")[1]
+    due = [rate for value in rates.values("rate") if (rate := as_number(value))]
+    held = [rate for rate in due if rates.at(cores=cores, rate=rate).stat.median >= HELD * rate]
+    if not held or max(held) == max(due):
+        raise Untellable(f"{'all' if held else 'none'} of the rates could be held with {cores:g} cores: saturation "
+                         "does not lie between them")
+    end, begin = (busy.at(f"{words.number(rate)}/s due", cores=cores, rate=rate) for rate in (max(due), max(held)))
+    return greater(end, begin)
+
+
+def peaks_with_fewer(case: Case) -> Verdict:
+    counts = sorted(cores for value in case.values("cores") if (cores := as_number(value)))
+    if len(counts) < 2:
+        raise Untellable("it takes two numbers of cores to compare")
+    *fewer, most = (peak(case, cores) for cores in counts)
+    return greater(max(fewer, key=lambda one: one.stat.median), most)
+
+
+def peak(case: Case, cores: float) -> Found:
+    found = [case.at(cores_named(cores), cores=cores, rate=rate) for rate in case.values("rate")]
+    return max(found, key=lambda one: one.stat.median)

@@ -27,6 +27,7 @@ from reporting import words
 from reporting.plots import Plot
 from reporting.results import Stat, Sweep, Value, as_number, islands_of, same_value
 from reporting.style import PALETTE
+from sweeping.sweep_file import ISLAND
 
 Look = dict[str, Any]  # keyword arguments of matplotlib's
 
@@ -85,6 +86,8 @@ class Styles:
             count = islands_of(value)
             if count in self.layouts:
                 return self.layouts[count]
+        if axis == ISLAND:
+            return int(as_number(value) or 0)
         return self.axes.get(axis, {}).get(same_value(value), 0)
 
 
@@ -134,16 +137,17 @@ def title(tip: str) -> str:
 
 
 def draw_lines(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
-    handles = []
+    handles: list[Artist] = []
+    places: list[float] = []
     for number, (value, stats) in enumerate(plot.series):
         index = styles.index(plot.axis, value)
-        xs = [same_value(x) for x in plot.xs if same_value(x) in stats]
-        medians = [stats[x].median for x in xs]
-        spread = [[stats[x].median - stats[x].low for x in xs], [stats[x].high - stats[x].median for x in xs]]
+        there = [(plot.place(value, x), stats[same_value(x)]) for x in plot.xs if same_value(x) in stats]
+        xs, found = [x for x, _ in there], [stat for _, stat in there]
+        places += xs
         look = {"color": colour(index), "marker": MARKERS[index % len(MARKERS)], "linewidth": 1.8, "markersize": 7.5,
                 "linestyle": DASHES[index % len(DASHES)], "markeredgecolor": GROUND, "markeredgewidth": 0.5}
-        container = axes.errorbar(xs, medians, spread, ecolor=colour(index), elinewidth=1.2, capsize=3.5, capthick=1.2,
-                                  clip_on=False, zorder=3, **look)
+        container = axes.errorbar(xs, [stat.median for stat in found], whiskers(found), ecolor=colour(index),
+                                  elinewidth=1.2, capsize=3.5, capthick=1.2, clip_on=False, zorder=3, **look)
         container[0].set_gid(f"tip-{number}")
         for part in container[1] + container[2]:
             part.set_clip_on(False)  # a marker at the edge of the plot is drawn whole
@@ -151,10 +155,13 @@ def draw_lines(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     for number, estimate in plot.estimates.items():
         index = styles.index(plot.axis, plot.series[number][0])
         axes.plot(list(estimate), list(estimate.values()), color=colour(index), linewidth=1.2, linestyle=":", zorder=2)
-    axes.set_xlabel(words.axis_label(plot.x))
+    axes.set_xlabel(plot.x_label)
     axes.set_ylabel(plot.y_label)
-    x_axis(axes, [x for value in plot.xs if (x := as_number(value)) is not None])
-    value_axis(axes.yaxis, axes.set_ylim, plot)
+    if plot.measured_x:
+        value_axis(axes.xaxis, axes.set_xlim, places)
+    else:
+        x_axis(axes, sorted(set(places)))
+    value_axis(axes.yaxis, axes.set_ylim, plot.tops())
     axes.grid(axis="y")
     return handles
 
@@ -182,9 +189,9 @@ def x_axis(axes: Axes, xs: Sequence[float]) -> None:
         lambda x, _: words.number(x) if abs(x) >= 1e5 else words.value_text(x)))
 
 
-def value_axis(axis: Axis, set_limits: Callable[[float, float], object], plot: Plot) -> None:
-    """From zero, with one scale for all its numbers."""
-    top = max(plot.tops(), default=1)
+def value_axis(axis: Axis, set_limits: Callable[[float, float], object], tops: Sequence[float]) -> None:
+    """From zero to the largest of them, with one scale for all its numbers."""
+    top = max(tops, default=1)
     top = top if top > 0 else 1
     scale, letter = next(((scale, letter) for scale, letter in words.SCALES if top >= scale), (1, ""))
     set_limits(0, top * 1.06)
@@ -252,9 +259,9 @@ def draw_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     axes.set_xticks(range(len(plot.xs)), [words.value_text(x) for x in plot.xs])
     axes.set_xlim(-0.55, len(plot.xs) - 0.45)
     axes.tick_params(axis="x", length=0, pad=6)
-    axes.set_xlabel(words.axis_label(plot.x))
+    axes.set_xlabel(plot.x_label)
     axes.set_ylabel(plot.y_label)
-    value_axis(axes.yaxis, lambda low, high: axes.set_ylim(low, high * 1.06), plot)
+    value_axis(axes.yaxis, lambda low, high: axes.set_ylim(low, high * 1.06), plot.tops())
     axes.grid(axis="y")
     return handles
 
@@ -292,8 +299,8 @@ def draw_lying_bars(axes: Axes, plot: Plot, styles: Styles) -> list[Artist]:
     axes.set_ylim(len(plot.xs) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0, pad=6)
     axes.set_xlabel(plot.y_label)
-    axes.set_ylabel(words.axis_label(plot.x))
-    value_axis(axes.xaxis, lambda low, high: axes.set_xlim(low, high * 1.09), plot)
+    axes.set_ylabel(plot.x_label)
+    value_axis(axes.xaxis, lambda low, high: axes.set_xlim(low, high * 1.09), plot.tops())
     axes.grid(axis="x")
     return handles
 

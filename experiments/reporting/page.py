@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from reporting import sizes, words
 from reporting.evidence import AGREES, DISAGREES, STEADY, UNKNOWN, Claim
 from reporting.plots import Plot
-from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, same_value
+from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Value, same_value
 from reporting.style import sheet
 
 Drawn = Sequence[tuple[Plot, str]]                        # plots, and their SVG for the page
@@ -252,22 +252,23 @@ def numbers(plot: Plot) -> str:
     """The table below a plot: x down, series across."""
     names = [text(words.series_label(plot.axis, value)) if plot.axis else text(plot.y_label)
              for value, _ in plot.series]
-    header = f"<th>{text(words.axis_label(plot.x))}</th>" + "".join(f'<th class="number">{name}</th>' for name in names)
+    across = "".join(f'<th class="number">{name}</th>' for name in names)
+    header = f"<th>{text(words.axis_label(plot.along))}</th>{across}"
     rows = []
     for x in plot.xs:
-        cells = [cell(stats.get(same_value(x))) for _, stats in plot.series]
+        cells = [cell(stats.get(same_value(x)), plot, value, x) for value, stats in plot.series]
         rows.append(f"<tr><th>{text(words.value_text(x))}</th>{''.join(cells)}</tr>")
     return f"<table><thead><tr>{header}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def cell(stat: Stat | None) -> str:
+def cell(stat: Stat | None, plot: Plot, value: Value, x: Value) -> str:
     if stat is None:
         return '<td class="number">–</td>'
     spread = "" if stat.runs == 1 else (f'<span class="spread">{words.number(stat.low)} – {words.number(stat.high)}'
                                         "</span>")
-    return f'<td class="number">{words.number(stat.median)}{spread}</td>'
+    return f'<td class="number">{words.number(stat.median)}{text(plot.at(value, x))}{spread}</td>'
 
 
 def description(plot: Plot) -> str:
     """For those who cannot see the plot."""
-    return text(f"{plot.title}: {plot.y_label} by {words.axis_label(plot.x)}")
+    return text(f"{plot.title}: {plot.y_label} by {plot.x_label}")

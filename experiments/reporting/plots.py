@@ -12,7 +12,7 @@ from typing import Any
 
 from reporting import words
 from reporting.results import Figure, Point, Stat, Value, Where, as_number, measured, same_value
-from sweeping.sweep_file import BY_PART, CORE_PARTS, TWO_POINTS
+from sweeping.sweep_file import BY_PART, CORE_PARTS, ISLAND, OVER_TIME, OVER_TIME_COLUMNS, TWO_POINTS, along_of
 
 PlotSpec = dict[str, Any]  # an entry of a plan's `plots`
 MAX_PLOTS = 12  # of one entry of a plan, or of a figure whose plots are guessed
@@ -21,18 +21,23 @@ FIRST_METRICS = ("committed_per_s", "increments_per_s", "messages_per_s")
 
 
 class Plot:
-    """`series` is a list of (value of the series' axis or None, {x value: Stat}). Where `y` is the
-    cores' time by part, the parts are the series, on top of each other."""
+    """`series` is a list of (value of the series' axis or None, {value of `along`: Stat}), `along` being the axis x or,
+    where x is measured too, the one whose values make the points of a line. Where `y` is the cores' time by part, the
+    parts are the series, on top of each other; where `x` is the second of a run, islands are, and there is one point
+    of the sweep."""
 
     def __init__(self, figure: Figure, spec: PlotSpec, where: Where, points: Sequence[Point]) -> None:
         self.figure, self.where = figure, where
         self.x, self.axis, self.y = spec["x"], spec.get("series"), spec["y"]
+        self.along = along_of(spec)
+        self.measured_x, self.over_time = self.along != self.x, is_over_time(figure, spec)
         self.parts = self.y == BY_PART
         if self.parts:
             self.axis, self.y = "part", WHOLE
         self.title = str(spec.get("title") or figure.title)
         self.y_label = str(spec.get("y_label") or words.metric_label(self.y))
-        self.xs = present(figure, self.x, points)
+        self.x_label = words.metric_label(self.x) if self.measured_x else words.axis_label(self.x)
+        self.xs = present(figure, self.along, points)
         values = present(figure, self.axis, points) if self.axis and not self.parts else [None]
         self.series: list[tuple[Value, dict[str | float, Stat]]] = []
         self.points = points
@@ -42,10 +47,16 @@ class Plot:
                 if self.axis and same_value(point.axes.get(self.axis)) != same_value(value):
                     continue
                 stat = figure.stat(point, self.y)
-                if stat:
-                    stats[same_value(point.axes[self.x])] = stat
+                if stat and self.along in point.axes:
+                    stats[same_value(point.axes[self.along])] = stat
             if stats:
                 self.series.append((value, stats))
+        if self.over_time:
+            self.axis = ISLAND
+            islands = figure.over_time(points[0], OVER_TIME_COLUMNS[self.y])
+            self.series = [(island, {float(second): stat for second, stat in seconds.items()})
+                           for island, seconds in islands.items()]
+            self.xs = [*sorted({second for seconds in islands.values() for second in seconds})]
         if self.parts:
             stats_of = {part: self.stats_of(f"us_{part}") for part in CORE_PARTS}
             self.series = [(part, stats) for part, stats in stats_of.items()
@@ -53,7 +64,7 @@ class Plot:
         numeric = all(as_number(x) is not None for x in self.xs)
         wanted = spec.get("kind")
         as_lines = wanted == "line" if wanted in ("line", "bar") else len(self.xs) > 1
-        self.lines = numeric and as_lines and not self.parts
+        self.lines = (self.measured_x or numeric and as_lines) and not self.parts
         # Of a series by its place, where the plan asks for it: what lies on a straight line between its two ends.
         self.estimates: dict[int, dict[float, float]] = {}
         if self.lines and spec.get("estimate") == TWO_POINTS:
@@ -61,6 +72,14 @@ class Plot:
             self.estimates = {number: between_ends(stats) for number, (_, stats) in enumerate(self.series)
                               if ends[0] < ends[1] and all(same_value(end) in stats for end in ends)}
         self.name = ""  # FIGURE-n, once it is known
+
+    def place(self, value: Value, x: Value) -> float:
+        """Where a point of a line lies across, x being one of `xs`."""
+        point = self.point(value, x) if self.measured_x else None
+        stat = point.stat(self.x) if point else None
+        place = stat.median if stat else as_number(x)
+        assert place is not None, "lines have numbers for x"
+        return place
 
     def stats_of(self, part: str) -> dict[str | float, Stat]:
         found = ((same_value(point.axes[self.x]), self.figure.stat(point, part)) for point in self.points)
@@ -85,18 +104,24 @@ class Plot:
 
     def point(self, value: Value, x: Value) -> Point | None:
         """The one that a place of a series stands for."""
-        place = {self.x: x, **({self.axis: value} if self.axis and not self.parts else {})}
+        if self.over_time:
+            return self.points[0]
+        place = {self.along: x, **({self.axis: value} if self.axis and not self.parts else {})}
         return next((point for point in self.points if point.has(place)), None)
+
+    def at(self, value: Value, x: Value) -> str:
+        """What a measured x is there: " at utilisation 0.45"."""
+        return f" at {words.metric_name(self.x)} {words.number(self.place(value, x))}" if self.measured_x else ""
 
     def tip(self, value: Value, x: Value, stat: Stat) -> str:
         """What a place of a series answers to the pointer: "4ISL, multisite 20 %: 812k/s (790k to 830k, 3 runs: ...)".
         """
-        place = words.settings({**({self.axis: value} if self.axis else {}), self.x: x})
+        place = words.settings({**({self.axis: value} if self.axis else {}), self.along: x})
         spread = f"{words.number(stat.low)} to {words.number(stat.high)}, " if stat.runs > 1 else ""
         point = self.point(value, x)
         names = ", ".join(str(run.get("id", "?")) for run in point.runs) if point else ""
-        return (f"{place}: {words.quantity(self.y, stat.median)} ({spread}{stat.runs} run{'s'[:stat.runs > 1]}"
-                f"{': ' if names else ''}{names})")
+        return (f"{place}: {words.quantity(self.y, stat.median)}{self.at(value, x)} "
+                f"({spread}{stat.runs} run{'s'[:stat.runs > 1]}{': ' if names else ''}{names})")
 
     def stats(self) -> list[Stat]:
         return [stat for _, stats in self.series for stat in stats.values()]
@@ -110,11 +135,12 @@ class Plot:
         runs = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
         if self.parts:
             return f"Medians of {runs} runs, on top of each other."
-        return f"Median of {runs} runs; the bars reach from the least to the greatest run." + dotted
+        across = " Across, it is the median, too." if self.measured_x else ""
+        return f"Median of {runs} runs; the bars reach from the least to the greatest run." + across + dotted
 
     def durability(self) -> str:
         """What its clusters kept; nothing where the plot's title or its axes say it."""
-        named = "durability" in (*self.where, self.x, self.axis)
+        named = "durability" in (*self.where, self.along, self.axis)
         return "" if named else ", ".join(self.figure.durabilities())
 
     def csv(self) -> str:
@@ -122,13 +148,16 @@ class Plot:
         writer = csv.writer(out, lineterminator="\n")
         axis = [self.axis] if self.axis else []
         durability = [self.durability()] if self.durability() else []
-        writer.writerow(["figure", *self.where, *axis, self.x, f"{self.y}_median", f"{self.y}_min", f"{self.y}_max",
-                         "runs", *(["durability"] if durability else []), *(["estimate"] if self.estimates else [])])
+        x_median = [f"{self.x}_median"] if self.measured_x else []
+        writer.writerow(["figure", *self.where, *axis, self.along, *x_median, f"{self.y}_median", f"{self.y}_min",
+                         f"{self.y}_max", "runs", *(["durability"] if durability else []),
+                         *(["estimate"] if self.estimates else [])])
         for number, (value, stats) in enumerate(self.series):
             for x in self.xs:
                 stat = stats.get(same_value(x))
                 if stat:
                     writer.writerow([self.figure.name, *self.where.values(), *([value] if axis else []), x,
+                                     *(f"{self.place(value, x):.6g}" for _ in x_median),
                                      *(f"{y:.6g}" for y in (stat.median, stat.low, stat.high)), stat.runs,
                                      *durability, *self.estimate_at(number, x)])
         return out.getvalue()
@@ -140,13 +169,15 @@ class Plot:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         axes = list(self.figure.axes)
-        writer.writerow(["figure", *axes, "repetition", self.y, "run_directory", "command"])
+        metrics = [self.x, self.y] if self.measured_x else [self.y]
+        writer.writerow(["figure", *axes, "repetition", *metrics, "run_directory", "command"])
         for point in self.points:
             for run in point.runs:
                 where = run.get("run_directory")
-                value = measured(run, self.y)
+                values = [measured(run, metric) for metric in metrics]
                 writer.writerow([self.figure.name, *(point.axes.get(axis, "") for axis in axes),
-                                 run.get("repetition", ""), "" if value is None else f"{value:.6g}",
+                                 run.get("repetition", ""),
+                                 *("" if value is None else f"{value:.6g}" for value in values),
                                  f"{folder}/{where}" if where else "", run.get("command", "")])
         return out.getvalue()
 
@@ -158,6 +189,11 @@ def between_ends(stats: dict[str | float, Stat]) -> dict[float, float]:
     (first, low), (last, high) = points[0], points[-1]
     share = {x: (x - first) / (last - first) if last > first else 0.0 for x, _ in points}
     return {x: (1 - p) * low + p * high for x, p in share.items()}
+
+
+def is_over_time(figure: Figure, spec: PlotSpec) -> bool:
+    """Whether a plot's x is the second of a run, and no axis that is called so."""
+    return spec.get("x") == OVER_TIME and OVER_TIME not in figure.axes
 
 
 def present(figure: Figure, axis: str, points: Sequence[Point]) -> list[Value]:
@@ -185,17 +221,26 @@ def plots_of(figure: Figure) -> tuple[list[Plot], list[str]]:
 def expand(figure: Figure, spec: PlotSpec) -> tuple[list[Plot], list[str]]:
     """The plots of one entry: one, or one for each value of the axes that it leaves open."""
     title = spec.get("title") or "a plot"
-    missing = [name for name in (spec.get("x"), spec.get("series")) if name and name not in figure.axes]
+    over_time = is_over_time(figure, spec)
+    needed = () if over_time else (spec.get("along") or spec.get("x"), spec.get("series"))
+    missing = [name for name in needed if name and name not in figure.axes]
     if missing or not spec.get("x") or not spec.get("y"):
         return [], [f"“{title}” is not drawn: " +
                     (f"there is no axis {missing[0]}." if missing else "it names no x or no y.")]
     where = dict(spec.get("where") or {})
     y = WHOLE if spec["y"] == BY_PART else spec["y"]
-    points = [point for point in figure.select(where) if point.stat(y) and spec["x"] in point.axes and
-              (not spec.get("series") or spec["series"] in point.axes)]
+    condition = f" with {words.settings(where)}" if where else ""
+    if over_time:
+        column = OVER_TIME_COLUMNS.get(y)
+        points = [point for point in figure.select(where) if column and figure.over_time(point, column)]
+        lacks = f"has {y} over time in its directory"
+    else:
+        metrics = [y, spec["x"]] if along_of(spec) != spec["x"] else [y]
+        points = [point for point in figure.select(where) if all(map(point.stat, metrics)) and
+                  all(name in point.axes for name in needed if name)]
+        lacks = f"measured {' and '.join(metrics)}"
     if not points:
-        condition = f" with {words.settings(where)}" if where else ""
-        return [], [f"“{title}” is not drawn: no run{condition} measured {y}."]
+        return [], [f"“{title}” is not drawn: no run{condition} {lacks}."]
     axes = open_axes(spec, points)
     combinations = list(itertools.product(*(present(figure, axis, points) for axis in axes)))
     plots: list[Plot] = []
@@ -218,11 +263,12 @@ def expand(figure: Figure, spec: PlotSpec) -> tuple[list[Plot], list[str]]:
 def open_axes(spec: PlotSpec, points: Sequence[Point]) -> list[str]:
     """Axes that differ between points which would otherwise share a place in the plot."""
     groups: dict[tuple[str | float, ...], list[Point]] = {}
+    places = (along_of(spec), spec.get("series"))
     for point in points:
-        place = tuple(same_value(point.axes.get(name)) for name in (spec["x"], spec.get("series")) if name)
+        place = tuple(same_value(point.axes.get(name)) for name in places if name)
         groups.setdefault(place, []).append(point)
     names = list(dict.fromkeys(name for point in points for name in point.axes))
-    return [name for name in names if name not in (spec["x"], spec.get("series")) and
+    return [name for name in names if name not in places and
             any(len({same_value(point.axes.get(name)) for point in group}) > 1 for group in groups.values())]
 
 

@@ -5,6 +5,7 @@ not is said in notes. Only a directory without a readable sweep.json is refused.
 """
 
 import copy
+import csv
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from islands_command import Document
 # Smaller differences are none, whatever the spread; one run says nothing of its spread.
 SAME = 0.02
 SAME_SINGLE_RUN = 0.05
+LATE_S = 0.25  # of the end of a second in timeseries.csv
 
 Value = str | int | float | None
 Where = Mapping[str, Value]  # axis -> value
@@ -128,14 +130,17 @@ def measured(run: Run, metric: str) -> float | None:
     if found is None and metric == "messages_per_distributed":
         messages, share = (as_number(metrics.get(name)) for name in ("messages_per_transaction", "distributed_share"))
         found = messages / share if messages and share else None
+    if found is None and metric == "busy_us_per_transaction":
+        cost, busy = measured(run, "us_per_transaction"), as_number(metrics.get("utilisation"))
+        found = cost * busy if cost is not None and busy is not None else None
     return found
 
 
 class Figure:
     """A figure's plan and its points."""
 
-    def __init__(self, name: str, plan: Document, lines: list[Run], notes: list[str]) -> None:
-        self.name, self.plan, self.notes = name, plan, notes
+    def __init__(self, name: str, folder: str, plan: Document, lines: list[Run], notes: list[str]) -> None:
+        self.name, self.folder, self.plan, self.notes = name, folder, plan, notes
         self.title = str(plan.get("title") or name)
         self.reference = str(plan.get("reference") or "")
         self.points = points_of(lines)
@@ -174,6 +179,16 @@ class Figure:
 
     def stat(self, point: Point, metric: str) -> Stat | None:
         return point.stat(metric, self.noise(metric))
+
+    def over_time(self, point: Point, column: str) -> dict[int, dict[int, Stat]]:
+        """island -> second of the run -> what the point's runs have there; empty where no directory has it."""
+        values: dict[int, dict[int, list[float]]] = {}
+        for run in point.runs:
+            rows = read_timeseries(os.path.join(self.folder, str(run.get("run_directory"))), column)
+            for (island, second), value in rows.items():
+                values.setdefault(island, {}).setdefault(second, []).append(value)
+        return {island: {second: Stat(found) for second, found in sorted(seconds.items())}
+                for island, seconds in sorted(values.items())}
 
     def noise(self, metric: str) -> float:
         """The median of (greatest - least run) / median over all points with several runs."""
@@ -261,7 +276,7 @@ class Sweep:
             self.notes.append(f"{name} has not been started, or its plan cannot be read: {missing}")
             return
         lines, notes = read_lines(os.path.join(folder, "results.jsonl"))
-        self.figures.append(Figure(name, plan, lines, [str(note) for note in plan.get("notes") or []] + notes))
+        self.figures.append(Figure(name, folder, plan, lines, [str(note) for note in plan.get("notes") or []] + notes))
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
@@ -324,6 +339,21 @@ def read_lines(path: str) -> tuple[list[Run], list[str]]:
         else:
             torn += 1
     return lines, [f"Skipped {torn} unreadable line{'s'[:torn > 1]} of {os.path.basename(path)}."] if torn else []
+
+
+def read_timeseries(run_directory: str, column: str) -> dict[tuple[int, int], float]:
+    """(island, second) -> value, of `islands run`'s timeseries.csv; nothing if there is none. A second is known by its
+    end, which a busy machine may notice a little late."""
+    found: dict[tuple[int, int], float] = {}
+    try:
+        with open(os.path.join(run_directory, "timeseries.csv"), encoding="utf-8", errors="replace") as file:
+            for row in csv.DictReader(file):
+                end, island, value = (as_number(row.get(name)) for name in ("elapsed_s", "island", column))
+                if end is not None and island is not None and value is not None and row.get("reached") == "1":
+                    found.setdefault((int(island), max(1, math.ceil(end - LATE_S))), value)
+    except (OSError, csv.Error):
+        pass
+    return found
 
 
 def newest(folder: str) -> str:

@@ -19,6 +19,7 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "messages_per_distributed": ("Messages per distributed transaction", "", "messages per distributed transaction"),
     "slowest_island_per_s": ("Committed per second on the slowest island", "/s", "slowest island"),
     "imbalance": ("Load imbalance between islands (0 = none)", "", "imbalance"),
+    "busy_us_per_transaction": ("Busy time of cores per transaction (µs)", " µs", "busy time"),
     "utilisation": ("Share of time that workers are busy", "", "utilisation"),
     **{f"us_{part}": (f"{part.capitalize()} (core-µs per transaction)", " µs", part) for part in CORE_PARTS},
     "instructions_per_cycle": ("Instructions per cycle", "", "instructions per cycle"),
@@ -59,6 +60,8 @@ AXES = {  # name -> (axis label, unit after a value)
     "durability": ("Durability", ""),
     "latching": ("Locks and latches of islands with one worker", ""),
     "sites": ("Sites of the data", ""),
+    "second": ("Second of the run", ""),
+    "island": ("Island", ""),
 }
 
 CUTS = {"SE": "SE: shared-everything", "CG": "CG: island per socket", "FG": "FG: island per core"}

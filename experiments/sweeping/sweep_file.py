@@ -42,7 +42,11 @@ WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
                     "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction",
                     *(f"us_{part}" for part in CORE_PARTS), *HARDWARE)
-PLOT_KEYS = ("title", "where", "x", "series", "y", "y_label", "kind", "estimate")
+# Of a plot, as x: the second of a run; its islands are the series. Then come its ys, with their columns of
+# timeseries.csv in the run directory.
+OVER_TIME, ISLAND = "second", "island"
+OVER_TIME_COLUMNS = {"utilisation": "busy_fraction", "committed_per_s": "committed_per_s"}
+PLOT_KEYS = ("title", "where", "x", "along", "series", "y", "y_label", "kind", "estimate")
 EXPERIMENT_KEYS = ("version", "title", "reference", "workload", "program", "deployment", "parameters", "axes",
                    "measure", "seed", "plots")
 LIST_KEYS = ("version", "title", "sweeps", "measure", "seed")
@@ -190,13 +194,15 @@ def read_plots(reader: Reader, node: Node, names: Sequence[str], experiment: Exp
         reader.only(child, PLOT_KEYS)
         for word in ("title", "y", "y_label"):
             reader.get(child, word, (str,), "text")
-        for word in ("x", "series"):
+        for word in ("along", "series"):
             axis = child.value.get(word)
             if axis is not None and axis.value not in names:
                 reader.complain(axis.mark, axis.kind(), f"an axis: {', '.join(names)}")
         for word, meaning in (("x", "an axis"), ("y", "a measured number")):
             if word not in child.value:
                 reader.complain(child.mark, f"no {word}", f"{word}: {meaning}")
+        if "x" in child.value:
+            read_x(reader, child, names, experiment)
         y = child.value.get("y")
         measured = (*WORKLOAD_METRICS, BY_PART)
         if experiment.workload and y is not None and isinstance(y.value, str) and y.value not in measured:
@@ -214,6 +220,44 @@ def read_plots(reader: Reader, node: Node, names: Sequence[str], experiment: Exp
         if where is not None:
             read_where(reader, where, names, experiment.axes)
     return [dict(child.plain_mapping()) for child in node.sequence() if isinstance(child.value, dict)]
+
+
+def read_x(reader: Reader, node: Node, names: Sequence[str], experiment: Experiment) -> None:
+    """A plot's x is an axis; of a workload's plot also a measured number or the second, with lines in both cases."""
+    plot = node.mapping()
+    x, along = plot["x"], plot.get("along")
+    if x.value in names:
+        if along is not None:
+            reader.complain(along.key_mark, f"along, with the axis {x.value} as x", "along only where x is measured")
+        return
+    if not experiment.workload or not isinstance(x.value, str) or x.value not in (*WORKLOAD_METRICS, OVER_TIME):
+        others = f"; or {OVER_TIME}; or, measured, one of {', '.join(WORKLOAD_METRICS)}"
+        reader.complain(x.mark, x.kind(), f"an axis: {', '.join(names)}{others if experiment.workload else ''}")
+        return
+    y, series = plot.get("y"), plot.get("series")
+    if x.value == OVER_TIME:
+        for word in ("along", "series"):
+            if word in plot:
+                reader.complain(plot[word].key_mark, f"{word}, with {OVER_TIME} as x",
+                                f"no {word}: the islands are the series")
+        if y is not None and isinstance(y.value, str) and y.value not in OVER_TIME_COLUMNS:
+            reader.complain(y.mark, y.kind(), f"with {OVER_TIME} as x, one of {', '.join(OVER_TIME_COLUMNS)}")
+    elif along is None:
+        reader.complain(x.mark, f"{x.value}, which is measured, and no along",
+                        f"along: the axis whose values make the points of a line, of {', '.join(names)}")
+    elif series is not None and series.value == along.value:
+        reader.complain(series.mark, series.kind(), "another axis than along")
+    if y is not None and y.value == BY_PART:
+        reader.complain(y.mark, y.kind(), f"with {BY_PART}, an axis as x")
+    for word in ("kind", "estimate"):
+        child = plot.get(word)
+        if child is not None and child.value in ("bar", TWO_POINTS):
+            reader.complain(child.mark, child.kind(), f"an axis as x; {x.value} makes lines")
+
+
+def along_of(plot: PlotSpec) -> str:
+    """What tells the points of a series apart: the axis that is x, or that a measured x goes along."""
+    return str(plot.get("along") or plot["x"])
 
 
 def read_where(reader: Reader, node: Node, names: Sequence[str], axes: Axes) -> None:

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from sweeping.plan import Plan, Point
 from sweeping.results import Entry
-from sweeping.sweep_file import PlotSpec
+from sweeping.sweep_file import PlotSpec, along_of
 from sweeping.tree import Scalar
 
 DEFAULT_METRICS = ("committed_per_s", "messages_per_s", "increments_per_s")
@@ -68,7 +68,9 @@ def labelled(name: str, value: Scalar) -> str:
 
 
 def plot_text(plan: Plan, points: list[PointMedians], plot: PlotSpec) -> list[str]:
-    where, x, metric = plot.get("where") or {}, plot["x"], plot["y"]
+    where, x, metric = plot.get("where") or {}, along_of(plot), plot["y"]
+    if x not in plan.axes:  # over time: that is in the run directories
+        return []
     chosen = [point for point in points if all(point["axes"].get(name) == value for name, value in where.items())
               and metric in point["metrics"]]
     if not chosen:
@@ -95,8 +97,9 @@ def text(plan: Plan, entries: Mapping[str, Entry]) -> str:
     if durability := plan.durability():
         lines[0] += f", durability {durability}"
     for plot in plan.experiment.plots or default_plot(plan, points):
-        found = plot_text(plan, points, plot)
-        lines += ["", *found] if found else []
+        both = [plot, plot | {"y": plot["x"]}] if "along" in plot else [plot]  # what is measured: x too
+        for found in filter(None, (plot_text(plan, points, one) for one in both)):
+            lines += ["", *found]
     skipped = {entry["skipped"] for entry in entries.values() if "skipped" in entry}
     logs = {f"logs were on {entry['log_on']}" for entry in entries.values() if entry.get("log_on")}
     lines += [f"  note: {note}" for note in [*plan.notes, *sorted(skipped), *sorted(logs)]]
