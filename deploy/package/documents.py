@@ -57,7 +57,7 @@ def man_page(name: str, about: str, text: str, version: str, others: list[str]) 
     return "\n".join(parts) + "\n"
 
 
-COMPLETION = """# Completion of `islands` for bash, made of its help; for zsh after `autoload bashcompinit && bashcompinit`.
+COMPLETION = """# Completion of `islands` for bash, made of its help. For zsh: after bashcompinit.
 _islands() {
   local word=${COMP_WORDS[COMP_CWORD]} command= i place=0
   for ((i = 1; i < COMP_CWORD; i++)); do
