@@ -140,6 +140,9 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
                         help="also run what is predicted, on every layout; print errors and the regret of the advice")
     parser.add_argument("--results", metavar="DIR", help="where the runs are kept, and found again; default: a new "
                         "directory under ./results")
+    parser.add_argument("--again", action="store_true",
+                        help="with --results: make those runs again, beside the old ones, in which others had the "
+                             "cores")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is written to stdout")
     first = argparse.ArgumentParser(prog=parser.prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
     first.add_argument("--workload", default="micro")
@@ -202,6 +205,7 @@ class Adviser:
         self.arguments, self.machine, self.laboratory, self.load, self.own = arguments, machine, laboratory, load, own
         self.models: dict[str, dict[str, Predictor]] = {}  # by durability, by layout
         self.noise, self.calibration_runs, self.runs_made = 0.0, 0, 0
+        self.others: list[str] = []  # what is to be said of who else used the cores
 
     def point(self, layout: str, durability: str, multisite: float, zipf: float) -> Point:
         load: Point = {"multisite": shortest(multisite), "zipf": shortest(zipf)} if self.arguments.modelled else {}
@@ -320,6 +324,7 @@ class Adviser:
                 contest.add({name: laboratory.rate(points[name], WITH_SETTINGS + number) for name in names})
             number += 1
         self.runs_made += laboratory.made
+        self.others.append(laboratory.others_on_cores())
         for case, settings, points, contest in contests:
             if not contest.rounds:
                 continue
@@ -357,7 +362,8 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
     directory = arguments.results or result_files.new_directory("results", "advise")
     measure: Measure = {"seconds": arguments.seconds, "warmup": arguments.warmup, "repeat": arguments.repeat}
     laboratory = Laboratory(islands, machine, experiment_of(arguments, measure), directory,
-                            result_files.identify(islands, machine), shlex.join(["islands", "advise", *sys.argv[1:]]))
+                            result_files.identify(islands, machine), shlex.join(["islands", "advise", *sys.argv[1:]]),
+                            arguments.again)
     own = {"placement": plan["placement"], "transport": plan["transport"],
            "hardware_threads": tree.plain_mapping().get("hardware_threads", "one")}
     adviser = Adviser(arguments, machine, laboratory, load_of(arguments, plan["sites"]) if arguments.modelled else None,
@@ -417,10 +423,12 @@ def show(arguments: argparse.Namespace, adviser: Adviser, directory: str, cases:
     load = " ".join(f"{name} {value}" for name, value in arguments.parameters.items())
     machine, runs, noise = adviser.machine.report["summary"], adviser.calibration_runs, adviser.noise
     best, behind = advice.overall(cases)
+    disturbance = next(filter(None, [adviser.laboratory.others_on_cores(), *adviser.others]), "")
     if arguments.format == "json":
         print(json.dumps({"workload": arguments.workload, "parameters": arguments.parameters, "mpl": arguments.mpl,
                           "clients": arguments.clients, "machine": machine, "noise": round(noise, 4),
                           "calibration_runs": runs, "runs_made": adviser.runs_made + adviser.laboratory.made,
+                          "disturbed": disturbance,
                           "seconds": round(seconds, 1),
                           "results": os.path.abspath(directory), "cases": cases,
                           "overall": {"recommended": best, "most_behind": round(behind, 4)}, "validation": verdict,
@@ -429,6 +437,9 @@ def show(arguments: argparse.Namespace, adviser: Adviser, directory: str, cases:
     print(f"{arguments.workload} {load}, MPL {arguments.mpl}, clients {arguments.clients}, on {machine}")
     print(f"predicted from {runs} runs of {arguments.seconds:g} s; a prediction may be off by {noise:.0%} for noise "
           "alone" + (" (assumed: --repeat 2 or more measures it)" if arguments.repeat == 1 else "") + "\n")
+    if disturbance:
+        print(f"not sure: {disturbance}.\nWhen the machine is quieter, the same command with --results "
+              f"{os.path.relpath(directory)} --again makes these runs again.\n")
     for case in cases:
         print(advice.case_text(case, arguments.modelled) + "\n")
     if len(arguments.durability) > 1:

@@ -67,6 +67,9 @@ class RunReport(TypedDict):
     latency_from: str
     per_island: list[IslandReport]
     per_scope: dict[str, ScopeReport]
+    cpu_fraction: float | None
+    core_wait_fraction: float | None
+    stolen_fraction: float
     sum_check: str
     sum_check_detail: str
     rate_search: NotRequired[dict[str, Any]]

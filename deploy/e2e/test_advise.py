@@ -1,6 +1,7 @@
 """`islands advise`: the model, the ranking, and the command on real clusters. Never whether the advice is good: that is
 measured on a quiet machine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from advising import advice  # noqa: E402
 from advising.contest import Contest  # noqa: E402
 from advising.model import Load, Measured, Model, interpolate, zipf_mass  # noqa: E402
 from advising.written import with_setting  # noqa: E402
+from sweeping.results import note_on_disturbance  # noqa: E402
 from sweeping.tree import Reader, Scalar  # noqa: E402
 
 FILE = """version: 1
@@ -213,6 +215,36 @@ def test_advice_validated_and_its_runs_used_again(islands: Islands, deployment: 
 
 def files_in(folder: str) -> set[str]:
     return {os.path.join(where, name) for where, _, names in os.walk(folder) for name in names}
+
+
+def test_disturbed_runs_are_said_and_made_again(islands: Islands, deployment: WriteFile, folder: str) -> None:
+    file, kept = deployment(FILE), os.path.join(folder, "kept")
+    command = ("advise", file, "--results", kept, *PREDICT, "--layouts", "1ISL")
+    assert islands.json(*command, cwd=folder)["runs_made"] == 4
+    lines, = [os.path.join(where, name) for where, _, names in os.walk(kept) for name in names
+              if name == "results.jsonl"]
+    with open(lines, encoding="utf-8") as source:
+        runs = [json.loads(line) for line in source]
+    for number, run in enumerate(runs):
+        run["metrics"] |= {"core_wait_share": 0.4 if number == 2 else 0.01, "stolen_share": 0.0}
+    with open(lines, "w", encoding="utf-8") as out:
+        out.writelines(json.dumps(run) + "\n" for run in runs)
+    before = files_in(kept)
+    assert islands.json(*command, cwd=folder)["runs_made"] == 0
+    done = islands.run(*command, "--again", cwd=folder)
+    assert done.code == 0 and "but 1 that others disturbed" in done.err, done
+    with open(lines, encoding="utf-8") as source:
+        again = [json.loads(line)["id"] for line in source]
+    assert again == [run["id"] for run in runs] + [f"{runs[2]['id']}-2"]
+    assert before <= files_in(kept)
+
+
+def test_who_else_has_the_cores_is_said() -> None:
+    quiet, busy, stolen = ({"core_wait_share": 0.01}, {"core_wait_share": 0.5, "stolen_share": 0.0},
+                           {"core_wait_share": None, "stolen_share": 0.03})
+    assert note_on_disturbance([quiet, quiet]) == "" == note_on_disturbance([])
+    said = note_on_disturbance([quiet, busy, stolen])
+    assert "in 2 of 3 runs others had the workers' cores" in said and "up to 50%" in said
 
 
 def test_layouts_that_are_close_are_measured_in_turns(islands: Islands, deployment: WriteFile, folder: str) -> None:

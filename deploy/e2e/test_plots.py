@@ -66,7 +66,8 @@ def test_good_x(folder: str, plot: str) -> None:
 def test_measured_x_is_a_median(folder: str) -> None:
     def scatter(name: str, line: Document) -> Document:  # of the repetitions, and not around their middle
         metrics = line["metrics"]
-        return line | {"metrics": metrics | {"utilisation": metrics["utilisation"] * (1, 0.5, 0.9)[line["repetition"]]}}
+        share = metrics["cpu_utilisation"] * (1, 0.5, 0.9)[line["repetition"]]
+        return line | {"metrics": metrics | {"cpu_utilisation": share}}
     report_results.write_results(folder, "quad-socket", ["horikawa_fig4"], change=scatter)
     figure = results.load(folder).figures[0]
     (plot,), notes = plots.plots_of(figure)
@@ -75,12 +76,12 @@ def test_measured_x_is_a_median(folder: str) -> None:
     assert [float(row["rate"]) for row in rows] == [25e3, 50e3, 100e3, 300e3, 800e3]
     for row in rows:
         point, = figure.select({"cores": 24, "rate": row["rate"]})
-        values = [run["metrics"]["utilisation"] for run in point.runs]
-        assert float(row["utilisation_median"]) == pytest.approx(statistics.median(values), rel=1e-5)
+        values = [run["metrics"]["cpu_utilisation"] for run in point.runs]
+        assert float(row["cpu_utilisation_median"]) == pytest.approx(statistics.median(values), rel=1e-5)
         assert plot.place(24, float(row["rate"])) == statistics.median(values)
-    assert rows[-2]["utilisation_median"] == rows[-1]["utilisation_median"] == "0.9", "saturated: one above the other"
+    assert [row["cpu_utilisation_median"] for row in rows[-2:]] == ["0.9", "0.9"], "saturated: one above the other"
     runs = list(csv.DictReader(plot.runs_csv("").splitlines()))
-    assert len(runs) == 3 * len(figure.points) and {"utilisation", "committed_per_s"} <= set(runs[0])
+    assert len(runs) == 3 * len(figure.points) and {"cpu_utilisation", "committed_per_s"} <= set(runs[0])
     assert plot.repetitions().endswith("Across, it is the median, too.")
 
 
@@ -91,19 +92,19 @@ def test_measured_x_is_where_points_are_drawn(folder: str) -> None:
     assert run_report(folder).code == 0
     svg = read(folder, "report", "horikawa_fig4-1.svg")
     circles = re.findall(r'<circle cx="([\d.]+)" cy="[\d.]+"[^>]*><title>cores (\d+), rate ([\d,]+)/s: \S+ at '
-                         r'utilisation ([\d.]+) ', svg)
+                         r'CPU utilisation ([\d.]+) ', svg)
     places = [(float(left), float(busy)) for left, cores, _, busy in circles if cores == "24"]
     assert [rate for _, cores, rate, _ in circles if cores == "24"] == ["25,000", "50,000", "100,000", "300,000",
                                                                         "800,000"]
     (low, least), (high, most) = places[0], places[-1]
     for left, busy in places:
         assert (left - low) / (high - low) == pytest.approx((busy - least) / (most - least), abs=0.01)
-    assert "Share of time that workers are busy" in svg and "at utilisation" in read(folder, "report", "index.html")
+    assert "CPU utilisation: share of time" in svg and "at CPU utilisation" in read(folder, "report", "index.html")
 
 
 def test_measured_x_goes_along_words_too(folder: str) -> None:
-    plot = {"title": "T", "x": "utilisation", "along": "layout", "y": "committed_per_s"}
-    (found,), _ = user_sweep(folder, {"layout": ["1ISL", "8ISL"]}, [plot], committed_per_s=1.0, utilisation=0.5)
+    plot = {"title": "T", "x": "cpu_utilisation", "along": "layout", "y": "committed_per_s"}
+    (found,), _ = user_sweep(folder, {"layout": ["1ISL", "8ISL"]}, [plot], committed_per_s=1.0, cpu_utilisation=0.5)
     assert found.lines and found.place(None, "8ISL") == 0.5
 
 
@@ -112,14 +113,14 @@ def test_measured_x_that_nobody_measured_is_said(folder: str) -> None:
         return line | {"metrics": {"committed_per_s": 1.0}}
     report_results.write_results(folder, "two-cores", ["horikawa_fig4"], change=unmeasured)
     found, notes = plots.plots_of(results.load(folder).figures[0])
-    assert found == [] and "no run measured committed_per_s and utilisation" in notes[0]
+    assert found == [] and "no run measured committed_per_s and cpu_utilisation" in notes[0]
 
 
 def write_timeseries(folder: str, run: str, text: str) -> None:
     directory = os.path.join(folder, "hstore_fig3", "runs", run)
     os.makedirs(directory)
     with open(os.path.join(directory, "timeseries.csv"), "w", encoding="utf-8") as file:
-        file.write("elapsed_s,island,reached,committed_per_s,busy_fraction\n" + text)
+        file.write("elapsed_s,island,reached,committed_per_s,cpu_fraction\n" + text)
 
 
 def test_islands_over_time(folder: str) -> None:
@@ -131,7 +132,7 @@ def test_islands_over_time(folder: str) -> None:
     write_timeseries(folder, lines[2, 1], "1.0,0,1,5,0.7\n1.0,1,0,0,0\n2.0,0,1,5,0.8\nnonsense,0,1,5,9\n")
     plot = plots.plots_of(results.load(folder).figures[0])[0][-1]
     assert plot.lines and plot.axis == "island" and plot.xs == [1, 2, 3] and plot.title == "Over time"
-    rows = [tuple(row[name] for name in ("island", "second", "utilisation_median", "runs"))
+    rows = [tuple(row[name] for name in ("island", "second", "cpu_utilisation_median", "runs"))
             for row in csv.DictReader(plot.csv().splitlines())]
     assert rows == [("0", "1", "0.6", "2"), ("0", "2", "0.7", "2"), ("0", "3", "0.7", "1"),
                     ("1", "1", "0.1", "1"), ("1", "2", "1", "1")]
@@ -153,7 +154,7 @@ def test_runs_without_directories_are_said(folder: str) -> None:
     report_results.write_results(folder, "two-cores", ["hstore_fig3"])
     found, notes = plots.plots_of(results.load(folder).figures[0])
     assert len(found) == 1
-    assert notes == ["“Over time” is not drawn: no run has utilisation over time in its directory."]
+    assert notes == ["“Over time” is not drawn: no run has cpu_utilisation over time in its directory."]
 
 
 @needs_matplotlib

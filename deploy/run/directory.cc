@@ -187,17 +187,21 @@ std::string LongUtc(int64_t unix_seconds) { return Utc(unix_seconds, "%Y-%m-%dT%
 std::string TimeseriesCsv(const RunResult& result) {
   std::string text =
       "elapsed_s,island,reached,committed_per_s,local_per_s,multisite_per_s,distributed_per_s,aborted_per_s,"
-      "unknown_per_s,messages_per_s,busy_fraction,p50_us,p95_us,p99_us\n";
+      "unknown_per_s,messages_per_s,busy_fraction,p50_us,p95_us,p99_us,cpu_fraction,core_wait_fraction\n";
+  const auto known = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.3f}", *value) : std::string();
+  };
   for (const SeriesRow& row : result.series) {
     const auto rate = [&](uint64_t count) {
       return row.seconds > 0 ? static_cast<double>(count) / row.seconds : 0;
     };
     text += fmt::format(
-        "{:.3f},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.1f},{:.1f},{:.1f}\n",
+        "{:.3f},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.1f},{:.1f},{:.1f},{},{}\n",
         row.elapsed_s, row.island, row.reached ? 1 : 0, rate(row.sums.committed()),
         rate(row.sums.scopes[0].committed), rate(row.sums.scopes[1].committed),
         rate(row.sums.scopes[2].committed), rate(row.sums.aborted()), rate(row.sums.unknown()),
-        rate(row.sums.messages_sent), row.sums.busy_fraction(), row.p50_us, row.p95_us, row.p99_us);
+        rate(row.sums.messages_sent), row.sums.busy_fraction(), row.p50_us, row.p95_us, row.p99_us,
+        known(row.cpu_fraction), known(row.core_wait_fraction));
   }
   return text;
 }

@@ -178,6 +178,7 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   }
   Sample(Phase::kBase, 0);
   window_begin_ms_ = MonotonicMs();
+  machine_before_ = ReadMachineTime();
   const int64_t end_ms = window_begin_ms_ + std::llround(options.duration_s * 1000);
   for (int64_t next_ms = window_begin_ms_; next_ms < end_ms;) {
     next_ms = std::min(next_ms + kSampleIntervalMs, end_ms);
@@ -190,6 +191,8 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
     // After a slow sample the ones that were missed are skipped, not made up for: all but the last.
     while (next_ms + kSampleIntervalMs <= std::min(MonotonicMs(), end_ms - 1)) next_ms += kSampleIntervalMs;
   }
+  const std::optional<MachineTime> machine = ReadMachineTime();
+  if (machine && machine_before_) result_.stolen_fraction = machine->StolenSince(*machine_before_);
   return absl::OkStatus();
 }
 
@@ -200,6 +203,7 @@ void RunDriver::Sample(Phase phase, double elapsed_s) {
   for (uint32_t i : all_) {
     Island& island = islands_[i];
     SeriesRow row{.elapsed_s = elapsed_s, .island = i};
+    const std::optional<CoreTime> core = CoreTimePassed(island, status_.islands(static_cast<int>(i)).pid());
     unreached_[i] = !replies[i].ok();
     if (absl::IsUnavailable(replies[i].status())) island.lost = true;  // a slow answer alone is no loss
     if (unreached_[i] && phase != Phase::kWarmup) island.silent = true;
@@ -218,15 +222,35 @@ void RunDriver::Sample(Phase phase, double elapsed_s) {
         island.sums.Add(step.sums);
         island.seconds += step.seconds;
       }
+      if (core) {
+        const IslandResult interval{.workers = WorkersOf(i), .seconds = row.seconds};
+        row.cpu_fraction = interval.OfWorkersTime(core->ran_ns);
+        row.core_wait_fraction = interval.OfWorkersTime(core->waited_ns);
+      }
       row.sums = std::move(step.sums);
       for (ScopeSums& scope : row.sums.scopes) scope.latency.clear();
       committed_per_s += static_cast<double>(row.sums.committed()) / row.seconds;
       aborted_per_s += static_cast<double>(row.sums.aborted()) / row.seconds;
       Rejoin(i, snapshot);
     }
-    if (phase == Phase::kMeasure) result_.series.push_back(std::move(row));
+    if (phase == Phase::kMeasure) {
+      if (core) island.core_time.Add(*core);
+      island.core_time_known &= core.has_value();
+      result_.series.push_back(std::move(row));
+    }
   }
   if (phase != Phase::kBase) progress_(elapsed_s, committed_per_s, aborted_per_s, LostNow());
+}
+
+// An island that was started again is another process, of which `status_` does not know.
+std::optional<CoreTime> RunDriver::CoreTimePassed(Island& island, int32_t pid) {
+  const std::optional<CoreTime> now = ReadCoreTime(pid);
+  const std::optional<CoreTime> before = std::exchange(island.core_before, now);
+  return now && before ? std::optional(now->Since(*before)) : std::nullopt;
+}
+
+uint32_t RunDriver::WorkersOf(uint32_t island) const {
+  return static_cast<uint32_t>(status_.configs(static_cast<int>(island)).workers_size());
 }
 
 // A restarted island has forgotten the run. If it refuses, the next sample asks again.
@@ -328,11 +352,12 @@ void RunDriver::Collect() {
     const double seconds = island.lost || island.silent ? result_.measured_s : island.seconds;
     result_.islands.push_back(
         {.island = i,
-         .workers = static_cast<uint32_t>(status_.configs(static_cast<int>(i)).workers_size()),
+         .workers = WorkersOf(i),
          .lost = island.lost,
          .silent = island.silent && !island.lost,
          .seconds = seconds,
-         .sums = std::move(island.sums)});
+         .sums = std::move(island.sums),
+         .core_time = island.core_time_known ? std::optional(island.core_time) : std::nullopt});
   }
 }
 

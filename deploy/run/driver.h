@@ -15,6 +15,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "deploy/cluster/client.h"
 #include "deploy/processes/interrupts.h"
+#include "deploy/run/core_time.h"
 #include "deploy/run/options.h"
 #include "deploy/run/result.h"
 #include "proto/control.pb.h"
@@ -51,7 +53,10 @@ class RunDriver {
     bool lost = false;    // unreachable or restarted at any time
     bool silent = false;  // did not answer a sample of the measured window in time
     IslandMeter meter;
-    Sums sums;  // of the measured window
+    Sums sums;                            // of the measured window
+    std::optional<CoreTime> core_before;  // at the sample before
+    CoreTime core_time;                   // of the measured window
+    bool core_time_known = true;          // throughout
     double seconds = 0;
     int64_t audit_committed = 0;  // at the beginning
     int64_t audit_unknown = 0;
@@ -70,12 +75,15 @@ class RunDriver {
   absl::Status Drive(Interrupts& interrupts);
   void Sample(Phase phase, double elapsed_s);
   void Rejoin(uint32_t island, const control::v1::Snapshot& snapshot);
+  // Since the sample before; nothing if it is not known.
+  std::optional<CoreTime> CoreTimePassed(Island& island, int32_t pid);
   void StopAll();
   void Drain();
   void CheckSum(const AuditSum& before);
   void Collect();
   absl::Status CheckStillUp() const;
   size_t LostNow() const;
+  uint32_t WorkersOf(uint32_t island) const;
   bool AnyLost() const;
   std::vector<ClusterClient::Reply> CallAll(const control::v1::Request& request, int64_t timeout_ms) const;
 
@@ -86,6 +94,7 @@ class RunDriver {
   std::vector<Island> islands_;
   std::vector<bool> unreached_;  // at the last sample
   int64_t window_begin_ms_ = 0;
+  std::optional<MachineTime> machine_before_;  // at window_begin_ms_
   RunResult result_;
 };
 

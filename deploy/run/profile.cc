@@ -11,6 +11,7 @@
 
 #include "deploy/cli/output.h"
 #include "deploy/run/counters.h"
+#include "deploy/run/result.h"
 #include "instance/worker/stays.h"
 #include "runtime/work_account.h"
 
@@ -97,8 +98,6 @@ Longest LongestOf(const Profile::WaitsByNames& waits) {
 double Per(double what, uint64_t transactions) {
   return transactions == 0 ? 0 : what / static_cast<double>(transactions);
 }
-
-double Rounded(double value) { return std::round(value * 1000) / 1000; }
 
 json WaitsJson(const Profile::WaitsByNames& waits, const char* first, const char* second,
                uint64_t committed) {

@@ -17,7 +17,6 @@ using instance::Parameter;
 using json = nlohmann::ordered_json;
 
 // More digits than a measurement has only hide what matters.
-double Rounded(double value) { return std::round(value * 1000) / 1000; }
 json Rate(double per_s) { return std::round(per_s * 10) / 10; }
 
 double Ratio(uint64_t part, uint64_t whole) {
@@ -51,6 +50,44 @@ json ScopesJson(const RunResult& result, const Sums& total) {
   return scopes;
 }
 
+std::optional<double> OfWorkersTime(const IslandResult& island, uint64_t CoreTime::*part) {
+  if (!island.core_time) return std::nullopt;
+  return island.OfWorkersTime((*island.core_time).*part);
+}
+
+// Of all workers, each island by its own clock.
+std::optional<double> OfWorkersTime(const std::vector<IslandResult>& islands, uint64_t CoreTime::*part) {
+  double sum = 0;
+  double workers = 0;
+  for (const IslandResult& island : islands) {
+    const std::optional<double> fraction = OfWorkersTime(island, part);
+    if (!fraction) return std::nullopt;
+    sum += *fraction * island.workers;
+    workers += island.workers;
+  }
+  return workers > 0 ? std::optional(sum / workers) : std::nullopt;
+}
+
+json OrNull(const std::optional<double>& value) { return value ? json(Rounded(*value)) : json(); }
+
+// Less than that of the workers' time is what the logger and the kernel need on any machine.
+constexpr double kQuietWait = 0.03;
+constexpr double kQuietStolen = 0.01;
+
+// How far from a quiet machine it was.
+std::string CoresText(const RunResult& result) {
+  const std::optional<double> waited = result.CoreWaitFraction();
+  std::string text;
+  if (waited && *waited > kQuietWait) {
+    text += fmt::format("workers waited {:.0f}% of their time for a core that others had", *waited * 100);
+  }
+  if (result.stolen_fraction > kQuietStolen) {
+    text += fmt::format("{}another virtual machine had {:.0f}% of all cores' time", text.empty() ? "" : "; ",
+                        result.stolen_fraction * 100);
+  }
+  return text.empty() ? text : fmt::format("cores        {}\n", text);
+}
+
 json IslandJson(const IslandResult& island) {
   return {{"id", island.island},
           {"workers", island.workers},
@@ -65,6 +102,8 @@ json IslandJson(const IslandResult& island) {
           {"unknown", island.sums.unknown()},
           {"messages_sent", island.sums.messages_sent},
           {"busy_fraction", Rounded(island.sums.busy_fraction())},
+          {"cpu_fraction", OrNull(OfWorkersTime(island, &CoreTime::ran_ns))},
+          {"core_wait_fraction", OrNull(OfWorkersTime(island, &CoreTime::waited_ns))},
           {"latency_us", LatencyJson(island.sums.latency())}};
 }
 
@@ -199,6 +238,17 @@ Sums RunResult::Total() const {
   return total;
 }
 
+double Rounded(double value) { return std::round(value * 1000) / 1000; }
+
+double IslandResult::OfWorkersTime(uint64_t ns) const {
+  return seconds > 0 && workers > 0 ? static_cast<double>(ns) / 1e9 / seconds / workers : 0;
+}
+
+std::optional<double> RunResult::CpuFraction() const { return OfWorkersTime(islands, &CoreTime::ran_ns); }
+std::optional<double> RunResult::CoreWaitFraction() const {
+  return OfWorkersTime(islands, &CoreTime::waited_ns);
+}
+
 double RunResult::CommittedPerSecond() const {
   double rate = 0;
   for (const IslandResult& island : islands) rate += island.PerSecond(island.sums.committed());
@@ -252,6 +302,9 @@ json ResultJson(const RunResult& result) {
        {"client_messages_per_transaction", Rounded(Ratio(total.client_messages, total.committed()))},
        {"clients_moved_per_transaction", Rounded(Ratio(total.clients_moved, total.committed()))},
        {"arrivals_refused", total.arrivals_refused},
+       {"cpu_fraction", OrNull(result.CpuFraction())},
+       {"core_wait_fraction", OrNull(result.CoreWaitFraction())},
+       {"stolen_fraction", Rounded(result.stolen_fraction)},
        {"sum_check", result.sum.Verdict()},
        {"sum_check_detail", result.sum.Explain()},
        {"sum_before", result.sum.before},
@@ -287,6 +340,7 @@ std::string ResultText(const RunResult& result) {
   }
   if (total.arrivals_refused != 0)
     text += fmt::format("overloaded   {} arrivals were turned away\n", Grouped(total.arrivals_refused));
+  text += CoresText(result);
   text += fmt::format("sum check    {}\n", result.sum.Verdict());
   if (result.sum.Verdict() == kSumFailed) text += fmt::format("             {}\n", result.sum.Explain());
   if (result.rate_search) text += "\n" + RateSearchText(*result.rate_search);

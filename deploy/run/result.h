@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/run/core_time.h"
 #include "deploy/run/counters.h"
 #include "deploy/run/knee.h"
 #include "deploy/run/options.h"
@@ -44,7 +45,10 @@ struct IslandResult {
   bool silent = false;  // it lives, but did not answer for a while: what it did last may be missing
   double seconds = 0;   // of the measured window
   Sums sums;
+  std::optional<CoreTime> core_time;  // of the measured window; nothing if it was not to be had throughout
 
+  // Of its workers' time: the share in which its threads had a core, or were ready without one.
+  double OfWorkersTime(uint64_t ns) const;
   double PerSecond(uint64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 };
 
@@ -58,7 +62,9 @@ struct SeriesRow {
   double p50_us = 0;
   double p95_us = 0;
   double p99_us = 0;
-  uint64_t clients_waiting = 0;  // for a slot, at its end
+  uint64_t clients_waiting = 0;        // for a slot, at its end
+  std::optional<double> cpu_fraction;  // IslandResult::OfWorkersTime of the interval
+  std::optional<double> core_wait_fraction;
 };
 
 // How the rate was found, with --rate auto.
@@ -83,14 +89,21 @@ struct RunResult {
   std::vector<SeriesRow> series;
   SumCheck sum;
   std::optional<RateSearch> rate_search;
+  double stolen_fraction = 0;  // of all CPUs' time, while measuring
   std::string run_directory;
 
   Sums Total() const;
   double CommittedPerSecond() const;  // sum of the islands' rates, each by its own clock
+  // Of all workers' time; nothing if it is not known of every island.
+  std::optional<double> CpuFraction() const;
+  std::optional<double> CoreWaitFraction() const;
 };
 
 nlohmann::ordered_json ResultJson(const RunResult& result);
 std::string ResultText(const RunResult& result);
+
+// To three places, as fractions and numbers per transaction are written.
+double Rounded(double value);
 
 // 1234567 -> "1,234,567"
 std::string Grouped(uint64_t number);

@@ -90,6 +90,29 @@ TEST(ResultJson, HasThePromisedKeysAndNumbers) {
   EXPECT_EQ(json["sum_check"], "ok");
 }
 
+TEST(ResultJson, CoresTime_IsAShareOfTheWorkers_AndUnknownIfItIsOfAny) {
+  RunResult result = MakeResult();
+  for (IslandResult& island : result.islands) {
+    island.workers = 2;
+    island.seconds = 2;
+    island.core_time = CoreTime{.ran_ns = 3'000'000'000, .waited_ns = 1'000'000'000};
+  }
+  result.stolen_fraction = 0.125;
+  nlohmann::ordered_json json = ResultJson(result);
+  EXPECT_EQ(json["cpu_fraction"], 0.75);
+  EXPECT_EQ(json["core_wait_fraction"], 0.25);
+  EXPECT_EQ(json["stolen_fraction"], 0.125);
+  EXPECT_EQ(json["per_island"][0]["cpu_fraction"], 0.75);
+  EXPECT_THAT(ResultText(result),
+              testing::HasSubstr("workers waited 25% of their time for a core that others had; "
+                                 "another virtual machine had 12% of all cores' time"));
+  result.islands[0].core_time.reset();
+  json = ResultJson(result);
+  EXPECT_TRUE(json["cpu_fraction"].is_null());
+  EXPECT_TRUE(json["per_island"][0]["cpu_fraction"].is_null());
+  EXPECT_EQ(json["per_island"][1]["cpu_fraction"], 0.75);
+}
+
 TEST(ResultJson, Parameters_AreNumbersAndAsTheyWereGiven) {
   const nlohmann::ordered_json json = ResultJson(MakeResult());
   EXPECT_EQ(json["workload"], "micro");

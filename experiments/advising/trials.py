@@ -8,6 +8,7 @@ So nothing that was measured is ever removed here.
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ from sweeping import results as result_files
 from sweeping.cluster import check_all, document
 from sweeping.machine import Machine
 from sweeping.plan import Plan, Point, Run
-from sweeping.results import MEMORY_SIZE, Entry
+from sweeping.results import MEMORY_SIZE, Entry, disturbed, note_on_disturbance
 from sweeping.runner import Runner
 from sweeping.sweep_file import Experiment, Measure, SweepFile
 from sweeping.tree import Reader, Scalar
@@ -53,11 +54,12 @@ class Laboratory:
     """Where runs are asked for. Not thread-safe; nobody else writes to its directory meanwhile."""
 
     def __init__(self, islands: Islands, machine: Machine, experiment: Experiment, parent: str, identity: Document,
-                 command: str, kind: str = "") -> None:
+                 command: str, again: bool, kind: str = "") -> None:
         """`kind`: of runs that are not to be among those of other kinds, since axes differ."""
         self.islands, self.machine, self.experiment = islands, machine, experiment
-        self.parent, self.identity, self.command = parent, identity, command
+        self.parent, self.identity, self.command, self.again = parent, identity, command, again
         self.made = 0
+        self.metrics_made: list[dict[str, float | None]] = []
         self.checked: set[str] = set()
         # All that makes runs of the same point different, but for the layout that the file names.
         fixed = [MEMORY_SIZE.sub("", str(identity[name])) for name in result_files.IDENTITY]
@@ -66,14 +68,28 @@ class Laboratory:
                        experiment.measure["warmup"], experiment.seed])
         self.directory = os.path.join(parent, f"{experiment.workload}{kind and '-' + kind}-{name}")
         self.results = result_files.Results(self.directory, [Plan(experiment, {}, [], [], [], [])])
-        if self.results.entries[experiment.name]:
-            complain(f"using the runs in {self.directory}")
+        kept = self.results.entries[experiment.name]
+        # Of those kept, that others disturbed: made again, beside them, if that is asked for.
+        found = {id for id, entry in kept.items() if entry["ok"] and disturbed(entry["metrics"])}
+        self.disturbed = found if again else set()
+        if kept:
+            but = f" but {len(self.disturbed)} that others disturbed" if self.disturbed else ""
+            complain(f"using the runs in {self.directory}{but}")
+
+    def name(self, point: Point, repetition: int) -> str:
+        """Of a run: the first that was not disturbed, or a new one."""
+        first = name = f"{digest(point)}-{repetition}"
+        attempts = itertools.count(2)
+        while name in self.disturbed:
+            name = f"{first}-{next(attempts)}"
+        return name
 
     def of_kind(self, kind: str) -> "Laboratory":
-        return Laboratory(self.islands, self.machine, self.experiment, self.parent, self.identity, self.command, kind)
+        return Laboratory(self.islands, self.machine, self.experiment, self.parent, self.identity, self.command,
+                          self.again, kind)
 
     def plan(self, points: Iterable[Point], repetitions: Iterable[int]) -> Plan:
-        rounds = [[Run(f"{digest(point)}-{repetition}", point, repetition) for point in points]
+        rounds = [[Run(self.name(point, repetition), point, repetition) for point in points]
                   for repetition in repetitions]
         runs, blocks = plans_of.arranged(self.experiment, self.machine, rounds)
         known = [entry["axes"] for entry in self.results.entries[self.experiment.name].values()]
@@ -108,6 +124,8 @@ class Laboratory:
             self.results.finish(0)
         handle_signals(interrupt)
         self.made += len(left)
+        self.metrics_made += [entry["metrics"] for run in left
+                              if (entry := self.entry(run.point, run.repetition))["ok"]]
         failed = [entry for run in left if not (entry := self.entry(run.point, run.repetition))["ok"]]
         if failed:
             raise Failed(f"{len(failed)} runs failed; {failed[0]['error']}")
@@ -121,15 +139,19 @@ class Laboratory:
         self.checked.update(digest(block.settings) for block in new)
 
     def entry(self, point: Point, repetition: int) -> Entry:
-        return self.results.entries[self.experiment.name][f"{digest(point)}-{repetition}"]
+        return self.results.entries[self.experiment.name][self.name(point, repetition)]
 
     def rate(self, point: Point, repetition: int) -> float:
         """Committed transactions per second."""
         return self.entry(point, repetition)["metrics"]["committed_per_s"] or 0.0
 
+    def others_on_cores(self) -> str:
+        """What is to be said of the runs that this command has made; "" if they had the machine for themselves."""
+        return note_on_disturbance(self.metrics_made)
+
     def summary(self, point: Point, repetition: int) -> Document:
         """All that the run said."""
-        run = f"{digest(point)}-{repetition}"
+        run = self.name(point, repetition)
         found = result_files.read_json(self.results.path(self.experiment.name, "runs", run, "summary.json"))
         return found or {}
 

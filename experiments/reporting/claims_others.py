@@ -98,7 +98,7 @@ def without_latches(case: Case) -> Verdict:
 
 
 def hstore_fig3(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
-    case = Case(sweep, figure, "utilisation", cut="FG")
+    case = Case(sweep, figure, "cpu_utilisation", cut="FG")
     case.source = H_STORE
     yield case.claim("The more cores have an executor, the less each of them is used (TATP).",
                      "the average CPU utilization rate of execution cores decreases with more cores",

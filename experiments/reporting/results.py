@@ -15,6 +15,7 @@ from typing import Protocol
 
 from durability import NONE
 from islands_command import Document
+from sweeping.results import note_on_disturbance
 
 # Smaller differences are none, whatever the spread; one run says nothing of its spread.
 SAME = 0.02
@@ -131,7 +132,7 @@ def measured(run: Run, metric: str) -> float | None:
         messages, share = (as_number(metrics.get(name)) for name in ("messages_per_transaction", "distributed_share"))
         found = messages / share if messages and share else None
     if found is None and metric == "busy_us_per_transaction":
-        cost, busy = measured(run, "us_per_transaction"), as_number(metrics.get("utilisation"))
+        cost, busy = measured(run, "us_per_transaction"), as_number(metrics.get("cpu_utilisation"))
         found = cost * busy if cost is not None and busy is not None else None
     return found
 
@@ -148,6 +149,8 @@ class Figure:
         self.runs = sum(len(point.runs) for point in self.points)
         self.skipped = sum(len(point.skipped) for point in self.points)
         self.notes += sorted({str(run["skipped"]) for point in self.points for run in point.skipped})
+        others = note_on_disturbance([run.get("metrics") or {} for point in self.points for run in point.runs])
+        self.notes += [others] if others else []
         self.noises: dict[str, float] = {}
         self.failures = [(point, run) for point in self.points for run in point.failed]
         self.builds = self.said("build")

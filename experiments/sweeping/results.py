@@ -18,8 +18,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 from islands_command import Document, Failed, Islands, run_program
 from sweeping.machine import Machine
@@ -52,6 +52,27 @@ class Entry(TypedDict, total=False):
     command: str  # `islands run ...`, or the program with its options
     started: str
     build: str
+
+
+# Of the workers' time: more than that in other programs' hands, or another virtual machine's, is no quiet machine. The
+# logger and the kernel need some on any.
+DISTURBED = {"core_wait_share": 0.05, "stolen_share": 0.02}
+
+
+def disturbed(metrics: Mapping[str, Any]) -> bool:
+    """Whether others used the cores of a run while it measured."""
+    return any((metrics.get(name) or 0) > limit for name, limit in DISTURBED.items())
+
+
+def note_on_disturbance(metrics: Iterable[Mapping[str, Any]]) -> str:
+    """Of these runs; "" if none was."""
+    of_runs = [*metrics]
+    found = [each for each in of_runs if disturbed(each)]
+    if not found:
+        return ""
+    most = max(each.get(name) or 0 for each in found for name in DISTURBED)
+    return (f"in {len(found)} of {len(of_runs)} runs others had the workers' cores for a part of the time, up to "
+            f"{most:.0%}: such figures are too low, and uncertain")
 
 
 def now() -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from sweeping.plan import Plan, Point
-from sweeping.results import Entry
+from sweeping.results import Entry, note_on_disturbance
 from sweeping.sweep_file import PlotSpec, along_of
 from sweeping.tree import Scalar
 
@@ -102,5 +102,6 @@ def text(plan: Plan, entries: Mapping[str, Entry]) -> str:
             lines += ["", *found]
     skipped = {entry["skipped"] for entry in entries.values() if "skipped" in entry}
     logs = {f"logs were on {entry['log_on']}" for entry in entries.values() if entry.get("log_on")}
-    lines += [f"  note: {note}" for note in [*plan.notes, *sorted(skipped), *sorted(logs)]]
+    others = note_on_disturbance([entry["metrics"] for entry in entries.values() if entry["ok"]])
+    lines += [f"  note: {note}" for note in [*plan.notes, *sorted(skipped), *sorted(logs), *filter(None, [others])]]
     return "\n".join(lines)
