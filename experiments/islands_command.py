@@ -3,6 +3,7 @@
 Whatever happens to such a program - an error, Ctrl-C, SIGTERM - guarded() stops every island that it started.
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -10,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NotRequired, TypedDict
 
@@ -134,6 +136,24 @@ class StatusLine:
             self.width = 0
 
 
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Those that come meanwhile are dealt with at its end. An exception out of the starting of a program would leave
+    one behind that nobody knows of, and that goes on starting islands."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no signal is dealt with here
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda caught, _: came.append(caught)) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def end(process: subprocess.Popen[str]) -> None:
     """Interrupts a program that still runs, so that it takes back what it has started, and kills it at last."""
     if process.poll() is None:
@@ -152,15 +172,18 @@ def run_program(command: Sequence[str], directory: str | None = None, timeout_s:
     end with it."""
     name = " ".join([os.path.basename(command[0]), *command[1:]])
     environment = dict(os.environ, TMPDIR=directory) if directory else None
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                               text=True, start_new_session=True, env=environment)
+    process = None
     try:
+        with signals_held_back():
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       stdin=subprocess.DEVNULL, text=True, start_new_session=True, env=environment)
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise Failed(f"`{name}` did not end within {timeout_s} s") from None
     finally:
-        end(process)
-        if directory:
+        if process:
+            end(process)
+        if process and directory:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 import demo  # noqa: E402
-from islands_command import RunReport, processes_of  # noqa: E402
+from islands_command import RunReport, processes_of, run_program  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "demo.py"), "--quick"]
 
@@ -90,3 +90,34 @@ def test_table_has_a_row_per_layout() -> None:
     text = demo.table(results, ["1ISL", "2ISL"])
     assert text.count("1ISL" + " " * 10) == 2
     assert text.count("1.5") == 16
+
+
+def test_signal_while_a_program_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when the program is there and its handle is not: nobody would end it, and it may be an `islands up`."""
+    begun: list[subprocess.Popen[str]] = []
+
+    class Interrupted(Exception):
+        pass
+
+    class Starting(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            begun.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    monkeypatch.setattr(subprocess, "Popen", Starting)
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with pytest.raises(Interrupted):
+            run_program(["sleep", "60"])
+        assert signal.getsignal(signal.SIGINT) is interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        assert [process.poll() for process in begun] == [-signal.SIGINT]
+    finally:
+        begun[0].kill()
+        begun[0].wait()
