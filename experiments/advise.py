@@ -14,7 +14,7 @@ from advising.advice import Case, Verdict
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
 from durability import DURABILITIES, EXPECTED, settings_of, word_of
 from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
-                             interrupt, json_of, misplaced, option, wrong_value)
+                             interrupt, json_of, misplaced, option, without_effect, wrong_value)
 from sweeping import results as result_files
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
 from sweeping.plan import Plan
@@ -88,6 +88,10 @@ def read_parameters(parser: argparse.ArgumentParser, arguments: argparse.Namespa
     for parameter in description["parameters"]:
         if what := misplaced(parameter, arguments.parameters, description):
             parser.error(what)
+    asked = [arguments.parameters | ({"multisite": multisite, "zipf": zipf} if arguments.modelled else {})
+             for multisite in arguments.multisite for zipf in arguments.zipf]
+    for what in without_effect(asked, description):
+        parser.error(what)
 
 
 def describe(parser: argparse.ArgumentParser, islands: Islands, workload: str) -> WorkloadDescription:
@@ -134,7 +138,7 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
         if not LAYOUT.match(layout):
             parser.error(f"--layouts: found '{layout}', expected {LAYOUTS}")
     read_parameters(parser, arguments, description)
-    arguments.table = description["rows_total_of"]
+    arguments.description, arguments.table = description, description["rows_total_of"]
     return arguments
 
 

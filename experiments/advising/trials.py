@@ -26,7 +26,7 @@ def experiment_of(arguments: argparse.Namespace, name: str, durability: str, axe
     tree = reader.tree()
     experiment = Experiment(name, arguments.file)
     experiment.title = f"advise: {name}"
-    experiment.workload = arguments.workload
+    experiment.workload, experiment.description = arguments.workload, arguments.description
     experiment.deployment = tree.plain_mapping()
     experiment.positions = (arguments.file, tree)
     experiment.parameters = dict(arguments.parameters, mpl=arguments.mpl)
