@@ -14,6 +14,7 @@ from typing import Protocol
 
 from durability import NONE
 from islands_command import Document
+from reporting import round_trips
 
 # Smaller differences are none, whatever the spread; one run says nothing of its spread.
 SAME = 0.02
@@ -247,6 +248,11 @@ class Sweep:
         self.figures: list[Figure] = []
         for name in self.about.get("figures") or []:
             self.read_figure(str(name))
+        self.round_trips: round_trips.RoundTrips | None = None
+        try:
+            self.round_trips = round_trips.read(directory)
+        except ValueError as error:
+            self.notes.append(f"The round trips between cores are not shown: {error}")
         if self.about.get("complete") is False:
             self.notes.append("The sweep is incomplete; run its command again to go on where it stopped.")
 

@@ -12,6 +12,7 @@ import yaml
 from durability import LOG, NONE, file_system, given, name_in
 from islands_command import Document, Failed, Islands, RunReport, json_of, option, word
 from sweeping.machine import Machine
+from sweeping.measured import machine_file
 from sweeping.observing import Observer, wait_until_seen
 from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, options_of, parameters_of
 from sweeping.sweep_file import Experiment
@@ -44,6 +45,8 @@ def document(block: Block, machine: Machine, name: str) -> Document:
         section = given(base, folders)
         if isinstance(section, dict):
             section.pop(key, None)
+    if experiment.positions and (file := machine_file(base, experiment.positions[0])):
+        base["machine"] = file  # this file lies elsewhere than the one that says it
     base["name"] = name
     base.setdefault("metrics", {"base_port": 0})  # a cluster of the user's may have the ports
     chosen = block.settings.get("durability")
