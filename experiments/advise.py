@@ -18,7 +18,7 @@ from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Mode
 from advising.trials import Laboratory, experiment_of
 from durability import DURABILITIES, EXPECTED, LOG, settings_of, word_of
 from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
-                             interrupt, json_of, misplaced, option, wrong_value)
+                             interrupt, json_of, misplaced, option, without_effect, wrong_value)
 from sweeping import results as result_files
 from sweeping.cluster import PLACES
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
@@ -99,6 +99,10 @@ def read_parameters(parser: argparse.ArgumentParser, arguments: argparse.Namespa
     for parameter in description["parameters"]:
         if what := misplaced(parameter, arguments.parameters, description):
             parser.error(what)
+    asked = [arguments.parameters | ({"multisite": multisite, "zipf": zipf} if arguments.modelled else {})
+             for multisite in arguments.multisite for zipf in arguments.zipf]
+    for what in without_effect(asked, description):
+        parser.error(what)
 
 
 def describe(parser: argparse.ArgumentParser, islands: Islands, workload: str) -> WorkloadDescription:
@@ -166,7 +170,7 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
     read_parameters(parser, arguments, description)
     if arguments.clients == "deployment" and arguments.modelled and arguments.parameters.get("skew") != "table":
         parser.error("--clients: found deployment, expected island, or --skew table: without it no island is hot")
-    arguments.table = description["rows_total_of"]
+    arguments.description, arguments.table = description, description["rows_total_of"]
     return arguments
 
 

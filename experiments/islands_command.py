@@ -97,6 +97,7 @@ class WorkloadParameter(TypedDict):
     choices: NotRequired[list[str]]
     preset: NotRequired[str]
     only_with: NotRequired[ParameterCase]
+    idle_with: NotRequired[ParameterCase]
 
 
 class WorkloadDescription(TypedDict):
@@ -225,13 +226,22 @@ def wrong_value(parameter: WorkloadParameter, value: object) -> bool:
     return not str(value).startswith("/")
 
 
+def holds(case: ParameterCase, told: Mapping[str, Any], description: WorkloadDescription) -> bool:
+    """Whether it is so in a run that is told this, and by presets what it is not told."""
+    presets = {other["name"]: other.get("preset") for other in description["parameters"]}
+    value = told.get(case["name"], presets[case["name"]])
+    try:
+        return float(value) == float(case["value"])
+    except (TypeError, ValueError):
+        return word(value) == case["value"]
+
+
 def misplaced(parameter: WorkloadParameter, told: Mapping[str, Any], description: WorkloadDescription) -> str:
     """What is wrong with whether it is among what a run is told, "" if nothing; CheckGiven in
     instance/workload/parameters.cc has the same rules."""
     name, when, applies = parameter["name"], "", True
     if needed := parameter.get("only_with"):
-        presets = {other["name"]: other.get("preset") for other in description["parameters"]}
-        applies = word(told.get(needed["name"], presets[needed["name"]])) == needed["value"]
+        applies = holds(needed, told, description)
         when = f" with {option(needed['name'])} {needed['value']}"
     given = name in told or "preset" in parameter
     if given == applies:
@@ -239,6 +249,30 @@ def misplaced(parameter: WorkloadParameter, told: Mapping[str, Any], description
     if applies:
         return f"found no {option(name)}, expected {parameter['expected']}{when}"
     return f"found {option(name)} {word(told[name])}, expected it only{when}"
+
+
+def idle(parameter: WorkloadParameter, told: Mapping[str, Any], description: WorkloadDescription) -> bool:
+    """Whether a run is told a value of it that has no effect there. `islands run` refuses that (CheckHasEffect in
+    instance/workload/parameters.cc); a series of runs leaves it out, as long as it has an effect in others."""
+    if parameter["name"] not in told or "idle_with" not in parameter:
+        return False
+    itself: ParameterCase = {"name": parameter["name"], "value": parameter.get("preset", "")}
+    return holds(parameter["idle_with"], told, description) and not holds(itself, told, description)
+
+
+def without_effect(series: Sequence[Mapping[str, Any]], description: WorkloadDescription) -> list[str]:
+    """What runs are told that has an effect in none of them."""
+    found: list[str] = []
+    for parameter in description["parameters"]:
+        told = [run for run in series if idle(parameter, run, description)]
+        effective = [run for run in series if "idle_with" in parameter
+                     and not holds(parameter["idle_with"], run, description)]
+        if told and not effective:
+            name, other = parameter["name"], parameter["idle_with"]
+            found.append(f"found {option(name)} {word(told[0][name])}, which has no effect with "
+                         f"{option(other['name'])} {other['value']}; expected {parameter['preset']}, or another "
+                         f"{option(other['name'])}")
+    return found
 
 
 class Islands:

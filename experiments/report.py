@@ -49,7 +49,7 @@ def write(folder: str, name: str, content: str) -> None:
 
 def report(sweep: results.Sweep, output: str, command: str) -> list[Claim]:
     """Writes the page and what belongs beside it; returns its claims."""
-    from reporting import claims, drawing, page, plots  # matplotlib is looked for only where plots are made
+    from reporting import claims, drawing, heat_map, page, plots  # matplotlib is looked for only where plots are made
 
     found, styles, figures = claims.claims_of(sweep), drawing.Styles(sweep), []
     way = os.path.relpath(sweep.directory, output)
@@ -64,8 +64,13 @@ def report(sweep: results.Sweep, output: str, command: str) -> list[Claim]:
             shown.append((plot, drawing.inline(svg, plot.name, page.description(plot))))
         remark = [claims.REMARKS[figure.name]] if figure.name in claims.REMARKS else []
         figures.append((figure, shown, remark + notes))
+    trips, picture = sweep.round_trips, None
+    if trips and trips.pairs:
+        svg = heat_map.draw(trips)
+        write(output, f"{heat_map.NAME}.svg", drawing.standalone(svg, heat_map.NAME))
+        picture = drawing.inline(svg, heat_map.NAME, page.text("Round trips of a cache line between cores"))
     write(output, "claims.json", json.dumps(claims_document(sweep, found), indent=1, ensure_ascii=False) + "\n")
-    write(output, "index.html", page.index(sweep, figures, found, command, way))
+    write(output, "index.html", page.index(sweep, figures, found, command, way, picture))
     return found
 
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 from durability import DURABILITIES, EXPECTED
 from islands_command import (ROOT, Document, Failed, Interrupted, Islands, complain, handle_signals, interrupt,
                              remove_everything, stop_everything)
+from sweeping import measured
 from sweeping import plan as plans_of
 from sweeping import results as result_files
 from sweeping import sweep_file, table
@@ -80,6 +81,9 @@ def parse_arguments() -> argparse.Namespace:
                         "machine; its data goes to the results; it takes some of the cores' time")
     parser.add_argument("--prometheus-port", type=int, default=9090, help="where it listens, on 127.0.0.1 "
                         "(default: %(default)s)")
+    parser.add_argument(measured.OPTION, metavar="FILE", help="what `islands machine --measure --output FILE` has "
+                        "written of this machine: kept with the results, and drawn by `islands report`; default: what "
+                        "a deployment of the sweep names as its machine")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it takes")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is written to stdout")
     arguments = parser.parse_args()
@@ -260,9 +264,12 @@ def main() -> int:
         plans = [plans_of.make(experiment, machine) for experiment in sweep.experiments]
         with tempfile.TemporaryDirectory(prefix=WORK_PREFIX) as folder:
             check_all(islands, plans, machine, folder)
+        round_trips = measured.to_keep(islands, machine, sweep.experiments, arguments.measured)
         if arguments.dry_run:
             return dry_run(arguments, plans)
         found = open_results(arguments, sweep, plans, result_files.identify(islands, machine))
+        if round_trips:
+            found.keep_measured(round_trips)
         if found.document["complete"]:
             complain(f"{found.directory} is complete; nothing to do (--fresh begins anew)")
             return summarize(arguments, sweep, found)

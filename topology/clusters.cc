@@ -95,13 +95,7 @@ std::optional<ClusterLevel> LevelOf(const RoundTripMatrix& ns,
   }
   for (std::vector<uint32_t>& cluster : level.clusters) std::sort(cluster.begin(), cluster.end());
   std::sort(level.clusters.begin(), level.clusters.end());
-  const std::vector<uint32_t> labels = LabelsOf(level, ns.size());
-  std::vector<uint32_t> within, across;
-  for (size_t i = 0; i < ns.size(); ++i) {
-    for (size_t j = i + 1; j < ns.size(); ++j) (labels[i] == labels[j] ? within : across).push_back(ns[i][j]);
-  }
-  level.within_ns = Median(std::move(within));
-  level.across_ns = Median(std::move(across));
+  SetMedians(ns, &level);
   if (level.across_ns < kGap * level.within_ns) return std::nullopt;
   return level;
 }
@@ -136,9 +130,26 @@ std::vector<ClusterLevel> FindClusters(const RoundTripMatrix& ns) {
     if (!level) continue;
     // Between two gaps there may be nothing but a lone core: one level, and that core is known now.
     if (!levels.empty() && levels.back().clusters == level->clusters) levels.pop_back();
+    // Inside of a cluster nothing is farther than across its border, but where it was disturbed.
+    if (!levels.empty() && !MayFollow(levels.back(), *level)) continue;
     levels.push_back(*std::move(level));
   }
   return levels;
+}
+
+void SetMedians(const RoundTripMatrix& ns, ClusterLevel* level) {
+  const std::vector<uint32_t> labels = LabelsOf(*level, ns.size());
+  std::vector<uint32_t> within, across;
+  for (size_t i = 0; i < ns.size(); ++i) {
+    for (size_t j = i + 1; j < ns.size(); ++j) (labels[i] == labels[j] ? within : across).push_back(ns[i][j]);
+  }
+  level->within_ns = Median(std::move(within));
+  level->across_ns = Median(std::move(across));
+}
+
+bool MayFollow(const ClusterLevel& coarser, const ClusterLevel& finer) {
+  return finer.clusters != coarser.clusters && finer.within_ns <= coarser.within_ns &&
+         finer.across_ns <= coarser.across_ns;
 }
 
 std::string_view LikenessName(Likeness likeness) {

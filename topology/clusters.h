@@ -34,8 +34,14 @@ struct ClusterLevel {
   uint32_t across_ns = 0;      // and of the others
 };
 
-// Coarsest level first, each with at least two clusters; none: all cores are alike, or too few.
+// Coarsest level first, each with at least two clusters, and the next one MayFollow it; none: all cores are
+// alike, or too few.
 std::vector<ClusterLevel> FindClusters(const RoundTripMatrix& ns);
+
+// Sets within_ns and across_ns, by its clusters.
+void SetMedians(const RoundTripMatrix& ns, ClusterLevel* level);
+// Whether `finer` can be the level after `coarser`: other clusters, and neither of its medians is longer.
+bool MayFollow(const ClusterLevel& coarser, const ClusterLevel& finer);
 
 // Measured clusters beside groups that the firmware names; both as a label for each core.
 enum class Likeness { kSame, kFiner, kCoarser, kAcross };

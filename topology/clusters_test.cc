@@ -98,6 +98,20 @@ TEST(FindClusters, OneNoisyCoreIsNoClusterOfItsOwn) {
   EXPECT_THAT(levels[0].lone, ElementsAre(7));
 }
 
+// A reader of the file takes nothing else for the next level. Here all pairs of two chiplets but one were
+// disturbed.
+TEST(FindClusters, ALevelWithLongerRoundTripsThanTheOneBeforeIsNone) {
+  RoundTripMatrix ns = Matrix({.cores = 26});
+  for (uint32_t i = 0; i < 24; ++i) {
+    for (uint32_t near = 20; i < 20 && near < 24; ++near) Set(ns, i, near, 1000);
+    for (uint32_t far = 24; far < 26; ++far) Set(ns, i, far, 200);
+  }
+  Set(ns, 0, 20, 90);
+  const auto levels = FindClusters(ns);
+  ASSERT_THAT(levels, SizeIs(1));
+  EXPECT_THAT(levels[0].clusters[1], ElementsAre(24, 25));
+}
+
 // Half of the cores have clusters and the others none: that is no cut of the machine.
 TEST(FindClusters, ManyLoneCoresAreNoLevel) {
   RoundTripMatrix ns = Matrix({.chiplets = 4, .cores = 2});

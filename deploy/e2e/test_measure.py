@@ -1,6 +1,7 @@
 """`islands machine --measure`, and its file as the machine of a deployment. Two cores have one round trip."""
 
 import json
+import math
 import os
 from collections.abc import Sequence
 
@@ -125,6 +126,16 @@ def test_mistakes_are_told_with_their_place(islands: Islands, deployment: WriteF
         ({"version": 7}, "1:13: found '7', expected a whole number from 1 to 1"),
         ({"verzion": 1}, "found unknown key 'verzion', expected 'version'?"),
         ({"clusters": [{"cpus": ["0-3", "3-7"]}]}, "found CPU 3 again, expected every CPU in one cluster"),
+        ({"clusters": [{"cpus": ["0-3", ""]}]}, "found '', expected a CPU list such as '0-5,12'"),
+        ({"clusters": [{"cpus": ["0-3", "4-6"]}]}, "found 7 CPUs in clusters, expected all 8 that were measured"),
+        ({"clusters": document["clusters"] * 2}, "found a level of 2 clusters, 40 ns within and 95 ns across, after "),
+        ({"clusters": [document["clusters"][0] | {"within_ns": -1}]}, "found '-1', expected a whole number from 0"),
+        ({"clusters": [document["clusters"][0] | {"across_ns": 5}]}, "found 5, expected the median of 'round_trip_ns'"),
+        ({"round_trip_ns": [[0, math.nan], [math.nan, 0]]}, "found 2 rows, expected a list of 8 lists of as many"),
+        ({"round_trip_ns": [[0, *[math.nan] * 7]] * 8}, "found 'NaN', expected a whole number from 1 to 1000000000"),
+        ({"round_trip_ns": [[0] * 7] * 8}, "found a list of 7, expected a list of 8 numbers"),
+        ({"hwloc_xml": "<topology/>"}, "1:1: found 'hwloc_xml' that is none: "),
+        ({"cpus": [0, 1, 2, 3, 4, 5, 6, 6]}, "found CPU 6 again, expected every CPU once"),
         ({"cpus": [0, 1, 2, 3, 4, 5, 6, 99], "clusters": []}, "1:1: found CPUs 0-6,99, expected one of each core")]
     for change, complaint in mistakes:
         deployment(json.dumps(document | change), "measured.json")
@@ -132,8 +143,5 @@ def test_mistakes_are_told_with_their_place(islands: Islands, deployment: WriteF
         for line in (["check", file], ["machine", path]):
             done = islands.run(*line)
             assert done.code == 2 and f"{path}:1:" in done.err and complaint in done.err, done
-    deployment(json.dumps(document | {"hwloc_xml": "<topology/>"}), "measured.json")
-    done = islands.run("check", deployment("version: 1\nmachine: measured.json\n"))
-    assert done.code == 2 and "deployment.yaml:2:10: found 'measured.json' (" in done.err, done
     done = islands.run("check", deployment("version: 1\nmachine: none.json\n"))
     assert done.code == 2 and "2:10: found 'none.json' (no such file), expected auto" in done.err, done

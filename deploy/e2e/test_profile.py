@@ -26,6 +26,9 @@ def check_cores(profile: Document, cores: float, committed_per_s: float) -> None
 def check_transactions(profile: Document, scope: str) -> Document:
     stays: Document = profile["transaction_us"][scope]
     assert stays["watched"] > 0
+    errors = stays["relative_standard_error"]
+    assert set(errors) == {name for name in ("running", *WAITS, "together") if name in errors}
+    assert stays["watched"] < 2 or 0 < errors["running"] < 1 and 0 < errors["together"] < 1
     assert sum(stays[name] for name in ("running", *WAITS)) == pytest.approx(stays["together"], rel=0.02)
     return stays
 

@@ -94,7 +94,8 @@ def check_page(source: str) -> Page:
         if reference.startswith("#"):
             assert reference[1:] in page.ids, reference
         else:
-            assert re.fullmatch(r"[\w.-]+\.(svg|csv)|\.\./\w+/(results\.jsonl|runs/)", reference), reference
+            there = r"[\w.-]+\.(svg|csv)|\.\./(measured\.json|\w+/(results\.jsonl|runs/))"
+            assert re.fullmatch(there, reference), reference
     assert "script" not in page.tags
     assert "://" not in source and "@import" not in source
     assert not re.search(r'\son\w+="', source)

@@ -113,8 +113,13 @@ def test_rate_auto_says_when_no_rate_holds_and_ends_with_its_command(cluster: Cl
                                cwd=cluster.folder, timeout=60)
     assert done.code == 1 and "--rate auto: no rate holds: at " in done.err, done
     assert done.err.count(" does not hold\n") > 5, "a line for each step"
-    for wrong in (("--rate", "most"), ("--p99-ms", "5"), ("--rate", "auto", "--p99-ms", "-1")):
-        assert cluster.islands.run("run", cluster.file, "micro", *wrong).code == 2
+    for wrong, complaint in (
+            (("--rate", "most"), "--rate: found 'most'"),
+            (("--p99-ms", "5"), "--p99-ms: found 5, expected it only with --rate auto"),
+            (("--rate", "auto", "--p99-ms", "0"), "--p99-ms: found 0, expected 0.001 to 60000 milliseconds"),
+            (("--sites-touched", "2"), "--sites-touched: found '2', which has no effect with --multisite 0; ")):
+        done = cluster.islands.run("run", cluster.file, "micro", *wrong)
+        assert done.code == 2 and complaint in done.err, done
     process = cluster.start("run", cluster.file, "micro", "--rate", "auto", "--duration", "30")
     assert process.stderr and "committed/s" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -151,7 +156,8 @@ def test_sites_touched_are_participants_on_the_finest_layout(cluster: Cluster) -
     assert all(result["sum_check"] == "ok" for result in per_transaction)
     one, two, three = (result["messages_per_transaction"] for result in per_transaction)
     assert one == 0 and two > 1 and three == pytest.approx(2 * two, rel=0.2)
-    done = cluster.islands.run("run", cluster.file, "micro", "--rows", "6", "--sites-touched", "4", cwd=cluster.folder)
+    done = cluster.islands.run("run", cluster.file, "micro", "--rows", "6", "--multisite", "100", "--sites-touched",
+                               "4", cwd=cluster.folder)
     assert done.code == 2 and "--sites-touched: found 4, expected at most the 3 sites" in done.err
 
 

@@ -123,11 +123,36 @@ class MeasuredReader {
       reader.Complain("cpus", fmt::format("found {} CPUs in clusters, expected all {} that were measured",
                                           seen.size(), cores()));
     }
-    level.within_ns = static_cast<uint32_t>(reader.Integer("within_ns", 0, kMostNs).value_or(0));
-    level.across_ns = static_cast<uint32_t>(reader.Integer("across_ns", 0, kMostNs).value_or(0));
+    if (level.clusters.size() == 1) reader.Complain("cpus", "found one cluster, expected at least two");
     const YamlNode* lone = reader.Find("lone_cpus");
-    if (lone != nullptr && !lone->text.empty()) level.lone = ReadCluster(*lone, nullptr);
+    const bool none = lone == nullptr || (lone->kind == YamlNode::Kind::kScalar && lone->text.empty());
+    if (!none) level.lone = ReadCluster(*lone, nullptr);
+    CheckLevel(reader, &level);
     measured_.levels.push_back(std::move(level));
+  }
+
+  // Round trips and clusters, and this level and those before it, beside each other.
+  void CheckLevel(const MapReader& reader, ClusterLevel* level) {
+    const auto within = reader.Integer("within_ns", 0, kMostNs);
+    const auto across = reader.Integer("across_ns", 0, kMostNs);
+    if (!complaints_.empty()) return;  // the matrix may have holes, and cores no cluster
+    std::sort(level->clusters.begin(), level->clusters.end());
+    topology::SetMedians(measured_.trips.ns, level);
+    const auto expect = [&](std::string_view key, const std::optional<int64_t>& found, uint32_t median) {
+      if (!found || *found == median) return;
+      reader.Complain(key, fmt::format("found {}, expected the median of 'round_trip_ns', {}, or no '{}'",
+                                       *found, median, key));
+    };
+    expect("within_ns", within, level->within_ns);
+    expect("across_ns", across, level->across_ns);
+    if (measured_.levels.empty() || topology::MayFollow(measured_.levels.back(), *level)) return;
+    const ClusterLevel& before = measured_.levels.back();
+    reader.Complain(
+        reader.at(),
+        fmt::format("found a level of {} clusters, {} ns within and {} ns across, after one of {}, {} "
+                    "and {} ns; expected the coarsest first, and each once",
+                    level->clusters.size(), level->within_ns, level->across_ns, before.clusters.size(),
+                    before.within_ns, before.across_ns));
   }
 
   // As indexes.

@@ -8,7 +8,9 @@
 //
 // Invariants of what ParseMeasured returns:
 //  1. `trips` is as round_trips.h says; there is at least one CPU.
-//  2. Each level's clusters hold every index below the number of CPUs once, each at least one.
+//  2. Each level has at least two clusters, which hold every index below the number of CPUs once, each at
+//     least one; its medians are those of `trips`, and each level but the first may follow the one before
+//     (clusters.h).
 //  3. That the CPUs are the XML's is not checked: topology::WithClusters does.
 #pragma once
 

@@ -60,6 +60,39 @@ TEST(ParseMeasured, SaysWhatIsWrongAndWhere) {
       {Replaced("\"4,6\"", "\"2,4,6\""), "m.json:5:33: found CPU 2 again, expected every CPU in one cluster"},
       {Replaced("\"4,6\"", "\"4,6,8\""), "m.json:5:33: found CPU 8, expected CPUs that were measured"},
       {Replaced("\"4,6\"", "\"a\""), "m.json:5:33: found 'a', expected a CPU list"},
+      {Replaced("\"0,2\", \"4,6\"", "\"0,2\", \"4,6\", \"\""), "m.json:5:40: found '', expected a CPU list"},
+      {Replaced("\"0,2\", \"4,6\"", "\"0-6\""), "m.json:5:26: found CPU 1, expected CPUs that were measured"},
+      {Replaced("\"0,2\", \"4,6\"", "\"0,2,4,6\""), "m.json:5:25: found one cluster, expected at least two"},
+      {Replaced("\"lone_cpus\": \"\"", "\"lone_cpus\": [2]"),
+       "m.json:5:88: found a list, expected a CPU list"},
+      {Replaced("\"lone_cpus\": \"\"", "\"lone_cpus\": \"3\""),
+       "m.json:5:88: found CPU 3, expected CPUs that"},
+      {Replaced("[0, 40, 90, 90], [40, 0", "[0, -40, 90, 90], [-40, 0"),
+       "m.json:4:25: found '-40', expected a whole number from 1 to 1000000000"},
+      {Replaced("[0, 40, 90, 90]", "[0, NaN, 90, 90]"), "m.json:4:25: found 'NaN', expected a whole number"},
+      {Replaced("[0, 40, 90, 90]", "[0, 4e1, 90, 90]"), "m.json:4:25: found '4e1', expected a whole number"},
+      {Replaced("[0, 40, 90, 90]", "[0, [40], 90, 90]"),
+       "m.json:4:25: found a list, expected a whole number"},
+      {Replaced("[0, 40, 90, 90]", "[0, null, 90, 90]"),
+       "m.json:4:25: found nothing, expected a whole number"},
+      {Replaced("\"within_ns\": 40", "\"within_ns\": -1"),
+       "m.json:5:54: found '-1', expected a whole number"},
+      {Replaced("\"within_ns\": 40", "\"within_ns\": NaN"),
+       "m.json:5:54: found 'NaN', expected a whole number"},
+      {Replaced("\"within_ns\": 40", "\"within_ns\": 90"),
+       "m.json:5:54: found 90, expected the median of 'round_trip_ns', 40, or no 'within_ns'"},
+      {Replaced("\"across_ns\": 90", "\"across_ns\": 40"),
+       "m.json:5:71: found 40, expected the median of 'round_trip_ns', 90, or no 'across_ns'"},
+      {Replaced("\"lone_cpus\": \"\"}", "\"lone_cpus\": \"\"}, {\"cpus\": [\"0,4\", \"2,6\"]}"),
+       "m.json:5:93: found a level of 2 clusters, 90 ns within and 90 ns across, after one of 2, 40 and 90 "
+       "ns; "
+       "expected the coarsest first, and each once"},
+      {Replaced("\"clusters\": [", "\"clusters\": [{\"cpus\": [\"4,6\", \"0,2\"]}, "),
+       "m.json:5:42: found a level of 2 clusters, 40 ns within and 90 ns across, after one of 2, 40 and 90 "
+       "ns; "
+       "expected the coarsest first, and each once"},
+      {Replaced("\"clusters\": [", "\"clusters\": null, \"firmware\": ["),
+       "m.json:5:3: found nothing, expected a list of levels, or []"},
       {Replaced("<topology a=\\\"b\\\">\\n</topology>", ""),
        "m.json:6:16: found '', expected the machine as hwloc XML"},
       {"{", "m.json:1:1: found a YAML error"},
@@ -70,6 +103,14 @@ TEST(ParseMeasured, SaysWhatIsWrongAndWhere) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(complaint));
   }
+}
+
+// As who changes clusters by hand may leave them.
+TEST(ParseMeasured, WithoutMedians_TheyAreTheRoundTrips) {
+  const auto measured = ParseMeasured(Replaced(", \"within_ns\": 40, \"across_ns\": 90", ""), "m.json");
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->levels[0].within_ns, 40u);
+  EXPECT_EQ(measured->levels[0].across_ns, 90u);
 }
 
 TEST(ParseMeasured, TooLarge) {

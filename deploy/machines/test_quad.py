@@ -17,6 +17,9 @@ CUTS = [(layout, how, policy)
         for how, policy, layouts in (("islands", "bind", (1, 2, 4, 8, 24)), ("spread", "preferred", (2, 4, 8)),
                                      ("os", "preferred", (1, 8))) for layout in layouts]
 
+# Of a machine whose processors pass no counters on.
+REASON = "this machine has no counters, or a virtual machine does not pass them on"
+
 
 def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on: On) -> None:
     cluster, wanted = on("quad"), shelf.MACHINES["quad"]
@@ -28,6 +31,16 @@ def test_the_kernel_finds_the_machine_and_islands_finds_the_same(on: On) -> None
     assert seen["node_distances"] == wanted.distances
     assert [(core["package"], core["pus"]) for core in seen["cores"]] == [
         (core.package, list(core.cpus)) for core in machine.cores]
+
+
+def test_the_processors_counters_are_absent_with_the_reason(on: On) -> None:
+    """Emulation counts nothing: no figure, and no 0, but why; in a run's result, in `profile`, in its text."""
+    cluster = on("quad").write(4)
+    cluster.up()
+    for hardware in (cluster.load()["profile"]["hardware"],
+                     cluster.json(f"profile {cluster.file} --seconds 1")["hardware"]):
+        assert set(hardware) == {"problem"} and REASON in hardware["problem"], hardware
+    assert f"hardware counters: none ({hardware['problem']})" in cluster.run(f"profile {cluster.file} --seconds 1").out
 
 
 @pytest.mark.parametrize("layout, how, policy", CUTS)

@@ -67,7 +67,10 @@ absl::StatusOr<MachineFile> LoadMachineFile(const std::string& path) {
   absl::StatusOr<Measured> measured = ParseMeasured(*text, path);
   if (!measured.ok()) return measured.status();
   absl::StatusOr<topology::Machine> described = topology::LoadMachineXmlText(measured->hwloc_xml, path);
-  if (!described.ok()) return described.status();
+  if (!described.ok()) {
+    return absl::InvalidArgumentError(fmt::format("{}:1:1: found 'hwloc_xml' that is none: {}", path,
+                                                  std::string(described.status().message())));
+  }
   const absl::StatusOr<topology::Machine> here = topology::LoadThisMachine();
   if (!here.ok()) return here.status();
   absl::StatusOr<topology::Machine> machine =

@@ -68,9 +68,12 @@ absl::StatusOr<RunOptions> CheckRunOptions(RunOptions options, const instance::D
   if (!Within(options.rate_per_s, 0, kMaxRate)) {
     return Bad("--rate", fmt::format("{}", options.rate_per_s), fmt::format(kRates, kMaxRate));
   }
-  if (options.p99_ms != 0 && !(options.find_rate && Within(options.p99_ms, kMinP99Ms, kMaxP99Ms))) {
-    return Bad("--p99-ms", fmt::format("{}", options.p99_ms),
-               fmt::format("{} to {} milliseconds, and --rate auto", kMinP99Ms, kMaxP99Ms));
+  if (options.p99_ms && !Within(*options.p99_ms, kMinP99Ms, kMaxP99Ms)) {
+    return Bad("--p99-ms", fmt::format("{}", *options.p99_ms),
+               fmt::format("{} to {} milliseconds", kMinP99Ms, kMaxP99Ms));
+  }
+  if (options.p99_ms && !options.find_rate) {
+    return Bad("--p99-ms", fmt::format("{}", *options.p99_ms), "it only with --rate auto");
   }
   if (options.rows_total && *options.rows_total < 1) {
     return Bad("--rows-total", fmt::format("{}", *options.rows_total), "at least 1 row");

@@ -34,7 +34,7 @@ struct RunOptions {
   double rate_per_s = 0;              // of the whole deployment; 0: as fast as they are done
   bool even = false;                  // with a rate: no Poisson process
   bool find_rate = false;             // rate_per_s is to be found: the knee (rate_search.h)
-  double p99_ms = 0;                  // of the rate that is found, at most; 0: by the rule of knee.h
+  std::optional<double> p99_ms;       // of the rate that is found, at most; without it by the rule of knee.h
   std::optional<int64_t> rows_total;  // of the table that the description names
   bool reload = false;                // replace rows that outlive the deployment
   std::string results = "results";

@@ -62,7 +62,11 @@ TEST(CheckRunOptions, BadValues_NameTheOption) {
   EXPECT_THAT(with([](auto& o) { o.duration_s = 0; }), HasSubstr("--duration: found 0"));
   EXPECT_THAT(with([&](auto& o) { o.duration_s = nan; }), HasSubstr("--duration"));
   EXPECT_THAT(with([](auto& o) { o.warmup_s = -1; }), HasSubstr("--warmup: found -1"));
-  EXPECT_THAT(with([](auto& o) { o.p99_ms = 5; }), HasSubstr("--p99-ms: found 5"));
+  EXPECT_EQ(with([](auto& o) { o.p99_ms = 5; }), "--p99-ms: found 5, expected it only with --rate auto");
+  for (bool find : {false, true}) {
+    EXPECT_EQ(with([=](auto& o) { o.find_rate = find, o.p99_ms = 0; }),
+              "--p99-ms: found 0, expected 0.001 to 60000 milliseconds");
+  }
   EXPECT_THAT(with([&](auto& o) { o.find_rate = true, o.p99_ms = nan; }), HasSubstr("--p99-ms: found nan"));
   EXPECT_THAT(with([](auto& o) { o.rows_total = 0; }), HasSubstr("--rows-total: found 0"));
 }

@@ -22,6 +22,7 @@ using json = nlohmann::ordered_json;
 
 constexpr size_t kMostShown = 10;
 constexpr double kUsPerSecond = 1e6;
+constexpr double kSureEnough = 0.05;  // a relative error that text does not mention
 
 void AddTo(std::map<std::string, double>* to, const std::map<std::string, double>& from) {
   for (const auto& [name, seconds] : from) (*to)[name] += seconds;
@@ -147,30 +148,25 @@ std::string CoresText(const Sums& sums) {
   return table.Render();
 }
 
+// "12.3", or "12.3 ± 8 %" where the mean is so unsure that it matters.
+std::string StayText(const Profile::Stays& scope, const std::string& name) {
+  if (scope.transactions == 0) return "-";
+  const std::string mean = fmt::format("{:.1f}", Per(scope.of(name) * kUsPerSecond, scope.transactions));
+  const std::optional<double> error = scope.relative_error(name);
+  return error && *error > kSureEnough ? fmt::format("{} ± {:.0f} %", mean, 100 * *error) : mean;
+}
+
 std::string StaysText(const Sums& sums) {
   TextTable table;
   table.AddColumn("of a transaction");
   for (const char* scope : kScopeNames) table.AddColumn(scope, TextTable::Align::kRight);
-  const auto row = [&](const std::string& title, auto seconds_of) {
-    std::vector<std::string> cells = {title};
-    for (const Profile::Stays& scope : sums.profile.stays) {
-      cells.push_back(scope.transactions == 0
-                          ? "-"
-                          : fmt::format("{:.1f}", Per(seconds_of(scope) * kUsPerSecond, scope.transactions)));
-    }
+  const auto row = [&](const std::string& name) {
+    std::vector<std::string> cells = {name};
+    for (const Profile::Stays& scope : sums.profile.stays) cells.push_back(StayText(scope, name));
     table.AddRow(std::move(cells));
   };
-  for (const char* name : instance::kStayNames) {
-    row(name, [&](const Profile::Stays& scope) {
-      const auto found = scope.seconds.find(name);
-      return found == scope.seconds.end() ? 0.0 : found->second;
-    });
-  }
-  row("together", [](const Profile::Stays& scope) {
-    double all = 0;
-    for (const auto& [name, seconds] : scope.seconds) all += seconds;
-    return all;
-  });
+  for (const char* name : instance::kStayNames) row(name);
+  row(instance::kStaysTogether);
   std::vector<std::string> counts = {"watched"};
   for (const Profile::Stays& scope : sums.profile.stays)
     counts.push_back(fmt::format("{}", scope.transactions));
@@ -190,7 +186,8 @@ json HardwareJson(const Sums& sums) {
     if (const auto part = count(event); part && cycles && *cycles > 0) out[name] = Rounded(*part / *cycles);
   };
   const auto add_per_transaction = [&](const char* name, const char* event) {
-    if (const auto events = count(event)) out[name] = Rounded(Per(*events, sums.committed()));
+    const auto events = sums.committed() > 0 ? count(event) : std::nullopt;
+    if (events) out[name] = Rounded(Per(*events, sums.committed()));
   };
   add_share("instructions_per_cycle", "instructions");
   add_share("stalled_frontend_share", "stalled_frontend");
@@ -225,11 +222,28 @@ double Profile::measured_seconds() const {
   return sum;
 }
 
+double Profile::Stays::of(const std::string& name) const {
+  double sum = 0;
+  for (const auto& [stay, stayed] : seconds)
+    sum += name == stay || name == instance::kStaysTogether ? stayed : 0;
+  return sum;
+}
+
+std::optional<double> Profile::Stays::relative_error(const std::string& name) const {
+  const auto squared = seconds_squared.find(name);
+  const double sum = of(name), count = static_cast<double>(transactions);
+  if (squared == seconds_squared.end() || transactions < 2 || sum <= 0) return std::nullopt;
+  const double mean = sum / count;
+  const double variance = std::max(0.0, squared->second - sum * mean) / (count - 1);
+  return std::sqrt(variance / count) / mean;
+}
+
 void Profile::Add(const Profile& other) {
   AddTo(&work_seconds, other.work_seconds);
   for (size_t s = 0; s < kScopes; ++s) {
     stays[s].transactions += other.stays[s].transactions;
     AddTo(&stays[s].seconds, other.stays[s].seconds);
+    AddTo(&stays[s].seconds_squared, other.stays[s].seconds_squared);
   }
   AddTo(&latches, other.latches);
   AddTo(&rows, other.rows);
@@ -243,7 +257,9 @@ Profile ProfileOf(const control::v1::WorkerCounters& worker) {
   const size_t scopes = std::min<size_t>(kScopes, static_cast<size_t>(worker.stays_size()));
   for (size_t s = 0; s < scopes; ++s) {
     const control::v1::StayCounters& from = worker.stays(static_cast<int>(s));
-    profile.stays[s] = {from.transactions(), {from.seconds().begin(), from.seconds().end()}};
+    profile.stays[s] = {from.transactions(),
+                        {from.seconds().begin(), from.seconds().end()},
+                        {from.seconds_squared().begin(), from.seconds_squared().end()}};
   }
   for (const control::v1::LatchWaits& latch : worker.latch_waits()) {
     Profile::Waits& sum = profile.latches[{latch.site(), latch.holder()}];
@@ -264,6 +280,7 @@ Profile Difference(const Profile& later, const Profile& earlier) {
   for (size_t s = 0; s < kScopes; ++s) {
     out.stays[s].transactions -= std::min(out.stays[s].transactions, earlier.stays[s].transactions);
     Subtract(&out.stays[s].seconds, earlier.stays[s].seconds);
+    Subtract(&out.stays[s].seconds_squared, earlier.stays[s].seconds_squared);
   }
   Subtract(&out.latches, earlier.latches);
   Subtract(&out.rows, earlier.rows);
@@ -286,14 +303,14 @@ json ProfileJson(const Sums& sums) {
     const Profile::Stays& scope = sums.profile.stays[s];
     if (scope.transactions == 0) continue;
     json& out = stays[kScopeNames[s]] = {{"watched", scope.transactions}};
-    double all = 0;
-    for (const char* name : instance::kStayNames) {
-      const auto found = scope.seconds.find(name);
-      const double seconds = found == scope.seconds.end() ? 0 : found->second;
-      out[name] = Rounded(Per(seconds * kUsPerSecond, scope.transactions));
-      all += seconds;
-    }
-    out["together"] = Rounded(Per(all * kUsPerSecond, scope.transactions));
+    json errors = json::object();
+    const auto add = [&](const char* name) {
+      out[name] = Rounded(Per(scope.of(name) * kUsPerSecond, scope.transactions));
+      if (const auto error = scope.relative_error(name)) errors[name] = Rounded(*error);
+    };
+    for (const char* name : instance::kStayNames) add(name);
+    add(instance::kStaysTogether);
+    out["relative_standard_error"] = std::move(errors);
   }
   return {{"core_us_per_transaction", cores},
           {"core_shares", shares},
@@ -310,7 +327,10 @@ std::string ProfileText(const Sums& sums) {
   text += fmt::format("(kinds of work: measured in {:.1f} % of the busy time)\n\n",
                       sums.busy_seconds > 0 ? 100 * sums.profile.measured_seconds() / sums.busy_seconds : 0);
   text += StaysText(sums);
-  text += "(us, mean of the committed ones that were watched, one in 61)\n";
+  text +=
+      "(us, mean of the committed ones that were watched, one in 61; with its standard error where that is "
+      "more "
+      "than 5 %)\n";
   text += "\n" + HardwareText(sums);
   text += "\nlatches that were waited for longest:";
   text += sums.profile.latches.empty()

@@ -6,7 +6,8 @@
 //   of a transaction  running, and waiting for its turn, locks, other islands, the disk; together its latency
 //
 // Kinds of work are known of some rounds of each worker's loop (instance/worker/work_sampler.h): a kind's
-// part of the busy time is its part of what was measured. Stays are those of one transaction in 61.
+// part of the busy time is its part of what was measured. Stays are those of one transaction in 61: their
+// means have a standard error, as of so many transactions drawn by chance.
 //
 // Thread safety: plain values and functions.
 #pragma once
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,6 +32,11 @@ struct Profile {
   struct Stays {  // of committed transactions that were watched
     uint64_t transactions = 0;
     std::map<std::string, double> seconds;
+    std::map<std::string, double> seconds_squared;  // sums of squares, also of all "together"
+
+    double of(const std::string& name) const;  // seconds; also of all "together"
+    // Of the mean of that stay, standard error / mean; none where one transaction or none had it.
+    std::optional<double> relative_error(const std::string& name) const;
   };
   struct Waits {
     uint64_t waits = 0;

@@ -94,6 +94,35 @@ TEST(Profile, ProfileJson_TellsWhereTransactionsAre) {
   EXPECT_FALSE(stays.contains("distributed"));
 }
 
+// 100 transactions run for 3 us each; 4 of them wait for a lock, for 25 us.
+TEST(Profile, Stays_HaveAStandardError) {
+  Sums sums = SomeSums();
+  sums.profile.stays[0].seconds_squared = {
+      {"running", 100 * 9e-12}, {"lock", 4 * 625e-12}, {"together", 96 * 9e-12 + 4 * 784e-12}};
+  const nlohmann::ordered_json errors =
+      ProfileJson(sums)["transaction_us"]["local"]["relative_standard_error"];
+  EXPECT_EQ(errors["running"], 0);
+  EXPECT_NEAR(errors["lock"], 0.492, 0.001);  // sqrt((2500 - 100) / 99 / 100) / 1
+  EXPECT_NEAR(errors["together"], 0.123, 0.001);
+  EXPECT_FALSE(errors.contains("disk")) << "nobody has waited for it";
+  EXPECT_THAT(ProfileText(sums), HasSubstr("lock              1.0 ± 49 %  "));
+  EXPECT_THAT(ProfileText(sums), HasSubstr("running                  3.0  "));
+  sums.profile.stays[0].transactions = 1;
+  EXPECT_TRUE(ProfileJson(sums)["transaction_us"]["local"]["relative_standard_error"].empty());
+}
+
+// Of what was watched before nothing is left, squares included.
+TEST(Profile, Stays_OfTwoIslandsAndWithoutWhatWasBefore) {
+  Profile before, later;
+  before.stays[2] = {2, {{"votes", 4}}, {{"votes", 10}}};
+  later.stays[2] = {5, {{"votes", 11}}, {{"votes", 30}}};
+  Profile both = Difference(later, before);
+  both.Add(Difference(later, before));
+  EXPECT_EQ(both.stays[2].transactions, 6);
+  EXPECT_DOUBLE_EQ(both.stays[2].seconds.at("votes"), 14);
+  EXPECT_DOUBLE_EQ(both.stays[2].seconds_squared.at("votes"), 40);
+}
+
 TEST(Profile, ProfileJson_RanksWaitsByTheirTime) {
   Sums sums = SomeSums();
   sums.profile.latches[{"log.order", ""}] = {1, 1};  // seldom, and long

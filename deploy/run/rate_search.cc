@@ -75,7 +75,7 @@ std::string DueText(const RateStep& step) {
 
 absl::StatusOr<RunResult> FindRate(const ClusterClient& client, const RunPlan& plan, Interrupts& interrupts,
                                    const RateSearchSeams& seams) {
-  KneeSearch search(plan.options.p99_ms * 1000);
+  KneeSearch search(plan.options.p99_ms.value_or(0) * 1000);
   const auto quiet = [](double, double, double, size_t) {};
   std::optional<RunResult> last;
   while (const std::optional<KneeSearch::Ask> ask = search.Next()) {
@@ -90,7 +90,7 @@ absl::StatusOr<RunResult> FindRate(const ClusterClient& client, const RunPlan& p
     search.Observe(SeenIn(*result));
     last = *std::move(result);
     last->rate_search =
-        RateSearch{search.limit_us(), plan.options.p99_ms > 0, search.found(), search.steps()};
+        RateSearch{search.limit_us(), plan.options.p99_ms.has_value(), search.found(), search.steps()};
     if (WentWrong(*last)) return *std::move(last);
     seams.on_step(search.steps().back());
   }

@@ -33,6 +33,10 @@ std::string Help(const Parameter& parameter) {
     const Parameter::Case& needed = *parameter.only_with;
     return help + fmt::format("; with {} {} only", instance::OptionOf(needed.name), needed.value);
   }
+  if (parameter.idle_with) {
+    const Parameter::Case& other = *parameter.idle_with;
+    help += fmt::format("; no effect with {} {}", instance::OptionOf(other.name), other.value);
+  }
   return parameter.preset ? help : help + "; has to be given";
 }
 

@@ -34,7 +34,7 @@ def experiment_of(arguments: argparse.Namespace, measure: Measure) -> Experiment
     tree = reader.tree()
     experiment = Experiment("advice", arguments.file)
     experiment.title = f"advise: {arguments.workload}"
-    experiment.workload = arguments.workload
+    experiment.workload, experiment.description = arguments.workload, arguments.description
     experiment.deployment = tree.plain_mapping()
     experiment.positions = (arguments.file, tree)
     experiment.parameters = dict(arguments.parameters, mpl=arguments.mpl, clients=arguments.clients)

@@ -79,7 +79,8 @@ instance::Parameter SitesTouchedParameter() {
               "exactly so many sites have the rows of a multisite transaction, each as many as the others or "
               "one more; 0: as they fall",
           .max = kMicroMaxRows,
-          .preset = "0"};
+          .preset = "0",
+          .idle_with = {{"multisite", "0"}}};
 }
 
 instance::Parameter DriftParameter() {
@@ -88,9 +89,10 @@ instance::Parameter DriftParameter() {
       .kind = instance::Parameter::Kind::kNumber,
       .help =
           "rows per second that the hot ones move on by, through the table or, with skew per_site, through "
-          "each site; without zipf there are none",
+          "each site",
       .max = kMaxDrift,
-      .preset = "0"};
+      .preset = "0",
+      .idle_with = {{"zipf", "0"}}};
 }
 
 }  // namespace

@@ -5,11 +5,12 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Sequence
 
-from reporting import sizes, words
+from reporting import heat_map, round_trips, sizes, words
 from reporting.evidence import AGREES, DISAGREES, STEADY, UNKNOWN, Claim
 from reporting.plots import Plot
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Value, same_value
 from reporting.style import sheet
+from sweeping.results import MEASURED
 
 Drawn = Sequence[tuple[Plot, str]]                        # plots, and their SVG for the page
 Figures = Sequence[tuple[Figure, Drawn, Sequence[str]]]  # with notes
@@ -59,10 +60,12 @@ def document(title: str, body: str) -> str:
             f"<title>{text(title)}</title>\n<style>\n{sheet()}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n")
 
 
-def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str, results: str) -> str:
+def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str, results: str,
+          round_trips_svg: str | None) -> str:
     """`figures`: (figure, [(plot, SVG for the page)], notes) each. `results`: the way from the page to the directory
-    that holds the figures' folders."""
-    parts = [head(sweep, figures, claims), "<main>", overview(sweep), runs_table(sweep), notes(sweep),
+    that holds the figures' folders. `round_trips_svg`: between the machine's cores, where they were measured."""
+    ways = round_trips_panel(sweep, results, round_trips_svg)
+    parts = [head(sweep, figures, claims), "<main>", overview(sweep, ways), runs_table(sweep), notes(sweep),
              summary(claims)]
     for figure, plots, said in figures:
         parts.append(section(sweep, figure, plots, said, [claim for claim in claims if claim.figure == figure.name],
@@ -98,7 +101,18 @@ def head(sweep: Sweep, figures: Figures, claims: Sequence[Claim]) -> str:
             + (tiles if claims else "") + f"<nav>{links}</nav></header>")
 
 
-def overview(sweep: Sweep) -> str:
+def round_trips_panel(sweep: Sweep, results: str, svg: str | None) -> str:
+    if sweep.round_trips is None:
+        return ""
+    links = [f'<a href="{heat_map.NAME}.svg">SVG</a>'] if svg else []
+    links.append(f'<a href="{text(urllib.parse.quote(results))}/{MEASURED}">{MEASURED}</a>')
+    return (f'<div class="panel"><h3>From core to core and back</h3><figure>{svg or ""}<figcaption>'
+            f"{text(round_trips.caption(sweep.round_trips))} "
+            f'<span class="files">Files: {", ".join(links)}.</span></figcaption></figure></div>')
+
+
+def overview(sweep: Sweep, beside: str) -> str:
+    """`beside`: more of the machine."""
     about, system = sweep.about, sweep.about.get("system") or {}
     seconds = about.get("seconds")
     facts: list[tuple[str, object]] = [
@@ -113,7 +127,7 @@ def overview(sweep: Sweep) -> str:
     machine = about.get("machine_text")
     picture = f"<pre>{text(str(machine).strip())}</pre>" if machine else f"<p>{text(sweep.machine_summary)}</p>"
     return (f'<div class="overview"><div><h2>The machine</h2>{picture}</div><div><h2>The measurement</h2>{table(rows)}'
-            f'</div></div><h2>How to read this</h2><p>{READING}</p><p>{DECIDING}</p>')
+            f'</div></div>{beside}<h2>How to read this</h2><p>{READING}</p><p>{DECIDING}</p>')
 
 
 def when(time: object) -> str | None:

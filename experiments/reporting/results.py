@@ -15,6 +15,7 @@ from typing import Protocol
 
 from durability import NONE
 from islands_command import Document
+from reporting import round_trips
 from sweeping.results import note_on_disturbance
 
 # Smaller differences are none, whatever the spread; one run says nothing of its spread.
@@ -265,6 +266,11 @@ class Sweep:
         self.figures: list[Figure] = []
         for name in self.about.get("figures") or []:
             self.read_figure(str(name))
+        self.round_trips: round_trips.RoundTrips | None = None
+        try:
+            self.round_trips = round_trips.read(directory)
+        except ValueError as error:
+            self.notes.append(f"The round trips between cores are not shown: {error}")
         if self.about.get("complete") is False:
             self.notes.append("The sweep is incomplete; run its command again to go on where it stopped.")
 

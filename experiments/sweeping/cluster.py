@@ -12,9 +12,10 @@ import yaml
 from durability import LOG, NONE, file_system, given, name_in
 from islands_command import Document, Failed, Islands, RunReport, json_of, option, word
 from sweeping.machine import Machine
+from sweeping.measured import machine_file
 from sweeping.observing import Observer, wait_until_seen
-from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, parameters_of
-from sweeping.sweep_file import RATE_AUTO, ROWS_TOTAL, RUN_OPTIONS, Experiment
+from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, options_of, parameters_of
+from sweeping.sweep_file import Experiment
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar, line_and_column
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
@@ -44,6 +45,8 @@ def document(block: Block, machine: Machine, name: str) -> Document:
         section = given(base, folders)
         if isinstance(section, dict):
             section.pop(key, None)
+    if experiment.positions and (file := machine_file(base, experiment.positions[0])):
+        base["machine"] = file  # this file lies elsewhere than the one that says it
     base["name"] = name
     base.setdefault("metrics", {"base_port": 0})  # a cluster of the user's may have the ports
     chosen = block.settings.get("durability")
@@ -190,11 +193,7 @@ class Cluster:
         measure = experiment.measure
         words = ["--duration", str(measure["seconds"]), "--warmup", str(measure["warmup"]), "--seed",
                  str(experiment.seed + run.repetition)]
-        told = parameters_of(run.point, experiment) | {
-            name: run.point[name] for name in (*RUN_OPTIONS, ROWS_TOTAL) if name in run.point}
-        if told.get("rate") != RATE_AUTO:
-            told.pop("p99_ms", None)  # there is no rate to find
-        for name, value in told.items():
+        for name, value in options_of(run.point, experiment).items():
             words += [option(name), word(value)]
         if self.log_on:
             words.append("--reload")  # rows that another run of this block has needed outlive it

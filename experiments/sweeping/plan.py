@@ -11,9 +11,9 @@ import random
 from collections.abc import Iterable, Sequence
 
 from durability import given, named_in
-from islands_command import Document, misplaced
+from islands_command import Document, idle, misplaced, option, without_effect, word
 from sweeping.machine import ONE_DOMAIN, Machine
-from sweeping.sweep_file import DEPLOYMENT_AXES, RUN_OPTIONS, Experiment
+from sweeping.sweep_file import DEPLOYMENT_AXES, RATE_AUTO, ROWS_TOTAL, RUN_OPTIONS, Experiment
 from sweeping.tree import BadFile, Scalar, line_and_column
 
 MAX_RUNS = 100_000
@@ -113,14 +113,31 @@ def parameters_of(point: Point, experiment: Experiment) -> dict[str, Scalar]:
                                     if (experiment.program or name not in DEPLOYMENT_AXES) and name not in RUN_OPTIONS}
 
 
+def options_of(point: Point, experiment: Experiment) -> dict[str, Scalar]:
+    """Of `islands run` at a point, but what has no effect there."""
+    told = parameters_of(point, experiment) | {
+        name: point[name] for name in (*RUN_OPTIONS, ROWS_TOTAL) if name in point}
+    if told.get("rate") != RATE_AUTO:
+        told.pop("p99_ms", None)  # there is no rate to find
+    if description := experiment.description:
+        for name in [parameter["name"] for parameter in description["parameters"]
+                     if idle(parameter, told, description)]:
+            del told[name]
+    return told
+
+
 def check_parameters(experiment: Experiment, points: Sequence[Point]) -> None:
-    """Whether every run is told what its workload needs, and nothing that does not apply."""
+    """Whether every run is told what its workload needs and nothing that does not apply, and whether all that is told
+    has an effect somewhere."""
     description = experiment.description
     if description is None:
         return
-    told = [parameters_of(point, experiment) for point in points]
+    told = [experiment.parameters | point for point in points]
     found = {what: None for values in told for parameter in description["parameters"]
              if (what := misplaced(parameter, values, description))}
+    found |= dict.fromkeys(without_effect(told, description))
+    if "p99_ms" in told[0] and all(values.get("rate") != RATE_AUTO for values in told):
+        found[f"found {option('p99_ms')} {word(told[0]['p99_ms'])}, expected it only with --rate {RATE_AUTO}"] = None
     if found:
         place = f"{experiment.file}:{line_and_column(experiment.kind_mark)}"
         raise BadFile("\n".join(f"{place}: {what}" for what in found))

@@ -1,6 +1,7 @@
 """The result directory of a sweep: what was to be run, what has been, by which build and on which machine.
 
     sweep.json              the whole: experiments, machine, build, command, begin and end, notes
+    measured.json           what `islands machine --measure` wrote, if the sweep was given it, for the report
     EXPERIMENT/plan.json    axes, measure, plots: what Plan.document says
     EXPERIMENT/sweep.yaml   the file it came from
     EXPERIMENT/results.jsonl  a line per finished run, appended; of several lines with one id the last counts
@@ -9,6 +10,7 @@
 Invariant: a line of results.jsonl is written only when its run has ended and its directory lies in its place.
 """
 
+import contextlib
 import datetime
 import fcntl
 import glob
@@ -27,6 +29,7 @@ from sweeping.plan import Block, Plan, Point, Run
 from sweeping.sweep_file import SweepFile
 
 SHOWN = ("title", "reference", "plots", "notes", "durability")  # that one follows from the others
+MEASURED = "measured.json"
 IDENTITY = ("build", "machine_summary", "cpu", "kernel")
 MEMORY_SIZE = re.compile(r", [\d.]+ [KMGT]iB\b")  # in a machine's summary; some virtual machines' grows and shrinks
 
@@ -202,6 +205,8 @@ class Results:
         work = self.document.get("work")  # of one that was killed
         for plan in self.plans:
             shutil.rmtree(self.path(plan.experiment.name), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.path(MEASURED))
         self.read()
         self.document = {"format": 1, "name": sweep.name, "title": sweep.title,
                          "figures": [plan.experiment.name for plan in self.plans], **identity, "command": command,
@@ -219,6 +224,10 @@ class Results:
             with open(self.path(plan.experiment.name, "sweep.yaml"), "w", encoding="utf-8") as out:
                 out.write(plan.experiment.text)
         self.save()
+
+    def keep_measured(self, file: str) -> None:
+        shutil.copyfile(file, self.path(MEASURED + ".new"))
+        os.replace(self.path(MEASURED + ".new"), self.path(MEASURED))
 
     def note(self, text: str) -> None:
         if text not in self.document["notes"]:

@@ -27,7 +27,7 @@ MACHINE_AXES = ("layout", "cut", "cores", "workers", "placement", "hardware_thre
 MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
 MAX_RATE = 1e9
 CLIENTS = ("island", "deployment")
-RATE_AUTO, MAX_P99_MS = "auto", 60_000
+RATE_AUTO, MIN_P99_MS, MAX_P99_MS = "auto", 0.001, 60_000
 RUN_OPTIONS = ("mpl", "clients", "rate", "p99_ms")  # of every workload; other axes are parameters of it
 ADDED_AXES = ("placement", "hardware_threads", "durability", *RUN_OPTIONS)  # of any workload, by an entry of a list
 # What a core's time consists of: kinds of work (runtime/work_account.h), and what is left of it.
@@ -134,8 +134,9 @@ def check_value(reader: Reader, name: str, child: Node, experiment: Experiment) 
     rate = child.value == RATE_AUTO or number and 0 <= float(str(child.value)) <= MAX_RATE
     if experiment.workload and name == "rate" and not rate:
         reader.complain(child.mark, child.kind(), f"transactions per second, at most {MAX_RATE:,.0f}; or {RATE_AUTO}")
-    if experiment.workload and name == "p99_ms" and not (number and 0 < float(str(child.value)) <= MAX_P99_MS):
-        reader.complain(child.mark, child.kind(), f"milliseconds, at most {MAX_P99_MS:,}")
+    limit_ms = number and MIN_P99_MS <= float(str(child.value)) <= MAX_P99_MS
+    if experiment.workload and name == "p99_ms" and not limit_ms:
+        reader.complain(child.mark, child.kind(), f"{MIN_P99_MS} to {MAX_P99_MS:,} milliseconds")
     for parameter in experiment.description["parameters"] if experiment.description else []:
         if parameter["name"] == name and wrong_value(parameter, child.value):
             reader.complain(child.mark, child.kind(), parameter["expected"])

@@ -32,8 +32,11 @@ void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
   for (const StayCounters& scope : from.stays) {
     control::v1::StayCounters* stays = to->add_stays();
     stays->set_transactions(scope.transactions.Get());
-    for (size_t i = 0; i < kStays; ++i)
+    for (size_t i = 0; i < kStays; ++i) {
       (*stays->mutable_seconds())[kStayNames[i]] = static_cast<double>(scope.ns[i].Get()) / 1e9;
+      (*stays->mutable_seconds_squared())[kStayNames[i]] = scope.seconds_squared[i].Get();
+    }
+    (*stays->mutable_seconds_squared())[kStaysTogether] = scope.seconds_squared[kStays].Get();
   }
   const runtime::HardwareCounters::Counts counts = worker.hardware().Read(worker.tid());
   for (size_t i = 0; i < runtime::kHardwareEvents; ++i) {

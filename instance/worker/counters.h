@@ -67,6 +67,16 @@ class Gauge {
   std::atomic<uint64_t> value_{0};
 };
 
+// A counter of what is no whole number.
+class Sum {
+ public:
+  void Add(double by) { value_.store(Get() + by, std::memory_order_relaxed); }
+  double Get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> value_{0};
+};
+
 struct ScopeCounters {
   Counter committed;
   Counter aborted;  // attempts; a transaction that is retried counts once per attempt
@@ -78,10 +88,18 @@ struct ScopeCounters {
 struct StayCounters {
   Counter transactions;
   std::array<Counter, kStays> ns;
+  std::array<Sum, kStays + 1> seconds_squared;  // the last of all stays of a transaction together
 
   void Add(const Stays::Times& times_ns) {
     transactions.Add(1);
-    for (size_t i = 0; i < kStays; ++i) ns[i].Add(times_ns[i]);
+    double together = 0;
+    for (size_t i = 0; i < kStays; ++i) {
+      ns[i].Add(times_ns[i]);
+      const double seconds = static_cast<double>(times_ns[i]) / 1e9;
+      seconds_squared[i].Add(seconds * seconds);
+      together += seconds;
+    }
+    seconds_squared[kStays].Add(together * together);
   }
 };
 

@@ -27,6 +27,7 @@ enum class Stay : uint8_t {
 inline constexpr uint32_t kStays = 8;
 inline constexpr std::array<const char*, kStays> kStayNames = {"queue",  "running", "turn", "lock",
                                                                "remote", "votes",   "disk", "retry"};
+inline constexpr const char* kStaysTogether = "together";  // all of them: the latency
 // Prime, so that it does not fall in step with slots, batches and rounds.
 inline constexpr uint32_t kWatchEvery = 61;
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -50,6 +51,28 @@ absl::Status CheckGiven(const Parameter& parameter, const Parameters& values) {
   if (applies)
     return Bad(parameter.name, fmt::format("found none, expected {}{}", Expected(parameter), when));
   return Bad(parameter.name, fmt::format("found '{}', expected it only{}", values.at(parameter.name), when));
+}
+
+absl::Status CheckHasEffect(const Parameter& parameter, const Parameters& values) {
+  if (!parameter.idle_with || !Holds(*parameter.idle_with, values)) return absl::OkStatus();
+  const std::string& value = values.at(parameter.name);
+  if (value == *parameter.preset) return absl::OkStatus();
+  const std::string other = OptionOf(parameter.idle_with->name);
+  return Bad(parameter.name,
+             fmt::format("found '{}', which has no effect with {} {}; expected {}, or another {}", value,
+                         other, parameter.idle_with->value, *parameter.preset, other));
+}
+
+// Of a case that a description names: "" if there can be one, else what is wrong.
+std::string WrongCase(const std::vector<Parameter>& described, const Parameter& parameter,
+                      const Parameter::Case& needed, std::string_view field) {
+  const Parameter* named = Find(described, needed.name);
+  if (named == nullptr || named == &parameter)
+    return fmt::format("found {} '{}', expected another parameter", field, needed.name);
+  const absl::StatusOr<std::string> value = ReadValue(*named, needed.value);
+  if (!value.ok() || *value != needed.value)
+    return fmt::format("found {} '{}', expected a value as it is kept", field, needed.value);
+  return "";
 }
 
 // What `islands run`, `advise` and sweep files mean by these words themselves.
@@ -130,6 +153,7 @@ absl::StatusOr<Parameters> ReadParameters(const std::vector<Parameter>& describe
   }
   for (const Parameter& parameter : described) {
     if (absl::Status status = CheckGiven(parameter, read); !status.ok()) return status;
+    if (absl::Status status = CheckHasEffect(parameter, read); !status.ok()) return status;
   }
   return read;
 }
@@ -155,14 +179,12 @@ absl::Status CheckDescription(const Description& description) {
       return bad("found no value that it could have");
     if (parameter.only_with && parameter.preset)
       return bad("found only_with and a preset, expected one of them");
-    if (parameter.only_with) {
-      const Parameter::Case& needed = *parameter.only_with;
-      const Parameter* named = Find(description.parameters, needed.name);
-      if (named == nullptr || named == &parameter)
-        return bad(fmt::format("found only_with '{}', expected another parameter", needed.name));
-      const absl::StatusOr<std::string> value = ReadValue(*named, needed.value);
-      if (!value.ok() || *value != needed.value)
-        return bad(fmt::format("found only_with '{}', expected a value as it is kept", needed.value));
+    if (parameter.idle_with && !parameter.preset) return bad("found idle_with, expected a preset as well");
+    for (const auto& [needed, field] :
+         {std::pair(parameter.only_with, "only_with"), std::pair(parameter.idle_with, "idle_with")}) {
+      if (!needed) continue;
+      const std::string wrong = WrongCase(description.parameters, parameter, *needed, field);
+      if (!wrong.empty()) return bad(wrong);
     }
     if (!parameter.preset) continue;
     const absl::StatusOr<std::string> preset = ReadValue(parameter, *parameter.preset);

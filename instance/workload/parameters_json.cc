@@ -20,6 +20,13 @@ constexpr std::array<std::pair<Kind, const char*>, 5> kKinds = {{{Kind::kWhole, 
                                                                  {Kind::kChoice, "choice"},
                                                                  {Kind::kPath, "path"}}};
 
+Json CaseToJson(const Parameter::Case& of) { return {{"name", of.name}, {"value", of.value}}; }
+
+std::optional<Parameter::Case> CaseFrom(const Json& json, const char* field) {
+  if (!json.contains(field)) return std::nullopt;
+  return Parameter::Case{.name = json[field].at("name"), .value = json[field].at("value")};
+}
+
 Json ToJson(const Parameter& parameter) {
   const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
                                   [&](const auto& entry) { return entry.first == parameter.kind; });
@@ -34,9 +41,8 @@ Json ToJson(const Parameter& parameter) {
   }
   if (parameter.kind == Kind::kChoice) json["choices"] = parameter.choices;
   if (parameter.preset) json["preset"] = *parameter.preset;
-  if (parameter.only_with) {
-    json["only_with"] = {{"name", parameter.only_with->name}, {"value", parameter.only_with->value}};
-  }
+  if (parameter.only_with) json["only_with"] = CaseToJson(*parameter.only_with);
+  if (parameter.idle_with) json["idle_with"] = CaseToJson(*parameter.idle_with);
   return json;
 }
 
@@ -51,9 +57,8 @@ Parameter ParameterFrom(const Json& json) {
   parameter.max = json.value("max", 0.0);
   if (json.contains("choices")) json["choices"].get_to(parameter.choices);
   if (json.contains("preset")) parameter.preset = json["preset"].get<std::string>();
-  if (json.contains("only_with")) {
-    parameter.only_with = {.name = json["only_with"].at("name"), .value = json["only_with"].at("value")};
-  }
+  parameter.only_with = CaseFrom(json, "only_with");
+  parameter.idle_with = CaseFrom(json, "idle_with");
   return parameter;
 }
 

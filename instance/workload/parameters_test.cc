@@ -14,7 +14,8 @@ Description Made() {
                          {.name = "update_percent", .kind = Kind::kPercent, .only_with = {{"op", "mix"}}},
                          {.name = "rows", .kind = Kind::kWhole, .min = 1, .max = 100, .preset = "10"},
                          {.name = "zipf", .kind = Kind::kNumber, .help = "skew", .max = 1.5, .preset = "0"},
-                         {.name = "folder", .kind = Kind::kPath, .loads = true}},
+                         {.name = "folder", .kind = Kind::kPath, .loads = true},
+                         {.name = "drift", .max = 9, .preset = "0", .idle_with = {{"zipf", "0"}}}},
           .tables = {"t", "u"},
           .tables_yaml = "- t\n- u",
           .row_per_key = true,
@@ -29,7 +30,8 @@ absl::StatusOr<Parameters> Read(Parameters given) {
 std::string Complaint(const Parameters& given) { return std::string(Read(given).status().message()); }
 
 TEST(ReadParameters, NotGiven_ArePreset) {
-  EXPECT_EQ(*Read({}), (Parameters{{"op", "read"}, {"rows", "10"}, {"zipf", "0"}, {"folder", "/tmp"}}));
+  EXPECT_EQ(*Read({}),
+            (Parameters{{"op", "read"}, {"rows", "10"}, {"zipf", "0"}, {"folder", "/tmp"}, {"drift", "0"}}));
 }
 
 TEST(ReadParameters, EqualValues_AreSpelledTheSame) {
@@ -43,9 +45,9 @@ TEST(ReadParameters, EqualValues_AreSpelledTheSame) {
 }
 
 TEST(ReadParameters, BadValues_NameParameterFoundAndExpected) {
-  EXPECT_EQ(
-      Complaint({{"row", "1"}}),
-      "--row: found an unknown parameter, expected one of --op, --update-percent, --rows, --zipf, --folder");
+  EXPECT_EQ(Complaint({{"row", "1"}}),
+            "--row: found an unknown parameter, expected one of --op, --update-percent, --rows, --zipf, "
+            "--folder, --drift");
   for (const char* rows : {"0", "101", "-1", "2.5", "ten", ""}) {
     EXPECT_EQ(Complaint({{"rows", rows}}),
               std::string("--rows: found '") + rows + "', expected a whole number from 1 to 100");
@@ -80,6 +82,15 @@ TEST(ReadParameters, OnlyWith_NeedsTheCase) {
             "--update-percent: found '20', expected it only with --op mix");
 }
 
+TEST(ReadParameters, IdleWith_AllowsNothingButThePreset) {
+  EXPECT_TRUE(Read({{"zipf", "1"}, {"drift", "3"}}).ok());
+  EXPECT_TRUE(Read({{"zipf", "0"}, {"drift", "0.0"}}).ok());
+  for (const Parameters& given : {Parameters{{"drift", "3"}}, Parameters{{"zipf", "0.0"}, {"drift", "3"}}}) {
+    EXPECT_EQ(Complaint(given),
+              "--drift: found '3', which has no effect with --zipf 0; expected 0, or another --zipf");
+  }
+}
+
 TEST(CheckDescription, Contradictions_AreTold) {
   const auto complaint = [](auto change) {
     Description description = Made();
@@ -99,6 +110,11 @@ TEST(CheckDescription, Contradictions_AreTold) {
               HasSubstr("expected another parameter"));
   EXPECT_THAT(complaint([](auto& d) { d.parameters[1].only_with->value = "write"; }),
               HasSubstr("only_with 'write', expected a value as it is kept"));
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[5].preset.reset(); }), HasSubstr("expected a preset"));
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[5].idle_with->name = "what"; }),
+              HasSubstr("found idle_with 'what'"));
+  EXPECT_THAT(complaint([](auto& d) { d.parameters[5].idle_with->value = "0.0"; }),
+              HasSubstr("idle_with '0.0', expected a value as it is kept"));
   for (const char* name : {"seed", "rows_total", "sites"}) {
     EXPECT_THAT(complaint([&](auto& d) { d.parameters[2].name = name; }), HasSubstr("expected another"));
   }
@@ -118,6 +134,7 @@ TEST(DescriptionJson, ThereAndBack_IsTheSame) {
   EXPECT_EQ(back->parameters[1].only_with->value, "mix");
   EXPECT_EQ(back->parameters[3].max, 1.5);
   EXPECT_TRUE(back->parameters[4].loads);
+  EXPECT_EQ(back->parameters[5].idle_with->name, "zipf");
   EXPECT_EQ(back->rows_total_of, "u");
   EXPECT_TRUE(back->row_per_key);
 }
