@@ -21,7 +21,7 @@ from conftest import ROOT, Document, Islands, Result
 
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
 
-from reporting import against, claims, confidence, plots, results, words  # noqa: E402
+from reporting import against, claims, conclusions, confidence, plots, results, words  # noqa: E402
 from reporting.results import Value  # noqa: E402
 
 REPORT = os.path.join(ROOT, "experiments", "report.py")
@@ -329,6 +329,39 @@ def test_csv_of_runs_has_directories_and_commands(folder: str) -> None:
 
 
 @needs_matplotlib
+def lines_with(rates: Mapping[tuple[str, int], Sequence[float]]) -> results.Figure:
+    """A figure of layouts by multisite percentage; p99 is a tenth of the rate."""
+    lines = [{"id": f"{number}-{repetition}", "ok": True, "axes": {"layout": layout, "multisite": multisite},
+              "metrics": {"committed_per_s": rate, "latency_p99_us": rate / 10}}
+             for number, ((layout, multisite), found) in enumerate(rates.items())
+             for repetition, rate in enumerate(found)]
+    return results.Figure("mine", "", {"axes": []}, lines, [])
+
+
+def test_conclusions_say_which_layout_and_where_it_changes() -> None:
+    one, = conclusions.of_figure(lines_with({
+        ("1ISL", 0): [100, 101], ("2ISL", 0): [200, 201], ("1ISL", 20): [90, 99], ("2ISL", 20): [95, 96],
+        ("1ISL", 100): [80, 80], ("2ISL", 100): [20, 20]}))
+    assert one.best() == "2ISL at 0, 1ISL = 2ISL at 20, 1ISL at 100"
+    assert one.gains() == "2.0x to 4.0x" and one.load == "" and one.along == "multisite"
+    # From 95.5 against 94.5 at 20 % to 20 against 80 at 100 %: 1 of 61 parts of the way.
+    assert one.crossings == ["2ISL and 1ISL cross at multisite 21 %"]
+    assert [place.latency_us for place in one.places] == [20.05, 9.55, 8.0]
+    always, = conclusions.of_figure(lines_with({("1ISL", 0): [1, 1], ("2ISL", 0): [2, 2], ("1ISL", 9): [1, 1],
+                                                ("2ISL", 9): [2, 2]}))
+    assert (always.best(), always.gains(), always.crossings) == ("2ISL", "2.0x", [])
+    assert conclusions.of_figure(lines_with({("1ISL", 0): [1], ("1ISL", 9): [2]})) == []
+
+
+@needs_matplotlib
+def test_page_begins_with_conclusions(folder: str) -> None:
+    report_results.write_results(folder, "quad-socket", ["fig09", "tab01"])
+    assert run_report(folder).code == 0
+    page = read(folder, "report", "index.html")
+    assert page.index("Which layout") < page.index("The machine")
+    assert "24ISL at 0" in page[page.index("Which layout"):page.index("The machine")]
+
+
 @pytest.mark.parametrize("machine", ["two-cores", "quad-socket"])
 def test_report(folder: str, machine: str) -> None:
     report_results.write_results(folder, machine)

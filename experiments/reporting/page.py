@@ -6,6 +6,7 @@ import urllib.parse
 from collections.abc import Iterable, Sequence
 
 from reporting import heat_map, round_trips, sizes, words
+from reporting.conclusions import conclusions
 from reporting.evidence import AGREES, DISAGREES, STEADY, UNKNOWN, Claim
 from reporting.plots import Plot
 from reporting.results import SAME, SAME_SINGLE_RUN, Figure, Stat, Sweep, Value, same_value
@@ -65,7 +66,7 @@ def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str,
     """`figures`: (figure, [(plot, SVG for the page)], notes) each. `results`: the way from the page to the directory
     that holds the figures' folders. `round_trips_svg`: between the machine's cores, where they were measured."""
     ways = round_trips_panel(sweep, results, round_trips_svg)
-    parts = [head(sweep, figures, claims), "<main>", overview(sweep, ways), runs_table(sweep), notes(sweep),
+    parts = [head(sweep, figures, claims), "<main>", choices(sweep), overview(sweep, ways), runs_table(sweep), notes(sweep),
              summary(claims)]
     for figure, plots, said in figures:
         parts.append(section(sweep, figure, plots, said, [claim for claim in claims if claim.figure == figure.name],
@@ -99,6 +100,22 @@ def head(sweep: Sweep, figures: Figures, claims: Sequence[Claim]) -> str:
     return (f"<header><h1>{text(sweep.title)}</h1>"
             f'<p class="muted">{text(sweep.machine_summary)}{" · measured " + day if day else ""}</p>'
             + (tiles if claims else "") + f"<nav>{links}</nav></header>")
+
+
+def choices(sweep: Sweep) -> str:
+    """Which layout, first of all."""
+    found = conclusions(sweep)
+    if not found:
+        return ""
+    rows = [[f'<a href="#{text(one.figure.name)}">{text(one.figure.name)}</a>',
+             text(one.load or one.figure.title), f"<b>{text(one.best())}</b>" +
+             (f'<br/><span class="muted">by {text(words.axis_label(one.along).lower())}</span>' if one.along and
+              len(one.places) > 1 else ""),
+             text(one.gains()), text("; ".join(one.crossings) or "–"), text(one.latencies())] for one in found]
+    header = ["Figure", "Load", "Best layout", "Over the next", "Where it changes", "Its p99"]
+    return ("<h2>Which layout</h2><p>By committed transactions per second. Layouts with “=” between them differ by less "
+            "than their runs do; “over the next” is by how much the best does more than the best of those that are "
+            f'behind for certain.</p><div class="wide">{table(rows, header)}</div>')
 
 
 def round_trips_panel(sweep: Sweep, results: str, svg: str | None) -> str:
