@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "deploy/cli/output.h"
@@ -18,7 +19,7 @@
 namespace islands::deploy {
 namespace {
 
-constexpr int64_t kStatusTimeoutMs = 1'000;
+constexpr int64_t kStatusTimeoutMs = 2'000;  // above what a supervisor waits for its islands
 
 // Of one that is alive and this user's.
 std::string AskForState(const Registered& entry) {
@@ -45,6 +46,21 @@ std::string StateOf(const Registered& entry) {
   return entry.owner == geteuid() && entry.pid > 0 ? AskForState(entry) : "alive";
 }
 
+// Of all at the same time: each may take its while.
+std::vector<std::string> StatesOf(const std::vector<Registered>& entries) {
+  std::vector<std::string> states(entries.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].owner != geteuid() || !entries[i].alive) {
+      states[i] = StateOf(entries[i]);
+    } else {
+      threads.emplace_back([&, i] { states[i] = StateOf(entries[i]); });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  return states;
+}
+
 std::string Since(const Claim& claim) {
   // What somebody else has written may be no time at all.
   constexpr int64_t kYear10000 = 253'402'300'800;
@@ -67,9 +83,11 @@ std::string Text(const std::vector<Registered>& entries) {
   for (const char* title : {"name", "state"}) table.AddColumn(title);
   for (const char* title : {"islands", "supervisor"}) table.AddColumn(title, TextTable::Align::kRight);
   for (const char* title : {"user", "since", "control directory", "file"}) table.AddColumn(title);
-  for (const Registered& entry : entries) {
+  const std::vector<std::string> states = StatesOf(entries);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Registered& entry = entries[i];
     const Claim& claim = entry.claim;
-    table.AddRow({OneLine(claim.name), StateOf(entry), std::to_string(claim.islands),
+    table.AddRow({OneLine(claim.name), states[i], std::to_string(claim.islands),
                   entry.pid > 0 ? std::to_string(entry.pid) : "-", runtime::UserName(entry.owner),
                   Since(claim), OneLine(claim.control_directory), OneLine(claim.file)});
   }
@@ -78,10 +96,12 @@ std::string Text(const std::vector<Registered>& entries) {
 
 nlohmann::ordered_json Json(const std::vector<Registered>& entries) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Registered& entry : entries) {
+  const std::vector<std::string> states = StatesOf(entries);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Registered& entry = entries[i];
     const Claim& claim = entry.claim;
     list.push_back({{"name", claim.name},
-                    {"state", StateOf(entry)},
+                    {"state", states[i]},
                     {"islands", claim.islands},
                     {"pid", entry.pid > 0 ? nlohmann::ordered_json(entry.pid) : nlohmann::ordered_json()},
                     {"user", runtime::UserName(entry.owner)},
