@@ -161,8 +161,10 @@ def without_entry(cluster: Cluster) -> Iterator[None]:
     entry, = entries(registry(), cluster.folder)
     os.remove(entry)
     os.mkdir(entry)
-    yield
-    os.rmdir(entry)
+    try:
+        yield
+    finally:
+        os.rmdir(entry)
 
 
 def test_down_when_another_has_taken_the_place_of_the_control_directory(cluster: Cluster) -> None:
