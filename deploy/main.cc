@@ -40,6 +40,7 @@ Examples:
   islands up two.yaml                         start it, wait until every island is ready
   islands run two.yaml micro --multisite 20   run the microbenchmark
   islands top two.yaml                        watch every island meanwhile; `up --observe`: with Prometheus
+  islands ps                                  which deployments are up
   islands down two.yaml                       stop it, wait until every process is gone
   islands sweep experiments/quick.yaml        the paper's experiments, five minutes of them
   islands report                              a page of plots of the newest results
@@ -185,7 +186,7 @@ int Main(int argc, char** argv) {
   for (auto* add :
        {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
         AddStatusCommand, AddTxnCommand, AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand,
-        AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+        AddPsCommand, AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);  // in the order of `islands --help`
   }
   AddToolCommands(app);

@@ -1,12 +1,14 @@
 #include "runtime/private_files.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "fmt/format.h"
 
@@ -15,20 +17,25 @@ namespace {
 
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 constexpr mode_t kPermissions = S_IRWXU | kOthers;
+constexpr std::string_view kOrRemove = "remove it if it should not be there";
 
 absl::Status Denied(const std::string& path, std::string_view why) {
   return absl::PermissionDeniedError(fmt::format("{} {}", path, why));
 }
 
-absl::Status CheckOwner(const std::string& path, const struct stat& info, std::string_view or_else) {
-  if (info.st_uid == geteuid()) return absl::OkStatus();
-  return Denied(path, fmt::format("belongs to user {}, and this is user {}; act as that user, or {}",
-                                  info.st_uid, geteuid(), or_else));
+absl::Status CheckOwner(uid_t owner, const std::string& path, const struct stat& info,
+                        std::string_view or_else) {
+  if (info.st_uid == owner) return absl::OkStatus();
+  return absl::PermissionDeniedError(fmt::format(
+      "not permitted: owned by {} (user {}), and this is {} (user {}): {}; act as that user, or {}",
+      UserName(info.st_uid), info.st_uid, UserName(geteuid()), geteuid(), path, or_else));
 }
 
 }  // namespace
 
-absl::Status CheckPrivateDirectory(const std::string& path) {
+absl::Status CheckPrivateDirectory(const std::string& path) { return CheckDirectoryOf(geteuid(), path); }
+
+absl::Status CheckDirectoryOf(uid_t user, const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {
     return absl::ErrnoToStatus(errno, fmt::format("cannot look at directory {}", path));
@@ -37,7 +44,7 @@ absl::Status CheckPrivateDirectory(const std::string& path) {
     return Denied(path, "is a symbolic link, which can be turned elsewhere; name the directory itself");
   }
   if (!S_ISDIR(info.st_mode)) return Denied(path, "is no directory; remove it, or choose another");
-  if (absl::Status owner = CheckOwner(path, info, "choose another directory"); !owner.ok()) {
+  if (absl::Status owner = CheckOwner(user, path, info, "choose another directory"); !owner.ok()) {
     return owner;
   }
   if ((info.st_mode & kOthers) == 0) return absl::OkStatus();
@@ -60,18 +67,25 @@ absl::Status MakePrivateDirectory(const std::string& path) {
 }
 
 absl::StatusOr<UniqueFd> OpenPrivateFile(const std::string& path, int flags) {
+  return OpenFileOf(geteuid(), path, flags);
+}
+
+absl::StatusOr<UniqueFd> OpenFileOf(uid_t user, const std::string& path, int flags) {
   // O_NONBLOCK: a pipe in the file's place would have us wait for its other end. To files it means nothing.
   constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   UniqueFd file(Uninterrupted([&] { return open(path.c_str(), flags | kAlways, S_IRUSR | S_IWUSR); }));
   if (!file && errno == ELOOP) return Denied(path, "is a symbolic link; remove it");
-  if (!file) return absl::ErrnoToStatus(errno, fmt::format("cannot open {}", path));
+  const int error = errno;
   struct stat info {};
+  if (!file) {
+    const bool closed = error == EACCES && lstat(path.c_str(), &info) == 0;
+    const absl::Status owner = closed ? CheckOwner(user, path, info, kOrRemove) : absl::OkStatus();
+    return owner.ok() ? absl::ErrnoToStatus(error, fmt::format("cannot open {}", path)) : owner;
+  }
   if (fstat(file.get(), &info) != 0)
     return absl::ErrnoToStatus(errno, fmt::format("cannot look at {}", path));
   if (!S_ISREG(info.st_mode)) return Denied(path, "is no regular file; remove it");
-  if (absl::Status owner = CheckOwner(path, info, "remove it if it should not be there"); !owner.ok()) {
-    return owner;
-  }
+  if (absl::Status owner = CheckOwner(user, path, info, kOrRemove); !owner.ok()) return owner;
   if (info.st_nlink > 1) return Denied(path, "is a file that has another name as well; remove it");
   return file;
 }
@@ -88,6 +102,14 @@ absl::Status WritePrivateFile(const std::string& path, std::string_view content)
   if (Uninterrupted([&] { return ftruncate(file->get(), 0); }) != 0)
     return absl::ErrnoToStatus(errno, fmt::format("cannot empty {}", path));
   return WriteAll(file->get(), content, path);
+}
+
+std::string UserName(uid_t user) {
+  std::vector<char> buffer(16 * 1024);
+  passwd entry{};
+  passwd* found = nullptr;
+  getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found);
+  return found != nullptr ? found->pw_name : fmt::format("user {}", user);
 }
 
 }  // namespace islands::runtime

@@ -13,6 +13,8 @@
 //  2. Nothing is changed that is refused: an open file is truncated or written only after the check.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -31,8 +33,14 @@ absl::Status MakePrivateDirectory(const std::string& path);
 // `flags` of open(2), without O_TRUNC; a new file has mode 0600. NOT_FOUND if there is none and O_CREAT was
 // not given, PERMISSION_DENIED if it is not what invariant 1 says.
 absl::StatusOr<UniqueFd> OpenPrivateFile(const std::string& path, int flags);
+// The same of another user's, for who may look: root. Nothing that is in them is to be believed.
+absl::Status CheckDirectoryOf(uid_t owner, const std::string& path);
+absl::StatusOr<UniqueFd> OpenFileOf(uid_t owner, const std::string& path, int flags);
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path);
 // Makes or overwrites it. A crash in between leaves part of it.
 absl::Status WritePrivateFile(const std::string& path, std::string_view content);
+
+// "root"; "user 4711" of one without a name.
+std::string UserName(uid_t user);
 
 }  // namespace islands::runtime

@@ -100,7 +100,7 @@ TEST_F(PrivateFiles, CheckDirectory_SomebodyElses_IsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_TRUE(MakePrivateDirectory(Path("run")).ok());
   ASSERT_EQ(chown(Path("run").c_str(), kNobody, kNobody), 0);
-  ExpectDenied(MakePrivateDirectory(Path("run")), Path("run"), "belongs to user 65534");
+  ExpectDenied(MakePrivateDirectory(Path("run")), Path("run"), "not permitted: owned by nobody (user 65534)");
 }
 
 TEST_F(PrivateFiles, Write_ReplacesAll) {
@@ -135,7 +135,7 @@ TEST_F(PrivateFiles, Open_SomebodyElsesFile_IsRefusedUntouched) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   const std::string path = Plant("file", "theirs");
   ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0);
-  ExpectDenied(WritePrivateFile(path, "x"), path, "belongs to user 65534");
+  ExpectDenied(WritePrivateFile(path, "x"), path, "not permitted: owned by nobody (user 65534)");
   EXPECT_EQ(Read(path), "theirs");
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "deploy/processes/claim.h"
 #include "instance/messaging/control_channel.h"
 #include "runtime/private_files.h"
 
@@ -19,13 +20,7 @@ absl::StatusOr<control::v1::ClusterStatus> ClusterClient::Status(int64_t timeout
     return absl::InternalError(
         fmt::format("{} answered without a status; is it another version?", files_.SupervisorSocket()));
   }
-  const std::string& found = reply->cluster_status().deployment();
-  if (!files_.deployment.empty() && !found.empty() && found != files_.deployment) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is where the deployment '{}' runs, not '{}'; give one of them another "
-                    "control.directory, or end that one with its own file",
-                    files_.directory, found, files_.deployment));
-  }
+  if (absl::Status ours = CheckWhose(files_); !ours.ok()) return ours;
   return std::move(*reply->mutable_cluster_status());
 }
 

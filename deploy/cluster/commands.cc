@@ -70,10 +70,26 @@ void AddTxnCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context, options, action] { return ListTransactions(context, *options); });
 }
 
+void AddPsCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("ps", "Show which deployments of this user are up; root: everybody's");
+  command->footer(
+      "States: up; starting; degraded: an island is not ready, see `islands status`; stopping; silent: the\n"
+      "supervisor does not answer; cut_off: the control directory was removed; alive: another user's, or in\n"
+      "another container; gone: it has died without `down`, and is shown this once.\n" +
+      command->get_footer());
+  OnCommand(command, context, [&context] { return ListDeployments(context); });
+}
+
 void AddDownCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();
-  AddDeploymentFile(command, &options->file);
+  command
+      ->add_option(
+          "DEPLOYMENT", options->deployment,
+          "The deployment file; where it is gone or broken its path all the same, or a name or a control "
+          "directory that `islands ps` shows")
+      ->required();
   AddTimeout(command, &options->timeout_s, "Seconds to wait at most");
   AddDryRun(command, context);
   OnCommand(command, context, [&context, options] { return Down(context, *options); });

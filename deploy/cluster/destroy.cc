@@ -95,15 +95,15 @@ std::vector<std::string> RingFolders(const Deployment& deployment, const std::st
 }
 
 // The log's locks, so that nobody begins with what is being removed.
-struct Claim {
+struct LogLocks {
   std::optional<FileLock> log;
   std::vector<std::unique_ptr<log::RingDirectory>> rings;
 };
 
 // FAILED_PRECONDITION: somebody has log or rings. Rings of another log are none of ours: this data is a copy
 // of that one's.
-absl::StatusOr<Claim> ClaimLog(const Deployment& deployment) {
-  Claim claim;
+absl::StatusOr<LogLocks> ClaimLog(const Deployment& deployment) {
+  LogLocks claim;
   const std::string log = LogDirectoryOf(deployment);
   std::error_code error;
   if (fs::exists(log + "/" + kLogLockName, error)) {
@@ -121,7 +121,7 @@ absl::StatusOr<Claim> ClaimLog(const Deployment& deployment) {
   return claim;
 }
 
-Doomed FindFiles(const Deployment& deployment, const ControlFiles& files, const Claim& claim) {
+Doomed FindFiles(const Deployment& deployment, const ControlFiles& files, const LogLocks& claim) {
   const std::string data = DataDirectoryOf(deployment);
   const std::string log = LogDirectoryOf(deployment);
   Doomed doomed;
@@ -214,7 +214,7 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
   if (!files.ok()) return Fail(context, files.status());
   absl::Status allowed = CheckMayDestroy(*deployment, *files);
   if (!allowed.ok()) return Fail(context, allowed);
-  const absl::StatusOr<Claim> claim = ClaimLog(*deployment);
+  const absl::StatusOr<LogLocks> claim = ClaimLog(*deployment);
   if (!claim.ok()) return Fail(context, claim.status());
   const Doomed doomed = FindFiles(*deployment, *files, *claim);
   std::vector<std::string> kept;

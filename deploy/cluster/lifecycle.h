@@ -1,4 +1,4 @@
-// The commands that start, show and end a deployment: up, status, txn, down, verify, destroy, and
+// The commands that start, show and end a deployment: up, status, txn, ps, down, verify, destroy, and
 // the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
@@ -36,12 +36,15 @@ struct TxnOptions {
 // Shows the open transactions of all islands that answer, and says which do not.
 int ListTransactions(const CommandContext& context, const TxnOptions& options);
 
+// Shows the deployments of this user that are up (root: everybody's), and once those that have died.
+int ListDeployments(const CommandContext& context);
+
 struct DownOptions {
-  std::string file;
+  std::string deployment;  // what FindDownTarget takes
   double timeout_s = 30;
 };
 // Waits until every process is gone, also those whose supervisor has died. Nothing running is success, but
-// for data that is in use by somebody who is not in the control directory.
+// for data that is in use by another deployment.
 int Down(const CommandContext& context, const DownOptions& options);
 
 struct DestroyOptions {

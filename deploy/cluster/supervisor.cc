@@ -24,6 +24,7 @@
 #include "deploy/cluster/supervisor_load.h"
 #include "deploy/cluster/supervisor_log.h"
 #include "deploy/processes/interrupts.h"
+#include "deploy/processes/registry.h"
 #include "deploy/processes/spawn.h"
 #include "instance/messaging/control_channel.h"
 #include "instance/messaging/frame.h"
@@ -43,6 +44,7 @@ constexpr int64_t kProbeTimeoutMs = 300;  // of one status call to an island tha
 constexpr int64_t kBusyWaitMs = 20;       // between looks while something starts or stops
 constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are part of every restart
 constexpr int64_t kIdleWaitMs = 1'000;
+constexpr int64_t kRegisterMs = 1'000;   // between looks whether it is still so
 constexpr uint64_t kMostHungMs = 5'000;  // with a log
 constexpr int64_t kRoomWaitMs = 1'000;   // until a full disk is asked again
 constexpr int kLastWords = 15;           // log lines shown of an island that failed to start
@@ -98,6 +100,7 @@ class Supervisor {
   void KillUseless();
   void ProbeStarting();
   void LookForHung();
+  void KeepRegistered();
   void BeginStop();
   void KillIfOverdue();
   bool AllGone();
@@ -116,7 +119,8 @@ class Supervisor {
   const ControlFiles files_;
   const ClusterClient client_;
   std::unique_ptr<ClusterData> data_;
-  std::unique_ptr<BoxLog> log_;  // null: durability `none`
+  std::optional<Registration> registration_;  // main thread only
+  std::unique_ptr<BoxLog> log_;               // null: durability `none`
   std::unique_ptr<GenerationLoads> loads_;
   std::optional<GatewayKeeper> gateway_;  // made before the control server, described by its threads
   std::optional<Observer> observer_;      // made before the control server, described by its threads
@@ -127,6 +131,8 @@ class Supervisor {
   bool started_ = false;  // every island has been ready
   std::optional<WatchedPulses> pulses_;
   int64_t kill_at_ms_ = 0;
+  int64_t register_at_ms_ = 0;
+  absl::Status registered_;
   std::string failure_;
 
   std::atomic<bool> stopping_ = false;
@@ -148,6 +154,8 @@ absl::Status Supervisor::Start() {
   absl::StatusOr<std::unique_ptr<ClusterData>> data = ClusterData::Open(resolved_, files_);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
+  registration_.emplace(data_->claim());
+  KeepRegistered();
   const auto disk = runtime::MakePosixFileSystem();
   if (absl::Status sound = LookAtData(resolved_, *disk); !sound.ok()) return sound;
   loads_ = std::make_unique<GenerationLoads>(client_, *data_,
@@ -443,6 +451,17 @@ void Supervisor::LookForHung() {
   }
 }
 
+// What commands find us by; nothing here depends on it.
+void Supervisor::KeepRegistered() {
+  const int64_t now_ms = MonotonicMs();
+  if (now_ms < register_at_ms_) return;
+  register_at_ms_ = now_ms + kRegisterMs;
+  const absl::Status kept = registration_->Keep();
+  if (!kept.ok() && kept != registered_)
+    spdlog::warn("`islands ps` will not show this deployment: {}", std::string(kept.message()));
+  registered_ = kept;
+}
+
 void Supervisor::BeginStop() {
   if (stopping_.exchange(true)) return;
   kill_at_ms_ = MonotonicMs() + options_.grace_ms;
@@ -503,6 +522,7 @@ void Supervisor::WaitForSignal(int64_t ms) {
 absl::Status Supervisor::Loop() {
   for (;;) {
     Reap();
+    KeepRegistered();
     if (!failure_.empty()) BeginStop();
     if (stopping_) {
       if (AllGone() && (log_ == nullptr || log_->Stop())) break;

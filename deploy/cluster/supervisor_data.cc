@@ -35,14 +35,15 @@ absl::Status UpAlready(const ControlFiles& files, pid_t pid) {
       files.directory));
 }
 
-// By a supervisor whose control directory is another, or has been removed.
-absl::Status DataInUse(const std::string& lock_path, pid_t holder) {
-  const std::string pid = holder > 0 ? std::to_string(holder) : "PID";
-  return absl::FailedPreconditionError(fmt::format(
-      "the data is in use: process {} holds {}, for the control directory {}. Take that deployment "
-      "down with its own file; or, if that directory was removed, with `kill {}`; or name another "
-      "data.directory",
-      pid, lock_path, LockNote(lock_path), pid));
+// By a supervisor whose control directory is another, or has been removed; or by `islands verify`.
+absl::Status DataInUse(const std::string& lock_path, const LockState& lock) {
+  const std::string who = lock.pid > 0 ? fmt::format("process {}", lock.pid) : std::string("a process");
+  const absl::StatusOr<Claim> claim = ClaimIn(lock.note);
+  return absl::FailedPreconditionError(
+      fmt::format("the data is in use: {} holds {}, for {}; or name another data.directory", who, lock_path,
+                  claim.ok() ? fmt::format("the deployment '{}' of {} in {}. End it with {}", claim->name,
+                                           claim->file, claim->control_directory, DownCommand(*claim))
+                             : fmt::format("{}. Wait for its end", lock.note)));
 }
 
 std::string NamesOf(const control::v1::TableSpec& table) {
@@ -107,11 +108,13 @@ absl::Status CheckNoIslands(const ControlFiles& files) {
 }
 
 absl::Status CheckDataIsFree(const std::string& data_directory) {
-  const std::string path = fmt::format("{}/{}", data_directory, kDataLockName);
-  const absl::StatusOr<std::optional<pid_t>> holder = LockHolder(path);
-  if (!holder.ok()) return holder.status();
-  return *holder ? DataInUse(path, **holder) : absl::OkStatus();
+  const std::string path = DataLockOf(data_directory);
+  const absl::StatusOr<std::optional<LockState>> lock = ReadLock(path);
+  if (!lock.ok()) return lock.status();
+  return *lock && (*lock)->held ? DataInUse(path, **lock) : absl::OkStatus();
 }
+
+std::string DataLockOf(const std::string& data_directory) { return data_directory + "/LOCK"; }
 
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms) {
   const int64_t until_ms = MonotonicMs() + timeout_ms;
@@ -159,14 +162,14 @@ absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDep
   if (absl::Status made = runtime::MakePrivateDirectory(files.directory); !made.ok()) return made;
   std::unique_ptr<runtime::FileSystem> disk = runtime::MakePosixFileSystem();
   if (absl::Status made = disk->MakeDirectories(resolved.data_directory); !made.ok()) return made;
-  absl::StatusOr<FileLock> control = FileLock::Acquire(files.SupervisorLock());
+  const Claim claim = ClaimOf(resolved);
+  absl::StatusOr<FileLock> control = FileLock::Acquire(files.SupervisorLock(), NoteOf(claim));
   if (absl::IsAlreadyExists(control.status())) {
     absl::Status up = CheckNotUp(files);
     return up.ok() ? control.status() : up;
   }
   if (!control.ok()) return control.status();
-  absl::StatusOr<FileLock> data =
-      FileLock::Acquire(resolved.data_directory + "/" + kDataLockName, files.directory);
+  absl::StatusOr<FileLock> data = FileLock::Acquire(DataLockOf(resolved.data_directory), NoteOf(claim));
   if (absl::IsAlreadyExists(data.status())) {
     const absl::Status used = CheckDataIsFree(resolved.data_directory);
     return used.ok() ? data.status() : used;
@@ -174,7 +177,7 @@ absl::StatusOr<std::unique_ptr<ClusterData>> ClusterData::Open(const ResolvedDep
   if (!data.ok()) return data.status();
   absl::Status quiet = WaitForOldIslands(files, kOldIslandsTimeoutMs);
   if (!quiet.ok()) return quiet;
-  std::unique_ptr<ClusterData> opened(new ClusterData(*std::move(control), *std::move(data)));
+  std::unique_ptr<ClusterData> opened(new ClusterData(claim, *std::move(control), *std::move(data)));
   absl::Status loaded = opened->LoadOrCreateManifest(resolved);
   if (!loaded.ok()) return loaded;
   return opened;

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "deploy/cluster/client.h"
 #include "deploy/plan/resolve.h"
+#include "deploy/processes/claim.h"
 #include "deploy/processes/file_lock.h"
 #include "instance/storage/manifest.h"
 #include "runtime/file_system.h"
@@ -41,15 +42,18 @@ class ClusterData {
   absl::Status SwitchTo(uint64_t generation, const std::string& load);
   // The log is used with so many workers, by island.
   absl::Status NoteWorkers(const std::vector<uint32_t>& workers);
+  // As it stands in the locks.
+  const Claim& claim() const { return claim_; }
   // New boot epochs for these islands, in that order, saved before they are returned.
   absl::StatusOr<std::vector<uint64_t>> NextBootEpochs(const std::vector<uint32_t>& islands);
 
  private:
-  ClusterData(FileLock control, FileLock data)
-      : control_lock_(std::move(control)), data_lock_(std::move(data)) {}
+  ClusterData(Claim claim, FileLock control, FileLock data)
+      : claim_(std::move(claim)), control_lock_(std::move(control)), data_lock_(std::move(data)) {}
   absl::Status LoadOrCreateManifest(const ResolvedDeployment& resolved);
   absl::Status Save(const storage::Manifest& manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const Claim claim_;
   FileLock control_lock_;
   FileLock data_lock_;
   std::unique_ptr<runtime::FileSystem> disk_ = runtime::MakePosixFileSystem();
@@ -71,12 +75,11 @@ storage::Manifest WantedManifest(const ResolvedDeployment& resolved);
 absl::Status CheckNotUp(const ControlFiles& files);
 // FAILED_PRECONDITION when an island lives, with or without its supervisor.
 absl::Status CheckNoIslands(const ControlFiles& files);
-// FAILED_PRECONDITION when a supervisor has this data, though none is in the control directory: says its pid
-// and what to do.
+// FAILED_PRECONDITION when somebody has this data, though no supervisor is in the control directory: says its
+// pid and what to do.
 absl::Status CheckDataIsFree(const std::string& data_directory);
+std::string DataLockOf(const std::string& data_directory);
 // Until no island-N.lock is held any more; DEADLINE_EXCEEDED names a holder.
 absl::Status WaitForOldIslands(const ControlFiles& files, int64_t timeout_ms);
-
-inline constexpr const char* kDataLockName = "LOCK";
 
 }  // namespace islands::deploy

@@ -45,7 +45,7 @@ absl::StatusOr<Locks> LockData(const ResolvedDeployment& resolved, const Control
   const bool any = disk.Exists(manifest) || disk.Exists(resolved.data_directory + "/island-0") ||
                    disk.Exists(resolved.log_directory + "/" + log::kManifestName);
   if (!any) return absl::NotFoundError(fmt::format("there is no {}: nothing has been up here yet", manifest));
-  const std::string path = resolved.data_directory + "/" + kDataLockName;
+  const std::string path = DataLockOf(resolved.data_directory);
   absl::StatusOr<FileLock> data =
       FileLock::Acquire(path, fmt::format("{}, which `islands verify` looks at", files.directory));
   if (!data.ok()) return data.status();

@@ -3,7 +3,6 @@ somebody planted or changed there has an effect."""
 
 import os
 import shutil
-import signal
 import stat
 import subprocess
 
@@ -68,11 +67,11 @@ def test_it_and_all_in_it_are_the_users_alone(cluster: Cluster) -> None:
 def test_who_removes_it_is_told_how_to_end_what_runs(cluster: Cluster) -> None:
     supervisor = cluster.write().up()["supervisor_pid"]
     shutil.rmtree(path(cluster))
-    for command in ("down", "up", "destroy"):
+    for command in ("up", "destroy"):
         done = run(cluster, command)
-        assert done.code == 1 and f"`kill {supervisor}`" in done.err, done
-    os.kill(supervisor, signal.SIGTERM)
-    wait_until(lambda: not cluster.alive(), what="the end of all processes")
+        assert done.code == 1 and f"process {supervisor} " in done.err, done
+        assert f"`islands down {cluster.file}`" in done.err, done
+    cluster.down()
     assert run(cluster, "down").out == "nothing is running\n"
     cluster.up()
 

@@ -343,7 +343,7 @@ def test_conclusions_say_which_layout_and_where_it_changes() -> None:
         ("1ISL", 0): [100, 101], ("2ISL", 0): [200, 201], ("1ISL", 20): [90, 99], ("2ISL", 20): [95, 96],
         ("1ISL", 100): [80, 80], ("2ISL", 100): [20, 20]}))
     assert one.best() == "2ISL at 0, 1ISL = 2ISL at 20, 1ISL at 100"
-    assert one.gains() == "2.0x to 4.0x" and one.load == "" and one.along == "multisite"
+    assert one.gains() == "2.00x to 4.0x" and one.load == "" and one.along == "multisite"
     # From 95.5 against 94.5 at 20 % to 20 against 80 at 100 %: 1 of 61 parts of the way.
     assert one.crossings == ["2ISL and 1ISL cross at multisite 21 %"]
     assert [place.latency_us for place in one.places] == [20.05, 9.55, 8.0]

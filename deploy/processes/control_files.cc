@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "deploy/processes/claim.h"
 #include "runtime/private_files.h"
 
 namespace islands::deploy {
@@ -46,7 +47,7 @@ absl::StatusOr<ControlFiles> ControlFilesOf(const Deployment& deployment) {
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   const absl::Status checked = runtime::CheckPrivateDirectory(text);
   if (!checked.ok() && !absl::IsNotFound(checked)) return checked;
-  return ControlFiles{text, deployment.name};
+  return ControlFiles{text, deployment.name, CanonicalPath(deployment.filename)};
 }
 
 }  // namespace islands::deploy

@@ -15,7 +15,8 @@ namespace islands::deploy {
 // The files of a deployment's control directory that the supervisor and commands use (islandd adds its own).
 struct ControlFiles {
   std::string directory;   // absolute
-  std::string deployment;  // whose they are, by its file; empty: anybody's
+  std::string deployment;  // whose they are; empty: anybody's
+  std::string file = {};   // that says so, as in a claim (claim.h)
 
   std::string SupervisorSocket() const { return directory + "/supervisor.sock"; }
   std::string SupervisorLock() const { return directory + "/supervisor.lock"; }

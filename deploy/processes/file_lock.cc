@@ -22,15 +22,17 @@ namespace {
 // held.
 constexpr int kAttempts = 10;
 constexpr std::chrono::milliseconds kAttemptInterval{20};
+constexpr size_t kMostBytes = 64 * 1024;  // of a lock file: a note may have several paths in it
 
 std::string ReadStart(int file) {
-  char buffer[256];
-  const ssize_t got = pread(file, buffer, sizeof(buffer), 0);
-  return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : std::string();
+  std::string text(kMostBytes, '\0');
+  const ssize_t got = pread(file, text.data(), text.size(), 0);
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return text;
 }
 
-pid_t PidIn(int file) {
-  const long pid = std::strtol(ReadStart(file).c_str(), nullptr, 10);
+pid_t PidIn(const std::string& text) {
+  const long pid = std::strtol(text.c_str(), nullptr, 10);
   return pid > 0 ? static_cast<pid_t>(pid) : 0;
 }
 
@@ -50,7 +52,7 @@ absl::StatusOr<runtime::UniqueFd> OpenLocked(const std::string& path) {
       return absl::ErrnoToStatus(errno, fmt::format("cannot lock {}", path));
     }
     if (attempt >= kAttempts) {
-      const pid_t holder = PidIn(file);
+      const pid_t holder = PidIn(ReadStart(file));
       const std::string who = holder > 0 ? fmt::format("process {}", holder) : std::string("another process");
       return absl::AlreadyExistsError(fmt::format("{} is held by {}", path, who));
     }
@@ -81,22 +83,29 @@ absl::Status FileLock::WriteNote(std::string_view note) {
   return runtime::WriteAll(file_.get(), text, "a lock file");
 }
 
-absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path) {
-  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
+bool FileLock::IsAt(const std::string& path) const { return IsStillAt(path, file_.get()); }
+
+absl::StatusOr<std::optional<LockState>> ReadLock(const std::string& path, uid_t owner) {
+  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenFileOf(owner, path, O_RDONLY);
   if (absl::IsNotFound(file.status())) return std::nullopt;
   if (!file.ok()) return file.status();
-  std::optional<pid_t> holder;
-  if (flock(file->get(), LOCK_SH | LOCK_NB) != 0) holder = PidIn(file->get());
-  return holder;
+  LockState state{.held = flock(file->get(), LOCK_SH | LOCK_NB) != 0};
+  const std::string text = ReadStart(file->get());
+  state.pid = PidIn(text);
+  if (const size_t first = text.find('\n'); first != std::string::npos)
+    state.note = text.substr(first + 1, text.find('\n', first + 1) - first - 1);
+  return state;
+}
+
+absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path) {
+  const absl::StatusOr<std::optional<LockState>> state = ReadLock(path);
+  if (!state.ok()) return state.status();
+  return *state && (*state)->held ? std::optional((*state)->pid) : std::nullopt;
 }
 
 std::string LockNote(const std::string& path) {
-  const absl::StatusOr<runtime::UniqueFd> file = runtime::OpenPrivateFile(path, O_RDONLY);
-  if (!file.ok()) return "";
-  const std::string text = ReadStart(file->get());
-  const size_t first = text.find('\n');
-  if (first == std::string::npos) return "";
-  return text.substr(first + 1, text.find('\n', first + 1) - first - 1);
+  const absl::StatusOr<std::optional<LockState>> state = ReadLock(path);
+  return state.ok() && *state ? (*state)->note : "";
 }
 
 }  // namespace islands::deploy

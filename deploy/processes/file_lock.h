@@ -13,6 +13,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -30,6 +31,8 @@ class FileLock {
   // second line.
   static absl::StatusOr<FileLock> Acquire(const std::string& path, std::string_view note = "");
 
+  // Whether the locked file is still the one at `path`: nobody has removed it.
+  bool IsAt(const std::string& path) const;
   // Replaces the note.
   absl::Status WriteNote(std::string_view note);
 
@@ -38,8 +41,17 @@ class FileLock {
   runtime::UniqueFd file_;
 };
 
-// Who holds a path's lock: its pid, 0 if that is not written in the file, nothing if nobody holds it. An
-// error where that cannot be known: the file is not ours alone (runtime/private_files.h).
+struct LockState {
+  bool held = false;
+  pid_t pid = 0;  // of who holds it, or held it last; 0: not written in the file
+  std::string note;
+};
+// Nothing: there is no such file. An error where it cannot be known: the file is not that user's alone
+// (runtime/private_files.h).
+absl::StatusOr<std::optional<LockState>> ReadLock(const std::string& path, uid_t owner = geteuid());
+
+// Who holds a path's lock: its pid, 0 if that is not written in the file, nothing if nobody holds it.
+// Errors as above.
 absl::StatusOr<std::optional<pid_t>> LockHolder(const std::string& path);
 // The second line of a lock file, held or not; empty when there is none.
 std::string LockNote(const std::string& path);

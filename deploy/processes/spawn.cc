@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <deque>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -135,6 +136,11 @@ bool ProcessAlive(pid_t pid) {
   const char state =
       after_name != std::string::npos && after_name + 2 < text.size() ? text[after_name + 2] : '?';
   return state != 'Z' && state != 'X';
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid));
+  return {std::istream_iterator<pid_t>(file), {}};
 }
 
 }  // namespace islands::deploy

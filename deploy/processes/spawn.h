@@ -43,5 +43,7 @@ std::string LastLines(const std::string& path, int lines, const std::string& ind
 
 // Whether a process of this id exists (a zombie does not count).
 bool ProcessAlive(pid_t pid);
+// Processes that this one's main thread has started; none where the kernel does not say.
+std::vector<pid_t> ChildrenOf(pid_t pid);
 
 }  // namespace islands::deploy

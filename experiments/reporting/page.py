@@ -66,8 +66,8 @@ def index(sweep: Sweep, figures: Figures, claims: Sequence[Claim], command: str,
     """`figures`: (figure, [(plot, SVG for the page)], notes) each. `results`: the way from the page to the directory
     that holds the figures' folders. `round_trips_svg`: between the machine's cores, where they were measured."""
     ways = round_trips_panel(sweep, results, round_trips_svg)
-    parts = [head(sweep, figures, claims), "<main>", choices(sweep), overview(sweep, ways), runs_table(sweep), notes(sweep),
-             summary(claims)]
+    parts = [head(sweep, figures, claims), "<main>", choices(sweep), overview(sweep, ways), runs_table(sweep),
+             notes(sweep), summary(claims)]
     for figure, plots, said in figures:
         parts.append(section(sweep, figure, plots, said, [claim for claim in claims if claim.figure == figure.name],
                              f"{results}/{figure.name}"))
@@ -113,8 +113,8 @@ def choices(sweep: Sweep) -> str:
               len(one.places) > 1 else ""),
              text(one.gains()), text("; ".join(one.crossings) or "–"), text(one.latencies())] for one in found]
     header = ["Figure", "Load", "Best layout", "Over the next", "Where it changes", "Its p99"]
-    return ("<h2>Which layout</h2><p>By committed transactions per second. Layouts with “=” between them differ by less "
-            "than their runs do; “over the next” is by how much the best does more than the best of those that are "
+    return ("<h2>Which layout</h2><p>By committed transactions per second. Layouts with “=” between them differ by "
+            "less than their runs do; “over the next” is by how much the best does more than the best of those that are "
             f'behind for certain.</p><div class="wide">{table(rows, header)}</div>')
 
 

@@ -117,7 +117,8 @@ Server::~Server() {
     ended_.store(true, std::memory_order_release);
     shutdown(listener_.get(), SHUT_RDWR);  // wakes it
     acceptor_.join();
-    unlink(path_.c_str());
+    listener_.Reset();
+    messaging::RemoveStaleSocket(path_).IgnoreError();  // the name may be another's by now
   }
   if (server_ == nullptr) return;
   server_->Shutdown(

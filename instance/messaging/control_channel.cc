@@ -242,7 +242,8 @@ ControlServer::~ControlServer() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(impl_->stop.get(), &one, sizeof(one));
   impl_->acceptor.join();
-  unlink(impl_->path.c_str());
+  impl_->listener.Reset();
+  RemoveStaleSocket(impl_->path).IgnoreError();                          // the name may be another's by now
   for (Impl::Session& session : impl_->sessions) session.thread.join();  // handlers that run, finish
 }
 

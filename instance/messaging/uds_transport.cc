@@ -51,7 +51,9 @@ class UdsTransport final : public Transport {
   UdsTransport(std::string path, std::string directory, Address self)
       : path_(std::move(path)), directory_(std::move(directory)), self_(self) {}
   ~UdsTransport() override {
-    if (listener_) unlink(path_.c_str());
+    if (!listener_) return;
+    listener_.Reset();
+    RemoveStaleSocket(path_).IgnoreError();  // the name may be another's by now
   }
   absl::Status Open() { return waker_.Open(); }
 

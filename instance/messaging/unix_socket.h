@@ -22,7 +22,8 @@ inline constexpr size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 // INVALID_ARGUMENT if the path does not fit.
 absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path);
 
-// Removes a socket file that nobody listens on. ALREADY_EXISTS if somebody does, or if the file is no socket.
+// Removes a socket file that nobody listens on; of one's own name, once one's own listener is closed.
+// ALREADY_EXISTS if somebody does, or if the file is no socket.
 absl::Status RemoveStaleSocket(const std::string& path);
 
 // A non-blocking listening socket, mode 0600, in place of a stale file.
