@@ -113,9 +113,9 @@ def choices(sweep: Sweep) -> str:
               len(one.places) > 1 else ""),
              text(one.gains()), text("; ".join(one.crossings) or "–"), text(one.latencies())] for one in found]
     header = ["Figure", "Load", "Best layout", "Over the next", "Where it changes", "Its p99"]
-    return ("<h2>Which layout</h2><p>By committed transactions per second. Layouts with “=” between them differ "
-            "by less than their runs do; “over the next” is by how much the best does more than the best of those that are "
-            f'behind for certain.</p><div class="wide">{table(rows, header)}</div>')
+    said = ("By committed transactions per second. Layouts with “=” between them differ by less than their runs do; "
+            "“over the next” is by how much the best does more than the best of those that are behind for certain.")
+    return f'<h2>Which layout</h2><p>{said}</p><div class="wide">{table(rows, header)}</div>'
 
 
 def round_trips_panel(sweep: Sweep, results: str, svg: str | None) -> str:
