@@ -17,7 +17,6 @@ using instance::Parameter;
 using json = nlohmann::ordered_json;
 
 // More digits than a measurement has only hide what matters.
-double Rounded(double value) { return std::round(value * 1000) / 1000; }
 json Rate(double per_s) { return std::round(per_s * 10) / 10; }
 
 double Ratio(uint64_t part, uint64_t whole) {
@@ -64,7 +63,7 @@ json IslandJson(const IslandResult& island) {
           {"aborted", island.sums.aborted()},
           {"unknown", island.sums.unknown()},
           {"messages_sent", island.sums.messages_sent},
-          {"busy_fraction", Rounded(island.sums.busy_fraction())},
+          {"busy_fraction", Thousandths(island.sums.busy_fraction())},
           {"latency_us", LatencyJson(island.sums.latency())}};
 }
 
@@ -239,7 +238,7 @@ json ResultJson(const RunResult& result) {
        {"seed", options.seed},
        {"warmup_s", options.warmup_s},
        {"duration_s", options.duration_s},
-       {"measured_s", Rounded(result.measured_s)},
+       {"measured_s", Thousandths(result.measured_s)},
        {"started", result.started_utc},
        {"committed", total.committed()},
        {"committed_per_s", Rate(result.CommittedPerSecond())},
@@ -248,9 +247,9 @@ json ResultJson(const RunResult& result) {
        {"aborts_by_reason", json::object()},
        {"latency_us", LatencyJson(total.latency())},
        {"latency_from", LatencyFrom(options)},
-       {"messages_per_transaction", Rounded(MessagesPerTransaction(total))},
-       {"client_messages_per_transaction", Rounded(Ratio(total.client_messages, total.committed()))},
-       {"clients_moved_per_transaction", Rounded(Ratio(total.clients_moved, total.committed()))},
+       {"messages_per_transaction", Thousandths(MessagesPerTransaction(total))},
+       {"client_messages_per_transaction", Thousandths(Ratio(total.client_messages, total.committed()))},
+       {"clients_moved_per_transaction", Thousandths(Ratio(total.clients_moved, total.committed()))},
        {"arrivals_refused", total.arrivals_refused},
        {"sum_check", result.sum.Verdict()},
        {"sum_check_detail", result.sum.Explain()},
