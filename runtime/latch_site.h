@@ -35,12 +35,14 @@ constexpr void SchedulingPoint() {}
 
 // Latches are held for well under a microsecond: spin first, then let the holder have the core. Round 1, 2,
 // ... of one wait for a latch that is wanted at `site` and was taken at `holder` (null: nobody knows),
-// which is counted (latch_waits.h).
-void BackOff(uint32_t round, LatchSite site, const char* holder);
+// which is counted (latch_waits.h, also for `place`).
+void BackOff(uint32_t round, LatchSite site, const char* holder, uint64_t place = 0);
 
 class Backoff {
  public:
-  void Wait(LatchSite site = {}, const char* holder = nullptr) { BackOff(++rounds_, site, holder); }
+  void Wait(LatchSite site = {}, const char* holder = nullptr, uint64_t place = 0) {
+    BackOff(++rounds_, site, holder, place);
+  }
 
  private:
   uint32_t rounds_ = 0;

@@ -7,7 +7,7 @@
 namespace islands::runtime {
 
 // Out of line: where nobody has to wait nothing of this is in the way.
-void BackOff(uint32_t round, LatchSite site, const char* holder) {
+void BackOff(uint32_t round, LatchSite site, const char* holder, uint64_t place) {
   constexpr uint32_t kSpins = 16;
 #ifdef ISLANDS_PLANTED_BUGS
   if (interleave != nullptr) return interleave(/*blocked=*/true);
@@ -24,7 +24,8 @@ void BackOff(uint32_t round, LatchSite site, const char* holder) {
           __builtin_ia32_pause();
 #endif
         }
-      });
+      },
+      place);
 }
 
 }  // namespace islands::runtime

@@ -58,6 +58,10 @@ def test_a_hot_row_and_its_locks_come_out_on_top(cluster: Cluster) -> None:
     assert all(row["us_per_wait"] < 1.5e6 for row in profile["rows"])
     hottest = profile["rows"][0]
     assert (hottest["table"], hottest["key"]) == ("micro", "0") and hottest["waits"] > 0
+    holders = hottest["holder_us_per_transaction"]
+    assert set(holders) <= {"running", *WAITS} and sum(holders.values()) == pytest.approx(
+        hottest["us_per_transaction"], rel=0.05, abs=0.01)
+    assert [queue for queue in profile["queues"] if queue["queue"] == "run queue of a worker"]
     waited = profile["transaction_us"].get("local", {}).get("lock", 0)
     waited += profile["transaction_us"].get("multisite", {}).get("lock", 0)
     assert waited > 0
@@ -73,7 +77,7 @@ def test_profile_of_what_runs(cluster: Cluster) -> None:
     check_cores(profile, 2, profile["committed"] / profile["seconds"])
     assert [(core["island"], core["worker"]) for core in profile["cores"]] == [(0, 0), (1, 0)]
     assert all(len(core["busy"]) == 2 and max(core["busy"]) > 0.05 for core in profile["cores"])
-    for word in ("executing", "together", "of a transaction", "rows whose locks", "from second to second"):
+    for word in ("executing", "together", "of a transaction", "rows whose locks", "queues that", "second to second"):
         assert word in text
     cluster.down()
 

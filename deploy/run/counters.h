@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,6 +27,9 @@ struct ScopeSums {
   double latency_sum_us = 0;
   std::vector<uint64_t> latency;  // buckets of instance/worker/latency_histogram.h
 };
+
+// To thousandths, for documents.
+inline double Thousandths(double value) { return std::round(value * 1000) / 1000; }
 
 struct Sums {
   std::array<ScopeSums, kScopes> scopes;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -11,7 +10,7 @@
 
 #include "deploy/cli/output.h"
 #include "deploy/run/counters.h"
-#include "deploy/run/result.h"
+#include "deploy/run/profile_waits.h"
 #include "instance/worker/stays.h"
 #include "runtime/work_account.h"
 
@@ -20,8 +19,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr size_t kMostShown = 10;
-constexpr double kUsPerSecond = 1e6;
 constexpr double kSureEnough = 0.05;  // a relative error that text does not mention
 
 void AddTo(std::map<std::string, double>* to, const std::map<std::string, double>& from) {
@@ -33,6 +30,7 @@ void AddTo(Profile::WaitsByNames* to, const Profile::WaitsByNames& from) {
     Profile::Waits& sum = (*to)[names];
     sum.waits += waits.waits;
     sum.seconds += waits.seconds;
+    AddTo(&sum.holders, waits.holders);
   }
 }
 
@@ -49,6 +47,7 @@ void Subtract(Profile::WaitsByNames* from, const Profile::WaitsByNames& what) {
     if (found == what.end()) continue;
     waits.waits -= std::min(waits.waits, found->second.waits);
     waits.seconds = std::max(0.0, waits.seconds - found->second.seconds);
+    Subtract(&waits.holders, found->second.holders);
   }
   std::erase_if(*from, [](const auto& entry) { return entry.second.waits == 0; });
 }
@@ -84,51 +83,6 @@ std::vector<Part> CoreParts(const Sums& sums) {
   parts.push_back({"waiting", sums.waiting_seconds});
   parts.push_back({"idle", std::max(0.0, sums.idle_seconds - sums.waiting_seconds)});
   return parts;
-}
-
-using Longest = std::vector<std::pair<std::pair<std::string, std::string>, Profile::Waits>>;
-
-Longest LongestOf(const Profile::WaitsByNames& waits) {
-  Longest all(waits.begin(), waits.end());
-  std::stable_sort(all.begin(), all.end(),
-                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  if (all.size() > kMostShown) all.resize(kMostShown);
-  return all;
-}
-
-double Per(double what, uint64_t transactions) {
-  return transactions == 0 ? 0 : what / static_cast<double>(transactions);
-}
-
-json WaitsJson(const Profile::WaitsByNames& waits, const char* first, const char* second,
-               uint64_t committed) {
-  json list = json::array();
-  for (const auto& [names, sum] : LongestOf(waits)) {
-    list.push_back({{first, names.first},
-                    {second, names.second},
-                    {"waits", sum.waits},
-                    {"waits_per_transaction", Rounded(Per(static_cast<double>(sum.waits), committed))},
-                    {"us_per_transaction", Rounded(Per(sum.seconds * kUsPerSecond, committed))},
-                    {"us_per_wait", Rounded(Per(sum.seconds * kUsPerSecond, sum.waits))}});
-  }
-  return list;
-}
-
-std::string WaitsText(const Profile::WaitsByNames& waits, const char* first, const char* second,
-                      uint64_t committed) {
-  TextTable table;
-  table.AddColumn("us per transaction", TextTable::Align::kRight);
-  table.AddColumn("waits per 1,000", TextTable::Align::kRight);
-  table.AddColumn("us per wait", TextTable::Align::kRight);
-  table.AddColumn(first);
-  table.AddColumn(second);
-  for (const auto& [names, sum] : LongestOf(waits)) {
-    table.AddRow({fmt::format("{:.3f}", Per(sum.seconds * kUsPerSecond, committed)),
-                  fmt::format("{:.2f}", Per(1000.0 * static_cast<double>(sum.waits), committed)),
-                  fmt::format("{:.2f}", Per(sum.seconds * kUsPerSecond, sum.waits)),
-                  names.first.empty() ? "(others)" : names.first, names.second.empty() ? "-" : names.second});
-  }
-  return table.Render();
 }
 
 std::string CoresText(const Sums& sums) {
@@ -183,11 +137,12 @@ json HardwareJson(const Sums& sums) {
   json out = json::object();
   const std::optional<double> cycles = count("cycles");
   const auto add_share = [&](const char* name, const char* event) {
-    if (const auto part = count(event); part && cycles && *cycles > 0) out[name] = Rounded(*part / *cycles);
+    if (const auto part = count(event); part && cycles && *cycles > 0)
+      out[name] = Thousandths(*part / *cycles);
   };
   const auto add_per_transaction = [&](const char* name, const char* event) {
     const auto events = sums.committed() > 0 ? count(event) : std::nullopt;
-    if (events) out[name] = Rounded(Per(*events, sums.committed()));
+    if (events) out[name] = Thousandths(Per(*events, sums.committed()));
   };
   add_share("instructions_per_cycle", "instructions");
   add_share("stalled_frontend_share", "stalled_frontend");
@@ -247,6 +202,7 @@ void Profile::Add(const Profile& other) {
   }
   AddTo(&latches, other.latches);
   AddTo(&rows, other.rows);
+  AddTo(&queues, other.queues);
   AddTo(&hardware, other.hardware);
   if (hardware_problem.empty()) hardware_problem = other.hardware_problem;
 }
@@ -262,13 +218,17 @@ Profile ProfileOf(const control::v1::WorkerCounters& worker) {
                         {from.seconds_squared().begin(), from.seconds_squared().end()}};
   }
   for (const control::v1::LatchWaits& latch : worker.latch_waits()) {
-    Profile::Waits& sum = profile.latches[{latch.site(), latch.holder()}];
+    Profile::Waits& sum = profile.latches[{latch.site(), latch.holder(),
+                                           latch.what().empty() ? LatchName(latch.site()) : latch.what()}];
     sum.waits += latch.waits();
     sum.seconds += latch.seconds();
   }
   for (const control::v1::RowWaits& row : worker.row_waits()) {
-    profile.rows[{row.table(), row.key()}] = {row.waits(), row.seconds()};
+    profile.rows[{row.table(), row.key()}] = {
+        row.waits(), row.seconds(), {row.holder_seconds().begin(), row.holder_seconds().end()}};
   }
+  for (const control::v1::QueueWaits& queue : worker.queue_waits())
+    profile.queues[{queue.queue()}] = {queue.waits(), queue.seconds(), {}};
   for (const auto& [event, count] : worker.hardware()) profile.hardware[event] = static_cast<double>(count);
   profile.hardware_problem = worker.hardware_problem();
   return profile;
@@ -284,6 +244,7 @@ Profile Difference(const Profile& later, const Profile& earlier) {
   }
   Subtract(&out.latches, earlier.latches);
   Subtract(&out.rows, earlier.rows);
+  Subtract(&out.queues, earlier.queues);
   Subtract(&out.hardware, earlier.hardware);
   return out;
 }
@@ -294,10 +255,11 @@ json ProfileJson(const Sums& sums) {
   json shares = json::object();
   const double whole = sums.busy_seconds + sums.idle_seconds;
   for (const Part& part : CoreParts(sums)) {
-    cores[part.name] = committed == 0 ? json() : json(Rounded(Per(part.seconds * kUsPerSecond, committed)));
-    shares[part.name] = whole > 0 ? Rounded(part.seconds / whole) : 0;
+    cores[part.name] =
+        committed == 0 ? json() : json(Thousandths(Per(part.seconds * kUsPerSecond, committed)));
+    shares[part.name] = whole > 0 ? Thousandths(part.seconds / whole) : 0;
   }
-  cores["together"] = committed == 0 ? json() : json(Rounded(Per(whole * kUsPerSecond, committed)));
+  cores["together"] = committed == 0 ? json() : json(Thousandths(Per(whole * kUsPerSecond, committed)));
   json stays = json::object();
   for (size_t s = 0; s < kScopes; ++s) {
     const Profile::Stays& scope = sums.profile.stays[s];
@@ -305,21 +267,21 @@ json ProfileJson(const Sums& sums) {
     json& out = stays[kScopeNames[s]] = {{"watched", scope.transactions}};
     json errors = json::object();
     const auto add = [&](const char* name) {
-      out[name] = Rounded(Per(scope.of(name) * kUsPerSecond, scope.transactions));
-      if (const auto error = scope.relative_error(name)) errors[name] = Rounded(*error);
+      out[name] = Thousandths(Per(scope.of(name) * kUsPerSecond, scope.transactions));
+      if (const auto error = scope.relative_error(name)) errors[name] = Thousandths(*error);
     };
     for (const char* name : instance::kStayNames) add(name);
     add(instance::kStaysTogether);
     out["relative_standard_error"] = std::move(errors);
   }
-  return {{"core_us_per_transaction", cores},
-          {"core_shares", shares},
-          {"measured_share_of_busy",
-           sums.busy_seconds > 0 ? Rounded(sums.profile.measured_seconds() / sums.busy_seconds) : 0},
-          {"transaction_us", stays},
-          {"hardware", HardwareJson(sums)},
-          {"latches", WaitsJson(sums.profile.latches, "wanted_at", "taken_at", committed)},
-          {"rows", WaitsJson(sums.profile.rows, "table", "key", committed)}};
+  json out = {{"core_us_per_transaction", cores},
+              {"core_shares", shares},
+              {"measured_share_of_busy",
+               sums.busy_seconds > 0 ? Thousandths(sums.profile.measured_seconds() / sums.busy_seconds) : 0},
+              {"transaction_us", stays},
+              {"hardware", HardwareJson(sums)}};
+  out.update(WaitsJson(sums));
+  return out;
 }
 
 std::string ProfileText(const Sums& sums) {
@@ -332,13 +294,7 @@ std::string ProfileText(const Sums& sums) {
       "more "
       "than 5 %)\n";
   text += "\n" + HardwareText(sums);
-  text += "\nlatches that were waited for longest:";
-  text += sums.profile.latches.empty()
-              ? " none was waited for\n"
-              : "\n" + WaitsText(sums.profile.latches, "wanted at", "taken at", sums.committed());
-  text += "\nrows whose locks were waited for longest:";
-  text += sums.profile.rows.empty() ? " none was waited for\n"
-                                    : "\n" + WaitsText(sums.profile.rows, "table", "key", sums.committed());
+  text += WaitsText(sums);
   return text;
 }
 

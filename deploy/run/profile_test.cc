@@ -32,6 +32,12 @@ control::v1::Snapshot SnapshotWith(double executing_s, double locking_s, uint64_
   row->set_key("7");
   row->set_waits(hot_waits);
   row->set_seconds(static_cast<double>(hot_waits) * 1e-3);
+  (*row->mutable_holder_seconds())["remote"] = static_cast<double>(hot_waits) * 0.8e-3;
+  (*row->mutable_holder_seconds())["running"] = static_cast<double>(hot_waits) * 0.2e-3;
+  control::v1::QueueWaits* queue = worker->add_queue_waits();
+  queue->set_queue("log ring of island 0, worker 0");
+  queue->set_waits(hot_waits);
+  queue->set_seconds(static_cast<double>(hot_waits) * 1e-2);
   return snapshot;
 }
 
@@ -42,9 +48,11 @@ TEST(Profile, Observe_TakesDifferencesWithinALife) {
   const Profile grown = meter.Observe(SnapshotWith(4, 2, 15)).sums.profile;
   EXPECT_DOUBLE_EQ(grown.work_seconds.at("executing"), 3);
   EXPECT_DOUBLE_EQ(grown.work_seconds.at("locking"), 1);
-  EXPECT_EQ(grown.latches.at({"lock.acquire", "lock.release"}).waits, 5);
+  EXPECT_EQ(grown.latches.at({"lock.acquire", "lock.release", "lock table part"}).waits, 5);
   EXPECT_FALSE(grown.latches.contains({"btree.leaf", ""}));  // nobody has waited for it meanwhile
   EXPECT_EQ(grown.rows.at({"micro", "7"}).waits, 5);
+  EXPECT_DOUBLE_EQ(grown.rows.at({"micro", "7"}).holders.at("remote"), 4e-3);
+  EXPECT_DOUBLE_EQ(grown.queues.at({"log ring of island 0, worker 0"}).seconds, 5e-2);
   control::v1::Snapshot again = SnapshotWith(2, 2, 4);
   again.set_boot_epoch(2);
   EXPECT_DOUBLE_EQ(meter.Observe(again).sums.profile.work_seconds.at("executing"), 2);
@@ -132,6 +140,48 @@ TEST(Profile, ProfileJson_RanksWaitsByTheirTime) {
   EXPECT_DOUBLE_EQ(latches[0]["us_per_transaction"], 1);
   EXPECT_EQ(latches[1]["wanted_at"], "lock.acquire");
   EXPECT_EQ(latches[1]["taken_at"], "lock.release");
+}
+
+// A page's latch has the name that its island gives it, whatever the site; others have one of their own.
+TEST(Profile, ProfileJson_NamesLatches) {
+  control::v1::Snapshot snapshot = SnapshotWith(0.09, 0.03, 5);
+  control::v1::LatchWaits* page = snapshot.mutable_workers(0)->add_latch_waits();
+  page->set_site("btree.descend");
+  page->set_holder("btree.leaf");
+  page->set_waits(100);
+  page->set_seconds(2);
+  page->set_what("page latch: micro site 3, leaf level");
+  Sums sums = SomeSums();
+  sums.profile = ProfileOf(snapshot.workers(0));
+  const nlohmann::ordered_json latches = ProfileJson(sums)["latches"];
+  EXPECT_EQ(latches[0]["latch"], "page latch: micro site 3, leaf level");
+  EXPECT_EQ(latches[0]["taken_at"], "btree.leaf");
+  EXPECT_DOUBLE_EQ(latches[0]["us_per_transaction"], 2);
+  EXPECT_EQ(latches[1]["latch"], "lock table part");
+  EXPECT_THAT(ProfileText(sums), HasSubstr("page latch: micro site 3, leaf level"));
+}
+
+TEST(Profile, ProfileJson_SaysWhatHoldersDo) {
+  const nlohmann::ordered_json row = ProfileJson(SomeSums())["rows"][0];
+  EXPECT_DOUBLE_EQ(row["us_per_transaction"], 0.005);
+  EXPECT_DOUBLE_EQ(row["holder_us_per_transaction"]["remote"], 0.004);
+  EXPECT_THAT(ProfileText(SomeSums()), HasSubstr("remote 80 %, running 20 %"));
+}
+
+// What is counted and what is known of those that were watched, in one ranking.
+TEST(Profile, ProfileJson_RanksQueues) {
+  Sums sums = SomeSums();
+  sums.profile.stays[0].seconds["turn"] = 1e-6;  // of 100 of them
+  nlohmann::ordered_json queues = ProfileJson(sums)["queues"];
+  ASSERT_EQ(queues.size(), 2);
+  EXPECT_EQ(queues[0]["queue"], "log ring of island 0, worker 0");
+  EXPECT_DOUBLE_EQ(queues[0]["us_per_transaction"], 0.05);
+  EXPECT_EQ(queues[0]["waits"], 5);
+  EXPECT_EQ(queues[1]["queue"], "run queue of a worker");
+  EXPECT_DOUBLE_EQ(queues[1]["us_per_transaction"], 0.01);
+  EXPECT_TRUE(queues[1]["waits"].is_null());
+  sums.profile.stays[0].seconds["turn"] = 100e-6;
+  EXPECT_EQ(ProfileJson(sums)["queues"][0]["queue"], "run queue of a worker");
 }
 
 // What the processor does not count is not there, and not 0.

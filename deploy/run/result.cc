@@ -68,7 +68,7 @@ std::optional<double> OfWorkersTime(const std::vector<IslandResult>& islands, ui
   return workers > 0 ? std::optional(sum / workers) : std::nullopt;
 }
 
-json OrNull(const std::optional<double>& value) { return value ? json(Rounded(*value)) : json(); }
+json OrNull(const std::optional<double>& value) { return value ? json(Thousandths(*value)) : json(); }
 
 // Less than that of the workers' time is what the logger and the kernel need on any machine.
 constexpr double kQuietWait = 0.03;
@@ -101,7 +101,7 @@ json IslandJson(const IslandResult& island) {
           {"aborted", island.sums.aborted()},
           {"unknown", island.sums.unknown()},
           {"messages_sent", island.sums.messages_sent},
-          {"busy_fraction", Rounded(island.sums.busy_fraction())},
+          {"busy_fraction", Thousandths(island.sums.busy_fraction())},
           {"cpu_fraction", OrNull(OfWorkersTime(island, &CoreTime::ran_ns))},
           {"core_wait_fraction", OrNull(OfWorkersTime(island, &CoreTime::waited_ns))},
           {"latency_us", LatencyJson(island.sums.latency())}};
@@ -238,8 +238,6 @@ Sums RunResult::Total() const {
   return total;
 }
 
-double Rounded(double value) { return std::round(value * 1000) / 1000; }
-
 double IslandResult::OfWorkersTime(uint64_t ns) const {
   return seconds > 0 && workers > 0 ? static_cast<double>(ns) / 1e9 / seconds / workers : 0;
 }
@@ -289,7 +287,7 @@ json ResultJson(const RunResult& result) {
        {"seed", options.seed},
        {"warmup_s", options.warmup_s},
        {"duration_s", options.duration_s},
-       {"measured_s", Rounded(result.measured_s)},
+       {"measured_s", Thousandths(result.measured_s)},
        {"started", result.started_utc},
        {"committed", total.committed()},
        {"committed_per_s", Rate(result.CommittedPerSecond())},
@@ -298,13 +296,13 @@ json ResultJson(const RunResult& result) {
        {"aborts_by_reason", json::object()},
        {"latency_us", LatencyJson(total.latency())},
        {"latency_from", LatencyFrom(options)},
-       {"messages_per_transaction", Rounded(MessagesPerTransaction(total))},
-       {"client_messages_per_transaction", Rounded(Ratio(total.client_messages, total.committed()))},
-       {"clients_moved_per_transaction", Rounded(Ratio(total.clients_moved, total.committed()))},
+       {"messages_per_transaction", Thousandths(MessagesPerTransaction(total))},
+       {"client_messages_per_transaction", Thousandths(Ratio(total.client_messages, total.committed()))},
+       {"clients_moved_per_transaction", Thousandths(Ratio(total.clients_moved, total.committed()))},
        {"arrivals_refused", total.arrivals_refused},
        {"cpu_fraction", OrNull(result.CpuFraction())},
        {"core_wait_fraction", OrNull(result.CoreWaitFraction())},
-       {"stolen_fraction", Rounded(result.stolen_fraction)},
+       {"stolen_fraction", Thousandths(result.stolen_fraction)},
        {"sum_check", result.sum.Verdict()},
        {"sum_check_detail", result.sum.Explain()},
        {"sum_before", result.sum.before},

@@ -102,9 +102,6 @@ struct RunResult {
 nlohmann::ordered_json ResultJson(const RunResult& result);
 std::string ResultText(const RunResult& result);
 
-// To three places, as fractions and numbers per transaction are written.
-double Rounded(double value);
-
 // 1234567 -> "1,234,567"
 std::string Grouped(uint64_t number);
 

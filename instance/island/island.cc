@@ -186,10 +186,10 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   {
     const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     store_ = *std::move(store);
+    std::swap(catalog_, catalog);
   }
   shared_.procedures.Clear();  // they were opened for the catalog of before
   PublishProcedures();
-  catalog_ = std::move(catalog);
   shared_.catalog = catalog_.get();
   shared_.tables = recovery::TablesFingerprint(*catalog_);
   shared_.store = store_.get();
@@ -412,6 +412,7 @@ absl::Status Island::CheckTables(const control::v1::TablesRequest& request,
 
 absl::Status Island::TakeTables(const storage::Catalog::TableSpecs& wanted) {
   for (int number = 0; number < wanted.size(); ++number) {
+    const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     const auto id = static_cast<storage::TableId>(number);
     absl::Status added = id < catalog_->size() ? absl::OkStatus() : catalog_->Add(wanted[number]);
     if (!added.ok()) return added;

@@ -163,7 +163,8 @@ class Island {
   std::unique_ptr<Keeper> keeper_;  // null: nothing is kept
   std::vector<std::unique_ptr<Worker>> workers_;
 
-  // Guarded by mutex_ for changing; store_ and catalog_ are replaced only while no worker runs.
+  // Guarded by mutex_ for changing, catalog_ by store_mutex_ as well, as store_ is; both are replaced only
+  // while no worker runs.
   mutable runtime::Mutex mutex_;
   control::v1::IslandConfig config_;
   std::unique_ptr<storage::Catalog> catalog_;

@@ -25,7 +25,7 @@ void FillHistogram(const LatencyHistogram& from, control::v1::Histogram* to) {
 }
 
 // Where the worker's time goes, and its transactions'.
-void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
+void FillProfile(const Worker& worker, const storage::Catalog& catalog, control::v1::WorkerCounters* to) {
   const WorkerCounters& from = worker.counters();
   for (size_t i = 0; i < runtime::kWorks; ++i)
     (*to->mutable_work_seconds())[runtime::kWorkNames[i]] = static_cast<double>(from.work_ns[i].Get()) / 1e9;
@@ -43,20 +43,38 @@ void FillProfile(const Worker& worker, control::v1::WorkerCounters* to) {
     if (counts[i]) (*to->mutable_hardware())[runtime::kHardwareEventNames[i]] = *counts[i];
   }
   to->set_hardware_problem(worker.hardware().problem());
-  worker.latch_waits().ForEach([&](const char* site, const char* holder, uint64_t waits, uint64_t waited_ns) {
-    control::v1::LatchWaits* latch = to->add_latch_waits();
-    if (site != nullptr) latch->set_site(site);
-    if (holder != nullptr) latch->set_holder(holder);
-    latch->set_waits(waits);
-    latch->set_seconds(static_cast<double>(waited_ns) / 1e9);
-  });
+  worker.latch_waits().ForEach(
+      [&](const char* site, const char* holder, uint64_t place, uint64_t waits, uint64_t waited_ns) {
+        control::v1::LatchWaits* latch = to->add_latch_waits();
+        if (site != nullptr) latch->set_site(site);
+        if (holder != nullptr) latch->set_holder(holder);
+        if (place != 0) latch->set_what(storage::PageLatchName(catalog, storage::PagePlace(place)));
+        latch->set_waits(waits);
+        latch->set_seconds(static_cast<double>(waited_ns) / 1e9);
+      });
   for (const RowWaits::Row& row : worker.lock_waits().rows().List()) {
     control::v1::RowWaits* out = to->add_row_waits();
     out->set_table(row.table);
     out->set_key(row.shown_key);
     out->set_waits(row.waits);
     out->set_seconds(static_cast<double>(row.waited_ns - row.over_ns) / 1e9);
+    for (size_t i = 0; i < kStays; ++i) {
+      if (row.holder_ns[i] != 0)
+        (*out->mutable_holder_seconds())[kStayNames[i]] = static_cast<double>(row.holder_ns[i]) / 1e9;
+    }
   }
+  const auto add_queue = [to](std::string queue, const WaitCounters& waits) {
+    if (waits.waits.Get() == 0) return;
+    control::v1::QueueWaits* out = to->add_queue_waits();
+    out->set_queue(std::move(queue));
+    out->set_waits(waits.waits.Get());
+    out->set_seconds(static_cast<double>(waits.ns.Get()) / 1e9);
+  };
+  add_queue(fmt::format("log ring of island {}, worker {}", worker.options().island, worker.options().index),
+            from.room);
+  const std::vector<WaitCounters>& links = worker.peers().waits();
+  for (size_t island = 0; island < links.size(); ++island)
+    add_queue(fmt::format("link from island {} to {}", worker.options().island, island), links[island]);
 }
 
 void FillWorker(const Worker& worker, uint32_t islands, uint32_t own_island,
@@ -156,7 +174,10 @@ control::v1::Snapshot Island::TakeSnapshot() const {
   uint64_t committed = 0, unknown = 0, open = 0, sessions = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     FillWorker(*worker, sites_.islands(), config_.island(), snapshot.add_workers());
-    FillProfile(*worker, snapshot.mutable_workers(snapshot.workers_size() - 1));
+    {
+      const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
+      FillProfile(*worker, *catalog_, snapshot.mutable_workers(snapshot.workers_size() - 1));
+    }
     committed += worker->counters().audit_committed.Get();
     unknown += worker->counters().audit_unknown.Get();
     open += worker->counters().branches_open.Get();

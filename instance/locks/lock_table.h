@@ -88,6 +88,13 @@ enum class BlockerSet : uint8_t {
 
 struct LockRequest;  // pooled; lock_queue.h
 
+// What a wait is for, and who was in the way when it began: one who holds the lock, or, where none does, the
+// first who waits ahead.
+struct BlockedBy {
+  LockName name;
+  uint8_t doing = 0;  // LockOwner::doing
+};
+
 // What one transaction holds and waits for on one island. Requests point to it: it stays where it is, and
 // lives until ReleaseAll has returned.
 class LockOwner {
@@ -102,6 +109,12 @@ class LockOwner {
   uint32_t worker = 0;      // whom to wake
   uint64_t wake_token = 0;  // says which suspended branch of that worker
 
+  // What the transaction does, as a number that means something to callers; for those who wait for what it
+  // holds. Set by the owner's worker at any time.
+  std::atomic<uint8_t> doing = 0;
+  // Of the last wait. For the owner's worker.
+  const BlockedBy& blocked_by() const { return blocked_by_; }
+
   // Names held, and the one waited for.
   size_t held() const { return held_count_; }
   bool waiting() const { return waiting_.load(std::memory_order_acquire) != nullptr; }
@@ -113,6 +126,7 @@ class LockOwner {
   LockRequest* keys_ = nullptr;
   LockRequest* coarse_ = nullptr;  // those on a (table, site), but first the one used last
   size_t held_count_ = 0;
+  BlockedBy blocked_by_;
   // Set by the owner's worker, cleared by it or by a granting one, under the bucket's latch:
   std::atomic<LockRequest*> waiting_ = nullptr;
 };

@@ -116,6 +116,7 @@ struct LockTable::Impl {
   void Escalate(LockOwner& owner, LockRequest* coarse);
   bool TryGrant(LockOwner& owner, size_t bucket, const LockName& name, LockMode mode);
   void Enqueue(LockOwner& owner, size_t bucket, const Candidate& candidate);
+  static const LockOwner* FirstInTheWay(const LockHead& head, const Candidate& candidate);
   bool CancelWait(LockOwner& owner, std::vector<Wakeup>* wakeups);
   void ReleaseAll(LockOwner& owner, std::vector<Wakeup>* wakeups);
   void Release(LockRequest* request, std::vector<Wakeup>* wakeups);

@@ -553,6 +553,19 @@ TEST_P(LockTableTest, Blockers_HoldersOrElseTheFirstAhead) {
   EXPECT_THAT(Blockers(2), ElementsAre(0));
 }
 
+TEST_P(LockTableTest, BlockedBy_SaysWhatTheHolderDoesWhenTheWaitBegins) {
+  for (size_t i = 0; i < 4; ++i) owners_[i].doing = static_cast<uint8_t>(10 + i);
+  Acquire(0, kRow, kS);
+  Acquire(1, kRow, kS);
+  EXPECT_EQ(Acquire(0, kRow, kX), kWaiting);  // converts: its own hold is not in its way
+  EXPECT_EQ(owners_[0].blocked_by().name, kRow);
+  EXPECT_EQ(owners_[0].blocked_by().doing, 11);
+  owners_[1].doing = 99;  // too late
+  EXPECT_EQ(owners_[0].blocked_by().doing, 11);
+  EXPECT_EQ(Acquire(2, kRow, kS), kWaiting);  // no hold is in its way, but who converts
+  EXPECT_EQ(owners_[2].blocked_by().doing, 10);
+}
+
 TEST_P(LockTableTest, Blockers_All) {
   const auto all = [this](size_t owner) { return Blockers(owner, BlockerSet::kAll); };
   Acquire(0, kRow, kS);

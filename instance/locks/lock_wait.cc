@@ -40,10 +40,27 @@ LockResult LockTable::Impl::AcquireOrWait(LockOwner& owner, size_t bucket, const
 
 void LockTable::Impl::Enqueue(LockOwner& owner, size_t bucket, const Candidate& candidate) {
   LockHead* const head = FindHead(bucket, candidate.name);
+  const LockOwner* const blocker = FirstInTheWay(*head, candidate);
+  owner.blocked_by_ = {candidate.name,
+                       blocker != nullptr ? blocker->doing.load(std::memory_order_relaxed) : uint8_t{0}};
   LockRequest* const request = candidate.converting ? FindOwn(*head, owner) : NewRequest(owner, bucket, head);
   head->LinkWaiting(request, candidate.wanted, candidate.converting);
   (candidate.converting ? conversions_waiting : new_waiting).fetch_add(1, std::memory_order_relaxed);
   owner.waiting_.store(request, std::memory_order_release);
+}
+
+// They have requests in the bucket that is latched now, and so they are alive. Null: those who hold it have
+// left it to their workers at this moment.
+const LockOwner* LockTable::Impl::FirstInTheWay(const LockHead& head, const Candidate& candidate) {
+  for (const LockRequest* request = head.granted; request != nullptr; request = request->next) {
+    const LockOwner* const owner = request->holder.owner();
+    if (owner != nullptr && owner != candidate.owner && !Compatible(request->granted, candidate.wanted))
+      return owner;
+  }
+  for (const LockRequest* ahead = head.first_waiting; ahead != nullptr; ahead = ahead->next_waiting) {
+    if (!Compatible(ahead->wanted, candidate.wanted)) return ahead->holder.owner();
+  }
+  return nullptr;
 }
 
 // Depth-first search over waiting owners, on the graph as it will be once the candidate waits. Nothing begins

@@ -46,7 +46,7 @@ Checkpoint Describe(const storage::Catalog& catalog, const IslandDataOptions& op
 
 // A copy of the page, as it is to be on disk.
 uint64_t CopyLoaded(const storage::SiteSpace& space, uint64_t number, DiskPage* copy) {
-  const storage::GuardX page(space.At(number), ISLANDS_LATCH("data.load"));
+  const storage::GuardX page(space.At(number), ISLANDS_PAGE_LATCH("data.load"));
   auto* header = reinterpret_cast<storage::PageHeader*>(page.Redo());
   if (header->lsn == 0) header->lsn = kLoadedLsn;
   std::copy_n(page.bytes(), kPageBytes, copy->bytes.begin());

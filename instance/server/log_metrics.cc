@@ -50,7 +50,8 @@ void AddLog(const instance::Island& island, std::vector<MetricFamily>* families)
     families->push_back(PerWorker(island, metric, value));
   };
   AddRings(island, *keeper, families);
-  add_each(Metric::kLogRoomWaits, [](const WorkerCounters& c) { return c.room_waits.Get(); });
+  add_each(Metric::kLogRoomWaits, [](const WorkerCounters& c) { return c.room.waits.Get(); });
+  add_each(Metric::kLogRoomWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.room.ns.Get()); });
   AddEpochs(island, *keeper, cleaner, families);
   add_each(Metric::kAnswersWaiting, [](const WorkerCounters& c) { return c.answers_waiting.Get(); });
   add_each(Metric::kAnswersOverdue, [](const WorkerCounters& c) { return c.answers_overdue.Get(); });

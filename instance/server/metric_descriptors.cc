@@ -135,7 +135,7 @@ constexpr std::array kMetrics = {
         Metric::kLatchWaits, kLocks, "islands_latch_waits_total", kCounter, "site holder",
         "Times a worker found a latch taken, or somebody else faster, by where in the code it "
         "wanted the latch, and where who had it had taken it; holder is unknown where that is not "
-        "known. A pair that has never waited is absent; others are those beyond 127"},
+        "known. A pair that has never waited is absent; others are those for which there was no room"},
     MetricDescriptor{Metric::kLatchWaitSeconds, kLocks, "islands_latch_wait_seconds_total", kCounter,
                      "site holder", "Time waited then"},
     MetricDescriptor{Metric::kLocksHeld, kLocks, "islands_locks_held", kGauge, "",
@@ -172,6 +172,8 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kLogRoomWaits, kLogSection, "islands_log_room_waits_total", kCounter, "worker",
                      "Times an operation paused because the ring had no room for it: the disk does not keep "
                      "up. One that waits for long counts with every look, 0.1 ms after the last"},
+    MetricDescriptor{Metric::kLogRoomWaitSeconds, kLogSection, "islands_log_room_wait_seconds_total",
+                     kCounter, "worker", "Time of these pauses; those of several transactions add up"},
     MetricDescriptor{
         Metric::kLogEpoch, kLogSection, "islands_log_epoch", kGauge, "kind=current|durable|commit|checkpoint",
         "Epochs of the log. Of the whole box: current, which new records get; durable, up to which "

@@ -62,6 +62,7 @@ enum class Metric : uint8_t {
   kLogRingUsedBytes,
   kLogRingCapacityBytes,
   kLogRoomWaits,
+  kLogRoomWaitSeconds,
   kLogEpoch,
   kAnswersWaiting,
   kAnswersOverdue,

@@ -219,11 +219,12 @@ void AddLatches(const instance::Island& island, std::vector<MetricFamily>* famil
   std::map<std::pair<std::string, std::string>, std::pair<uint64_t, uint64_t>> sums = {
       {{"others", "unknown"}, {}}};
   for (const auto& worker : island.workers()) {
-    worker->latch_waits().ForEach([&](const char* site, const char* holder, uint64_t waits, uint64_t ns) {
-      auto& sum = sums[{site == nullptr ? "others" : site, holder == nullptr ? "unknown" : holder}];
-      sum.first += waits;
-      sum.second += ns;
-    });
+    worker->latch_waits().ForEach(
+        [&](const char* site, const char* holder, uint64_t, uint64_t waits, uint64_t ns) {
+          auto& sum = sums[{site == nullptr ? "others" : site, holder == nullptr ? "unknown" : holder}];
+          sum.first += waits;
+          sum.second += ns;
+        });
   }
   Family waits(Metric::kLatchWaits, island);
   Family seconds(Metric::kLatchWaitSeconds, island);

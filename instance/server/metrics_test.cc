@@ -334,6 +334,7 @@ TEST_F(TwoThatKeep, DiskThatDoesNotAnswer_IsSeenInAnswersAndRings) {
   EXPECT_TRUE(Comes([this] { return Both(Metric::kAnswersWaiting) > 0; }));
   EXPECT_TRUE(Comes([this] { return Both(Metric::kLogRingUsedBytes) > 0; }));
   EXPECT_TRUE(Comes([this] { return Both(Metric::kLogRoomWaits) > 0; }));
+  EXPECT_TRUE(Comes([this] { return Both(Metric::kLogRoomWaitSeconds) > 0; }));
   EXPECT_TRUE(Comes([this] { return Both(Metric::kAnswersOverdue) > 0; }));
   const double durable = Epoch("durable");
   EXPECT_GT(Epoch("commit"), durable);

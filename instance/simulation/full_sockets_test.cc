@@ -1,6 +1,7 @@
 // Sockets full in both directions: every island floods the next with distributed transactions over
 // connections that hold one packet at a time. New transactions are pushed back; messages of the second phase
 // queue behind what is there and are never refused, so everything that has begun ends well.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -163,6 +164,14 @@ TEST_P(FullSockets, BothDirections_EveryTransactionEndsAndEverythingDrains) {
   EXPECT_EQ(totals.audit_sum, totals.audit_committed);
   EXPECT_EQ(totals.audit_sum, static_cast<int64_t>(2 * totals.committed));
   for (uint32_t i = 0; i < islands; ++i) EXPECT_EQ(QueuedBytes(cluster, i), 0u);
+  // What was waited for has its name, and nothing else has.
+  for (uint32_t i = 0; i < islands; ++i) {
+    const control::v1::Snapshot snapshot = cluster.island(i).TakeSnapshot();
+    ASSERT_EQ(snapshot.workers(0).queue_waits_size(), 1);
+    const control::v1::QueueWaits& waits = snapshot.workers(0).queue_waits(0);
+    EXPECT_EQ(waits.queue(), fmt::format("link from island {} to {}", i, (i + 1) % islands));
+    EXPECT_GT(waits.seconds(), 0.01);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, FullSockets, testing::Range<uint64_t>(1, 3));

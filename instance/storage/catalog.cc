@@ -321,6 +321,23 @@ const TableDefinition* Catalog::Find(std::string_view name) const {
   return nullptr;
 }
 
+std::string Catalog::TreeName(uint32_t tree) const {
+  for (const TableDefinition& table : tables_) {
+    if (tree == 0) return table.name;
+    if (--tree < table.indexes.size()) return fmt::format("{}.{}", table.name, table.indexes[tree].name);
+    tree -= static_cast<uint32_t>(table.indexes.size());
+  }
+  return "";
+}
+
+std::string PageLatchName(const Catalog& catalog, PagePlace place) {
+  const std::string site =
+      place.site() == kReplicatedSite ? "replicated" : fmt::format("site {}", place.site());
+  if (place.type() == PageType::kSiteHeader) return fmt::format("page latch: {}, header", site);
+  const std::string level = place.level() == 0 ? "leaf level" : fmt::format("level {}", place.level());
+  return fmt::format("page latch: {} {}, {}", catalog.TreeName(place.tree()), site, level);
+}
+
 absl::StatusOr<uint32_t> Catalog::SiteOf(TableId table, KeyView key) const {
   if (table >= tables_.size()) {
     return absl::InvalidArgumentError(fmt::format("no table {}; there are {}", table, tables_.size()));

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "instance/storage/pages/limits.h"
+#include "instance/storage/pages/page_latch.h"
 #include "partitioner/key_codec.h"
 #include "partitioner/site_map.h"
 #include "proto/control.pb.h"
@@ -66,6 +67,9 @@ class Catalog {
   const TableDefinition& table(TableId id) const { return tables_[id]; }
   const TableDefinition* Find(std::string_view name) const;  // null: there is none
   uint32_t sites() const { return sites_; }
+  // Of the tree with this number among all of them: its table's, for an index TABLE.INDEX. Empty: there is
+  // none.
+  std::string TreeName(uint32_t tree) const;
   // The site that holds `key`; kReplicatedSite for replicated tables. Error for keys that do not decode or
   // lie outside.
   absl::StatusOr<uint32_t> SiteOf(TableId table, KeyView key) const;
@@ -75,6 +79,9 @@ class Catalog {
   uint32_t sites_ = 0;
   size_t trees_ = 0;
 };
+
+// What people call the latch of a page that is there: "page latch: micro site 3, leaf level".
+std::string PageLatchName(const Catalog& catalog, PagePlace place);
 
 // [a-z][a-z0-9_-]*, at most 32 characters.
 bool IsTableName(std::string_view name);

@@ -40,6 +40,26 @@ std::string Key(uint64_t number, const std::string& text) {
   return key;
 }
 
+TEST(Catalog, PageLatchName_IsForPeople) {
+  auto specs = One([](TableSpec* spec) {
+    AddIndex(spec, "by_name", {"row:16:string:20"});
+    AddIndex(spec, "by_age", {"row:0:int32"});
+  });
+  TableSpec* replicated = specs.Add();
+  replicated->set_name("items");
+  replicated->add_key("string");
+  replicated->set_replicated(true);
+  const Catalog catalog = *Catalog::Create(specs, 10);
+  const auto name = [&](uint32_t site, uint32_t tree, uint8_t level) {
+    return PageLatchName(catalog, PagePlace(PageType::kTree, site, tree, level));
+  };
+  EXPECT_EQ(name(3, 0, 0), "page latch: accounts site 3, leaf level");
+  EXPECT_EQ(name(3, 2, 1), "page latch: accounts.by_age site 3, level 1");
+  EXPECT_EQ(name(kReplicatedSite, 3, 0), "page latch: items replicated, leaf level");
+  EXPECT_EQ(PageLatchName(catalog, PagePlace(PageType::kSiteHeader, 5, 0, 0)), "page latch: site 5, header");
+  EXPECT_EQ(catalog.TreeName(4), "");
+}
+
 TEST(Catalog, Create_ReadsEveryField) {
   auto specs = One([](TableSpec* spec) {
     AddIndex(spec, "by_name", {"row:16:string:20", "row:0:int32", "key:1"});

@@ -111,6 +111,7 @@ void Branches::OnExecute(const Origin& origin, const data::v1::ExecuteRequest& r
 
 runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
   entry.executing = true;
+  entry.SetDoing(Stay::kRunning);
   while (!entry.failure.set() && !entry.ended && entry.cursor < entry.operations.size()) {
     const Progress progress =
         engine_.RunSome(entry.branch, entry.batch, entry.operations, &entry.cursor, &entry.failure);
@@ -119,17 +120,22 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
           lock_waits_.Await(entry, entry.batch, entry.operations[entry.cursor].operation);
       co_await lock;
     } else if (progress == Progress::kWaitingForRoom) {
-      counters_.room_waits.Add(1);
+      const int64_t since_ns = turns_.NowNs();
+      turns_.Note(entry, Stay::kDisk);
       Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kRoomPauseNs);
       co_await pause;
+      turns_.Note(entry, Stay::kRunning);
+      counters_.room.Add(turns_.NowNs() - since_ns);
       if (turns_.now_ns() > entry.deadline_ns && !entry.ended) {
         entry.Fail(AbortReason::kDeadline,
                    absl::DeadlineExceededError("the log had no room within the transaction's deadline"));
       }
     } else if (progress == Progress::kDone && entry.cursor < entry.operations.size() &&
                turns_.LongSinceRoundBegan()) {
+      turns_.Note(entry, Stay::kTurn);
       Turns::Breath breath = turns_.Breathe();
       co_await breath;
+      turns_.Note(entry, Stay::kRunning);
       if (turns_.now_ns() > entry.deadline_ns) {
         entry.Fail(AbortReason::kDeadline,
                    absl::DeadlineExceededError("the transaction's deadline has passed"));
@@ -138,6 +144,7 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
   }
   entry.executing = false;
   if (entry.ended) co_return;  // aborted while it waited
+  entry.SetDoing(Stay::kRemote);
   if (Planted(PlantedBug::kReleaseReadLocksEarly) && !entry.branch.wrote()) engine_.Commit(entry.branch);
   outbox_.SendResults(entry.id, entry.step, entry.branch.wrote(), entry.batch, entry.operations,
                       &entry.failure);
@@ -151,6 +158,7 @@ void Branches::OnPrepare(const Id& id, uint64_t epoch, std::span<const Fellow> f
   if (entry->fellows.empty()) entry->fellows.assign(fellows.begin(), fellows.end());
   islands_.clear();
   for (const Fellow& fellow : fellows) islands_.push_back(fellow.island);
+  entry->SetDoing(Stay::kVotes);
   Step(*entry, {.kind = ParticipantEvent::kPrepare, .wrote = entry->branch.wrote(), .fellows = islands_});
 }
 

@@ -265,6 +265,32 @@ TEST_F(LoggedBranchesTest, Branch_FromItsFirstChangeUntilItIsTold) {
   }
 }
 
+// Planted: a logger that takes nothing for 20 ms.
+TEST_F(LoggedBranchesTest, FullRing_IsAWaitWithItsTime) {
+  Step([&] { PutRow(1); });
+  uint64_t sequence = 1;
+  for (;; ++sequence) {
+    ASSERT_LT(sequence, 20'000u);
+    Step([&] { Execute(sequence, 1); });
+    if (turns_.NextDeadlineNs() != INT64_MAX) break;  // it waits
+    Step([&] { branches_.OnCommitOnePhase(TheirId(sequence), kOurEpoch); });
+    Step([&] { branches_.OnConfirm(TheirId(sequence)); });
+  }
+  EXPECT_EQ(counters_.room.ns.Get(), 0u);  // of waits that have ended
+  (void)FarHeard();
+  for (int ms = 0; ms < 20; ++ms) {
+    Advance(runtime::kNsPerMs);
+    Step([] {});
+  }
+  EXPECT_THAT(FarHeard(), IsEmpty());
+  ring_->SetHead(ring_->tail());
+  Advance(runtime::kNsPerMs);
+  Step([] {});
+  EXPECT_THAT(FarHeard(), ElementsAre(kDone));
+  EXPECT_EQ(counters_.room.ns.Get(), 21u * runtime::kNsPerMs);
+  Step([&] { branches_.OnDecision(TheirId(sequence), kOurEpoch, /*commit=*/false); });
+}
+
 TEST_F(LoggedBranchesTest, Outcome_UntilItIsConfirmed) {
   Step([&] { PutRow(1); });
   const uint64_t first = board_.epoch();

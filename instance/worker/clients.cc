@@ -203,6 +203,7 @@ bool Clients::End(Slot& slot, Outcome outcome) {
   }
   turns_.Note(transaction, Stay::kDisk);
   answers_.Add({answer, epoch, transaction.deadline_ns, std::move(slot.request), transaction.stays});
+  transaction.SetDoing(Stay::kRunning);  // the next one, in its place
   transaction.stays.Forget();
   if (spare_requests_.empty()) {
     slot.request = generator_->MakeRequest();

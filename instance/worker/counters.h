@@ -84,6 +84,17 @@ struct ScopeCounters {
   LatencyHistogram latency;  // of committed ones, from the first attempt to the answer
 };
 
+// Waits that have ended, for room in a queue.
+struct WaitCounters {
+  Counter waits;
+  Counter ns;
+
+  void Add(int64_t waited_ns) {
+    waits.Add(1);
+    ns.Add(static_cast<uint64_t>(waited_ns));
+  }
+};
+
 // Of committed transactions that were watched (stays.h).
 struct StayCounters {
   Counter transactions;
@@ -128,7 +139,7 @@ struct alignas(64) WorkerCounters {
   Counter probes_sent;    // deadlock probes handed to another island or worker
   Counter probe_victims;  // transactions of this worker that a probe found in a cycle
   Counter shares_lost;  // of committed transactions begun here: the participant died before it had committed
-  Counter room_waits;   // pauses of an operation for which the log's ring had no room
+  WaitCounters room;    // pauses of operations for which the log's ring had no room
   Counter answers_overdue;   // that ended as unknown: EPOCH has not come far enough in time
   Gauge answers_waiting;     // for EPOCH, when the worker last looked
   Counter clients_moved;     // to other islands, where their next transactions begin (arrivals.h)

@@ -29,7 +29,8 @@ runtime::Task<void> LockWaits::Await(Waiter& waiter, const Batch& batch, uint32_
   const auto waited_ns = static_cast<uint64_t>(turns_.NowNs() - waiter.lock_wait_since_ns);
   counters_.lock_wait_ns.Add(waited_ns);
   const Batch::Operation& wanted = batch.operation(operation);
-  rows_.Add(shared_.catalog->table(wanted.table), batch.View(wanted.key), waited_ns);
+  rows_.Add(shared_.catalog->table(wanted.table), batch.View(wanted.key), waiter.branch.locks.blocked_by(),
+            waited_ns);
 }
 
 void LockWaits::Wake(uint64_t token) {

@@ -1,7 +1,11 @@
 #include "instance/worker/lock_waits.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
 
 #include "instance/worker/mailbox.h"
 
@@ -86,6 +90,50 @@ TEST_F(LockWaitsTest, Await_SaysForWhatRow) {
   EXPECT_EQ(rows[0].waited_ns, 5 * runtime::kNsPerMs);
 }
 
+// A holder that waits for other islands, planted beside one that only runs: its row comes out on top, with
+// what it did.
+TEST_F(LockWaitsTest, Await_SaysWhatTheHolderDid) {
+  StartWait(second_);
+  clock_.AdvanceNs(runtime::kNsPerMs);
+  Release(first_);
+  Round();
+  turns_.Note(second_, Stay::kRemote);
+  first_.branch.locks.wake_token = lock_waits_.NextToken();
+  batch_.Clear();
+  batch_.Add(kTable, partitioner::Uint64Key(kRow + 1), 0, 1);
+  EXPECT_EQ(Acquire(first_), locks::LockResult::kWaiting);
+  StartWait(first_);
+  clock_.AdvanceNs(20 * runtime::kNsPerMs);
+  Release(second_);
+  Round();
+  std::vector<RowWaits::Row> rows = lock_waits_.rows().List();
+  std::ranges::sort(rows, std::greater(), &RowWaits::Row::waited_ns);
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].shown_key, "8");
+  EXPECT_EQ(rows[0].holder_ns[static_cast<size_t>(Stay::kRemote)], 20 * runtime::kNsPerMs);
+  EXPECT_EQ(rows[1].holder_ns[static_cast<size_t>(Stay::kRemote)], 0);
+}
+
+// Waits of several rows for the one lock of their site are its waits.
+TEST(RowWaits, Add_NamesTheLock) {
+  const storage::TableDefinition table{.name = "rows", .key = {partitioner::KeyType::kUint64}};
+  RowWaits waits;
+  const auto add = [&](uint64_t key, uint64_t key_hash) {
+    waits.Add(table, partitioner::Uint64Key(key), {.name = {.site = 3, .key_hash = key_hash}}, 1);
+  };
+  add(7, 77);
+  add(7, 77 | locks::kGapBit);
+  for (const uint64_t hash : {locks::kSupremumGap, locks::kIndexEntries, uint64_t{0}}) {
+    add(7, hash);
+    add(8, hash);
+  }
+  std::vector<std::string> found;
+  for (const RowWaits::Row& row : waits.List())
+    found.push_back(fmt::format("{}: {}", row.shown_key, row.waits));
+  EXPECT_THAT(found, testing::ElementsAre("7: 1", "7, a gap: 1", "site 3, behind its last key: 2",
+                                          "site 3, entries of indexes: 2", "site 3, all of it: 2"));
+}
+
 // Where the transaction was, if somebody watches it: waiting, then ready, then on its core again.
 TEST_F(LockWaitsTest, Await_MovesTheStaysOfWhoIsWatched) {
   turns_.BeginRound();
@@ -108,9 +156,9 @@ TEST(RowWaits, Add_KeepsTheLongest) {
   storage::TableDefinition table{.name = "rows", .key = {partitioner::KeyType::kUint64}};
   RowWaits waits;
   for (uint64_t round = 0; round < 50; ++round) {
-    waits.Add(table, partitioner::Uint64Key(1'000'000), 1000);
+    waits.Add(table, partitioner::Uint64Key(1'000'000), {.name = {.key_hash = 1}}, 1000);
     for (uint64_t other = 0; other < 2 * RowWaits::kMost; ++other)
-      waits.Add(table, partitioner::Uint64Key(round * 1000 + other), 10);
+      waits.Add(table, partitioner::Uint64Key(round * 1000 + other), {.name = {.key_hash = 1}}, 10);
   }
   std::vector<RowWaits::Row> rows = waits.List();
   EXPECT_EQ(rows.size(), RowWaits::kMost);

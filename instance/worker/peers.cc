@@ -19,7 +19,8 @@ Peers::Peers(const WorkerOptions& options, WorkerShared& shared, const messaging
       links_(links),
       watch_(shared.pulses, links.self(), links.workers_per_island()),
       proofs_(links.workers_per_island().size()),
-      silent_(links.workers_per_island().size()) {}
+      silent_(links.workers_per_island().size()),
+      waits_(links.workers_per_island().size()) {}
 
 void Peers::Look(int64_t now_ns, absl::FunctionRef<void(messaging::Address)> on_silent) {
   watch_.Look(now_ns, on_silent);
@@ -31,10 +32,13 @@ bool Peers::WorthSaying(uint32_t island) {
   return !Silent(island) && links_.QueuedBytes(island) <= kCongestionBytes;
 }
 
-bool Peers::MustWaitFor(const RoutePlan& plan) {
-  return std::any_of(plan.remote().begin(), plan.remote().end(), [this](const RoutePlan::Share& share) {
-    return links_.QueuedBytes(share.island) > kCongestionBytes && !Silent(share.island);
-  });
+bool Peers::MustWaitFor(const RoutePlan& plan, uint32_t* congested) {
+  for (const RoutePlan::Share& share : plan.remote()) {
+    if (links_.QueuedBytes(share.island) <= kCongestionBytes || Silent(share.island)) continue;
+    *congested = share.island;
+    return true;
+  }
+  return false;
 }
 
 bool Peers::ProvenDead(uint32_t island, uint64_t boot_epoch, int64_t now_ns) {

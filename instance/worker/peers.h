@@ -1,7 +1,7 @@
 // What a worker knows of the other islands: who stands still and who is dead, which are two different things
 // (peer_watch.h, ProofOfDeath), and to whom it is worth talking.
 //
-// Thread safety: owned by a worker; ShownSilent and up from any thread.
+// Thread safety: owned by a worker; ShownSilent, up and waits from any thread.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,11 @@ class Peers {
   uint64_t LastEpoch(uint32_t island) const { return links_.BootEpoch(island); }
   // Whether messages that will be said again anyhow should be said now: not to one who does not take them.
   bool WorthSaying(uint32_t island);
-  // Some island that the plan needs does not keep up with what is sent to it. One that stands still is not
-  // waited for.
-  bool MustWaitFor(const RoutePlan& plan);
+  // Some island that the plan needs, `congested`, does not keep up with what is sent to it. One that stands
+  // still is not waited for.
+  bool MustWaitFor(const RoutePlan& plan, uint32_t* congested);
+  // Of a transaction, for that.
+  void CountWait(uint32_t congested, int64_t waited_ns) { waits_[congested].Add(waited_ns); }
   // Whether that life of an island is over; asks for proof now and then only.
   bool ProvenDead(uint32_t island, uint64_t boot_epoch, int64_t now_ns);
 
@@ -48,6 +50,8 @@ class Peers {
   uint32_t up() const { return static_cast<uint32_t>(up_.Get()); }
   // Some worker of the island stands still, as of the last look.
   bool ShownSilent(uint32_t island) const { return silent_[island].Get() != 0; }
+  // For each island, by number.
+  const std::vector<WaitCounters>& waits() const { return waits_; }
 
  private:
   // With so many bytes waiting for a peer nothing new is begun with it. Phase two always queues.
@@ -64,7 +68,8 @@ class Peers {
   PeerWatch watch_;
   std::vector<Proof> proofs_;  // by island
   Gauge up_;
-  std::vector<Gauge> silent_;  // by island
+  std::vector<Gauge> silent_;        // by island
+  std::vector<WaitCounters> waits_;  // by island
 };
 
 }  // namespace islands::instance

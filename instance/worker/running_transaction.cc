@@ -74,13 +74,16 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
   executing = &batch;
   if (!plan.remote().empty()) {
     distributed_ = true;
+    uint32_t congested = 0;
     // A transaction that has begun nothing is not in anybody's way.
     while (entry == nullptr && !branch.open && turns.now_ns() < deadline_ns &&
-           parts_.peers.MustWaitFor(plan)) {
+           parts_.peers.MustWaitFor(plan, &congested)) {
+      const int64_t since_ns = turns.NowNs();
       turns.Note(*this, Stay::kRemote);
       Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kCongestionPauseNs);
       co_await pause;
       turns.Note(*this, Stay::kRunning);
+      parts_.peers.CountWait(congested, turns.NowNs() - since_ns);
     }
     parts_.coordinated.Ship(*this, batch);
   }
@@ -91,11 +94,12 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
       runtime::Task<void> lock = parts_.lock_waits.Await(*this, batch, plan.local()[cursor].operation);
       co_await lock;
     } else if (progress == Progress::kWaitingForRoom) {
-      parts_.counters.room_waits.Add(1);
+      const int64_t since_ns = turns.NowNs();
       turns.Note(*this, Stay::kDisk);
       Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kRoomPauseNs);
       co_await pause;
       turns.Note(*this, Stay::kRunning);
+      parts_.counters.room.Add(turns.NowNs() - since_ns);
       FailIfLate();
     } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
       turns.Note(*this, Stay::kTurn);

@@ -59,8 +59,10 @@ class Turns {
   Pause PauseUntil(int64_t until_ns) { return {*this, until_ns}; }
   Breath Breathe() { return {*this}; }
   Yield LetOthersBegin() { return {*this}; }
-  // The one who waits is now here, if somebody watches it. Reads the clock then.
+  // The one who waits is now here. Those who wait for its locks see that; if somebody watches it, the clock
+  // is read.
   void Note(Waiter& waiter, Stay stay) const {
+    waiter.SetDoing(stay);
     if (waiter.stays.on()) waiter.stays.Move(stay, clock_.NowNs());
   }
   // Where tasks go that this worker starts (runtime::ReadyQueue::Scope).
@@ -74,6 +76,7 @@ class Turns {
   // A wait is over. Nothing happens if it does not wait.
   void Resume(Waiter& waiter) {
     if (!waiter.suspended) return;
+    waiter.SetDoing(Stay::kTurn);
     if (waiter.stays.on()) waiter.stays.Move(Stay::kTurn, clock_.NowNs());
     ready_.Push(std::exchange(waiter.suspended, nullptr));
   }

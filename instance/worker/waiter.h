@@ -22,6 +22,9 @@ struct Waiter {
   uint32_t chases = 0;  // of that wait: probes.h
   Stays stays;          // of a transaction that is watched
 
+  void SetDoing(Stay stay) {
+    branch.locks.doing.store(static_cast<uint8_t>(stay), std::memory_order_relaxed);
+  }
   // The first reason stays.
   void Fail(AbortReason reason, absl::Status status) {
     if (!failure.set()) failure = {reason, std::move(status)};

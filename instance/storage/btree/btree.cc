@@ -70,6 +70,12 @@ void BTree::ChooseSplit(const Node& node, const PendingEntry& entry, Node::Split
   node.is_leaf() ? node.ChooseLeafSplit(entry, last, split) : node.ChooseInnerSplit(entry, last, split);
 }
 
+void BTree::Position::TryAgain(PageWait& wait, runtime::LatchSite site) {
+  const GuardO& beaten = parent && (!node || node.Valid()) ? parent : node;
+  beaten.WaitToTryAgain(wait, site);
+  *this = {};
+}
+
 template <typename ChooseChild>
 bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const {
   position->parent.Release();
@@ -105,19 +111,19 @@ GuardO BTree::FindLeaf(KeyView key) const {
     }
   }
   Position position;
-  for (runtime::Backoff backoff; !Descend(
+  for (PageWait wait; !Descend(
            0, [&](TornNode node) { return node.ChildIndex(key); }, &position);) {
-    position = {};
-    backoff.Wait({"btree.descend"});
+    position.TryAgain(wait, {"btree.descend"});
   }
   return std::move(position.node);
 }
 
 GuardX BTree::FindLeafExclusive(KeyView key) {
-  for (runtime::Backoff backoff;; backoff.Wait({"btree.leaf"})) {
+  for (PageWait wait;;) {
     GuardO leaf = FindLeaf(key);
-    GuardX exclusive = GuardX::Upgrade(leaf, ISLANDS_LATCH("btree.leaf"));
+    GuardX exclusive = GuardX::Upgrade(leaf, ISLANDS_PAGE_LATCH("btree.leaf"));
     if (exclusive) return exclusive;
+    leaf.WaitToTryAgain(wait, {"btree.leaf"});
   }
 }
 
@@ -136,7 +142,7 @@ absl::StatusCode BTree::Modify(KeyView key, RowPart part,
                                absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
   GuardX guard;
-  if (hint != nullptr && hint->node_) guard = GuardX::Upgrade(hint->node_, ISLANDS_LATCH("btree.leaf"));
+  if (hint != nullptr && hint->node_) guard = GuardX::Upgrade(hint->node_, ISLANDS_PAGE_LATCH("btree.leaf"));
   const bool hinted = static_cast<bool>(guard);
   if (!hinted) guard = FindLeafExclusive(key);
   const Node* leaf = NodeOf(guard);
@@ -226,18 +232,18 @@ absl::StatusCode BTree::SetGhost(KeyView key, bool ghost) {
 absl::StatusCode BTree::Split(const PendingEntry& entry, uint8_t level) {
   const auto choose = [&](TornNode node) { return node.ChildIndex(entry.key); };
   Position position;
-  for (runtime::Backoff backoff;; position = {}, backoff.Wait({"btree.split"})) {
+  for (PageWait wait;; position.TryAgain(wait, {"btree.split"})) {
     if (!Descend(level, choose, &position)) continue;
     if (!position.parent) {
-      GuardX root = GuardX::Upgrade(position.node, ISLANDS_LATCH("btree.split_root"));
+      GuardX root = GuardX::Upgrade(position.node, ISLANDS_PAGE_LATCH("btree.split_root"));
       if (!root) continue;  // somebody was faster: look again from the root
       // A root below `level`: the tree shrank, and what needed room is elsewhere now.
       if (NodeOf(root)->level() != level || HasRoom(*NodeOf(root), entry)) return absl::StatusCode::kOk;
       return SplitRoot(std::move(root), entry);
     }
-    GuardX parent = GuardX::Upgrade(position.parent, ISLANDS_LATCH("btree.split"));
+    GuardX parent = GuardX::Upgrade(position.parent, ISLANDS_PAGE_LATCH("btree.split"));
     if (!parent) continue;
-    GuardX node = GuardX::Upgrade(position.node, ISLANDS_LATCH("btree.split"));
+    GuardX node = GuardX::Upgrade(position.node, ISLANDS_PAGE_LATCH("btree.split"));
     if (!node) continue;
     if (HasRoom(*NodeOf(node), entry)) return absl::StatusCode::kOk;  // somebody has split it
     Node::SplitPoint split;
@@ -297,12 +303,12 @@ void BTree::Merge(KeyView key, uint8_t level) {
   constexpr int kTries = 8;
   const auto choose = [&](TornNode node) { return node.ChildIndex(key); };
   Position position;
-  runtime::Backoff backoff;
-  for (int tries = 0; tries < kTries; ++tries, position = {}, backoff.Wait({"btree.merge"})) {
+  PageWait wait;
+  for (int tries = 0; tries < kTries; ++tries, position.TryAgain(wait, {"btree.merge"})) {
     const auto parent_level = static_cast<uint8_t>(level + 1);
     if (!Descend(parent_level, choose, &position)) continue;
     position.parent.Release();
-    GuardX parent = GuardX::Upgrade(position.node, ISLANDS_LATCH("btree.merge"));
+    GuardX parent = GuardX::Upgrade(position.node, ISLANDS_PAGE_LATCH("btree.merge"));
     if (!parent) continue;
     if (NodeOf(parent)->level() != parent_level) return;  // the tree has shrunk below this level
     if (NodeOf(parent)->count() == 0) {  // an only child: give its parent neighbours to merge with
@@ -310,17 +316,17 @@ void BTree::Merge(KeyView key, uint8_t level) {
       return Merge(key, parent_level);
     }
     const uint32_t index = NodeOf(parent)->ChildIndex(key);
-    GuardX node(site_->At(NodeOf(parent)->child(index)), ISLANDS_LATCH("btree.merge"));
+    GuardX node(site_->At(NodeOf(parent)->child(index)), ISLANDS_PAGE_LATCH("btree.merge"));
     if (!NodeOf(node)->Underfull()) return;
     // Siblings are latched by whoever holds their parent only, so their order does not matter.
     GuardX header, other;
     GuardX* left = nullptr;  // what stays
     if (index < NodeOf(parent)->count()) {
-      other = GuardX(site_->At(NodeOf(parent)->child(index + 1)), ISLANDS_LATCH("btree.merge"));
+      other = GuardX(site_->At(NodeOf(parent)->child(index + 1)), ISLANDS_PAGE_LATCH("btree.merge"));
       if (MergeNeighbours(parent, index, node, other, &header)) left = &node;
     }
     if (left == nullptr && index > 0) {
-      other = GuardX(site_->At(NodeOf(parent)->child(index - 1)), ISLANDS_LATCH("btree.merge"));
+      other = GuardX(site_->At(NodeOf(parent)->child(index - 1)), ISLANDS_PAGE_LATCH("btree.merge"));
       if (MergeNeighbours(parent, index - 1, other, node, &header)) left = &other;
     }
     if (left == nullptr) return;
@@ -372,7 +378,7 @@ void BTree::PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* head
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
   const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
   Position position;
-  for (runtime::Backoff backoff;; position = {}, backoff.Wait({"btree.scan"})) {
+  for (PageWait wait;; position.TryAgain(wait, {"btree.scan"})) {
     if (!Descend(0, choose, &position)) continue;
     position.parent.Release();
     position.node.page().Bytes(0, kPageBytes).CopyTo(copy);
@@ -437,15 +443,16 @@ uint64_t BTree::Count() const {
 }
 
 uint32_t BTree::levels() const {
-  for (runtime::Backoff backoff;; backoff.Wait({"btree.root"})) {
+  for (PageWait wait;;) {
     const GuardO root(site_->At(root_), ISLANDS_LATCH("btree.root"));
     const uint32_t level = NodeOf(root).level();
     if (root.Valid()) return level + 1;
+    root.WaitToTryAgain(wait, {"btree.root"});
   }
 }
 
 void BTree::Clear() {
-  const GuardX root(site_->At(root_), ISLANDS_LATCH("btree.clear"));
+  const GuardX root(site_->At(root_), ISLANDS_PAGE_LATCH("btree.clear"));
   const Node* full = NodeOf(root);
   for (uint32_t i = 0; !full->is_leaf() && i <= full->count(); ++i) FreeBelow(full->child(i));
   Node* node = ChangeAll(root);
@@ -454,7 +461,7 @@ void BTree::Clear() {
 }
 
 void BTree::FreeBelow(uint64_t number) {
-  GuardX guard(site_->At(number), ISLANDS_LATCH("btree.clear"));
+  GuardX guard(site_->At(number), ISLANDS_PAGE_LATCH("btree.clear"));
   const Node* node = NodeOf(guard);
   for (uint32_t i = 0; !node->is_leaf() && i <= node->count(); ++i) FreeBelow(node->child(i));
   GuardX header;

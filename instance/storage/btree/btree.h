@@ -139,6 +139,9 @@ class BTree {
     GuardO parent;
     GuardO node;
     uint32_t index = 0;  // of the node in its parent
+
+    // Waits, since somebody has been faster at one of the two, and forgets them.
+    void TryAgain(PageWait& wait, runtime::LatchSite site);
   };
   // Child by child until a node of `level` (or the root, if that is lower). False: start again.
   template <typename ChooseChild>
@@ -208,11 +211,13 @@ KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
   if (!Covers(key, hint)) return KeyState::kAbsent;
   GuardO guard;
   if (hint != nullptr) guard = std::move(hint->node_);
-  runtime::Backoff backoff;
-  for (uint32_t tries = 1;; ++tries, guard.Release()) {
+  PageWait wait;
+  auto again = [&, tries = 0]() mutable {
     // Once at once: that a hint is stale is mostly the transaction's own doing.
-    if (tries > 2) [[unlikely]]
-      backoff.Wait({"btree.read"});
+    if (++tries > 1) guard.WaitToTryAgain(wait, {"btree.read"});
+    guard.Release();
+  };
+  for (;; again()) {
     const bool hinted = static_cast<bool>(guard);
     if (!hinted) guard = FindLeaf(key);
     const TornNode leaf = NodeOf(guard);

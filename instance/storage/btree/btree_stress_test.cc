@@ -4,12 +4,14 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <thread>
 #include <vector>
 
 #include "instance/storage/btree/btree_testing.h"
+#include "runtime/latch_waits.h"
 #include "runtime/random.h"
 
 namespace islands::storage {
@@ -291,6 +293,82 @@ TEST(BTreeStress, Insert_PoolFullUnderConcurrency) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(refused.load(), 0u);
   EXPECT_EQ(static_cast<int64_t>(tree.Check().rows), balance.load());
+}
+
+// The longest wait of a reader while somebody else changes pages.
+struct LongestWait {
+  std::string wanted_at;
+  std::string taken_at;
+  PagePlace place;
+};
+
+// Reads all over the tree until `change`, of which another thread makes many, has been made.
+LongestWait ReadBeside(TestTree& tree, absl::FunctionRef<void()> change) {
+  runtime::LatchWaits waits;
+  std::atomic<bool> over = false;
+  std::thread reader([&] {
+    runtime::latch_waits = &waits;
+    std::vector<std::byte> row;
+    for (uint64_t number = 0; !over.load(); number = (number + 1) % kNumbers)
+      EXPECT_EQ(tree.tree->Read(Bytes(Key(number, 0)), &row), StatusCode::kOk);
+    runtime::latch_waits = nullptr;
+  });
+  change();
+  over.store(true);
+  reader.join();
+  LongestWait longest;
+  uint64_t most_ns = 0;
+  waits.ForEach([&](const char* site, const char* holder, uint64_t place, uint64_t, uint64_t waited_ns) {
+    if (waited_ns <= most_ns) return;
+    most_ns = waited_ns;
+    longest = {site, holder == nullptr ? "" : holder, PagePlace(place)};
+  });
+  return longest;
+}
+
+void FillForReaders(TestTree& tree) {
+  for (uint64_t number = 0; number < kNumbers; ++number)
+    ASSERT_EQ(tree.Insert(Key(number, 0), std::string(200, 'r')), StatusCode::kOk);
+  ASSERT_GE(tree.tree->levels(), 2);
+}
+
+// A slow change of a row, planted beside quick ones of all others: who waits longest waits for its leaf, and
+// the wait says so, and where that had been latched.
+TEST(BTreeStress, Waits_NameTheLeafWithTheSlowSection) {
+  TestTree tree(5000);
+  FillForReaders(tree);
+  const LongestWait longest = ReadBeside(tree, [&] {
+    const auto slow = [](std::span<std::byte>) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+    for (uint64_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(tree.tree->Modify(Bytes(Key(7, 0)), {0, 1}, slow), StatusCode::kOk);
+      for (uint64_t number = 0; number < kNumbers; number += 10)
+        EXPECT_EQ(tree.tree->Modify(Bytes(Key(number, 0)), {0, 1}, [](std::span<std::byte>) {}),
+                  StatusCode::kOk);
+    }
+  });
+  EXPECT_EQ(longest.wanted_at, "btree.descend");
+  EXPECT_EQ(longest.taken_at, "btree.leaf");
+  EXPECT_EQ(longest.place.type(), PageType::kTree);
+  EXPECT_EQ(longest.place.level(), 0);
+  EXPECT_EQ(longest.place.tree(), TestTree::kTreeId);
+  EXPECT_EQ(longest.place.site(), TestTree::kSite);
+}
+
+// The same of an inner page, and another section.
+TEST(BTreeStress, Waits_NameTheLevel) {
+  TestTree tree(5000);
+  FillForReaders(tree);
+  const uint32_t levels = tree.tree->levels();
+  const uint64_t root = tree.space.Root(TestTree::kTreeId);
+  const LongestWait longest = ReadBeside(tree, [&] {
+    for (int i = 0; i < 100; ++i) {
+      const GuardX guard(tree.space.At(root), ISLANDS_PAGE_LATCH("btree.split_root"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_EQ(longest.wanted_at, "btree.root");
+  EXPECT_EQ(longest.taken_at, "btree.split_root");
+  EXPECT_EQ(longest.place.level(), levels - 1);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
 
 #include "instance/storage/pages/page.h"
 #include "instance/storage/pages/page_change.h"
+#include "instance/storage/pages/page_latch.h"
 #include "instance/storage/pages/page_state.h"
 #include "instance/storage/pages/torn.h"
 #include "runtime/check.h"
@@ -54,6 +55,7 @@ class PageRef {
   friend class GuardO;
   friend class GuardS;
   friend class GuardX;
+  friend class PageWait;
   bool Change(PageState& expected, PageState desired) const {
     return alone_ ? state_->Replace(expected, desired) : state_->CompareExchange(expected, desired);
   }
@@ -62,16 +64,24 @@ class PageRef {
   bool alone_ = false;
 };
 
-// Between two looks at a latch that somebody else has.
+// Between two looks at a latch that somebody else has, or had. One wait is for one page, and for whoever was
+// in the way first.
 class PageWait {
  public:
-  void Wait(runtime::LatchSite site) {
+  // `seen`: what is in the way.
+  void Wait(runtime::LatchSite site, const PageRef& page, PageState seen) {
     if (page_change_sink != nullptr) page_change_sink->BeforeWait();
-    backoff_.Wait(site);
+    TryAgain(site, page, seen);
+  }
+  // The same for who has nothing latched meanwhile, and begins anew.
+  void TryAgain(runtime::LatchSite site, const PageRef& page, PageState seen) {
+    if (++rounds_ == 1 && page.bytes_ != nullptr) first_ = LookAtLatched(TornPage(page.bytes_), seen);
+    runtime::BackOff(rounds_, site, first_.holder, first_.place);
   }
 
  private:
-  runtime::Backoff backoff_;
+  uint32_t rounds_ = 0;
+  Latched first_;
 };
 
 class GuardN {
@@ -90,7 +100,7 @@ class GuardO {
   // validated parent.
   explicit GuardO(PageRef page, runtime::LatchSite site = {}) : page_(page) {
     PageState state = page_.state_->Load();
-    for (PageWait wait; state.exclusive(); wait.Wait(site)) state = page_.state_->Load();
+    for (PageWait wait; state.exclusive(); wait.Wait(site, page_, state)) state = page_.state_->Load();
     ISLANDS_CHECK(state.residency() != Residency::kEvicted);
     seen_ = state;
   }
@@ -115,6 +125,11 @@ class GuardO {
 
   void Release() noexcept { page_ = {}; }
 
+  // Somebody has been faster here (empty: who knows where): before trying again.
+  void WaitToTryAgain(PageWait& wait, runtime::LatchSite site) const {
+    wait.TryAgain(site, page_, page_.state_ != nullptr ? page_.state_->Load() : PageState());
+  }
+
  private:
   friend class GuardX;
 
@@ -130,7 +145,7 @@ class GuardS {
     PageState state = page_.state_->Load();
     for (PageWait wait;
          state.latch() >= PageState::kMaxShared || !page_.Change(state, state.WithLatch(state.latch() + 1));
-         wait.Wait(site)) {
+         wait.Wait(site, page_, state)) {
       state = page_.state_->Load();
     }
   }
@@ -163,10 +178,10 @@ class GuardX {
  public:
   GuardX() = default;
   // Waits until nobody else holds the page.
-  explicit GuardX(PageRef page, runtime::LatchSite site = {}) : page_(page) {
+  explicit GuardX(PageRef page, ExclusiveSite site = {}) : page_(page) {
     PageState state = page_.state_->Load();
-    for (PageWait wait; !state.free() || !page_.Change(state, state.WithLatch(PageState::kExclusive));
-         wait.Wait(site)) {
+    for (PageWait wait; !state.free() || !page_.Change(state, state.WithLatch(site.latch()));
+         wait.Wait(site.site(), page_, state)) {
       state = page_.state_->Load();
     }
   }
@@ -182,10 +197,10 @@ class GuardX {
   }
   // Makes an optimistic guard exclusive if nobody changed or latched the page since; never waits. On success
   // `from` is empty and what it read is valid; otherwise the result is empty.
-  [[nodiscard]] static GuardX Upgrade(GuardO& from, runtime::LatchSite /*site*/ = {}) {
+  [[nodiscard]] static GuardX Upgrade(GuardO& from, ExclusiveSite site = {}) {
     PageState expected = from.seen_.WithLatch(0);
     GuardX guard;
-    if (from.page_.Change(expected, expected.WithLatch(PageState::kExclusive))) {
+    if (from.page_.Change(expected, expected.WithLatch(site.latch()))) {
       guard.page_ = std::exchange(from.page_, {});
     }
     return guard;

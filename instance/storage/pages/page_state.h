@@ -5,7 +5,8 @@
 //
 //   version    counts exclusive unlatchings; an optimistic reader compares it before and after
 //   residency  evicted (all zero: a page never touched), resident, or marked by the clock hand for eviction
-//   latch      0 free, 1..16382 holders of the shared latch, 16383 held exclusively
+//   latch      0 free, 1..8191 holders of the shared latch, from 8192 on held exclusively: the rest says
+//              where in the code it was taken (page_latch.h)
 //
 // Thread safety: PageState is a value; AtomicPageState is changed by compare-and-swap only, or, where one
 // thread has all pages to itself, by Replace.
@@ -24,7 +25,7 @@ class PageState {
   static constexpr int kResidencyShift = 14;
   static constexpr int kVersionShift = 16;
   static constexpr uint64_t kLatchMask = (uint64_t{1} << kResidencyShift) - 1;
-  static constexpr uint64_t kExclusive = kLatchMask;
+  static constexpr uint64_t kExclusive = (kLatchMask + 1) / 2;  // and all above
   static constexpr uint64_t kMaxShared = kExclusive - 1;
 
   constexpr PageState() = default;
@@ -34,7 +35,7 @@ class PageState {
   constexpr uint64_t version() const { return bits_ >> kVersionShift; }
   constexpr Residency residency() const { return static_cast<Residency>(bits_ >> kResidencyShift & 3); }
   constexpr uint64_t latch() const { return bits_ & kLatchMask; }
-  constexpr bool exclusive() const { return latch() == kExclusive; }
+  constexpr bool exclusive() const { return (bits_ & kExclusive) != 0; }
   constexpr bool free() const { return latch() == 0; }
 
   constexpr PageState WithLatch(uint64_t latch) const { return PageState((bits_ & ~kLatchMask) | latch); }

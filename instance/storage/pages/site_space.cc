@@ -97,13 +97,13 @@ GuardX SiteSpace::ForRedo(uint64_t number) {
 }
 
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
-  if (!*header_guard) *header_guard = GuardX(pages_.At(0), ISLANDS_LATCH("site.allocate"));
+  if (!*header_guard) *header_guard = GuardX(pages_.At(0), ISLANDS_PAGE_LATCH("site.allocate"));
   SiteHeader* header = ChangeFreePages(*header_guard);
   GuardX page;
   uint64_t number = header->free_head;
   ISLANDS_CHECK(header->magic == kMagic && (number == 0) == (header->free_count == 0));
   if (number != 0) {
-    page = GuardX(pages_.At(number), ISLANDS_LATCH("site.allocate"));
+    page = GuardX(pages_.At(number), ISLANDS_PAGE_LATCH("site.allocate"));
     const auto* free_page = reinterpret_cast<const FreePage*>(page.bytes());
     ISLANDS_CHECK(free_page->page.type == PageType::kFree &&
                   free_page->page.page_id == PageId(site_, number).value());
@@ -129,7 +129,7 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
 }
 
 void SiteSpace::Free(const GuardX& page, GuardX* header_guard) {
-  if (!*header_guard) *header_guard = GuardX(pages_.At(0), ISLANDS_LATCH("site.free"));
+  if (!*header_guard) *header_guard = GuardX(pages_.At(0), ISLANDS_PAGE_LATCH("site.free"));
   SiteHeader* header = ChangeFreePages(*header_guard);
   constexpr PageChange kFreed{.offset = offsetof(PageHeader, type),
                               .bytes = sizeof(FreePage) - offsetof(PageHeader, type)};
