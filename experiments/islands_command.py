@@ -72,6 +72,7 @@ class RunReport(TypedDict):
     cpu_fraction: float | None
     core_wait_fraction: float | None
     stolen_fraction: float
+    traffic: dict[str, Any]
     sum_check: str
     sum_check_detail: str
     rate_search: NotRequired[dict[str, Any]]

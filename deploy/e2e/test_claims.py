@@ -138,6 +138,22 @@ def test_verdict_follows_the_numbers(folder: str, name: str, factor: float | Non
     assert claims_by_id(folder)[id].verdict == verdict, claims_by_id(folder)[id].json()
 
 
+@pytest.mark.parametrize("of_shared, verdict", [(1.73, "agrees"), (1.2, "disagrees"), (None, "cannot be told")])
+def test_traffic_between_sockets(folder: str, of_shared: float | None, verdict: str) -> None:
+    """Section 7.2's QPI/IMC ratio, where the machine counts both."""
+    def change(figure: str, line: Document) -> Document:
+        if of_shared is None:
+            return line
+        links = of_shared if line["axes"]["cut"] == "SE" else 1.53
+        return measuring(line, **line["metrics"], memory_bytes_per_transaction=1000.0,
+                         link_bytes_per_transaction=1000 * links)
+
+    report_results.write_results(folder, "quad-socket", ["fig12"], change=change)
+    found = claims_by_id(folder)
+    assert [found[id].verdict for id in ("fig12.9", "fig12.10")] == [verdict] * 2, found["fig12.9"].json()
+    assert found["fig12.10"].there == "1.14x, on 8 sockets"
+
+
 def bend_only(metric: str, by: float, **where: object) -> report_results.Change:
     """Like bend, for one metric of all figures."""
     def change(figure: str, line: Document) -> Document:

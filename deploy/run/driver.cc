@@ -179,6 +179,7 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   Sample(Phase::kBase, 0);
   window_begin_ms_ = MonotonicMs();
   machine_before_ = ReadMachineTime();
+  traffic_.emplace();
   const int64_t end_ms = window_begin_ms_ + std::llround(options.duration_s * 1000);
   for (int64_t next_ms = window_begin_ms_; next_ms < end_ms;) {
     next_ms = std::min(next_ms + kSampleIntervalMs, end_ms);
@@ -191,6 +192,8 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
     // After a slow sample the ones that were missed are skipped, not made up for: all but the last.
     while (next_ms + kSampleIntervalMs <= std::min(MonotonicMs(), end_ms - 1)) next_ms += kSampleIntervalMs;
   }
+  result_.traffic = traffic_->Read();
+  result_.traffic_problem = traffic_->problem();
   const std::optional<MachineTime> machine = ReadMachineTime();
   if (machine && machine_before_) result_.stolen_fraction = machine->StolenSince(*machine_before_);
   return absl::OkStatus();

@@ -26,6 +26,7 @@
 #include "deploy/run/core_time.h"
 #include "deploy/run/options.h"
 #include "deploy/run/result.h"
+#include "deploy/run/traffic.h"
 #include "proto/control.pb.h"
 
 namespace islands::deploy {
@@ -95,6 +96,7 @@ class RunDriver {
   std::vector<bool> unreached_;  // at the last sample
   int64_t window_begin_ms_ = 0;
   std::optional<MachineTime> machine_before_;  // at window_begin_ms_
+  std::optional<Traffic> traffic_;             // since then
   RunResult result_;
 };
 

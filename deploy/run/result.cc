@@ -74,6 +74,27 @@ json OrNull(const std::optional<double>& value) { return value ? json(Thousandth
 constexpr double kQuietWait = 0.03;
 constexpr double kQuietStolen = 0.01;
 
+json TrafficJson(const RunResult& result, uint64_t committed) {
+  json out = json::object();
+  const auto add = [&](const char* name, const std::optional<double>& bytes) {
+    if (bytes && committed > 0) out[name] = Thousandths(*bytes / static_cast<double>(committed));
+  };
+  add("memory_bytes_per_transaction", result.traffic.memory);
+  add("link_bytes_per_transaction", result.traffic.links);
+  if (!result.traffic_problem.empty()) out["problem"] = result.traffic_problem;
+  return out;
+}
+
+std::string TrafficText(const RunResult& result, uint64_t committed) {
+  if (!result.traffic.memory || committed == 0) return "";
+  const double transactions = static_cast<double>(committed);
+  const std::string links = result.traffic.links ? fmt::format(", {:.0f} of links between sockets",
+                                                               *result.traffic.links / transactions)
+                                                 : "";
+  return fmt::format("traffic      {:.0f} bytes of memory{} per transaction, of the whole machine\n",
+                     *result.traffic.memory / transactions, links);
+}
+
 // How far from a quiet machine it was.
 std::string CoresText(const RunResult& result) {
   const std::optional<double> waited = result.CoreWaitFraction();
@@ -302,6 +323,7 @@ json ResultJson(const RunResult& result) {
        {"arrivals_refused", total.arrivals_refused},
        {"cpu_fraction", OrNull(result.CpuFraction())},
        {"core_wait_fraction", OrNull(result.CoreWaitFraction())},
+       {"traffic", TrafficJson(result, total.committed())},
        {"stolen_fraction", Thousandths(result.stolen_fraction)},
        {"sum_check", result.sum.Verdict()},
        {"sum_check_detail", result.sum.Explain()},
@@ -338,6 +360,7 @@ std::string ResultText(const RunResult& result) {
   }
   if (total.arrivals_refused != 0)
     text += fmt::format("overloaded   {} arrivals were turned away\n", Grouped(total.arrivals_refused));
+  text += TrafficText(result, total.committed());
   text += CoresText(result);
   text += fmt::format("sum check    {}\n", result.sum.Verdict());
   if (result.sum.Verdict() == kSumFailed) text += fmt::format("             {}\n", result.sum.Explain());

@@ -13,6 +13,7 @@
 #include "deploy/run/counters.h"
 #include "deploy/run/knee.h"
 #include "deploy/run/options.h"
+#include "deploy/run/traffic.h"
 
 namespace islands::deploy {
 
@@ -90,6 +91,8 @@ struct RunResult {
   SumCheck sum;
   std::optional<RateSearch> rate_search;
   double stolen_fraction = 0;  // of all CPUs' time, while measuring
+  Traffic::Bytes traffic;      // of the whole machine, while measuring
+  std::string traffic_problem;
   std::string run_directory;
 
   Sums Total() const;

@@ -7,7 +7,7 @@ from reporting import words
 from reporting.evidence import (Case, Claim, Ratio, Untellable, Verdict, change, greater, keeps_up, most_lost,
                                 ordered, quotient, retained)
 from reporting.results import Figure, Sweep, Where, as_number, compare
-from reporting.sizes import LINEAR, QUAD, factor
+from reporting.sizes import LINEAR, OCTO, QUAD, factor
 
 OPS = {"read": "reading", "update": "updating"}
 
@@ -29,6 +29,23 @@ def fig12(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                          reference, "not linear, least so on 8 sockets", scales_worse(case, where), where)
         yield case.claim(f"On all cores, one island per socket competes with the best cut ({doing}).", quote, reference,
                          "competitive with the best case", coarse_competes(case, where), where)
+    yield from fig12_links(sweep, figure)
+
+
+def fig12_links(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    """What of the traffic of memory crosses sockets."""
+    case = Case(sweep, figure, "links_of_memory", multisite=20, rows=10, op="read")
+    quote = ("The QPI/IMC ratio for the experiment with read-only workload on octo-socket server using all 80 cores is "
+             "1.73 for SE, 1.54 for CG, and 1.52 for FG.")
+    most = max((cores for value in case.values("cores") if (cores := as_number(value))), default=0)
+    for cut, name, ratio in (("CG", "an island per socket", 1.73 / 1.54), ("FG", "an island per core", 1.73 / 1.52)):
+        yield case.claim(f"More of what shared-everything reads crosses sockets than with {name} (reading 10 rows, "
+                         "20 % multisite, all cores).", quote, "Section 7.2", f"{ratio:.2f}x, on 8 sockets",
+                         links_more(case, cut, most), number=factor(ratio, OCTO))
+
+
+def links_more(case: Case, cut: str, cores: float) -> Callable[[], Verdict]:
+    return lambda: case.with_sockets(lambda: greater(case.at(cut="SE", cores=cores), case.at(cut=cut, cores=cores)))
 
 
 def grows_linearly(case: Case, cut: str, where: Where) -> Callable[[], Verdict]:

@@ -132,6 +132,9 @@ def measured(run: Run, metric: str) -> float | None:
     if found is None and metric == "messages_per_distributed":
         messages, share = (as_number(metrics.get(name)) for name in ("messages_per_transaction", "distributed_share"))
         found = messages / share if messages and share else None
+    if found is None and metric == "links_of_memory":
+        links, memory = (as_number(metrics.get(f"{name}_bytes_per_transaction")) for name in ("link", "memory"))
+        found = links / memory if links is not None and memory else None
     if found is None and metric == "busy_us_per_transaction":
         cost, busy = measured(run, "us_per_transaction"), as_number(metrics.get("cpu_utilisation"))
         found = cost * busy if cost is not None and busy is not None else None

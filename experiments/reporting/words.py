@@ -31,6 +31,9 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "stalled_backend_share": ("Share of cycles that wait for memory or units", "", "back-end stalls"),
     "cache_misses_per_transaction": ("Misses of the last-level cache per transaction", "", "cache misses"),
     "node_misses_per_transaction": ("Loads from another NUMA node per transaction", "", "loads from other nodes"),
+    "memory_bytes_per_transaction": ("Bytes from and to memory per transaction", " B", "memory traffic"),
+    "link_bytes_per_transaction": ("Bytes between sockets per transaction", " B", "traffic between sockets"),
+    "links_of_memory": ("Traffic between sockets as a share of that of memory", "", "links by memory"),
     "clients_moved_per_transaction": ("Clients that went to another island, per transaction", "", "clients moved"),
 }
 

@@ -21,7 +21,7 @@ from sweeping.machine import Machine
 from sweeping.observing import Observer
 from sweeping.plan import Block, Plan, Point, Run
 from sweeping.results import Entry, Results
-from sweeping.sweep_file import CORES, HARDWARE, RATE_AUTO, WORKLOAD_METRICS, Experiment
+from sweeping.sweep_file import CORES, HARDWARE, RATE_AUTO, TRAFFIC, WORKLOAD_METRICS, Experiment
 
 RUN_OVERHEAD_S = 0.1    # of a run beside warm-up and measuring, and of a block; the pace so far corrects them
 BLOCK_OVERHEAD_S = 1.0
@@ -100,6 +100,7 @@ def metrics_of(report: RunReport) -> dict[str, float | None]:
             **{f"us_{part}": us for part, us in report["profile"]["core_us_per_transaction"].items()
                if f"us_{part}" in WORKLOAD_METRICS},
             **{name: report["profile"]["hardware"].get(name) for name in HARDWARE},
+            **{name: report["traffic"].get(name) for name in TRAFFIC},
             **{name: report[key] for name, key in CORES.items()},  # type: ignore[literal-required]
             "imbalance": (max(rates) - min(rates)) * len(rates) / sum(rates) if sum(rates) else 0.0,
             "slowest_island_per_s": min(rates),

@@ -38,12 +38,14 @@ HARDWARE = ("instructions_per_cycle", "instructions_per_transaction", "stalled_f
             "cache_misses_per_transaction", "node_misses_per_transaction")
 # What the kernel says of the workers' time: they had a core; others had it; another virtual machine had it.
 CORES = {"cpu_utilisation": "cpu_fraction", "core_wait_share": "core_wait_fraction", "stolen_share": "stolen_fraction"}
+# What memory and the links between sockets carry, where there are counters of it.
+TRAFFIC = ("memory_bytes_per_transaction", "link_bytes_per_transaction")
 TWO_POINTS = "two-point"  # of a plot: a line between the ends of each series, section 4's estimate
 BY_PART = "us_by_part"  # of a plot: all of them, on top of each other; they are its series
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
                     "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction",
-                    *CORES, *(f"us_{part}" for part in CORE_PARTS), *HARDWARE)
+                    *CORES, *(f"us_{part}" for part in CORE_PARTS), *HARDWARE, *TRAFFIC)
 # Of a plot, as x: the second of a run; its islands are the series. Then come its ys, with their columns of
 # timeseries.csv in the run directory.
 OVER_TIME, ISLAND = "second", "island"
