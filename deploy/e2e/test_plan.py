@@ -260,6 +260,20 @@ def test_machine_tree_and_json(islands: Islands) -> None:
     assert machine["cores"][7]["pus"] == [14, 15]
 
 
+def test_xml_of_this_machine_is_this_machine(islands: Islands, deployment: WriteFile) -> None:
+    here = islands.json("machine")
+    xml = islands.json("machine", "--measure")["hwloc_xml"]  # what `lstopo x.xml` writes
+    x = deployment(xml, "x.xml")
+    plan = islands.json("plan", deployment("version: 1\nmachine: x.xml\n"))
+    assert plan["bound"] is True and plan["machine"]["is_this_machine"] is True
+    assert plan["machine"]["source"] == f"this machine, as in {x}"
+    assert plan["machine"]["memory_bytes"] == here["memory_bytes"]
+    model = next(package["cpu_model"] for package in here["packages"])
+    if model:
+        deployment(xml.replace(f'value="{model}"', 'value="another"'), "x.xml")
+        assert islands.json("plan", os.path.join(os.path.dirname(x), "deployment.yaml"))["bound"] is False
+
+
 def test_machine_that_is_none(islands: Islands) -> None:
     done = islands.run("machine", "pack:x")
     assert done.code == 2
