@@ -23,6 +23,7 @@
 #include "deploy/cli/output.h"
 #include "deploy/cli/tool_commands.h"
 #include "deploy/cluster/commands.h"
+#include "deploy/cluster/shared_cores.h"
 #include "deploy/observe/command.h"
 #include "deploy/plan/commands.h"
 #include "deploy/run/command.h"
@@ -183,11 +184,13 @@ int Main(int argc, char** argv) {
          },
          "Of what is written to stdout")
       ->check(CLI::IsMember({"text", "json"}));
-  for (auto* add :
-       {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
-        AddStatusCommand, AddTxnCommand, AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand,
-        AddPsCommand, AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
-    add(app, context);  // in the order of `islands --help`
+  // In the order of `islands --help`.
+  AddCheckCommand(app, context, NotesOnSharedCores);
+  AddPlanCommand(app, context, NotesOnSharedCores);
+  for (auto* add : {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddTxnCommand,
+                    AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand, AddPsCommand,
+                    AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+    add(app, context);
   }
   AddToolCommands(app);
   app.footer(std::string(kExamples) + kFooter);

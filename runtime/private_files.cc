@@ -17,7 +17,7 @@ namespace {
 
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 constexpr mode_t kPermissions = S_IRWXU | kOthers;
-constexpr std::string_view kOrRemove = "remove it if it should not be there";
+constexpr std::string_view kOrMove = "move it away if it should not be there";
 
 absl::Status Denied(const std::string& path, std::string_view why) {
   return absl::PermissionDeniedError(fmt::format("{} {}", path, why));
@@ -43,7 +43,7 @@ absl::Status CheckDirectoryOf(uid_t user, const std::string& path) {
   if (S_ISLNK(info.st_mode)) {
     return Denied(path, "is a symbolic link, which can be turned elsewhere; name the directory itself");
   }
-  if (!S_ISDIR(info.st_mode)) return Denied(path, "is no directory; remove it, or choose another");
+  if (!S_ISDIR(info.st_mode)) return Denied(path, "is no directory; choose another name");
   if (absl::Status owner = CheckOwner(user, path, info, "choose another directory"); !owner.ok()) {
     return owner;
   }
@@ -74,19 +74,19 @@ absl::StatusOr<UniqueFd> OpenFileOf(uid_t user, const std::string& path, int fla
   // O_NONBLOCK: a pipe in the file's place would have us wait for its other end. To files it means nothing.
   constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   UniqueFd file(Uninterrupted([&] { return open(path.c_str(), flags | kAlways, S_IRUSR | S_IWUSR); }));
-  if (!file && errno == ELOOP) return Denied(path, "is a symbolic link; remove it");
+  if (!file && errno == ELOOP) return Denied(path, "is a symbolic link; move it away");
   const int error = errno;
   struct stat info {};
   if (!file) {
     const bool closed = error == EACCES && lstat(path.c_str(), &info) == 0;
-    const absl::Status owner = closed ? CheckOwner(user, path, info, kOrRemove) : absl::OkStatus();
+    const absl::Status owner = closed ? CheckOwner(user, path, info, kOrMove) : absl::OkStatus();
     return owner.ok() ? absl::ErrnoToStatus(error, fmt::format("cannot open {}", path)) : owner;
   }
   if (fstat(file.get(), &info) != 0)
     return absl::ErrnoToStatus(errno, fmt::format("cannot look at {}", path));
-  if (!S_ISREG(info.st_mode)) return Denied(path, "is no regular file; remove it");
-  if (absl::Status owner = CheckOwner(user, path, info, kOrRemove); !owner.ok()) return owner;
-  if (info.st_nlink > 1) return Denied(path, "is a file that has another name as well; remove it");
+  if (!S_ISREG(info.st_mode)) return Denied(path, "is no regular file; move it away");
+  if (absl::Status owner = CheckOwner(user, path, info, kOrMove); !owner.ok()) return owner;
+  if (info.st_nlink > 1) return Denied(path, "is a file that has another name as well; move it away");
   return file;
 }
 

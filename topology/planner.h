@@ -62,6 +62,8 @@ absl::StatusOr<std::optional<uint32_t>> ParseLayout(std::string_view text);
 // "12GiB", "64MiB", "4096": a whole number, then KiB, MiB, GiB, TiB, B or nothing. Error says what is
 // expected.
 absl::StatusOr<uint64_t> ParseSize(std::string_view text);
+// What who wrote `text` may have meant, as ParseSize reads it: "1GiB" for 1G, 1GB, "1 GiB", 1gib, 1.0GiB.
+std::optional<std::string> NearestSize(std::string_view text);
 // "12GiB", "1.5GiB", "64MiB", "100B": the largest unit that needs at most one decimal digit.
 std::string FormatSize(uint64_t bytes);
 

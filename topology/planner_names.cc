@@ -1,6 +1,8 @@
 // The words of a deployment file: layouts, sizes.
 #include <array>
+#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "fmt/format.h"
@@ -53,6 +55,30 @@ absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
   }
   return absl::InvalidArgumentError(
       fmt::format("'{}' is not a size; expected for example 12GiB, 64MiB or a plain number of bytes", text));
+}
+
+std::optional<std::string> NearestSize(std::string_view text) {
+  std::string plain;
+  for (const char c : text) {
+    if (c != ' ') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  double number = 0;
+  const auto [stop, error] =
+      std::from_chars(plain.data(), plain.data() + plain.size(), number, std::chars_format::fixed);
+  const std::string unit = plain.substr(stop - plain.data());
+  if (error != std::errc() || !(number > 0)) return std::nullopt;
+  for (const auto& [name, shift] : kUnits) {
+    const std::string letter(1, static_cast<char>(std::tolower(static_cast<unsigned char>(name[0]))));
+    if (unit != letter && unit != letter + "b" && unit != letter + "ib") continue;
+    const double bytes = number * static_cast<double>(uint64_t{1} << shift);
+    constexpr double kMost = 1e18;  // no memory, and well within 64 bits
+    if (bytes > kMost || bytes != std::floor(bytes)) return std::nullopt;
+    for (const auto& [largest, its_shift] : kUnits) {
+      const uint64_t whole = static_cast<uint64_t>(bytes);
+      if (whole % (uint64_t{1} << its_shift) == 0) return fmt::format("{}{}", whole >> its_shift, largest);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace islands::topology

@@ -82,6 +82,17 @@ TEST(ParseSize, Refused) {
   }
 }
 
+TEST(NearestSize, IsWhatWasMeant) {
+  for (const char* text : {"1G", "1g", "1GB", "1 GiB", "1gib", "1 gb", "1.0GiB", "1024MB"})
+    EXPECT_EQ(NearestSize(text), "1GiB") << text;
+  EXPECT_EQ(NearestSize("1.5GiB"), "1536MiB");
+  EXPECT_EQ(NearestSize("64m"), "64MiB");
+  EXPECT_EQ(NearestSize("100 b"), "100B");
+  for (const char* text :
+       {"", "G", "GiB", "-1GiB", "0GiB", "1XB", "1GBit", "nan", "inf", "1.3b", "99999999TiB"})
+    EXPECT_EQ(NearestSize(text), std::nullopt) << text;
+}
+
 TEST(FormatSize, WholeAndBroken) {
   EXPECT_EQ(FormatSize(0), "0B");
   EXPECT_EQ(FormatSize(1023), "1023B");

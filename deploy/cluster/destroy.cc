@@ -47,12 +47,19 @@ struct Doomed {
   std::vector<std::string> files;
   std::string observe;  // with all that is in it: a Prometheus' database; empty: there is none
   std::vector<std::string> directories;  // removed if empty by then, innermost first
+  std::vector<std::string> parents;      // the same, but nobody needs to know of those that are not
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names = files;
     if (!observe.empty()) names.push_back(observe);
     return names;
   }
+  bool empty() const { return Names().empty() && directories.empty(); }
+};
+
+struct Kept {
+  std::string directory;
+  std::string why;
 };
 
 void Collect(const std::string& directory, const char* names, Doomed* doomed) {
@@ -121,6 +128,14 @@ absl::StatusOr<LogLocks> ClaimLog(const Deployment& deployment) {
   return claim;
 }
 
+// Below the deployment file's folder: `up` has made those that the file names and that were not there.
+void CollectParents(const std::string& folder, const std::string& directory, Doomed* doomed) {
+  const fs::path top = fs::path(folder).lexically_normal() / "";
+  for (fs::path parent = fs::path(directory).parent_path(); parent.string().starts_with(top.string());
+       parent = parent.parent_path())
+    doomed->parents.push_back(parent.string());
+}
+
 Doomed FindFiles(const Deployment& deployment, const ControlFiles& files, const LogLocks& claim) {
   const std::string data = DataDirectoryOf(deployment);
   const std::string log = LogDirectoryOf(deployment);
@@ -131,6 +146,8 @@ Doomed FindFiles(const Deployment& deployment, const ControlFiles& files, const 
   for (const std::string& folder : IslandFolders(data)) Collect(folder, kPageNames, &doomed);
   Collect(data, kDataNames, &doomed);
   Collect(files.directory, kControlNames, &doomed);
+  for (const std::string& directory : {log, data, files.directory})
+    CollectParents(deployment.folder, directory, &doomed);
   const std::string observe = data + "/" + kObserveFolder;
   std::error_code error;
   if (fs::is_directory(observe, error)) doomed.observe = observe;
@@ -149,8 +166,8 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
   const absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(data, *disk);
   if (!manifest.ok() && manifest.status().code() != absl::StatusCode::kNotFound) {
     return absl::FailedPreconditionError(
-        fmt::format("cannot tell whose data this is: {}; nothing removed, remove {} by hand",
-                    std::string(manifest.status().message()), data));
+        fmt::format("cannot tell whose data this is: {}; nothing removed; or name another data.directory",
+                    std::string(manifest.status().message())));
   }
   if (manifest.ok() && manifest->deployment != deployment.name) {
     return absl::FailedPreconditionError(
@@ -166,7 +183,7 @@ bool Confirmed(const Doomed& doomed, const std::string& name) {
   return std::getline(std::cin, answer) && answer == "yes";
 }
 
-absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
+absl::Status Remove(const Doomed& doomed, std::vector<Kept>* kept) {
   for (const std::string& path : doomed.files) {
     if (unlink(path.c_str()) != 0 && errno != ENOENT) {
       return absl::ErrnoToStatus(errno, fmt::format("cannot remove {}", path));
@@ -176,15 +193,19 @@ absl::Status Remove(const Doomed& doomed, std::vector<std::string>* kept) {
   if (!doomed.observe.empty()) fs::remove_all(doomed.observe, error);
   if (error) return absl::InternalError(fmt::format("cannot remove {}: {}", doomed.observe, error.message()));
   for (const std::string& path : doomed.directories) {
-    if (rmdir(path.c_str()) != 0 && errno != ENOENT) kept->push_back(path);
+    if (rmdir(path.c_str()) == 0 || errno == ENOENT) continue;
+    const bool full = errno == ENOTEMPTY || errno == EEXIST;
+    kept->push_back({path, full ? "it is not empty" : std::generic_category().message(errno)});
   }
+  for (const std::string& path : doomed.parents) (void)rmdir(path.c_str());
   return absl::OkStatus();
 }
 
-void Print(const CommandContext& context, const Doomed& doomed, const std::vector<std::string>& kept) {
+void Print(const CommandContext& context, const Doomed& doomed, const std::vector<Kept>& kept) {
   if (context.json()) {
-    const nlohmann::ordered_json document = {
-        {"dry_run", context.dry_run}, {"files", doomed.Names()}, {"kept", kept}};
+    nlohmann::ordered_json document = {
+        {"dry_run", context.dry_run}, {"files", doomed.Names()}, {"kept", nlohmann::ordered_json::array()}};
+    for (const Kept& one : kept) document["kept"].push_back(one.directory);
     fmt::print("{}\n", document.dump(2));
     return;
   }
@@ -201,8 +222,12 @@ void Print(const CommandContext& context, const Doomed& doomed, const std::vecto
     }
     for (const std::string& path : paths) fmt::print("{} {}\n", verb, path);
   }
-  for (const std::string& path : kept) fmt::print("kept {}: it is not empty\n", path);
-  if (doomed.Names().empty()) fmt::print("nothing to remove\n");
+  for (const Kept& one : kept) fmt::print("kept {}: {}\n", one.directory, one.why);
+  if (doomed.empty()) {
+    fmt::print("nothing to remove\n");
+  } else if (folders.empty()) {
+    fmt::print("{} no files, and its directories where they are empty\n", verb);
+  }
 }
 
 }  // namespace
@@ -217,8 +242,8 @@ int Destroy(const CommandContext& context, const DestroyOptions& options) {
   const absl::StatusOr<LogLocks> claim = ClaimLog(*deployment);
   if (!claim.ok()) return Fail(context, claim.status());
   const Doomed doomed = FindFiles(*deployment, *files, *claim);
-  std::vector<std::string> kept;
-  if (!context.dry_run && !doomed.Names().empty()) {
+  std::vector<Kept> kept;
+  if (!context.dry_run && !doomed.empty()) {
     if (!options.yes && (isatty(STDIN_FILENO) != 1 || !Confirmed(doomed, deployment->name))) {
       return Fail(context, absl::FailedPreconditionError("nothing removed; --yes removes without asking"));
     }

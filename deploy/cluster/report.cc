@@ -305,7 +305,7 @@ std::string StatusText(const ClusterStatus& status) {
   table.AddColumn("state");
   table.AddColumn("pid", TextTable::Align::kRight);
   table.AddColumn("restarts", TextTable::Align::kRight);
-  for (const char* title : {"cpus", "actual", "nodes", "pages", "policy"}) table.AddColumn(title);
+  for (const char* title : {"cpus", "actual", "nodes", "pages of 4 KiB", "policy"}) table.AddColumn(title);
   table.AddColumn("pool", TextTable::Align::kRight);
   table.AddColumn("sites");
   table.AddColumn("links", TextTable::Align::kRight);

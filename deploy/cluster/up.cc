@@ -17,6 +17,7 @@
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/report.h"
+#include "deploy/cluster/shared_cores.h"
 #include "deploy/cluster/supervisor.h"
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/observe/command.h"
@@ -243,6 +244,7 @@ int Up(const CommandContext& context, const UpOptions& options) {
   if (may_start.ok() && resolved->deployment.gateway)
     may_start = CheckProgram(context.binary_directory + "/islands-gateway");
   if (!may_start.ok()) return Fail(context, may_start);
+  for (std::string& note : NotesOnSharedCores(*resolved)) resolved->notes.push_back(std::move(note));
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
   if (context.dry_run) {
     const std::string what = fmt::format(

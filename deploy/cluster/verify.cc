@@ -85,7 +85,7 @@ nlohmann::ordered_json ToJson(const verify::Report& report) {
 void Print(const verify::Report& report) {
   for (const verify::IslandFigures& island : report.islands) {
     fmt::print(
-        "island {}: {} pages, {} records of the log and {} that cuts drop; transactions: {} undone, "
+        "island {}: {} pages of 4 KiB, {} records of the log and {} that cuts drop; transactions: {} undone, "
         "{} in doubt, {} decided that not all have heard of\n",
         island.island, island.pages, island.records, island.dropped, island.undone, island.in_doubt,
         island.decisions);

@@ -252,10 +252,12 @@ class Chaos:
             self.demand(False, f"the run did not end within {STOP_S:.0f} s after its time")
             return None
         with open(out, encoding="utf-8") as out_file, open(err, encoding="utf-8") as err_file:
-            self.demand(process.returncode == 0,
-                        f"`islands run` failed with {process.returncode}: {err_file.read()[-2000:]}")
             text = out_file.read()
-            return json.loads(text) if text else None  # also where its sum check failed
+            result = json.loads(text) if text else None  # also where its sum check failed
+            lost = any(island["lost"] for island in (result or {}).get("per_island", ()))
+            self.demand(process.returncode == lost,
+                        f"`islands run` failed with {process.returncode}: {err_file.read()[-2000:]}")
+            return result
 
     def hurt_until_it_ends(self, process: subprocess.Popen[bytes]) -> bool:
         """False when it had to be ended."""

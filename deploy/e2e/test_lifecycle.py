@@ -355,6 +355,39 @@ def test_destroy(cluster: Cluster) -> None:
     assert left == {"deployment.yaml", "run/island-notes.txt", "data/mine.txt"}
 
 
+def test_destroy_without_a_terminal_asks_for_yes_even_where_no_file_is_left(cluster: Cluster) -> None:
+    cluster.write(more="data: {directory: kept/in/data}\ncontrol: {directory: kept/run}\n")
+    os.makedirs(os.path.join(cluster.folder, "kept/in/data/island-0"))
+    done = cluster.islands.run("destroy", cluster.file, input="yes\n")
+    assert done.code == 1 and "nothing removed; --yes" in done.err, done
+    assert os.path.isdir(os.path.join(cluster.folder, "kept/in/data/island-0"))
+    assert cluster.islands.run("destroy", cluster.file, "--yes").code == 0
+    assert os.listdir(cluster.folder) == ["deployment.yaml"]
+    assert cluster.islands.run("destroy", cluster.file).out == "nothing to remove\n"
+
+
+def test_destroy_leaves_no_empty_directory(cluster: Cluster) -> None:
+    cluster.write(more="data: {directory: a/b/data}\ncontrol: {directory: a/run}\n", durability="lazy").up()
+    cluster.down()
+    assert cluster.islands.run("destroy", cluster.file, "--yes").code == 0
+    assert os.listdir(cluster.folder) == ["deployment.yaml"]
+
+
+@pytest.mark.parametrize("place", ["data/MANIFEST.json", "run", "run/supervisor.lock"])
+def test_destroy_recommends_to_remove_nothing_that_is_a_users(cluster: Cluster, place: str) -> None:
+    cluster.write()
+    path = os.path.join(cluster.folder, place)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    if place.endswith(".lock"):
+        os.symlink(cluster.file, path)
+    else:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('{"name": "of something else"}')
+    done = cluster.islands.run("destroy", cluster.file, "--yes")
+    assert done.code == 1 and "remove it" not in done.err and "by hand" not in done.err, done
+    assert os.path.lexists(path)
+
+
 def test_destroy_does_not_touch_another_deployments_data(cluster: Cluster) -> None:
     cluster.write(name="first").up()
     cluster.down()

@@ -90,7 +90,7 @@ def test_check_says_ok(islands: Islands, deployment: WriteFile) -> None:
     done = islands.run("check", path)
     assert done.code == 0
     assert done.out.startswith(f"{path}: ok, 2ISL on ")
-    assert islands.json("check", path) == {"file": path, "valid": True, "complaints": [],
+    assert islands.json("check", path) == {"file": path, "valid": True, "complaints": [], "details": [],
                                            "notes": islands.json("plan", path)["notes"]}
 
 
@@ -108,6 +108,9 @@ BAD = [
     ("version: 1\ncontrol: {directory: /%s}\n" % ("x" * 90), "2:22: found a directory whose socket paths have up to"),
     ("version: 1\nislands:\n  - {cpus: '0-1'}\n  - {cpus: '1'}\n", "4:12: found CPU 1 of island 0 again"),
     ("version: 1\nlayout: [\n", "3:1: found a YAML error"),
+    ("version: 1\nstorage:\n\tbuffer_pool: 1GiB\n", "3:1: found a tab, expected spaces: YAML wants spaces"),
+    ("version: 1\nstorage: {buffer_pool: 1G}\n", "2:24: found '1G', expected a size such as 12GiB, 64MiB or a plain "
+     "number of bytes; did you mean 1GiB?"),
     ("", "1:1: found an empty file"),
 ]
 
@@ -141,6 +144,63 @@ def test_all_complaints_at_once(islands: Islands, deployment: WriteFile) -> None
     path = deployment("version: 2\nname: Bad\nmetrics: {base_port: 80}\n")
     assert [line[len(path):].split(" found ")[0] for line in islands.run("check", path).err.splitlines()] == [
         ":1:10:", ":2:7:", ":3:22:"]
+
+
+def test_complaints_in_parts(islands: Islands, deployment: WriteFile) -> None:
+    path = deployment("version: 1\nname: ', expected x'\nlayout: [\n")
+    assert islands.json("check", path, code=2)["details"] == [
+        {"file": path, "line": 4, "column": 1, "expected": "well-formed YAML",
+         "found": "a YAML error (end of sequence flow not found)"}]
+    deployment("version: 1\nname: ', expected x'\nmetrics: {base_port: 80}\n")
+    assert islands.json("check", path, code=2)["details"] == [
+        {"file": path, "line": 2, "column": 7, "found": "', expected x'",
+         "expected": "a name of 1 to 32 characters from a-z, 0-9 and '-'"},
+        {"file": path, "line": 3, "column": 22, "found": "'80'",
+         "expected": "a port from 1024 to 65535, or 0 for no metrics"}]
+
+
+# ---- check: what `up` would find
+
+def complaints(islands: Islands, path: str) -> list[str]:
+    found = islands.run("check", path)
+    assert found.code == 2, found
+    return [line.removeprefix(path) for line in found.err.splitlines()]
+
+
+def test_directories_that_cannot_be(islands: Islands, deployment: WriteFile, folder: str) -> None:
+    path = deployment("version: 1\ndata: {directory: mine.txt}\ncontrol: {directory: mine.txt/run}\n"
+                      "storage: {log: {directory: new/log, ring_directory: new/../mine.txt/rings}}\n")
+    file = deployment("mine", "mine.txt")
+    wanted = "expected a directory that `up` can make, or write to"
+    assert complaints(islands, path) == [
+        f":2:19: found {file}, which is no directory, {wanted}",
+        f":3:22: found {file}/run, where {file} is no directory, {wanted}",
+        f":4:53: found {file}/rings, where {file} is no directory, {wanted}"]
+    assert sorted(os.listdir(folder)) == ["deployment.yaml", "mine.txt"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.parametrize("directory", ["disk", "disk/data"])
+def test_directory_on_a_read_only_disk(islands: Islands, deployment: WriteFile, folder: str, directory: str) -> None:
+    path = deployment(f"version: 1\ndata: {{directory: {directory}}}\n")
+    disk = os.path.join(folder, "disk")
+    os.mkdir(disk)
+    assert islands.run("check", path).code == 0
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=False, capture_output=True).returncode:
+        pytest.skip("cannot mount a file system here")
+    try:
+        complaint, = complaints(islands, path)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert complaint.startswith(f":2:19: found {folder}/{directory}, wh"), complaint
+    assert " cannot be written to (Read-only file system), expected a directory" in complaint
+
+
+def test_control_directory_that_others_can_enter(islands: Islands, deployment: WriteFile, folder: str) -> None:
+    path = deployment("version: 1\ncontrol: {directory: open}\n")
+    os.mkdir(os.path.join(folder, "open"), 0o755)
+    complaint, = complaints(islands, path)
+    assert complaint.startswith(f":2:22: found a directory that `up` refuses ({folder}/open has mode 0755"), complaint
 
 
 def test_missing_file(islands: Islands, folder: str) -> None:
@@ -198,6 +258,20 @@ def test_machine_tree_and_json(islands: Islands) -> None:
     assert len(machine["packages"]) == 2 and len(machine["cores"]) == 8
     assert machine["is_this_machine"] is False
     assert machine["cores"][7]["pus"] == [14, 15]
+
+
+def test_xml_of_this_machine_is_this_machine(islands: Islands, deployment: WriteFile) -> None:
+    here = islands.json("machine")
+    xml = islands.json("machine", "--measure")["hwloc_xml"]  # what `lstopo x.xml` writes
+    x = deployment(xml, "x.xml")
+    plan = islands.json("plan", deployment("version: 1\nmachine: x.xml\n"))
+    assert plan["bound"] is True and plan["machine"]["is_this_machine"] is True
+    assert plan["machine"]["source"] == f"this machine, as in {x}"
+    assert plan["machine"]["memory_bytes"] == here["memory_bytes"]
+    model = next(package["cpu_model"] for package in here["packages"])
+    if model:
+        deployment(xml.replace(f'value="{model}"', 'value="another"'), "x.xml")
+        assert islands.json("plan", os.path.join(os.path.dirname(x), "deployment.yaml"))["bound"] is False
 
 
 def test_machine_that_is_none(islands: Islands) -> None:

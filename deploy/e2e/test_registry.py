@@ -108,6 +108,28 @@ def test_an_entry_that_was_removed_comes_back(cluster: Cluster) -> None:
     wait_until(lambda: listed(cluster), what="the entry")
 
 
+# ---- cores
+
+def test_who_has_the_same_cores_is_said_before_up(cluster: Cluster) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    cluster.write("1ISL", name=unique(cluster), more=f"cores: '{cpus[0]}'\n").up()
+    other = another(cluster, "other", more=apart(cluster))
+    words = f"the deployment '{unique(cluster)}' of {cluster.file} is up and has workers on CPUs {cpus[0]}, of cores"
+
+    def notes(*command: str) -> list[str]:
+        return [note for note in cluster.islands.json(*command)["notes"] if cluster.file in note]
+    for command in ("check", "plan"):
+        note, = notes(command, other.file)
+        assert note.startswith(words), note
+        assert notes(command, cluster.file) == []
+    done = cluster.islands.run("up", other.file)
+    assert done.code == 0 and f"note: {words}" in done.err, done
+    assert cluster.islands.run("down", other.file).code == 0
+    assert notes("check", another(cluster, "other", more=apart(cluster) + "placement: os\n").file) == []
+    cluster.down()
+    assert notes("check", another(cluster, "other", more=apart(cluster)).file) == []
+
+
 # ---- down
 
 def test_two_files_of_one_name_and_control_directory_are_two_deployments(cluster: Cluster) -> None:

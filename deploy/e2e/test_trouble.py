@@ -253,6 +253,13 @@ def test_read_only_at_the_start(cluster: Cluster, what: str) -> None:
         cluster.down()
 
 
+def test_results_on_a_full_disk(cluster: Cluster) -> None:
+    cluster.write("1ISL").up()
+    with mounted(os.path.join(cluster.folder, "results"), "-t", "tmpfs", "-o", "size=4k", "tmpfs") as disk:
+        done = command(cluster, "run", "micro", "--duration", "0.2", "--warmup", "0", "--results", disk)
+    refused(done, f"cannot write {disk}/", "No space left on device")
+
+
 def test_read_only_in_the_midst(cluster: Cluster) -> None:
     """As ext4 does when it finds damage, and what is on its way to disk is not there afterwards."""
     image = os.path.join(cluster.folder, "image")

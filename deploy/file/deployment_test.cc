@@ -230,7 +230,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"tag", "name: !!str abc", "2:7", "the tag"},
         BadFile{"second_document", "---\nversion: 1\n", "3:1", "a second document"},
         BadFile{"flow_not_closed", "data: {sites: 24", "2:1", "YAML error"},
-        BadFile{"tab_indentation", "data:\n\tsites: 24", "3:7", "YAML error"},
+        BadFile{"tab_indentation", "data:\n\tsites: 24", "3:1", "a tab, expected spaces"},
+        BadFile{"tab_after_spaces", "data:\n  sites: 24\n  \tdirectory: d", "4:3", "a tab, expected spaces"},
+        BadFile{"tab_of_item", "islands:\n\t- {cpus: '0'}", "3:1", "a tab, expected spaces"},
+        BadFile{"tab_of_no_indentation", "data: {\n\tsites: 24\n\tdirectory: [}", "4:11", "YAML error"},
         BadFile{"not_a_map_line", "just words\n", "2:1", "unknown key 'just words'"}),
     ::testing::PrintToStringParamName());
 

@@ -104,7 +104,9 @@ std::optional<uint64_t> MapReader::Bytes(std::string_view key) const {
   if (!text) return std::nullopt;
   const auto bytes = topology::ParseSize(*text);
   if (bytes.ok() && *bytes > 0) return *bytes;
-  Unexpected(key, kExpected);
+  const auto nearest = bytes.ok() ? std::nullopt : topology::NearestSize(*text);
+  Unexpected(key,
+             nearest ? fmt::format("{}; did you mean {}?", kExpected, *nearest) : std::string(kExpected));
   return std::nullopt;
 }
 

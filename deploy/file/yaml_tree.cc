@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <sstream>
 
 namespace islands::deploy {
@@ -25,7 +26,12 @@ Position ToPosition(const YAML::Mark& mark) {
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(YamlNode* root, Complaints* complaints) : complaints_(complaints) { open_.push_back(root); }
+  TreeBuilder(YamlNode* root, Complaints* complaints) : complaints_(complaints) {
+    open_.push_back({root, false});
+  }
+
+  // Inside of [] or {}, where indentation means nothing.
+  bool in_flow() const { return open_.back().flow; }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -44,22 +50,29 @@ class TreeBuilder final : public YAML::EventHandler {
         tag, anchor);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    Open(YamlNode::Kind::kList, mark, tag, anchor);
+                       YAML::EmitterStyle::value style) override {
+    Begin(YamlNode::Kind::kList, mark, tag, anchor, style);
   }
   void OnSequenceEnd() override { open_.pop_back(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    Open(YamlNode::Kind::kMap, mark, tag, anchor);
+                  YAML::EmitterStyle::value style) override {
+    Begin(YamlNode::Kind::kMap, mark, tag, anchor, style);
   }
   void OnMapEnd() override { open_.pop_back(); }
 
  private:
-  void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  struct Open {
+    YamlNode* node;
+    bool flow;
+  };
+
+  void Begin(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+             YAML::EmitterStyle::value style) {
     if (open_.size() > kMaxDepth) {
       throw YAML::ParserException(mark, fmt::format("more than {} levels of nesting", kMaxDepth));
     }
-    open_.push_back(Place(YamlNode{.kind = kind, .at = ToPosition(mark)}, tag, anchor));
+    YamlNode* placed = Place(YamlNode{.kind = kind, .at = ToPosition(mark)}, tag, anchor);
+    open_.push_back({placed, style == YAML::EmitterStyle::Flow});
   }
 
   // The innermost open list or map gets the node; the pointer stays valid while the node is open, because its
@@ -69,7 +82,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!tag.empty() && tag != "?" && tag != "!") {
       complaints_->Add(node.at, fmt::format("found the tag {}, expected the value alone", Quote(tag)));
     }
-    YamlNode* parent = open_.back();
+    YamlNode* parent = open_.back().node;
     if (open_.size() == 1) {
       *parent = std::move(node);
       return parent;
@@ -79,8 +92,16 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   Complaints* complaints_;
-  std::vector<YamlNode*> open_;
+  std::vector<Open> open_;
 };
+
+// That the line is indented with, if it is. Its parser says other things of it.
+std::optional<Position> TabOfIndentation(std::string_view text, uint32_t line) {
+  for (uint32_t i = 1; i < line; ++i) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  const size_t tab = text.find_first_not_of(' ');
+  if (tab == std::string_view::npos || text[tab] != '\t') return std::nullopt;
+  return Position{line, static_cast<uint32_t>(tab) + 1};
+}
 
 }  // namespace
 
@@ -134,10 +155,10 @@ std::string YamlNode::Describe() const {
 
 bool ParseYaml(std::string_view text, YamlNode* root, Complaints* complaints) {
   *root = YamlNode{.at = Position{1, 1}};
+  TreeBuilder builder(root, complaints);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    TreeBuilder builder(root, complaints);
     if (!parser.HandleNextDocument(builder)) {
       complaints->Add(Position{1, 1},
                       "found an empty file, expected a deployment that starts with 'version: 1'");
@@ -150,8 +171,12 @@ bool ParseYaml(std::string_view text, YamlNode* root, Complaints* complaints) {
     }
     return true;
   } catch (const YAML::Exception& error) {
-    complaints->Add(ToPosition(error.mark),
-                    fmt::format("found a YAML error ({}), expected well-formed YAML", error.msg));
+    const Position at = ToPosition(error.mark);
+    if (const auto tab = builder.in_flow() ? std::nullopt : TabOfIndentation(text, at.line)) {
+      complaints->Add(*tab, "found a tab, expected spaces: YAML wants spaces as indentation");
+    } else {
+      complaints->Add(at, fmt::format("found a YAML error ({}), expected well-formed YAML", error.msg));
+    }
   } catch (const std::exception& error) {
     complaints->Add(Position{1, 1},
                     fmt::format("found a YAML error ({}), expected well-formed YAML", error.what()));

@@ -8,8 +8,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "deploy/cli/output.h"
 #include "deploy/plan/commands.h"
@@ -19,10 +21,26 @@
 namespace islands::deploy {
 namespace {
 
-int Check(const CommandContext& context, const std::string& path) {
+absl::StatusOr<ResolvedDeployment> ResolveWithNotes(const std::string& path, const NotesOnOthers& others) {
   auto resolved = ResolveFile(path);
+  if (!resolved.ok()) return resolved;
+  for (std::string& note : others(*resolved)) resolved->notes.push_back(std::move(note));
+  return resolved;
+}
+
+// What `up` would find where it runs.
+absl::Status CheckSurroundings(const ResolvedDeployment& resolved) {
+  std::vector<std::string> complaints;
+  for (const absl::Status& status : {CheckDirectories(resolved), CheckPemFiles(resolved.deployment)}) {
+    if (!status.ok()) complaints.emplace_back(status.message());
+  }
+  return complaints.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(complaints, "\n"));
+}
+
+int Check(const CommandContext& context, const std::string& path, const NotesOnOthers& others) {
+  auto resolved = ResolveWithNotes(path, others);
   if (resolved.ok()) {
-    if (absl::Status files = CheckPemFiles(resolved->deployment); !files.ok()) resolved = files;
+    if (absl::Status here = CheckSurroundings(*resolved); !here.ok()) resolved = here;
   }
   // Only an invalid file is an answer; not being able to look is a failure.
   if (!resolved.ok() && resolved.status().code() != absl::StatusCode::kInvalidArgument) {
@@ -33,6 +51,7 @@ int Check(const CommandContext& context, const std::string& path) {
     const std::vector<std::string> complaints =
         resolved.ok() ? std::vector<std::string>{} : absl::StrSplit(message, '\n');
     nlohmann::ordered_json answer = {{"file", path}, {"valid", resolved.ok()}, {"complaints", complaints}};
+    answer["details"] = ComplaintsJson(complaints);
     answer["notes"] = resolved.ok() ? resolved->notes : std::vector<std::string>{};
     PrintJson(answer);
   }
@@ -47,8 +66,8 @@ int Check(const CommandContext& context, const std::string& path) {
   return kExitOk;
 }
 
-int Plan(const CommandContext& context, const std::string& path) {
-  const auto resolved = ResolveFile(path);
+int Plan(const CommandContext& context, const std::string& path, const NotesOnOthers& others) {
+  const auto resolved = ResolveWithNotes(path, others);
   if (!resolved.ok()) return Fail(context, resolved.status());
   if (context.json()) {
     PrintJson(PlanJson(*resolved));
@@ -60,20 +79,20 @@ int Plan(const CommandContext& context, const std::string& path) {
 
 }  // namespace
 
-void AddCheckCommand(CLI::App& app, CommandContext& context) {
+void AddCheckCommand(CLI::App& app, CommandContext& context, NotesOnOthers others) {
   auto path = std::make_shared<std::string>();
   CLI::App* check =
       app.add_subcommand("check", "Check a deployment file; say everything that is wrong with it");
   AddDeploymentFile(check, path.get());
-  OnCommand(check, context, [&context, path] { return Check(context, *path); });
+  OnCommand(check, context, [&context, path, others] { return Check(context, *path, others); });
 }
 
-void AddPlanCommand(CLI::App& app, CommandContext& context) {
+void AddPlanCommand(CLI::App& app, CommandContext& context, NotesOnOthers others) {
   auto path = std::make_shared<std::string>();
   CLI::App* plan =
       app.add_subcommand("plan", "Show what `up` would run: cores, memory, sites and ports per island");
   AddDeploymentFile(plan, path.get());
-  OnCommand(plan, context, [&context, path] { return Plan(context, *path); });
+  OnCommand(plan, context, [&context, path, others] { return Plan(context, *path, others); });
 }
 
 }  // namespace islands::deploy

@@ -35,7 +35,30 @@ bool SameMachine(const topology::Machine& described, const topology::Machine& he
          equal(described.nodes, here.nodes, same_node) && equal(described.cores, here.cores, SameCore);
 }
 
+// What islands are cut and placed by, besides.
+bool SameCaches(const topology::Machine& described, const topology::Machine& here) {
+  const auto same_group = [](const topology::CacheGroup& a, const topology::CacheGroup& b) {
+    return a.package == b.package && a.bytes == b.bytes;
+  };
+  const auto same_core = [](const topology::Core& a, const topology::Core& b) {
+    return a.cache_group == b.cache_group;
+  };
+  return std::equal(described.cache_groups.begin(), described.cache_groups.end(), here.cache_groups.begin(),
+                    here.cache_groups.end(), same_group) &&
+         std::equal(described.cores.begin(), described.cores.end(), here.cores.begin(), here.cores.end(),
+                    same_core) &&
+         described.node_distances == here.node_distances;
+}
+
 }  // namespace
+
+topology::Machine MachineOfXml(topology::Machine described, const std::string& file,
+                               const topology::Machine& here) {
+  if (!SameMachine(described, here) || !SameCaches(described, here)) return described;
+  topology::Machine same = here;
+  same.source = fmt::format("this machine, as in {}", file);
+  return same;
+}
 
 absl::StatusOr<topology::Machine> MachineOfMeasured(const Measured& measured, const std::string& file,
                                                     topology::Machine described,
@@ -62,7 +85,10 @@ absl::StatusOr<MachineFile> LoadMachineFile(const std::string& path) {
   if (!LooksMeasured(*text)) {
     absl::StatusOr<topology::Machine> machine = topology::LoadMachineXmlText(*text, path);
     if (!machine.ok()) return machine.status();
-    return MachineFile{.machine = *std::move(machine), .measured = std::nullopt};
+    const absl::StatusOr<topology::Machine> here = topology::LoadThisMachine();
+    return MachineFile{
+        .machine = here.ok() ? MachineOfXml(*std::move(machine), path, *here) : *std::move(machine),
+        .measured = std::nullopt};
   }
   absl::StatusOr<Measured> measured = ParseMeasured(*text, path);
   if (!measured.ok()) return measured.status();

@@ -1,4 +1,4 @@
-// The file of `islands machine --measure` as a machine.
+// Files that describe machines: hwloc XML, and what `islands machine --measure` writes.
 //
 // Thread safety: plain values and functions.
 #pragma once
@@ -19,6 +19,12 @@ namespace islands::deploy {
 absl::StatusOr<topology::Machine> MachineOfMeasured(const Measured& measured, const std::string& file,
                                                     topology::Machine described,
                                                     const topology::Machine& here);
+
+// The machine of an hwloc XML file: `here`, if that is the same one, as far as can be seen - packages and
+// their models, memory nodes and their distances, caches, cores and the CPUs that can be used now. What
+// `here` has counts then, as its memory. Otherwise `described`, a machine somewhere else.
+topology::Machine MachineOfXml(topology::Machine described, const std::string& file,
+                               const topology::Machine& here);
 
 // An hwloc XML file or a measured one, told apart by what is in them. INVALID_ARGUMENT: it is neither, and
 // for one that was measured the complaints say where.

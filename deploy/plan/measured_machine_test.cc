@@ -142,6 +142,48 @@ TEST(RenderMeasured, NothingFound) {
               HasSubstr("one core: there is no"));
 }
 
+TEST(MachineOfXml, SameMachineIsThisOne) {
+  const topology::Machine here = Here("pack:2 [numa(memory=16GB)] l3:2 core:4 pu:2");
+  topology::Machine described = here;
+  described.is_this_machine = false;
+  described.source = "/d/m.xml";
+  described.nodes[0].memory_bytes = 1 << 30;  // what is here now counts
+  topology::Machine fewer_threads = here;
+  for (topology::Core& core : fewer_threads.cores) core.pus.pop_back();
+  for (const topology::Machine& now : {here, fewer_threads}) {
+    const topology::Machine machine = MachineOfXml(described, "/d/m.xml", now);
+    EXPECT_TRUE(machine.is_this_machine);
+    EXPECT_EQ(machine.source, "this machine, as in /d/m.xml");
+    EXPECT_EQ(machine.nodes[0].memory_bytes, here.nodes[0].memory_bytes);
+    EXPECT_EQ(machine.pu_count(), now.pu_count());
+  }
+}
+
+TEST(MachineOfXml, AnotherMachineIsNotThisOne) {
+  const char* description = "pack:2 [numa(memory=16GB)] l3:2 core:4 pu:2";
+  topology::Machine described = *topology::LoadMachineSynthetic(description);
+  topology::Machine other_model = Here(description);
+  other_model.packages[0].cpu_model = "another";
+  topology::Machine fewer_cores = Here(description);
+  fewer_cores.cores.pop_back();
+  topology::Machine other_cpus = Here(description);
+  for (topology::Core& core : other_cpus.cores) core.pus[0] += 100;
+  topology::Machine other_node = Here(description);
+  other_node.nodes[1].os_index = 7;
+  topology::Machine larger_cache = Here(description);
+  larger_cache.cache_groups[0].bytes += 1;
+  topology::Machine other_groups = Here(description);
+  std::swap(other_groups.cores[0].cache_group, other_groups.cores[4].cache_group);
+  topology::Machine other_distances = Here(description);
+  other_distances.node_distances = {{10, 20}, {20, 10}};
+  for (const topology::Machine& here :
+       {other_model, fewer_cores, other_cpus, other_node, larger_cache, other_groups, other_distances}) {
+    const topology::Machine machine = MachineOfXml(described, "/d/m.xml", here);
+    EXPECT_FALSE(machine.is_this_machine);
+    EXPECT_EQ(machine.source, described.source);
+  }
+}
+
 TEST(MeasureThisMachine, IsReadAgainAndIsThisMachine) {
   const auto measured = MeasureThisMachine();
   ASSERT_TRUE(measured.ok()) << measured.status();

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
 #include <vector>
 
 #include "deploy/cli/output.h"
@@ -176,6 +178,22 @@ ordered_json MachineJson(const topology::Machine& machine) {
           {"cache_groups", std::move(caches)},
           {"cores", std::move(cores)},
           {"node_distances", machine.node_distances}};
+}
+
+ordered_json ComplaintsJson(const std::vector<std::string>& complaints) {
+  ordered_json list = ordered_json::array();
+  for (const std::string& complaint : complaints) {
+    // Greedy: what a user has written may look like the words between, and stands before the last of them.
+    static const std::regex kForm(R"((.*?):(\d+):(\d+): found (.*), expected (.*))");
+    std::smatch parts;
+    if (!std::regex_match(complaint, parts, kForm)) continue;
+    list.push_back({{"file", parts[1].str()},
+                    {"line", std::stoul(parts[2].str())},
+                    {"column", std::stoul(parts[3].str())},
+                    {"found", parts[4].str()},
+                    {"expected", parts[5].str()}});
+  }
+  return list;
 }
 
 absl::Status WriteNew(const std::string& path, const std::string& text) {

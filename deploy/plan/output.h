@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "deploy/plan/resolve.h"
@@ -18,6 +19,9 @@ nlohmann::ordered_json PlanJson(const ResolvedDeployment& resolved);
 // Packages, nodes, caches, cores: everything the model holds. `plan` shows only its summary.
 nlohmann::ordered_json MachineJson(const topology::Machine& machine);
 nlohmann::ordered_json MachineSummaryJson(const topology::Machine& machine);
+
+// Of `file:line:column: found X, expected Y`: {"file", "line", "column", "found", "expected"} each.
+nlohmann::ordered_json ComplaintsJson(const std::vector<std::string>& complaints);
 
 // "0-5"; "3" for a single site.
 std::string FormatSites(partitioner::SiteRun sites);

@@ -19,6 +19,7 @@
 #include "instance/messaging/unix_socket.h"
 #include "instance/storage/pages/page.h"
 #include "runtime/descriptor.h"
+#include "runtime/private_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -174,6 +175,23 @@ absl::StatusOr<topology::Machine> MachineOf(const Deployment& deployment) {
   return machine;
 }
 
+// Why no directory can be made there, or nothing in the one that is there; empty: it can.
+std::string Obstacle(const std::string& path) {
+  namespace fs = std::filesystem;
+  fs::path there = path;
+  std::error_code error;
+  fs::file_status status = fs::status(there, error);
+  while (status.type() == fs::file_type::not_found && there.has_relative_path()) {
+    there = there.parent_path();
+    status = fs::status(there, error);
+  }
+  const std::string word = there == path ? "which" : fmt::format("where {}", there.string());
+  if (!fs::status_known(status)) return fmt::format("{} cannot be reached ({})", word, error.message());
+  if (!fs::is_directory(status)) return fmt::format("{} is no directory", word);
+  if (faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return "";
+  return fmt::format("{} cannot be written to ({})", word, std::generic_category().message(errno));
+}
+
 }  // namespace
 
 // Directories that nobody else may write to: what is under /tmp anybody can take first.
@@ -235,6 +253,33 @@ absl::Status CheckPemFiles(const Deployment& deployment) {
   check("certificate", gateway.certificate, "-----BEGIN CERTIFICATE-----");
   check("key", gateway.key, "PRIVATE KEY-----");
   check("clients", gateway.clients, "-----BEGIN CERTIFICATE-----");
+  return complaints.ToStatus();
+}
+
+absl::Status CheckDirectories(const ResolvedDeployment& resolved) {
+  const Deployment& deployment = resolved.deployment;
+  Complaints complaints(deployment.filename);
+  const auto check = [&](const char* key, const std::string& directory) {
+    const std::string obstacle = Obstacle(directory);
+    if (!obstacle.empty()) {
+      complaints.Add(deployment.At(key),
+                     fmt::format("found {}, {}, expected a directory that `up` can make, or "
+                                 "write to",
+                                 directory, obstacle));
+    }
+    return obstacle.empty();
+  };
+  check("data.directory", resolved.data_directory);
+  if (!deployment.log_directory.empty()) check("storage.log.directory", resolved.log_directory);
+  if (!resolved.ring_directory.empty()) check("storage.log.ring_directory", resolved.ring_directory);
+  if (check("control.directory", resolved.control_directory)) {
+    const absl::Status ours = runtime::CheckPrivateDirectory(resolved.control_directory);
+    if (!ours.ok() && !absl::IsNotFound(ours)) {
+      complaints.Add(deployment.At("control.directory"),
+                     fmt::format("found a directory that `up` refuses ({}), expected one of yours alone",
+                                 std::string(ours.message())));
+    }
+  }
   return complaints.ToStatus();
 }
 

@@ -55,6 +55,9 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
 // What the gateway will read is there, and is PEM. Not a part of Resolve: nobody else needs it.
 absl::Status CheckPemFiles(const Deployment& deployment);
 
+// `up` can make the directories and write to them. Looks, and makes nothing. INVALID_ARGUMENT: complaints.
+absl::Status CheckDirectories(const ResolvedDeployment& resolved);
+
 // PUs of cores that no worker has, for what runs beside islands; none: anywhere.
 std::vector<uint32_t> SpareCpus(const ResolvedDeployment& resolved);
 

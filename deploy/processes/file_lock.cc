@@ -68,7 +68,7 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, std::string_
   // Invariant 1: `destroy` removes the file before it lets the lock go.
   while (file.ok() && !IsStillAt(path, file->get())) file = OpenLocked(path);
   if (!file.ok()) return file.status();
-  FileLock lock(*std::move(file));
+  FileLock lock(*std::move(file), path);
   absl::Status written = lock.WriteNote(note);
   if (!written.ok()) return written;
   return lock;
@@ -78,9 +78,9 @@ absl::Status FileLock::WriteNote(std::string_view note) {
   const std::string text = fmt::format("{}\n{}\n", getpid(), note);
   if (runtime::Uninterrupted([&] { return ftruncate(file_.get(), 0); }) != 0 ||
       lseek(file_.get(), 0, SEEK_SET) != 0) {
-    return absl::ErrnoToStatus(errno, "cannot empty a lock file");
+    return absl::ErrnoToStatus(errno, fmt::format("cannot empty {}", path_));
   }
-  return runtime::WriteAll(file_.get(), text, "a lock file");
+  return runtime::WriteAll(file_.get(), text, path_);
 }
 
 bool FileLock::IsAt(const std::string& path) const { return IsStillAt(path, file_.get()); }

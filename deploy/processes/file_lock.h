@@ -37,8 +37,9 @@ class FileLock {
   absl::Status WriteNote(std::string_view note);
 
  private:
-  explicit FileLock(runtime::UniqueFd file) : file_(std::move(file)) {}
+  FileLock(runtime::UniqueFd file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
   runtime::UniqueFd file_;
+  std::string path_;  // where it was, for messages
 };
 
 struct LockState {

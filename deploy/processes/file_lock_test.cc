@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,22 @@ TEST(FileLock, Destructor_ReleasesButLeavesTheNote) {
   EXPECT_EQ(LockHolder(path).value(), std::nullopt);
   EXPECT_EQ(LockNote(path), "after");
   EXPECT_TRUE(FileLock::Acquire(path).ok());
+}
+
+TEST(FileLock, WriteNote_NoRoom_SaysWhere) {
+  const std::string path = FreshPath("full.lock");
+  auto lock = FileLock::Acquire(path);
+  ASSERT_TRUE(lock.ok());
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit nothing{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &nothing), 0);
+  const absl::Status written = lock->WriteNote("a note");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_FALSE(written.ok());
+  EXPECT_NE(std::string(written.message()).find("cannot write " + path), std::string::npos) << written;
 }
 
 // Whoever waits for it has the file open that `destroy` removes.

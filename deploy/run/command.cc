@@ -135,7 +135,9 @@ int Finish(const CommandContext& context, const RunResult& result, const Control
   } else {
     fmt::print("{}", ResultText(result));
   }
+  bool lost = false;
   for (const IslandResult& island : result.islands) {
+    lost |= island.lost;
     if (!island.lost && !island.silent) continue;
     fmt::print(stderr, "islands: island {} {}: the figures are not of a whole cluster\n", island.island,
                island.lost ? "was lost during the run" : "did not answer during a part of the run");
@@ -148,7 +150,7 @@ int Finish(const CommandContext& context, const RunResult& result, const Control
                "islands: no rate held for --duration: the figures are those of the last step of the "
                "search, at whose end something was late or piled up\n");
   }
-  return Contradicts(result, files) || failed || no_knee ? kExitFailed : kExitOk;
+  return Contradicts(result, files) || lost || failed || no_knee ? kExitFailed : kExitOk;
 }
 
 // The machine as the file names it, but a path that means the same from anywhere.
@@ -178,8 +180,8 @@ absl::StatusOr<RunResult> Measure(const RunContext& context, const RunWork& run,
   return result;
 }
 
-// Returns the exit code: 1 also when the sum check failed or a transaction has read what cannot be, 130 when
-// interrupted (the run is stopped on every island).
+// Returns the exit code: 1 also when an island was lost, the sum check failed or a transaction has read what
+// cannot be, 130 when interrupted (the run is stopped on every island).
 int Run(const CommandContext& context, const DescribedWorkload& workload, const RunOptions& asked) {
   const absl::StatusOr<RunOptions> valid = CheckRunOptions(asked, workload.description);
   if (!valid.ok()) return Fail(context, valid.status());

@@ -1,11 +1,13 @@
 #include "deploy/run/directory.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,7 @@
 #include "deploy/file/deployment.h"
 #include "deploy/run/build_info.h"
 #include "instance/worker/latency_histogram.h"
+#include "runtime/descriptor.h"
 #include "topology/machine.h"
 
 namespace islands::deploy {
@@ -175,10 +178,9 @@ RunDirectory::~RunDirectory() {
 
 absl::Status RunDirectory::Write(const std::string& name, std::string_view content) const {
   const std::string path = fmt::format("{}/{}", path_, name);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << content;
-  file.close();
-  return file ? absl::OkStatus() : absl::InternalError(fmt::format("cannot write {}", path));
+  const runtime::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) return absl::ErrnoToStatus(errno, fmt::format("cannot create {}", path));
+  return runtime::WriteAll(file.get(), content, path);
 }
 
 std::string CompactUtc(int64_t unix_seconds) { return Utc(unix_seconds, "%Y%m%dT%H%M%SZ"); }
