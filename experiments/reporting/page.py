@@ -114,8 +114,8 @@ def choices(sweep: Sweep) -> str:
              text(one.gains()), text("; ".join(one.crossings) or "–"), text(one.latencies())] for one in found]
     header = ["Figure", "Load", "Best layout", "Over the next", "Where it changes", "Its p99"]
     return ("<h2>Which layout</h2><p>By committed transactions per second. Layouts with “=” between them differ "
-            "by less than their runs do; “over the next” is by how much the best does more than the best of those that are "
-            f'behind for certain.</p><div class="wide">{table(rows, header)}</div>')
+            "by less than their runs do; “over the next” is by how much the best does more than the best of those that "
+            f'are behind for certain.</p><div class="wide">{table(rows, header)}</div>')
 
 
 def round_trips_panel(sweep: Sweep, results: str, svg: str | None) -> str:
@@ -134,6 +134,7 @@ def overview(sweep: Sweep, beside: str) -> str:
     seconds = about.get("seconds")
     facts: list[tuple[str, object]] = [
         ("Processor", system.get("cpu")), ("Kernel", system.get("kernel")), ("System", system.get("os")),
+        ("Doctor", (about.get("doctor") or {}).get("brief")),
         ("Islands", about.get("version")), ("Commit", about.get("commit")), ("Build", about.get("build")),
         ("Command", about.get("command") and f"<code>{text(about['command'])}</code>"),
         ("Begun", when(about.get("started"))), ("Finished", when(about.get("finished"))),
