@@ -17,6 +17,7 @@ install(FILES experiments/sweep.py experiments/report.py experiments/advise.py e
 install(DIRECTORY experiments/sweeping experiments/reporting experiments/advising DESTINATION ${home}/experiments ${python})
 file(GLOB sweeps CONFIGURE_DEPENDS experiments/*.yaml)
 install(FILES ${sweeps} DESTINATION ${home}/experiments)
+install(DIRECTORY deploy/doctor/ DESTINATION ${home}/doctor FILES_MATCHING PATTERN "*.py" ${python})
 install(DIRECTORY instance/gateway/tools/ DESTINATION ${home}/gateway FILES_MATCHING PATTERN "*.py" ${python})
 install(DIRECTORY instance/gateway/python/islands DESTINATION ${home}/python ${python})
 install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/islands/python/islands/_generated DESTINATION ${home}/python/islands ${python})

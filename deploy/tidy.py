@@ -20,7 +20,7 @@ FOLDERS = ["deploy", "experiments", "dashboards", "instance", "coordinator", "to
            "proto"]
 # The same within a folder; files directly in it lie above its rooms. Some rooms of the design are yet to be built.
 ROOMS = {
-    "deploy": ["e2e", "machines", "top", "run", "cluster", "observe", "processes", "plan", "file", "cli"],
+    "deploy": ["e2e", "machines", "doctor", "top", "run", "cluster", "observe", "processes", "plan", "file", "cli"],
     "instance": ["gateway", "server", "simulation", "testing", "island", "worker", "verify", "recovery", "execution",
                  "workload", "locks", "log", "storage", "messaging"],
     "instance/storage": ["files", "btree", "pages"],

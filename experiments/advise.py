@@ -365,9 +365,10 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
     arguments.durability = list(dict.fromkeys(asked or [word_of(plan["durability"], plan["votes"])]))
     directory = arguments.results or result_files.new_directory("results", "advise")
     measure: Measure = {"seconds": arguments.seconds, "warmup": arguments.warmup, "repeat": arguments.repeat}
-    laboratory = Laboratory(islands, machine, experiment_of(arguments, measure), directory,
-                            result_files.identify(islands, machine), shlex.join(["islands", "advise", *sys.argv[1:]]),
-                            arguments.again)
+    here = [arguments.file] if plan["machine"]["is_this_machine"] else []
+    identity = result_files.identify(islands, machine, *here)
+    laboratory = Laboratory(islands, machine, experiment_of(arguments, measure), directory, identity,
+                            shlex.join(["islands", "advise", *sys.argv[1:]]), arguments.again)
     own = {"placement": plan["placement"], "transport": plan["transport"],
            "hardware_threads": tree.plain_mapping().get("hardware_threads", "one")}
     adviser = Adviser(arguments, machine, laboratory, load_of(arguments, plan["sites"]) if arguments.modelled else None,

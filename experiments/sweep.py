@@ -174,7 +174,9 @@ def go_on(arguments: argparse.Namespace, sweep: SweepFile, found: Results, ident
     for difference in differences:
         found.note(f"went on with changes, {difference}")
         complain(f"note: {difference}")
-    found.document.update({name: identity[name] for name in result_files.IDENTITY})
+    if changed := result_files.settings_changed(found.document.get("doctor"), identity["doctor"]):
+        found.note(f"went on with other settings of the machine: {changed}")
+    found.document.update({name: identity[name] for name in (*result_files.IDENTITY, "doctor")})
     found.describe(sweep)
     complain(f"going on in {found.directory}: {left} of {sum(len(plan.runs) for plan in found.plans)} runs are left")
     return found

@@ -1,6 +1,6 @@
 // Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`, `table`,
-// `history` of instance/gateway/tools. They call `islands` themselves, and exit with codes that mean the
-// same.
+// `history` of instance/gateway/tools, `doctor` of deploy/. They call `islands` themselves, and exit with
+// codes that mean the same.
 #include "deploy/cli/tool_commands.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ struct Tool {
   const char* about;
   const char* folder;  // below lib/islands
 };
-constexpr std::array<Tool, 6> kTools = {{
+constexpr std::array<Tool, 7> kTools = {{
     {"sweep", "Run a series of experiments from a sweep file; goes on where it was interrupted",
      "experiments"},
     {"report", "Make a page of plots of a sweep's results, with what the paper claims beside them",
@@ -38,6 +38,8 @@ constexpr std::array<Tool, 6> kTools = {{
     {"table", "Create, list, drop tables; load rows from a CSV or JSON Lines file and dump them", "gateway"},
     {"history", "Run list-append transactions from standard input through the gateway, for checkers",
      "gateway"},
+    {"doctor", "Say what in this machine makes islands slow or their figures doubtful, and how to change it",
+     "doctor"},
 }};
 
 }  // namespace

@@ -331,6 +331,7 @@ def write_sweep(folder: str, names: Sequence[str], model: Model, **about: object
         "format": 1, "name": "made-up", "title": "OLTP on Hardware Islands, on this machine", "figures": names,
         "machine": machine, "machine_text": text,
         "system": {"cpu": "Example CPU 3 GHz", "kernel": "6.1.0", "os": "Debian 12"},
+        "doctor": {"brief": "1 problem: swappiness 60; unknown: turbo", "findings": []},
         "version": "0.1.0", "commit": "", "build": "0123456789ab", "command": "islands sweep experiments/quick.yaml",
         "started": "2026-11-21T12:00:00Z", "finished": "2026-11-21T12:04:47Z", "seconds": 287.0, "complete": True,
         "notes": [], **about})

@@ -376,6 +376,7 @@ def test_report(folder: str, machine: str) -> None:
     assert {claim["id"] for claim in document["claims"]} <= set(page.ids)
     text = page.text()
     for part in ("package 0: Example CPU", "islands sweep experiments/quick.yaml", "Example CPU 3 GHz", "4 min 47 s",
+                 "1 problem: swappiness 60; unknown: turbo",
                  "Committed transactions per second", "Multisite transactions (%)", "1ISL (shared-everything)"):
         assert part in text
     names = os.listdir(os.path.join(folder, "report"))

@@ -20,10 +20,11 @@ import os
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from islands_command import Document, Failed, Islands, run_program
+from islands_command import Document, Failed, Islands, json_of, run_program
 from sweeping.machine import Machine
 from sweeping.plan import Block, Plan, Point, Run
 from sweeping.sweep_file import SweepFile
@@ -109,14 +110,40 @@ def build_hash(islands: Islands) -> str:
     return whole.hexdigest()[:12]
 
 
-def identify(islands: Islands, machine: Machine) -> Document:
-    """What makes results comparable, and more that a reader wants to know."""
+def ask_doctor(islands: Islands, *file: str) -> Document | None:
+    """What `islands doctor` says of the machine before anything is measured, told in one line on stderr; None if it
+    cannot be asked, which stops nothing."""
+    try:
+        found: Document = json_of([islands.binary, "doctor", *file, "--brief", "--format", "json"], codes=(0, 1))
+    except (Failed, OSError):
+        found = {}
+    if "brief" not in found:
+        print("doctor: cannot be asked; see `islands doctor`", file=sys.stderr)
+        return None
+    print(f"doctor: {found['brief']}; see `islands doctor`", file=sys.stderr)
+    return found
+
+
+def settings_changed(before: Document | None, after: Document | None) -> str:
+    """What of the machine has become a problem, or is none any more, between two answers of ask_doctor; "" if nothing.
+    Load by others comes and goes, and each run says it of itself."""
+    if not before or not after:
+        return ""
+    then, now = ({each["name"] for each in found["findings"] if each["severity"] == "problem"
+                  and each["name"] not in ("other load", "steal")} for found in (before, after))
+    return "; ".join([f"{name} is a problem now" for name in sorted(now - then)] +
+                     [f"{name} is no problem any more" for name in sorted(then - now)])
+
+
+def identify(islands: Islands, machine: Machine, *file: str) -> Document:
+    """What makes results comparable, and more that a reader wants to know; with the state of the machine, of the cores
+    of a deployment file if there is one."""
     text, _ = run_program([islands.binary, "machine"])
     version, _ = run_program([islands.binary, "--version"])
     return {"machine": machine.report, "machine_text": text.strip(), "machine_summary": machine.report["summary"],
             "system": {"cpu": cpu_model(), "kernel": platform.release(), "os": operating_system()},
             "cpu": cpu_model(), "kernel": platform.release(),
-            "version": version.split()[-1], "build": build_hash(islands)}
+            "version": version.split()[-1], "build": build_hash(islands), "doctor": ask_doctor(islands, *file)}
 
 
 def write_json(path: str, document: Document) -> None:
