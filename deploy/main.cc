@@ -183,10 +183,10 @@ int Main(int argc, char** argv) {
          },
          "Of what is written to stdout")
       ->check(CLI::IsMember({"text", "json"}));
-  for (auto* add :
-       {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
-        AddStatusCommand, AddTxnCommand, AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand,
-        AddPsCommand, AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+  for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
+                    AddStatusCommand, AddLogsCommand, AddTxnCommand, AddTopCommand, AddRunCommand,
+                    AddProfileCommand, AddObserveCommand, AddPsCommand, AddDownCommand, AddVerifyCommand,
+                    AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);  // in the order of `islands --help`
   }
   AddToolCommands(app);
