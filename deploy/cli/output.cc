@@ -72,6 +72,13 @@ void PrintJson(const nlohmann::ordered_json& document) {
   std::fflush(stdout);
 }
 
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 nlohmann::ordered_json ErrorJson(std::string_view message, int exit_code) {
   return {{"error", {{"message", message}, {"exit_code", exit_code}}}};
 }

@@ -34,6 +34,10 @@ void PrintJson(const nlohmann::ordered_json& document);
 // {"error": {"message": "...", "exit_code": 2}}
 nlohmann::ordered_json ErrorJson(std::string_view message, int exit_code);
 
+// Whoever wrote it, it stays on its line, and tells the terminal nothing: control characters become '?', tabs
+// spaces.
+std::string OneLine(std::string text);
+
 // The candidate nearest to `word`, if near enough to be a slip of the fingers (Damerau-Levenshtein distance
 // <= 2 and less than half of it).
 std::optional<std::string> Nearest(std::string_view word, const std::vector<std::string>& candidates);

@@ -4,9 +4,11 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/observe/command.h"
 
@@ -19,6 +21,24 @@ void AddTimeout(CLI::App* command, double* timeout_s, const char* what) {
   command->add_option("--timeout", *timeout_s, what)
       ->check(CLI::Range(0.1, kMaxTimeoutS))
       ->capture_default_str();
+}
+
+// What FindDownTarget takes.
+void AddDeployment(CLI::App* command, std::string* deployment) {
+  command
+      ->add_option(
+          "DEPLOYMENT", *deployment,
+          "The deployment file; where it is gone or broken its path all the same, or a name or a control "
+          "directory that `islands ps` shows")
+      ->required();
+}
+
+std::string CheckSource(const std::string& text) {
+  static const std::set<std::string> kOthers = {"supervisor", "logger", "gateway"};
+  uint32_t island = 0;
+  if (kOthers.contains(text) || (absl::SimpleAtoi(text, &island) && text == std::to_string(island)))
+    return "";
+  return "found '" + text + "', expected an island's number, supervisor, logger or gateway";
 }
 
 }  // namespace
@@ -53,6 +73,30 @@ void AddStatusCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context, options] { return Status(context, *options); });
 }
 
+void AddLogsCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("logs", "Show what the processes of a deployment say, up or not");
+  command->footer(
+      "Lines of all logs of the control directory, by time; one without a time stays behind the one before "
+      "it\n"
+      "in its log. With --follow lines of different logs that come within 0.1 s are in that order. It goes "
+      "on\n"
+      "over restarts, rotated and truncated logs, until the deployment ends (exit code 0) or Ctrl-C (130).\n"
+      "With --format json stdout is one object a line: source, time, level, text.\n" +
+      command->get_footer());
+  auto options = std::make_shared<LogsOptions>();
+  AddDeployment(command, &options->deployment);
+  command
+      ->add_option("ISLAND", options->source,
+                   "An island's number, supervisor, logger or gateway; default: all")
+      ->check(CheckSource);
+  command->add_flag("-f,--follow", options->follow, "Go on with what comes");
+  command
+      ->add_option("--lines", options->lines,
+                   "So many last lines of all together; default: all, and 10 with --follow")
+      ->check(NotNegative);
+  OnCommand(command, context, [&context, options] { return Logs(context, *options); });
+}
+
 void AddTxnCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("txn", "Show the open transactions of a running deployment");
   command->footer(
@@ -84,12 +128,7 @@ void AddPsCommand(CLI::App& app, CommandContext& context) {
 void AddDownCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();
-  command
-      ->add_option(
-          "DEPLOYMENT", options->deployment,
-          "The deployment file; where it is gone or broken its path all the same, or a name or a control "
-          "directory that `islands ps` shows")
-      ->required();
+  AddDeployment(command, &options->deployment);
   AddTimeout(command, &options->timeout_s, "Seconds to wait at most");
   AddDryRun(command, context);
   OnCommand(command, context, [&context, options] { return Down(context, *options); });

@@ -9,6 +9,7 @@ namespace islands::deploy {
 
 void AddUpCommand(CLI::App& app, CommandContext& context);
 void AddStatusCommand(CLI::App& app, CommandContext& context);
+void AddLogsCommand(CLI::App& app, CommandContext& context);
 void AddTxnCommand(CLI::App& app, CommandContext& context);
 void AddPsCommand(CLI::App& app, CommandContext& context);
 void AddDownCommand(CLI::App& app, CommandContext& context);

@@ -72,7 +72,7 @@ absl::StatusOr<std::optional<Witness>> OnlyOne(const std::string& argument, std:
   if (own.empty() && !entries.empty()) {
     const std::string user = runtime::UserName(entries[0].owner);
     return absl::PermissionDeniedError(
-        fmt::format("not permitted: owned by {}; `su {} -c 'islands down ...'`", user, user));
+        fmt::format("not permitted: owned by {}; `su {} -c 'islands ...'`", user, user));
   }
   if (own.empty()) return std::nullopt;
   if (own.size() > 1) return Ambiguous(argument, own);

@@ -1,4 +1,5 @@
-// What `down` is to end: found by a deployment's file, or, if that says nothing any more, by the registry.
+// What `down` is to end, and `logs` to show: found by a deployment's file, or, if that says nothing any more,
+// by the registry.
 //
 // Thread safety: main thread only.
 #pragma once

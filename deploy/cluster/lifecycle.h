@@ -1,10 +1,11 @@
-// The commands that start, show and end a deployment: up, status, txn, ps, down, verify, destroy, and
-// the hidden supervise.
+// The commands that start, show and end a deployment: up, status, logs, txn, ps, down, verify, destroy,
+// and the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "deploy/cli/commands.h"
@@ -28,6 +29,15 @@ struct StatusOptions {
   std::string file;
 };
 int Status(const CommandContext& context, const StatusOptions& options);
+
+struct LogsOptions {
+  std::string deployment;         // what FindDownTarget takes
+  std::string source;             // supervisor, logger, gateway, an island's number; empty: all
+  std::optional<uint64_t> lines;  // of the end, of all together; none: all, and the last few with `follow`
+  bool follow = false;
+};
+// Shows what processes of a deployment say, up or not; with `follow` until it ends or somebody interrupts.
+int Logs(const CommandContext& context, const LogsOptions& options);
 
 struct TxnOptions {
   std::string file;

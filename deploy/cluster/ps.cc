@@ -68,13 +68,6 @@ std::string Since(const Claim& claim) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<time_t>(claim.since_s)));
 }
 
-// Whoever wrote it, it stays on its line, and tells the terminal nothing.
-std::string OneLine(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
 std::string Text(const std::vector<Registered>& entries) {
   if (entries.empty())
     return fmt::format("no deployments {}are up\n",

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "deploy/processes/claim.h"
 #include "runtime/private_files.h"
 
@@ -15,15 +16,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsIslandLock(const std::string& name) {
+// N of all files island-N`suffix` in `directory`.
+std::vector<uint32_t> IslandsWith(std::string_view suffix, const std::string& directory) {
   constexpr std::string_view kPrefix = "island-";
-  constexpr std::string_view kSuffix = ".lock";
-  if (name.size() <= kPrefix.size() + kSuffix.size() || !name.starts_with(kPrefix) ||
-      !name.ends_with(kSuffix)) {
-    return false;
+  std::vector<uint32_t> islands;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    uint32_t island = 0;
+    if (name.starts_with(kPrefix) &&
+        absl::SimpleAtoi(name.substr(kPrefix.size(), name.find('.') - kPrefix.size()), &island) &&
+        name == fmt::format("{}{}{}", kPrefix, island, suffix)) {
+      islands.push_back(island);
+    }
   }
-  return std::all_of(name.begin() + kPrefix.size(), name.end() - kSuffix.size(),
-                     [](unsigned char c) { return c >= '0' && c <= '9'; });
+  std::sort(islands.begin(), islands.end());
+  return islands;
 }
 
 }  // namespace
@@ -32,12 +40,11 @@ std::string ControlFiles::IslandName(uint32_t island) const {
   return fmt::format("{}/island-{}", directory, island);
 }
 
+std::vector<uint32_t> ControlFiles::IslandsWithLogs() const { return IslandsWith(".log", directory); }
+
 std::vector<std::string> ControlFiles::AllIslandLocks() const {
   std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    if (IsIslandLock(it->path().filename().string())) paths.push_back(it->path().string());
-  }
+  for (const uint32_t island : IslandsWith(".lock", directory)) paths.push_back(IslandLock(island));
   return paths;
 }
 

@@ -32,6 +32,7 @@ struct ControlFiles {
   std::string IslandLog(uint32_t island) const { return Island(island, "log"); }
   std::string IslandConfig(uint32_t island) const { return Island(island, "json"); }
   std::string IslandName(uint32_t island) const;  // of no file: shows in `ps` which island a process is
+  std::vector<uint32_t> IslandsWithLogs() const;  // of whatever layout, ascending
   // Existing island-N.lock files, of whatever layout.
   std::vector<std::string> AllIslandLocks() const;
 
