@@ -184,21 +184,13 @@ int Main(int argc, char** argv) {
          },
          "Of what is written to stdout")
       ->check(CLI::IsMember({"text", "json"}));
-<<<<<<< HEAD
   // In the order of `islands --help`.
   AddCheckCommand(app, context, NotesOnSharedCores);
   AddPlanCommand(app, context, NotesOnSharedCores);
-  for (auto* add : {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddTxnCommand,
+  for (auto* add : {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand, AddTxnCommand,
                     AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand, AddPsCommand,
                     AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);
-=======
-  for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
-                    AddStatusCommand, AddLogsCommand, AddTxnCommand, AddTopCommand, AddRunCommand,
-                    AddProfileCommand, AddObserveCommand, AddPsCommand, AddDownCommand, AddVerifyCommand,
-                    AddDestroyCommand, AddSuperviseCommand}) {
-    add(app, context);  // in the order of `islands --help`
->>>>>>> a7b3ef7b6be2c9c9172bad95382feb9582fe1c71
   }
   AddToolCommands(app);
   app.footer(std::string(kExamples) + kFooter);

@@ -71,6 +71,7 @@ class RunReport(TypedDict):
     per_scope: dict[str, ScopeReport]
     cpu_fraction: float | None
     core_wait_fraction: float | None
+    others_fraction: float | None
     stolen_fraction: float
     traffic: dict[str, Any]
     sum_check: str

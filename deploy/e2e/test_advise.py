@@ -226,7 +226,7 @@ def test_disturbed_runs_are_said_and_made_again(islands: Islands, deployment: Wr
     with open(lines, encoding="utf-8") as source:
         runs = [json.loads(line) for line in source]
     for number, run in enumerate(runs):
-        run["metrics"] |= {"core_wait_share": 0.4 if number == 2 else 0.01, "stolen_share": 0.0}
+        run["metrics"] |= {"others_share": 0.4 if number == 2 else 0.01, "stolen_share": 0.0}
     with open(lines, "w", encoding="utf-8") as out:
         out.writelines(json.dumps(run) + "\n" for run in runs)
     before = files_in(kept)
@@ -240,11 +240,11 @@ def test_disturbed_runs_are_said_and_made_again(islands: Islands, deployment: Wr
 
 
 def test_who_else_has_the_cores_is_said() -> None:
-    quiet, busy, stolen = ({"core_wait_share": 0.01}, {"core_wait_share": 0.5, "stolen_share": 0.0},
-                           {"core_wait_share": None, "stolen_share": 0.03})
+    quiet, busy, stolen = ({"others_share": 0.01}, {"others_share": 0.5, "stolen_share": 0.0},
+                           {"others_share": None, "stolen_share": 0.03})
     assert note_on_disturbance([quiet, quiet]) == "" == note_on_disturbance([])
     said = note_on_disturbance([quiet, busy, stolen])
-    assert "in 2 of 3 runs others had the workers' cores" in said and "up to 50%" in said
+    assert "in 2 of 3 runs other programs had the workers' cores" in said and "up to 50%" in said
 
 
 def test_layouts_that_are_close_are_measured_in_turns(islands: Islands, deployment: WriteFile, folder: str) -> None:

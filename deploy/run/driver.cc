@@ -179,6 +179,7 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   Sample(Phase::kBase, 0);
   window_begin_ms_ = MonotonicMs();
   machine_before_ = ReadMachineTime();
+  logger_before_ = ReadCoreTime(status_.log().logger_pid());
   traffic_.emplace();
   const int64_t end_ms = window_begin_ms_ + std::llround(options.duration_s * 1000);
   for (int64_t next_ms = window_begin_ms_; next_ms < end_ms;) {
@@ -192,6 +193,8 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
     // After a slow sample the ones that were missed are skipped, not made up for: all but the last.
     while (next_ms + kSampleIntervalMs <= std::min(MonotonicMs(), end_ms - 1)) next_ms += kSampleIntervalMs;
   }
+  const std::optional<CoreTime> logger = ReadCoreTime(status_.log().logger_pid());
+  if (logger && logger_before_) result_.logger_ran_ns = logger->Since(*logger_before_).ran_ns;
   result_.traffic = traffic_->Read();
   result_.traffic_problem = traffic_->problem();
   const std::optional<MachineTime> machine = ReadMachineTime();

@@ -96,6 +96,7 @@ class RunDriver {
   std::vector<bool> unreached_;  // at the last sample
   int64_t window_begin_ms_ = 0;
   std::optional<MachineTime> machine_before_;  // at window_begin_ms_
+  std::optional<CoreTime> logger_before_;      // the same
   std::optional<Traffic> traffic_;             // since then
   RunResult result_;
 };

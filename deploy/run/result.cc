@@ -70,7 +70,7 @@ std::optional<double> OfWorkersTime(const std::vector<IslandResult>& islands, ui
 
 json OrNull(const std::optional<double>& value) { return value ? json(Thousandths(*value)) : json(); }
 
-// Less than that of the workers' time is what the logger and the kernel need on any machine.
+// Less than that of the workers' time is what the kernel needs on any machine.
 constexpr double kQuietWait = 0.03;
 constexpr double kQuietStolen = 0.01;
 
@@ -97,10 +97,11 @@ std::string TrafficText(const RunResult& result, uint64_t committed) {
 
 // How far from a quiet machine it was.
 std::string CoresText(const RunResult& result) {
-  const std::optional<double> waited = result.CoreWaitFraction();
+  const std::optional<double> others = result.OthersFraction();
   std::string text;
-  if (waited && *waited > kQuietWait) {
-    text += fmt::format("workers waited {:.0f}% of their time for a core that others had", *waited * 100);
+  if (others && *others > kQuietWait) {
+    text +=
+        fmt::format("workers waited {:.0f}% of their time for a core that other programs had", *others * 100);
   }
   if (result.stolen_fraction > kQuietStolen) {
     text += fmt::format("{}another virtual machine had {:.0f}% of all cores' time", text.empty() ? "" : "; ",
@@ -268,6 +269,14 @@ std::optional<double> RunResult::CoreWaitFraction() const {
   return OfWorkersTime(islands, &CoreTime::waited_ns);
 }
 
+std::optional<double> RunResult::OthersFraction() const {
+  const std::optional<double> waited = CoreWaitFraction();
+  double workers = 0;
+  for (const IslandResult& island : islands) workers += island.workers;
+  if (!waited || measured_s <= 0 || workers <= 0) return waited;
+  return std::max(0.0, *waited - static_cast<double>(logger_ran_ns) / 1e9 / measured_s / workers);
+}
+
 double RunResult::CommittedPerSecond() const {
   double rate = 0;
   for (const IslandResult& island : islands) rate += island.PerSecond(island.sums.committed());
@@ -323,6 +332,7 @@ json ResultJson(const RunResult& result) {
        {"arrivals_refused", total.arrivals_refused},
        {"cpu_fraction", OrNull(result.CpuFraction())},
        {"core_wait_fraction", OrNull(result.CoreWaitFraction())},
+       {"others_fraction", OrNull(result.OthersFraction())},
        {"traffic", TrafficJson(result, total.committed())},
        {"stolen_fraction", Thousandths(result.stolen_fraction)},
        {"sum_check", result.sum.Verdict()},

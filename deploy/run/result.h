@@ -91,6 +91,7 @@ struct RunResult {
   SumCheck sum;
   std::optional<RateSearch> rate_search;
   double stolen_fraction = 0;  // of all CPUs' time, while measuring
+  uint64_t logger_ran_ns = 0;  // while measuring
   Traffic::Bytes traffic;      // of the whole machine, while measuring
   std::string traffic_problem;
   std::string run_directory;
@@ -100,6 +101,8 @@ struct RunResult {
   // Of all workers' time; nothing if it is not known of every island.
   std::optional<double> CpuFraction() const;
   std::optional<double> CoreWaitFraction() const;
+  // What of that is more than the deployment's own logger can have caused: other programs.
+  std::optional<double> OthersFraction() const;
 };
 
 nlohmann::ordered_json ResultJson(const RunResult& result);

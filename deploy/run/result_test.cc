@@ -104,8 +104,13 @@ TEST(ResultJson, CoresTime_IsAShareOfTheWorkers_AndUnknownIfItIsOfAny) {
   EXPECT_EQ(json["stolen_fraction"], 0.125);
   EXPECT_EQ(json["per_island"][0]["cpu_fraction"], 0.75);
   EXPECT_THAT(ResultText(result),
-              testing::HasSubstr("workers waited 25% of their time for a core that others had; "
+              testing::HasSubstr("workers waited 25% of their time for a core that other programs had; "
                                  "another virtual machine had 12% of all cores' time"));
+  result.measured_s = 2;
+  result.logger_ran_ns = 1'600'000'000;  // a fifth of four workers' time
+  EXPECT_NEAR(ResultJson(result)["others_fraction"].get<double>(), 0.05, 1e-9);
+  result.logger_ran_ns *= 2;  // on cores of its own, too
+  EXPECT_EQ(ResultJson(result)["others_fraction"], 0);
   result.islands[0].core_time.reset();
   json = ResultJson(result);
   EXPECT_TRUE(json["cpu_fraction"].is_null());

@@ -113,15 +113,9 @@ def choices(sweep: Sweep) -> str:
               len(one.places) > 1 else ""),
              text(one.gains()), text("; ".join(one.crossings) or "–"), text(one.latencies())] for one in found]
     header = ["Figure", "Load", "Best layout", "Over the next", "Where it changes", "Its p99"]
-<<<<<<< HEAD
     said = ("By committed transactions per second. Layouts with “=” between them differ by less than their runs do; "
             "“over the next” is by how much the best does more than the best of those that are behind for certain.")
     return f'<h2>Which layout</h2><p>{said}</p><div class="wide">{table(rows, header)}</div>'
-=======
-    return ("<h2>Which layout</h2><p>By committed transactions per second. Layouts with “=” between them differ "
-            "by less than their runs do; “over the next” is by how much the best does more than the best of those that "
-            f'are behind for certain.</p><div class="wide">{table(rows, header)}</div>')
->>>>>>> 40fdc681929d69426029daa4419f5e7bd807e715
 
 
 def round_trips_panel(sweep: Sweep, results: str, svg: str | None) -> str:

@@ -23,6 +23,7 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "utilisation": ("Share of time that workers are busy", "", "utilisation"),
     "cpu_utilisation": ("CPU utilisation: share of time that workers have a core", "", "CPU utilisation"),
     "core_wait_share": ("Share of time that workers wait for a core", "", "waits for a core"),
+    "others_share": ("Share of time that workers wait for other programs", "", "waits for others"),
     "stolen_share": ("Share of the machine's time that another one has", "", "stolen"),
     **{f"us_{part}": (f"{part.capitalize()} (core-µs per transaction)", " µs", part) for part in CORE_PARTS},
     "instructions_per_cycle": ("Instructions per cycle", "", "instructions per cycle"),

@@ -59,8 +59,8 @@ class Entry(TypedDict, total=False):
 
 
 # Of the workers' time: more than that in other programs' hands, or another virtual machine's, is no quiet machine. The
-# logger and the kernel need some on any.
-DISTURBED = {"core_wait_share": 0.05, "stolen_share": 0.02}
+# kernel needs some on any.
+DISTURBED = {"others_share": 0.05, "stolen_share": 0.02}
 
 
 def disturbed(metrics: Mapping[str, Any]) -> bool:
@@ -75,8 +75,8 @@ def note_on_disturbance(metrics: Iterable[Mapping[str, Any]]) -> str:
     if not found:
         return ""
     most = max(each.get(name) or 0 for each in found for name in DISTURBED)
-    return (f"in {len(found)} of {len(of_runs)} runs others had the workers' cores for a part of the time, up to "
-            f"{most:.0%}: such figures are too low, and uncertain")
+    return (f"in {len(found)} of {len(of_runs)} runs other programs had the workers' cores for a part of the time, up "
+            f"to {most:.0%}: such figures are too low, and uncertain")
 
 
 def now() -> str:

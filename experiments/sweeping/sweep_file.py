@@ -36,8 +36,10 @@ CORE_PARTS = ("executing", "searching", "locking", "latching", "logging", "build
 # What the processor counts, where it does and lets us see it; else no run measures it.
 HARDWARE = ("instructions_per_cycle", "instructions_per_transaction", "stalled_frontend_share", "stalled_backend_share",
             "cache_misses_per_transaction", "node_misses_per_transaction")
-# What the kernel says of the workers' time: they had a core; others had it; another virtual machine had it.
-CORES = {"cpu_utilisation": "cpu_fraction", "core_wait_share": "core_wait_fraction", "stolen_share": "stolen_fraction"}
+# What the kernel says of the workers' time: they had a core; waited for one; more than for the logger; and of the
+# machine's: another virtual machine had it.
+CORES = {"cpu_utilisation": "cpu_fraction", "core_wait_share": "core_wait_fraction", "others_share": "others_fraction",
+         "stolen_share": "stolen_fraction"}
 # What memory and the links between sockets carry, where there are counters of it.
 TRAFFIC = ("memory_bytes_per_transaction", "link_bytes_per_transaction")
 TWO_POINTS = "two-point"  # of a plot: a line between the ends of each series, section 4's estimate
