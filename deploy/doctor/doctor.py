@@ -125,6 +125,7 @@ def document(file: str | None, scope: Scope, findings: Sequence[Finding]) -> dic
 
 
 def indented(label: str, text: str) -> str:
+    """Cut into lines below the findings' names, the label before the first."""
     words, lines, line = text.split(" "), [], ""
     for word in words:
         if line and len(line) + len(word) > 100:
@@ -150,7 +151,7 @@ def show(scope: Scope, findings: Sequence[Finding], file: str | None) -> None:
                 print(f"           {label}{each.command}" if "| tee" in each.command else indented(label, each.command))
     fine = ", ".join(f"{each.name} ({each.found})" for each in findings if each.severity == FINE)
     if fine:
-        print(f"{FINE:<9}  {fine}")
+        print(f"{FINE:<9}{indented('', fine)[9:]}")
 
 
 def show_fixes(fixes: Sequence[dict[str, Any]], dry_run: bool) -> None:

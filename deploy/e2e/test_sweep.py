@@ -390,6 +390,7 @@ def test_small_sweep_says_what_it_was(finished: Finished) -> None:
     about, plan = finished.sweeps.read(), finished.sweeps.read("small/plan.json")
     assert about["complete"] and about["finished"] and about["seconds"] > 1 and "work" not in about
     assert about["figures"] == ["small"] and about["command"] == "islands sweep small.yaml" and about["notes"] == []
+    assert about["doctor"]["brief"] and about["doctor"]["findings"]
     assert len(about["machine"]["cores"]) >= 1 and "core" in about["machine_text"]
     assert set(about["system"]) == {"cpu", "kernel", "os"} and len(about["build"]) == 12 and about["version"]
     folder, = finished.sweeps.results()
@@ -519,6 +520,7 @@ def test_interrupted_sweep_goes_on_and_a_complete_one_is_begun_anew(sweeps: Swee
 
 def test_interrupt_while_a_cluster_starts_leaves_nothing(sweeps: Sweeps) -> None:
     process = sweeps.start("small.yaml")
+    assert line_of(process.stderr).startswith("doctor: ")
     assert "starting layout" in line_of(process.stderr)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
@@ -557,6 +559,7 @@ def test_work_folder_of_somebody_elses_results_is_not_removed(again: Sweeps) -> 
 def test_hang_up_is_ignored_under_nohup(again: Sweeps) -> None:
     again.keep_lines(RUNS - 2)
     process = again.start("small.yaml", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    assert line_of(process.stderr).startswith("doctor: ")
     assert "going on" in line_of(process.stderr)
     process.send_signal(signal.SIGHUP)
     assert process.communicate(timeout=30) and process.returncode == 0
