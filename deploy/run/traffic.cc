@@ -18,7 +18,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "topology/machine.h"
 
 namespace islands::deploy {
@@ -40,6 +39,13 @@ std::string LineOf(const fs::path& path) {
   return std::string(absl::StripAsciiWhitespace(line));
 }
 
+// What stands before the first `by`, and what behind it; empty if there is none.
+std::pair<std::string_view, std::string_view> Cut(std::string_view text, char by) {
+  const size_t at = text.find(by);
+  if (at == std::string_view::npos) return {text, {}};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
 std::optional<uint64_t> Number(std::string_view text) {
   const int base = text.starts_with("0x") ? 16 : 10;
   if (base == 16) text.remove_prefix(2);
@@ -54,10 +60,12 @@ std::optional<std::vector<uint32_t>> BitsOf(std::string_view format) {
   constexpr std::string_view kConfig = "config:";
   if (!format.starts_with(kConfig)) return std::nullopt;
   std::vector<uint32_t> bits;
-  for (const std::string_view part : absl::StrSplit(format.substr(kConfig.size()), ',')) {
-    const std::pair<std::string_view, std::string_view> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
-    const auto first = Number(ends.first);
-    const auto last = ends.second.empty() ? first : Number(ends.second);
+  for (std::string_view rest = format.substr(kConfig.size()); !rest.empty();) {
+    const auto [part, others] = Cut(rest, ',');
+    const auto [begin, end] = Cut(part, '-');
+    rest = others;
+    const auto first = Number(begin);
+    const auto last = end.empty() ? first : Number(end);
     if (!first || !last || *first > *last || *last > 63) return std::nullopt;
     for (uint64_t bit = *first; bit <= *last; ++bit) bits.push_back(static_cast<uint32_t>(bit));
   }
@@ -111,10 +119,12 @@ std::optional<double> CountOf(int descriptor) {
 
 absl::StatusOr<uint64_t> ConfigOf(std::string_view terms, const std::string& device) {
   uint64_t config = 0;
-  for (const std::string_view term : absl::StrSplit(terms, ',', absl::SkipEmpty())) {
-    const std::pair<std::string_view, std::string_view> words = absl::StrSplit(term, absl::MaxSplits('=', 1));
-    const auto value = words.second.empty() ? std::optional<uint64_t>(1) : Number(words.second);
-    const auto bits = BitsOf(LineOf(fs::path(device) / "format" / words.first));
+  while (!terms.empty()) {
+    const auto [term, others] = Cut(terms, ',');
+    const auto [name, number] = Cut(term, '=');
+    terms = others;
+    const auto value = number.empty() ? std::optional<uint64_t>(1) : Number(number);
+    const auto bits = BitsOf(LineOf(fs::path(device) / "format" / name));
     if (!value || !bits || (bits->size() < 64 && *value >> bits->size() != 0)) {
       return absl::InvalidArgumentError(
           fmt::format("{}: found '{}', expected what its format describes", device, term));
@@ -152,6 +162,7 @@ Traffic::Traffic(const std::string& sysfs, const Open& open) {
   } else if (!links_) {
     problem_ = "this machine has no counters of links between sockets that we know";
   }
+  bool refused = false;  // one of them: the first says why
   for (const UncoreEvent& event : events) {
     for (const uint32_t cpu : event.cpus) {
       perf_event_attr attributes{};
@@ -161,11 +172,13 @@ Traffic::Traffic(const std::string& sysfs, const Open& open) {
       attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
       const int opened = open(&attributes, cpu);
       if (opened < 0) {  // a sum without one of its parts is none
+        (event.carrier == Carrier::kMemory ? memory_ : links_) = false;
+        if (refused) continue;
+        refused = true;
         problem_ = fmt::format("{} cannot be counted: {}{}", event.name, strerror(-opened),
                                opened == -EACCES || opened == -EPERM
                                    ? "; kernel.perf_event_paranoid 0 or less, or CAP_PERFMON, lets it"
                                    : "");
-        (event.carrier == Carrier::kMemory ? memory_ : links_) = false;
         continue;
       }
       counters_.push_back({event.carrier, event.bytes_each, runtime::UniqueFd(opened)});
