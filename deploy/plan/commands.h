@@ -1,4 +1,4 @@
-// What can be asked without a running cluster: check, plan, template, machine.
+// What can be asked without a running cluster: check, plan, machine.
 //
 // Thread safety: main thread only.
 #pragma once
@@ -9,7 +9,6 @@ namespace islands::deploy {
 
 void AddCheckCommand(CLI::App& app, CommandContext& context);
 void AddPlanCommand(CLI::App& app, CommandContext& context);
-void AddTemplateCommand(CLI::App& app, CommandContext& context);
 void AddMachineCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace islands::deploy
