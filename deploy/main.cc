@@ -185,8 +185,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"text", "json"}));
   for (auto* add : {AddCheckCommand, AddPlanCommand, AddTemplateCommand, AddMachineCommand, AddUpCommand,
                     AddStatusCommand, AddLogsCommand, AddTxnCommand, AddTopCommand, AddRunCommand,
-                    AddProfileCommand, AddObserveCommand, AddPsCommand, AddDownCommand, AddVerifyCommand,
-                    AddDestroyCommand, AddSuperviseCommand}) {
+                    AddProfileCommand, AddObserveCommand, AddPsCommand, AddRestartCommand, AddDownCommand,
+                    AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);  // in the order of `islands --help`
   }
   AddToolCommands(app);
