@@ -187,9 +187,10 @@ int Main(int argc, char** argv) {
   // In the order of `islands --help`.
   AddCheckCommand(app, context, NotesOnSharedCores);
   AddPlanCommand(app, context, NotesOnSharedCores);
-  for (auto* add : {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand,
-                    AddTxnCommand, AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand,
-                    AddPsCommand, AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+  for (auto* add :
+       {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand, AddTxnCommand,
+        AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand, AddPsCommand, AddRestartCommand,
+        AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);
   }
   AddToolCommands(app);

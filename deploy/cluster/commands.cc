@@ -125,6 +125,26 @@ void AddPsCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context] { return ListDeployments(context); });
 }
 
+void AddRestartCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("restart", "Restart islands one after the other, each when the one before is ready");
+  command->footer(
+      "With durability lazy and sync nothing that was acknowledged is lost; what is under way on an island "
+      "that\n"
+      "ends is aborted, or its outcome unknown. With durability none an island begins with its initial "
+      "rows.\n"
+      "Islands are those of the last `up`: what was changed in the file since counts from the next one "
+      "on.\n" +
+      command->get_footer());
+  auto options = std::make_shared<RestartOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_option("ISLAND", options->islands, "Numbers of islands; default: all")->check(NotNegative);
+  command->add_flag("--yes", options->yes, "Also with durability none, which loses rows");
+  AddTimeout(command, &options->timeout_s, "Seconds to wait at most for each island");
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return RestartIslands(context, *options); });
+}
+
 void AddDownCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();

@@ -12,6 +12,7 @@ void AddStatusCommand(CLI::App& app, CommandContext& context);
 void AddLogsCommand(CLI::App& app, CommandContext& context);
 void AddTxnCommand(CLI::App& app, CommandContext& context);
 void AddPsCommand(CLI::App& app, CommandContext& context);
+void AddRestartCommand(CLI::App& app, CommandContext& context);
 void AddDownCommand(CLI::App& app, CommandContext& context);
 void AddVerifyCommand(CLI::App& app, CommandContext& context);
 void AddDestroyCommand(CLI::App& app, CommandContext& context);

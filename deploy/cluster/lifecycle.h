@@ -1,5 +1,5 @@
-// The commands that start, show and end a deployment: up, status, logs, txn, ps, down, verify, destroy,
-// and the hidden supervise.
+// The commands that start, show and end a deployment: up, status, logs, txn, ps, restart, down, verify,
+// destroy, and the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "deploy/cli/commands.h"
 #include "deploy/observe/observer.h"
@@ -48,6 +49,16 @@ int ListTransactions(const CommandContext& context, const TxnOptions& options);
 
 // Shows the deployments of this user that are up (root: everybody's), and once those that have died.
 int ListDeployments(const CommandContext& context);
+
+struct RestartOptions {
+  std::string file;
+  std::vector<uint32_t> islands;  // empty: all
+  bool yes = false;               // also with durability `none`, which loses rows
+  double timeout_s = 60;          // for each
+};
+// Ends islands in good order, one after the other, and waits for each until the supervisor has it ready again
+// and connected. Stops at the first that is not. Refused while any island is not ready.
+int RestartIslands(const CommandContext& context, const RestartOptions& options);
 
 struct DownOptions {
   std::string deployment;  // what FindDownTarget takes

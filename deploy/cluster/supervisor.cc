@@ -273,6 +273,15 @@ void Supervisor::OnExit(Island& island, int wait_status) {
   while (!words.empty() && words.back() == '\n') words.pop_back();
   std::string why = std::exchange(island.killed_because, "");
   if (why.empty()) why = words.empty() ? how : fmt::format("{}; last words: {}", how, words);
+  // It ends so when it is asked to: by `islands restart`, or whoever may signal it.
+  if (started_ && island.state == control::v1::READY && WIFEXITED(wait_status) &&
+      WEXITSTATUS(wait_status) == 0) {
+    spdlog::info("island {}: process {} ended as it was asked to, and starts again", number, pid);
+    island.state = control::v1::LOST;
+    island.detail = "restarts as it was asked to";
+    island.restart_at_ms = MonotonicMs();
+    return;
+  }
   spdlog::error("island {}: process {} lost, {}", number, pid, why);
   if (started_) {
     ScheduleRestart(island, why);

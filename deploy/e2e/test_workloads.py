@@ -51,6 +51,45 @@ def check_sum(result: Document, workload: str) -> None:
     assert result["committed"] > 0 and result["unknown"] == 0
 
 
+@pytest.mark.parametrize("workload, scale, sites", [("append", 1000, 24), ("micro", 1000, 24), ("payment", 4, 4),
+                                                     ("tatp", 300, 24), ("transfer", 1000, 24)])
+def test_template_writes_what_a_workload_needs(cluster: Cluster, workload: str, scale: int, sites: int) -> None:
+    cluster.islands.json("template", "2ISL", "--workload", workload, "--scale", scale, "--output", cluster.file)
+    cluster.up()
+    if workload != "micro":
+        refused = cluster.islands.run("run", cluster.file, "micro")
+        assert refused.code != 0 and "no table 'micro'" in refused.err, refused
+    run(cluster, workload, *(["--history", cluster.folder] if workload == "append" else []))
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read()
+    if sites < 24:  # of one for each site at least
+        assert f"\n  sites: {sites} " in text
+    ranges = {int(end) - int(begin) for begin, end in re.findall(r"\n    .*range: \[(\d+), (\d+)\]", text)}
+    assert ranges == {scale}
+    cluster.down()
+
+
+def test_template_of_every_workload_is_right_as_it_is(islands: Islands, folder: str) -> None:
+    objects = os.listdir(os.path.join(os.path.dirname(islands), "../lib/islands"))
+    names = [os.path.splitext(name)[0] for name in objects if name.endswith(".so")]
+    assert {"append", "micro", "payment", "tatp", "transfer"} <= set(names)
+    for name in names:
+        path = os.path.join(folder, f"{name}.yaml")
+        done = islands.run("template", "auto", "--workload", name, "--output", path)
+        assert done.code == 0, done
+        checked = islands.run("check", path)
+        assert checked.code == 0, checked
+
+
+@pytest.mark.parametrize("options, says", [
+    (["--workload", "mirco"], "there is no workload 'mirco'"), (["--scale", "5"], "--workload"),
+    (["--workload", "tatp", "--scale", "0"], "found --scale 0, expected 1 to"),
+    (["--workload", "payment", "--rows-total", "5"], "--rows-total")])
+def test_template_refuses_what_no_workload_needs(islands: Islands, options: list[str], says: str) -> None:
+    done = islands.run("template", "2ISL", *options)
+    assert done.code == 2 and says in done.err and "version: 1" not in done.out, done
+
+
 @pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
 def test_tatp_keeps_the_sum(cluster: Cluster, layout: str) -> None:
     cluster.write(layout, more=TATP_TABLES).up()

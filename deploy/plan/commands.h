@@ -1,4 +1,4 @@
-// What can be asked without a cluster of one's own: check, plan, template, machine.
+// What can be asked without a running cluster of one's own: check, plan, machine.
 //
 // Thread safety: main thread only.
 #pragma once
@@ -17,7 +17,6 @@ using NotesOnOthers = std::function<std::vector<std::string>(const ResolvedDeplo
 
 void AddCheckCommand(CLI::App& app, CommandContext& context, NotesOnOthers others);
 void AddPlanCommand(CLI::App& app, CommandContext& context, NotesOnOthers others);
-void AddTemplateCommand(CLI::App& app, CommandContext& context);
 void AddMachineCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace islands::deploy

@@ -429,5 +429,58 @@ TEST(MakeTemplate, NameAndRefusals) {
   EXPECT_FALSE(MakeTemplate({.layout = "2ISL", .rows_total = 0}, MakeMachine(1, 2)).ok());
 }
 
+Deployment TemplateFor(const char* yaml, std::optional<uint64_t> scale, const char* layout = "2ISL") {
+  const auto text =
+      MakeTemplate({.layout = layout, .tables = WorkloadTables{"mine", yaml, scale}}, MakeMachine(4, 8));
+  EXPECT_TRUE(text.ok()) << text.status();
+  return ParseDeployment(*text, "/d/f.yaml").value();
+}
+
+TEST(MakeTemplate, TablesOfAWorkload_HaveKeysForAllSitesOrAsManyAsAreAskedFor) {
+  constexpr const char* kTwo =
+      "        - name: a\n          key: [uint32]\n          range: [1, 25]\n"
+      "        - {name: b, key: [uint32, uint8], range: [1, 25], indexes: [{name: i, key: ['key:0']}]}\n"
+      "        - {name: c, key: [uint8], replicated: true}";
+  const auto ranges = [](const Deployment& d) {
+    std::vector<int64_t> numbers;
+    for (const auto& table : d.tables) {
+      numbers.push_back(table.range_begin());
+      numbers.push_back(table.range_end());
+    }
+    return numbers;
+  };
+  const Deployment preset = TemplateFor(kTwo, std::nullopt);  // which has 32 sites
+  EXPECT_EQ(preset.sites, 32u);
+  EXPECT_THAT(ranges(preset), testing::ElementsAre(1, 33, 1, 33, 0, 0));
+  EXPECT_EQ(preset.tables[1].indexes_size(), 1);
+  EXPECT_THAT(ranges(TemplateFor(kTwo, 100)), testing::ElementsAre(1, 101, 1, 101, 0, 0));
+  const Deployment few = TemplateFor(kTwo, 8);
+  EXPECT_EQ(few.sites, 8u);
+  EXPECT_THAT(ranges(few), testing::ElementsAre(1, 9, 1, 9, 0, 0));
+  EXPECT_EQ(TemplateFor(kTwo, 1, "4ISL").sites, 4u) << "one for each island";
+  EXPECT_THAT(ranges(TemplateFor("- {name: a, key: [uint32], range: [0, 4000]}", std::nullopt)),
+              testing::ElementsAre(0, 4000));
+}
+
+TEST(MakeTemplate, TablesOfAWorkload_Refusals) {
+  const auto refused = [](const char* yaml, std::optional<uint64_t> scale) {
+    return std::string(
+        MakeTemplate({.layout = "2ISL", .tables = WorkloadTables{"mine", yaml, scale}}, MakeMachine(1, 2))
+            .status()
+            .message());
+  };
+  constexpr const char* kOne = "- {name: a, key: [uint8], range: [0, 24]}";
+  constexpr const char* kDiffer =
+      "- {name: a, key: [uint8], range: [0, 24]}\n- {name: b, key: [uint8], range: [0, 48]}";
+  EXPECT_THAT(refused("", std::nullopt), HasSubstr("'mine': it does not say which tables"));
+  EXPECT_THAT(refused("- {nam: a}", std::nullopt),
+              HasSubstr("tables of 'mine':4:8: found unknown key 'nam'"));
+  EXPECT_THAT(refused(kOne, 0), HasSubstr("found --scale 0, expected 1 to"));
+  EXPECT_THAT(refused(kOne, uint64_t{1} << 63), HasSubstr("expected 1 to 9223372036854775807"));
+  EXPECT_THAT(refused(kOne, 257), HasSubstr("within [0, 256]"));
+  EXPECT_EQ(refused(kDiffer, std::nullopt), "");
+  EXPECT_THAT(refused(kDiffer, 24), HasSubstr("different ranges"));
+}
+
 }  // namespace
 }  // namespace islands::deploy
