@@ -231,7 +231,7 @@ def figures(model: Model) -> dict[str, Figure]:
                         lambda model, axes: axes["cores"] * 250e3, 0.01),
         "horikawa_fig4": ("Throughput against CPU utilisation", "micro",
                           [axis("cores", *cores), axis("rate", 25e3, 50e3, 100e3, 300e3, 800e3)],
-                          [{"title": "Update", "x": "cpu_utilisation", "along": "rate", "series": "cores",
+                          [{"title": "Update", "x": "utilisation", "along": "rate", "series": "cores",
                             "y": "committed_per_s"}], due_rate, 0.01),
         "horikawa": ("Shared-everything, by its sites", "micro", [axis("sites", 1, 4, 24)],
                      [{"title": "Update", "x": "sites", "y": "committed_per_s", "kind": "bar"}], sites_rate, 0.02),
@@ -249,7 +249,8 @@ def metrics_of(model: Model, workload: str, point: Point, rate: float, workers: 
                 "stalled_backend_share": 0.5 - 0.3 * min(islands, model.sockets) / model.sockets}
     profile = {part: of * workers * 1e6 / rate for part, of in parts.items()} if with_parts else {}
     counted = hardware if set(point) == {"layout"} else {}
-    busy = {"cpu_utilisation": utilisation(point)} if set(point) in ({"cut", "cores"}, {"cores", "rate"}) else {}
+    loaded = set(point) in ({"cut", "cores"}, {"cores", "rate"})
+    busy = dict.fromkeys(("utilisation", "cpu_utilisation"), utilisation(point)) if loaded else {}
     return {**profile, **counted, **busy, "committed_per_s": rate, "us_per_transaction": workers * 1e6 / rate,
             "latency_p50_us": 16e6 / rate, "aborted_per_s": 0.0,
             "messages_per_transaction": share * model.messages(point),

@@ -66,8 +66,8 @@ def test_good_x(folder: str, plot: str) -> None:
 def test_measured_x_is_a_median(folder: str) -> None:
     def scatter(name: str, line: Document) -> Document:  # of the repetitions, and not around their middle
         metrics = line["metrics"]
-        share = metrics["cpu_utilisation"] * (1, 0.5, 0.9)[line["repetition"]]
-        return line | {"metrics": metrics | {"cpu_utilisation": share}}
+        share = metrics["utilisation"] * (1, 0.5, 0.9)[line["repetition"]]
+        return line | {"metrics": metrics | {"utilisation": share}}
     report_results.write_results(folder, "quad-socket", ["horikawa_fig4"], change=scatter)
     figure = results.load(folder).figures[0]
     (plot,), notes = plots.plots_of(figure)
@@ -76,12 +76,12 @@ def test_measured_x_is_a_median(folder: str) -> None:
     assert [float(row["rate"]) for row in rows] == [25e3, 50e3, 100e3, 300e3, 800e3]
     for row in rows:
         point, = figure.select({"cores": 24, "rate": row["rate"]})
-        values = [run["metrics"]["cpu_utilisation"] for run in point.runs]
-        assert float(row["cpu_utilisation_median"]) == pytest.approx(statistics.median(values), rel=1e-5)
+        values = [run["metrics"]["utilisation"] for run in point.runs]
+        assert float(row["utilisation_median"]) == pytest.approx(statistics.median(values), rel=1e-5)
         assert plot.place(24, float(row["rate"])) == statistics.median(values)
-    assert [row["cpu_utilisation_median"] for row in rows[-2:]] == ["0.9", "0.9"], "saturated: one above the other"
+    assert [row["utilisation_median"] for row in rows[-2:]] == ["0.9", "0.9"], "saturated: one above the other"
     runs = list(csv.DictReader(plot.runs_csv("").splitlines()))
-    assert len(runs) == 3 * len(figure.points) and {"cpu_utilisation", "committed_per_s"} <= set(runs[0])
+    assert len(runs) == 3 * len(figure.points) and {"utilisation", "committed_per_s"} <= set(runs[0])
     assert plot.repetitions().endswith("Across, it is the median, too.")
 
 
@@ -92,14 +92,14 @@ def test_measured_x_is_where_points_are_drawn(folder: str) -> None:
     assert run_report(folder).code == 0
     svg = read(folder, "report", "horikawa_fig4-1.svg")
     circles = re.findall(r'<circle cx="([\d.]+)" cy="[\d.]+"[^>]*><title>cores (\d+), rate ([\d,]+)/s: \S+ at '
-                         r'CPU utilisation ([\d.]+) ', svg)
+                         r'utilisation ([\d.]+) ', svg)
     places = [(float(left), float(busy)) for left, cores, _, busy in circles if cores == "24"]
     assert [rate for _, cores, rate, _ in circles if cores == "24"] == ["25,000", "50,000", "100,000", "300,000",
                                                                         "800,000"]
     (low, least), (high, most) = places[0], places[-1]
     for left, busy in places:
         assert (left - low) / (high - low) == pytest.approx((busy - least) / (most - least), abs=0.01)
-    assert "CPU utilisation: share of time" in svg and "at CPU utilisation" in read(folder, "report", "index.html")
+    assert "Share of time that workers are busy" in svg and "at utilisation" in read(folder, "report", "index.html")
 
 
 def test_measured_x_goes_along_words_too(folder: str) -> None:
@@ -113,7 +113,7 @@ def test_measured_x_that_nobody_measured_is_said(folder: str) -> None:
         return line | {"metrics": {"committed_per_s": 1.0}}
     report_results.write_results(folder, "two-cores", ["horikawa_fig4"], change=unmeasured)
     found, notes = plots.plots_of(results.load(folder).figures[0])
-    assert found == [] and "no run measured committed_per_s and cpu_utilisation" in notes[0]
+    assert found == [] and "no run measured committed_per_s and utilisation" in notes[0]
 
 
 def write_timeseries(folder: str, run: str, text: str) -> None:

@@ -136,7 +136,7 @@ def measured(run: Run, metric: str) -> float | None:
         links, memory = (as_number(metrics.get(f"{name}_bytes_per_transaction")) for name in ("link", "memory"))
         found = links / memory if links is not None and memory else None
     if found is None and metric == "busy_us_per_transaction":
-        cost, busy = measured(run, "us_per_transaction"), as_number(metrics.get("cpu_utilisation"))
+        cost, busy = measured(run, "us_per_transaction"), as_number(metrics.get("utilisation"))
         found = cost * busy if cost is not None and busy is not None else None
     return found
 
