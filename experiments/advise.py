@@ -17,8 +17,8 @@ from advising.contest import TIE, Contest
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
 from advising.trials import Laboratory, experiment_of
 from durability import DURABILITIES, EXPECTED, LOG, settings_of, word_of
-from islands_command import (ROOT, Failed, Interrupted, Islands, WorkloadDescription, complain, handle_signals,
-                             interrupt, json_of, misplaced, option, without_effect, wrong_value)
+from islands_command import (ROOT, Document, Failed, Interrupted, Islands, WorkloadDescription, complain,
+                             handle_signals, interrupt, json_of, misplaced, option, without_effect, wrong_value)
 from sweeping import results as result_files
 from sweeping.cluster import PLACES
 from sweeping.machine import LAYOUT, LAYOUTS, Machine
@@ -350,14 +350,19 @@ class Adviser:
                                     for place, point in wanted.items()})
 
 
+def plan_of(islands: Islands, file: str) -> Document:
+    """What `islands plan` says; BadFile with all that is wrong. Not `check`: directories need not be usable here."""
+    plan: Document = json_of([islands.binary, "plan", file, "--format", "json"], codes=(0, 2))
+    if "error" in plan:
+        raise BadFile(plan["error"]["message"])
+    return plan
+
+
 def run(arguments: argparse.Namespace, islands: Islands) -> int:
     begin = time.monotonic()
     tree = Reader(arguments.file).tree()  # says what is wrong with its name
-    checked = json_of([islands.binary, "check", arguments.file, "--format", "json"], codes=(0, 2))
-    if checked.get("complaints"):
-        raise BadFile("\n".join(checked["complaints"]))
+    plan = plan_of(islands, arguments.file)
     machine = Machine(islands.call("machine"))
-    plan = islands.call("plan", arguments.file)
     cores = sum(island["workers"] for island in plan["islands"])
     arguments.layouts = arguments.layouts or machine.layouts(min(cores, machine.cores))
     asked = arguments.durability
@@ -403,9 +408,7 @@ def write(arguments: argparse.Namespace, islands: Islands, cases: Sequence[Case]
             text = written.with_setting(text, Reader(arguments.write).tree(), path, value)
             with open(arguments.write, "w", encoding="utf-8") as out:
                 out.write(text)
-        checked = json_of([islands.binary, "check", arguments.write, "--format", "json"], codes=(0, 2))
-        if checked.get("complaints"):
-            raise Failed("what would be written is no deployment:\n" + "\n".join(checked["complaints"]))
+        plan_of(islands, arguments.write)
     except BaseException:
         os.remove(arguments.write)
         raise
