@@ -310,12 +310,21 @@ def test_more_sites_than_a_shell_lets_a_process_open_files(cluster: Cluster) -> 
     assert cluster.run(*UPDATES)["sum_check"] == "ok"
 
 
+def has_files(pid: int) -> bool:
+    try:
+        return bool(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False
+
+
 def test_destroy_leaves_nothing(cluster: Cluster) -> None:
     up(cluster)
     shm = os.path.dirname(rings(cluster)[0])
-    for pid in cluster.alive():
+    killed = [*cluster.alive()]
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not cluster.alive(), what="the end of all processes")
+    # A process that dies gives up its memory, and with it its name, before its files, and with them its locks.
+    wait_until(lambda: not any(has_files(pid) for pid in killed), what="the end of all processes")
     done = cluster.islands.run("destroy", cluster.file, "--yes")
     assert done.code == 0 and "kept" not in done.out, done
     assert not os.path.exists(shm)
