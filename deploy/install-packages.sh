@@ -17,6 +17,7 @@ build=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3-yaml python3-matplotlib  # of `islands sweep`, `report`, `advise`
   python3-grpcio python3-protobuf  # of `islands client`, `table`, `history`
+  dpkg-dev file  # of `make deb`
 )
 test=(
   python3-pytest clang-format-16 procps spin openssl
