@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NotRequired, TypedDict
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COMMAND_TIMEOUT_S = 120
+COMMAND_TIMEOUT_S = float(os.environ.get("ISLANDS_PATIENCE_S", 120))  # emulated machines need more
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Document = dict[str, Any]  # an object of JSON

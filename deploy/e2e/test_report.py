@@ -345,7 +345,7 @@ def test_conclusions_say_which_layout_and_where_it_changes() -> None:
     assert one.best() == "2ISL at 0, 1ISL = 2ISL at 20, 1ISL at 100"
     assert one.gains() == "2.00x to 4.0x" and one.load == "" and one.along == "multisite"
     # From 95.5 against 94.5 at 20 % to 20 against 80 at 100 %: 1 of 61 parts of the way.
-    assert one.crossings == ["2ISL and 1ISL cross at multisite 21 %"]
+    assert one.crossings == ["2ISL and 1ISL cross at about multisite 21 %"]
     assert [place.latency_us for place in one.places] == [20.05, 9.55, 8.0]
     always, = conclusions.of_figure(lines_with({("1ISL", 0): [1, 1], ("2ISL", 0): [2, 2], ("1ISL", 9): [1, 1],
                                                 ("2ISL", 9): [2, 2]}))

@@ -833,7 +833,8 @@ def test_cuts_and_numbers_of_part_of_a_machine(islands: Islands) -> None:
     assert machine.layout_of_cut("CG", 12) == "2ISL" and machine.layout_of_cut("FG", 12) == "12ISL"
     assert machine.layouts(4) == ["1ISL", "2ISL", "4ISL"]
     value = {"sites": "$cores", "range": [0, "$cores"], "name": "$sockets of $cores, $coresome", "off": False}
-    assert machine.substitute(value, 12) == {"sites": 12, "range": [0, 12], "name": "2 of 12, $coresome", "off": False}
+    assert machine.substitute(value, 12, 4) == {"sites": 12, "range": [0, 12], "name": "2 of 12, $coresome",
+                                                "off": False}
 
 
 @pytest.mark.parametrize("workers, cpus", [

@@ -29,7 +29,18 @@ MESSAGES = ("Two-phase commit here: with every other island a read exchanges 4 m
             "as many messages as reads (section 7.1.3).")
 BUSY = ("Busy is by each worker's own clock: it has work, and waits for nothing. What stops its thread altogether, as "
         "garbage collection stopped H-Store's, does not show here, but in throughput (hstore).")
-REMARKS = {"fig09": MESSAGES, "fig10": MESSAGES, "hstore_fig3": BUSY}  # what a reader of a figure has to know
+ONE_CORE = ("An island with one worker takes neither locks nor latches while it is alone, so one core (where SE and FG "
+            "are the same) is faster than the first of several. Claims about growth begin with several islands.")
+CLIENTS = ("Clients are of the whole deployment: as many as its slots, and each goes to the island of its next "
+           "transaction's first row, which costs a part of a message. Hot rows are neighbours: rank r of Zipf's law is "
+           "the r-th key. Without skew (s = 0) rows are drawn at less cost than with some, so the first step down is "
+           "not the skew's.")
+ESTIMATE = ("Dotted: section 4's estimate, the straight line between what is measured at both ends. The paper's figure "
+            "is a drawing.")
+DRAWING = "The paper's figure is a drawing; what is plotted here was measured."
+# What a reader of a figure has to know.
+REMARKS = {"fig04": DRAWING, "fig05": ESTIMATE, "fig09": MESSAGES, "fig10": MESSAGES, "fig12": ONE_CORE,
+           "fig13": CLIENTS, "drift": CLIENTS, "hstore_fig3": BUSY}
 
 
 def claims_of(sweep: Sweep) -> list[Claim]:

@@ -42,7 +42,7 @@ def placed(case: Case, layout: str, placement: str) -> Found:
 def placed_otherwise(case: Case) -> list[tuple[str, Found]]:
     """(layout, what it does) of all placements that do not ask where islands belong."""
     others = [str(value) for value in case.values("placement") if value != "islands"]
-    found = [(layout, placed(case, layout, placement)) for layout in case.cuts() for placement in others]
+    found = [(layout, placed(case, layout, placement)) for layout in case.layouts() for placement in others]
     if not found:
         raise Untellable("islands were placed in one way only")
     return found

@@ -40,19 +40,20 @@ def last_cores_gain(case: Case) -> Verdict:
     counts = sorted(cores for value in case.values("cores") if (cores := as_number(value)))
     if len(counts) < 2:
         raise Untellable("it takes two numbers of cores to compare")
-    return greater(*(case.at(f"{cores:g} cores", cores=cores) for cores in (counts[-1], counts[-2])))
+    return greater(*(case.at(cores_named(cores), cores=cores) for cores in (counts[-1], counts[-2])))
 
 
 def lockmgr_mpl(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, cut="SE")
     case.source = LOCK_MANAGER
     yield case.claim("Reads do not collapse as transactions in flight grow far beyond the cores: shared-everything "
-                     "keeps its peak (TATP).",
+                     "keeps its peak (TATP at scale factor 1; Figure 12's reads are a microbenchmark's).",
                      "our system never shows a performance collapse, at worst there is a small "
                      "degradation from the peak at increasing load", "Sections 5.2.1 and 5.3.4, Figures 12 and 17",
                      f"no collapse up to 500 in flight; degraded is {words.percent(DEGRADED)} of the peak",
                      keeps_peak(case, {"mix": "read"}), {"mix": "read"})
-    yield case.claim("With updates among them it does not collapse either (TATP's standard mix).",
+    yield case.claim("With updates among them it does not collapse either (TATP's standard mix, with inserts and deletes; "
+                     "there updates in place, at scale factor 64: tatp64.yaml).",
                      "Our system does not show any collapse",
                      "Section 5.3.4, Figure 17", "no collapse up to 256 in flight; degraded is "
                      f"{words.percent(DEGRADED)} of the peak", keeps_peak(case, {"mix": "standard"}),
@@ -98,7 +99,7 @@ def without_latches(case: Case) -> Verdict:
 
 
 def hstore_fig3(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
-    case = Case(sweep, figure, "cpu_utilisation", cut="FG")
+    case = Case(sweep, figure, "utilisation", cut="FG")
     case.source = H_STORE
     yield case.claim("The more cores have an executor, the less each of them is used (TATP).",
                      "the average CPU utilization rate of execution cores decreases with more cores",
@@ -130,9 +131,23 @@ def horikawa(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case.source = HORIKAWA
     yield case.claim("Breaking up what all threads contend for raises the most that a machine does: here the data of a "
                      "shared-everything island, with its trees and table locks, in one site or in many.",
-                     "the bottleneck elimination produced the performance improvement of 1.6 times from the original "
-                     "system", "Section 4.3.2, Figure 18 (MySQL's buffer pool lock there)", "1.6x with 16 cores",
-                     lambda: finer_is_faster(case), None, factor(1.6, Machine(None, 16)))
+                     "Maximum throughput of original and baseline system with 16 CPUs measured by the DBT-1 benchmark "
+                     "program were about 580 BT/s and 800 BT/s respectively, and that of the tuned system was about "
+                     "930 BT/s", "Section 4.3.2, Figure 18 (MySQL's buffer pool lock there)",
+                     "1.16x (800 to 930) with 16 cores; 1.6x with what was mended before",
+                     lambda: with_contention(case, lambda: finer_is_faster(case)), None,
+                     factor(930 / 800, Machine(None, 16)))
+
+
+LEAST_CPUS = 4  # of the paper's measurements, section 2.4.1
+
+
+def with_contention(case: Case, decide: Callable[[], Verdict]) -> Verdict:
+    """The verdict where there are as many cores as in the paper; with fewer, the numbers alone."""
+    cores = case.sweep.cores or 0
+    if cores >= LEAST_CPUS:
+        return decide()
+    return Verdict(UNKNOWN, f"there with {LEAST_CPUS} to 16 CPUs, this machine has {cores}; here: {decide().here}")
 
 
 def finer_is_faster(case: Case) -> Verdict:
@@ -148,10 +163,12 @@ def horikawa_fig4(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "CPU utilizations of the 16-CPU system in the region of throughput saturation was "
                      "sharply-increased (from about 500% to 1600%) without appropriate improvement in the throughput",
                      "Section 2.4.1, Figure 4 (MySQL's buffer pool lock there)", "3.2x the CPU time with 16 CPUs",
-                     lambda: busy_jumps(sweep, figure), None, factor(3.2, Machine(None, 16)))
+                     lambda: with_contention(case, lambda: busy_jumps(sweep, figure)), None,
+                     factor(3.2, Machine(None, 16)))
     yield case.claim("Its peak is lower with all cores than with fewer.",
                      "the performance degraded along with the increase in the number of the processors",
-                     "Section 2.4.2, Figure 4", "degraded, from 4 to 16 CPUs", lambda: peaks_with_fewer(case))
+                     "Section 2.4.2, Figure 4", "degraded, from 4 to 16 CPUs",
+                     lambda: with_contention(case, lambda: peaks_with_fewer(case)))
 
 
 def busy_jumps(sweep: Sweep, figure: Figure) -> Verdict:

@@ -22,6 +22,7 @@ class Place(NamedTuple):
     best: tuple[str, ...]
     gain: float | None    # of the best over the next that is worse, as a factor; None if there is none
     latency_us: float | None
+    medians: dict[str, float]
 
 
 class Conclusion(NamedTuple):
@@ -80,7 +81,7 @@ def of_figure(figure: Figure) -> list[Conclusion]:
                   for value in values_along(figure, along)]
         judged = [place for value, points in places if (place := judge(figure, value, points))]
         if judged:
-            found.append(Conclusion(figure, words.settings(where), along, judged, crossings(figure, along, places)))
+            found.append(Conclusion(figure, words.settings(where), along, judged, crossings(figure, along, judged)))
     return found
 
 
@@ -92,7 +93,7 @@ def judge(figure: Figure, value: Value, points: dict[str, Point]) -> Place | Non
     """None unless two layouts were measured there."""
     noise = figure.noise(METRIC)
     stats = {layout: stat for layout, point in points.items() if (stat := point.stat(METRIC, noise))}
-    if len(stats) < 2:
+    if len(stats) < 2 or len({points[layout].islands() or layout for layout in stats}) == 1:  # cuts of one core
         return None
     ranked = sorted(stats, key=lambda layout: -stats[layout].median)
     best = [layout for layout in ranked if compare(stats[ranked[0]], stats[layout]) != ">"]
@@ -100,7 +101,7 @@ def judge(figure: Figure, value: Value, points: dict[str, Point]) -> Place | Non
     latency = points[ranked[0]].stat(LATENCY)
     return Place(value, tuple(sorted(best, key=natural)),
                  stats[ranked[0]].median / worse[0] if worse and worse[0] > 0 else None,
-                 latency.median if latency else None)
+                 latency.median if latency else None, {layout: stat.median for layout, stat in stats.items()})
 
 
 def natural(layout: str) -> tuple[int, str]:
@@ -109,23 +110,23 @@ def natural(layout: str) -> tuple[int, str]:
     return (int(digits) if digits.isdigit() else 0, layout)
 
 
-def crossings(figure: Figure, along: str | None, places: Sequence[tuple[Value, dict[str, Point]]]) -> list[str]:
-    """Where the medians of the two that are first there and here cross, on straight lines between measurements."""
-    if along is None:
-        return []
-    medians = [(as_number(value), {layout: stat.median for layout, point in points.items()
-                                   if (stat := point.stat(METRIC))}) for value, points in places]
+def crossings(figure: Figure, along: str | None, judged: Sequence[Place]) -> list[str]:
+    """Between one that is the best for certain and the next that is: where their medians cross, on straight lines from
+    measurement to measurement."""
+    certain = [place for place in judged if len(place.best) == 1]
     found = []
-    for (x, here), (next_x, there) in itertools.pairwise(medians):
-        if x is None or next_x is None or len(here) < 2 or len(there) < 2:
+    for here, there in itertools.pairwise(certain):
+        (before,), (after,) = here.best, there.best
+        if along is None or before == after:
             continue
-        before, after = (max(of, key=lambda layout: of[layout]) for of in (here, there))
-        if before == after or after not in here or before not in there:
-            continue
-        gap, next_gap = here[before] - here[after], there[after] - there[before]
-        if gap + next_gap > 0:
-            at = x + (next_x - x) * gap / (gap + next_gap)
-            found.append(f"{before} and {after} cross at {words.setting(along, significant(at))}")
+        way = [(as_number(place.value) or 0.0, place.medians[before] - place.medians[after])
+               for place in judged[judged.index(here):judged.index(there) + 1]
+               if before in place.medians and after in place.medians]
+        for (x, gap), (next_x, next_gap) in itertools.pairwise(way):
+            if gap > 0 >= next_gap:
+                at = x + (next_x - x) * gap / (gap - next_gap)
+                found.append(f"{before} and {after} cross at about {words.setting(along, significant(at))}")
+                break
     return found
 
 

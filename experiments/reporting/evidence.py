@@ -156,6 +156,8 @@ class Case:
         return sorted((layout for layout, count in counts.items() if count), key=lambda layout: counts[layout])
 
     def shared(self) -> str:
+        if not self.layouts() and "layout" in self.figure.axes:
+            raise Untellable(f"no run measured {words.metric_name(self.metric)}")
         if "1ISL" not in self.layouts():
             raise Untellable("1ISL (shared-everything) was not measured")
         return "1ISL"
@@ -163,6 +165,8 @@ class Case:
     def fine(self) -> str:
         """The layout with one island per core."""
         layouts = self.layouts()
+        if not layouts and "layout" in self.figure.axes:
+            raise Untellable(f"no run measured {words.metric_name(self.metric)}")
         finest = layouts[-1] if layouts else None
         workers = next((point.workers_per_island() for point in self.figure.points
                         if point.axes.get("layout") == finest and point.workers_per_island()), None)

@@ -37,7 +37,9 @@ def document(block: Block, machine: Machine, name: str) -> Document:
     """The deployment file of a block."""
     experiment = block.experiment
     point = block.runs[0].point
-    base: Document = copy.deepcopy(machine.substitute(experiment.deployment, cores_of(point, experiment, machine)))
+    cores = cores_of(point, experiment, machine)
+    islands = machine.islands_of(block.settings.get("layout", experiment.deployment.get("layout")), cores)
+    base: Document = copy.deepcopy(machine.substitute(experiment.deployment, cores, islands))
     base.setdefault("version", 1)
     if isinstance(base.get("cores"), int):
         base["cores"] = min(base["cores"], machine.cores)

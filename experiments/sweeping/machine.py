@@ -1,4 +1,4 @@
-"""What a sweep's words mean on this machine: `machine`, SE, CG, FG, $cores.
+"""What a sweep's words mean on this machine: `machine`, SE, CG, FG, $cores, $islands.
 
 A file is written once and runs anywhere: on a machine of two cores `layout: machine` is 1ISL and 2ISL, on one of four
 sockets with six cores each it is 1ISL, 2ISL, 4ISL, 8ISL, 12ISL and 24ISL.
@@ -91,16 +91,22 @@ class Machine:
     def layout_of_cut(self, cut: str, cores: int) -> str:
         return f"{ {'SE': 1, 'CG': self.sockets_of(cores), 'FG': cores}[cut] }ISL"
 
-    def substitute(self, value: Any, cores: int) -> Any:
-        """`value` with $cores and $sockets in its strings replaced; a string that is nothing else becomes a number."""
+    def islands_of(self, layout: Scalar, cores: int) -> int:
+        """4 of "4ISL"; where the layout is left to the machine, its sockets."""
+        text = str(layout)
+        return int(text.removesuffix("ISL")) if LAYOUT.match(text) else self.sockets_of(cores)
+
+    def substitute(self, value: Any, cores: int, islands: int) -> Any:
+        """`value` with $cores, $sockets and $islands in its strings replaced; a string that is nothing else becomes a
+        number."""
         if isinstance(value, dict):
-            return {name: self.substitute(part, cores) for name, part in value.items()}
+            return {name: self.substitute(part, cores, islands) for name, part in value.items()}
         if isinstance(value, list):
-            return [self.substitute(part, cores) for part in value]
+            return [self.substitute(part, cores, islands) for part in value]
         if not isinstance(value, str):
             return value
-        numbers = {"cores": cores, "sockets": self.sockets_of(cores)}
+        numbers = {"cores": cores, "sockets": self.sockets_of(cores), "islands": islands}
         for name, number in numbers.items():
             if value == f"${name}":
                 return number
-        return re.sub(r"\$(cores|sockets)\b", lambda found: str(numbers[found.group(1)]), value)
+        return re.sub(r"\$(cores|sockets|islands)\b", lambda found: str(numbers[found.group(1)]), value)
