@@ -52,8 +52,8 @@ def lockmgr_mpl(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "degradation from the peak at increasing load", "Sections 5.2.1 and 5.3.4, Figures 12 and 17",
                      f"no collapse up to 500 in flight; degraded is {words.percent(DEGRADED)} of the peak",
                      keeps_peak(case, {"mix": "read"}), {"mix": "read"})
-    yield case.claim("With updates among them it does not collapse either (TATP's standard mix, with inserts and deletes; "
-                     "there updates in place, at scale factor 64: tatp64.yaml).",
+    yield case.claim("With updates among them it does not collapse either (TATP's standard mix, with inserts and "
+                     "deletes; there updates in place, at scale factor 64: tatp64.yaml).",
                      "Our system does not show any collapse",
                      "Section 5.3.4, Figure 17", "no collapse up to 256 in flight; degraded is "
                      f"{words.percent(DEGRADED)} of the peak", keeps_peak(case, {"mix": "standard"}),
