@@ -48,7 +48,7 @@ examples:
 exit codes: 0 ok, 1 failed, 2 usage or invalid file, 130 interrupted"""
 
 
-SETTINGS = ("placement", "hardware_threads", "cores", "transport")
+SETTINGS = ("placement", "hardware_threads", "cores", "sites", "transport")
 IN_TURNS, WITH_SETTINGS, VALIDATION = 1000, 2000, 3000  # where their repetitions begin: nothing is judged by the runs
 #                                                         that led to it
 MODELLED = ("multisite", "zipf", "rows")  # a workload that has these is predicted, for several values of the first two
@@ -136,7 +136,8 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
                              "default 12")
     parser.add_argument("--settings", nargs="+", choices=(*SETTINGS, "none"), default=list(SETTINGS), metavar="SETTING",
                         help=f"which of the best layout are tried, where they make a difference: "
-                             f"{', '.join(SETTINGS)} (one core of each island left free), none; default: all")
+                             f"{', '.join(SETTINGS)} (cores: one of each island left free; sites: one for each island, "
+                             "which no more islands can share later), none; default: all")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the runs; default 1")
     parser.add_argument("--write", metavar="NEW", help="FILE with what is recommended, as a new file; of several loads "
                         "with the layout that is least behind at its worst")
@@ -289,12 +290,13 @@ class Adviser:
             if setting == "cores":
                 found += [("cores", cpus)] if (cpus := self.one_core_free(case)) else []
                 continue
-            values: Sequence[Scalar] = ("uds", "zmq") if setting == "transport" else (
-                self.machine.values(setting) or ([], None))[0]
+            values: Sequence[Scalar] = (self.machine.values(setting) or ([], None))[0]
+            if setting == "sites":
+                values = [islands_of(layout)]
             if setting == "placement" and self.machine.domains == 1:
                 values = [value for value in values if value != "spread"]
-            if setting == "transport" and islands_of(layout) == 1:
-                values = []  # it has nobody to send to
+            if setting == "transport":  # one island has nobody to send to
+                values = ["uds", "zmq"] if islands_of(layout) > 1 else []
             found += [(setting, value) for value in values if value != self.own[setting]]
         return found
 
@@ -374,7 +376,7 @@ def run(arguments: argparse.Namespace, islands: Islands) -> int:
     identity = result_files.identify(islands, machine, *here)
     laboratory = Laboratory(islands, machine, experiment_of(arguments, measure), directory, identity,
                             shlex.join(["islands", "advise", *sys.argv[1:]]), arguments.again)
-    own = {"placement": plan["placement"], "transport": plan["transport"],
+    own = {"placement": plan["placement"], "transport": plan["transport"], "sites": plan["sites"],
            "hardware_threads": tree.plain_mapping().get("hardware_threads", "one")}
     adviser = Adviser(arguments, machine, laboratory, load_of(arguments, plan["sites"]) if arguments.modelled else None,
                       own)

@@ -251,13 +251,15 @@ def test_layouts_that_are_close_are_measured_in_turns(islands: Islands, deployme
     """And written down: the user's file with what is recommended, as a deployment that `islands check` takes."""
     file, new = deployment(FILE + "# mine\nlayout: auto\n"), os.path.join(folder, "best.yaml")
     command = ("advise", file, *PREDICT, "--rounds", "2", "--durability", "none", "--write", new)
-    answer = islands.json(*command, "--settings", "placement", timeout=120, cwd=folder)
+    answer = islands.json(*command, "--settings", "placement", "sites", timeout=120, cwd=folder)
     case = answer["cases"][0]
     assert answer["calibration_runs"] == 4 * len(case["ranking"]), "of skew nothing was asked"
     for row in case["ranking"][1:]:
         assert ("beside_first" in row) == ("confirmed_per_s" in row)
         assert row.get("beside_first", {"rounds": 2})["rounds"] == 2
-    assert [(variant["setting"], variant["value"]) for variant in case["variants"]] == [("placement", "os")]
+    count = int(case["recommended"].removesuffix("ISL"))
+    assert [(variant["setting"], variant["value"]) for variant in case["variants"]] == [("placement", "os"),
+                                                                                        ("sites", count)]
     assert case["variants"][0]["beside"]["rounds"] == 2
     with open(new, encoding="utf-8") as source:
         text = source.read()
