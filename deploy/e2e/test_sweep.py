@@ -835,6 +835,9 @@ def test_cuts_and_numbers_of_part_of_a_machine(islands: Islands) -> None:
     value = {"sites": "$cores", "range": [0, "$cores"], "name": "$sockets of $cores, $coresome", "off": False}
     assert machine.substitute(value, 12, 4) == {"sites": 12, "range": [0, 12], "name": "2 of 12, $coresome",
                                                 "off": False}
+    assert machine.substitute({"sites": "$islands"}, 12, 4) == {"sites": 4}
+    assert [machine.islands_of(layout, 12) for layout in ("8ISL", "auto", None)] == [8, machine.sockets_of(12)] + [
+        machine.sockets_of(12)]
 
 
 @pytest.mark.parametrize("workers, cpus", [
