@@ -1,10 +1,11 @@
 """Claims about the machine itself: where threads lie, how many meet at a lock, what messages between processes cost."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from reporting import words
-from reporting.evidence import (Case, Claim, Found, Untellable, Verdict, greater, ordered, quotient, steadier)
-from reporting.results import Figure, Sweep, compare
+from reporting.evidence import (UNKNOWN, Case, Claim, Found, Untellable, Verdict, greater, ordered, quotient, steadier)
+from reporting.results import Figure, Sweep, Where, compare
 from reporting.sizes import OCTO, QUAD, Machine, Number, factor
 
 ISLANDS_USE = "uds-stream"  # of the three kinds of Unix domain sockets
@@ -157,17 +158,30 @@ def distance(case: Case, names: Sequence[str]) -> str:
     raise Untellable(f"no results for {' or '.join(names)}")
 
 
-def of_mechanism(case: Case, name: str, where: str, named: str = "") -> Found:
-    return case.at(named or name, mechanism=name, where=where)
+def of_mechanism(case: Case, name: str, where: Where, named: str = "") -> Found:
+    return case.at(named or name, mechanism=name, **where)
 
 
 def unix_fastest(case: Case, where: str) -> Verdict:
+    """However many messages are on their way, and however receivers wait: the paper does not say how it was."""
+    found = []
+    for batch, wait in itertools.product(case.values("batch") or [None], case.values("wait") or [None]):
+        use = {name: value for name, value in (("batch", batch), ("wait", wait)) if value is not None}
+        one = unix_fastest_so_used(case, {"where": where, **use})
+        found.append((one.direction, f"{words.settings(use)}: {one.here}" if use else one.here))
+    told = {verdict for verdict, _ in found if verdict != UNKNOWN}
+    here = f"{where}: {'; '.join(text for _, text in found)}"
+    if len(told) == 1:
+        return Verdict(told.pop(), here)
+    return Verdict(UNKNOWN, f"it depends on their use, {here}" if told else here)
+
+
+def unix_fastest_so_used(case: Case, where: Where) -> Verdict:
     measured = case.values("mechanism")
     others = [of_mechanism(case, name, where) for name in OTHERS if name in measured]
     if not others:
-        raise Untellable(f"no results for {', '.join(OTHERS)} with {where}")
-    found = greater(of_mechanism(case, ISLANDS_USE, where), max(others, key=lambda other: other.stat.median))
-    return found._replace(here=f"{found.here}, {where}")
+        raise Untellable(f"no results for {', '.join(OTHERS)} with {where['where']}")
+    return greater(of_mechanism(case, ISLANDS_USE, where), max(others, key=lambda other: other.stat.median))
 
 
 def across_sockets(case: Case, far: Sequence[str]) -> Verdict:
@@ -177,6 +191,6 @@ def across_sockets(case: Case, far: Sequence[str]) -> Verdict:
 
 def near_beats_far(case: Case, near: Sequence[str], far: Sequence[str]) -> Verdict:
     case.need_sockets()
-    here, there = (of_mechanism(case, ISLANDS_USE, where, f"{ISLANDS_USE} {where}")
+    here, there = (of_mechanism(case, ISLANDS_USE, {"where": where}, f"{ISLANDS_USE} {where}")
                    for where in (distance(case, near), distance(case, far)))
     return greater(here, there)
