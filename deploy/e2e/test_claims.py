@@ -26,7 +26,8 @@ def test_claims_agree_on_four_sockets(folder: str) -> None:
     report_results.write_results(folder, "quad-socket")
     found = claims_by_id(folder)
     for id in ("fig02.1", "fig02.2", "tab01.1", "tab01.2", "tab01.3", "tab01.4", "fig03.1", "fig03.5", "fig04.1",
-               "fig04.2", "fig04.3", "fig06.1", "fig06.2", "fig06.3", "fig07.1", "fig07.2", "fig07.3", "fig09.1",
+               "fig05.1", "fig04.2", "fig04.3", "fig06.1", "fig06.2", "fig06.3", "fig07.1", "fig07.2",
+               "fig07.3", "fig09.1",
                "fig09.2", "fig09.3", "fig09.4", "fig09.8", "fig09.9", "fig09.10", "fig09.11", "fig10.1", "fig10.2",
                "fig10.5", "fig10.7", "fig10.8", "fig10.9", "fig12.1", "fig12.4", "fig13.1", "fig13.2", "fig13.5",
                "fig13.6", "fig13.8", "fig13.10", "logging.1", "logging.2", "shoremt.1", "shoremt.2",
@@ -79,7 +80,10 @@ def test_one_socket_says_so(folder: str) -> None:
     ("fig04", 5, {"placement": "spread"}, "fig04.2", "agrees"),
     ("fig04", 0.3, {"placement": "islands"}, "fig04.2", "disagrees"),
     ("fig04", 1.5, {"placement": "os"}, "fig04.3", "disagrees"),
+    ("fig05", 10, {"cut": "FG", "multisite": 50}, "fig05.1", "disagrees"),
+    ("fig05", None, {"multisite": 50}, "fig05.1", "cannot be told"),
     ("fig06", 5, {"mechanism": "fifo"}, "fig06.1", "disagrees"),
+    ("fig06", 50, {"mechanism": "fifo", "batch": 32}, "fig06.1", "cannot be told"),  # it depends
     ("fig06", 5, {"mechanism": "shared-memory"}, "fig06.1", "agrees"),
     ("fig06", 0.5, {"mechanism": "uds-stream"}, "fig06.1", "disagrees"),  # the other two kinds do not help it
     ("fig06", None, {"mechanism": "uds-stream"}, "fig06.1", "cannot be told"),
@@ -154,6 +158,22 @@ def test_traffic_between_sockets(folder: str, of_shared: float | None, verdict: 
     found = claims_by_id(folder)
     assert [found[id].verdict for id in ("fig12.9", "fig12.10")] == [verdict] * 2, found["fig12.9"].json()
     assert found["fig12.10"].there == "1.14x, on 8 sockets"
+
+
+@pytest.mark.parametrize("waiting, logging, verdicts", [
+    (6.0, 1.0, ["agrees", "agrees"]), (0.5, 0.0, ["disagrees", "disagrees"])])
+def test_where_the_time_of_distributed_transactions_goes(folder: str, waiting: float, logging: float,
+                                                         verdicts: list[str]) -> None:
+    """Of 10 us that a distributed one costs more; `logging`: of updates, beside 0.5 of reads."""
+    def change(figure: str, line: Document) -> Document:
+        share, update = line["axes"]["multisite"] / 100, line["axes"]["op"] == "update"
+        return measuring(line, us_per_transaction=2 + 10 * share, us_building=0.1, us_reading=0.1 + 0.2 * share,
+                         us_waiting=waiting * share, us_logging=0.1 + share * (logging if update else 0.5))
+
+    report_results.write_results(folder, "quad-socket", ["fig11"], change=change)
+    found = claims_by_id(folder)
+    assert [found[id].verdict for id in ("fig11.1", "fig11.2")] == verdicts, found["fig11.1"].json()
+    assert "4ISL" in found["fig11.1"].here
 
 
 def bend_only(metric: str, by: float, **where: object) -> report_results.Change:

@@ -8,14 +8,14 @@ shared-nothing, whatever the machine. To add a figure, write its function and en
 
 from collections.abc import Callable, Iterator
 
-from reporting import claims_cuts, claims_growth, claims_hardware, claims_others
+from reporting import claims_cuts, claims_growth, claims_hardware, claims_others, claims_parts
 from reporting.evidence import Claim
 from reporting.results import Figure, Sweep
 
 FIGURES: dict[str, Callable[[Sweep, Figure], Iterator[Claim]]] = {
     "fig02": claims_hardware.fig02, "tab01": claims_hardware.tab01, "fig03": claims_hardware.fig03,
     "fig04": claims_cuts.fig04, "fig06": claims_hardware.fig06, "fig07": claims_cuts.fig07,
-    "fig08": claims_hardware.fig08,
+    "fig05": claims_parts.fig05, "fig08": claims_hardware.fig08, "fig11": claims_parts.fig11,
     "fig09": claims_cuts.fig09, "fig10": claims_cuts.fig10, "fig12": claims_growth.fig12, "fig13": claims_growth.fig13,
     "shoremt": claims_others.shoremt, "lockmgr_mpl": claims_others.lockmgr_mpl, "hstore": claims_others.hstore,
     "hstore_fig3": claims_others.hstore_fig3, "horikawa": claims_others.horikawa,
