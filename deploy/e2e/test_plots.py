@@ -9,13 +9,14 @@ import statistics
 import pytest
 
 import report_results
-from conftest import Document
+from conftest import ROOT, Document, Islands
 from report_results import read
 from test_report import needs_matplotlib, run_report, user_sweep
 from test_sweep import SMALL, Sweeps, sweeps, undescribed  # noqa: F401
 
 from reporting import plots, results  # test_sweep has put it on the path
-from sweeping import sweep_file
+from sweeping import plan, sweep_file
+from sweeping.machine import Machine
 from sweeping.tree import BadFile
 
 START = "version: 1\nworkload: micro\naxes: {layout: [1ISL], op: [read]}\n"
@@ -176,3 +177,13 @@ def test_real_runs(sweeps: Sweeps) -> None:  # noqa: F811
     for plot in over_time:
         assert [value for value, _ in plot.series] == [0, 1] and plot.xs[-1] == 2
         assert all(stats[2.0].median > 0 for _, stats in plot.series)
+
+
+@pytest.mark.parametrize("machine, wheres", [
+    ("pack:1 [numa] l3:1 core:4 pu:1", ["same-core", "same-cache", "cross-socket"]),
+    ("pack:1 [numa] l3:2 core:2 pu:1", ["same-core", "same-cache", "same-socket", "cross-socket"]),
+])
+def test_distances_that_are_one_are_measured_once(islands: Islands, machine: str, wheres: list[str]) -> None:
+    fig06 = sweep_file.read(os.path.join(ROOT, "experiments", "fig06.yaml"), lambda name: None).experiments[0]
+    axes, notes = plan.resolve_axes(fig06, Machine(islands.json("machine", machine)))
+    assert axes["where"] == wheres and bool(notes) == ("same-socket" not in wheres)

@@ -37,10 +37,12 @@ CLIENTS = ("Clients are of the whole deployment: as many as its slots, and each 
            "not the skew's.")
 ESTIMATE = ("Dotted: section 4's estimate, the straight line between what is measured at both ends. The paper's figure "
             "is a drawing.")
+HALVES = ("With twice the cores each island has half of the data, more of which is in its cache: growth may be more "
+          "than linear.")
 DRAWING = "The paper's figure is a drawing; what is plotted here was measured."
 # What a reader of a figure has to know.
 REMARKS = {"fig04": DRAWING, "fig05": ESTIMATE, "fig09": MESSAGES, "fig10": MESSAGES, "fig12": ONE_CORE,
-           "fig13": CLIENTS, "drift": CLIENTS, "hstore_fig3": BUSY}
+           "fig13": CLIENTS, "drift": CLIENTS, "hstore": HALVES, "hstore_fig3": BUSY}
 
 
 def claims_of(sweep: Sweep) -> list[Claim]:

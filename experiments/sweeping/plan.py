@@ -78,6 +78,9 @@ def resolve_axes(experiment: Experiment, machine: Machine) -> tuple[dict[str, li
     if {"islands", "spread"} <= set(placements) and (by_hand or machine.domains == 1):
         axes["placement"] = [placement for placement in placements if placement != "spread"]
         notes.append("islands by hand lie where their cpus say: placement spread is islands" if by_hand else ONE_DOMAIN)
+    if {"same-cache", "same-socket"} <= set(axes.get("where", [])) and machine.domains == machine.sockets:
+        axes["where"] = [where for where in axes["where"] if where != "same-socket"]
+        notes.append("one cache for all cores of a socket: same-socket is same-cache")
     too_many = [cores for cores in axes.get("cores", []) if isinstance(cores, int) and cores > machine.cores]
     if too_many:
         axes["cores"] = [cores for cores in axes["cores"] if cores not in too_many]
