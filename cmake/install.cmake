@@ -24,11 +24,13 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/islands/python/islands/_generated DE
 install(DIRECTORY dashboards/ DESTINATION ${home}/dashboards FILES_MATCHING PATTERN "*.json" PATTERN "*.yml"
   PATTERN "*.yaml" PATTERN "*.md" PATTERN rules_test.yml EXCLUDE)
 
-# What transfer.cc includes, and nothing else: the whole interface of workloads.
+# What transfer.cc includes, and nothing else: the whole interface of workloads, with what its headers need themselves.
 set(workload_headers coordinator/coordinator.h coordinator/transaction_id.h instance/storage/catalog.h
-  instance/storage/pages/limits.h instance/workload/operation.h instance/workload/parameters.h
-  instance/workload/transaction.h instance/workload/workload.h partitioner/key_codec.h partitioner/site_map.h
-  runtime/check.h runtime/clock.h runtime/frame_pool.h runtime/random.h runtime/ready_queue.h runtime/task.h)
+  instance/storage/pages/limits.h instance/storage/pages/page.h instance/storage/pages/page_latch.h
+  instance/storage/pages/page_state.h instance/storage/pages/torn.h instance/workload/operation.h
+  instance/workload/parameters.h instance/workload/transaction.h instance/workload/workload.h partitioner/key_codec.h
+  partitioner/site_map.h runtime/check.h runtime/clock.h runtime/frame_pool.h runtime/latch_site.h runtime/random.h
+  runtime/ready_queue.h runtime/task.h)
 foreach(header ${workload_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION include/islands/workload/${folder})

@@ -116,10 +116,13 @@ class Historians:
     def await_answers(self, count: int) -> None:
         self.wait(lambda: len(self.answers) >= count, f"{count} answers")
 
-    def history(self) -> list[Answer]:
-        """All of it, with a read of every list in the end."""
+    def await_end(self) -> None:
         self.wait(lambda: all(each.has_ended() for each in self.all), "the end")
         assert all(each.process.wait() == 0 for each in self.all)
+
+    def history(self) -> list[Answer]:
+        """All of it, with a read of every list in the end."""
+        self.await_end()
         return self.answers + self.final_reads()
 
     def final_reads(self) -> list[Answer]:

@@ -33,6 +33,7 @@ UNUSED = {
     "islands_recovery_records": "says why islands_recovery_seconds is what it is; once in a life",
     "islands_recovery_transactions_undone": "likewise",
     "islands_in_doubt_oldest_seconds": "`islands status` warns by it; the alert has a clock of its own",
+    "islands_log_room_wait_seconds_total": "of `islands profile`, which ranks it among the queues",
     "islands_boot_epoch": "names an island's life in logs and transaction ids; panels show restarts",
     "exposer_transferred_bytes_total": "of the library that serves the page, not of islands",
     "exposer_scrapes_total": "of the library that serves the page, not of islands",

@@ -305,7 +305,7 @@ def test_help_and_version(islands: Islands) -> None:
 
 @pytest.mark.parametrize("line, says", [
     (["plna", "x.yaml"], "unknown command 'plna'; did you mean 'plan'?"),
-    (["--format", "json", "bogus"], "unknown command 'bogus'; see `islands --help`"),
+    (["--format", "json", "nonsense"], "unknown command 'nonsense'; see `islands --help`"),
     (["plan"], "FILE is required; see `islands plan --help`"),
     (["plan", "x", "--bogus"], "--bogus"),
     (["--format", "xml", "machine"], "xml"),

@@ -97,8 +97,9 @@ class Cluster:
         """A short run of the microbenchmark; its result."""
         return self.json(f"run {self.file} micro {RUN.format(duration=duration)}")
 
-    def disturb_load(self, disturbance: str, duration: float = 5) -> Any:
-        """The result of a run during which a shell command is executed, once there is a first line of progress."""
+    def disturb_load(self, disturbance: str, duration: float = 5, code: int = 0) -> Any:
+        """The result of a run during which a shell command is executed, once there is a first line of progress; `code`:
+        that it ends with."""
         self.guest.check(f"cd {FOLDER}; rm -rf code results; ({self.prefix} islands run {self.file} micro "
                          f"{RUN.format(duration=duration)} --results results > out 2> err; echo $? > code) &")
         during = self.guest.run(f"cd {FOLDER}; until [ -s err ] || [ -e code ]; do sleep 0.1; done; {disturbance}; "
@@ -106,7 +107,7 @@ class Cluster:
         done = self.guest.run(f"cd {FOLDER}; until [ -e code ]; do sleep 0.1; done; cat results/*/summary.json; "
                               "cat out err >&2; exit $(cat code)")
         assert during.code == 0, f"the run was over too soon: {during} {done}"
-        assert done.code == 0, done
+        assert done.code == code, done
         return json.loads(done.out)
 
     def wait_until(self, condition: Callable[[list[dict[str, Any]]], bool], what: str) -> list[dict[str, Any]]:

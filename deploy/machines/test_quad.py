@@ -128,7 +128,7 @@ def test_an_island_that_is_killed_during_a_run_comes_back_to_its_place(on: On) -
     expected = expect(machine, 4, "islands", "bind")
     cluster.up()
     before = cluster.islands()
-    result = cluster.disturb_load(f"kill -9 {before[2].pid}")
+    result = cluster.disturb_load(f"kill -9 {before[2].pid}", code=1)
     assert result["sum_check"] == "skipped: island lost"
     assert [island["lost"] for island in result["per_island"]] == [False, False, True, False]
     cluster.wait_until(lambda islands: all(island["state"] == "ready" and island["links"] == island["links_expected"]
