@@ -38,7 +38,8 @@ larger: 3.3x to 6.2x agree with 4.5x. Held against this is the whole interval of
 spread of both results lets it reach; where it lies across an end it cannot be told. Sizes cannot be compared where
 this machine has more than {sizes.TOLERANCE:g} times as many cores or sockets as the paper's, or fewer by as much.
 “Linear” is a factor, too: by how much the cores grew, here. What this machine cannot show, or the spread hides, is
-said to be so. <b>Durability</b> is what islands kept of what they acknowledged: nothing (none), all of it across
+said to be so. Counts are of claims: papers say in several sentences what one measurement shows.
+<b>Durability</b> is what islands kept of what they acknowledged: nothing (none), all of it across
 kills (lazy), or across losses of power, too (sync); with +forced, messages of two-phase commit waited for the log
 as well. The paper's islands wrote their log to disks in memory: lazy or sync with a log there."""
 
