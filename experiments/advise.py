@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from advising import advice, written
 from advising.advice import Case, Verdict
-from advising.contest import TIE, Contest
+from advising.contest import Contest
 from advising.model import MULTISITE_ANCHORS, ZIPF_ANCHORS, Load, Measured, Model, Predictor
 from advising.trials import Laboratory, experiment_of
 from durability import DURABILITIES, EXPECTED, LOG, settings_of, word_of
@@ -232,9 +232,6 @@ class Adviser:
         medians: dict[str, dict[tuple[float, float], float]] = {}
         for (layout, multisite, zipf), found in rates.items():
             medians.setdefault(layout, {})[multisite, zipf] = statistics.median(found)
-        stuck = [layout for layout, anchor in medians.items() if not all(anchor.values())]
-        if stuck:
-            raise Failed(f"nothing was committed in a run on {', '.join(stuck)}; give --seconds more")
         self.noise = max(self.noise, advice.noise_of([*rates.values()]))
         self.models[durability] = {
             layout: self.model_of(islands_of(layout), anchor) for layout, anchor in medians.items()}
@@ -309,7 +306,8 @@ class Adviser:
 
     def settle(self, cases: Sequence[Case]) -> None:
         """Settings of the recommended layouts, in turns with these as they are. One that is better beyond the noise is
-        taken; of several the best, since what they do together was not measured."""
+        taken; of several the best, since what they do together was not measured. What a workload cannot do with a
+        setting is told by its run, and left out."""
         contests = []
         for case in cases:
             base = self.point_of(case, case["recommended"])
@@ -325,19 +323,25 @@ class Adviser:
             for _, _, names in due:
                 if "" not in names:
                     names.append("")  # what all are compared with
-            laboratory.measure([points[name] for points, _, names in due for name in names], [WITH_SETTINGS + number])
+            this_round = WITH_SETTINGS + number
+            laboratory.measure([points[name] for points, _, names in due for name in names], [this_round],
+                               may_fail=True)
             for points, contest, names in due:
-                contest.add({name: laboratory.rate(points[name], WITH_SETTINGS + number) for name in names})
+                for name in names:
+                    if name and not laboratory.held(points[name], this_round):
+                        contest.leave_out(name)
+                contest.add({name: laboratory.rate(points[name], this_round) for name in names
+                             if name in contest.rates})
             number += 1
         self.runs_made += laboratory.made
         self.others.append(laboratory.others_on_cores())
         for case, settings, points, contest in contests:
             if not contest.rounds:
                 continue
-            beside = {words: contest.beside(words, "") for words in settings}
-            case["variants"] = [{"setting": name, "value": value, "beside": advice.share_of(beside[words])}
-                                for words, (name, value) in settings.items()]
-            better = [words for words in settings if beside[words].share.low > 1]
+            beside = {words: contest.beside(words, "") for words in settings if words in contest.rates}
+            case["variants"] = [{"setting": settings[words][0], "value": settings[words][1],
+                                 "beside": advice.share_of(found)} for words, found in beside.items()]
+            better = [words for words, found in beside.items() if found.share.low > 1]
             if better:
                 name, value = settings[max(better, key=lambda words: beside[words].share.ratio)]
                 case["settings"][name] = value

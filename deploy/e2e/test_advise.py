@@ -182,6 +182,8 @@ def test_the_island_that_limits_is_the_busy_one() -> None:
     ("storage:\n  # big\n  buffer_pool: 1GiB\n", ["storage", "log", "durability"], "lazy",
      "storage:\n  # big\n  log: {durability: lazy}\n  buffer_pool: 1GiB\n"),
     ("{version: 1}\n", ["placement"], "os", "{placement: os, version: 1}\n"),
+    ("{version: 1}\n", ["cores"], "0,2", "{cores: '0,2', version: 1}\n"),
+    ("data: {sites: 4}\n", ["data", "sites"], 2, "data: {sites: 2}\n"),
 ])
 def test_a_file_keeps_what_its_author_wrote(deployment: WriteFile, text: str, path: list[str], value: Scalar,
                                             expected: str) -> None:
@@ -237,6 +239,29 @@ def test_disturbed_runs_are_said_and_made_again(islands: Islands, deployment: Wr
         again = [json.loads(line)["id"] for line in source]
     assert again == [run["id"] for run in runs] + [f"{runs[2]['id']}-2"]
     assert before <= files_in(kept)
+
+
+def test_a_run_that_committed_nothing_is_an_error(islands: Islands, deployment: WriteFile, folder: str) -> None:
+    command = ("advise", deployment(FILE), "--results", os.path.join(folder, "kept"), *PREDICT, "--layouts", "1ISL",
+               "--validate")
+    assert islands.json(*command, cwd=folder)["runs_made"] == 5
+    lines, = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names
+              if name == "results.jsonl"]
+    with open(lines, encoding="utf-8") as source:
+        runs = [json.loads(line) for line in source]
+    runs[-1]["metrics"]["committed_per_s"] = 0.0  # that of the validation
+    with open(lines, "w", encoding="utf-8") as out:
+        out.writelines(json.dumps(run) + "\n" for run in runs)
+    done = islands.run(*command, cwd=folder)
+    assert done.code == 1 and "nothing was committed in a run on 1ISL" in done.err and "Traceback" not in done.err, done
+
+
+def test_a_setting_that_cannot_be_is_left_out(islands: Islands, deployment: WriteFile, folder: str) -> None:
+    """Fewer sites than each transaction is to touch: that variant fails, and the advice stands."""
+    done = islands.run("advise", deployment(FILE), *PREDICT, "--rounds", "1", "--layouts", "1ISL", "--settings",
+                       "placement", "sites", "--multisite", "100", "--sites-touched", "3", timeout=120, cwd=folder)
+    assert done.code == 0 and "recommended: 1ISL" in done.out and "placement os" in done.out, done
+    assert "sites 1" not in done.out and "--sites-touched: found 3" in done.err, done
 
 
 def test_who_else_has_the_cores_is_said() -> None:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from cluster import Cluster, cluster, line_of, wait_until  # noqa: F401
+from cluster import Cluster, cluster, line_of  # noqa: F401
 from conftest import Result
 from test_metrics import free_ports
 

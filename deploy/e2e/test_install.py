@@ -148,6 +148,24 @@ def test_the_service_is_hardened(prefix: str) -> None:
     call("systemd-analyze", "security", "--offline=true", "--threshold=30", unit)  # exposure at most 3.0 of 10
 
 
+def test_a_container_keeps_it_up_until_it_is_stopped(prefix: str, folder: str, deployment: WriteFile) -> None:
+    file = deployment(FILE)
+    process = subprocess.Popen(["sh", os.path.join(ROOT, "deploy", "package", "serve.sh"), "serve", file], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               env=dict(os.environ, PATH=f"{prefix}/bin:{os.environ['PATH']}"))
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.communicate(timeout=5)
+        with open(os.path.join(folder, "run", "supervisor.lock"), encoding="utf-8") as lock:
+            assert lock.readline().strip().isdigit(), "what systemd reads as PIDFile"
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 0 and "every process is gone" in out, out
+    finally:
+        process.kill()
+        Islands(os.path.join(prefix, "bin", "islands")).run("down", file)
+
+
 def test_the_debian_package(folder: str) -> None:
     if not shutil.which("dpkg-deb"):
         pytest.skip("no dpkg here")

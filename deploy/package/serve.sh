@@ -8,7 +8,7 @@ stop() { islands down "$file"; exit 0; }
 trap stop TERM INT
 islands up "$file"
 # A shell waits for its children only, and the supervisor is none: look whether it is there.
-supervisor=$(cat "$(dirname "$file")/run/supervisor.lock")
+read -r supervisor < "$(dirname "$file")/run/supervisor.lock"
 while kill -0 "$supervisor" 2>/dev/null; do sleep 1 & wait $!; done
 echo "serve: the supervisor of $file has ended" >&2
 exit 1

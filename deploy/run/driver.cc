@@ -169,6 +169,7 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   const auto cancelled = [] {
     return absl::CancelledError("interrupted; the run is stopped on every island");
   };
+  const Traffic traffic;  // opened before anything is measured: large machines have hundreds of counters
   int64_t left_ms = std::llround(options.warmup_s * 1000);
   while (left_ms > 0) {
     const int64_t step_ms = std::min(left_ms, kSampleIntervalMs);
@@ -180,7 +181,7 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   window_begin_ms_ = MonotonicMs();
   machine_before_ = ReadMachineTime();
   logger_before_ = ReadCoreTime(status_.log().logger_pid());
-  traffic_.emplace();
+  const Traffic::Bytes carried_before = traffic.Read();
   const int64_t end_ms = window_begin_ms_ + std::llround(options.duration_s * 1000);
   for (int64_t next_ms = window_begin_ms_; next_ms < end_ms;) {
     next_ms = std::min(next_ms + kSampleIntervalMs, end_ms);
@@ -195,8 +196,8 @@ absl::Status RunDriver::Drive(Interrupts& interrupts) {
   }
   const std::optional<CoreTime> logger = ReadCoreTime(status_.log().logger_pid());
   if (logger && logger_before_) result_.logger_ran_ns = logger->Since(*logger_before_).ran_ns;
-  result_.traffic = traffic_->Read();
-  result_.traffic_problem = traffic_->problem();
+  result_.traffic = traffic.Read().Since(carried_before);
+  result_.traffic_problem = traffic.problem();
   const std::optional<MachineTime> machine = ReadMachineTime();
   if (machine && machine_before_) result_.stolen_fraction = machine->StolenSince(*machine_before_);
   return absl::OkStatus();

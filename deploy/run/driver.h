@@ -97,7 +97,6 @@ class RunDriver {
   int64_t window_begin_ms_ = 0;
   std::optional<MachineTime> machine_before_;  // at window_begin_ms_
   std::optional<CoreTime> logger_before_;      // the same
-  std::optional<Traffic> traffic_;             // since then
   RunResult result_;
 };
 

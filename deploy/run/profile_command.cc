@@ -210,7 +210,7 @@ void AddProfileCommand(CLI::App& app, CommandContext& context) {
       })
       ->capture_default_str();
   command->footer(
-      "Start a load first (`islands run`, or clients of the gateway). Always measured, at a cost of under 1 "
+      "Start a load first (`islands run`, or clients of the gateway). Always measured, at a cost of about 1 "
       "%;\n"
       "`islands run` has the same for its measured time under `profile` in summary.json.");
   OnCommand(command, context, [&context, options] { return ShowProfile(context, *options); });

@@ -68,6 +68,7 @@ std::optional<std::vector<uint32_t>> BitsOf(std::string_view format) {
     const auto last = end.empty() ? first : Number(end);
     if (!first || !last || *first > *last || *last > 63) return std::nullopt;
     for (uint64_t bit = *first; bit <= *last; ++bit) bits.push_back(static_cast<uint32_t>(bit));
+    if (bits.size() > 64) return std::nullopt;  // of one number
   }
   return bits;
 }
@@ -184,6 +185,13 @@ Traffic::Traffic(const std::string& sysfs, const Open& open) {
       counters_.push_back({event.carrier, event.bytes_each, runtime::UniqueFd(opened)});
     }
   }
+}
+
+Traffic::Bytes Traffic::Bytes::Since(const Bytes& before) const {
+  const auto since = [](const std::optional<double>& now, const std::optional<double>& then) {
+    return now && then ? std::optional(*now - *then) : std::nullopt;
+  };
+  return {.memory = since(memory, before.memory), .links = since(links, before.links)};
 }
 
 Traffic::Bytes Traffic::Read() const {

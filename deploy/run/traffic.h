@@ -51,6 +51,8 @@ class Traffic {
   struct Bytes {
     std::optional<double> memory;
     std::optional<double> links;
+
+    Bytes Since(const Bytes& before) const;
   };
   // A descriptor from which three numbers are read: count, ns enabled, ns running; or -errno.
   using Open = std::function<int(perf_event_attr* event, uint32_t cpu)>;

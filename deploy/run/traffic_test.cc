@@ -91,7 +91,8 @@ TEST_F(UncoreDevices, Config_FollowsTheFormat_BitForBit) {
   const std::string device = root_ / "device";
   EXPECT_EQ(*ConfigOf("event=0x2,umask=0x3f", device), 0x3'0000'0f02u);
   EXPECT_EQ(*ConfigOf("event=0x2,edge", device), 0x4'0002u);
-  for (const char* terms : {"event=0x100", "event=two", "other=1", "nothing=1"})
+  Write("device/format/wide", "config:0-63,0-63");  // more than a number has
+  for (const char* terms : {"wide=1", "event=0x100", "event=two", "other=1", "nothing=1"})
     EXPECT_THAT(std::string(ConfigOf(terms, device).status().message()), HasSubstr("found '")) << terms;
 }
 
@@ -104,6 +105,9 @@ TEST_F(UncoreDevices, Traffic_IsTheSumOfAllSockets_ScaledToTheWholeTime) {
   EXPECT_EQ(traffic.problem(), "");
   EXPECT_DOUBLE_EQ(bytes.memory.value_or(0), 2 * 64 * (1000 + 200));  // the second had half the time
   EXPECT_NEAR(bytes.links.value_or(0), 2 * 900 * 64 / 9, 1e-6);
+  const Traffic::Bytes passed = bytes.Since({.memory = 2 * 64 * 200.0});
+  EXPECT_DOUBLE_EQ(passed.memory.value_or(0), 2 * 64 * 1000);
+  EXPECT_FALSE(passed.links);
 }
 
 TEST_F(UncoreDevices, WhatCannotBeCounted_IsAbsentWithTheReason) {

@@ -54,6 +54,10 @@ class Contest(Generic[Name]):
             self.rates[name].append(rate)
         self.rounds += 1
 
+    def leave_out(self, name: Name) -> None:
+        """It cannot be measured."""
+        del self.rates[name]
+
     def first(self) -> Name:
         """The fastest, among those measured as often as any."""
         still = [name for name, rates in self.rates.items() if len(rates) == self.rounds]

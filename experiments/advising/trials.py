@@ -29,6 +29,7 @@ from sweeping.runner import Runner
 from sweeping.sweep_file import Experiment, Measure, SweepFile
 from sweeping.tree import Reader, Scalar
 
+
 def experiment_of(arguments: argparse.Namespace, measure: Measure) -> Experiment:
     reader = Reader(arguments.file)
     tree = reader.tree()
@@ -101,8 +102,9 @@ class Laboratory:
                     values.append(value)
         return Plan(self.experiment, axes, [], [*{digest(run.point): run.point for run in runs}.values()], runs, blocks)
 
-    def measure(self, points: Sequence[Point], repetitions: Iterable[int]) -> None:
-        """Makes those runs that are not there. Failed if any goes wrong: an advice from half of its runs is none."""
+    def measure(self, points: Sequence[Point], repetitions: Iterable[int], may_fail: bool = False) -> None:
+        """Makes those runs that are not there. Failed if any goes wrong, since an advice from half of its runs is none;
+        but for those that may: ask held()."""
         plan = self.plan(points, repetitions)
         self.results.plans = [plan]
         left = [run for _, runs in self.results.left(plan) for run in runs]
@@ -127,7 +129,7 @@ class Laboratory:
         self.metrics_made += [entry["metrics"] for run in left
                               if (entry := self.entry(run.point, run.repetition))["ok"]]
         failed = [entry for run in left if not (entry := self.entry(run.point, run.repetition))["ok"]]
-        if failed:
+        if failed and not may_fail:
             raise Failed(f"{len(failed)} runs failed; {failed[0]['error']}")
 
     def check(self, plan: Plan) -> None:
@@ -141,9 +143,20 @@ class Laboratory:
     def entry(self, point: Point, repetition: int) -> Entry:
         return self.results.entries[self.experiment.name][self.name(point, repetition)]
 
+    def held(self, point: Point, repetition: int) -> bool:
+        """Whether its checks held, and it did something."""
+        entry = self.entry(point, repetition)
+        return entry["ok"] and bool(entry["metrics"]["committed_per_s"])
+
     def rate(self, point: Point, repetition: int) -> float:
-        """Committed transactions per second."""
-        return self.entry(point, repetition)["metrics"]["committed_per_s"] or 0.0
+        """Committed transactions per second, more than 0: what is compared are ratios."""
+        entry = self.entry(point, repetition)
+        if not entry["ok"]:
+            raise Failed(f"a run failed; {entry['error']}")
+        rate = entry["metrics"]["committed_per_s"]
+        if not rate:
+            raise Failed(f"nothing was committed in a run on {point['layout']}; give --seconds more")
+        return rate
 
     def others_on_cores(self) -> str:
         """What is to be said of the runs that this command has made; "" if they had the machine for themselves."""

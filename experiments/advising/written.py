@@ -8,8 +8,8 @@ from sweeping.tree import Node, Scalar
 
 
 def in_yaml(value: Scalar) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=True)
-    return text.removesuffix("\n").removesuffix("\n...")
+    text: str = yaml.safe_dump([value], default_flow_style=True)  # quoted as a mapping in braces needs it, too
+    return text.strip()[1:-1]
 
 
 def with_setting(text: str, top: Node, path: Sequence[str], value: Scalar) -> str:

@@ -16,7 +16,7 @@ from sweeping.measured import machine_file
 from sweeping.observing import Observer, wait_until_seen
 from sweeping.plan import DIRECTORIES, Block, Plan, Run, cores_of, options_of, parameters_of
 from sweeping.sweep_file import Experiment
-from sweeping.tree import BadFile, Mark, Node, Reader, Scalar, line_and_column
+from sweeping.tree import BadFile, Node, Reader, Scalar, line_and_column
 
 METRICS_PORT = 9400  # with --observe, unless the file says another
 RUN_TIMEOUT_S = 1800  # beside what the run itself takes: loading large tables takes long
