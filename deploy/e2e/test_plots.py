@@ -158,6 +158,15 @@ def test_runs_without_directories_are_said(folder: str) -> None:
     assert notes == ["“Over time” is not drawn: no run has cpu_utilisation over time in its directory."]
 
 
+def test_one_second_is_no_time(folder: str) -> None:
+    report_results.write_results(folder, "two-cores", ["hstore_fig3"])
+    for point in results.load(folder).figures[0].points:
+        for run in point.runs:
+            write_timeseries(folder, run["id"], "0.4,0,1,5,0.9\n")
+    found, notes = plots.plots_of(results.load(folder).figures[0])
+    assert len(found) == 1 and notes == ["“Over time” is not drawn: no run lasted more than a second."]
+
+
 @needs_matplotlib
 def test_real_runs(sweeps: Sweeps) -> None:  # noqa: F811
     text = SMALL.replace("[read, update]", "[read]").replace("[0, 50]", "[0]").replace("[1ISL, 2ISL]", "[2ISL]")

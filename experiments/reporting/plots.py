@@ -196,6 +196,11 @@ def is_over_time(figure: Figure, spec: PlotSpec) -> bool:
     return spec.get("x") == OVER_TIME and OVER_TIME not in figure.axes
 
 
+def lasts(figure: Figure, point: Point, column: str) -> bool:
+    """Whether there is more of it than one second."""
+    return any(len(seconds) > 1 for seconds in figure.over_time(point, column).values())
+
+
 def present(figure: Figure, axis: str, points: Sequence[Point]) -> list[Value]:
     """The axis' values that points have, in the figure's order."""
     found = {same_value(point.axes[axis]) for point in points if axis in point.axes}
@@ -232,7 +237,10 @@ def expand(figure: Figure, spec: PlotSpec) -> tuple[list[Plot], list[str]]:
     condition = f" with {words.settings(where)}" if where else ""
     if over_time:
         column = OVER_TIME_COLUMNS.get(y)
-        points = [point for point in figure.select(where) if column and figure.over_time(point, column)]
+        measured = [point for point in figure.select(where) if column and figure.over_time(point, column)]
+        points = [point for point in measured if column and lasts(figure, point, column)]
+        if measured and not points:
+            return [], [f"“{title}” is not drawn: no run{condition} lasted more than a second."]
         lacks = f"has {y} over time in its directory"
     else:
         metrics = [y, spec["x"]] if along_of(spec) != spec["x"] else [y]
