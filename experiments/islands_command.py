@@ -182,7 +182,7 @@ def run_program(command: Sequence[str], directory: str | None = None, timeout_s:
                                        stdin=subprocess.DEVNULL, text=True, start_new_session=True, env=environment)
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise Failed(f"`{name}` did not end within {timeout_s} s") from None
+        raise Failed(f"`{name}` did not end within {timeout_s:g} s") from None
     finally:
         if process:
             end(process)
