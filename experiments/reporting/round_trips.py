@@ -70,11 +70,20 @@ def read(folder: str) -> RoundTrips | None:
             clusters = [[place[cpu] for cpu in cpus_of(cluster)] for cluster in level["cpus"]]
             if sorted(core for cluster in clusters for core in cluster) != list(range(len(cpus))):
                 raise ValueError("clusters without some of the CPUs")
-            levels.append(Level(clusters, level["within_ns"], level["across_ns"], level.get("lone_cpus", ""),
+            levels.append(Level(clusters, *medians(ns, clusters), level.get("lone_cpus", ""),
                                 {name: level[key] for key, name in FIRMWARE.items() if key in level}))
         return RoundTrips(cpus, ns, levels)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"cannot read {path}: it is not what `islands machine --measure` writes ({error})") from None
+
+
+def medians(ns: list[list[int]], clusters: list[list[int]]) -> tuple[int, int]:
+    """Of the pairs within clusters and of the others, 0 of none; the file may leave them out, and has no others."""
+    cluster_of = {core: number for number, cores in enumerate(clusters) for core in cores}
+    pairs = [(i, j) for i in cluster_of for j in cluster_of if i < j]
+    within = sorted(ns[i][j] for i, j in pairs if cluster_of[i] == cluster_of[j])
+    across = sorted(ns[i][j] for i, j in pairs if cluster_of[i] != cluster_of[j])
+    return within[len(within) // 2] if within else 0, across[len(across) // 2] if across else 0
 
 
 def level_text(trips: RoundTrips, level: Level) -> str:
