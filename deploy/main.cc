@@ -190,7 +190,7 @@ int Main(int argc, char** argv) {
   for (auto* add :
        {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand, AddTxnCommand,
         AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand, AddPsCommand, AddRestartCommand,
-        AddDownCommand, AddVerifyCommand, AddDestroyCommand, AddSuperviseCommand}) {
+        AddDownCommand, AddVerifyCommand, AddRelayoutCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);
   }
   AddToolCommands(app);

@@ -167,6 +167,24 @@ void AddVerifyCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context, options] { return Verify(context, *options); });
 }
 
+void AddRelayoutCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand(
+      "relayout", "Cut the rows of a stopped deployment as its file says now: other islands, other sites");
+  command->footer(
+      "Edit layout, islands or data.sites of the file of a deployment that was taken down with `islands "
+      "down`,\n"
+      "then run this. Rows are copied into the new islands' files, beside the old ones, which are removed "
+      "in\n"
+      "the end: the disk needs room for both. Until the last step, one rename, all is as before, and Ctrl-C "
+      "or\n"
+      "a crash leaves it so; a crash behind it leaves the new layout. For durability lazy and sync.\n" +
+      command->get_footer());
+  auto options = std::make_shared<RelayoutOptions>();
+  AddDeploymentFile(command, &options->file);
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Relayout(context, *options); });
+}
+
 void AddDestroyCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("destroy", "Remove a stopped deployment's data");
   auto options = std::make_shared<DestroyOptions>();

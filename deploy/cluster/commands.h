@@ -15,6 +15,7 @@ void AddPsCommand(CLI::App& app, CommandContext& context);
 void AddRestartCommand(CLI::App& app, CommandContext& context);
 void AddDownCommand(CLI::App& app, CommandContext& context);
 void AddVerifyCommand(CLI::App& app, CommandContext& context);
+void AddRelayoutCommand(CLI::App& app, CommandContext& context);
 void AddDestroyCommand(CLI::App& app, CommandContext& context);
 void AddSuperviseCommand(CLI::App& app, CommandContext& context);
 

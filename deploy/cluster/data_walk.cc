@@ -34,6 +34,12 @@ class DataWalk {
     absl::StatusOr<storage::Manifest> manifest = storage::LoadManifest(resolved_.data_directory, files_);
     if (!manifest.ok()) return report_.Take(manifest.status(), ManifestPath());
     manifest_ = *std::move(manifest);
+    if (manifest_.relaid != 0) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: `islands relayout` was interrupted when all but the log was made anew; it ends "
+                      "with the same command again, or with `up`",
+                      resolved_.data_directory));
+    }
     const storage::Manifest want = WantedManifest(resolved_);
     const auto fits = AdaptManifest(manifest_, want, resolved_.deployment.durability);
     if (!fits.ok()) return fits.status();
@@ -42,6 +48,11 @@ class DataWalk {
                                           resolved_.data_directory));
       return absl::OkStatus();
     }
+    return WalkBox();
+  }
+  absl::Status RunWith(const storage::Manifest& manifest, TakeRows take) {
+    manifest_ = manifest;
+    take_ = &take;
     return WalkBox();
   }
   const verify::Report& report() const { return report_; }
@@ -110,12 +121,9 @@ class DataWalk {
   }
 
   absl::Status WalkIslands(const verify::Box& box) {
-    control::v1::IslandConfig config;
-    storage::Catalog::TableSpecs tables = manifest_.tables;
-    const absl::Status described = DescribeLoad(manifest_, &config);
-    if (!described.ok()) return report_.Take(described, ManifestPath());
-    for (const control::v1::LoadSpec& load : config.loads()) storage::ReplaceTables(load.tables(), &tables);
-    const auto catalog = storage::Catalog::Create(tables, manifest_.sites);
+    const absl::StatusOr<storage::Catalog::TableSpecs> tables = TablesOf(manifest_);
+    if (!tables.ok()) return report_.Take(tables.status(), ManifestPath());
+    const auto catalog = storage::Catalog::Create(*tables, manifest_.sites);
     const auto sites = partitioner::SiteMap::Create(manifest_.sites, manifest_.islands);
     if (!catalog.ok() || !sites.ok()) {
       const absl::Status& wrong = catalog.ok() ? sites.status() : catalog.status();
@@ -136,15 +144,27 @@ class DataWalk {
           .cluster = cluster_,
           .generation = manifest_.data_generation,
           .next_life = manifest_.boot_epochs[island] + 1,
-          .workers = Workers(),
+          .workers = take_ == nullptr ? Workers() : manifest_.workers,
           .sites = sites->SitesOf(island),
-          .pool_bytes = resolved_.plan.islands[island].memory_bytes};
-      const absl::Status walked =
+          .pool_bytes = take_ == nullptr ? resolved_.plan.islands[island].memory_bytes : AllPools()};
+      std::unique_ptr<storage::Store> rows;
+      absl::Status walked =
           quick_ ? verify::LookAtIsland(files_, *catalog, options, box, &report_)
-                 : verify::VerifyIsland(files_, *catalog, options, box, progress, &report_);
+                 : verify::VerifyIsland(files_, *catalog, options, box, progress, &report_, &rows);
+      if (walked.ok() && take_ != nullptr) {
+        if (!report_.sound() || rows == nullptr) return absl::OkStatus();
+        walked = (*take_)(island, *rows);
+      }
       if (!walked.ok()) return walked;
     }
     return absl::OkStatus();
+  }
+
+  // An island of another cut may have more than any of this one.
+  uint64_t AllPools() const {
+    uint64_t bytes = 0;
+    for (const topology::PlannedIsland& island : resolved_.plan.islands) bytes += island.memory_bytes;
+    return bytes;
   }
 
   const ResolvedDeployment& resolved_;
@@ -153,6 +173,7 @@ class DataWalk {
   storage::Manifest manifest_;
   uint64_t cluster_ = 0;
   std::unique_ptr<log::RingDirectory> rings_;  // locked, as long as it is looked at
+  TakeRows* take_ = nullptr;                   // null: the data is cut as the file says
   verify::Report report_;
 };
 
@@ -165,6 +186,22 @@ absl::StatusOr<verify::Report> Walk(const ResolvedDeployment& resolved, runtime:
 }
 
 }  // namespace
+
+absl::StatusOr<storage::Catalog::TableSpecs> TablesOf(const storage::Manifest& manifest) {
+  control::v1::IslandConfig config;
+  if (absl::Status described = DescribeLoad(manifest, &config); !described.ok()) return described;
+  storage::Catalog::TableSpecs tables = manifest.tables;
+  for (const control::v1::LoadSpec& load : config.loads()) storage::ReplaceTables(load.tables(), &tables);
+  return tables;
+}
+
+absl::StatusOr<verify::Report> WalkRows(const ResolvedDeployment& resolved, const storage::Manifest& manifest,
+                                        runtime::FileSystem& disk, TakeRows take) {
+  runtime::AllowManyFiles();
+  DataWalk walk(resolved, disk, Depth::kAll);
+  if (absl::Status walked = walk.RunWith(manifest, take); !walked.ok()) return walked;
+  return walk.report();
+}
 
 absl::StatusOr<verify::Report> WalkData(const ResolvedDeployment& resolved, runtime::FileSystem& disk) {
   return Walk(resolved, disk, Depth::kAll);

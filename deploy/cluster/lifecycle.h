@@ -1,5 +1,5 @@
 // The commands that start, show and end a deployment: up, status, logs, txn, ps, restart, down, verify,
-// destroy, and the hidden supervise.
+// relayout, destroy, and the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
@@ -82,6 +82,13 @@ inline constexpr int kExitFindings = 3;
 // Walks what a stopped deployment keeps, and says what is not sound. kExitOk: nothing; kExitFindings;
 // anything else: it could not look.
 int Verify(const CommandContext& context, const VerifyOptions& options);
+
+struct RelayoutOptions {
+  std::string file;
+};
+// Cuts the rows of a stopped deployment as the file says now: other islands, other sites. All of it is as
+// before until one step at the end, whatever happens.
+int Relayout(const CommandContext& context, const RelayoutOptions& options);
 
 struct SuperviseOptions {
   std::string file;

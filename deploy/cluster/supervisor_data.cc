@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "deploy/cluster/supervisor_load.h"
+#include "deploy/cluster/supervisor_log.h"
 #include "deploy/processes/control_files.h"
 #include "deploy/processes/interrupts.h"
+#include "instance/recovery/relayout.h"
 #include "runtime/private_files.h"
 
 namespace islands::deploy {
@@ -74,6 +76,17 @@ absl::Status LeaveOutMade(const storage::Manifest& have, storage::Catalog::Table
     tables->DeleteSubrange(i, 1);
   }
   return absl::OkStatus();
+}
+
+// Of one that has died behind its switch.
+absl::Status FinishRelayout(const ResolvedDeployment& resolved, runtime::FileSystem& disk,
+                            storage::Manifest* have) {
+  if (have->relaid == 0) return absl::OkStatus();
+  if (absl::Status made = disk.MakeDirectories(resolved.log_directory); !made.ok()) return made;
+  const absl::StatusOr<FileLock> log = LockLog(resolved.log_directory);
+  if (!log.ok()) return log.status();
+  spdlog::info("`islands relayout` was interrupted: it is finished now");
+  return recovery::FinishRelayout(disk, resolved.data_directory, resolved.log_directory, have);
 }
 
 }  // namespace
@@ -192,6 +205,7 @@ absl::Status ClusterData::LoadOrCreateManifest(const ResolvedDeployment& resolve
   } else if (!have.ok()) {
     return have.status();
   } else {
+    if (absl::Status finished = FinishRelayout(resolved, *disk_, &*have); !finished.ok()) return finished;
     absl::StatusOr<storage::Manifest> adapted = AdaptManifest(*have, want, resolved.deployment.durability);
     if (!adapted.ok()) return adapted.status();
     if (adapted->layout_generation != have->layout_generation) {

@@ -3,59 +3,20 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "deploy/cli/output.h"
 #include "deploy/cluster/data_walk.h"
 #include "deploy/cluster/lifecycle.h"
-#include "deploy/cluster/supervisor_data.h"
-#include "deploy/cluster/supervisor_log.h"
+#include "deploy/cluster/stopped_data.h"
 #include "deploy/processes/interrupts.h"
-#include "instance/log/box_manifest.h"
-#include "instance/storage/manifest.h"
 
 namespace islands::deploy {
 namespace {
 
 constexpr int64_t kPatienceMs = 10'000;  // as long as `up` has
 constexpr std::chrono::milliseconds kPollInterval{100};
-
-// Of data and log.
-struct Locks {
-  FileLock data;
-  std::optional<FileLock> log;  // none: there is no log, which is a finding
-};
-
-// What `up` takes, as long as it is up. Makes nothing where there is no data.
-absl::StatusOr<Locks> LockData(const ResolvedDeployment& resolved, const ControlFiles& files,
-                               runtime::FileSystem& disk) {
-  if (resolved.deployment.durability == Durability::kNone) {
-    return absl::FailedPreconditionError(resolved.deployment.Complain(
-        "storage.log.durability",
-        "found 'none', with which nothing outlives its islands: there is nothing to verify"));
-  }
-  absl::Status quiet = CheckNotUp(files);
-  // Who has just been killed may still be ending.
-  if (quiet.ok() && !WaitForOldIslands(files, kPatienceMs).ok()) quiet = CheckNoIslands(files);
-  if (!quiet.ok()) return quiet;
-  // Data without a manifest is damage; without anything it is somebody else's directory.
-  const std::string manifest = resolved.data_directory + "/" + storage::kManifestName;
-  const bool any = disk.Exists(manifest) || disk.Exists(resolved.data_directory + "/island-0") ||
-                   disk.Exists(resolved.log_directory + "/" + log::kManifestName);
-  if (!any) return absl::NotFoundError(fmt::format("there is no {}: nothing has been up here yet", manifest));
-  const std::string path = DataLockOf(resolved.data_directory);
-  absl::StatusOr<FileLock> data =
-      FileLock::Acquire(path, fmt::format("{}, which `islands verify` looks at", files.directory));
-  if (!data.ok()) return data.status();
-  Locks locks{.data = *std::move(data), .log = std::nullopt};
-  if (!disk.Exists(resolved.log_directory)) return locks;
-  absl::StatusOr<FileLock> log = LockLog(resolved.log_directory);
-  if (!log.ok()) return log.status();
-  locks.log = *std::move(log);
-  return locks;
-}
 
 absl::StatusOr<verify::Report> LookPatiently(const ResolvedDeployment& resolved, runtime::FileSystem& disk) {
   const int64_t until_ms = MonotonicMs() + kPatienceMs;
@@ -103,7 +64,7 @@ int Verify(const CommandContext& context, const VerifyOptions& options) {
   const absl::StatusOr<ControlFiles> files = ControlFilesOf(resolved->deployment);
   if (!files.ok()) return Fail(context, files.status());
   const auto disk = runtime::MakePosixFileSystem();
-  const absl::StatusOr<Locks> lock = LockData(*resolved, *files, *disk);
+  const absl::StatusOr<StoppedLocks> lock = LockStopped(*resolved, *files, *disk, "islands verify");
   if (!lock.ok()) return Fail(context, lock.status());
   const absl::StatusOr<verify::Report> report = LookPatiently(*resolved, *disk);
   if (!report.ok()) return Fail(context, report.status());

@@ -88,7 +88,8 @@ Role RoleOf(std::string_view command_line) {
   const std::string_view rest = command_line.substr(std::min(program.size() + 1, command_line.size()));
   if (program.ends_with("/islandd")) return Role::kIsland;
   if (program.ends_with("/islands-logger")) return Role::kLogger;
-  return program.ends_with("/islands") && rest.starts_with("supervise") ? Role::kSupervisor : Role::kNobody;
+  const bool keeps = rest.starts_with("supervise") || rest.starts_with("relayout");  // the manifest
+  return program.ends_with("/islands") && keeps ? Role::kSupervisor : Role::kNobody;
 }
 
 Plan* MapPlan() {

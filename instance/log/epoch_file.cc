@@ -103,6 +103,19 @@ absl::StatusOr<EpochBlock> ReadEpochFile(runtime::FileSystem& files, const std::
                   path, block->ends.size()));
 }
 
+absl::Status MakeEpochFile(runtime::FileSystem& files, const std::string& path, uint64_t cluster,
+                           uint32_t islands, uint64_t epoch) {
+  const EpochBlock block{.number = 1,
+                         .cluster = cluster,
+                         .epoch = epoch,
+                         .reaches = epoch,
+                         .ends = std::vector<LogPosition>(islands)};
+  std::string content(EpochBlockBytes(islands), '\0');
+  const std::vector<std::byte> bytes = EncodeEpochBlock(block);  // number 1: the second of the two
+  content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return files.ReplaceFile(path, content);
+}
+
 absl::StatusOr<EpochBlock> ReadLiveEpochFile(runtime::FileSystem& files, const std::string& path,
                                              uint64_t cluster, size_t islands, const Board& board) {
   // Before the file: the board follows it.

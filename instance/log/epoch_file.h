@@ -59,6 +59,10 @@ absl::StatusOr<EpochBlock> DecodeEpochFile(std::span<const std::byte> file);
 absl::StatusOr<EpochBlock> ReadEpochFile(runtime::FileSystem& files, const std::string& path,
                                          uint64_t cluster, size_t islands);
 
+// Of a log in which nothing was ever written, and that goes on above `epoch`.
+absl::Status MakeEpochFile(runtime::FileSystem& files, const std::string& path, uint64_t cluster,
+                           uint32_t islands, uint64_t epoch);
+
 // For recovery of one island while the others, and the logger, go on: a block that is not below what was
 // durable when this was called. So what of a dead life ReleaseDrained has called drained is before its ends.
 // The block itself need not be durable yet: go by its ends and `reaches`, and for what is durable by the

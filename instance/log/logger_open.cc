@@ -18,17 +18,6 @@ using runtime::IoRequest;
 using runtime::Planted;
 using runtime::PlantedBug;
 
-// An EPOCH of which nothing is durable yet.
-absl::Status MakeEpochFile(runtime::FileSystem& files, const std::string& path, uint64_t cluster,
-                           uint32_t islands) {
-  const EpochBlock block{
-      .number = 1, .cluster = cluster, .epoch = 0, .ends = std::vector<LogPosition>(islands)};
-  std::string content(EpochBlockBytes(islands), '\0');
-  const std::vector<std::byte> bytes = EncodeEpochBlock(block);  // number 1: the second of the two
-  content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return files.ReplaceFile(path, content);
-}
-
 // Whoever makes an EPOCH begins the log anew.
 absl::Status CheckNoSegments(runtime::FileSystem& files, const std::string& directory, uint32_t islands) {
   for (uint32_t island = 0; island < islands; ++island) {
@@ -87,7 +76,7 @@ absl::Status Logger::OpenEpoch() {
   const std::string path = options_.directory + "/" + kEpochFileName;
   if (!files_.Exists(path)) {
     absl::Status made = CheckNoSegments(files_, options_.directory, board_.islands());
-    if (made.ok()) made = MakeEpochFile(files_, path, options_.cluster, board_.islands());
+    if (made.ok()) made = MakeEpochFile(files_, path, options_.cluster, board_.islands(), /*epoch=*/0);
     if (!made.ok()) return made;
   }
   const absl::StatusOr<runtime::FileHandle> file = files_.Open(path, /*create=*/false, /*direct=*/false);

@@ -16,6 +16,8 @@ using control::v1::TableSpec;
 
 constexpr std::string_view kRemedy =
     "change the deployment file back, or remove the data with `islands destroy FILE`";
+constexpr std::string_view kOtherCut =
+    "change the deployment file back, or have the rows cut anew by `islands relayout FILE`";
 
 std::string PathOf(const std::string& directory) { return fmt::format("{}/{}", directory, kManifestName); }
 
@@ -165,6 +167,7 @@ void ReadData(const Json& data, Reader* reader, Manifest* manifest) {
   reader->List(data, where, "workers", [&](const Json& workers, const std::string& path) {
     reader->Number(workers, path, &manifest->workers.emplace_back(0));
   });
+  if (data.is_object() && data.contains("relaid")) reader->Number(data, where, "relaid", &manifest->relaid);
   if (manifest->workers.size() != manifest->islands)
     reader->Fail(where + ".workers", fmt::format("one number for each of {} islands", manifest->islands));
 }
@@ -270,6 +273,7 @@ std::string ManifestToText(const Manifest& manifest) {
   if (!manifest.workers.empty()) {
     json["data"] = Json{
         {"generation", manifest.data_generation}, {"load", manifest.load}, {"workers", manifest.workers}};
+    if (manifest.relaid != 0) json["data"]["relaid"] = manifest.relaid;
   }
   // Names that are not UTF-8 must not throw here; they do not come back the same, and are refused where they
   // are read.
@@ -297,7 +301,7 @@ absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   }
   if (have.sites != want.sites) {
     return differs(
-        fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites, kRemedy));
+        fmt::format("the data has {} sites, the deployment says {}; {}", have.sites, want.sites, kOtherCut));
   }
   if (std::string lacking = LackingTable(have.tables, want.tables); !lacking.empty())
     return differs(std::move(lacking));
@@ -313,7 +317,7 @@ absl::Status CheckSameData(const Manifest& have, const Manifest& want) {
   }
   if (have.islands != want.islands) {
     return differs(fmt::format("the data is cut for {} islands, the deployment says {}; {}", have.islands,
-                               want.islands, kRemedy));
+                               want.islands, kOtherCut));
   }
   return absl::OkStatus();
 }

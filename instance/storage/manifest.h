@@ -5,11 +5,12 @@
 //   "islands": 4,
 //    "tables": [{"name", "key", "range": [b, e], "row_bytes", "replicated", "indexes"}], "boot_epochs": [3,
 //    3, 4, 3],
-//    "data": {"generation": 2, "load": "...", "workers": [6, 6, 6, 6]}}
+//    "data": {"generation": 2, "load": "...", "workers": [6, 6, 6, 6], "relaid": 4711}}
 //
 // "data" is there once islands keep rows: of which generation their files are (storage/files/data_files.h),
 // what was loaded into it (the loads of a control.v1.IslandConfig as JSON, or nothing), and with how many
-// workers, by island, the log was used last.
+// workers, by island, the log was used last. "relaid" is there between the two last steps of `islands
+// relayout` alone (instance/recovery/relayout.h): the log that is there does not count.
 //
 // Only the holder of the data directory's lock (the supervisor) writes it, and always whole, by
 // FileSystem::ReplaceFile. Its format is raised with that of anything else that outlives processes
@@ -46,6 +47,7 @@ struct Manifest {
   uint64_t data_generation = 0;       // 0: nothing outlives the islands
   std::string load;
   std::vector<uint32_t> workers;
+  uint64_t relaid = 0;  // the log has to be made anew, above this epoch, before anything else; 0: it counts
 
   // Raises and returns the island's boot epoch; the caller saves before it uses it.
   uint64_t NextBootEpoch(uint32_t island);

@@ -131,6 +131,8 @@ class IslandWalk {
     report_.islands.push_back(figures_);
     return absl::OkStatus();
   }
+  // Null: it is not whole.
+  std::unique_ptr<storage::Store> TakeStore() { return whole_ ? std::move(store_) : nullptr; }
 
  private:
   // What makes that the island cannot be recovered: there is no further.
@@ -291,8 +293,12 @@ absl::Status LookAtIsland(runtime::OverlayFileSystem& files, const storage::Cata
 }
 
 absl::Status VerifyIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
-                          const IslandOptions& options, const Box& box, Progress progress, Report* report) {
-  return IslandWalk(files, catalog, options, box, progress, report).Run();
+                          const IslandOptions& options, const Box& box, Progress progress, Report* report,
+                          std::unique_ptr<storage::Store>* recovered) {
+  IslandWalk walk(files, catalog, options, box, progress, report);
+  absl::Status status = walk.Run();
+  if (status.ok() && recovered != nullptr) *recovered = walk.TakeStore();
+  return status;
 }
 
 }  // namespace islands::verify
