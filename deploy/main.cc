@@ -187,10 +187,10 @@ int Main(int argc, char** argv) {
   // In the order of `islands --help`.
   AddCheckCommand(app, context, NotesOnSharedCores);
   AddPlanCommand(app, context, NotesOnSharedCores);
-  for (auto* add :
-       {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand, AddTxnCommand,
-        AddTopCommand, AddRunCommand, AddProfileCommand, AddObserveCommand, AddPsCommand, AddRestartCommand,
-        AddDownCommand, AddVerifyCommand, AddRelayoutCommand, AddDestroyCommand, AddSuperviseCommand}) {
+  for (auto* add : {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand,
+                    AddTxnCommand, AddTopCommand, AddLoadCommand, AddRunCommand, AddProfileCommand,
+                    AddObserveCommand, AddPsCommand, AddRestartCommand, AddApplyCommand, AddDownCommand,
+                    AddVerifyCommand, AddRelayoutCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);
   }
   AddToolCommands(app);

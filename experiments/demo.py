@@ -82,8 +82,8 @@ def run_layout(islands: Islands, arguments: argparse.Namespace, layout: str, pro
         options = [word for name, value in parameters.items() for word in (f"--{name}", str(value))]
         seconds = min(arguments.seconds, 1) if parameters is MEETING else arguments.seconds
         result = islands.call("run", file, "micro", "--op", operation, "--rows", str(ROWS), *options, "--duration",
-                              str(seconds), "--warmup", str(arguments.warmup), "--results",
-                              os.path.join(arguments.directory, "results"))
+                              str(seconds), "--warmup", str(arguments.warmup), "--no-doctor",
+                              "--results", os.path.join(arguments.directory, "results"))
         results.append(result)
         progress.done += 1
     progress.show(f"{layout}: stopping")

@@ -70,6 +70,8 @@ void AddStatusCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("status", "Show a running deployment as the kernel sees it");
   auto options = std::make_shared<StatusOptions>();
   AddDeploymentFile(command, &options->file);
+  command->add_flag("--diff", options->diff,
+                    "Only where the file differs from what runs, a line each; exit code 3 if it does");
   OnCommand(command, context, [&context, options] { return Status(context, *options); });
 }
 
@@ -145,6 +147,24 @@ void AddRestartCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context, options] { return RestartIslands(context, *options); });
 }
 
+void AddApplyCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("apply", "Bring a running deployment to what its file says now");
+  command->footer(
+      "What may change while it is up: timeouts.hung_ms, at once; timeouts.transaction_ms and a larger\n"
+      "storage.buffer_pool, island after island, each restarted as by `islands restart`. If anything else\n"
+      "differs it says what, and changes nothing: layout and data.sites take `islands down`, `islands "
+      "relayout`\n"
+      "and `islands up`, the rest `islands down` and `islands up`. `islands status FILE --diff` shows what\n"
+      "differs.\n" +
+      command->get_footer());
+  auto options = std::make_shared<ApplyOptions>();
+  AddDeploymentFile(command, &options->file);
+  command->add_flag("--yes", options->yes, "Also with durability none, which loses rows");
+  AddTimeout(command, &options->timeout_s, "Seconds to wait at most for each island");
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Apply(context, *options); });
+}
+
 void AddDownCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("down", "Stop a deployment and wait until every process is gone");
   auto options = std::make_shared<DownOptions>();
@@ -168,8 +188,7 @@ void AddVerifyCommand(CLI::App& app, CommandContext& context) {
 }
 
 void AddRelayoutCommand(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand(
-      "relayout", "Cut the rows of a stopped deployment as its file says now: other islands, other sites");
+  CLI::App* command = app.add_subcommand("relayout", "Cut a stopped deployment's rows as its file says now");
   command->footer(
       "Edit layout, islands or data.sites of the file of a deployment that was taken down with `islands "
       "down`,\n"

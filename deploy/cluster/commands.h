@@ -13,6 +13,7 @@ void AddLogsCommand(CLI::App& app, CommandContext& context);
 void AddTxnCommand(CLI::App& app, CommandContext& context);
 void AddPsCommand(CLI::App& app, CommandContext& context);
 void AddRestartCommand(CLI::App& app, CommandContext& context);
+void AddApplyCommand(CLI::App& app, CommandContext& context);
 void AddDownCommand(CLI::App& app, CommandContext& context);
 void AddVerifyCommand(CLI::App& app, CommandContext& context);
 void AddRelayoutCommand(CLI::App& app, CommandContext& context);

@@ -9,8 +9,12 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "deploy/cli/output.h"
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/down_target.h"
 #include "deploy/cluster/file_changes.h"
@@ -144,6 +148,16 @@ absl::Status WaitUntilGone(const DownTarget& target, const Remaining& known, dou
   }
 }
 
+int PrintDifferences(const CommandContext& context, const std::vector<std::string>& differences) {
+  if (context.json()) {
+    PrintJson({{"differences", differences}});
+  } else {
+    for (const std::string& difference : differences) fmt::print("{}\n", difference);
+    if (differences.empty()) fmt::print("the file describes what runs\n");
+  }
+  return differences.empty() ? kExitOk : kExitFindings;
+}
+
 }  // namespace
 
 int Status(const CommandContext& context, const StatusOptions& options) {
@@ -154,6 +168,10 @@ int Status(const CommandContext& context, const StatusOptions& options) {
   absl::StatusOr<control::v1::ClusterStatus> status = ClusterClient(*files).Status(kStatusTimeoutMs);
   if (!status.ok()) return Fail(context, status.status());
   const absl::StatusOr<ResolvedDeployment> resolved = Resolve(*deployment);
+  if (options.diff) {
+    if (!resolved.ok()) return Fail(context, resolved.status());
+    return PrintDifferences(context, Differences(*status, *resolved));
+  }
   const std::string warning = FileWarning(*status, *deployment, resolved);
   if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print(

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "deploy/cluster/supervisor_load.h"
 
 namespace islands::deploy {
@@ -44,29 +46,39 @@ void LeaveOutMade(const IslandConfig& running, IslandConfig* wanted) {
   }
 }
 
-std::string FirstDifference(const control::v1::ClusterStatus& status, const ResolvedDeployment& resolved) {
+std::vector<std::string> Differences(const control::v1::ClusterStatus& status,
+                                     const ResolvedDeployment& resolved) {
   std::vector<IslandConfig> wanted = MakeIslandConfigs(resolved);
   if (wanted.size() != static_cast<size_t>(status.configs_size()))
-    return fmt::format("{} islands -> {}", status.configs_size(), wanted.size());
+    return {fmt::format("{} islands -> {}", status.configs_size(), wanted.size())};
+  std::vector<std::string> found;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const IslandConfig& running = status.configs(static_cast<int>(i));
     TakeOver(running, !resolved.deployment.buffer_pool_bytes.has_value(), &wanted[i]);
-    std::string differences;
+    std::string text;
     google::protobuf::util::MessageDifferencer differencer;
-    differencer.ReportDifferencesToString(&differences);
-    if (!differencer.Compare(running, wanted[i])) return differences.substr(0, differences.find('\n'));
+    differencer.ReportDifferencesToString(&text);
+    if (differencer.Compare(running, wanted[i])) continue;
+    constexpr absl::string_view kModified = "modified: ";
+    for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      absl::ConsumePrefix(&line, kModified);
+      found.push_back(fmt::format("island {}: {}", i, std::string(line)));
+    }
   }
-  return "";
+  return found;
 }
 
 std::string FileWarning(const control::v1::ClusterStatus& status, const Deployment& deployment,
                         const absl::StatusOr<ResolvedDeployment>& resolved) {
-  const std::string what =
-      resolved.ok() ? FirstDifference(status, *resolved) : std::string(resolved.status().message());
-  if (what.empty()) return "";
+  std::string what(resolved.status().message());
+  if (resolved.ok()) {
+    const std::vector<std::string> differences = Differences(status, *resolved);
+    if (differences.empty()) return "";
+    what = differences.front();
+  }
   return fmt::format(
       "warning: {} does not describe what runs: it was edited since `islands up`, or the machine is another "
-      "now; nothing of it holds before `islands down` and `islands up` ({})",
+      "now; nothing of it holds before `islands apply`, or `islands down` and `up` ({})",
       deployment.filename, what.substr(0, what.find('\n')));
 }
 

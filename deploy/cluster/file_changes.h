@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "deploy/file/deployment.h"
@@ -19,8 +20,10 @@ namespace islands::deploy {
 // Takes out of `wanted` the tables that clients have made since, as they are.
 void LeaveOutMade(const control::v1::IslandConfig& running, control::v1::IslandConfig* wanted);
 
-// The first difference, in the words of IslandConfig; empty: there is none.
-std::string FirstDifference(const control::v1::ClusterStatus& status, const ResolvedDeployment& resolved);
+// In the words of IslandConfig, "island 0: pool_bytes: 67108864 -> 134217728"; none: the file describes what
+// runs.
+std::vector<std::string> Differences(const control::v1::ClusterStatus& status,
+                                     const ResolvedDeployment& resolved);
 
 // A line for people, without its end; empty: the file describes what runs. `resolved`: of the file as it is
 // now.

@@ -1,5 +1,7 @@
 #include "deploy/cluster/file_changes.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,13 +41,13 @@ control::v1::ClusterStatus Running(const ResolvedDeployment& resolved) {
   return status;
 }
 
-TEST(FirstDifference, NoneWhereTheFileIsAsItWas) {
+TEST(Differences, NoneWhereTheFileIsAsItWas) {
   const ResolvedDeployment resolved = Resolved("");
-  EXPECT_THAT(FirstDifference(Running(resolved), resolved), IsEmpty());
+  EXPECT_THAT(Differences(Running(resolved), resolved), IsEmpty());
 }
 
 // Taken from other cores, with another size of an automatic pool: the machine's business.
-TEST(FirstDifference, NoneWhereOnlyTheMachineHasChanged) {
+TEST(Differences, NoneWhereOnlyTheMachineHasChanged) {
   const ResolvedDeployment resolved = Resolved("");
   control::v1::ClusterStatus status = Running(resolved);
   for (control::v1::IslandConfig& config : *status.mutable_configs()) {
@@ -54,12 +56,14 @@ TEST(FirstDifference, NoneWhereOnlyTheMachineHasChanged) {
     config.set_service_cpu(5);
     config.add_numa_nodes(3);
   }
-  EXPECT_THAT(FirstDifference(status, resolved), IsEmpty());
+  EXPECT_THAT(Differences(status, resolved), IsEmpty());
 }
 
-TEST(FirstDifference, NamesWhatWasEdited) {
+TEST(Differences, NamesWhatWasEdited) {
   const control::v1::ClusterStatus status = Running(Resolved("storage: {buffer_pool: 64MiB}\n"));
-  const auto difference = [&](const std::string& more) { return FirstDifference(status, Resolved(more)); };
+  const auto difference = [&](const std::string& more) {
+    return fmt::format("{}", fmt::join(Differences(status, Resolved(more)), "\n"));
+  };
   EXPECT_THAT(difference("storage: {buffer_pool: 64MiB}\n"), IsEmpty());
   EXPECT_THAT(difference("storage: {buffer_pool: 64MiB} # a remark\n"), IsEmpty());
   EXPECT_THAT(difference("storage: {buffer_pool: 32MiB}\n"), HasSubstr("pool_bytes"));
@@ -71,7 +75,13 @@ TEST(FirstDifference, NamesWhatWasEdited) {
               HasSubstr("durability"));
   control::v1::ClusterStatus other = status;
   other.mutable_configs()->RemoveLast();
-  EXPECT_EQ(FirstDifference(other, Resolved("")), "1 islands -> 2");
+  EXPECT_THAT(Differences(other, Resolved("")), testing::ElementsAre("1 islands -> 2"));
+  EXPECT_THAT(Differences(status, Resolved("storage: {buffer_pool: 32MiB}\n"
+                                           "timeouts: {transaction_ms: 500}\n")),
+              testing::ElementsAre("island 0: pool_bytes: 33554432 -> 16777216",
+                                   "island 0: transaction_timeout_ms: 2000 -> 500",
+                                   "island 1: pool_bytes: 33554432 -> 16777216",
+                                   "island 1: transaction_timeout_ms: 2000 -> 500"));
 }
 
 TEST(FileWarning, OneLineWithTheFilesName) {

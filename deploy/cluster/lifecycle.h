@@ -1,5 +1,5 @@
-// The commands that start, show and end a deployment: up, status, logs, txn, ps, restart, down, verify,
-// relayout, destroy, and the hidden supervise.
+// The commands that start, show and end a deployment: up, status, logs, txn, ps, restart, apply, down,
+// verify, relayout, destroy, and the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
@@ -28,6 +28,7 @@ int Up(const CommandContext& context, const UpOptions& options);
 
 struct StatusOptions {
   std::string file;
+  bool diff = false;  // only where the file differs from what runs; kExitFindings: somewhere
 };
 int Status(const CommandContext& context, const StatusOptions& options);
 
@@ -59,6 +60,15 @@ struct RestartOptions {
 // Ends islands in good order, one after the other, and waits for each until the supervisor has it ready again
 // and connected. Stops at the first that is not. Refused while any island is not ready.
 int RestartIslands(const CommandContext& context, const RestartOptions& options);
+
+struct ApplyOptions {
+  std::string file;
+  bool yes = false;       // as of RestartOptions
+  double timeout_s = 60;  // for each island
+};
+// Brings what may change while a deployment is up to what its file says now: the supervisor first, then
+// island after island, as they restart. INVALID_ARGUMENT: something else differs; then nothing changes.
+int Apply(const CommandContext& context, const ApplyOptions& options);
 
 struct DownOptions {
   std::string deployment;  // what FindDownTarget takes

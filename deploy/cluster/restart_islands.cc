@@ -13,6 +13,7 @@
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/report.h"
+#include "deploy/cluster/restart_islands.h"
 #include "deploy/processes/interrupts.h"
 
 namespace islands::deploy {
@@ -24,13 +25,6 @@ using control::v1::IslandStatus;
 constexpr int64_t kStatusTimeoutMs = 5'000;
 constexpr int64_t kCallTimeoutMs = 2'000;
 constexpr int64_t kLookMs = 50;
-
-struct Restarted {
-  uint32_t island = 0;
-  int32_t pid_before = 0;
-  int32_t pid = 0;
-  double seconds = 0;
-};
 
 absl::StatusOr<std::vector<uint32_t>> Wanted(const ClusterStatus& status, std::vector<uint32_t> islands) {
   const auto count = static_cast<uint32_t>(status.islands_size());
@@ -131,6 +125,25 @@ absl::Status CheckKept(const ClusterStatus& status, const std::vector<uint32_t>&
 
 }  // namespace
 
+absl::Status CheckMayRestart(const ClusterStatus& status, const std::vector<uint32_t>& islands, bool yes) {
+  absl::Status allowed = CheckAllWell(status);
+  return allowed.ok() ? CheckKept(status, islands, yes) : allowed;
+}
+
+absl::Status RestartEach(const ClusterClient& client, const std::vector<uint32_t>& islands, double timeout_s,
+                         std::vector<Restarted>* restarted) {
+  Interrupts interrupts;
+  while (restarted->size() < islands.size()) {
+    const absl::StatusOr<Restarted> done = Restart(client, islands[restarted->size()], timeout_s, interrupts);
+    if (!done.ok()) {
+      fmt::print(stderr, "{} of {} islands have been restarted\n", restarted->size(), islands.size());
+      return done.status();
+    }
+    restarted->push_back(*done);
+  }
+  return absl::OkStatus();
+}
+
 int RestartIslands(const CommandContext& context, const RestartOptions& options) {
   const absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
   if (!deployment.ok()) return Fail(context, deployment.status());
@@ -141,19 +154,12 @@ int RestartIslands(const CommandContext& context, const RestartOptions& options)
   if (!status.ok()) return Fail(context, status.status());
   const absl::StatusOr<std::vector<uint32_t>> islands = Wanted(*status, options.islands);
   if (!islands.ok()) return Fail(context, islands.status());
-  absl::Status allowed = CheckAllWell(*status);
-  if (allowed.ok() && !context.dry_run) allowed = CheckKept(*status, *islands, options.yes);
+  absl::Status allowed = CheckMayRestart(*status, *islands, options.yes || context.dry_run);
   if (!allowed.ok()) return Fail(context, allowed);
   std::vector<Restarted> restarted;
-  Interrupts interrupts;
-  while (!context.dry_run && restarted.size() < islands->size()) {
-    const auto next = islands->begin() + static_cast<std::ptrdiff_t>(restarted.size());
-    const absl::StatusOr<Restarted> done = Restart(client, *next, options.timeout_s, interrupts);
-    if (!done.ok()) {
-      fmt::print(stderr, "{} of {} islands have been restarted\n", restarted.size(), islands->size());
-      return Fail(context, done.status());
-    }
-    restarted.push_back(*done);
+  if (!context.dry_run) {
+    absl::Status done = RestartEach(client, *islands, options.timeout_s, &restarted);
+    if (!done.ok()) return Fail(context, done);
   }
   Print(context, *status, *islands, restarted);
   return kExitOk;

@@ -21,8 +21,8 @@ struct StoppedLocks {
 };
 
 // Those that `up` takes, and as patiently; makes nothing where there is no data. `command`: who asks, as
-// others are told. FAILED_PRECONDITION: it is up, or somebody has its data, or keeps none. NOT_FOUND: there is
-// no data.
+// others are told. FAILED_PRECONDITION: it is up, or somebody has its data, or it keeps none. NOT_FOUND:
+// there is no data.
 absl::StatusOr<StoppedLocks> LockStopped(const ResolvedDeployment& resolved, const ControlFiles& files,
                                          runtime::FileSystem& disk, std::string_view command);
 

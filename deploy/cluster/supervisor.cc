@@ -46,8 +46,11 @@ constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are 
 constexpr int64_t kIdleWaitMs = 1'000;
 constexpr int64_t kRegisterMs = 1'000;   // between looks whether it is still so
 constexpr uint64_t kMostHungMs = 5'000;  // with a log
-constexpr int64_t kRoomWaitMs = 1'000;   // until a full disk is asked again
-constexpr int kLastWords = 15;           // log lines shown of an island that failed to start
+
+// Where the file does not say; 0: as long as it takes.
+uint64_t MostHungMs(Durability durability) { return durability == Durability::kNone ? 0 : kMostHungMs; }
+constexpr int64_t kRoomWaitMs = 1'000;  // until a full disk is asked again
+constexpr int kLastWords = 15;          // log lines shown of an island that failed to start
 
 sigset_t SupervisorSignals() {
   sigset_t signals;
@@ -79,7 +82,8 @@ class Supervisor {
     int64_t hung_ms = 0;
     int64_t lost_at_ms = 0;  // of its last life, until the next one is ready; 0: it is there, or was never
     uint64_t next_life = 0;  // that has begun, and has no process yet; 0: none
-    std::string killed_because;  // by us
+    std::string killed_because;           // by us
+    std::optional<IslandConfig> applied;  // what its next life has of it: pool and timeout
   };
 
   absl::Status MakePulses();
@@ -112,6 +116,7 @@ class Supervisor {
   Reply Remember(const control::v1::LoadRequest& request);
   absl::Status LoadDurably(const control::v1::LoadSpec& load);
   absl::Status ChangeTables(const control::v1::TablesRequest& request);
+  absl::Status Apply(const control::v1::ApplyRequest& request);
   absl::Status CheckAllReady();
 
   const ResolvedDeployment& resolved_;
@@ -135,6 +140,7 @@ class Supervisor {
   absl::Status registered_;
   std::string failure_;
 
+  std::atomic<uint64_t> hung_ms_;
   std::atomic<bool> stopping_ = false;
   runtime::Mutex mutex_;
   // Changed by the main thread only, which looks without the mutex, and changes and lets others look with it.
@@ -148,7 +154,8 @@ Supervisor::Supervisor(const ResolvedDeployment& resolved, const SupervisorOptio
       options_(options),
       files_{resolved.control_directory},
       client_(files_),
-      report_fd_(options.report_fd) {}
+      report_fd_(options.report_fd),
+      hung_ms_(resolved.deployment.hung_ms.value_or(MostHungMs(resolved.deployment.durability))) {}
 
 absl::Status Supervisor::Start() {
   absl::StatusOr<std::unique_ptr<ClusterData>> data = ClusterData::Open(resolved_, files_);
@@ -363,6 +370,7 @@ void Supervisor::StartReady() {
     {
       const runtime::MutexLock lock(mutex_);
       if (again) island.config.set_restarts(island.restarts + 1);
+      if (island.applied) island.config.MergeFrom(*island.applied);
       island.config.set_data_generation(data_->manifest().data_generation);
     }
     absl::Status spawned = SpawnIsland(island, std::exchange(island.next_life, 0));
@@ -433,9 +441,7 @@ void Supervisor::ProbeStarting() {
 // file says so. With a log it loses nothing, and may hold an epoch, which holds up everybody (log.md).
 void Supervisor::LookForHung() {
   pulses_->watch.Look(MonotonicMs());
-  const Deployment& deployment = resolved_.deployment;
-  const uint64_t most_ms =
-      deployment.hung_ms.value_or(deployment.durability == Durability::kNone ? 0 : kMostHungMs);
+  const uint64_t most_ms = hung_ms_;
   for (Island& island : islands_) {
     const uint32_t number = island.config.island();
     // Who is starting does not move, and that is right.
@@ -570,12 +576,14 @@ Reply Supervisor::Handle(const Request& request) {
                              : Remember(request.load());
     case Request::kTables:
       return messaging::ErrorReply(ChangeTables(request.tables()));
+    case Request::kApply:
+      return messaging::ErrorReply(Apply(request.apply()));
     case Request::kShutdown:
       kill(getpid(), SIGTERM);  // blocked in every thread: the main loop picks it up
       return Reply();
     default:
-      return messaging::ErrorReply(
-          absl::InvalidArgumentError("a supervisor answers status, load, tables and shutdown requests only"));
+      return messaging::ErrorReply(absl::InvalidArgumentError(
+          "a supervisor answers status, load, tables, apply and shutdown requests only"));
   }
 }
 
@@ -672,6 +680,26 @@ absl::Status Supervisor::ChangeTables(const control::v1::TablesRequest& request)
     return absl::OkStatus();
   };
   return loads_->ChangeTables(request, save);
+}
+
+absl::Status Supervisor::Apply(const control::v1::ApplyRequest& request) {
+  if (stopping_) return absl::UnavailableError("the deployment is being taken down");
+  const runtime::MutexLock lock(mutex_);
+  if (static_cast<size_t>(request.pool_bytes_size()) != islands_.size())
+    return absl::InvalidArgumentError(fmt::format("expected the pools of {} islands", islands_.size()));
+  for (const Island& island : islands_) {
+    if (request.pool_bytes(static_cast<int>(island.config.island())) < island.config.pool_bytes())
+      return absl::InvalidArgumentError("a buffer pool that is in use cannot become smaller");
+  }
+  for (Island& island : islands_) {
+    island.applied.emplace();
+    island.applied->set_pool_bytes(request.pool_bytes(static_cast<int>(island.config.island())));
+    island.applied->set_transaction_timeout_ms(request.transaction_timeout_ms());
+  }
+  hung_ms_ = request.has_hung_ms() ? request.hung_ms() : MostHungMs(resolved_.deployment.durability);
+  spdlog::info("other settings have been applied: timeouts.hung_ms {}, the rest as islands restart",
+               hung_ms_.load());
+  return absl::OkStatus();
 }
 
 absl::Status Supervisor::LoadDurably(const control::v1::LoadSpec& load) {

@@ -71,6 +71,7 @@ void AskIslands(const ClusterClient& client, control::v1::ClusterStatus* status)
     }
     const control::v1::IslandStatus& own = answers[i]->island_status();
     if (!own.detail().empty()) entry.set_detail(own.detail());
+    if (own.has_load()) *entry.mutable_load() = own.load();
     *entry.mutable_placement() = own.placement();
     entry.set_peers_connected(own.peers_connected());
     entry.set_peers_total(own.peers_total());

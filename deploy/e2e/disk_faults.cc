@@ -136,7 +136,7 @@ std::vector<pid_t> Deployment(Role self) {
   std::vector<pid_t> found{supervisor};
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const pid_t process = atoi(entry.path().filename().c_str());
-    if (process > 0 && StatOf(process).substr(1).starts_with(fmt::format(" {} ", supervisor)))
+    if (process > 0 && StatOf(process).append(" ").substr(1).starts_with(fmt::format(" {} ", supervisor)))
       found.push_back(process);
   }
   return found;

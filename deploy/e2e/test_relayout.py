@@ -1,8 +1,7 @@
-"""`islands relayout`: a stopped deployment's rows, cut as its file says now, at whatever call of it the process dies."""
+"""`islands relayout`: a stopped deployment's rows, cut as its file says now, whatever call of it goes wrong."""
 
 import os
 import random
-import shutil
 import subprocess
 
 import pytest
@@ -94,64 +93,67 @@ def test_tables_that_clients_have_made(cluster: Cluster) -> None:
     assert rows_sum(cluster) == known
 
 
+class Interrupted:
+    """Cuts 3ISL into 2ISL and back again, whatever it is now, with a call that goes wrong."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        if not os.path.exists(library()):
+            pytest.skip("disk_faults.so is not built")
+        self.cluster = cluster
+        self.known = loaded(cluster, "3ISL")
+        self.islands = 3
+        self.faults = DiskFaults(cluster.folder, os.path.join(cluster.folder, "data"))
+        self.calls: dict[int, int] = {}  # by islands before
+        for _ in range(3):  # the first has more to remove
+            before = self.islands
+            assert self.attempt().code == 0
+            self.calls[before] = self.faults.calls()["supervisor"]
+
+    def attempt(self, fault: str = "none", nth: int = 0) -> Result:
+        other = 5 - self.islands
+        edit(self.cluster, f"layout: {self.islands}ISL", f"layout: {other}ISL")
+        self.islands = other
+        self.faults.arm(fault, Place("supervisor", nth))
+        done = self.cluster.islands.run("relayout", self.cluster.file, env={**os.environ, **self.faults.environment})
+        self.faults.disarm()
+        return done
+
+
 @pytest.mark.parametrize("fault", ["kill", "EIO", "lost"])
 def test_whatever_call_goes_wrong(cluster: Cluster, fault: str) -> None:
     """The old layout or the new one, and nothing of the rows is lost; the same command again ends in the new one."""
-    if not os.path.exists(library()):
-        pytest.skip("disk_faults.so is not built")
     seed = int(os.environ.get("ISLANDS_SEED", random.randrange(10**6)))
     print(f"ISLANDS_SEED={seed}")
     draw = random.Random(seed)
-    known = loaded(cluster, "3ISL")
-    edit(cluster, "layout: 3ISL", "layout: 2ISL")
-    data, kept = os.path.join(cluster.folder, "data"), os.path.join(cluster.folder, "kept")
-    shutil.copytree(data, kept)
-    faults = DiskFaults(cluster.folder, data)
-
-    def attempt(kind: str, nth: int) -> Result:
-        shutil.rmtree(data)
-        shutil.copytree(kept, data)
-        faults.arm(kind, Place("supervisor", nth))
-        done = cluster.islands.run("relayout", cluster.file, env={**os.environ, **faults.environment})
-        faults.disarm()
-        return done
-
-    assert attempt("none", 0).code == 0
-    calls = faults.calls()["supervisor"]
-    assert calls > 20
+    recut = Interrupted(cluster)
     ends = {"old": 0, "new": 0}
-    # The last ones are the switch and what follows.
-    places = sorted({*draw.sample(range(1, calls), 5), *range(max(1, calls - 12), calls, 3)})
-    for nth in places:
-        done = attempt(fault, nth)
-        assert faults.struck(), f"call {nth} of {calls}"
-        assert done.code != 0 or fault == "lost", (nth, faults.struck(), done)
+    for turn in range(8):
+        last = recut.calls[recut.islands]
+        nth = draw.randrange(1, last - 12) if turn < 4 else last - draw.randrange(2, 12)  # the switch and what follows
+        done = recut.attempt(fault, nth)
+        struck = recut.faults.struck()
+        assert struck or (fault == "lost" and done.code == 0), f"call {nth} of {last}"  # or it was durable by then
+        assert done.code != 0 or not struck, (nth, struck, done)
         retried = cluster.islands.run("relayout", cluster.file)
-        assert retried.code == 0, (nth, faults.struck(), retried)
+        assert retried.code == 0, (nth, struck, retried)
         ends["new" if "nothing to do" in retried.out else "old"] += 1
         sound(cluster)
     assert ends["old"] and ends["new"], ends
-    assert total(cluster, 2) == known
+    assert total(cluster, recut.islands) == recut.known
 
 
 def test_up_finishes_what_was_interrupted_behind_the_switch(cluster: Cluster) -> None:
-    known = loaded(cluster, "2ISL")
-    edit(cluster, "layout: 2ISL", "layout: 1ISL")
-    manifest = os.path.join(cluster.folder, "data", "MANIFEST.json")
-    faults = DiskFaults(cluster.folder, os.path.join(cluster.folder, "data"))
-    environment = {**os.environ, **faults.environment}
-    for nth in range(1, 1000):
-        faults.arm("kill", Place("supervisor", nth))
-        done = cluster.islands.run("relayout", cluster.file, env=environment)
-        faults.disarm()
-        with open(manifest, encoding="utf-8") as file:
-            switched = '"relaid"' in file.read()
-        assert done.code != 0, "it was never caught between its switch and its end"
-        if switched:
-            break
+    recut = Interrupted(cluster)
+    for back in range(40):
+        assert recut.attempt("kill", recut.calls[recut.islands] - back).code != 0
+        with open(os.path.join(cluster.folder, "data", "MANIFEST.json"), encoding="utf-8") as file:
+            if '"relaid"' in file.read():
+                break
+    else:
+        pytest.fail("it was never caught between its switch and its end")
     looked = cluster.islands.run("verify", cluster.file)
     assert looked.code == 1 and "islands relayout" in looked.err, looked
-    assert total(cluster, 1) == known
+    assert total(cluster, recut.islands) == recut.known
     cluster.down()
     sound(cluster)
 
@@ -187,7 +189,8 @@ def test_a_full_disk_leaves_the_old_layout(small_disk: str, cluster: Cluster) ->
     more = TABLES.replace("data:\n", f"data:\n  directory: {small_disk}/data\n")
     known = loaded(cluster, "2ISL", more)
     room = os.statvfs(small_disk)
-    subprocess.run(["fallocate", "-l", str(room.f_bavail * room.f_bsize - (2 << 20)), f"{small_disk}/filler"], check=True)
+    left = room.f_bavail * room.f_bsize - (2 << 20)
+    subprocess.run(["fallocate", "-l", str(left), f"{small_disk}/filler"], check=True)
     edit(cluster, "layout: 2ISL", "layout: 1ISL")
     done = cluster.islands.run("relayout", cluster.file)
     assert done.code == 1 and "No space left" in done.err and "island-0" in done.err, done

@@ -121,7 +121,7 @@ def test_rate_auto_says_when_no_rate_holds_and_ends_with_its_command(cluster: Cl
         done = cluster.islands.run("run", cluster.file, "micro", *wrong)
         assert done.code == 2 and complaint in done.err, done
     process = cluster.start("run", cluster.file, "micro", "--rate", "auto", "--duration", "30")
-    assert process.stderr and "committed/s" in process.stderr.readline()
+    assert process.stderr and any("committed/s" in line for line in process.stderr)  # the doctor may speak first
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
@@ -129,7 +129,7 @@ def test_rate_auto_says_when_no_rate_holds_and_ends_with_its_command(cluster: Cl
     assert os.listdir(os.path.join(cluster.folder, "results")) == []
     # Killed in a step: the lock names the step's run, which the next command ends.
     process = cluster.start("run", cluster.file, "micro", "--rate", "auto", "--duration", "30")
-    assert process.stderr and "committed/s" in process.stderr.readline()
+    assert process.stderr and any("committed/s" in line for line in process.stderr)  # the doctor may speak first
     wait_until(lambda: all(running(cluster)), what="the second step")
     process.kill()
     process.communicate()
@@ -370,3 +370,16 @@ def test_one_run_at_a_time_and_a_killed_one_is_cleared_away(cluster: Cluster) ->
     assert running(cluster) == [True, True]
     assert cluster.run("--op", "update", "--multisite", 50)["sum_check"] == "ok"
     assert running(cluster) == [False, False]
+
+
+def test_results_say_what_the_doctor_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.write().up()
+    assert cluster.run(duration=0.1)["doctor"] == ""  # these tests do not ask
+    monkeypatch.delenv("ISLANDS_NO_DOCTOR")
+    result = cluster.run(duration=0.1)
+    said = cluster.islands.json("doctor", cluster.file, "--brief", code=None)
+    names = {finding["name"] for finding in said["findings"]}
+    assert any(name in result["doctor"] for name in names), result["doctor"]
+    with open(os.path.join(result["run_directory"], "summary.json"), encoding="utf-8") as file:
+        assert json.load(file)["doctor"] == result["doctor"]
+    assert cluster.run("--no-doctor", duration=0.1)["doctor"] == ""

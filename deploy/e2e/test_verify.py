@@ -185,7 +185,7 @@ def test_cannot_look(cluster: Cluster) -> None:
     cluster.down()
     assert text(cluster).code == 0
     refused = cluster.islands.run("verify", cluster.write(durability="none").file)
-    assert refused.code == 1 and "nothing to verify" in refused.err
+    assert refused.code == 1 and "nothing for `islands verify`" in refused.err
     assert cluster.islands.run("verify", os.path.join(cluster.folder, "no.yaml")).code == 2
 
 

@@ -19,8 +19,11 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "deploy/cli/terminal_line.h"
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/file_changes.h"
@@ -29,6 +32,7 @@
 #include "deploy/processes/file_lock.h"
 #include "deploy/processes/interrupts.h"
 #include "deploy/run/directory.h"
+#include "deploy/run/doctor_word.h"
 #include "deploy/run/driver.h"
 #include "deploy/run/options.h"
 #include "deploy/run/rate_search.h"
@@ -161,17 +165,128 @@ std::string MachineSpec(const Deployment& deployment) {
                                                        : deployment.machine;
 }
 
+// What `run` and `load` begin with.
+struct Prepared {
+  Deployment deployment;
+  ClusterClient client;
+  control::v1::ClusterStatus status;
+  RunPlan plan;
+  int64_t started_us = 0;
+};
+
+absl::StatusOr<Prepared> Prepare(const CommandContext& context, const DescribedWorkload& workload,
+                                 const RunOptions& asked) {
+  const absl::StatusOr<RunOptions> options = CheckRunOptions(asked, workload.description);
+  if (!options.ok()) return options.status();
+  absl::StatusOr<Deployment> deployment = LoadDeployment(options->file);
+  if (!deployment.ok()) return deployment.status();
+  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
+  if (!files.ok()) return files.status();
+  const ClusterClient client(*files);
+  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
+  if (!status.ok()) return status.status();
+  absl::Status ready = CheckAllReady(*status);
+  if (!ready.ok()) return ready;
+  const std::string warning = FileWarning(*status, *deployment, Resolve(*deployment));
+  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  absl::StatusOr<RunPlan> plan = PlanRun(*options, workload, status->configs(0));
+  if (!plan.ok()) return plan.status();
+  absl::Status fits = CheckLoad(plan->load, status->configs(0), context.binary_directory);
+  if (!fits.ok()) return fits;
+  const int64_t started_us = UnixMicroseconds();
+  plan->run_id = static_cast<uint64_t>(started_us);
+  return Prepared{*std::move(deployment), client, *std::move(status), *std::move(plan), started_us};
+}
+
+// Shows how far a load is that somebody else waits for.
+class LoadWatch {
+ public:
+  LoadWatch(const ClusterClient& client, bool json)
+      : client_(client), progress_(json, 0), thread_([this] { Watch(); }) {}
+  ~LoadWatch() {
+    over_.Notify();
+    thread_.join();
+  }
+  LoadWatch(const LoadWatch&) = delete;
+  LoadWatch& operator=(const LoadWatch&) = delete;
+
+ private:
+  void Watch() {
+    const int64_t begin_ms = MonotonicMs();
+    while (!over_.WaitForNotificationWithTimeout(absl::Seconds(1))) {
+      const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kLoadStatusTimeoutMs);
+      if (!status.ok()) continue;
+      const std::string text = LoadText(*status, static_cast<double>(MonotonicMs() - begin_ms) / 1000);
+      if (!text.empty()) progress_.ShowText(text);
+    }
+  }
+
+  static constexpr int64_t kLoadStatusTimeoutMs = 2'000;
+  const ClusterClient& client_;
+  ProgressLine progress_;
+  absl::Notification over_;
+  std::thread thread_;
+};
+
+absl::StatusOr<bool> LoadWatched(const Prepared& prepared, RunDriver& driver, const std::string& earlier_run,
+                                 bool json) {
+  if (AnyRunning(prepared.status)) {
+    absl::Status stopped = driver.StopStale(std::strtoull(earlier_run.c_str(), nullptr, 10));
+    if (!stopped.ok()) return stopped;
+  }
+  const LoadWatch watch(prepared.client, json);
+  return driver.Load();
+}
+
+int LoadOnly(const CommandContext& context, const DescribedWorkload& workload, const RunOptions& asked) {
+  const absl::StatusOr<Prepared> prepared = Prepare(context, workload, asked);
+  if (!prepared.ok()) return Fail(context, prepared.status());
+  ExitOnInterrupt();
+  const std::string earlier = LockNote(prepared->client.files().RunLock());
+  const absl::StatusOr<FileLock> lock = LockRuns(prepared->client.files(), prepared->plan.run_id);
+  if (!lock.ok()) return Fail(context, lock.status());
+  const int64_t begin_ms = MonotonicMs();
+  RunDriver driver(prepared->client, prepared->status, prepared->plan, {});
+  const absl::StatusOr<bool> loaded = LoadWatched(*prepared, driver, earlier, context.json());
+  if (!loaded.ok()) return Fail(context, loaded.status());
+  const double seconds = static_cast<double>(MonotonicMs() - begin_ms) / 1000;
+  const absl::StatusOr<uint64_t> rows = driver.CountRows();
+  if (!rows.ok()) return Fail(context, rows.status());
+  if (context.json()) {
+    const nlohmann::ordered_json json{
+        {"workload", workload.name}, {"loaded", *loaded}, {"rows", *rows}, {"seconds", seconds}};
+    fmt::print("{}\n", json.dump(2));
+  } else if (*loaded) {
+    fmt::print("{}: {} rows of {}, in {:.1f} s\n", prepared->status.deployment(), Grouped(*rows),
+               workload.name, seconds);
+  } else {
+    fmt::print("{}: the {} rows of {} are there already; {} replaces them\n", prepared->status.deployment(),
+               Grouped(*rows), workload.name, kReloadFlag);
+  }
+  return kExitOk;
+}
+
+// Before rows are loaded: it would take that for other programs.
+std::string AskDoctor(const CommandContext& context, const RunOptions& options) {
+  if (options.no_doctor) return "";
+  const DoctorWord::Answer answer = DoctorWord(context.binary_directory, options.file).Take();
+  if (answer.problems > 0)
+    fmt::print(stderr, "doctor: {}; see `islands doctor {}`\n", answer.brief, options.file);
+  return answer.brief;
+}
+
 using RunWork = std::function<absl::StatusOr<RunResult>(Interrupts&)>;
 
 absl::StatusOr<RunResult> Measure(const RunContext& context, const RunWork& run,
                                   const RunDirectory& directory, const ClusterClient& client,
-                                  int64_t started_us) {
+                                  int64_t started_us, const std::string& doctor) {
   absl::StatusOr<RunResult> result = [&] {
     Interrupts interrupts;
     return run(interrupts);
   }();
   if (!result.ok()) return result;
   result->run_directory = directory.path();
+  result->doctor = doctor;
   result->started_utc = LongUtc(started_us / 1'000'000);
   absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
   if (!status.ok()) return status.status();
@@ -183,65 +298,56 @@ absl::StatusOr<RunResult> Measure(const RunContext& context, const RunWork& run,
 // Returns the exit code: 1 also when an island was lost, the sum check failed or a transaction has read what
 // cannot be, 130 when interrupted (the run is stopped on every island).
 int Run(const CommandContext& context, const DescribedWorkload& workload, const RunOptions& asked) {
-  const absl::StatusOr<RunOptions> valid = CheckRunOptions(asked, workload.description);
-  if (!valid.ok()) return Fail(context, valid.status());
-  const RunOptions& options = *valid;
-  absl::StatusOr<Deployment> deployment = LoadDeployment(options.file);
-  if (!deployment.ok()) return Fail(context, deployment.status());
-  const absl::StatusOr<ControlFiles> files = ControlFilesOf(*deployment);
-  if (!files.ok()) return Fail(context, files.status());
-  const ClusterClient client(*files);
-  absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
-  if (!status.ok()) return Fail(context, status.status());
-  absl::Status ready = CheckAllReady(*status);
-  if (!ready.ok()) return Fail(context, ready);
-  const std::string warning = FileWarning(*status, *deployment, Resolve(*deployment));
-  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  absl::StatusOr<RunPlan> plan = PlanRun(options, workload, status->configs(0));
-  if (!plan.ok()) return Fail(context, plan.status());
-  absl::Status fits = CheckLoad(plan->load, status->configs(0), context.binary_directory);
-  if (!fits.ok()) return Fail(context, fits);
-  const int64_t started_us = UnixMicroseconds();
-  plan->run_id = static_cast<uint64_t>(started_us);
-
+  const absl::StatusOr<Prepared> prepared = Prepare(context, workload, asked);
+  if (!prepared.ok()) return Fail(context, prepared.status());
+  const RunPlan& plan = prepared->plan;
+  const RunOptions& options = plan.options;
+  const ClusterClient& client = prepared->client;
+  const control::v1::ClusterStatus& status = prepared->status;
   ExitOnInterrupt();
   const std::string earlier = LockNote(client.files().RunLock());
-  absl::StatusOr<FileLock> lock = LockRuns(client.files(), plan->run_id);
+  absl::StatusOr<FileLock> lock = LockRuns(client.files(), plan.run_id);
   if (!lock.ok()) return Fail(context, lock.status());
   std::optional<ProgressLine> progress(std::in_place, context.json(), options.duration_s);
   const RunDriver::Progress show = [&](double elapsed_s, double committed, double aborted, size_t lost) {
     progress->Show(elapsed_s, committed, aborted, lost);
   };
-  RunDriver driver(client, *status, *plan, show);
-  absl::Status loaded =
-      AnyRunning(*status) ? driver.StopStale(std::strtoull(earlier.c_str(), nullptr, 10)) : absl::OkStatus();
-  if (loaded.ok()) loaded = driver.Load();
-  if (!loaded.ok()) return Fail(context, loaded);
+  RunDriver driver(client, status, plan, show);
+  const std::string doctor = AskDoctor(context, options);
+  const absl::StatusOr<bool> loaded = LoadWatched(*prepared, driver, earlier, context.json());
+  if (!loaded.ok()) return Fail(context, loaded.status());
   absl::StatusOr<RunDirectory> directory = RunDirectory::Create(
-      options.results, fmt::format("{}-{}-{}-{}", CompactUtc(started_us / 1'000'000), status->deployment(),
-                                   status->layout(), workload.name));
+      options.results, fmt::format("{}-{}-{}-{}", CompactUtc(prepared->started_us / 1'000'000),
+                                   status.deployment(), status.layout(), workload.name));
   if (!directory.ok()) return Fail(context, directory.status());
   const RateSearchSeams seams{
       .progress = show,
       .on_step = [&](const RateStep& step) { progress->ShowText(StepText(step)); },
       .on_id = [&](uint64_t run_id) { return lock->WriteNote(fmt::format("{}", run_id)); }};
   const RunWork run = [&](Interrupts& interrupts) {
-    return options.find_rate ? FindRate(client, *plan, interrupts, seams) : driver.Run(interrupts);
+    return options.find_rate ? FindRate(client, plan, interrupts, seams) : driver.Run(interrupts);
   };
-  absl::StatusOr<RunResult> result =
-      Measure({MachineSpec(*deployment), context.command_line}, run, *directory, client, started_us);
+  absl::StatusOr<RunResult> result = Measure({MachineSpec(prepared->deployment), context.command_line}, run,
+                                             *directory, client, prepared->started_us, doctor);
   progress.reset();
   if (!result.ok()) return Fail(context, result.status());
-  return Finish(context, *result, *files);
+  return Finish(context, *result, client.files());
 }
 
-void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* options) {
+// What `run` and `load` are told.
+void AddCommonOptions(CLI::App* command, const CommandContext& context, RunOptions* options) {
   AddDeploymentFile(command, &options->file);
   command
       ->add_option("WORKLOAD", options->workload,
                    fmt::format("One that is built: {}; or the path of an object, as ./bank.so",
                                NamesOfWorkloads(context.binary_directory)))
       ->required();
+  command->add_flag(kReloadFlag, options->reload,
+                    "Load the rows anew, even those of another load that outlive the deployment");
+}
+
+void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* options) {
+  AddCommonOptions(command, context, options);
   command
       ->add_option("--mpl", options->mpl,
                    "Transactions in flight per worker: as many slots, each of which draws its next "
@@ -273,8 +379,10 @@ void AddOptions(CLI::App* command, const CommandContext& context, RunOptions* op
       "that --rate 0 does, or twice the p99 there if that is more");
   command->add_flag(kEvenFlag, options->even, "With --rate: at even distances, not as a Poisson process");
   command->add_option("--duration", options->duration_s, "Seconds to measure")->capture_default_str();
-  command->add_flag(kReloadFlag, options->reload,
-                    "Load the rows anew, even those of another load that outlive the deployment");
+  command
+      ->add_flag(kNoDoctorFlag, options->no_doctor,
+                 "Do not look first whether the machine makes figures doubtful (`islands doctor --brief`)")
+      ->envname("ISLANDS_NO_DOCTOR");
   command->add_option("--warmup", options->warmup_s, "Seconds to run before measuring")
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the generators' random numbers")
@@ -296,26 +404,44 @@ absl::StatusOr<DescribedWorkload> AddNamedWorkload(CLI::App* command, const Comm
   return workload;
 }
 
-}  // namespace
+using AddTheOptions = void (*)(CLI::App* command, const CommandContext& context, RunOptions* options);
+using WorkloadCommand = int (*)(const CommandContext& context, const DescribedWorkload& workload,
+                                const RunOptions& options);
 
-void AddRunCommand(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand("run", "Run a workload on a running deployment and report");
+// Of a command `NAME FILE WORKLOAD`, if it is the one that was called.
+void AddWorkloadCommand(CLI::App& app, CommandContext& context, CLI::App* command, AddTheOptions add,
+                        WorkloadCommand carry_out) {
   const std::vector<std::string> words = WordsOf(context.arguments);
-  if (words.empty() || words[0] != "run") return;
+  if (words.empty() || words[0] != command->get_name()) return;
   auto options = std::make_shared<RunOptions>();
-  AddOptions(command, context, options.get());
+  add(command, context, options.get());
   auto workload =
       std::make_shared<absl::StatusOr<DescribedWorkload>>(AddNamedWorkload(command, context, options.get()));
-  std::string footer = "\nA workload's own options: `islands run FILE WORKLOAD --help`.";
+  std::string footer =
+      fmt::format("\nA workload's own options: `islands {} FILE WORKLOAD --help`.", words[0]);
   if (!workload->ok() && words.size() >= 3) {  // its options may be right, for all we know
     app.allow_extras();
     command->allow_extras();
     footer += "\nHere: " + std::string(workload->status().message()) + ".";
   }
   command->footer(footer + app.get_footer());
-  OnCommand(command, context, [&context, options, workload] {
-    return workload->ok() ? Run(context, **workload, *options) : Fail(context, workload->status());
+  OnCommand(command, context, [&context, options, workload, carry_out] {
+    return workload->ok() ? carry_out(context, **workload, *options) : Fail(context, workload->status());
   });
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, CommandContext& context) {
+  AddWorkloadCommand(app, context,
+                     app.add_subcommand("run", "Run a workload on a running deployment and report"),
+                     AddOptions, Run);
+}
+
+void AddLoadCommand(CLI::App& app, CommandContext& context) {
+  AddWorkloadCommand(app, context,
+                     app.add_subcommand("load", "Load a workload's rows into a running deployment"),
+                     AddCommonOptions, LoadOnly);
 }
 
 }  // namespace islands::deploy

@@ -1,5 +1,5 @@
-// `islands run FILE WORKLOAD`: one workload on a running deployment, from load to report; `islands template
-// NISL`: a deployment file, perhaps for a workload.
+// `islands run FILE WORKLOAD`: one workload on a running deployment, from load to report; `islands load FILE
+// WORKLOAD`: its rows alone; `islands template NISL`: a deployment file, perhaps for a workload.
 //
 // Thread safety: main thread only.
 #pragma once
@@ -9,6 +9,7 @@
 namespace islands::deploy {
 
 void AddRunCommand(CLI::App& app, CommandContext& context);
+void AddLoadCommand(CLI::App& app, CommandContext& context);
 void AddTemplateCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace islands::deploy

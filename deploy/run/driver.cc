@@ -87,8 +87,13 @@ bool RunDriver::LoadInPlace() const {
   return !plan.rows_total || found->rows == static_cast<uint64_t>(*plan.rows_total);
 }
 
-absl::Status RunDriver::Load() {
-  if (!result_.plan.options.reload && LoadInPlace()) return absl::OkStatus();
+absl::StatusOr<bool> RunDriver::Load() {
+  if (!result_.plan.options.reload && LoadInPlace()) return false;
+  if (absl::Status loaded = LoadAnew(); !loaded.ok()) return loaded;
+  return true;
+}
+
+absl::Status RunDriver::LoadAnew() {
   Request request;
   *request.mutable_load()->mutable_load() = result_.plan.load;
   if (status_.configs(0).durability() != kNoDurability) {
@@ -110,6 +115,12 @@ absl::Status RunDriver::Load() {
   if (absl::Status loaded = FirstError(CallAll(request, kLoadTimeoutMs)); !loaded.ok()) return loaded;
   request.mutable_load()->set_in_place(true);
   return client_.CallSupervisor(request, kCallTimeoutMs).status();
+}
+
+absl::StatusOr<uint64_t> RunDriver::CountRows() const {
+  const absl::StatusOr<AuditSum> found = Audit();
+  if (!found.ok()) return found.status();
+  return found->rows;
 }
 
 absl::StatusOr<RunDriver::AuditSum> RunDriver::Audit() const {

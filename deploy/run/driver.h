@@ -43,8 +43,10 @@ class RunDriver {
 
   // Ends a run that a killed command left behind; its id, or 0 if that is not known.
   absl::Status StopStale(uint64_t run_id);
-  // Loads the workload's rows unless the very same load is in place, complete.
-  absl::Status Load();
+  // Loads the workload's rows unless the very same load is in place, complete; says whether it did.
+  absl::StatusOr<bool> Load();
+  // Of the workload's tables, as every island finds them when it audits them.
+  absl::StatusOr<uint64_t> CountRows() const;
   // CANCELLED when interrupted.
   absl::StatusOr<RunResult> Run(Interrupts& interrupts);
 
@@ -70,6 +72,7 @@ class RunDriver {
   enum class Phase { kBase, kWarmup, kMeasure };
 
   bool LoadInPlace() const;
+  absl::Status LoadAnew();
   absl::StatusOr<AuditSum> Audit() const;
   absl::Status TakeBase();
   absl::Status StartAll();

@@ -16,6 +16,7 @@ namespace islands::deploy {
 
 inline constexpr const char* kReloadFlag = "--reload";
 inline constexpr const char* kEvenFlag = "--even";
+inline constexpr const char* kNoDoctorFlag = "--no-doctor";
 
 // Who the clients of a run belong to: an island's stay there, the deployment's go where each of their
 // transactions begins (instance/worker/arrivals.h).
@@ -37,6 +38,7 @@ struct RunOptions {
   std::optional<double> p99_ms;       // of the rate that is found, at most; without it by the rule of knee.h
   std::optional<int64_t> rows_total;  // of the table that the description names
   bool reload = false;                // replace rows that outlive the deployment
+  bool no_doctor = false;             // the machine is not looked at
   std::string results = "results";
 };
 

@@ -319,6 +319,7 @@ json ResultJson(const RunResult& result) {
        {"duration_s", options.duration_s},
        {"measured_s", Thousandths(result.measured_s)},
        {"started", result.started_utc},
+       {"doctor", result.doctor},
        {"committed", total.committed()},
        {"committed_per_s", Rate(result.CommittedPerSecond())},
        {"aborted", total.aborted()},
@@ -347,6 +348,25 @@ json ResultJson(const RunResult& result) {
   for (const auto& [reason, count] : total.aborts_by_reason) document["aborts_by_reason"][reason] = count;
   for (const IslandResult& island : result.islands) document["per_island"].push_back(IslandJson(island));
   return document;
+}
+
+std::string LoadText(const control::v1::ClusterStatus& status, double seconds) {
+  uint64_t rows = 0;
+  double share = 1, written = 0;
+  int loading = 0;
+  for (const control::v1::IslandStatus& island : status.islands()) {
+    if (!island.has_load()) continue;
+    ++loading;
+    rows += island.load().rows();
+    share = std::min(share, island.load().share());  // the slowest is waited for
+    written += island.load().written();
+  }
+  if (loading == 0) return "";
+  const std::string so_far = fmt::format("loading: {} rows", Grouped(rows));
+  if (share >= 1) return fmt::format("{}, data files {:.0f} %", so_far, 100 * written / loading);
+  constexpr double kToldFrom = 0.02;  // before, nobody can tell
+  if (share < kToldFrom) return so_far;
+  return fmt::format("{}, {:.0f} %, about {:.0f} s more", so_far, 100 * share, seconds / share - seconds);
 }
 
 std::string ResultText(const RunResult& result) {

@@ -84,6 +84,7 @@ struct RunResult {
   std::string placement;
   std::string durability;   // of what the islands acknowledge
   std::string votes;        // epoch | forced
+  std::string doctor;       // what it says of the machine, in short; empty: it was not asked
   std::string started_utc;  // "2026-01-31T12:00:00Z"
   double measured_s = 0;
   std::vector<IslandResult> islands;
@@ -105,6 +106,8 @@ struct RunResult {
   std::optional<double> OthersFraction() const;
 };
 
+// A line of how far a load is, `seconds` after its beginning; empty: no island says that it loads.
+std::string LoadText(const control::v1::ClusterStatus& status, double seconds);
 nlohmann::ordered_json ResultJson(const RunResult& result);
 std::string ResultText(const RunResult& result);
 

@@ -279,5 +279,27 @@ TEST(Utc, KnownInstant) {
   EXPECT_EQ(LongUtc(1'769'860'800), "2026-01-31T12:00:00Z");
 }
 
+TEST(LoadText, SaysHowFarTheSlowestIsAndHowLong) {
+  control::v1::ClusterStatus status;
+  status.add_islands();
+  EXPECT_EQ(LoadText(status, 5), "");
+  const auto add = [&](uint64_t rows, double share, double written) {
+    control::v1::LoadProgress& load = *status.add_islands()->mutable_load();
+    load.set_rows(rows);
+    load.set_share(share);
+    load.set_written(written);
+  };
+  add(1000, 0.001, 0);
+  EXPECT_EQ(LoadText(status, 5), "loading: 1,000 rows");
+  status.mutable_islands(1)->mutable_load()->set_share(0.5);
+  add(9000, 0.25, 0);
+  EXPECT_EQ(LoadText(status, 5), "loading: 10,000 rows, 25 %, about 15 s more");
+  for (int i : {1, 2}) {
+    status.mutable_islands(i)->mutable_load()->set_share(1);
+    status.mutable_islands(i)->mutable_load()->set_written(0.25 * i);
+  }
+  EXPECT_EQ(LoadText(status, 5), "loading: 10,000 rows, data files 38 %");
+}
+
 }  // namespace
 }  // namespace islands::deploy

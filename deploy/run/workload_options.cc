@@ -47,7 +47,8 @@ bool Taken(const CLI::App& command, const std::string& option) {
 
 // Options that no value follows.
 bool IsFlag(const std::string& argument) {
-  return argument == "--help" || argument == "-h" || argument == kReloadFlag || argument == kEvenFlag;
+  return argument == "--help" || argument == "-h" || argument == kReloadFlag || argument == kEvenFlag ||
+         argument == kNoDoctorFlag;
 }
 
 }  // namespace

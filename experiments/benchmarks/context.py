@@ -89,8 +89,8 @@ class Deployment:
             warmup = context.warmup if seconds is None else 0
         result = context.islands.call(
             "run", self.file, "micro", "--op", op, "--rows", str(ROWS), "--multisite", str(multisite), "--mpl",
-            str(mpl), "--duration", str(seconds or context.seconds), "--warmup", str(warmup), "--results",
-            os.path.join(context.directory, "results"), *more, timeout_s=1800)
+            str(mpl), "--duration", str(seconds or context.seconds), "--warmup", str(warmup), "--no-doctor",
+            "--results", os.path.join(context.directory, "results"), *more, timeout_s=1800)
         if result["sum_check"] != "ok":
             context.wrong.append(f"{self.name}, {op}, {multisite} % multisite, MPL {mpl}: sum check "
                                  f"{result['sum_check']}: {result['sum_check_detail']}")

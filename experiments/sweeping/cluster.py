@@ -211,8 +211,8 @@ class Cluster:
         assert experiment.workload, "programs run alone"
         measure = experiment.measure
         # Exit code 1 with a result: its check failed. Without one there is an error.
-        report = json_of([self.islands.binary, "run", self.file, experiment.workload, *self.options(run), "--results",
-                          results, "--format", "json"],
+        report = json_of([self.islands.binary, "run", self.file, experiment.workload, *self.options(run), "--no-doctor",
+                          "--results", results, "--format", "json"],
                          timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
         if "error" in report:
             raise Failed(report["error"]["message"])

@@ -31,8 +31,9 @@ Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& m
 // Puts a workload's rows into the sites of this island.
 class StoreLoader final : public Loader {
  public:
-  StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own)
-      : catalog_(catalog), store_(store), own_(own) {}
+  StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own,
+              const std::vector<std::string>& tables, LoadedSoFar& so_far)
+      : catalog_(catalog), store_(store), own_(own), tables_(tables), so_far_(so_far) {}
 
   const storage::Catalog& catalog() const override { return catalog_; }
   bool Owns(uint32_t site) const override {
@@ -43,7 +44,10 @@ class StoreLoader final : public Loader {
     if (!site.ok()) return site.status();
     if (!Owns(*site)) return absl::OkStatus();
     const absl::StatusCode code = store_.At(table, *site)->Insert(key, row);
-    if (code == absl::StatusCode::kOk) return absl::OkStatus();
+    if (code == absl::StatusCode::kOk) {
+      if (++rows_ % kRowsPerWord == 0) Tell(table, key);
+      return absl::OkStatus();
+    }
     const storage::TableDefinition& definition = catalog_.table(table);
     const char* advice = code == absl::StatusCode::kResourceExhausted
                              ? "the buffer pool is full; raise storage.buffer_pool"
@@ -53,9 +57,32 @@ class StoreLoader final : public Loader {
   }
 
  private:
+  // Workloads load table after table, or all of them together, in the order of their first component: where
+  // the last row lies between this island's first and last site, and of how many tables there have been any.
+  void Tell(TableId table, KeyView key) {
+    so_far_.rows.store(rows_, std::memory_order_relaxed);
+    const storage::TableDefinition& definition = catalog_.table(table);
+    if (definition.replicated()) return;
+    const auto value = partitioner::FirstComponent(definition.key, key);
+    if (!value.ok()) return;
+    const int64_t begin = definition.partition->SiteBegin(own_.first);
+    const int64_t end = definition.partition->SiteBegin(own_.first + own_.count);
+    seen_.insert(table);
+    const double in_table = static_cast<double>(*value - begin) / static_cast<double>(end - begin);
+    const auto tables = static_cast<double>(std::max<size_t>(1, tables_.size()));
+    const double share = (static_cast<double>(seen_.size() - 1) + in_table) / tables;
+    so_far_.share.store(std::max(share, so_far_.share.load(std::memory_order_relaxed)),
+                        std::memory_order_relaxed);
+  }
+
+  static constexpr uint64_t kRowsPerWord = 1 << 12;
   const storage::Catalog& catalog_;
   storage::Store& store_;
   const partitioner::SiteRun own_;
+  const std::vector<std::string>& tables_;
+  LoadedSoFar& so_far_;
+  uint64_t rows_ = 0;
+  std::set<TableId> seen_;
 };
 
 void RememberLoad(const control::v1::LoadSpec& load, control::v1::IslandConfig* config) {
@@ -309,9 +336,11 @@ absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation
   if (started_ && !halted_) HaltWorkers();
   bool open = false;
   for (const std::unique_ptr<Worker>& worker : workers_) open |= worker->HasUnsettled();
+  loaded_.Begin();
   absl::Status status = open           ? absl::FailedPreconditionError(kUnderWay)
                         : KeepsFiles() ? LoadGeneration(load, generation)
                                        : LoadWhileStopped(load);
+  loaded_.under_way = false;
   started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
   if (started_ && !halted_) LetWorkersGoOn();
   return status;
@@ -433,7 +462,12 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
   rows_of_ = 0;
   workers_.front()->SetCleaner(nullptr);
   absl::Status status = load.workload().empty() ? absl::OkStatus() : LoadWhileStopped(load);
-  if (status.ok()) status = keeper_->WriteGeneration(*catalog_, *store_, generation);
+  loaded_.share = 1;
+  const auto progress = [this](uint64_t done, uint64_t all) {
+    loaded_.written.store(static_cast<double>(done) / static_cast<double>(std::max<uint64_t>(1, all)),
+                          std::memory_order_relaxed);
+  };
+  if (status.ok()) status = keeper_->WriteGeneration(*catalog_, *store_, generation, progress);
   if (status.ok()) rows_of_ = generation;
   return status;
 }
@@ -488,7 +522,7 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
     }
     if (absl::Status status = store_->Truncate(table->id); !status.ok()) return status;
   }
-  StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()));
+  StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()), (*workload)->tables(), loaded_);
   if (absl::Status status = (*workload)->Load(loader); !status.ok()) return status;
   OfferProcedures(load, *workload);
   return absl::OkStatus();

@@ -64,6 +64,21 @@ struct Seams {
 // What the configuration asks for; kDefault when it names no nodes.
 topology::MemoryPolicy PolicyOf(const control::v1::IslandConfig& config);
 
+// How far a load is, for those who ask meanwhile: control.v1.LoadProgress.
+struct LoadedSoFar {
+  std::atomic<bool> under_way = false;
+  std::atomic<uint64_t> rows = 0;
+  std::atomic<double> share = 0;
+  std::atomic<double> written = 0;
+
+  void Begin() {
+    rows = 0;
+    share = 0;
+    written = 0;
+    under_way = true;
+  }
+};
+
 class Island {
  public:
   static constexpr uint32_t kMostListed = 1000;
@@ -173,6 +188,7 @@ class Island {
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   // With data files: of which generation the rows are, and whether workers wait for it to count.
   uint64_t rows_of_ ABSL_GUARDED_BY(mutex_) = 0;
+  LoadedSoFar loaded_;
   std::atomic<bool> halted_ = false;    // changed under mutex_
   std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 

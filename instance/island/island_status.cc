@@ -222,6 +222,11 @@ control::v1::IslandStatus Island::Status() const {
     warning = binding_warning_;
     *status.mutable_procedures() = procedures_;
   }
+  if (loaded_.under_way) {
+    status.mutable_load()->set_rows(loaded_.rows);
+    status.mutable_load()->set_share(loaded_.share);
+    status.mutable_load()->set_written(loaded_.written);
+  }
   const auto warn = [&warning](std::string what) {
     if (warning.empty()) warning = std::move(what);
   };

@@ -179,13 +179,13 @@ absl::StatusOr<recovery::LogBegin> Keeper::WaitUntilDurable() {
 }
 
 absl::Status Keeper::WriteGeneration(const storage::Catalog& catalog, storage::Store& store,
-                                     uint64_t generation) {
+                                     uint64_t generation, recovery::Progress progress) {
   ISLANDS_CHECK(has_files() && generation > generation_);
   const absl::StatusOr<recovery::LogBegin> begin = WaitUntilDurable();
   if (!begin.ok()) return begin.status();
   data_.reset();  // of another attempt: its files are made anew
-  absl::StatusOr<recovery::IslandData> data = recovery::WriteGeneration(
-      files_, catalog, DataOptions(generation), store, *begin, recovery::NoProgress);
+  absl::StatusOr<recovery::IslandData> data =
+      recovery::WriteGeneration(files_, catalog, DataOptions(generation), store, *begin, progress);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
   written_ = generation;

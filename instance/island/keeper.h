@@ -102,7 +102,8 @@ class Keeper {
   absl::Status MakeTrees(const storage::Catalog& catalog, storage::Store& store);
 
   // DEADLINE_EXCEEDED: the log does not become durable. The files of another attempt are no obstacle.
-  absl::Status WriteGeneration(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
+  absl::Status WriteGeneration(const storage::Catalog& catalog, storage::Store& store, uint64_t generation,
+                               recovery::Progress progress = recovery::NoProgress);
   // The generation that was written last counts; those before it are removed.
   absl::Status Switch();
   // Once after Recover, and after each Switch. Null without data files.

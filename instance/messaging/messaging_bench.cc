@@ -67,11 +67,19 @@ class Tally {
   }
   void Count() {
     if (++received_ % batch_ != 0) return;
+    begun_ = true;
     const int64_t now_ns = clock_.NowNs();
     if (last_ns_ != 0 && batches_ns_.size() < batches_ns_.capacity()) {
       batches_ns_.push_back(static_cast<double>(now_ns - last_ns_) / static_cast<double>(batch_));
     }
     last_ns_ = now_ns;
+  }
+  // From another thread: until a first batch is there. Beside other programs the two sides take long to meet,
+  // and the time that is measured must not be over by then.
+  void WaitForFirst() const {
+    constexpr int64_t kPatienceNs = 20 * runtime::kNsPerSecond;
+    const int64_t until_ns = clock_.NowNs() + kPatienceNs;
+    while (!begun_ && clock_.NowNs() < until_ns) std::this_thread::sleep_for(milliseconds(1));
   }
   // Without the first quarter, the warm-up; 0 if there was nothing.
   double NsEach() const {
@@ -81,6 +89,7 @@ class Tally {
   }
 
  private:
+  std::atomic<bool> begun_ = false;
   const uint64_t batch_;  // many rounds even when many messages arrive together
   const runtime::MonotonicClock clock_;
   uint64_t received_ = 0;
@@ -201,6 +210,7 @@ void RunParty(const Options& options, Shared& shared, const std::string& kind, c
   const auto scheduler = runtime::MakeThreadScheduler(party.clock(), {});
   scheduler->Start({&party});
   if (self == kNear) {
+    party.received().WaitForFirst();
     std::this_thread::sleep_for(options.time);
     shared.stop = true;
   } else {
@@ -232,6 +242,7 @@ void RunBare(const Options& options, Shared& shared, const BareSocket& socket, b
     }
   });
   if (near) {
+    received.WaitForFirst();
     std::this_thread::sleep_for(options.time);
     shared.stop = true;
   }

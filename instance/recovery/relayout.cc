@@ -113,24 +113,21 @@ absl::StatusOr<std::unique_ptr<Relayout>> Relayout::Create(runtime::FileSystem& 
       partitioner::SiteMap::Create(options.sites, static_cast<uint32_t>(options.workers.size()));
   if (!from_map.ok()) return from_map.status();
   if (!to_map.ok()) return to_map.status();
-  return std::unique_ptr<Relayout>(
-      new Relayout(files, std::move(options), *epoch, *std::move(from), *std::move(to), *from_map, *to_map));
+  const Cut before{*std::move(from), *from_map}, after{*std::move(to), *to_map};
+  return std::unique_ptr<Relayout>(new Relayout(files, std::move(options), *epoch, before, after));
 }
 
-Relayout::Relayout(runtime::FileSystem& files, RelayoutOptions options, uint64_t epoch, storage::Catalog from,
-                   storage::Catalog to, partitioner::SiteMap from_map, partitioner::SiteMap to_map)
+Relayout::Relayout(runtime::FileSystem& files, RelayoutOptions options, uint64_t epoch, Cut from, Cut to)
     : files_(files),
       options_(std::move(options)),
       to_(options_.have),
-      from_catalog_(std::move(from)),
-      to_catalog_(std::move(to)),
-      from_map_(from_map),
-      to_map_(to_map),
-      feeders_(to_map.islands()),
-      stores_(to_map.islands()),
-      rows_(to_map.islands()) {
-  to_.sites = to_map.sites();
-  to_.islands = to_map.islands();
+      from_(std::move(from)),
+      cut_(std::move(to)),
+      feeders_(cut_.map.islands()),
+      stores_(cut_.map.islands()),
+      rows_(cut_.map.islands()) {
+  to_.sites = cut_.map.sites();
+  to_.islands = cut_.map.islands();
   ++to_.layout_generation;
   ++to_.data_generation;
   to_.workers = options_.workers;
@@ -145,22 +142,22 @@ std::string Relayout::IslandDirectory(uint32_t island) const {
 }
 
 Relayout::Share Relayout::ShareOf(TableId table, uint32_t from, uint32_t to) const {
-  const partitioner::RangePartition& before = *from_catalog_.table(table).partition;
-  const partitioner::RangePartition& after = *to_catalog_.table(table).partition;
+  const partitioner::RangePartition& before = *from_.catalog.table(table).partition;
+  const partitioner::RangePartition& after = *cut_.catalog.table(table).partition;
   return {std::max(before.SiteBegin(from), after.SiteBegin(to)),
           std::min(before.SiteBegin(from + 1), after.SiteBegin(to + 1))};
 }
 
 // Without any table of ranges they still have what is replicated, from island 0.
 void Relayout::FindFeeders() {
-  for (uint32_t to = 0; to < to_map_.sites(); ++to) {
-    Feeders& feeders = feeders_[to_map_.IslandOf(to)];
-    for (uint32_t from = 0; from < from_map_.sites(); ++from) {
-      for (TableId table = 0; table < from_catalog_.size(); ++table) {
-        if (from_catalog_.table(table).replicated()) continue;
+  for (uint32_t to = 0; to < cut_.map.sites(); ++to) {
+    Feeders& feeders = feeders_[cut_.map.IslandOf(to)];
+    for (uint32_t from = 0; from < from_.map.sites(); ++from) {
+      for (TableId table = 0; table < from_.catalog.size(); ++table) {
+        if (from_.catalog.table(table).replicated()) continue;
         const Share share = ShareOf(table, from, to);
         if (share.begin >= share.end) continue;
-        const uint32_t island = from_map_.IslandOf(from);
+        const uint32_t island = from_.map.IslandOf(from);
         feeders.first = std::min(feeders.first, island);
         feeders.last = std::max(feeders.last, island);
       }
@@ -183,9 +180,9 @@ absl::Status Relayout::Take(uint32_t island, const storage::Store& rows, Progres
 }
 
 absl::Status Relayout::Begin(uint32_t island) {
-  auto store = storage::Store::Create(to_catalog_,
+  auto store = storage::Store::Create(cut_.catalog,
                                       {.island = island,
-                                       .sites = to_map_.SitesOf(island),
+                                       .sites = cut_.map.SitesOf(island),
                                        .pool_bytes = options_.pool_bytes[island],
                                        .alone = true},
                                       files_);
@@ -196,10 +193,10 @@ absl::Status Relayout::Begin(uint32_t island) {
 
 absl::Status Relayout::CopyInto(uint32_t island, uint32_t from_island, const storage::Store& rows,
                                 Progress progress) {
-  const partitioner::SiteRun from_sites = from_map_.SitesOf(from_island);
-  const partitioner::SiteRun to_sites = to_map_.SitesOf(island);
-  for (TableId table = 0; table < from_catalog_.size(); ++table) {
-    const TableDefinition& definition = from_catalog_.table(table);
+  const partitioner::SiteRun from_sites = from_.map.SitesOf(from_island);
+  const partitioner::SiteRun to_sites = cut_.map.SitesOf(island);
+  for (TableId table = 0; table < from_.catalog.size(); ++table) {
+    const TableDefinition& definition = from_.catalog.table(table);
     if (definition.dropped) continue;
     if (definition.replicated()) {
       if (from_island != feeders_[island].first) continue;  // every island has all of it
@@ -222,7 +219,7 @@ absl::Status Relayout::CopyInto(uint32_t island, uint32_t from_island, const sto
 
 absl::Status Relayout::Copy(TableId table, uint32_t from, const storage::Store& rows, uint32_t island,
                             uint32_t to, Share share, Progress progress) {
-  const TableDefinition& definition = from_catalog_.table(table);
+  const TableDefinition& definition = from_.catalog.table(table);
   const storage::SiteTable* source = rows.At(table, from);
   storage::SiteTable* target = stores_[island]->At(table, to);
   if (source == nullptr || target == nullptr)
@@ -263,7 +260,7 @@ absl::Status Relayout::Write(uint32_t island) {
                                 .island = island,
                                 .generation = to_.data_generation};
   const absl::StatusOr<IslandData> written = WriteGeneration(
-      files_, to_catalog_, where, store, {.bound = to_.relaid + 1, .position = {}}, NoProgress);
+      files_, cut_.catalog, where, store, {.bound = to_.relaid + 1, .position = {}}, NoProgress);
   if (!written.ok()) return written.status();
   stores_[island].reset();
   ++written_;
@@ -299,8 +296,9 @@ absl::Status RemoveUnfinished(runtime::FileSystem& files, const std::string& dat
     // No generation has number 0.
     const uint64_t keep = island < manifest.islands ? manifest.data_generation : 0;
     const std::string directory = fmt::format("{}/{}{}", data_directory, kIsland, island);
-    if (absl::Status removed = storage::RemoveOtherGenerations(files, directory, keep); !removed.ok())
-      return removed;
+    absl::Status removed = storage::RemoveOtherGenerations(files, directory, keep);
+    if (removed.ok()) removed = files.SyncDirectory(directory);
+    if (!removed.ok()) return removed;
   }
   return absl::OkStatus();
 }

@@ -67,8 +67,11 @@ class Relayout {
   const std::vector<uint64_t>& rows() const { return rows_; }
 
  private:
-  Relayout(runtime::FileSystem& files, RelayoutOptions options, uint64_t epoch, storage::Catalog from,
-           storage::Catalog to, partitioner::SiteMap from_map, partitioner::SiteMap to_map);
+  struct Cut {
+    storage::Catalog catalog;
+    partitioner::SiteMap map;
+  };
+  Relayout(runtime::FileSystem& files, RelayoutOptions options, uint64_t epoch, Cut from, Cut to);
   // Keys that site `from` of before has and site `to` of the new cut gets.
   struct Share {
     int64_t begin = 0;
@@ -92,10 +95,8 @@ class Relayout {
   runtime::FileSystem& files_;
   const RelayoutOptions options_;
   storage::Manifest to_;
-  const storage::Catalog from_catalog_;
-  const storage::Catalog to_catalog_;
-  const partitioner::SiteMap from_map_;
-  const partitioner::SiteMap to_map_;
+  const Cut from_;
+  const Cut cut_;                                        // of to_
   std::vector<Feeders> feeders_;                         // by island of the new cut, as the next two
   std::vector<std::unique_ptr<storage::Store>> stores_;  // while it gets rows
   std::vector<uint64_t> rows_;

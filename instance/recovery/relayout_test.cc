@@ -11,6 +11,7 @@
 
 #include "instance/log/box_manifest.h"
 #include "instance/log/epoch_file.h"
+#include "instance/log/logger.h"
 #include "instance/recovery/island_data.h"
 #include "instance/recovery/recovery.h"
 #include "runtime/check.h"
@@ -285,8 +286,8 @@ TEST_F(RelayoutTest, LogThatWasNotClosed_IsRefused) {
 }
 
 TEST_F(RelayoutTest, RowsThatDoNotFit_NameTheSetting) {
-  Make(4, 2, 4000);
-  const absl::Status status = Recut(4, 1, 256 << 10);
+  Make(4, 2, 1000);
+  const absl::Status status = Recut(4, 1, 64 << 10);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("storage.buffer_pool"));
   Check(*files_);

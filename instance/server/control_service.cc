@@ -86,6 +86,7 @@ control::v1::Reply ControlService::Handle(const control::v1::Request& request) {
     case Request::kShutdown:
       shut_down_();
       return reply;
+    case Request::kApply:  // supervisors only
     case Request::KIND_NOT_SET:
       break;
   }

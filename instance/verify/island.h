@@ -36,8 +36,8 @@ struct IslandOptions {
 absl::Status LookAtIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
                           const IslandOptions& options, const Box& box, Report* report);
 
-// Not OK: it could not look. What it has found, and what the island is like, is in the report. `recovered`, if
-// not null: the rows as it would make them; null where something keeps it from that.
+// Not OK: it could not look. What it has found, and what the island is like, is in the report. `recovered`,
+// if not null: the rows as it would make them; null where something keeps it from that.
 absl::Status VerifyIsland(runtime::OverlayFileSystem& files, const storage::Catalog& catalog,
                           const IslandOptions& options, const Box& box, Progress progress, Report* report,
                           std::unique_ptr<storage::Store>* recovered = nullptr);
