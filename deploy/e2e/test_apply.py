@@ -3,7 +3,7 @@
 import os
 import signal
 
-from cluster import Cluster, cluster  # noqa: F401
+from cluster import Cluster, cluster, wait_until  # noqa: F401
 from conftest import Document, Result
 from test_durable import edit, rows_sum
 
@@ -39,7 +39,8 @@ def test_what_may_change_does_and_nothing_is_lost(cluster: Cluster) -> None:
     assert differences(cluster, 0) == [] and "does not describe" not in cluster.islands.run("status", cluster.file).err
     assert rows_sum(cluster) == total
     os.kill(after[0], signal.SIGKILL)  # the next life has it, too
-    cluster.run("--op", "read", "--rows", 2)
+    wait_until(lambda: cluster.island(0)["pid"] not in (0, after[0]) and cluster.island(0)["state"] == "ready",
+               what="island 0")
     assert differences(cluster, 0) == []
     with open(os.path.join(cluster.folder, "run", "supervisor.log"), encoding="utf-8") as file:
         assert "timeouts.hung_ms 7000" in file.read()
