@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from panels import (BUSY, COMMITTED, ENDED, HALF, LATENCY, QUARTER, RESTARTS, RUNS, THIRD, WORKED, Board, board, graph,
+from panels import (BUSY, COMMITTED, ENDED, LATENCY, QUARTER, RESTARTS, RUNS, THIRD, WORKED, Board, board, graph,
                     labels, lag, matrix, number, quantile, query, rate, ratio, row, select, share, spread, states,
                     total)
 
@@ -139,8 +139,8 @@ def trouble(made: Dashboard) -> None:
         "Island states", "Whether Prometheus could read the island's metrics; a killed island is down until its "
         "supervisor has restarted it.", select("up"), "island {{island}}", {0: ("down", "red"), 1: ("up", "green")}))
     made.with_panel(graph(
-        "Restarts", "Restarts by the supervisor per second: each restart is a peak.", "cps",
-        query(total(rate("islands_restarts_total"), "job", "island"), "island {{island}}"), width=QUARTER))
+        "Restarts", "By the supervisor, since `islands up`: each restart is a step.", "none",
+        query(total(select("islands_restarts_total"), "job", "island"), "island {{island}}"), width=QUARTER))
     made.with_panel(graph(
         "In doubt", "Branches that are prepared and do not know the decision yet; at a restart they keep their locks.",
         "none", query(total(select("islands_in_doubt"), "job", "island"), "island {{island}}"), width=QUARTER))
@@ -154,14 +154,14 @@ def trouble(made: Dashboard) -> None:
     made.with_panel(graph("Buffer pool in use", "Resident pages of what may be resident.", "percentunit",
                           query(ratio(select("islands_buffer_pool_resident_bytes"),
                                       select("islands_buffer_pool_capacity_bytes"), "job", "island"),
-                                "island {{island}}"), width=QUARTER, top=1))
+                                "island {{island}}"), top=1))
     made.with_panel(graph(
         "Durable behind current", "Epochs of the log that are not on disk yet, as each island sees it: a few, while "
         "the disk keeps up. Empty where durability is none.", "none",
-        query(lag("current", "durable"), "island {{island}}"), width=QUARTER))
+        query(lag("current", "durable"), "island {{island}}")))
     made.with_panel(labels("Islands", "What each island is.", select("islands_island_info"),
                            ["job", "deployment", "island", "layout", "placement", "transport", "durability",
-                            "workers"], width=HALF))
+                            "workers"]))
     made.with_panel(labels("Builds", "What each island was built from: all islands should say the same.",
                            select("islands_build_info"), ["job", "island", "version", "commit", "compiler"]))
 

@@ -1,7 +1,7 @@
 """Dashboard "Islands: experiment": the run being measured, and the runs of a sweep beside each other."""
 
-from panels import (BUSY, COMMITTED, ENDED, FULL, HALF, LATENCY, RUNS, THIRD, WORKED, Board, board, graph, labels,
-                    number, query, rate, row, select, spread, total, variable)
+from panels import (BUSY, COMMITTED, ENDED, FULL, HALF, LATENCY, QUARTER, RUNS, THIRD, WORKED, Board, board, graph,
+                    labels, number, query, rate, row, select, spread, total, variable)
 
 CHOSEN = select("islands_experiment_info", 'multisite=~"$multisite"', 'zipf=~"$zipf"')
 # The layout is the island's, the other parameters are the run's.
@@ -55,16 +55,16 @@ def experiment() -> Board:
                           query(per_run_ratio(BUSY, WORKED), LEGEND), width=THIRD, top=1))
     made.with_panel(graph("Latency, 99 %, by run", "Of all scopes.", "s",
                           query("histogram_quantile(0.99, " + total(of_run(rate(LATENCY + "_bucket"), "le"), *BY, "le")
-                                + ")", LEGEND), width=THIRD))
+                                + ")", LEGEND), width=QUARTER))
     made.with_panel(graph("Messages per transaction, by run", "Messages sent by all islands for each that committed.",
                           "short", query(per_run_ratio(rate("islands_messages_total", 'direction="sent"'),
-                                                       COMMITTED), LEGEND), width=THIRD))
+                                                       COMMITTED), LEGEND), width=QUARTER))
     made.with_panel(graph("Aborted, by run", "Part of the attempts that aborted.", "percentunit",
                           query(per_run_ratio(rate("islands_transactions_total", 'outcome="aborted"'), ENDED), LEGEND),
-                          width=THIRD))
+                          width=QUARTER))
     made.with_panel(graph("Imbalance", "(max - min) / avg of what the islands commit.", "percentunit",
-                          query(spread(COMMITTED), "{{job}}"), width=HALF))
+                          query(spread(COMMITTED), "{{job}}"), width=QUARTER))
     made.with_panel(labels("Run being measured", "All its parameters. Empty while there is none.",
                            f"max without (island, instance) ({CHOSEN} {WITH_LAYOUT})",
-                           ["run_id", "layout", "workload", "op", "multisite", "zipf"], width=HALF, height=8))
+                           ["run_id", "layout", "workload", "op", "multisite", "zipf"]))
     return made, [RUNS]

@@ -84,11 +84,11 @@ def cores(made: Dashboard) -> None:
                           width=THIRD))
     made.with_panel(graph("Clients that move", "Of the whole deployment, to the islands where their next transactions "
                           "begin.", "cps", query(total(rate("islands_clients_moved_total"), "job", "island"),
-                                                 "island {{island}}"), width=THIRD))
+                                                 "island {{island}}")))
     made.with_panel(graph(
         "Longest wait for an answer", "Of a transaction that began on the worker, since it was started; grows while "
         "one waits.", "s", query(select("islands_transaction_longest_wait_seconds"),
-                                 "island {{island}} worker {{worker}}"), width=THIRD))
+                                 "island {{island}} worker {{worker}}")))
 
 
 def locks(made: Dashboard) -> None:
@@ -159,39 +159,39 @@ def log(made: Dashboard) -> None:
     made.with_panel(graph("Log appended", "Bytes of records, by all workers of an island. Empty, as all of this row, "
                           "where durability is none.", "Bps",
                           query(total(rate("islands_log_bytes_total"), "job", "island"), "island {{island}}"),
-                          width=QUARTER))
+                          width=THIRD))
     made.with_panel(graph(
         "Ring in use", "Part of each worker's ring that is not durable yet. Full: operations wait for room, and the "
         "disk does not keep up.", "percentunit",
         query(ratio(select("islands_log_ring_used_bytes"), select("islands_log_ring_capacity_bytes"), "job", "island",
-                    "worker"), "island {{island}} worker {{worker}}"), width=QUARTER, top=1))
+                    "worker"), "island {{island}} worker {{worker}}"), width=THIRD, top=1))
     made.with_panel(graph(
         "Epochs behind", "To be durable: between the current epoch and the durable one, a few while the disk keeps up. "
         "To be repeated: from the checkpoint on, by the island's next start.", "none",
         query(lag("current", "durable"), "island {{island}} to be durable"),
-        query(lag("durable", "checkpoint"), "island {{island}} to be repeated"), width=QUARTER))
+        query(lag("durable", "checkpoint"), "island {{island}} to be repeated"), width=THIRD))
     made.with_panel(graph(
         "Answers waiting", "Transactions that have ended and whose answer waits for the disk: durability sync.", "none",
-        query(select("islands_answers_waiting"), "island {{island}} worker {{worker}}"), width=QUARTER))
+        query(select("islands_answers_waiting"), "island {{island}} worker {{worker}}"), width=THIRD))
     made.with_panel(graph(
         "Checkpoint age", "For so long commits have been made that the checkpoint does not cover: the next start "
-        "repeats them.", "s", query(select("islands_checkpoint_age_seconds"), "island {{island}}"), width=QUARTER))
+        "repeats them.", "s", query(select("islands_checkpoint_age_seconds"), "island {{island}}"), width=THIRD))
+    made.with_panel(graph(
+        "Waits that the disk is to blame for", "Room: an operation paused because the ring was full. Overdue: an "
+        "answer that waited for the disk until its deadline, and ended as unknown.", "cps",
+        query(total(rate("islands_log_room_waits_total"), "job", "island"), "island {{island}} room"),
+        query(total(rate("islands_answers_overdue_total"), "job", "island"), "island {{island}} overdue"),
+        width=THIRD))
     made.with_panel(graph(
         "Pages written", "Changed pages written to data files, and checkpoints that moved on. Failed: writing has "
         "ended with an error, and the log grows. Disk full: the log's, and nothing can be changed.", "cps",
         query(total(rate("islands_cleaner_pages_written_total"), "job", "island"), "island {{island}} pages"),
         query(total(rate("islands_checkpoints_total"), "job", "island"), "island {{island}} checkpoints"),
         query(select("islands_cleaner_failed"), "island {{island}} failed"),
-        query(select("islands_log_disk_full"), "island {{island}} disk full"), width=QUARTER))
-    made.with_panel(graph(
-        "Waits that the disk is to blame for", "Room: an operation paused because the ring was full. Overdue: an "
-        "answer that waited for the disk until its deadline, and ended as unknown.", "cps",
-        query(total(rate("islands_log_room_waits_total"), "job", "island"), "island {{island}} room"),
-        query(total(rate("islands_answers_overdue_total"), "job", "island"), "island {{island}} overdue"),
-        width=QUARTER))
+        query(select("islands_log_disk_full"), "island {{island}} disk full")))
     made.with_panel(graph(
         "Last start", "What reading data files and log took when the island was started.", "s",
-        query(select("islands_recovery_seconds"), "island {{island}}"), width=QUARTER))
+        query(select("islands_recovery_seconds"), "island {{island}}")))
 
 
 def messages(made: Dashboard) -> None:

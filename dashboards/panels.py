@@ -174,27 +174,39 @@ def states(title: str, description: str, expression: str, legend: str, names: Ma
     return panel.mappings([models.ValueMap(options=texts)]).fill_opacity(80)
 
 
+def transformation(name: str, **options: object) -> models.DataTransformerConfig:
+    return models.DataTransformerConfig(id_val=name, options=options)
+
+
 def matrix(title: str, description: str, unit: str, expression: str, row: str, column: str, width: int = HALF,
            height: int = 9) -> table.Panel:
-    """A table of the last value, `row` downwards and `column` across, coloured by size."""
+    """A table of the last value, coloured by size: `row` downwards, `column` across, both labels that are numbers."""
     made = query(expression, instant=True, form=Format.TABLE)
-    panel = describe(table.Panel(), title, description, unit, width, height, [made]).decimals(0)
-    panel.with_transformation(models.DataTransformerConfig(
-        id_val="groupingToMatrix",
-        options={"rowField": row, "columnField": column, "valueField": "Value", "emptyValue": "null"}))
+    panel = describe(table.Panel(), title, description, unit, width, height, [made]).decimals(0).min(0)
+    heads = f"{row}\\{column}"  # what Grafana calls the column of rows' names
+    numbers = [{"targetField": label, "destinationType": "number"} for label in (row, column)]
+    for each in (transformation("convertFieldType", conversions=numbers, fields={}),  # 2 before 10
+                 transformation("sortBy", sort=[{"field": column}], fields={}),
+                 transformation("groupingToMatrix", rowField=row, columnField=column, valueField="Value",
+                                emptyValue="null"),
+                 transformation("sortBy", sort=[{"field": heads}], fields={})):
+        panel.with_transformation(each)
+    panel.override_by_name(heads, [models.DynamicConfigValue(id_val="unit", value="none"),
+                                   models.DynamicConfigValue(id_val="custom.align", value="left"),
+                                   models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "auto"})])
     panel.cell_options(common.TableColoredBackgroundCellOptions(mode=common.TableCellBackgroundDisplayMode.GRADIENT))
     return panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.CONTINUOUS_BLUES))
 
 
 def labels(title: str, description: str, expression: str, columns: Sequence[str], width: int = FULL,
-           height: int = 7) -> table.Panel:
+           height: int = 6) -> table.Panel:
     """A table of labels, in this order; the value, a constant 1, is left out."""
     made = query(expression, instant=True, form=Format.TABLE)
-    panel = describe(table.Panel(), title, description, "none", width, height, [made])
-    return panel.with_transformation(models.DataTransformerConfig(
-        id_val="organize",
-        options={"excludeByName": {"Time": True, "Value": True},
-                 "indexByName": {name: index for index, name in enumerate(columns)}}))
+    # A label that looks like a number is none: version 1.0 is not 1.
+    panel = describe(table.Panel(), title, description, "string", width, height, [made]).min_width(90)
+    return panel.with_transformation(transformation(
+        "organize", excludeByName={"Time": True, "Value": True, "__name__": True},
+        indexByName={name: index for index, name in enumerate(columns)}))
 
 
 def row(title: str) -> dashboard.Row:
@@ -215,10 +227,11 @@ def variable(name: str, label: str, values: str, description: str, all_value: st
 def board(uid: str, title: str, description: str,
           further: Iterable[dashboard.QueryVariable] = ()) -> dashboard.Dashboard:
     """An empty dashboard with the variables and links that all have, and `further` variables."""
-    made = (dashboard.Dashboard(title).uid(uid).description(description).tags(["islands"]).readonly()
+    made = (dashboard.Dashboard(title).uid(uid).description(description).tags(["islands"]).editable()
             .time("now-15m", "now").refresh("5s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR))
+    # "default" is Grafana's word for its default data source; where that is no Prometheus, it takes the first that is.
     made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus")
-                       .current(models.VariableOption(text="Islands", value="islands-prometheus", selected=True)))
+                       .current(models.VariableOption(text="default", value="default", selected=True)))
     made.with_variable(variable("job", "Job", "label_values(islands_island_info, job)",
                                 "Prometheus job: one per deployment that is scraped"))
     made.with_variable(variable("island", "Island", 'label_values(islands_island_info{job=~"$job"}, island)',
@@ -240,6 +253,7 @@ RUNS = annotation("Runs", "blue", "max by (job, layout, workload, op, multisite,
                   + select("islands_experiment_info") + " * on (job, island) group_left (layout) "
                   + select("islands_island_info") + ")", "{{layout}} {{workload}} {{op}}",
                   "run {{run_id}}: multisite {{multisite}} %, Zipf {{zipf}}")
-RESTARTS = annotation("Restarts", "red", total(f"changes({select('islands_restarts_total')}[$__rate_interval])",
-                                               "job", "island") + " > 0",
+# Not a change of islands_restarts_total, which goes on over restarts: one that takes longer than an interval has none.
+RESTARTS = annotation("Restarts", "red", f"max by (job, island) (time() - {select('islands_start_time_seconds')} < 15"
+                      f" and on (job, island) {select('islands_restarts_total')} > 0)",
                       "island {{island}} restarted", "of {{job}}")

@@ -73,6 +73,11 @@ std::string Substitute(std::string text, const std::string& what, const std::str
   return text;
 }
 
+// The dashboards ask for whatever Prometheus a Grafana has as its default. Here they shall ask for ours,
+// which is not.
+constexpr const char* kDefaultSource = R"("text": "default", "value": "default")";
+constexpr const char* kOurSource = R"("text": "Islands", "value": "islands-prometheus")";
+
 // dashboards/provisioning holds what Grafana takes; only the values of its variables are ours to know. The
 // dashboards are copied: Grafana runs as a user of its own, who may not be able to read ours.
 absl::Status WriteProvisioning(const fs::path& to, const fs::path& dashboards, const std::string& url,
@@ -91,6 +96,7 @@ absl::Status WriteProvisioning(const fs::path& to, const fs::path& dashboards, c
     if (entry.path().extension() != ".json") continue;
     absl::StatusOr<std::string> text = ReadFile(entry.path());
     if (!text.ok()) return text.status();
+    *text = Substitute(*std::move(text), kDefaultSource, kOurSource);
     // Existing dashboards change at once; only a new data source needs a restart.
     bool ignored = false;
     absl::Status written = Replace(copies / entry.path().filename(), *text, &ignored);

@@ -158,6 +158,13 @@ TEST_F(ObserverTest, Grafana_GetsDataSourceAndDashboards) {
   EXPECT_EQ(Read("grafana/dashboards/islands/cluster.json"), "{}\n");
 }
 
+TEST_F(ObserverTest, Grafana_DashboardsAskForOurDataSource) {
+  Write("dashboards/cluster.json", R"({"current": {"text": "default", "value": "default"}})");
+  Provision();
+  EXPECT_EQ(Read("grafana/dashboards/islands/cluster.json"),
+            R"({"current": {"text": "Islands", "value": "islands-prometheus"}})");
+}
+
 TEST_F(ObserverTest, Grafana_NeedsNoRestartWhenItKnows) {
   Provision();
   Write("dashboards/cluster.json", "{\"new\": 1}\n");
