@@ -23,10 +23,10 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CU
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -LE '^long$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build install deb demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards packages packages-build packages-machines packages-soak clean
+.PHONY: help build install deb demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards dashboards-drawn packages packages-build packages-machines packages-soak packages-draw clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 build: packages-build build/release/build.ninja ## build the release binaries into build/release/bin
 	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs
@@ -109,6 +109,10 @@ format: packages ## format all C++ sources
 dashboards: packages ## write the Grafana dashboards' JSON from their Python source
 	build/tools/venv/bin/python -B dashboards/generate.py
 
+dashboards-drawn: packages-draw build/release/build.ninja ## draw them with Grafana's components (npm, Chromium) over a real run, into build/drawn
+	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs
+	ISLANDS_DRAWN=$(CURDIR)/build/drawn $(PYTHON) -m pytest deploy/e2e/test_drawn.py -p no:cacheprovider -rs
+
 clean: ## remove everything that was built
 	rm -rf build
 
@@ -116,6 +120,7 @@ packages: ; @deploy/install-packages.sh build test
 packages-build: ; @deploy/install-packages.sh build
 packages-machines: ; @deploy/install-packages.sh build test machines
 packages-soak: ; @deploy/install-packages.sh soak
+packages-draw: ; @deploy/install-packages.sh build test draw
 
 build/%/build.ninja: | packages-build
 	cmake --preset $* -Wno-dev

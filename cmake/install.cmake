@@ -22,7 +22,7 @@ install(DIRECTORY instance/gateway/tools/ DESTINATION ${home}/gateway FILES_MATC
 install(DIRECTORY instance/gateway/python/islands DESTINATION ${home}/python ${python})
 install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/islands/python/islands/_generated DESTINATION ${home}/python/islands ${python})
 install(DIRECTORY dashboards/ DESTINATION ${home}/dashboards FILES_MATCHING PATTERN "*.json" PATTERN "*.yml"
-  PATTERN "*.yaml" PATTERN "*.md" PATTERN rules_test.yml EXCLUDE)
+  PATTERN "*.yaml" PATTERN "*.md" PATTERN rules_test.yml EXCLUDE PATTERN draw EXCLUDE)
 
 # What transfer.cc includes, and nothing else: the whole interface of workloads, with what its headers need themselves.
 set(workload_headers coordinator/coordinator.h coordinator/transaction_id.h instance/storage/catalog.h

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Installs the Debian 12 packages that Islands needs, and nothing when they are there.
 #
-#   deploy/install-packages.sh [build] [test] [machines] [fuzz] [soak]      default: build test
+#   deploy/install-packages.sh [build] [test] [machines] [fuzz] [soak] [draw]      default: build test
 #
-# This is the only list of them, but for the Python package of dashboards/requirements.txt. Starts no service: of
+# This is the only list of them, but for the Python package of dashboards/requirements.txt and the npm packages of
+# dashboards/draw/package.json. Starts no service: of
 # `prometheus` only the two programs are unpacked, into build/tools; so is the kernel that virtual machines boot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +30,7 @@ machines=(qemu-system-x86)  # virtual machines for deploy/machines
 fuzz=(clang-16 libclang-rt-16-dev)
 soak=(cargo-web)  # builds the crate below; Debian's `cargo` is too old for it
 adya_version=0.1.0
+draw=(chromium fonts-inter)  # draws dashboards; Grafana's letters
 
 say() { echo "install-packages: $*" >&2; }
 
@@ -146,6 +148,20 @@ install_adya() {
   fi
 }
 
+# Grafana's components and what draws the dashboards with them, from npm. Where there is a Node, Debian's or another, it is
+# that one's to run them; none of the packages may run a program of its own while it is installed.
+install_draw() {
+  local folder=build/tools/draw
+  install_missing "${draw[@]}"
+  if ! command -v npm >/dev/null; then install_missing nodejs npm; fi
+  if cmp -s dashboards/draw/package-lock.json "$folder/installed.json"; then return; fi
+  say "installing Grafana's components into $folder"
+  mkdir -p "$folder"
+  cp dashboards/draw/package.json dashboards/draw/package-lock.json "$folder/"
+  npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --silent
+  cp dashboards/draw/package-lock.json "$folder/installed.json"  # last: its being there says that all is
+}
+
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   say "this is no Debian system; install yourself: ${build[*]} ${test[*]}"
   exit 0
@@ -162,8 +178,9 @@ for group in "$@"; do
     machines) get_machines ;;
     fuzz) install_missing "${fuzz[@]}" ;;
     soak) install_adya ;;
+    draw) install_draw ;;
     *)
-      say "unknown group '$group'; there are build, test, machines, fuzz and soak"
+      say "unknown group '$group'; there are build, test, machines, fuzz, soak and draw"
       exit 2
       ;;
   esac

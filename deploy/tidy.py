@@ -28,12 +28,13 @@ ROOMS = {
 
 Findings = Iterator[tuple[int, str]]  # line, and what is wrong there
 
-MAX_COLUMNS = {".cc": 110, ".h": 110, ".py": 120, ".proto": 120}
+MAX_COLUMNS = {".cc": 110, ".h": 110, ".py": 120, ".proto": 120, ".ts": 120, ".tsx": 120, ".mjs": 120}
 MAX_LINES = 1000
 SOURCES = tuple(MAX_COLUMNS)
 # Where text is searched for leftovers and machine paths, besides the sources.
 TEXTS = SOURCES + (".md", ".txt", ".cmake", ".json", ".yaml", ".yml", ".sh", ".mk")
 TEXT_NAMES = ("Makefile", ".ci/run", "CMakeLists.txt")
+NOT_OURS = ("package-lock.json",)  # written by npm
 
 LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b")
 # Folders of the machines that this was written on mean nothing elsewhere.
@@ -268,7 +269,8 @@ def list_files(root: str) -> list[str]:
             folders[:] = [name for name in folders if name not in (".git", "build", "results", "__pycache__")]
             out += [os.path.relpath(os.path.join(folder, name), root) for name in names]
     return sorted(path for path in set(out)
-                  if (path.endswith(TEXTS) or path in TEXT_NAMES) and os.path.isfile(os.path.join(root, path)))
+                  if (path.endswith(TEXTS) or path in TEXT_NAMES) and os.path.basename(path) not in NOT_OURS
+                  and os.path.isfile(os.path.join(root, path)))
 
 
 def check_format(root: str, paths: Sequence[str]) -> list[str]:

@@ -145,6 +145,18 @@ def test_selectors_use_the_variables(target: Target) -> None:
             assert re.search(r"\b(rate|increase|changes)\($", before), f"{match[0]}: a counter must be under rate"
 
 
+def test_what_draws_them_is_pinned() -> None:
+    """test_drawn.py's packages: one release each, Grafana's that of compose.yaml, from whatever registry there is."""
+    wanted, locked = (read_json(f"draw/{name}.json") for name in ("package", "package-lock"))
+    releases = wanted["dependencies"] | wanted["devDependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", release) for release in releases.values())
+    packages = locked["packages"]
+    assert {name: packages[f"node_modules/{name}"]["version"] for name in releases} == releases
+    assert all("resolved" not in package for package in packages.values())
+    image = read_yaml("compose.yaml")["services"]["grafana"]["image"]
+    assert {releases[f"@grafana/{name}"] for name in ("data", "schema", "ui")} == {image.rpartition(":")[2]}
+
+
 def run_promtool(folder: str | pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     promtool = tool("promtool")
     if promtool is None:
@@ -212,6 +224,11 @@ def test_every_alert_is_tested_both_ways(instead: str, tmp_path: pathlib.Path) -
 def read_yaml(name: str) -> Any:
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         return yaml.safe_load(file)
+
+
+def read_json(name: str) -> Any:
+    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def test_promtool_accepts_the_configuration() -> None:

@@ -3,12 +3,9 @@ panel has data."""
 
 import contextlib
 import os
-import pathlib
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -19,7 +16,7 @@ import pytest
 
 from cluster import Cluster, loaded, wait_until
 from conftest import Islands
-from dashboard_files import FOLDER, NAMES, load, rules, selectors, substitute, targets, tool, used_metrics
+from dashboard_files import NAMES, load, rules, selectors, substitute, targets, tool, used_metrics
 from prometheus_server import Prometheus
 from test_gateway import FAR, ROW, TABLES
 from test_metrics import free_ports, scrape, total
@@ -92,12 +89,13 @@ def worker_seconds(base: int) -> list[Spent]:
     return found
 
 
-def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
-    """About twenty seconds: a run in whose midst island 1 is killed and restarted, then a run that stays well."""
+def observe(cluster: Cluster, prometheus: Prometheus, base: int, longer: int) -> Seen:
+    """About twenty seconds, or as many times that: a run in whose midst island 1 is killed and restarted, then a run
+    that stays well."""
     start = time.time()
     address = cluster.status()["gateway"]["addresses"][0]
-    with loaded(cluster, seconds=7, seed=1) as run, clients(address):
-        time.sleep(3)
+    with loaded(cluster, seconds=7 * longer, seed=1) as run, clients(address):
+        time.sleep(3 * longer)
         victim = cluster.island(1)["pid"]
         # The supervisor restarts it within less than a scrape; so it is held back until Prometheus has seen it down.
         supervisor = cluster.status()["supervisor_pid"]
@@ -110,8 +108,8 @@ def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
         wait_until(lambda: cluster.island(1)["state"] == "ready" and cluster.island(1)["pid"] != victim,
                    what="the restart of island 1")
         run.communicate(timeout=60)  # whether it succeeds is not what is looked at here
-    with loaded(cluster, seconds=8, seed=2) as run, clients(address):
-        time.sleep(5.5)  # longer than the 4 s over which rates are taken
+    with loaded(cluster, seconds=8 * longer, seed=2) as run, clients(address):
+        time.sleep(5.5 * longer)  # more than the 4 s over which rates are taken
         under_load = time.time()
         pages = [scrape(base + process) for process in range(3)]
         first = worker_seconds(base)
@@ -124,7 +122,7 @@ def observe(cluster: Cluster, prometheus: Prometheus, base: int) -> Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(islands: Islands) -> Iterator[Seen]:
+def seen(islands: Islands, request: pytest.FixtureRequest) -> Iterator[Seen]:
     binary = tool("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (deploy/install-packages.sh test unpacks it)")
@@ -142,7 +140,7 @@ def seen(islands: Islands) -> Iterator[Seen]:
         prometheus.targets({0: base, 1: base + 1}, gateway=base + 2)
         prometheus.start()
         wait_until(lambda: sum(value for _, value in prometheus.at("up")) == 3, what="islands and gateway read")
-        yield observe(cluster, prometheus, base)
+        yield observe(cluster, prometheus, base, getattr(request.module, "LONGER", 1))
     finally:
         prometheus.stop()
         left = cluster.clean()
@@ -231,13 +229,3 @@ def test_metrics_used_and_exported_are_the_same(seen: Seen) -> None:
     assert used - exported == set(), "used in dashboards or rules, but nobody exports it"
     assert exported - used - set(UNUSED) == set(), "exported, but neither used nor listed in UNUSED with a reason"
     assert set(UNUSED) - exported == set() and not set(UNUSED) & used, "UNUSED lists what is used, or does not exist"
-
-
-def test_pictures_can_be_drawn(seen: Seen, tmp_path: pathlib.Path) -> None:
-    """dashboards/pictures.py; ISLANDS_PICTURES names a folder where they shall stay."""
-    folder = os.environ.get("ISLANDS_PICTURES") or tmp_path
-    subprocess.run([sys.executable, "-B", os.path.join(FOLDER, "pictures.py"), seen.prometheus.url, str(seen.start),
-                    str(seen.end), folder], check=True, timeout=60)
-    for name in ("cluster.svg", "island.svg"):
-        size = os.path.getsize(os.path.join(folder, name))
-        assert 10_000 < size < 400_000, f"{name}: {size} bytes"

@@ -24,6 +24,7 @@ def test_tree_is_tidy() -> None:
 @pytest.mark.parametrize("path, text, complaint", [
     ("topology/a.cc", "x" * 111 + "\n", "111 columns"),
     ("deploy/a.py", "x" * 121 + "\n", "121 columns"),
+    ("dashboards/draw/page/a.ts", "x" * 121 + "\n", "121 columns"),
     ("topology/a.cc", "\tint x;\n", "tab"),
     ("topology/a.cc", "int x; \n", "blanks at the end"),
     ("topology/a.cc", "int x;\n" * 1001, "1001 lines"),
