@@ -77,15 +77,15 @@ def clients(made: Dashboard) -> None:
     made.with_panel(graph("Calls, by method", "A call of ExecuteMany is many transactions, one of Transact is one in "
                           "several requests.", "ops",
                           query(total(rate("islands_gateway_calls_total"), "method"), "{{method}}"), width=THIRD,
-                          stacked=True))
+                          height=10, stacked=True))
     made.with_panel(graph("Calls, by code", "What gRPC said at their end.", "ops",
                           query(total(rate("islands_gateway_calls_total"), "code"), "{{code}}"), width=THIRD,
-                          stacked=True))
+                          height=10, stacked=True))
     made.with_panel(graph(
         "Failures, by reason", "Transactions that clients were told are aborted or unknown. Too many: as many as may "
         "be were open; they are among those refused.", "ops",
         query(total(rate("islands_gateway_failures_total"), "reason"), "{{reason}}"),
-        query(total(rate("islands_gateway_full_total")), "too many"), width=THIRD))
+        query(total(rate("islands_gateway_full_total")), "too many"), width=THIRD, height=10))
     made.with_panel(graph(
         "Open at the gateway", "Transactions of clients that are open or under way, and how many may be.", "none",
         query(total(select("islands_gateway_transactions_open"), "job"), "open, {{job}}"),

@@ -66,5 +66,5 @@ def experiment() -> Board:
                           query(spread(COMMITTED), "{{job}}"), width=QUARTER))
     made.with_panel(labels("Run being measured", "All its parameters. Empty while there is none.",
                            f"max without (island, instance) ({CHOSEN} {WITH_LAYOUT})",
-                           ["run_id", "layout", "workload", "op", "multisite", "zipf"]))
+                           ["run_id", "layout", "workload", "op", "multisite", "zipf"], wide=["run_id"]))
     return made, [RUNS]

@@ -44,13 +44,13 @@ def transactions(made: Dashboard) -> None:
         stacked=True, width=FULL))
     made.with_panel(graph("Ended, by scope and outcome", "Transactions that began here.", "ops",
                           query(total(rate("islands_transactions_total", SCOPE), "scope", "outcome"),
-                                "{{scope}} {{outcome}}"), width=THIRD))
+                                "{{scope}} {{outcome}}"), width=THIRD, height=10))
     made.with_panel(graph("Mean latency, by scope", "Sum of latencies by their number.", "s",
                           query(ratio(rate(LATENCY + "_sum"), rate(LATENCY + "_count"), "scope"), "{{scope}}"),
-                          width=THIRD))
+                          width=THIRD, height=10))
     made.with_panel(graph("Aborts by reason", "Attempts, also those that were repeated and then committed.", "ops",
                           query(total(rate("islands_aborts_total"), "reason"), "{{reason}}"),
-                          width=THIRD, stacked=True))
+                          width=THIRD, height=10, stacked=True))
 
 
 def cores(made: Dashboard) -> None:

@@ -198,12 +198,14 @@ def matrix(title: str, description: str, unit: str, expression: str, row: str, c
     return panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.CONTINUOUS_BLUES))
 
 
-def labels(title: str, description: str, expression: str, columns: Sequence[str], width: int = FULL,
-           height: int = 6) -> table.Panel:
-    """A table of labels, in this order; the value, a constant 1, is left out."""
+def labels(title: str, description: str, expression: str, columns: Sequence[str], wide: Sequence[str] = (),
+           width: int = FULL, height: int = 6) -> table.Panel:
+    """A table of labels, in this order, some of them wide; the value, a constant 1, is left out."""
     made = query(expression, instant=True, form=Format.TABLE)
     # A label that looks like a number is none: version 1.0 is not 1.
     panel = describe(table.Panel(), title, description, "string", width, height, [made]).min_width(90)
+    for name in wide:
+        panel.override_by_name(name, [models.DynamicConfigValue(id_val="custom.minWidth", value=160)])
     return panel.with_transformation(transformation(
         "organize", excludeByName={"Time": True, "Value": True, "__name__": True},
         indexByName={name: index for index, name in enumerate(columns)}))
@@ -254,6 +256,6 @@ RUNS = annotation("Runs", "blue", "max by (job, layout, workload, op, multisite,
                   + select("islands_island_info") + ")", "{{layout}} {{workload}} {{op}}",
                   "run {{run_id}}: multisite {{multisite}} %, Zipf {{zipf}}")
 # Not a change of islands_restarts_total, which goes on over restarts: one that takes longer than an interval has none.
-RESTARTS = annotation("Restarts", "red", f"max by (job, island) (time() - {select('islands_start_time_seconds')} < 15"
+RESTARTS = annotation("Restarts", "red", f"max by (job, island) (time() - {select('islands_start_time_seconds')} < 10"
                       f" and on (job, island) {select('islands_restarts_total')} > 0)",
                       "island {{island}} restarted", "of {{job}}")

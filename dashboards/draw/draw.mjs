@@ -94,7 +94,7 @@ async function main() {
         from: String(Math.round(asked.from * 1000)), to: String(Math.round(asked.to * 1000)) });
       for (const pair of asked.var) query.append(`var-${pair.split('=')[0]}`, pair.slice(pair.indexOf('=') + 1));
       await page.goto(`http://127.0.0.1:${server.address().port}/index.html?${query}`);
-      await page.waitForFunction(() => window.drawn, null, { timeout: 60_000 });
+      await page.waitForFunction(() => window.drawn, null, { timeout: 120_000 });
       const report = await page.evaluate(() => window.drawn);
       if (said.length) report.error = [report.error, ...said].filter(Boolean).join('; ');
       reports.push(report);

@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
 def draw(seen: Seen, out: str | pathlib.Path, *arguments: str | pathlib.Path) -> Drawn:
     done = subprocess.run(
         ["node", os.path.join(DRAW, "draw.mjs"), "--prometheus", seen.prometheus.url, "--from", str(seen.start), "--to",
-         str(seen.under_load), "--out", out, *arguments], capture_output=True, text=True, timeout=300)
+         str(seen.under_load), "--out", out, *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode in (0, 1) and done.stdout, done
     with open(os.path.join(out, "drawn.json"), encoding="utf-8") as file:
         reports = json.load(file)

@@ -57,7 +57,7 @@ declare global {
 }
 
 const COLUMNS = 24, CELL_PX = 30, GAP_PX = 8;
-const DRAW_WITHIN_MS = 10_000;
+const DRAW_WITHIN_MS = 60_000;
 
 interface Surroundings {
   url: string;
@@ -74,6 +74,7 @@ interface Loaded {
 }
 
 const reports = new Map<number, PanelReport>();
+const empty = new Set<number>(); // panels whose queries have no series: nothing is going to be drawn
 
 const isSeries = ({ values }: Series) => values.some(([, value]) => Number.isFinite(Number(value)));
 
@@ -90,7 +91,9 @@ async function load(panel: PanelModel, around: Surroundings, width: number, them
     report.series.push(found.filter(isSeries).length);
     if (found.length) data.push(...frames({ ...target, expr }, found, steps.stepMs));
   }
-  return { frames: await withFields(panel, drawer, data, theme), options, range: steps.range };
+  const made = await withFields(panel, drawer, data, theme);
+  if (!made.length) empty.add(panel.id);
+  return { frames: made, options, range: steps.range };
 }
 
 // What a panel's drawing throws is the panel's error.
@@ -156,7 +159,7 @@ async function settled(): Promise<void> {
   const isOpen = (report: PanelReport) => {
     const panel = document.getElementById(`panel-${report.id}`); // null before React has begun
     report.drawn ||= !!panel && !!DRAWERS[report.type]?.isDrawn(panel);
-    return !report.drawn && !report.error;
+    return !report.drawn && !report.error && !empty.has(report.id);
   };
   while ([...reports.values()].filter(isOpen).length && performance.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, 100));
