@@ -1,5 +1,5 @@
 // A way to draw each type of panel that our dashboards have, and what Grafana takes for options a panel does not say.
-import { DataFrame, FieldConfigSource, FieldDisplay, FieldType, TimeRange, getDisplayValueAlignmentFactors,
+import { DataFrame, Field, FieldConfigSource, FieldDisplay, TimeRange, getDisplayValueAlignmentFactors,
   getFieldDisplayValues } from '@grafana/data';
 import { BigValueColorMode, BigValueGraphMode, BigValueJustifyMode, BigValueTextMode,
   VizOrientation } from '@grafana/schema';
@@ -45,14 +45,26 @@ function mark(builder: UPlotConfigBuilder, marks: Mark[]): void {
   });
 }
 
+// Where a step has no value, or one that is no number, the line ends. The component sees to the first frame alone.
+function withGaps(frame: DataFrame): DataFrame {
+  const [time, ...fields] = frame.fields;
+  const step = time.config.interval!;
+  const rows: Array<[number, number?]> = []; // a moment, and which value that is
+  time.values.forEach((moment, index) => {
+    if (index > 0 && moment - time.values[index - 1] > step) rows.push([time.values[index - 1] + step]);
+    rows.push([moment, index]);
+  });
+  const valueOf = (field: Field, index?: number) =>
+    index !== undefined && Number.isFinite(field.values[index]) ? field.values[index] : null;
+  return {
+    ...frame, length: rows.length,
+    fields: [{ ...time, values: rows.map(([moment]) => moment) },
+      ...fields.map((field) => ({ ...field, values: rows.map(([, index]) => valueOf(field, index)) }))],
+  };
+}
+
 function Lines({ frames, options, range, marks, width, height }: DrawProps): ReactElement {
-  // A value that is no number is a gap.
-  const drawn = frames.map((frame) => ({
-    ...frame,
-    fields: frame.fields.map((field) => field.type !== FieldType.number ? field : {
-      ...field, values: field.values.map((value) => (Number.isFinite(value) ? value : null)) }),
-  }));
-  return <TimeSeries frames={drawn} width={width} height={height} timeRange={range} timeZone="browser"
+  return <TimeSeries frames={frames.map(withGaps)} width={width} height={height} timeRange={range} timeZone="browser"
     legend={options.legend}>
     {(builder) => { mark(builder, marks); return null; }}
   </TimeSeries>;
