@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks import disks, gateway, logs, parts, restarts, throughput
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
-from islands_command import ROOT, Document, Islands, guarded, remove_everything
+from islands_command import ROOT, Document, Islands, guarded, remove_everything, writing
 
 NOISE_PERCENT = 3  # of the CPU time: less is everywhere
 LOG_ROOM = 4 << 30  # bytes
@@ -124,7 +124,7 @@ def summarize(arguments: argparse.Namespace, context: Context, sections: Mapping
     print(f"on {context.machine['summary']}; medians of {arguments.repeat} rounds, {arguments.seconds:g} s each; "
           f"took {seconds:.0f} s")
     if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
+        with writing(arguments.json) as file:
             json.dump({"machine": context.machine["summary"], "seconds_per_measurement": arguments.seconds,
                        "repeat": arguments.repeat, "took_s": round(seconds, 1), "wrong": context.wrong, "notes": notes,
                        "sections": sections}, file, indent=1)

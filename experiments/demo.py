@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from islands_command import ROOT, Failed, Islands, MachineReport, RunReport, StatusLine, guarded
+from islands_command import ROOT, Failed, Islands, MachineReport, RunReport, StatusLine, guarded, writing
 
 OPERATIONS = ["read", "update"]
 MULTISITE = [0, 20, 50, 100]
@@ -66,7 +66,7 @@ def name_durability(file: str) -> None:
         text, count = re.subn(r"(?m)^( +durability: )\w+", rf"\g<1>{DURABILITY}", source.read())
     if count != 1:
         raise Failed(f"{file}: found {count} lines with `durability: ...`, expected one, of a template")
-    with open(file, "w", encoding="utf-8") as out:
+    with writing(file) as out:
         out.write(text)
 
 
@@ -122,7 +122,7 @@ def summarize(arguments: argparse.Namespace, machine: MachineReport, layouts: Se
               results: Sequence[RunReport], seconds: float) -> int:
     wrong = [result for result in results if result["sum_check"] != "ok"]
     file = os.path.join(arguments.directory, "demo.json")
-    with open(file, "w", encoding="utf-8") as out:
+    with writing(file) as out:
         json.dump({"machine": machine["summary"], "seconds_per_run": arguments.seconds, "durability": DURABILITY,
                    "runs": results}, out, indent=1)
     print(f"Microbenchmark on {machine['summary']}, {arguments.seconds:g} s per run, durability {DURABILITY}")

@@ -14,13 +14,25 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, NotRequired, TypedDict
+from typing import IO, Any, NotRequired, TypedDict
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMMAND_TIMEOUT_S = float(os.environ.get("ISLANDS_PATIENCE_S", 120))  # emulated machines need more
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Document = dict[str, Any]  # an object of JSON
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[str]]:
+    """A text file. An error while it is written names it, as those of opening do; a full disk's do not by themselves."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            yield file
+    except OSError as fault:
+        if fault.filename is None:
+            fault.filename = path
+        raise
 
 
 class Core(TypedDict):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from islands_command import Document
+from islands_command import Document, writing
 from reporting import results, sizes
 from reporting.evidence import Claim
 
@@ -43,7 +43,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def write(folder: str, name: str, content: str) -> None:
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+    with writing(os.path.join(folder, name)) as file:
         file.write(content)
 
 

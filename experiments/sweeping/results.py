@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from islands_command import Document, Failed, Islands, json_of, run_program
+from islands_command import Document, Failed, Islands, json_of, run_program, writing
 from sweeping.machine import Machine
 from sweeping.plan import Block, Plan, Point, Run
 from sweeping.sweep_file import SweepFile
@@ -148,7 +148,7 @@ def identify(islands: Islands, machine: Machine, *file: str) -> Document:
 
 def write_json(path: str, document: Document) -> None:
     """All or nothing: a power cut leaves the old file or the new one."""
-    with open(path + ".new", "w", encoding="utf-8") as out:
+    with writing(path + ".new") as out:
         json.dump(document, out, indent=1)
         out.write("\n")
         out.flush()
@@ -248,7 +248,7 @@ class Results:
         for plan in self.plans:
             os.makedirs(self.path(plan.experiment.name, "runs"), exist_ok=True)
             write_json(self.path(plan.experiment.name, "plan.json"), plan.document())
-            with open(self.path(plan.experiment.name, "sweep.yaml"), "w", encoding="utf-8") as out:
+            with writing(self.path(plan.experiment.name, "sweep.yaml")) as out:
                 out.write(plan.experiment.text)
         self.save()
 
