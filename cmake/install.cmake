@@ -8,7 +8,7 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # `all` is mostly tests; `make instal
 # lib/islands is beside bin/, whatever a distribution calls its libraries' folder: the command looks for it there.
 set(home lib/islands)
 install(TARGETS islands islandd islands-logger islands-gateway RUNTIME DESTINATION bin)
-install(TARGETS micro append payment tatp transfer LIBRARY DESTINATION ${home})
+install(TARGETS micro append insert payment smallbank tatp transfer voter ycsb LIBRARY DESTINATION ${home})
 install(TARGETS counters ipc RUNTIME DESTINATION ${home})
 
 set(python PATTERN __pycache__ EXCLUDE PATTERN .mypy_cache EXCLUDE)
@@ -48,7 +48,7 @@ install(FILES ${PROJECT_BINARY_DIR}/package/islandsConfig.cmake ${PROJECT_BINARY
 set(documents ${PROJECT_BINARY_DIR}/package/documents)
 add_custom_target(documents
   COMMAND python3 ${PROJECT_SOURCE_DIR}/deploy/package/documents.py $<TARGET_FILE:islands> ${documents}
-  DEPENDS islands islandd micro append payment tatp transfer python_stubs)
+  DEPENDS islands islandd micro append insert payment smallbank tatp transfer voter ycsb python_stubs)
 install(DIRECTORY ${documents}/man/ DESTINATION share/man/man1)
 install(FILES ${documents}/islands DESTINATION share/bash-completion/completions)
 install(FILES README.md CHANGELOG.md DESTINATION share/doc/islands)

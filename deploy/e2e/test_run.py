@@ -274,7 +274,8 @@ def test_help_of_a_workload_shows_its_parameters(islands: Islands) -> None:
 def test_help_without_a_workload_names_those_there_are(islands: Islands) -> None:
     done = islands.run("run", "--help")
     assert done.code == 0 and "`islands run FILE WORKLOAD --help`" in done.out
-    assert "append, micro, payment, tatp" in " ".join(done.out.split()) and "--multisite" not in done.out
+    words = " ".join(done.out.split())
+    assert "append, insert, micro, payment, smallbank, tatp" in words and "--multisite" not in words
 
 
 def test_help_of_what_is_no_workload_says_so(islands: Islands) -> None:
