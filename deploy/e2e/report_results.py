@@ -125,6 +125,10 @@ def executors_rate(model: Model, axes: Point) -> float:
     return axes["cores"] * 250e3 * (1 if axes["latching"] == "auto" else 0.58)
 
 
+def crowded_rate(model: Model, axes: Point) -> float:
+    return min(axes["cores"], 8) * 250e3 / (1 + 0.02 * axes["cores"])
+
+
 def sites_rate(model: Model, axes: Point) -> float:
     return 2e6 if axes["sites"] == 1 else 3.2e6
 
@@ -218,6 +222,10 @@ def figures(model: Model) -> dict[str, Figure]:
                       "y": "us_per_transaction"}], logged_rate, 0.01),
         "shoremt": ("Payment on one island", "payment", [axis("cores", *cores)],
                     [{"title": "Payment", "x": "cores", "y": "committed_per_s"}], own_payment_rate, 0.02),
+        "shoremt_fig4": ("Record insertion on one island", "insert", [axis("cores", *cores)],
+                         [{"title": "Insert", "x": "cores", "y": "committed_per_s"}], own_payment_rate, 0.02),
+        "hstore_fig2": ("Voter on an island per core", "voter", [axis("cut", "FG"), axis("cores", *cores)],
+                        [{"title": "Voter", "x": "cores", "y": "committed_per_s"}], crowded_rate, 0.02),
         "lockmgr_mpl": ("TATP as transactions in flight increase", "tatp",
                         [axis("cut", "SE", "FG"), axis("mix", "read", "standard"), axis("mpl", 1, 4, 64, 500)],
                         [{"title": "TATP", "x": "mpl", "series": "cut", "y": "committed_per_s"}], mpl_rate, 0.02),

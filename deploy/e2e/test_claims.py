@@ -32,7 +32,7 @@ def test_claims_agree_on_four_sockets(folder: str) -> None:
                "fig10.5", "fig10.7", "fig10.8", "fig10.9", "fig12.1", "fig12.4", "fig13.1", "fig13.2", "fig13.5",
                "fig13.6", "fig13.8", "fig13.10", "logging.1", "logging.2", "shoremt.1", "shoremt.2",
                "shoremt.3", "lockmgr_mpl.1", "lockmgr_mpl.2", "hstore.1", "hstore.2", "horikawa.1",
-               "hstore_fig3.1", "horikawa_fig4.1", "horikawa_fig4.2"):
+               "hstore_fig3.1", "horikawa_fig4.1", "horikawa_fig4.2", "shoremt_fig4.1", "hstore_fig2.1"):
         assert found[id].verdict == "agrees", found[id].json()
     assert {claim.figure for claim in found.values()} == {*claims.FIGURES, *claims.ACROSS_DURABILITIES}
     assert found["fig07.1"].there == "4.5x on 24 cores"
@@ -124,6 +124,9 @@ def test_one_socket_says_so(folder: str) -> None:
     ("hstore", 0.01, {"cores": 12}, "hstore.1", "disagrees"),
     ("hstore", 0.01, {"cores": 24}, "hstore.1", "agrees"),  # beyond 13 cores
     ("hstore", 3, {"latching": "always"}, "hstore.2", "disagrees"),
+    ("shoremt_fig4", 0.01, {"cores": 24}, "shoremt_fig4.1", "disagrees"),
+    ("hstore_fig2", 3, {"cores": 24}, "hstore_fig2.1", "disagrees"),
+    ("hstore_fig2", None, {"cores": 24}, "hstore_fig2.1", "agrees"),  # 18 cores are more than 12, too
     ("hstore_fig3", 0.5, {"cores": 1}, "hstore_fig3.1", "disagrees"),
     ("hstore_fig3", 1, {}, "hstore_fig3.2", "disagrees"),  # three quarters, with 24 cores
     ("hstore_fig3", 1.3, {"cores": 24}, "hstore_fig3.2", "agrees"),

@@ -36,6 +36,14 @@ def shoremt(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      lambda: growth(case, {}, most=(sweep.cores or 1) / sweep.sockets), None, LINEAR)
 
 
+def shoremt_fig4(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    case = Case(sweep, figure, layout="1ISL")
+    case.source = SHORE_MT
+    yield case.claim("One shared-everything island inserts records of private tables (here: private trees) at a rate "
+                     "that grows with the cores.", "Shore-MT exhibits excellent scaling", "Section 5, Figure 4",
+                     "to 32 threads on 8 cores", lambda: growth(case, {}), None, LINEAR)
+
+
 def last_cores_gain(case: Case) -> Verdict:
     counts = sorted(cores for value in case.values("cores") if (cores := as_number(value)))
     if len(counts) < 2:
@@ -90,6 +98,24 @@ def hstore(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                                                         "are part of it there, and cannot be taken back here)",
                      "+70 % on up to 16 cores",
                      lambda: without_latches(case), None, factor(1.7, Machine(None, 16)))
+
+
+def hstore_fig2(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    case = Case(sweep, figure, cut="FG")
+    case.source = H_STORE
+    yield case.claim("Voter, whose transactions are all local, does not scale to many cores: with more than 8 it does "
+                     "less (H-Store before it was mended).",
+                     "the system does not scale linearly with more than 8 cores. In fact, the performance actually "
+                     "gets worse.", "Section 3.1, Figure 2", "less with 16 cores than with 8",
+                     lambda: greater(*(case.at(cores_named(cores), cores=cores) for cores in beyond(case, 8))))
+
+
+def beyond(case: Case, least: float) -> tuple[float, float]:
+    """The smallest number of cores that is not less, and the greatest."""
+    counts = sorted(cores for value in case.values("cores") if (cores := as_number(value)) and cores >= least)
+    if len(counts) < 2:
+        raise Untellable(f"not measured on more than {least:g} cores")
+    return counts[0], counts[-1]
 
 
 def without_latches(case: Case) -> Verdict:
