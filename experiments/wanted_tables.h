@@ -39,7 +39,7 @@ inline absl::StatusOr<std::vector<const storage::TableDefinition*>> FindTables(
     if (table->key != want.key || table->replicated() != want.replicated ||
         (table->row_bytes != 0 && table->row_bytes != want.row_bytes)) {
       return wrong(fmt::format("table '{}' has another key, row_bytes other than {}, or {}", want.name,
-                               want.row_bytes, want.replicated ? "a range" : "none"));
+                               want.row_bytes, want.replicated ? "a range" : "no range"));
     }
     found.push_back(table);
     if (want.replicated) continue;

@@ -5,6 +5,7 @@
 // Invariant: Next and OnEnd allocate nothing, given a request of MakeRequest.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "experiments/micro/count_allocations.h"
 #include "experiments/workload_testing.h"
 #include "experiments/ycsb/ycsb_generator.h"
 
@@ -138,6 +139,21 @@ TEST_F(YcsbDraws, Next_LatestAreCommittedInserts) {
   EXPECT_TRUE(loaded.contains(99)) << "in the beginning the last of the loaded rows are the latest";
   EXPECT_GT(of_age[0], 1.5 * of_age[1]);
   EXPECT_GT(of_age[1], 1.1 * of_age[2]);
+}
+
+TEST_F(YcsbDraws, Next_AllocatesNothing) {
+  const storage::Catalog catalog = TestCatalog(Tables(), kSites);
+  YcsbGenerator generator({.mix = 'D', .law = YcsbLaw::kLatest, .rows = 8, .multisite_percent = 50},
+                          *catalog.table(0).partition, {1, 2});
+  const auto request = generator.MakeRequest();
+  runtime::Random random(3);
+  const uint64_t before = AllocationsSoFar();
+  for (uint64_t i = 1; i <= 5'000; ++i) {
+    generator.Next(random, *request);
+    generator.OnEnd({.island = 1, .worker = 0, .boot_epoch = 1, .sequence = i}, *request,
+                    coordinator::Outcome::kCommitted);
+  }
+  EXPECT_EQ(AllocationsSoFar(), before);
 }
 
 struct OnMap {
