@@ -8,7 +8,7 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # `all` is mostly tests; `make instal
 # lib/islands is beside bin/, whatever a distribution calls its libraries' folder: the command looks for it there.
 set(home lib/islands)
 install(TARGETS islands islandd islands-logger islands-gateway RUNTIME DESTINATION bin)
-install(TARGETS micro append insert payment smallbank tatp transfer voter ycsb LIBRARY DESTINATION ${home})
+install(TARGETS micro append insert payment smallbank tatp tpcc transfer voter ycsb LIBRARY DESTINATION ${home})
 install(TARGETS counters ipc RUNTIME DESTINATION ${home})
 
 set(python PATTERN __pycache__ EXCLUDE PATTERN .mypy_cache EXCLUDE)
@@ -24,10 +24,10 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/islands/python/islands/_generated DE
 install(DIRECTORY dashboards/ DESTINATION ${home}/dashboards FILES_MATCHING PATTERN "*.json" PATTERN "*.yml"
   PATTERN "*.yaml" PATTERN "*.md" PATTERN rules_test.yml EXCLUDE PATTERN draw EXCLUDE)
 
-# What transfer.cc includes, and nothing else: the whole interface of workloads, with what its headers need themselves.
+# What transfer.cc includes, and audit.h: the whole interface of workloads, with what its headers need themselves.
 set(workload_headers coordinator/coordinator.h coordinator/transaction_id.h instance/storage/catalog.h
   instance/storage/pages/limits.h instance/storage/pages/page.h instance/storage/pages/page_latch.h
-  instance/storage/pages/page_state.h instance/storage/pages/torn.h instance/workload/operation.h
+  instance/storage/pages/page_state.h instance/storage/pages/torn.h instance/workload/audit.h instance/workload/operation.h
   instance/workload/parameters.h instance/workload/transaction.h instance/workload/workload.h partitioner/key_codec.h
   partitioner/site_map.h runtime/check.h runtime/clock.h runtime/frame_pool.h runtime/latch_site.h runtime/random.h
   runtime/ready_queue.h runtime/task.h)
@@ -48,7 +48,7 @@ install(FILES ${PROJECT_BINARY_DIR}/package/islandsConfig.cmake ${PROJECT_BINARY
 set(documents ${PROJECT_BINARY_DIR}/package/documents)
 add_custom_target(documents
   COMMAND python3 ${PROJECT_SOURCE_DIR}/deploy/package/documents.py $<TARGET_FILE:islands> ${documents}
-  DEPENDS islands islandd micro append insert payment smallbank tatp transfer voter ycsb python_stubs)
+  DEPENDS islands islandd micro append insert payment smallbank tatp tpcc transfer voter ycsb python_stubs)
 install(DIRECTORY ${documents}/man/ DESTINATION share/man/man1)
 install(FILES ${documents}/islands DESTINATION share/bash-completion/completions)
 install(FILES README.md CHANGELOG.md DESTINATION share/doc/islands)

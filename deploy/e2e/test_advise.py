@@ -337,7 +337,7 @@ def test_advice_for_every_durability_asked_about(islands: Islands, deployment: W
     (["FILE", "--op", "mix"], "found no --update-percent, expected a percentage from 0 to 100 with --op mix"),
     (["FILE", "--sites-touched", "2"], "found --sites-touched 2, which has no effect with --multisite 0; expected "),
     (["FILE", "--workload", "append"], "found no --history, expected an absolute path"),
-    (["FILE", "--workload", "tpcc"], "--workload: found 'tpcc', expected one that is built"),
+    (["FILE", "--workload", "tpce"], "--workload: found 'tpce', expected one that is built"),
     (["FILE", "--layouts", "99ISL"], "deployment.yaml"),  # fewer sites than islands
     ([], "FILE"),
 ])

@@ -275,12 +275,12 @@ def test_help_without_a_workload_names_those_there_are(islands: Islands) -> None
     done = islands.run("run", "--help")
     assert done.code == 0 and "`islands run FILE WORKLOAD --help`" in done.out
     words = " ".join(done.out.split())
-    assert "append, insert, micro, payment, smallbank, tatp" in words and "--multisite" not in words
+    assert "append, insert, micro, payment, smallbank, tatp, tpcc" in words and "--multisite" not in words
 
 
 def test_help_of_what_is_no_workload_says_so(islands: Islands) -> None:
-    done = islands.run("run", "no.yaml", "tpcc", "--help")
-    assert done.code == 0 and "there is no workload 'tpcc'" in done.out and "--mpl" in done.out
+    done = islands.run("run", "no.yaml", "tpce", "--help")
+    assert done.code == 0 and "there is no workload 'tpce'" in done.out and "--mpl" in done.out
 
 
 def test_options_may_stand_before_the_workload(cluster: Cluster) -> None:
@@ -327,8 +327,8 @@ def test_refusals_that_need_a_cluster(cluster: Cluster) -> None:
     cluster.write()
     done = cluster.islands.run("run", cluster.file, "micro")
     assert done.code == 1 and "not up" in done.err
-    done = cluster.islands.run("run", cluster.file, "tpcc", "--warehouses", "5")
-    assert done.code == 2 and "there is no workload 'tpcc'" in done.err and "micro" in done.err
+    done = cluster.islands.run("run", cluster.file, "tpce", "--warehouses", "5")
+    assert done.code == 2 and "there is no workload 'tpce'" in done.err and "micro" in done.err
     cluster.up()
     done = cluster.islands.run("run", cluster.file, "micro", "--rows", "100", "--rows-total", "240", cwd=cluster.folder)
     assert done.code == 2 and "--rows: found 100, expected at most the 10 rows" in done.err

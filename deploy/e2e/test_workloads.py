@@ -52,14 +52,16 @@ def check_sum(result: Document, workload: str) -> None:
 
 
 @pytest.mark.parametrize("workload, scale, sites", [("append", 1000, 24), ("micro", 1000, 24), ("payment", 4, 4),
-                                                     ("tatp", 300, 24), ("transfer", 1000, 24)])
+                                                     ("tatp", 300, 24), ("tpcc", 4, 4), ("transfer", 1000, 24)])
 def test_template_writes_what_a_workload_needs(cluster: Cluster, workload: str, scale: int, sites: int) -> None:
     cluster.islands.json("template", "2ISL", "--workload", workload, "--scale", scale, "--output", cluster.file)
     cluster.up()
     if workload != "micro":
         refused = cluster.islands.run("run", cluster.file, "micro")
         assert refused.code != 0 and "no table 'micro'" in refused.err, refused
-    run(cluster, workload, *(["--history", cluster.folder] if workload == "append" else []))
+    more: dict[str, list[object]] = {"append": ["--history", cluster.folder],
+                                     "tpcc": ["--customers", 30, "--items", 100]}
+    run(cluster, workload, *more.get(workload, []))
     with open(cluster.file, encoding="utf-8") as file:
         text = file.read()
     if sites < 24:  # of one for each site at least
@@ -72,7 +74,7 @@ def test_template_writes_what_a_workload_needs(cluster: Cluster, workload: str, 
 def test_template_of_every_workload_is_right_as_it_is(islands: Islands, folder: str) -> None:
     objects = os.listdir(os.path.join(os.path.dirname(islands), "../lib/islands"))
     names = [os.path.splitext(name)[0] for name in objects if name.endswith(".so")]
-    assert {"append", "insert", "micro", "payment", "smallbank", "tatp", "transfer", "voter", "ycsb"} <= set(names)
+    assert {"append", "insert", "micro", "payment", "smallbank", "tatp", "tpcc", "transfer", "voter", "ycsb"} <= set(names)
     for name in names:
         path = os.path.join(folder, f"{name}.yaml")
         done = islands.run("template", "auto", "--workload", name, "--output", path)

@@ -230,6 +230,7 @@ std::string WorkloadText(const RunPlan& plan) {
 
 std::string SumCheck::Verdict() const {
   if (island_lost) return kSumSkipped;
+  if (!broken.empty()) return kSumFailed;
   const int64_t difference = after - before - committed;
   return (!rows_total || rows == *rows_total) && std::llabs(difference) <= unknown ? kSumOk : kSumFailed;
 }
@@ -239,6 +240,7 @@ std::string SumCheck::Explain() const {
     return "an island was lost or did not answer, and with it the count of what it had committed; with "
            "durability "
            "none its rows began anew too. So there is nothing to compare";
+  if (!broken.empty()) return broken;
   return fmt::format(
       "sum over all rows before {}, after {}: changed by {}; committed transactions changed it by {}, those "
       "of unknown outcome by at most {}; {}{} rows found",

@@ -28,6 +28,7 @@ inline constexpr const char* kSumSkipped = "skipped: island lost";
 // What the audit of all rows says against what the islands counted as committed.
 struct SumCheck {
   bool island_lost = false;
+  std::string broken;  // what the audit after the run says of rows that are not as they have to be
   int64_t before = 0;  // sum over all rows before the run and after it drained
   int64_t after = 0;
   int64_t committed = 0;               // change of the sum that committed transactions make

@@ -65,6 +65,11 @@ TEST(SumCheck, Verdict_ComparesAuditAndCounters) {
   sum.after = 150;
   sum.rows = 6;
   EXPECT_EQ(sum.Verdict(), "failed");
+  sum.rows = 7;
+  EXPECT_EQ(sum.Verdict(), "ok");
+  sum.broken = "tpcc: condition 3";
+  EXPECT_EQ(sum.Verdict(), "failed");
+  EXPECT_EQ(sum.Explain(), "tpcc: condition 3");
   sum.island_lost = true;
   EXPECT_EQ(sum.Verdict(), "skipped: island lost");
 }

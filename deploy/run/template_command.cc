@@ -81,8 +81,8 @@ void AddTemplateCommand(CLI::App& app, CommandContext& context) {
   command
       ->add_option(
           "--scale", arguments->scale,
-          "Keys in the range of each of the workload's tables: warehouses of payment, subscribers of "
-          "tatp, rows of others; default: the workload's own, but one for each site at least. With "
+          "Keys in the range of each of the workload's tables: warehouses of payment and tpcc, subscribers "
+          "of tatp, rows of others; default: the workload's own, but one for each site at least. With "
           "fewer there are as many sites")
       ->check(NotNegative)
       ->needs(workload);

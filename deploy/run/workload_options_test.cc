@@ -135,10 +135,10 @@ TEST_F(Describe, WhatGoesWrong_IsTold) {
 }
 
 TEST_F(Describe, NoSuchWorkload_NamesThoseThereAre) {
-  const absl::Status status = Ask("", "tpcc").status();
+  const absl::Status status = Ask("", "tpce").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              testing::AllOf(HasSubstr("no workload 'tpcc'"), HasSubstr("no tpcc.so in"),
+              testing::AllOf(HasSubstr("no workload 'tpce'"), HasSubstr("no tpce.so in"),
                              HasSubstr("built are: bank")));
   EXPECT_THAT(std::string(Ask("", "a b").status().message()),
               HasSubstr("WORKLOAD: found 'a b', expected the name of a workload"));

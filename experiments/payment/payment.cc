@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "experiments/payment/payment_customer.h"
 #include "experiments/payment/payment_generator.h"
 #include "experiments/payment/payment_keys.h"
 #include "experiments/payment/payment_loader.h"
-#include "experiments/payment/tpcc_random.h"
 
 namespace islands::experiments {
 namespace {
@@ -36,38 +36,6 @@ absl::Status Missing(const std::string& row) {
       fmt::format("payment: {} is missing; load the workload again, with the same `customers`", row));
 }
 
-// Where the customer's row is, in the results of a batch whose last operation looked for it.
-struct FoundCustomer {
-  instance::KeyView key;
-  instance::RowView row;  // empty: there is none
-};
-
-// By name: the middle one of those that share it, by first name (clause 2.5.2.2: position ceil(n / 2)).
-FoundCustomer CustomerIn(const PaymentRequest& request, const Batch& batch) {
-  const size_t find = batch.size() - 1;
-  if (request.customer != 0) {
-    if (batch.code(find) != absl::StatusCode::kOk) return {};
-    return {batch.View(batch.operation(find).key), batch.row(find)};
-  }
-  const size_t found = batch.scanned_rows(find);
-  if (found == 0) return {};
-  const size_t middle = (found + 1) / 2 - 1;
-  return {batch.scanned_key(find, middle), batch.scanned_row(find, middle)};
-}
-
-std::string CustomerText(const PaymentRequest& request) {
-  const std::string who = request.customer == 0
-                              ? fmt::format("called {}", std::string(LastName(request.last_name).view()))
-                              : fmt::format("{}", request.customer);
-  return fmt::format("customer {}/{} {}", request.customer_warehouse, request.customer_district, who);
-}
-
-uint32_t NumberAt(instance::KeyView key, size_t offset) {
-  uint32_t number = 0;
-  std::memcpy(&number, key.data() + offset, sizeof(number));
-  return __builtin_bswap32(number);
-}
-
 // Bad credit: what was paid goes before the data, whose end falls off.
 void PrependPayment(const PaymentRequest& request, uint32_t customer, std::span<char> data) {
   char paid[80];
@@ -90,7 +58,7 @@ struct Noted {
 };
 
 void NoteCustomer(const PaymentRequest& request, const FoundCustomer& found, Noted* noted) {
-  noted->customer = NumberAt(found.key, 2 * sizeof(uint32_t));
+  noted->customer = found.number();
   const bool bad_credit = std::memcmp(found.row.data() + offsetof(CustomerRow, credit), "BC", 2) == 0;
   noted->changed_bytes = bad_credit ? sizeof(noted->changed) : sizeof(noted->changed.account);
   std::memcpy(&noted->changed, found.row.data(), noted->changed_bytes);
@@ -163,7 +131,7 @@ const instance::Description& PaymentWorkload::Describe() {
             .preset = "any",
             .loads = true}},
       .tables = {"warehouse", "district", "customer", "history"},
-      .tables_yaml = PaymentTablesYaml(0, kExampleWarehouses)};
+      .tables_yaml = TablesYaml(PaymentTableLines(kExampleWarehouses))};
   return description;
 }
 
@@ -220,19 +188,6 @@ void PaymentWorkload::AddAtHome(const PaymentRequest& request, Batch& batch) con
   batch.Add(tables_.district, district, offsetof(DistrictRow, ytd_cents), request.amount_cents);
 }
 
-void PaymentWorkload::FindCustomer(const PaymentRequest& request, Batch& batch) const {
-  const auto customer = CustomerKey(request.customer_warehouse, request.customer_district, request.customer);
-  if (request.customer != 0) {
-    batch.ReadForUpdate(tables_.customer, customer);
-    return;
-  }
-  const LastName last(request.last_name);
-  const auto bound = [&](bool end) {
-    return NameBound(request.customer_warehouse, request.customer_district, last.view(), end);
-  };
-  batch.IndexScan(tables_.customer, kByName, customer, bound(false), bound(true));
-}
-
 absl::Status PaymentWorkload::NoteHome(const PaymentRequest& request, const Batch& batch,
                                        HistoryData* data) const {
   if (batch.code(kAddWarehouse) != absl::StatusCode::kOk) {
@@ -247,8 +202,8 @@ absl::Status PaymentWorkload::NoteHome(const PaymentRequest& request, const Batc
 
 absl::Status PaymentWorkload::Enter(const coordinator::TransactionId& id, const PaymentRequest& request,
                                     const HistoryData& data, Batch& batch) const {
-  const FoundCustomer found = CustomerIn(request, batch);
-  if (found.row.empty()) return Missing(CustomerText(request));
+  const FoundCustomer found = CustomerIn(request.payer(), batch);
+  if (found.row.empty()) return Missing(CustomerText(request.payer()));
   Noted noted;
   NoteCustomer(request, found, &noted);
   batch.Clear();
@@ -278,14 +233,14 @@ runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transact
   const auto& payment = static_cast<const PaymentRequest&>(request);
   Batch& batch = transaction.batch();
   AddAtHome(payment, batch);
-  if (!payment.remote()) FindCustomer(payment, batch);
+  if (!payment.remote()) FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
   runtime::Task<absl::Status> added = transaction.Execute(batch);
   absl::Status status = co_await added;
   HistoryData data;
   if (status.ok()) status = NoteHome(payment, batch, &data);
   if (status.ok() && payment.remote()) {
     batch.Clear();
-    FindCustomer(payment, batch);
+    FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
     runtime::Task<absl::Status> found = transaction.Execute(batch);
     status = co_await found;
   }

@@ -46,6 +46,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/payment/payment_customer.h"
 #include "experiments/payment/payment_rows.h"
 #include "experiments/payment/payment_tables.h"
 #include "instance/workload/workload.h"
@@ -73,6 +74,7 @@ struct PaymentRequest final : instance::Request {
   int64_t amount_cents = 0;
 
   bool remote() const { return customer_warehouse != warehouse; }
+  CustomerChoice payer() const { return {customer_warehouse, customer_district, customer, last_name}; }
 };
 
 // What a payment of `amount_cents` adds to the audited sum.
@@ -94,6 +96,7 @@ class PaymentWorkload final : public instance::Workload {
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,
                                   const instance::Request& request) const override;
   int64_t AuditRow(instance::TableId table, instance::KeyView key, instance::RowView row) const override;
+  const PaymentOptions& options() const { return options_; }
 
  private:
   PaymentWorkload(const PaymentTables& tables, const PaymentOptions& options)
@@ -102,7 +105,6 @@ class PaymentWorkload final : public instance::Workload {
   using HistoryData = std::array<char, sizeof(HistoryRow::data)>;
 
   void AddAtHome(const PaymentRequest& request, instance::Batch& batch) const;
-  void FindCustomer(const PaymentRequest& request, instance::Batch& batch) const;
   // After the batch that added at home.
   absl::Status NoteHome(const PaymentRequest& request, const instance::Batch& batch, HistoryData* data) const;
   // After the batch that found the customer, whose place the last batch takes.

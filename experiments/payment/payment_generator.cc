@@ -12,8 +12,6 @@ WarehouseRange RangeOf(int64_t begin, int64_t end) {
   return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
 }
 
-bool Chance(runtime::Random& random, double percent) { return random.Unit() * 100 < percent; }
-
 }  // namespace
 
 WarehouseRange ShareOf(WarehouseRange all, uint32_t worker, uint32_t workers) {
@@ -21,6 +19,11 @@ WarehouseRange ShareOf(WarehouseRange all, uint32_t worker, uint32_t workers) {
   const auto begin = static_cast<uint32_t>(count * worker / workers);
   const auto end = static_cast<uint32_t>(count * (worker + 1) / workers);
   return {all.begin + begin, all.begin + (count >= workers ? end : begin + 1)};
+}
+
+uint32_t OtherWarehouse(runtime::Random& random, WarehouseRange all, uint32_t home) {
+  const auto drawn = all.begin + static_cast<uint32_t>(random.Below(all.size() - 1));
+  return drawn < home ? drawn : drawn + 1;
 }
 
 absl::StatusOr<std::unique_ptr<PaymentGenerator>> PaymentGenerator::Create(
@@ -55,16 +58,11 @@ PaymentGenerator::PaymentGenerator(const PaymentOptions& options,
       last_names_(kLastNameRunC, 0, LastNames(options.customers) - 1),
       next_slot_(first_slot) {}
 
-uint32_t PaymentGenerator::OtherWarehouse(runtime::Random& random, uint32_t home) const {
-  const auto drawn = all_.begin + static_cast<uint32_t>(random.Below(all_.size() - 1));
-  return drawn < home ? drawn : drawn + 1;
-}
-
 void PaymentGenerator::ChooseCustomer(runtime::Random& random, PaymentRequest& payment) const {
   payment.customer_warehouse = payment.warehouse;
   payment.customer_district = payment.district;
   if (Chance(random, options_.remote_percent)) {
-    payment.customer_warehouse = OtherWarehouse(random, payment.warehouse);
+    payment.customer_warehouse = OtherWarehouse(random, all_, payment.warehouse);
     payment.customer_district = 1 + static_cast<uint32_t>(random.Below(kDistricts));
   }
   const bool by_name = Chance(random, options_.by_name_percent);

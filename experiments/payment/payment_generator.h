@@ -27,6 +27,11 @@ struct WarehouseRange {
 // than workers, one that it shares. `all` is not empty.
 WarehouseRange ShareOf(WarehouseRange all, uint32_t worker, uint32_t workers);
 
+// One of the others, of at least two.
+uint32_t OtherWarehouse(runtime::Random& random, WarehouseRange all, uint32_t home);
+
+inline bool Chance(runtime::Random& random, double percent) { return random.Unit() * 100 < percent; }
+
 class PaymentGenerator final : public instance::Generator {
  public:
   // Error when the island has no warehouse.
@@ -38,11 +43,11 @@ class PaymentGenerator final : public instance::Generator {
   void Next(runtime::Random& random, instance::Request& request) override;
   std::optional<uint32_t> DrawSite(runtime::Random& random) override;
   WarehouseRange home() const { return home_; }
+  WarehouseRange all() const { return all_; }
 
  private:
   PaymentGenerator(const PaymentOptions& options, const partitioner::RangePartition& partition,
                    WarehouseRange home, uint64_t first_slot);
-  uint32_t OtherWarehouse(runtime::Random& random, uint32_t home) const;
   void ChooseCustomer(runtime::Random& random, PaymentRequest& payment) const;
 
   const PaymentOptions options_;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/payment/table_lines.h"
 #include "instance/storage/catalog.h"
 
 namespace islands::experiments {
@@ -19,10 +21,12 @@ struct PaymentTables {
 
 inline constexpr storage::IndexId kByName = 0;  // of the customers
 
-inline constexpr int64_t kExampleWarehouses = 24;
+inline constexpr KeyRange kExampleWarehouses = {0, 24};
 
-// The lines of data.tables for these warehouses: what errors tell the user to write.
-std::string PaymentTablesYaml(int64_t first_warehouse, int64_t end_warehouse);
+// Of a deployment, by its table 'warehouse'; of the example if it has none.
+KeyRange WarehousesOf(const storage::Catalog& catalog);
+
+std::vector<TableLine> PaymentTableLines(const KeyRange& warehouses);
 
 // Errors say which table is absent or of another shape, and show the lines.
 absl::StatusOr<PaymentTables> FindPaymentTables(const storage::Catalog& catalog);

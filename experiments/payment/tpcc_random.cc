@@ -8,8 +8,8 @@
 
 namespace islands::experiments {
 
-NonUniform::NonUniform(uint32_t c, uint32_t first, uint32_t last)
-    : a_(std::bit_ceil((last - first + 4) / 4) - 1), c_(c), first_(first), last_(last) {
+NonUniform::NonUniform(uint32_t c, uint32_t first, uint32_t last, uint32_t part)
+    : a_(std::bit_ceil((last - first + part) / part) - 1), c_(c), first_(first), last_(last) {
   assert(first <= last);
 }
 
@@ -42,6 +42,17 @@ void FillLetters(runtime::Random& random, size_t least, std::span<char> field) {
 
 void FillDigits(runtime::Random& random, std::span<char> field) {
   for (char& digit : field) digit = static_cast<char>('0' + random.Below(10));
+}
+
+void FillData(runtime::Random& random, std::span<char, 50> field) {
+  constexpr std::string_view kOriginal = "ORIGINAL";
+  constexpr size_t kLeast = 26;
+  const size_t length = kLeast + random.Below(field.size() - kLeast + 1);
+  FillLetters(random, field.first(length));
+  std::fill(field.begin() + static_cast<ptrdiff_t>(length), field.end(), '\0');
+  if (random.Below(10) != 0) return;
+  const size_t at = random.Below(length - kOriginal.size() + 1);
+  std::copy(kOriginal.begin(), kOriginal.end(), field.begin() + static_cast<ptrdiff_t>(at));
 }
 
 }  // namespace islands::experiments

@@ -19,12 +19,17 @@ inline constexpr uint32_t kTpccLastNames = 1000;
 inline constexpr uint32_t kLastNameLoadC = 123;
 inline constexpr uint32_t kLastNameRunC = 208;  // 2.1.6.1: 65 to 119 away from the former, not 96 or 112
 inline constexpr uint32_t kCustomerC = 259;
+inline constexpr uint32_t kItemC = 7911;
 
 // NURand(A, first, last) over the whole range of numbers. A is the standard's: 255 for 1000 names, 1023 for
-// 3000 customers; for other counts the power of two that lies to them as those do, less one.
+// 3000 customers, 8191 for 100,000 items, of which it is not a quarter but a twelfth; for other counts the
+// power of two that lies to them as those do, less one.
 class NonUniform {
  public:
-  NonUniform(uint32_t c, uint32_t first, uint32_t last);
+  static constexpr uint32_t kQuarter = 4;
+  static constexpr uint32_t kSixteenth = 16;  // to the next power of two: a twelfth
+
+  NonUniform(uint32_t c, uint32_t first, uint32_t last, uint32_t part = kQuarter);
 
   uint32_t Draw(runtime::Random& random) const {
     const uint64_t either = random.Below(a_ + 1) | (first_ + random.Below(last_ - first_ + 1));
@@ -54,5 +59,7 @@ struct LastName {
 void FillLetters(runtime::Random& random, std::span<char> field);
 void FillLetters(runtime::Random& random, size_t least, std::span<char> field);
 void FillDigits(runtime::Random& random, std::span<char> field);
+// Data of items and stock (4.3.3.1): letters, over 26 to all 50; a tenth say ORIGINAL somewhere in them.
+void FillData(runtime::Random& random, std::span<char, 50> field);
 
 }  // namespace islands::experiments

@@ -164,7 +164,7 @@ class Island {
   absl::Status LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BindPool(void* address, size_t bytes);
-  control::v1::AuditReply SumRows(const Workload& workload) const;
+  absl::StatusOr<control::v1::AuditReply> SumRows(const Workload& workload) const;
   std::vector<runtime::Runnable*> Runnables() const;
   // For something that has to have the island to itself.
   void HaltWorkers();
