@@ -117,6 +117,12 @@ def own_payment_rate(model: Model, axes: Point) -> float:
     return axes["cores"] * 1e6 / (8 * (1 + 0.002 * axes["cores"]))
 
 
+def new_order_rate(model: Model, axes: Point) -> float:
+    if axes["mix"] == "payment":
+        return own_payment_rate(model, axes)
+    return own_payment_rate(model, axes) / 3 * (0.7 if axes["cores"] > 12 else 1)
+
+
 def mpl_rate(model: Model, axes: Point) -> float:
     return tatp_rate(model, axes) * min(1, 0.6 + 0.1 * axes["mpl"]) * (0.95 if axes["mpl"] > 250 else 1)
 
@@ -226,6 +232,10 @@ def figures(model: Model) -> dict[str, Figure]:
                          [{"title": "Insert", "x": "cores", "y": "committed_per_s"}], own_payment_rate, 0.02),
         "hstore_fig2": ("Voter on an island per core", "voter", [axis("cut", "FG"), axis("cores", *cores)],
                         [{"title": "Voter", "x": "cores", "y": "committed_per_s"}], crowded_rate, 0.02),
+        "shoremt_fig5": ("New-Order and Payment on one island", "tpcc",
+                         [axis("cores", *cores), axis("mix", "new_order", "payment")],
+                         [{"title": "New-Order and Payment", "x": "cores", "series": "mix", "y": "committed_per_s"}],
+                         new_order_rate, 0.02),
         "lockmgr_mpl": ("TATP as transactions in flight increase", "tatp",
                         [axis("cut", "SE", "FG"), axis("mix", "read", "standard"), axis("mpl", 1, 4, 64, 500)],
                         [{"title": "TATP", "x": "mpl", "series": "cut", "y": "committed_per_s"}], mpl_rate, 0.02),

@@ -31,7 +31,7 @@ def test_claims_agree_on_four_sockets(folder: str) -> None:
                "fig09.2", "fig09.3", "fig09.4", "fig09.8", "fig09.9", "fig09.10", "fig09.11", "fig10.1", "fig10.2",
                "fig10.5", "fig10.7", "fig10.8", "fig10.9", "fig12.1", "fig12.4", "fig13.1", "fig13.2", "fig13.5",
                "fig13.6", "fig13.8", "fig13.10", "logging.1", "logging.2", "shoremt.1", "shoremt.2",
-               "shoremt.3", "lockmgr_mpl.1", "lockmgr_mpl.2", "hstore.1", "hstore.2", "horikawa.1",
+               "shoremt.3", "shoremt_fig5.1", "lockmgr_mpl.1", "lockmgr_mpl.2", "hstore.1", "hstore.2", "horikawa.1",
                "hstore_fig3.1", "horikawa_fig4.1", "horikawa_fig4.2", "shoremt_fig4.1", "hstore_fig2.1"):
         assert found[id].verdict == "agrees", found[id].json()
     assert {claim.figure for claim in found.values()} == {*claims.FIGURES, *claims.ACROSS_DURABILITIES}
@@ -117,6 +117,7 @@ def test_one_socket_says_so(folder: str) -> None:
     ("shoremt", 0.01, {"cores": 24}, "shoremt.1", "disagrees"),
     ("shoremt", 0.5, {"cores": 24}, "shoremt.2", "disagrees"),
     ("shoremt", 0.01, {"cores": 6}, "shoremt.3", "disagrees"),
+    ("shoremt_fig5", 2, {"cores": 24, "mix": "new_order"}, "shoremt_fig5.1", "disagrees"),
     ("lockmgr_mpl", 0.3, {"mpl": 500, "mix": "read"}, "lockmgr_mpl.1", "disagrees"),
     ("lockmgr_mpl", 0.8, {"mpl": 500, "mix": "read"}, "lockmgr_mpl.1", "cannot be told"),
     ("lockmgr_mpl", 0.3, {"mpl": 500, "mix": "read"}, "lockmgr_mpl.2", "agrees"),
@@ -202,6 +203,12 @@ def test_payment_gains_less_than_counters(folder: str) -> None:
     assert claims_by_id(folder)["fig03.5"].verdict == "disagrees"
     report_results.write_results(folder, "quad-socket", ["fig03"])
     assert "needs fig02 too" in claims_by_id(folder)["fig03.5"].here
+
+
+def test_the_dip_of_new_order_needs_as_many_cores(folder: str) -> None:
+    report_results.write_results(folder, "two-cores", ["shoremt_fig5"])
+    claim = claims_by_id(folder)["shoremt_fig5.1"]
+    assert claim.verdict == "cannot be told" and "at most 2 cores were measured" in claim.here, claim.json()
 
 
 def test_messages_of_a_distributed_transaction(folder: str) -> None:

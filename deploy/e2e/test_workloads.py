@@ -74,7 +74,8 @@ def test_template_writes_what_a_workload_needs(cluster: Cluster, workload: str, 
 def test_template_of_every_workload_is_right_as_it_is(islands: Islands, folder: str) -> None:
     objects = os.listdir(os.path.join(os.path.dirname(islands), "../lib/islands"))
     names = [os.path.splitext(name)[0] for name in objects if name.endswith(".so")]
-    assert {"append", "insert", "micro", "payment", "smallbank", "tatp", "tpcc", "transfer", "voter", "ycsb"} <= set(names)
+    assert {"append", "insert", "micro", "payment", "smallbank", "tatp", "tpcc", "transfer", "voter",
+            "ycsb"} <= set(names)
     for name in names:
         path = os.path.join(folder, f"{name}.yaml")
         done = islands.run("template", "auto", "--workload", name, "--output", path)

@@ -18,7 +18,8 @@ FIGURES: dict[str, Callable[[Sweep, Figure], Iterator[Claim]]] = {
     "fig05": claims_parts.fig05, "fig08": claims_hardware.fig08, "fig11": claims_parts.fig11,
     "fig09": claims_cuts.fig09, "fig10": claims_cuts.fig10, "fig12": claims_growth.fig12, "fig13": claims_growth.fig13,
     "shoremt": claims_others.shoremt, "shoremt_fig4": claims_others.shoremt_fig4,
-    "hstore_fig2": claims_others.hstore_fig2, "lockmgr_mpl": claims_others.lockmgr_mpl, "hstore": claims_others.hstore,
+    "shoremt_fig5": claims_others.shoremt_fig5, "hstore_fig2": claims_others.hstore_fig2,
+    "lockmgr_mpl": claims_others.lockmgr_mpl, "hstore": claims_others.hstore,
     "hstore_fig3": claims_others.hstore_fig3, "horikawa": claims_others.horikawa,
     "horikawa_fig4": claims_others.horikawa_fig4}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from reporting import words
 from reporting.claims_growth import growth
 from reporting.evidence import (AGREES, DISAGREES, STEADY, UNKNOWN, Case, Claim, Found, Untellable, Verdict, greater,
-                                quotient)
+                                ordered, quotient)
 from reporting.results import Figure, Sweep, Where, as_number, compare
 from reporting.sizes import LINEAR, Machine, factor
 
@@ -15,6 +15,7 @@ H_STORE = "Performance Bottlenecks in a Main-Memory DBMS (H-Store)"
 HORIKAWA = "Identification and Elimination of Scalability Bottlenecks"
 # Of the peak: what MySQL keeps on 8 cores, which the lock manager's paper calls degraded (section 1, Figure 1).
 DEGRADED = 0.75
+DIP = 16  # clients, where New-Order's scalability has its dip in Shore-MT's Figure 5
 HELD = 0.95  # of what is due: an island that commits so much of it is not saturated
 
 
@@ -44,8 +45,32 @@ def shoremt_fig4(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
                      "to 32 threads on 8 cores", lambda: growth(case, {}), None, LINEAR)
 
 
+def shoremt_fig5(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    case = Case(sweep, figure, layout="1ISL")
+    case.source = SHORE_MT
+    yield case.claim("New-Order, which contends for stock and items, gains less from many cores than Payment does (items "
+                     "are read without locks here).",
+                     "All three systems encounter high contention in the STOCK and ITEM tables, causing a significant "
+                     "dip in scalability for all three around 16 clients.",
+                     "Section 5, Figure 5", f"a dip at {DIP} clients, which Payment has not", lambda: dips(case))
+
+
+def dips(case: Case) -> Verdict:
+    counts = core_counts(case)
+    if len(counts) < 2 or counts[-1] < DIP:
+        raise Untellable(f"at most {max(counts, default=0):g} cores were measured, and the dip is at {DIP} clients")
+    new_order, payment = (quotient(case.at(mix=mix, cores=counts[-1]).stat, case.at(mix=mix, cores=counts[0]).stat)
+                          for mix in ("new_order", "payment"))
+    return ordered(compare(new_order, payment), "<", f"{words.times(new_order.median)} for New-Order, "
+                   f"{words.times(payment.median)} for Payment, from {counts[0]:g} to {counts[-1]:g} cores")
+
+
+def core_counts(case: Case) -> list[float]:
+    return sorted(cores for value in case.values("cores") if (cores := as_number(value)))
+
+
 def last_cores_gain(case: Case) -> Verdict:
-    counts = sorted(cores for value in case.values("cores") if (cores := as_number(value)))
+    counts = core_counts(case)
     if len(counts) < 2:
         raise Untellable("it takes two numbers of cores to compare")
     return greater(*(case.at(cores_named(cores), cores=cores) for cores in (counts[-1], counts[-2])))
