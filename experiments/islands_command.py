@@ -25,7 +25,7 @@ Document = dict[str, Any]  # an object of JSON
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[IO[str]]:
-    """A text file. An error while it is written names it, as those of opening do; a full disk's do not by themselves."""
+    """A text file. An error while it is written names it, as those of opening do."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             yield file

@@ -48,8 +48,8 @@ def shoremt_fig4(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
 def shoremt_fig5(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
     case = Case(sweep, figure, layout="1ISL")
     case.source = SHORE_MT
-    yield case.claim("New-Order, which contends for stock and items, gains less from many cores than Payment does (items "
-                     "are read without locks here).",
+    yield case.claim("New-Order, which contends for stock and items, gains less from many cores than Payment does "
+                     "(items are read without locks here).",
                      "All three systems encounter high contention in the STOCK and ITEM tables, causing a significant "
                      "dip in scalability for all three around 16 clients.",
                      "Section 5, Figure 5", f"a dip at {DIP} clients, which Payment has not", lambda: dips(case))
