@@ -14,8 +14,8 @@ import shelf
 need_machines()
 
 CUTS = [(layout, how, policy)
-        for how, policy, layouts in (("islands", "bind", (1, 2, 4, 8, 24)), ("spread", "preferred", (2, 4, 8)),
-                                     ("os", "preferred", (1, 8))) for layout in layouts]
+        for how, policy, layouts in (("islands", "bind", (1, 4, 24)), ("spread", "preferred", (4,)),
+                                     ("os", "preferred", (8,))) for layout in layouts]
 
 # Of a machine whose processors pass no counters on.
 REASON = "this machine has no counters, or a virtual machine does not pass them on"

@@ -18,10 +18,11 @@ INSIDE = "#!/bin/sh\necho $$ > /sys/fs/cgroup/part/cgroup.procs\nexec \"$@\"\n"
 # ---- the quad-socket, what test_quad.py has no time for
 
 @pytest.mark.parametrize("layout, how, policy", [
+    *[(layout, "islands", "bind") for layout in (2, 8)],
     *[(layout, "islands", "preferred") for layout in (1, 2, 8, 24)],
     *[(layout, "spread", "bind") for layout in (1, 2, 4, 8)],
-    *[(layout, "spread", "preferred") for layout in (1, 24)],
-    *[(layout, "os", "preferred") for layout in (2, 4, 24)]])
+    *[(layout, "spread", "preferred") for layout in (1, 2, 8, 24)],
+    *[(layout, "os", "preferred") for layout in (1, 2, 4, 24)]])
 def test_other_cuts(on: On, layout: int, how: str, policy: str) -> None:
     cluster = on("quad").write(layout, how, policy)
     machine = cluster.machine_facts()
