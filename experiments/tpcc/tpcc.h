@@ -3,7 +3,7 @@
 // Tables, columns at their full widths: Payment's warehouse, district, customer and history; orders,
 // new_order, order_line and stock; item, which is replicated; and last_order, each customer's newest. The
 // first key component, the warehouse, partitions them; their `range`, the same for all but item, says how
-// many warehouses there are. A warehouse takes about 110 MB, the items 12 MB on every island. Parameters:
+// many warehouses there are. A warehouse takes about 90 MB, the items 13 MB on every island. Parameters:
 // TpccWorkload::Describe.
 //
 // The parameter `mix`, in percent of the transactions that are begun (clause 5.2.3 has minima: 43, 4, 4, 4,
