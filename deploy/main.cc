@@ -52,7 +52,8 @@ Examples:
 // Of every command's help.
 constexpr const char* kFooter = R"(
 --format text|json may stand before or after the command; with json, stdout is one JSON document.
-Exit codes: 0 ok, 1 failed, 2 usage or invalid file, 3 findings of `verify`, 124 timeout, 130 interrupted.)";
+Exit codes: 0 ok, 1 failed, 2 usage or invalid file, 3 findings of `verify` and `status --diff`,
+124 timeout, 130 interrupted.)";
 
 std::string BinaryDirectory() {
   std::error_code error;

@@ -40,7 +40,7 @@ unless --durability, the axis of that name or the deployment says so.
 
 examples:
   islands sweep experiments/quick.yaml          the paper's experiments, five minutes of them
-  islands sweep experiments/all.yaml            all of them: a night
+  islands sweep experiments/all.yaml            at full length: an hour on two cores, hours on many
   islands sweep experiments/fig09.yaml --dry-run --repeat 5
   islands sweep experiments/quick.yaml --durability none lazy
 

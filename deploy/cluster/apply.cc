@@ -11,6 +11,7 @@
 #include "deploy/cluster/file_changes.h"
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/restart_islands.h"
+#include "deploy/processes/file_lock.h"
 
 namespace islands::deploy {
 namespace {
@@ -73,7 +74,8 @@ int Apply(const CommandContext& context, const ApplyOptions& options) {
   const std::vector<std::string> differences = Differences(*status, *resolved);
   control::v1::Request request;
   const ClusterStatus after = WithWhatMayChange(*status, *resolved, request.mutable_apply());
-  const std::vector<std::string> left = Differences(after, *resolved);
+  std::vector<std::string> left = Differences(after, *resolved);
+  std::erase_if(left, [](const std::string& one) { return one.starts_with(kHungMsPath); });
   if (!left.empty()) return Fail(context, Refuse(*resolved, left));
   std::vector<uint32_t> islands;  // those that an earlier one has not come to
   for (int i = 0; i < status->configs_size(); ++i) {
@@ -85,6 +87,14 @@ int Apply(const CommandContext& context, const ApplyOptions& options) {
   std::vector<Restarted> restarted;
   if (!context.dry_run) {
     // What needs no restart needs no consent either.
+    const absl::StatusOr<FileLock> lock = FileLock::Acquire(files->RunLock(), "islands apply");
+    if (absl::IsAlreadyExists(lock.status())) {
+      return Fail(context, absl::FailedPreconditionError(fmt::format(
+                               "a run, a load or another `islands apply` is under way, which islands that "
+                               "restart would ruin; wait for its end ({})",
+                               std::string(lock.status().message()))));
+    }
+    if (!lock.ok()) return Fail(context, lock.status());
     absl::Status done = islands.empty() ? absl::OkStatus() : CheckMayRestart(*status, islands, options.yes);
     if (done.ok()) done = client.CallSupervisor(request, kStatusTimeoutMs).status();
     if (done.ok()) done = RestartEach(client, islands, options.timeout_s, &restarted);

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 // What Islands itself writes; anything else in its directories belongs to somebody else.
 constexpr const char* kControlNames =
-    R"(((supervisor|logger|gateway)\.log|(supervisor|gateway)\.sock|supervisor\.lock|run\.lock|ended)"
+    R"(((supervisor|logger|gateway)\.log|(supervisor|gateway)\.sock|supervisor\.(lock|json)|run\.lock|ended)"
     R"(|targets|island-[0-9]+\.(ctl|lock|log|json|w[0-9]+\.[a-z]+)))";
 constexpr const char* kDataNames = R"((MANIFEST\.json(\.tmp)?|LOCK))";
 constexpr const char* kPageNames = R"(generation-[0-9]+-(site-[0-9]+|double-write|checkpoint))";
@@ -178,7 +178,8 @@ absl::Status CheckMayDestroy(const Deployment& deployment, const ControlFiles& f
 }
 
 bool Confirmed(const Doomed& doomed, const std::string& name) {
-  fmt::print(stderr, "remove all data of '{}' ({} files)? Type yes: ", name, doomed.Names().size());
+  fmt::print(stderr, "remove all data of '{}' ({} files below {})? Type yes: ", name, doomed.Names().size(),
+             fmt::join(doomed.directories, ", "));
   std::string answer;
   return std::getline(std::cin, answer) && answer == "yes";
 }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,7 +15,9 @@
 #include "deploy/cluster/lifecycle.h"
 #include "deploy/cluster/stopped_data.h"
 #include "deploy/cluster/supervisor_data.h"
+#include "deploy/cluster/supervisor_log.h"
 #include "deploy/processes/interrupts.h"
+#include "instance/log/box_manifest.h"
 #include "instance/recovery/relayout.h"
 
 namespace islands::deploy {
@@ -77,16 +78,6 @@ uint64_t BytesOf(const std::string& data_directory, const storage::Manifest& man
   return bytes;
 }
 
-// Folders of islands that are no more, once nothing is in them.
-void RemoveEmptyFolders(const ResolvedDeployment& resolved, uint32_t first) {
-  for (uint32_t island = first;; ++island) {
-    bool any = false;
-    for (const std::string& directory : {resolved.data_directory, resolved.log_directory})
-      any |= rmdir(fmt::format("{}/island-{}", directory, island).c_str()) == 0;
-    if (!any) return;
-  }
-}
-
 // What is there, when only its cut is another than the file's.
 absl::Status CheckOnlyTheCutDiffers(const ResolvedDeployment& resolved, const storage::Manifest& have,
                                     const storage::Manifest& want) {
@@ -109,15 +100,17 @@ class RelayoutRun {
     if (absl::Status fits = CheckOnlyTheCutDiffers(resolved_, *have, outcome.want); !fits.ok()) return fits;
     if (have->relaid != 0 && !dry_run) {
       fmt::print(stderr, "an earlier relayout was interrupted behind its last step; it is finished first\n");
-      if (absl::Status finished = Finish(&*have); !finished.ok()) return finished;
+      if (absl::Status finished = FinishRelayout(resolved_, disk_, &*have); !finished.ok()) return finished;
     }
     if (have->data_generation == 0 ||
         (have->sites == outcome.want.sites && have->islands == outcome.want.islands))
       return outcome;
     outcome.bytes = BytesOf(resolved_.data_directory, *have);
+    const absl::StatusOr<std::unique_ptr<recovery::Relayout>> relayout = Begin(*have, outcome);
+    if (!relayout.ok()) return relayout.status();
     if (dry_run) return outcome;
     const int64_t begin_ms = MonotonicMs();
-    absl::Status status = Cut(*have, &outcome);
+    absl::Status status = Cut(*have, **relayout, &outcome);
     if (!status.ok()) {
       const absl::StatusOr<storage::Manifest> now = storage::LoadManifest(resolved_.data_directory, disk_);
       // Behind the switch everything that is not done yet is `up`'s.
@@ -133,42 +126,37 @@ class RelayoutRun {
   void Clean(const storage::Manifest& manifest) {
     const absl::Status cleaned = recovery::RemoveUnfinished(disk_, resolved_.data_directory, manifest);
     if (!cleaned.ok()) fmt::print(stderr, "{}\n", std::string(cleaned.message()));
-    RemoveEmptyFolders(resolved_, manifest.islands);
+    RemoveEmptyIslandFolders(resolved_, manifest.islands);
   }
 
-  absl::Status Finish(storage::Manifest* manifest) {
-    absl::Status finished =
-        recovery::FinishRelayout(disk_, resolved_.data_directory, resolved_.log_directory, manifest);
-    if (finished.ok()) RemoveEmptyFolders(resolved_, manifest->islands);
-    return finished;
-  }
-
-  absl::Status Cut(const storage::Manifest& have, Outcome* outcome) {
-    // Of one that was killed.
-    if (absl::Status cleaned = recovery::RemoveUnfinished(disk_, resolved_.data_directory, have);
-        !cleaned.ok())
-      return cleaned;
+  absl::StatusOr<std::unique_ptr<recovery::Relayout>> Begin(const storage::Manifest& have,
+                                                            const Outcome& outcome) {
+    if (!disk_.Exists(fmt::format("{}/{}", resolved_.log_directory, log::kManifestName)))
+      return NoLogIn(resolved_.log_directory);
     absl::StatusOr<storage::Catalog::TableSpecs> tables = TablesOf(have);
     if (!tables.ok()) return tables.status();
     recovery::RelayoutOptions options{.data_directory = resolved_.data_directory,
                                       .log_directory = resolved_.log_directory,
                                       .have = have,
                                       .tables = *std::move(tables),
-                                      .sites = outcome->want.sites,
+                                      .sites = outcome.want.sites,
                                       .workers = {},
                                       .pool_bytes = {}};
     for (const topology::PlannedIsland& island : resolved_.plan.islands) {
       options.workers.push_back(island.workers);
       options.pool_bytes.push_back(island.memory_bytes);
     }
-    absl::StatusOr<std::unique_ptr<recovery::Relayout>> relayout =
-        recovery::Relayout::Create(disk_, std::move(options));
-    if (!relayout.ok()) return relayout.status();
-    if (absl::Status copied = Copy(have, **relayout); !copied.ok()) return copied;
-    absl::Status status = (*relayout)->Switch();
-    storage::Manifest manifest = (*relayout)->manifest();
-    if (status.ok()) status = Finish(&manifest);
-    outcome->rows = (*relayout)->rows();
+    return recovery::Relayout::Create(disk_, std::move(options));
+  }
+
+  absl::Status Cut(const storage::Manifest& have, recovery::Relayout& relayout, Outcome* outcome) {
+    // Of one that was killed.
+    absl::Status status = recovery::RemoveUnfinished(disk_, resolved_.data_directory, have);
+    if (status.ok()) status = Copy(have, relayout);
+    if (status.ok()) status = relayout.Switch();
+    storage::Manifest manifest = relayout.manifest();
+    if (status.ok()) status = FinishRelayout(resolved_, disk_, &manifest);
+    outcome->rows = relayout.rows();
     return status;
   }
 

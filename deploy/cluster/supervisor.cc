@@ -17,6 +17,7 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cluster/client.h"
 #include "deploy/cluster/data_walk.h"
+#include "deploy/cluster/file_changes.h"
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_gateway.h"
 #include "deploy/cluster/supervisor_hang.h"
@@ -141,6 +142,7 @@ class Supervisor {
   std::string failure_;
 
   std::atomic<uint64_t> hung_ms_;
+  OwnSettings own_settings_;  // as written; under mutex_ once there are clients
   std::atomic<bool> stopping_ = false;
   runtime::Mutex mutex_;
   // Changed by the main thread only, which looks without the mutex, and changes and lets others look with it.
@@ -179,6 +181,9 @@ absl::Status Supervisor::Start() {
     }
     islands_.emplace_back(std::move(config), options_.restarts);
   }
+  own_settings_ = OwnSettingsOf(resolved_.deployment);
+  if (absl::Status written = WriteOwnSettings(files_.OwnSettings(), own_settings_); !written.ok())
+    return written;
   if (resolved_.deployment.gateway)
     gateway_.emplace(options_.gateway_program, files_, MakeGatewayConfig(resolved_), options_.restarts);
   auto server = messaging::ControlServer::Start(files_.SupervisorSocket(),
@@ -697,6 +702,9 @@ absl::Status Supervisor::Apply(const control::v1::ApplyRequest& request) {
     island.applied->set_transaction_timeout_ms(request.transaction_timeout_ms());
   }
   hung_ms_ = request.has_hung_ms() ? request.hung_ms() : MostHungMs(resolved_.deployment.durability);
+  own_settings_[kHungMsPath] = request.has_hung_ms() ? std::to_string(request.hung_ms()) : "auto";
+  if (absl::Status written = WriteOwnSettings(files_.OwnSettings(), own_settings_); !written.ok())
+    return written;
   spdlog::info("other settings have been applied: timeouts.hung_ms {}, the rest as islands restart",
                hung_ms_.load());
   return absl::OkStatus();

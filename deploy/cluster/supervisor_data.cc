@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -78,15 +79,16 @@ absl::Status LeaveOutMade(const storage::Manifest& have, storage::Catalog::Table
   return absl::OkStatus();
 }
 
-// Of one that has died behind its switch.
-absl::Status FinishRelayout(const ResolvedDeployment& resolved, runtime::FileSystem& disk,
-                            storage::Manifest* have) {
+// Of one that has died behind its switch, whose log is locked while it is made.
+absl::Status FinishInterrupted(const ResolvedDeployment& resolved, runtime::FileSystem& disk,
+                               storage::Manifest* have) {
   if (have->relaid == 0) return absl::OkStatus();
-  if (absl::Status made = disk.MakeDirectories(resolved.log_directory); !made.ok()) return made;
+  if (!disk.Exists(resolved.log_directory))
+    return FinishRelayout(resolved, disk, have);  // says what is wrong
   const absl::StatusOr<FileLock> log = LockLog(resolved.log_directory);
   if (!log.ok()) return log.status();
   spdlog::info("`islands relayout` was interrupted: it is finished now");
-  return recovery::FinishRelayout(disk, resolved.data_directory, resolved.log_directory, have);
+  return FinishRelayout(resolved, disk, have);
 }
 
 }  // namespace
@@ -100,6 +102,30 @@ storage::Manifest WantedManifest(const ResolvedDeployment& resolved) {
   for (const control::v1::TableSpec& table : resolved.deployment.tables) *want.tables.Add() = table;
   want.boot_epochs.assign(want.islands, 0);
   return want;
+}
+
+void RemoveEmptyIslandFolders(const ResolvedDeployment& resolved, uint32_t first) {
+  for (uint32_t island = first;; ++island) {
+    bool any = false;
+    for (const std::string& directory : {resolved.data_directory, resolved.log_directory})
+      any |= rmdir(fmt::format("{}/island-{}", directory, island).c_str()) == 0;
+    if (!any) return;
+  }
+}
+
+absl::Status FinishRelayout(const ResolvedDeployment& resolved, runtime::FileSystem& disk,
+                            storage::Manifest* have) {
+  absl::Status finished =
+      recovery::FinishRelayout(disk, resolved.data_directory, resolved.log_directory, have);
+  if (finished.ok()) {
+    RemoveEmptyIslandFolders(resolved, have->islands);
+    return finished;
+  }
+  return absl::Status(
+      finished.code(),
+      fmt::format("{}\nThe rows have the new layout all the same, {} islands and {} sites; what "
+                  "is left to do `up` and `islands relayout` begin with",
+                  std::string(finished.message()), have->islands, have->sites));
 }
 
 absl::Status CheckNotUp(const ControlFiles& files) {
@@ -205,7 +231,7 @@ absl::Status ClusterData::LoadOrCreateManifest(const ResolvedDeployment& resolve
   } else if (!have.ok()) {
     return have.status();
   } else {
-    if (absl::Status finished = FinishRelayout(resolved, *disk_, &*have); !finished.ok()) return finished;
+    if (absl::Status finished = FinishInterrupted(resolved, *disk_, &*have); !finished.ok()) return finished;
     absl::StatusOr<storage::Manifest> adapted = AdaptManifest(*have, want, resolved.deployment.durability);
     if (!adapted.ok()) return adapted.status();
     if (adapted->layout_generation != have->layout_generation) {

@@ -71,6 +71,13 @@ absl::StatusOr<storage::Manifest> AdaptManifest(const storage::Manifest& have, c
 // What the manifest of new data would say; its cluster id is made up.
 storage::Manifest WantedManifest(const ResolvedDeployment& resolved);
 
+// What a relayout that was interrupted behind its switch has left to do, if anything; the caller has the
+// locks of data and log. An error says that the new layout counts all the same.
+absl::Status FinishRelayout(const ResolvedDeployment& resolved, runtime::FileSystem& disk,
+                            storage::Manifest* have);
+// Folders of islands that are no more, from this number on, once nothing is in them.
+void RemoveEmptyIslandFolders(const ResolvedDeployment& resolved, uint32_t first);
+
 // ALREADY_EXISTS when a supervisor holds this control directory; says its pid and what to do.
 absl::Status CheckNotUp(const ControlFiles& files);
 // FAILED_PRECONDITION when an island lives, with or without its supervisor.

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from cluster import Cluster, cluster, wait_until  # noqa: F401
+from cluster import Cluster, cluster, loaded, wait_until  # noqa: F401
 from conftest import Document, Result
 from test_durable import edit, rows_sum
 
@@ -29,6 +29,7 @@ def test_what_may_change_does_and_nothing_is_lost(cluster: Cluster) -> None:
     edit(cluster, "transaction_ms: 2000", "transaction_ms: 1500, hung_ms: 7000")
     pool = "pool_bytes: 268435456 -> 536870912"
     expected = [f"island {i}: {what}" for i in (0, 1) for what in (pool, "transaction_timeout_ms: 2000 -> 1500")]
+    expected.append("timeouts.hung_ms: auto -> 7000")
     assert differences(cluster, 3) == expected
     dry = applied(cluster, "--dry-run")
     assert dry["differences"] == expected and dry["restarted"] == [] and cluster.island_pids() == before
@@ -60,6 +61,9 @@ def test_what_cannot_change_is_named_and_nothing_is_changed(cluster: Cluster) ->
     assert "2 islands -> 1" in refusal("layout: 2ISL", "layout: 1ISL").err
     assert "durability" in refusal("durability: lazy", "durability: sync").err
     assert "pool_bytes" in refusal("512MiB", "256MiB").err  # what is in use stays in use
+    assert "storage.log.ring_bytes: 8388608 -> 4194304" in refusal(
+        "votes: epoch", "votes: epoch, ring_bytes: 4MiB").err
+    assert "gateway.enabled: false -> true" in refusal("timeouts: {", "gateway: {enabled: true}\ntimeouts: {").err
     assert "transport" in refusal("transport: uds", "transport: zmq").err
     assert cluster.island_pids() == before and differences(cluster, 0) == []
 
@@ -73,3 +77,11 @@ def test_without_durability_somebody_has_to_say_yes(cluster: Cluster) -> None:
     assert len(differences(cluster, 3)) == 2
     assert len(applied(cluster, "--yes")["restarted"]) == 2
     assert differences(cluster, 0) == []
+
+
+def test_not_while_a_run_is_under_way(cluster: Cluster) -> None:
+    cluster.write(durability="lazy", more=MORE).up()
+    edit(cluster, "transaction_ms: 2000", "transaction_ms: 1500")
+    with loaded(cluster):
+        refused = cluster.islands.run("apply", cluster.file)
+        assert refused.code == 1 and "a run, a load or another `islands apply` is under way" in refused.err, refused

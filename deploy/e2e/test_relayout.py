@@ -158,6 +158,27 @@ def test_up_finishes_what_was_interrupted_behind_the_switch(cluster: Cluster) ->
     sound(cluster)
 
 
+def test_it_is_finished_where_the_log_was_and_nowhere_else(cluster: Cluster) -> None:
+    recut = Interrupted(cluster)
+    while True:
+        assert recut.attempt("kill", recut.calls[recut.islands] - 4).code != 0
+        with open(os.path.join(cluster.folder, "data", "MANIFEST.json"), encoding="utf-8") as file:
+            if '"relaid"' in file.read():
+                break
+    edit(cluster, "log: {durability", "log: {directory: elsewhere, durability")
+    for command in ("up", "relayout"):
+        done = cluster.islands.run(command, cluster.file)
+        assert done.code == 1 and "change it back" in done.err and "have the new layout all the same" in done.err, done
+    assert not os.path.exists(os.path.join(cluster.folder, "elsewhere", "MANIFEST"))
+    edit(cluster, "log: {directory: elsewhere, durability", "log: {durability")
+    assert total(cluster, recut.islands) == recut.known
+    cluster.down()
+    for folder in ("data", "data/log"):
+        names = os.listdir(os.path.join(cluster.folder, folder))
+        assert sum(name.startswith("island-") for name in names) == recut.islands, names
+    sound(cluster)
+
+
 def test_refusals(cluster: Cluster) -> None:
     def refusal(code: int = 1) -> str:
         done = cluster.islands.run("relayout", cluster.file)

@@ -37,7 +37,7 @@ workers: grouped              # which of its cores an island's workers take firs
 # ---- the data
 data:
   directory: data
-  sites: {sites:<20} # logical partitions, fixed when the data is created; at least one per island
+  sites: {sites:<20} # logical partitions, later by `islands relayout` only; at least one per island
   tables:
 {tables}
 

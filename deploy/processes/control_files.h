@@ -21,6 +21,7 @@ struct ControlFiles {
   std::string SupervisorSocket() const { return directory + "/supervisor.sock"; }
   std::string SupervisorLock() const { return directory + "/supervisor.lock"; }
   std::string SupervisorLog() const { return directory + "/supervisor.log"; }
+  std::string OwnSettings() const { return directory + "/supervisor.json"; }  // file_changes.h
   // Why the deployment that was up here last has ended by itself; there is none if it was taken down.
   std::string Ended() const { return directory + "/ended"; }
   std::string LoggerLog() const { return directory + "/logger.log"; }

@@ -47,7 +47,13 @@ constexpr int64_t kStatusTimeoutMs = 10'000;
 // process at once, with its exit code.
 void ExitOnInterrupt() {
   struct sigaction action {};
-  action.sa_handler = [](int) { _exit(kExitInterrupted); };
+  action.sa_handler = [](int) {
+    constexpr std::string_view kWords =
+        "\ninterrupted; rows whose loading has begun are loaded by the islands all the same, or not at all: "
+        "`islands load` and `islands run` look\n";
+    (void)!write(STDERR_FILENO, kWords.data(), kWords.size());
+    _exit(kExitInterrupted);
+  };
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
@@ -108,9 +114,9 @@ class ProgressLine {
 absl::StatusOr<FileLock> LockRuns(const ControlFiles& files, uint64_t run_id) {
   absl::StatusOr<FileLock> lock = FileLock::Acquire(files.RunLock(), fmt::format("{}", run_id));
   if (!absl::IsAlreadyExists(lock.status())) return lock;
-  return absl::FailedPreconditionError(
-      fmt::format("another `islands run` is under way on this deployment ({}); wait for it or stop it",
-                  std::string(lock.status().message())));
+  return absl::FailedPreconditionError(fmt::format(
+      "another `islands run`, `load` or `apply` is under way on this deployment ({}); wait for it or stop it",
+      std::string(lock.status().message())));
 }
 
 bool AnyRunning(const control::v1::ClusterStatus& status) {
@@ -214,8 +220,20 @@ class LoadWatch {
   void Watch() {
     const int64_t begin_ms = MonotonicMs();
     while (!over_.WaitForNotificationWithTimeout(absl::Seconds(1))) {
-      const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kLoadStatusTimeoutMs);
+      absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kLoadStatusTimeoutMs);
       if (!status.ok()) continue;
+      seen_.resize(static_cast<size_t>(status->islands_size()));
+      for (int i = 0; i < status->islands_size(); ++i) {  // who is done says nothing of it any more
+        control::v1::IslandStatus& island = *status->mutable_islands(i);
+        control::v1::LoadProgress& seen = seen_[static_cast<size_t>(i)];
+        if (island.has_load()) {
+          seen = island.load();
+        } else if (seen.rows() > 0) {
+          seen.set_share(1);
+          seen.set_written(1);
+          *island.mutable_load() = seen;
+        }
+      }
       const std::string text = LoadText(*status, static_cast<double>(MonotonicMs() - begin_ms) / 1000);
       if (!text.empty()) progress_.ShowText(text);
     }
@@ -224,6 +242,7 @@ class LoadWatch {
   static constexpr int64_t kLoadStatusTimeoutMs = 2'000;
   const ClusterClient& client_;
   ProgressLine progress_;
+  std::vector<control::v1::LoadProgress> seen_;  // by island; of the thread
   absl::Notification over_;
   std::thread thread_;
 };

@@ -98,8 +98,9 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options, const DescribedWorklo
       return absl::InvalidArgumentError(
           fmt::format("{}: the running deployment has no table '{}', which workload {} needs; add what is "
                       "missing of this under data.tables, then `down` and `up`; with rows that are kept, "
-                      "and have other tables, in another data.directory:\n{}",
-                      options.file, name, workload.name, workload.description.tables_yaml));
+                      "and have other tables, in another data.directory. `islands template NISL --workload "
+                      "{}` writes a file that has it:\n{}",
+                      options.file, name, workload.name, workload.name, workload.description.tables_yaml));
     }
     control::v1::TableSpec table = *found;
     const bool resizable = name == workload.description.rows_total_of;

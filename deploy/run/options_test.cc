@@ -155,6 +155,7 @@ TEST_F(PlanRunTest, MissingTable_SaysWhatToAdd) {
   EXPECT_THAT(
       std::string(plan.status().message()),
       testing::AllOf(HasSubstr("a.yaml: the running deployment has no table 'branch', which workload bank"),
+                     HasSubstr("`islands template NISL --workload bank`"),
                      HasSubstr("\n- account, and branch")));
 }
 

@@ -363,7 +363,7 @@ std::string LoadText(const control::v1::ClusterStatus& status, double seconds) {
     share = std::min(share, island.load().share());  // the slowest is waited for
     written += island.load().written();
   }
-  if (loading == 0) return "";
+  if (loading == 0 || rows == 0) return "";
   const std::string so_far = fmt::format("loading: {} rows", Grouped(rows));
   if (share >= 1) return fmt::format("{}, data files {:.0f} %", so_far, 100 * written / loading);
   constexpr double kToldFrom = 0.02;  // before, nobody can tell

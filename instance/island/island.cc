@@ -69,7 +69,9 @@ class StoreLoader final : public Loader {
     const int64_t begin = definition.partition->SiteBegin(own_.first);
     const int64_t end = definition.partition->SiteBegin(own_.first + own_.count);
     seen_.insert(table);
-    const double in_table = static_cast<double>(*value - begin) / static_cast<double>(end - begin);
+    const double in_table =  // of as many values as 64 bits have, perhaps
+        (static_cast<double>(*value) - static_cast<double>(begin)) /
+        std::max(1.0, static_cast<double>(end) - static_cast<double>(begin));
     const auto tables = static_cast<double>(std::max<size_t>(1, tables_.size()));
     const double share = (static_cast<double>(seen_.size() - 1) + in_table) / tables;
     so_far_.share.store(std::max(share, so_far_.share.load(std::memory_order_relaxed)),
@@ -341,8 +343,8 @@ absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation
   absl::Status status = open           ? absl::FailedPreconditionError(kUnderWay)
                         : KeepsFiles() ? LoadGeneration(load, generation)
                                        : LoadWhileStopped(load);
-  loaded_.under_way = false;
-  started_ = started_ && store_ != nullptr;  // without a store there is nothing to serve
+  if (!status.ok() || !KeepsFiles()) loaded_.under_way = false;  // else until all islands go on
+  started_ = started_ && store_ != nullptr;                      // without a store there is nothing to serve
   if (started_ && !halted_) LetWorkersGoOn();
   return status;
 }
@@ -483,6 +485,7 @@ absl::Status Island::Switch(uint64_t generation) {
   if (absl::Status switched = keeper_->Switch(); !switched.ok()) return switched;
   if (absl::Status status = StartCleaner(); !status.ok()) return status;
   halted_ = false;
+  loaded_.under_way = false;
   LetWorkersGoOn();
   return absl::OkStatus();
 }

@@ -277,6 +277,14 @@ absl::Status FinishRelayout(runtime::FileSystem& files, const std::string& data_
   if (manifest->relaid == 0) return absl::OkStatus();
   const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(manifest->cluster_id);
   if (!cluster.ok()) return absl::DataLossError(cluster.status().message());
+  // A log is made anew where the old one was, and nowhere else: that one would be taken for the newer later.
+  const std::string box = fmt::format("{}/{}", log_directory, log::kManifestName);
+  if (!files.Exists(box)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "there is no {}: `islands relayout` was interrupted while the log was made anew, which was "
+        "in another storage.log.directory; change it back",
+        box));
+  }
   absl::Status status = RemoveSegments(files, log_directory);
   if (status.ok()) status = MakeLog(files, log_directory, *cluster, manifest->islands, manifest->relaid);
   if (status.ok()) status = RemoveUnfinished(files, data_directory, *manifest);

@@ -278,6 +278,18 @@ TEST_F(RelayoutTest, DeathAtAnyStep_LeavesOneOfTheTwoCuts) {
   EXPECT_GT(news, 20u);
 }
 
+// Made in another place it would leave the old one, which could be taken for this data's later.
+TEST_F(RelayoutTest, Finish_OnlyWhereTheLogWas) {
+  Make(4, 2);
+  storage::Manifest manifest = have_;
+  manifest.relaid = kEpoch;
+  const absl::Status finished = FinishRelayout(*files_, "/data", "/elsewhere", &manifest);
+  EXPECT_EQ(finished.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(finished.message()), HasSubstr("change it back"));
+  EXPECT_FALSE(files_->Exists("/elsewhere"));
+  EXPECT_EQ(manifest.relaid, kEpoch);
+}
+
 TEST_F(RelayoutTest, LogThatWasNotClosed_IsRefused) {
   Make(4, 2);
   const log::BoxManifest box{.cluster = kCluster, .ring_directory = {{1}}, .lives = have_.boot_epochs};

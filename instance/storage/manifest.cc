@@ -17,7 +17,9 @@ using control::v1::TableSpec;
 constexpr std::string_view kRemedy =
     "change the deployment file back, or remove the data with `islands destroy FILE`";
 constexpr std::string_view kOtherCut =
-    "change the deployment file back, or have the rows cut anew by `islands relayout FILE`";
+    "change the deployment file back, have the rows cut anew by `islands relayout FILE`, or remove the data "
+    "with "
+    "`islands destroy FILE`";
 
 std::string PathOf(const std::string& directory) { return fmt::format("{}/{}", directory, kManifestName); }
 

@@ -192,6 +192,18 @@ TEST(Manifest, LoadManifest_MalformedIsDataLossWithPathAndReason) {
   }
 }
 
+TEST(Manifest, Relaid_IsThereWhileItIsDue) {
+  Manifest manifest = Example();
+  manifest.workers.assign(manifest.islands, 1);
+  EXPECT_THAT(ManifestToText(manifest), testing::Not(HasSubstr("relaid")));
+  manifest.relaid = 4711;
+  const std::string text = ManifestToText(manifest);
+  EXPECT_EQ(ParseManifest(text, "m")->relaid, 4711u);
+  std::string wrong = text;
+  wrong.replace(wrong.find("4711"), 4, "\"so\"");
+  EXPECT_THAT(std::string(ParseManifest(wrong, "m").status().message()), HasSubstr("manifest.data.relaid"));
+}
+
 TEST(Manifest, ParseManifest_EveryTruncationIsAnError) {
   const std::string good = ManifestToText(Example());
   for (size_t bytes = 0; bytes + 2 < good.size(); ++bytes) {
@@ -213,9 +225,10 @@ TEST(Manifest, CheckSameData_NamesTheFirstDifference) {
   };
   const std::vector<Case> cases = {
       {[](Manifest* m) { m->deployment = "other"; }, {"of the deployment", "'other'", "islands destroy"}},
-      {[](Manifest* m) { m->sites = 25; }, {"24 sites", "25", "islands destroy"}},
+      {[](Manifest* m) { m->sites = 25; }, {"24 sites", "25", "islands relayout"}},
       {[](Manifest* m) { m->islands = 2; },
-       {"4 islands", "says 2", "change the deployment file back, or remove", "`islands destroy FILE`"}},
+       {"4 islands", "says 2", "change the deployment file back, have", "`islands relayout FILE`",
+        "`islands destroy FILE`"}},
       {[](Manifest* m) { m->tables.RemoveLast(); },
        {"the data has table 'items'", "the deployment has none"}},
       {[](Manifest* m) { m->tables.Add()->set_name("late"); },
