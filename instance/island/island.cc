@@ -32,9 +32,13 @@ Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& m
 // Puts a workload's rows into the sites of this island.
 class StoreLoader final : public Loader {
  public:
-  StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own,
-              const std::vector<std::string>& tables, LoadedSoFar& so_far)
-      : catalog_(catalog), store_(store), own_(own), tables_(tables), so_far_(so_far) {}
+  StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own, size_t tables,
+              LoadedSoFar& so_far)
+      : catalog_(catalog),
+        store_(store),
+        own_(own),
+        tables_(static_cast<double>(std::max<size_t>(1, tables))),
+        so_far_(so_far) {}
 
   const storage::Catalog& catalog() const override { return catalog_; }
   bool Owns(uint32_t site) const override {
@@ -72,8 +76,7 @@ class StoreLoader final : public Loader {
     const double in_table =  // of as many values as 64 bits have, perhaps
         (static_cast<double>(*value) - static_cast<double>(begin)) /
         std::max(1.0, static_cast<double>(end) - static_cast<double>(begin));
-    const auto tables = static_cast<double>(std::max<size_t>(1, tables_.size()));
-    const double share = (static_cast<double>(seen_.size() - 1) + in_table) / tables;
+    const double share = (static_cast<double>(seen_.size() - 1) + in_table) / tables_;
     so_far_.share.store(std::max(share, so_far_.share.load(std::memory_order_relaxed)),
                         std::memory_order_relaxed);
   }
@@ -82,7 +85,7 @@ class StoreLoader final : public Loader {
   const storage::Catalog& catalog_;
   storage::Store& store_;
   const partitioner::SiteRun own_;
-  const std::vector<std::string>& tables_;
+  const double tables_;  // of the workload
   LoadedSoFar& so_far_;
   uint64_t rows_ = 0;
   std::set<TableId> seen_;
@@ -526,7 +529,8 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
     }
     if (absl::Status status = store_->Truncate(table->id); !status.ok()) return status;
   }
-  StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()), (*workload)->tables(), loaded_);
+  StoreLoader loader(*catalog_, *store_, sites_.SitesOf(config_.island()), (*workload)->tables().size(),
+                     loaded_);
   if (absl::Status status = (*workload)->Load(loader); !status.ok()) return status;
   OfferProcedures(load, *workload);
   return absl::OkStatus();
