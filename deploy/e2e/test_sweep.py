@@ -380,7 +380,7 @@ def test_small_sweep_keeps_every_run(finished: Finished) -> None:
         assert told[:4] == ["islands", "run", "deployment.yaml", "micro"]
         typed = typed[typed.index("micro") + 1:]
         del typed[typed.index("--results"):typed.index("--results") + 2]
-        assert [word for word in typed if word not in ("--format", "json")] == told[4:], "what was run"
+        assert [word for word in typed if word not in ("--format", "json", "--no-doctor")] == told[4:], "what was run"
     assert collections.Counter(line["repetition"] for line in lines) == {0: RUNS // 2, 1: RUNS // 2}
     with open(os.path.join(directory, "small", "sweep.yaml"), encoding="utf-8") as file:
         assert file.read() == SMALL

@@ -71,7 +71,7 @@ def test_tree_is_tidy() -> None:
     (tidy.GUARDS, "class GuardO {\n  const std::byte* bytes() const { return page_.bytes_; }\n};\n", "of a GuardO"),
     ("topology/a.h", "// What it is for.\n", "#pragma once"),
     ("topology/a.h", "#pragma once\n", "opening comment"),
-    ("topology/a.cc", f'Fail("re-cut it with `{OURS} relayout`");\n', " relayout', which does not exist"),
+    ("topology/a.cc", f'Fail("re-cut it with `{OURS} recut`");\n', " recut', which does not exist"),
     ("topology/a.cc", f'"look with `{OURS} "\n    "look FILE`"\n', "a.cc:2: names the command"),
     ("topology/a.h", f"{HEADER}// Asked by `{OURS}\n// look`.\n", "a.h:4: names the command"),
     ("README.md", f"    {OURS} look my.yaml      # what is there\n", " look', which does not exist"),
