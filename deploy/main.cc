@@ -9,6 +9,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -48,6 +49,56 @@ Examples:
 
 `islands help COMMAND`, or `islands COMMAND --help`, explains a command.
 )";
+
+// What somebody would type, before the footer of each command's help; those in Python have their own.
+struct Example {
+  const char* command;
+  const char* lines;
+};
+constexpr std::array kExamplesOf = {
+    Example{"check",
+            "  islands check my.yaml                     every mistake in it, with line and column\n"},
+    Example{"plan",
+            "  islands plan my.yaml                      which island gets which cores, memory, sites\n"},
+    Example{"template",
+            "  islands template 4ISL --output my.yaml    a deployment file for this machine\n"
+            "  islands template auto --workload tpcc     with the tables that a workload needs\n"},
+    Example{"machine",
+            "  islands machine                           what hwloc sees, as a tree\n"
+            "  islands machine --measure                 what cores tell each other, measured\n"},
+    Example{"up",
+            "  islands up my.yaml                        until every island is ready\n"
+            "  islands up my.yaml --observe              with Prometheus, and a Grafana told\n"},
+    Example{"status",
+            "  islands status my.yaml                    what runs where, as the kernel sees it\n"
+            "  islands status my.yaml --diff             what was edited in the file since\n"},
+    Example{"logs",
+            "  islands logs my.yaml                      what all its processes say, by time\n"
+            "  islands logs my.yaml 0 -f                 island 0, and what comes\n"},
+    Example{"txn", "  islands txn my.yaml list --in-doubt       who waits for a coordinator\n"},
+    Example{"top", "  islands top my.yaml                       live, in another terminal\n"},
+    Example{"load", "  islands load my.yaml micro --reload       the microbenchmark's rows anew\n"},
+    Example{"run",
+            "  islands run my.yaml micro --duration 10   the microbenchmark, for ten seconds\n"
+            "  islands run my.yaml micro --rate auto     the largest rate at which p99 stays short\n"},
+    Example{"profile",
+            "  islands profile my.yaml --seconds 10      where cores and transactions spend theirs\n"},
+    Example{"observe",
+            "  islands observe watch/                    one Prometheus for several deployments\n"},
+    Example{"ps", "  islands ps                                which deployments are up\n"},
+    Example{"restart",
+            "  islands restart my.yaml                   all islands, one after the other\n"
+            "  islands restart my.yaml 1 3               those two\n"},
+    Example{"apply", "  islands apply my.yaml --dry-run           what would change, and how\n"},
+    Example{"down",
+            "  islands down my.yaml                      until every process is gone\n"
+            "  islands down quad                         by the name that `islands ps` shows\n"},
+    Example{"verify", "  islands verify my.yaml                    of what is down\n"},
+    Example{"relayout",
+            "  islands relayout my.yaml --dry-run        how much would be cut, from what into what\n"
+            "  islands relayout my.yaml                  after `down`, and another `layout` in the file\n"},
+    Example{"destroy", "  islands destroy my.yaml --dry-run         what would be removed\n"},
+};
 
 // Of every command's help.
 constexpr const char* kFooter = R"(
@@ -193,6 +244,10 @@ int Main(int argc, char** argv) {
                     AddObserveCommand, AddPsCommand, AddRestartCommand, AddApplyCommand, AddDownCommand,
                     AddVerifyCommand, AddRelayoutCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);
+  }
+  for (const Example& example : kExamplesOf) {
+    CLI::App* command = app.get_subcommand(example.command);
+    command->footer(std::string("Examples:\n") + example.lines + "\n" + command->get_footer());
   }
   AddToolCommands(app);
   app.footer(std::string(kExamples) + kFooter);

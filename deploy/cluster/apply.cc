@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ absl::Status Refuse(const ResolvedDeployment& resolved, const std::vector<std::s
       resolved.deployment.filename, fmt::join(left, "\n")));
 }
 
+absl::StatusOr<FileLock> LockRuns(const ControlFiles& files) {
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(files.RunLock(), "islands apply");
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
+  return absl::FailedPreconditionError(
+      fmt::format("a run, a load or another `islands apply` is under way, which islands that restart would "
+                  "ruin; wait for its end ({})",
+                  std::string(lock.status().message())));
+}
+
 void Print(const CommandContext& context, const ClusterStatus& status,
            const std::vector<std::string>& differences, const std::vector<Restarted>& restarted) {
   if (context.json()) {
@@ -69,6 +79,12 @@ int Apply(const CommandContext& context, const ApplyOptions& options) {
   const absl::StatusOr<ControlFiles> files = ControlFilesOf(resolved->deployment);
   if (!files.ok()) return Fail(context, files.status());
   const ClusterClient client(*files);
+  std::optional<FileLock> lock;  // before it looks: what another one does meanwhile counts
+  if (!context.dry_run) {
+    absl::StatusOr<FileLock> locked = LockRuns(*files);
+    if (!locked.ok()) return Fail(context, locked.status());
+    lock = *std::move(locked);
+  }
   const absl::StatusOr<ClusterStatus> status = client.Status(kStatusTimeoutMs);
   if (!status.ok()) return Fail(context, status.status());
   const std::vector<std::string> differences = Differences(*status, *resolved);
@@ -87,14 +103,6 @@ int Apply(const CommandContext& context, const ApplyOptions& options) {
   std::vector<Restarted> restarted;
   if (!context.dry_run) {
     // What needs no restart needs no consent either.
-    const absl::StatusOr<FileLock> lock = FileLock::Acquire(files->RunLock(), "islands apply");
-    if (absl::IsAlreadyExists(lock.status())) {
-      return Fail(context, absl::FailedPreconditionError(fmt::format(
-                               "a run, a load or another `islands apply` is under way, which islands that "
-                               "restart would ruin; wait for its end ({})",
-                               std::string(lock.status().message()))));
-    }
-    if (!lock.ok()) return Fail(context, lock.status());
     absl::Status done = islands.empty() ? absl::OkStatus() : CheckMayRestart(*status, islands, options.yes);
     if (done.ok()) done = client.CallSupervisor(request, kStatusTimeoutMs).status();
     if (done.ok()) done = RestartEach(client, islands, options.timeout_s, &restarted);

@@ -11,12 +11,6 @@
 #include "instance/storage/manifest.h"
 
 namespace islands::deploy {
-namespace {
-
-constexpr int64_t kPatienceMs = 10'000;  // as long as `up` has
-
-}  // namespace
-
 absl::StatusOr<StoppedLocks> LockStopped(const ResolvedDeployment& resolved, const ControlFiles& files,
                                          runtime::FileSystem& disk, std::string_view command) {
   if (resolved.deployment.durability == Durability::kNone) {
@@ -27,7 +21,7 @@ absl::StatusOr<StoppedLocks> LockStopped(const ResolvedDeployment& resolved, con
   }
   absl::Status quiet = CheckNotUp(files);
   // Who has just been killed may still be ending.
-  if (quiet.ok() && !WaitForOldIslands(files, kPatienceMs).ok()) quiet = CheckNoIslands(files);
+  if (quiet.ok() && !WaitForOldIslands(files, kStoppedPatienceMs).ok()) quiet = CheckNoIslands(files);
   if (!quiet.ok()) return quiet;
   // Data without a manifest is damage; without anything it is somebody else's directory.
   const std::string manifest = resolved.data_directory + "/" + storage::kManifestName;

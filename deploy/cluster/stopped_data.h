@@ -4,6 +4,7 @@
 // Thread safety: main thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -14,6 +15,8 @@
 #include "runtime/file_system.h"
 
 namespace islands::deploy {
+
+inline constexpr int64_t kStoppedPatienceMs = 10'000;  // with who is still ending; as long as `up` has
 
 struct StoppedLocks {
   FileLock data;

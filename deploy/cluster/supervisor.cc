@@ -47,11 +47,11 @@ constexpr int64_t kLogWaitMs = 2;         // for the logger's answers: they are 
 constexpr int64_t kIdleWaitMs = 1'000;
 constexpr int64_t kRegisterMs = 1'000;   // between looks whether it is still so
 constexpr uint64_t kMostHungMs = 5'000;  // with a log
+constexpr int64_t kRoomWaitMs = 1'000;   // until a full disk is asked again
+constexpr int kLastWords = 15;           // log lines shown of an island that failed to start
 
 // Where the file does not say; 0: as long as it takes.
 uint64_t MostHungMs(Durability durability) { return durability == Durability::kNone ? 0 : kMostHungMs; }
-constexpr int64_t kRoomWaitMs = 1'000;  // until a full disk is asked again
-constexpr int kLastWords = 15;          // log lines shown of an island that failed to start
 
 sigset_t SupervisorSignals() {
   sigset_t signals;
@@ -696,15 +696,18 @@ absl::Status Supervisor::Apply(const control::v1::ApplyRequest& request) {
     if (request.pool_bytes(static_cast<int>(island.config.island())) < island.config.pool_bytes())
       return absl::InvalidArgumentError("a buffer pool that is in use cannot become smaller");
   }
+  if (request.transaction_timeout_ms() == 0)
+    return absl::InvalidArgumentError("expected a transaction timeout of at least 1 ms");
+  OwnSettings own = own_settings_;
+  own[kHungMsPath] = request.has_hung_ms() ? std::to_string(request.hung_ms()) : "auto";
+  if (absl::Status written = WriteOwnSettings(files_.OwnSettings(), own); !written.ok()) return written;
+  own_settings_ = std::move(own);
   for (Island& island : islands_) {
     island.applied.emplace();
     island.applied->set_pool_bytes(request.pool_bytes(static_cast<int>(island.config.island())));
     island.applied->set_transaction_timeout_ms(request.transaction_timeout_ms());
   }
   hung_ms_ = request.has_hung_ms() ? request.hung_ms() : MostHungMs(resolved_.deployment.durability);
-  own_settings_[kHungMsPath] = request.has_hung_ms() ? std::to_string(request.hung_ms()) : "auto";
-  if (absl::Status written = WriteOwnSettings(files_.OwnSettings(), own_settings_); !written.ok())
-    return written;
   spdlog::info("other settings have been applied: timeouts.hung_ms {}, the rest as islands restart",
                hung_ms_.load());
   return absl::OkStatus();

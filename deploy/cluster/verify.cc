@@ -15,11 +15,10 @@
 namespace islands::deploy {
 namespace {
 
-constexpr int64_t kPatienceMs = 10'000;  // as long as `up` has
 constexpr std::chrono::milliseconds kPollInterval{100};
 
 absl::StatusOr<verify::Report> LookPatiently(const ResolvedDeployment& resolved, runtime::FileSystem& disk) {
-  const int64_t until_ms = MonotonicMs() + kPatienceMs;
+  const int64_t until_ms = MonotonicMs() + kStoppedPatienceMs;
   for (;;) {
     absl::StatusOr<verify::Report> report = WalkData(resolved, disk);
     if (!absl::IsUnavailable(report.status()) || MonotonicMs() >= until_ms) return report;

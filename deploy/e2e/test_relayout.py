@@ -119,6 +119,15 @@ class Interrupted:
         return done
 
 
+    def die_behind_the_switch(self) -> None:
+        for back in range(40):
+            assert self.attempt("kill", self.calls[self.islands] - back).code != 0
+            with open(os.path.join(self.cluster.folder, "data", "MANIFEST.json"), encoding="utf-8") as file:
+                if '"relaid"' in file.read():
+                    return
+        pytest.fail("it was never caught between its switch and its end")
+
+
 @pytest.mark.parametrize("fault", ["kill", "EIO", "lost"])
 def test_whatever_call_goes_wrong(cluster: Cluster, fault: str) -> None:
     """The old layout or the new one, and nothing of the rows is lost; the same command again ends in the new one."""
@@ -144,13 +153,7 @@ def test_whatever_call_goes_wrong(cluster: Cluster, fault: str) -> None:
 
 def test_up_finishes_what_was_interrupted_behind_the_switch(cluster: Cluster) -> None:
     recut = Interrupted(cluster)
-    for back in range(40):
-        assert recut.attempt("kill", recut.calls[recut.islands] - back).code != 0
-        with open(os.path.join(cluster.folder, "data", "MANIFEST.json"), encoding="utf-8") as file:
-            if '"relaid"' in file.read():
-                break
-    else:
-        pytest.fail("it was never caught between its switch and its end")
+    recut.die_behind_the_switch()
     looked = cluster.islands.run("verify", cluster.file)
     assert looked.code == 1 and "islands relayout" in looked.err, looked
     assert total(cluster, recut.islands) == recut.known
@@ -160,11 +163,7 @@ def test_up_finishes_what_was_interrupted_behind_the_switch(cluster: Cluster) ->
 
 def test_it_is_finished_where_the_log_was_and_nowhere_else(cluster: Cluster) -> None:
     recut = Interrupted(cluster)
-    while True:
-        assert recut.attempt("kill", recut.calls[recut.islands] - 4).code != 0
-        with open(os.path.join(cluster.folder, "data", "MANIFEST.json"), encoding="utf-8") as file:
-            if '"relaid"' in file.read():
-                break
+    recut.die_behind_the_switch()
     edit(cluster, "log: {durability", "log: {directory: elsewhere, durability")
     for command in ("up", "relayout"):
         done = cluster.islands.run(command, cluster.file)

@@ -384,3 +384,17 @@ def test_results_say_what_the_doctor_found(cluster: Cluster, monkeypatch: pytest
     with open(os.path.join(result["run_directory"], "summary.json"), encoding="utf-8") as file:
         assert json.load(file)["doctor"] == result["doctor"]
     assert cluster.run("--no-doctor", duration=0.1)["doctor"] == ""
+
+
+def test_every_help_has_an_example_of_what_there_is(islands: Islands) -> None:
+    listed = islands.run("--help").out
+    commands = re.findall(r"^  ([a-z]+)  ", listed[listed.index("Subcommands:"):listed.index("Examples:")], re.M)
+    assert {"up", "run", "load", "relayout", "doctor", "client"} <= set(commands)
+    for command in commands:
+        shown = islands.run(command, "--help").out
+        examples = [line for line in shown.splitlines() if re.match(rf" +(.* )?islands {command}\b", line)]
+        assert examples, f"{command}: no example"
+        if "--format text|json may stand" not in shown:
+            continue  # a tool of its own, whose words have options, too
+        for option in re.findall(r" (--[a-z][a-z-]+)", " ".join(line[:50] for line in examples)):
+            assert shown.count(option) > 1, f"{command}: its example has {option}, which it does not have"

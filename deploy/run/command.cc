@@ -49,8 +49,8 @@ void ExitOnInterrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) {
     constexpr std::string_view kWords =
-        "\ninterrupted; rows whose loading has begun are loaded by the islands all the same, or not at all: "
-        "`islands load` and `islands run` look\n";
+        "\ninterrupted; what the islands were asked for goes on: the next `islands run` or `load` finds out "
+        "which rows there are\n";
     (void)!write(STDERR_FILENO, kWords.data(), kWords.size());
     _exit(kExitInterrupted);
   };
@@ -219,30 +219,19 @@ class LoadWatch {
  private:
   void Watch() {
     const int64_t begin_ms = MonotonicMs();
-    while (!over_.WaitForNotificationWithTimeout(absl::Seconds(1))) {
-      absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kLoadStatusTimeoutMs);
+    while (!over_.WaitForNotificationWithTimeout(kLookEach)) {
+      const absl::StatusOr<control::v1::ClusterStatus> status = client_.Status(kLoadStatusTimeoutMs);
       if (!status.ok()) continue;
-      seen_.resize(static_cast<size_t>(status->islands_size()));
-      for (int i = 0; i < status->islands_size(); ++i) {  // who is done says nothing of it any more
-        control::v1::IslandStatus& island = *status->mutable_islands(i);
-        control::v1::LoadProgress& seen = seen_[static_cast<size_t>(i)];
-        if (island.has_load()) {
-          seen = island.load();
-        } else if (seen.rows() > 0) {
-          seen.set_share(1);
-          seen.set_written(1);
-          *island.mutable_load() = seen;
-        }
-      }
-      const std::string text = LoadText(*status, static_cast<double>(MonotonicMs() - begin_ms) / 1000);
+      const std::string text = load_.Text(*status, static_cast<double>(MonotonicMs() - begin_ms) / 1000);
       if (!text.empty()) progress_.ShowText(text);
     }
   }
 
   static constexpr int64_t kLoadStatusTimeoutMs = 2'000;
+  static constexpr absl::Duration kLookEach = absl::Milliseconds(500);
   const ClusterClient& client_;
   ProgressLine progress_;
-  std::vector<control::v1::LoadProgress> seen_;  // by island; of the thread
+  LoadView load_;  // of the thread
   absl::Notification over_;
   std::thread thread_;
 };

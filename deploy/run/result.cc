@@ -352,20 +352,27 @@ json ResultJson(const RunResult& result) {
   return document;
 }
 
-std::string LoadText(const control::v1::ClusterStatus& status, double seconds) {
+std::string LoadView::Text(const control::v1::ClusterStatus& status, double seconds) {
+  for (const control::v1::IslandStatus& island : status.islands()) {
+    const auto seen = seen_.find(island.island());
+    if (island.has_load()) {
+      seen_[island.island()] = island.load();
+    } else if (seen != seen_.end()) {
+      seen->second.set_share(1);
+      seen->second.set_written(1);
+    }
+  }
   uint64_t rows = 0;
   double share = 1, written = 0;
-  int loading = 0;
-  for (const control::v1::IslandStatus& island : status.islands()) {
-    if (!island.has_load()) continue;
-    ++loading;
-    rows += island.load().rows();
-    share = std::min(share, island.load().share());  // the slowest is waited for
-    written += island.load().written();
+  for (const auto& [island, load] : seen_) {
+    rows += load.rows();
+    share = std::min(share, load.share());  // the slowest is waited for
+    written += load.written();
   }
-  if (loading == 0 || rows == 0) return "";
+  if (rows == 0) return "";
   const std::string so_far = fmt::format("loading: {} rows", Grouped(rows));
-  if (share >= 1) return fmt::format("{}, data files {:.0f} %", so_far, 100 * written / loading);
+  if (share >= 1)
+    return fmt::format("{}, data files {:.0f} %", so_far, 100 * written / static_cast<double>(seen_.size()));
   constexpr double kToldFrom = 0.02;  // before, nobody can tell
   if (share < kToldFrom) return so_far;
   return fmt::format("{}, {:.0f} %, about {:.0f} s more", so_far, 100 * share, seconds / share - seconds);

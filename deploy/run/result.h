@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -107,8 +108,16 @@ struct RunResult {
   std::optional<double> OthersFraction() const;
 };
 
-// A line of how far a load is, `seconds` after its beginning; empty: no island says that it loads.
-std::string LoadText(const control::v1::ClusterStatus& status, double seconds);
+// How far a load is, as one asks again and again.
+class LoadView {
+ public:
+  // A line, `seconds` after its beginning; empty: no island has said that it loads. An island that has says
+  // nothing any more when it is done.
+  std::string Text(const control::v1::ClusterStatus& status, double seconds);
+
+ private:
+  std::map<uint32_t, control::v1::LoadProgress> seen_;  // by island
+};
 nlohmann::ordered_json ResultJson(const RunResult& result);
 std::string ResultText(const RunResult& result);
 

@@ -284,26 +284,35 @@ TEST(Utc, KnownInstant) {
   EXPECT_EQ(LongUtc(1'769'860'800), "2026-01-31T12:00:00Z");
 }
 
-TEST(LoadText, SaysHowFarTheSlowestIsAndHowLong) {
+control::v1::ClusterStatus LoadOf(const std::vector<std::array<double, 3>>& islands) {
   control::v1::ClusterStatus status;
-  status.add_islands();
-  EXPECT_EQ(LoadText(status, 5), "");
-  const auto add = [&](uint64_t rows, double share, double written) {
-    control::v1::LoadProgress& load = *status.add_islands()->mutable_load();
-    load.set_rows(rows);
-    load.set_share(share);
-    load.set_written(written);
-  };
-  add(1000, 0.001, 0);
-  EXPECT_EQ(LoadText(status, 5), "loading: 1,000 rows");
-  status.mutable_islands(1)->mutable_load()->set_share(0.5);
-  add(9000, 0.25, 0);
-  EXPECT_EQ(LoadText(status, 5), "loading: 10,000 rows, 25 %, about 15 s more");
-  for (int i : {1, 2}) {
-    status.mutable_islands(i)->mutable_load()->set_share(1);
-    status.mutable_islands(i)->mutable_load()->set_written(0.25 * i);
+  for (uint32_t i = 0; i < islands.size(); ++i) {
+    control::v1::IslandStatus& island = *status.add_islands();
+    island.set_island(i);
+    if (islands[i][0] < 0) continue;  // says nothing of a load
+    island.mutable_load()->set_rows(static_cast<uint64_t>(islands[i][0]));
+    island.mutable_load()->set_share(islands[i][1]);
+    island.mutable_load()->set_written(islands[i][2]);
   }
-  EXPECT_EQ(LoadText(status, 5), "loading: 10,000 rows, data files 38 %");
+  return status;
+}
+
+TEST(LoadView, SaysHowFarTheSlowestIsAndHowLong) {
+  LoadView view;
+  EXPECT_EQ(view.Text(LoadOf({{-1}, {-1}, {-1}}), 5), "");
+  EXPECT_EQ(view.Text(LoadOf({{-1}, {1000, 0.001, 0}, {-1}}), 5), "loading: 1,000 rows");
+  EXPECT_EQ(view.Text(LoadOf({{-1}, {1000, 0.5, 0}, {9000, 0.25, 0}}), 5),
+            "loading: 10,000 rows, 25 %, about 15 s more");
+  EXPECT_EQ(view.Text(LoadOf({{-1}, {1000, 1, 0.25}, {9000, 1, 0.5}}), 5),
+            "loading: 10,000 rows, data files 38 %");
+}
+
+TEST(LoadView, WhoIsDoneStillCounts) {
+  LoadView view;
+  EXPECT_EQ(view.Text(LoadOf({{4000, 0.8, 0}, {2000, 0.4, 0}}), 4),
+            "loading: 6,000 rows, 40 %, about 6 s more");
+  EXPECT_EQ(view.Text(LoadOf({{-1}, {2500, 0.5, 0}}), 5), "loading: 6,500 rows, 50 %, about 5 s more");
+  EXPECT_EQ(view.Text(LoadOf({{-1}, {5000, 1, 0.5}}), 9), "loading: 9,000 rows, data files 75 %");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "instance/log/box_manifest.h"
 #include "instance/log/epoch_file.h"
 #include "instance/log/logger.h"
+#include "instance/log/lsn.h"
 #include "instance/recovery/island_data.h"
 #include "instance/storage/files/data_files.h"
 #include "partitioner/key_codec.h"
@@ -277,6 +278,11 @@ absl::Status FinishRelayout(runtime::FileSystem& files, const std::string& data_
   if (manifest->relaid == 0) return absl::OkStatus();
   const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(manifest->cluster_id);
   if (!cluster.ok()) return absl::DataLossError(cluster.status().message());
+  if (manifest->relaid > log::Lsn::kMostEpoch) {
+    return absl::DataLossError(
+        fmt::format("{}/{}: data.relaid is {}, and no epoch can be; restore it from a copy", data_directory,
+                    storage::kManifestName, manifest->relaid));
+  }
   // A log is made anew where the old one was, and nowhere else: that one would be taken for the newer later.
   const std::string box = fmt::format("{}/{}", log_directory, log::kManifestName);
   if (!files.Exists(box)) {

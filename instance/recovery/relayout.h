@@ -104,7 +104,7 @@ class Relayout {
 };
 
 // If the manifest says that a relayout has come to its switch and no further. Saves what `manifest` is then.
-// FAILED_PRECONDITION: the log was elsewhere.
+// FAILED_PRECONDITION: the log was elsewhere. DATA_LOSS: the manifest makes no sense.
 absl::Status FinishRelayout(runtime::FileSystem& files, const std::string& data_directory,
                             const std::string& log_directory, storage::Manifest* manifest);
 // Files of generations that the manifest does not name, and of islands that it does not have.

@@ -288,6 +288,10 @@ TEST_F(RelayoutTest, Finish_OnlyWhereTheLogWas) {
   EXPECT_THAT(std::string(finished.message()), HasSubstr("change it back"));
   EXPECT_FALSE(files_->Exists("/elsewhere"));
   EXPECT_EQ(manifest.relaid, kEpoch);
+  // By hand, say; nothing of the log goes for it.
+  manifest.relaid = UINT64_MAX;
+  EXPECT_EQ(FinishRelayout(*files_, "/data", "/log", &manifest).code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(*files_->List("/log/island-0"), testing::SizeIs(1));
 }
 
 TEST_F(RelayoutTest, LogThatWasNotClosed_IsRefused) {

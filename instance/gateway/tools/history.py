@@ -28,6 +28,11 @@ import islands
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.6  # when nobody is there
 PATIENCE_S = 30  # in the beginning
+EXAMPLES = """examples:
+  echo '{"value": [["append", 1, 7], ["r", 2, null]]}' | islands history my.yaml
+  islands history my.yaml --clients 8 < transactions.jsonl > history.jsonl
+
+exit codes: 0 ok, 1 failed, 2 usage or invalid file, 130 interrupted"""
 FULL_BYTES = 1400  # of a row: one more number, and it still has fewer than a row may have
 GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -166,7 +171,7 @@ class Runner:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="islands history", description=__doc__,
+    parser = argparse.ArgumentParser(prog="islands history", description=__doc__, epilog=EXAMPLES,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", help="the deployment file")
     parser.add_argument("--table", default="history", help="whose rows are the lists; default: history")
