@@ -45,7 +45,7 @@ demo: build ## build, cut this machine into islands, run the microbenchmark, pri
 test: packages-machines build/release/build.ninja ## build everything, run the unit tests and those that start processes
 	ninja -C build/release -j $(JOBS)
 	ctest --test-dir build/release -j $(JOBS) -L '^unit$$' --no-tests=error
-	$(PYTHON) deploy/e2e/suite.py deploy/e2e deploy/machines/test_quad.py
+	$(PYTHON) deploy/e2e/suite.py deploy/machines/test_quad.py deploy/e2e
 
 test-machines: packages-machines build/release/build.ninja ## boot virtual machines like the papers', check where islands really are
 	ninja -C build/release -j $(JOBS) islands islandd islands-logger micro

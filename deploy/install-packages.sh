@@ -21,7 +21,7 @@ build=(
   dpkg-dev file  # of `make deb`
 )
 test=(
-  python3-pytest clang-format-16 procps spin openssl
+  python3-pytest python3-pytest-xdist clang-format-16 procps spin openssl
   mypy python3-typeshed  # types of the Python here, and of PyYAML
   python3-venv  # for what generates the dashboards
   liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands

@@ -102,8 +102,13 @@ enum class PlantedBug : uint8_t {
   kRestoreWithoutEntries,  // a branch in doubt comes back without those of the index entries that it changed
   kIgnorePageSyncError,    // a sync of copies or of pages at home that failed is taken for one that did not
   kIgnoreMasterSyncError,  // a checkpoint whose sync failed counts
+  kEvictDirtyPage,         // a page is evicted that has changed since it was written home
+  kEvictLatchedPage,       // a page is evicted that somebody works on
+  kInstallOverOthers,      // a page that was read replaces what is there, though somebody has been faster
+  kKeepVersionOfEvicted,   // a page that is evicted, changed or not, looks as it did when a read of it began
+  kLoseClockBit,           // the clock hand evicts what it has just marked
 };
-inline constexpr uint32_t kPlantedBugs = 87;
+inline constexpr uint32_t kPlantedBugs = 92;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -13,6 +13,7 @@
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_load.h"
 #include "deploy/cluster/supervisor_log.h"
+#include "instance/storage/files/data_files.h"
 #include "instance/storage/table_specs.h"
 #include "instance/verify/box.h"
 #include "instance/verify/island.h"
@@ -146,7 +147,7 @@ class DataWalk {
           .next_life = manifest_.boot_epochs[island] + 1,
           .workers = take_ == nullptr ? Workers() : manifest_.workers,
           .sites = sites->SitesOf(island),
-          .pool_bytes = take_ == nullptr ? resolved_.plan.islands[island].memory_bytes : AllPools()};
+          .pool_bytes = take_ == nullptr ? PoolOf(island) : AllPools()};
       std::unique_ptr<storage::Store> rows;
       absl::Status walked =
           quick_ ? verify::LookAtIsland(files_, *catalog, options, box, &report_)
@@ -160,9 +161,24 @@ class DataWalk {
     return absl::OkStatus();
   }
 
+  // All of an island is in memory while it is walked, also one that pages.
+  uint64_t PoolOf(uint32_t island) {
+    const uint64_t pool = resolved_.plan.islands[island].memory_bytes;
+    if (resolved_.deployment.storage_mode == StorageMode::kResident) return pool;
+    const auto bytes = storage::BytesOfSites(
+        files_, fmt::format("{}/island-{}", resolved_.data_directory, island), manifest_.data_generation);
+    return bytes.ok() ? pool + 2 * *bytes : pool;  // or the walk will say what is wrong with them
+  }
   // An island of another cut may have more than any of this one.
-  uint64_t AllPools() const {
+  uint64_t AllPools() {
     uint64_t bytes = 0;
+    for (uint32_t island = 0; island < manifest_.islands; ++island) {
+      if (resolved_.deployment.storage_mode == StorageMode::kResident) break;
+      bytes +=
+          2 * storage::BytesOfSites(files_, fmt::format("{}/island-{}", resolved_.data_directory, island),
+                                    manifest_.data_generation)
+                  .value_or(0);
+    }
     for (const topology::PlannedIsland& island : resolved_.plan.islands) bytes += island.memory_bytes;
     return bytes;
   }

@@ -88,6 +88,7 @@ json IslandJson(const IslandStatus& island, json entry) {
                 {"cpus_actual", ActualCpus(island)},
                 {"worker_cpus_actual", json::array()},
                 {"memory_policy", island.placement().memory_policy()},
+                {"paged", island.placement().paged()},
                 {"pool_pages_per_node", json::object()},
                 {"links", island.peers_connected()},
                 {"links_expected", island.peers_total()},
@@ -299,6 +300,11 @@ std::string StatusJson(const ClusterStatus& status, const ResolvedDeployment* re
   return document.dump(2) + "\n";
 }
 
+// "64MiB", "64MiB paged".
+std::string Pool(const IslandStatus& island, const IslandConfig& config) {
+  return topology::FormatSize(config.pool_bytes()) + (island.placement().paged() ? " paged" : "");
+}
+
 std::string StatusText(const ClusterStatus& status) {
   TextTable table;
   table.AddColumn("island", TextTable::Align::kRight);
@@ -316,8 +322,8 @@ std::string StatusText(const ClusterStatus& status) {
                   island.pid() > 0 ? fmt::format("{}", island.pid()) : "-",
                   fmt::format("{}", island.restarts()), OrDash(PlannedCpus(config)),
                   OrDash(ActualCpus(island)), OrDash(Nodes(config)), PagesPerNode(island),
-                  OrDash(island.placement().memory_policy()), topology::FormatSize(config.pool_bytes()),
-                  OrDash(Sites(config)), Links(island)});
+                  OrDash(island.placement().memory_policy()), Pool(island, config), OrDash(Sites(config)),
+                  Links(island)});
   }
   return fmt::format("{}: {} on {}, supervisor {}{}\n{}\n{}{}", status.deployment(), status.layout(),
                      status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",

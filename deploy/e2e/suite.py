@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Runs tests that start processes, for `make test`, and those that failed once more when all others are over.
 
-On a shared machine another tenant may hold both cores for seconds, and a test that waits for a process then waits in
+Two files of tests run side by side, since most of a test is waiting; what failed is tried again alone. On a shared
+machine another tenant may hold both cores for seconds, and a test that waits for a process then waits in
 vain. A test that fails twice has failed; so have more than MOST tests that failed once. One that passes the second time
 is named at the end: whoever sees a name there twice has found a race, in the test or in what it tests.
 
@@ -13,7 +14,8 @@ import sys
 
 import pytest
 
-MOST = 6
+MOST = 8
+SIDE_BY_SIDE = 2
 
 
 class Failures:
@@ -31,15 +33,16 @@ class Failures:
             self.tests.append(report.nodeid)
 
 
-def run(arguments: list[str]) -> tuple[int, Failures]:
+def run(arguments: list[str], side_by_side: int = 0) -> tuple[int, Failures]:
     failures = Failures()
-    code = pytest.main([*arguments, "-p", "no:cacheprovider", "-rs"], plugins=[failures])
+    at_once = ["-n", str(side_by_side), "--dist", "loadfile"] if side_by_side else []
+    code = pytest.main([*arguments, *at_once, "-p", "no:cacheprovider", "-rs"], plugins=[failures])
     return int(code), failures
 
 
 def main(arguments: list[str]) -> int:
     os.chdir(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    code, failed = run(arguments)
+    code, failed = run(arguments, SIDE_BY_SIDE)
     if code != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed.tests) <= MOST:
         return code
     print(f"suite: {len(failed.tests)} failed, each is tried once more", flush=True)

@@ -200,7 +200,7 @@ class DeploymentReader {
   }
 
   void ReadStorage() {
-    Section(top_, "storage", {"buffer_pool", "memory_policy", "latching", "log"},
+    Section(top_, "storage", {"buffer_pool", "mode", "memory_policy", "latching", "log"},
             [&](const MapReader& storage) { ReadStorage(storage); });
   }
 
@@ -208,6 +208,11 @@ class DeploymentReader {
     const YamlNode* pool = storage.Find("buffer_pool");
     if (pool != nullptr && !(pool->kind == YamlNode::Kind::kScalar && pool->text == "auto")) {
       deployment_.buffer_pool_bytes = storage.Bytes("buffer_pool");
+    }
+    if (const auto mode = storage.Word("mode", {"auto", "resident", "paged"})) {
+      deployment_.storage_mode = *mode == "auto"    ? StorageMode::kAuto
+                                 : *mode == "paged" ? StorageMode::kPaged
+                                                    : StorageMode::kResident;
     }
     if (const auto policy = storage.Word("memory_policy", {"preferred", "bind", "default"})) {
       deployment_.memory_policy = *policy == "preferred" ? control::v1::MEMORY_PREFERRED
@@ -219,6 +224,11 @@ class DeploymentReader {
     }
     Section(storage, "log", {"directory", "durability", "votes", "ring_directory", "ring_bytes"},
             [&](const MapReader& log) { ReadLog(log); });
+    if (deployment_.storage_mode == StorageMode::kPaged && deployment_.durability == Durability::kNone) {
+      storage.Complain("mode",
+                       "found 'paged' with durability none, expected lazy or sync with it: pages go to data "
+                       "files, which there are none without a log");
+    }
   }
 
   void ReadLog(const MapReader& log) {
@@ -365,6 +375,18 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }  // namespace
 
 std::string_view VotesName(bool forced) { return forced ? "forced" : "epoch"; }
+
+std::string_view StorageModeName(StorageMode mode) {
+  switch (mode) {
+    case StorageMode::kAuto:
+      return "auto";
+    case StorageMode::kResident:
+      return "resident";
+    case StorageMode::kPaged:
+      return "paged";
+  }
+  return "";
+}
 
 std::string_view DurabilityName(Durability durability) {
   switch (durability) {

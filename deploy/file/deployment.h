@@ -46,9 +46,11 @@ struct Position {
 
 enum class Durability { kNone, kLazy, kSync };
 enum class TransportKind { kUds, kZmq };
+enum class StorageMode { kAuto, kResident, kPaged };
 
 std::string_view DurabilityName(Durability durability);
 std::string_view VotesName(bool forced);
+std::string_view StorageModeName(StorageMode mode);
 std::string_view TransportName(TransportKind transport);
 
 // The front door for programs outside; without a `gateway:` in the file there is none.
@@ -83,7 +85,8 @@ struct Deployment {
   std::optional<uint64_t> buffer_pool_bytes;  // of all islands together; nullopt = auto
   control::v1::MemoryPolicy memory_policy = control::v1::MEMORY_PREFERRED;
   bool always_latched = false;  // latching: always
-  std::string log_directory;    // empty: DATA/log
+  StorageMode storage_mode = StorageMode::kAuto;
+  std::string log_directory;  // empty: DATA/log
   Durability durability = Durability::kLazy;
   bool forced_votes = false;       // votes: forced
   std::string ring_directory;      // empty: in /dev/shm

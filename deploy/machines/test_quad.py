@@ -13,9 +13,7 @@ import shelf
 
 need_machines()
 
-CUTS = [(layout, how, policy)
-        for how, policy, layouts in (("islands", "bind", (1, 4, 24)), ("spread", "preferred", (4,)),
-                                     ("os", "preferred", (8,))) for layout in layouts]
+CUTS = [(4, "islands", "bind"), (24, "islands", "bind")]  # more in test_rest.py
 
 # Of a machine whose processors pass no counters on.
 REASON = "this machine has no counters, or a virtual machine does not pass them on"

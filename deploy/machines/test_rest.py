@@ -18,6 +18,9 @@ INSIDE = "#!/bin/sh\necho $$ > /sys/fs/cgroup/part/cgroup.procs\nexec \"$@\"\n"
 # ---- the quad-socket, what test_quad.py has no time for
 
 @pytest.mark.parametrize("layout, how, policy", [
+    (1, "islands", "bind"),
+    (4, "spread", "preferred"),
+    (8, "os", "preferred"),
     *[(layout, "islands", "bind") for layout in (2, 8)],
     *[(layout, "islands", "preferred") for layout in (1, 2, 8, 24)],
     *[(layout, "spread", "bind") for layout in (1, 2, 4, 8)],

@@ -43,6 +43,7 @@ data:
 
 storage:
   buffer_pool: {pool:<14} # of all islands together, divided by their sites; auto = a quarter of the memory
+  mode: auto                  # paged where data are larger than the pool, else resident; or one of the two
   memory_policy: preferred    # an island's memory comes from its NUMA nodes: preferred | bind | default
   latching: auto              # one-worker islands have none; always = they do, to measure what it costs
   log:

@@ -237,6 +237,7 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
   for (const control::v1::TableSpec& table : TablesOf(config)) text += TableYaml(table);
   text += "storage:\n";
   if (!listed) text += fmt::format("  buffer_pool: {}\n", TotalPoolBytes(status));
+  if (!config.storage_mode().empty()) text += fmt::format("  mode: {}\n", config.storage_mode());
   text += fmt::format("  memory_policy: {}\n  latching: {}\n", PolicyName(config.memory_policy()),
                       config.always_latched() ? "always" : "auto");
   text += fmt::format("  log:\n    directory: {}\n    durability: {}\n    votes: {}\n",

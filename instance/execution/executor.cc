@@ -203,6 +203,10 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       const size_t count = std::min(kLookups, operations.size() - ahead);
       const WorkScope searching(Work::kSearching, measured);
       LookAhead(batch, operations.subspan(ahead, count));
+      if (store_.pager() != nullptr) [[unlikely]] {
+        const Progress fetched = FetchPages(batch, operations.subspan(ahead, count), failure);
+        if (fetched != Progress::kDone) return fetched;
+      }
       ahead += count;
     }
     const size_t i = kLookups - (ahead - *cursor);
@@ -251,6 +255,35 @@ void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> op
     rows[i]->StartLookup(batch.View(operation.key), bytes, &lookups[i]);
   }
   storage::SiteTable::FinishLookups(lookups);
+}
+
+Progress Executor::FetchPages(const Batch& batch, std::span<const RoutedOperation> operations,
+                              Failure* failure) {
+  storage::Pager& pager = *store_.pager();
+  size_t writes = 0;
+  for (const RoutedOperation& routed : operations) writes += IsWrite(batch.operation(routed.operation).kind);
+  // A page for each that may split, and one above; no more than a small pool can ever have.
+  const uint64_t room = std::min<uint64_t>(2 * writes, store_.Usage().capacity_pages / 8);
+  if (room != 0 && options_.journal != nullptr && !pager.HasRoom(room)) return Progress::kWaitingForRoom;
+  const auto lookups = std::span(ahead_.lookups).last(operations.size());
+  // Level by level, as few as there are that are not in memory.
+  while (true) {
+    std::array<storage::Pager::Place, kLookups> places;
+    size_t missing = 0;
+    for (size_t i = 0; i < lookups.size(); ++i) {
+      if (const uint64_t page = lookups[i].on_disk(); page != 0)
+        places[missing++] = store_.PlaceOf(operations[i].site, page);
+    }
+    if (missing == 0) return Progress::kDone;
+    if (absl::Status fetched = pager.Fetch(std::span(places).first(missing)); !fetched.ok()) {
+      *failure = {AbortReason::kStorage, std::move(fetched)};
+      return Progress::kFailed;
+    }
+    for (storage::Lookup& lookup : lookups) {
+      if (lookup.on_disk() != 0) storage::BTree::Again(&lookup);
+    }
+    storage::SiteTable::FinishLookups(lookups);
+  }
 }
 
 void Executor::Open(Branch& branch) {

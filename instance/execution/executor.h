@@ -48,8 +48,9 @@
 
 namespace islands::instance {
 
-// kWaitingForRoom: in the worker's log ring. Nothing was latched or changed for the operation at the cursor;
-// once the logger has drained something Run may be called again, before the transaction's deadline.
+// kWaitingForRoom: in the worker's log ring, or in a paged pool. Nothing was latched or changed for the
+// operation at the cursor; once the logger has drained something, or the cleaner written pages home, Run may
+// be called again, before the transaction's deadline.
 enum class Progress : uint8_t { kDone, kWaiting, kFailed, kWaitingForRoom };
 
 struct ExecutorOptions {
@@ -154,6 +155,9 @@ class Executor : private log::Journal::Publisher {
     std::array<storage::Lookup, kLookups> lookups;
   };
   void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
+  // Of a paged store, after LookAhead: the pages that were missed come to memory, and there is room for those
+  // that changes may take. kWaitingForRoom: there is none before the cleaner has been there.
+  Progress FetchPages(const Batch& batch, std::span<const RoutedOperation> operations, Failure* failure);
   void Open(Branch& branch);
   void LockTouched();
   void Close(Branch& branch, std::vector<locks::Wakeup>* wakeups);

@@ -23,6 +23,7 @@ namespace {
 // Of the lock table of a one-worker island: its branches hold some thousand locks at most at any time, and
 // buckets that stay in the core's cache are worth more than short chains.
 constexpr size_t kBucketsOfOneWorker = 1 << 12;
+constexpr std::string_view kAutoMode = "auto", kPagedMode = "paged";
 constexpr const char* kUnderWay = "transactions are under way; try again when they have ended";
 
 Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& map) {
@@ -50,13 +51,15 @@ class StoreLoader final : public Loader {
     if (!Owns(*site)) return absl::OkStatus();
     const absl::StatusCode code = store_.At(table, *site)->Insert(key, row);
     if (code == absl::StatusCode::kOk) {
-      if (++rows_ % kRowsPerWord == 0) Tell(table, key);
-      return absl::OkStatus();
+      if (++rows_ % kRowsPerWord != 0) return absl::OkStatus();
+      Tell(table, key);
+      return store_.pager() != nullptr ? store_.pager()->spill_status() : absl::OkStatus();
     }
     const storage::TableDefinition& definition = catalog_.table(table);
-    const char* advice = code == absl::StatusCode::kResourceExhausted
-                             ? "the buffer pool is full; raise storage.buffer_pool"
-                             : "the row was refused";
+    const char* advice =
+        code == absl::StatusCode::kResourceExhausted
+            ? "the buffer pool is full; raise storage.buffer_pool, or take storage.mode: paged"
+            : "the row was refused";
     return absl::Status(code, fmt::format("table '{}', key {}: {}", definition.name,
                                           partitioner::KeyToString(definition.key, key), advice));
   }
@@ -173,6 +176,7 @@ absl::Status Island::FillStore() {
                                                  .say = seams_.say});
   }
   const bool from_files = KeepsFiles() && config_.data_generation() != 0;
+  if (absl::Status status = ChooseMode(from_files); !status.ok()) return status;
   if (absl::Status status = BuildStore(config_.tables(), from_files); !status.ok()) return status;
   for (int i = 0; !KeepsFiles() && i < config_.loads_size(); ++i) {
     if (absl::Status status = LoadRows(config_.loads(i)); !status.ok()) return status;
@@ -182,6 +186,17 @@ absl::Status Island::FillStore() {
   rows_of_ = config_.data_generation();
   halted_ = KeepsFiles() && rows_of_ == 0;
   return keeper_->Recover(*catalog_, *store_, config_.data_generation());
+}
+
+// `auto`: resident as long as the data leave some room to grow.
+absl::Status Island::ChooseMode(bool from_files) {
+  paged_ = KeepsFiles() && config_.storage_mode() == kPagedMode;
+  if (config_.storage_mode() != kAutoMode || !from_files) return absl::OkStatus();
+  const absl::StatusOr<uint64_t> bytes =
+      storage::BytesOfSites(*seams_.files, seams_.log->data_directory, config_.data_generation());
+  if (!bytes.ok()) return bytes.status();
+  paged_ = *bytes > config_.pool_bytes() / 8 * 7;
+  return absl::OkStatus();
 }
 
 absl::Status Island::StartCleaner() {
@@ -210,6 +225,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   options.sites = sites_.SitesOf(config_.island());
   options.pool_bytes = config_.pool_bytes();
   options.alone = WorksAlone(config_);
+  options.paged = paged_;
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =
@@ -345,7 +361,7 @@ absl::Status Island::Load(const control::v1::LoadSpec& load, uint64_t generation
   loaded_.Begin();
   absl::Status status = open           ? absl::FailedPreconditionError(kUnderWay)
                         : KeepsFiles() ? LoadGeneration(load, generation)
-                                       : LoadWhileStopped(load);
+                                       : LoadWhileStopped(load, /*generation=*/0);
   if (!status.ok() || !KeepsFiles()) loaded_.under_way = false;  // else until all islands go on
   started_ = started_ && store_ != nullptr;                      // without a store there is nothing to serve
   if (started_ && !halted_) LetWorkersGoOn();
@@ -467,7 +483,16 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
   halted_ = true;
   rows_of_ = 0;
   workers_.front()->SetCleaner(nullptr);
-  absl::Status status = load.workload().empty() ? absl::OkStatus() : LoadWhileStopped(load);
+  bool has_no_rows = true;
+  for (storage::TableId id = 0; id < catalog_->size(); ++id) has_no_rows &= !store_->HasRows(id);
+  absl::Status status = LoadWhileStopped(load, generation);
+  if (absl::IsResourceExhausted(status) && !paged_ && config_.storage_mode() == kAutoMode && has_no_rows) {
+    spdlog::info("the rows of workload '{}' do not fit the buffer pool: loading them into a paged one",
+                 load.workload());
+    paged_ = true;
+    status = BuildStore(config_.tables(), /*for_redo=*/false);
+    if (status.ok()) status = LoadWhileStopped(load, generation);
+  }
   loaded_.share = 1;
   const auto progress = [this](uint64_t done, uint64_t all) {
     loaded_.written.store(static_cast<double>(done) / static_cast<double>(std::max<uint64_t>(1, all)),
@@ -475,6 +500,8 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
   };
   if (status.ok()) status = keeper_->WriteGeneration(*catalog_, *store_, generation, progress);
   if (status.ok()) rows_of_ = generation;
+  // Some of its pages are in files that are none, and that another attempt makes anew.
+  if (!status.ok() && paged_) status.Update(BuildStore(config_.tables(), /*for_redo=*/false));
   return status;
 }
 
@@ -494,12 +521,18 @@ absl::Status Island::Switch(uint64_t generation) {
 }
 
 // The configuration changes only when all went well; otherwise the tables are those of before, and empty.
-absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
+// `generation`: that the rows will be of; 0: of none.
+absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load, uint64_t generation) {
+  const auto begin = [&] {
+    return paged_ ? keeper_->BeginGeneration(*store_, generation) : absl::OkStatus();
+  };
+  if (load.workload().empty() && KeepsFiles()) return begin();
   control::v1::IslandConfig wanted = config_;
   RememberLoad(load, &wanted);
   absl::Status status;
   if (storage::ReplaceTables(load.tables(), wanted.mutable_tables())) {
     status = BuildStore(wanted.tables(), /*for_redo=*/false);
+    if (status.ok()) status = begin();
     for (int i = 0; status.ok() && i < wanted.loads_size(); ++i) status = LoadRows(wanted.loads(i));
     if (!status.ok()) {
       const absl::Status restored = BuildStore(config_.tables(), /*for_redo=*/false);
@@ -507,7 +540,8 @@ absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load) {
         spdlog::error("cannot go back to the old tables: {}", std::string(restored.message()));
     }
   } else {
-    status = LoadRows(load);
+    status = begin();
+    if (status.ok()) status = LoadRows(load);
   }
   if (!status.ok()) return status;
   *config_.mutable_tables() = wanted.tables();

@@ -146,6 +146,7 @@ class Island {
   absl::Status FillStore();
   absl::Status CreateWorkers();
   bool KeepsFiles() const { return keeper_ != nullptr && keeper_->has_files(); }
+  absl::Status ChooseMode(bool from_files);
   absl::Status StartCleaner();
   // Catalog and empty store for these tables. On failure there may be no store, and the catalog is the old
   // one.
@@ -160,7 +161,7 @@ class Island {
                            storage::Catalog::TableSpecs* wanted) const;
   absl::Status TakeTables(const storage::Catalog::TableSpecs& wanted);
   absl::Status CheckNothingIsLost(const control::v1::LoadSpec& load) const;
-  absl::Status LoadWhileStopped(const control::v1::LoadSpec& load);
+  absl::Status LoadWhileStopped(const control::v1::LoadSpec& load, uint64_t generation);
   absl::Status LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BindPool(void* address, size_t bytes);
@@ -189,6 +190,7 @@ class Island {
   // With data files: of which generation the rows are, and whether workers wait for it to count.
   uint64_t rows_of_ ABSL_GUARDED_BY(mutex_) = 0;
   LoadedSoFar loaded_;
+  std::atomic<bool> paged_ = false;     // likewise: the store that is there, or will be
   std::atomic<bool> halted_ = false;    // changed under mutex_
   std::atomic<int64_t> started_ns_{0};  // 0 = not yet
 

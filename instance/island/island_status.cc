@@ -251,6 +251,7 @@ control::v1::IslandStatus Island::Status() const {
   status.set_state(peers_up == status.peers_total() || waited || halted_ ? control::v1::READY
                                                                          : control::v1::STARTING);
   const storage::PoolUsage pool = PoolUsage();
+  placement->set_paged(paged_);
   absl::StatusOr<topology::MemoryReadback> memory =
       topology::ReadMemoryPlacement(getpid(), reinterpret_cast<uint64_t>(pool.region), pool.region_bytes);
   if (memory.ok()) {

@@ -31,11 +31,13 @@ void Keeper::Say(std::string progress) const {
   if (options_.say) options_.say(std::move(progress));
 }
 
-recovery::IslandDataOptions Keeper::DataOptions(uint64_t generation) const {
+// A paged store is its own cache.
+recovery::IslandDataOptions Keeper::DataOptions(const storage::Store& store, uint64_t generation) const {
   return {.directory = log_.data_directory,
           .cluster = log_.cluster,
           .island = options_.island,
-          .generation = generation};
+          .generation = generation,
+          .direct = store.pager() != nullptr};
 }
 
 absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& store, uint64_t generation) {
@@ -72,7 +74,7 @@ absl::StatusOr<recovery::IslandData> Keeper::ReadFiles(const storage::Catalog& c
   const int64_t give_up_ns = clock_.NowNs() + kLockWaitNs;
   for (;;) {
     absl::StatusOr<recovery::IslandData> data =
-        recovery::ReadGeneration(files_, catalog, DataOptions(generation), store, progress);
+        recovery::ReadGeneration(files_, catalog, DataOptions(store, generation), store, progress);
     if (!absl::IsUnavailable(data.status()) || clock_.NowNs() >= give_up_ns) return data;
     Pause();
   }
@@ -178,6 +180,14 @@ absl::StatusOr<recovery::LogBegin> Keeper::WaitUntilDurable() {
   return recovery::LogBegin{epoch + 1, block->ends[options_.island]};
 }
 
+absl::Status Keeper::BeginGeneration(storage::Store& store, uint64_t generation) {
+  data_.reset();
+  begun_.reset();  // of another attempt
+  auto begun = recovery::BeginGeneration(files_, DataOptions(store, generation), store);
+  if (begun.ok()) begun_ = *std::move(begun);
+  return begun.status();
+}
+
 absl::Status Keeper::WriteGeneration(const storage::Catalog& catalog, storage::Store& store,
                                      uint64_t generation, recovery::Progress progress) {
   ISLANDS_CHECK(has_files() && generation > generation_);
@@ -185,7 +195,8 @@ absl::Status Keeper::WriteGeneration(const storage::Catalog& catalog, storage::S
   if (!begin.ok()) return begin.status();
   data_.reset();  // of another attempt: its files are made anew
   absl::StatusOr<recovery::IslandData> data =
-      recovery::WriteGeneration(files_, catalog, DataOptions(generation), store, *begin, progress);
+      recovery::WriteGeneration(files_, catalog, DataOptions(store, generation), store, *begin, progress,
+                                std::exchange(begun_, nullptr));
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
   written_ = generation;
@@ -202,8 +213,12 @@ absl::StatusOr<std::unique_ptr<recovery::Cleaner>> Keeper::TakeCleaner(
   if (!data_) return std::unique_ptr<recovery::Cleaner>();
   recovery::IslandData data = *std::move(data_);
   data_.reset();
-  return recovery::Cleaner::Create(files_, store, *log_.board, std::move(data),
-                                   {.log_directory = log_.log_directory}, std::move(oldest_open));
+  recovery::Cleaner::Options options{.log_directory = log_.log_directory};
+  // Whoever waits for room in a pool waits for a batch: as many pages as go home together.
+  if (store.pager() != nullptr)
+    options.batch_pages = std::clamp<size_t>(store.Usage().capacity_pages / 4, 16, storage::kMostBatchPages);
+  return recovery::Cleaner::Create(files_, store, *log_.board, std::move(data), std::move(options),
+                                   std::move(oldest_open));
 }
 
 }  // namespace islands::instance

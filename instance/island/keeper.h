@@ -101,6 +101,8 @@ class Keeper {
   // Store::MakeTrees, with its pages in the log. DEADLINE_EXCEEDED: the ring stays full.
   absl::Status MakeTrees(const storage::Catalog& catalog, storage::Store& store);
 
+  // Of a paged store, before its pages change for a load (recovery/island_data.h).
+  absl::Status BeginGeneration(storage::Store& store, uint64_t generation);
   // DEADLINE_EXCEEDED: the log does not become durable. The files of another attempt are no obstacle.
   absl::Status WriteGeneration(const storage::Catalog& catalog, storage::Store& store, uint64_t generation,
                                recovery::Progress progress = recovery::NoProgress);
@@ -111,7 +113,7 @@ class Keeper {
                                                                  recovery::Cleaner::OldestOpen oldest_open);
 
  private:
-  recovery::IslandDataOptions DataOptions(uint64_t generation) const;
+  recovery::IslandDataOptions DataOptions(const storage::Store& store, uint64_t generation) const;
   absl::StatusOr<recovery::IslandData> ReadFiles(const storage::Catalog& catalog, storage::Store& store,
                                                  uint64_t generation);
   absl::Status Repeat(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
@@ -129,9 +131,10 @@ class Keeper {
   std::vector<std::unique_ptr<log::Journal>> journals_;
   std::optional<recovery::Recovery> recovery_;
   Recovered recovered_;
-  uint64_t generation_ = 0;                   // that counts
-  uint64_t written_ = 0;                      // that does not yet
-  std::optional<recovery::IslandData> data_;  // of the cleaner to be taken
+  uint64_t generation_ = 0;                    // that counts
+  uint64_t written_ = 0;                       // that does not yet
+  std::shared_ptr<storage::DataFiles> begun_;  // by BeginGeneration
+  std::optional<recovery::IslandData> data_;   // of the cleaner to be taken
 };
 
 }  // namespace islands::instance

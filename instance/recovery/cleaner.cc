@@ -26,7 +26,7 @@ Cleaner::Cleaner(runtime::FileSystem& files, storage::Store& store, const log::B
       board_(board),
       options_(std::move(options)),
       data_(std::move(data)),
-      writer_(files, data_.files, options_.batch_pages),
+      writer_(files, *data_.files, options_.batch_pages),
       queue_(files.MakeQueue()),
       epoch_bytes_(2 * log::EpochBlockBytes(board.islands())),
       ends_(store.slots()) {}
@@ -73,7 +73,7 @@ bool Cleaner::RunOnce() {
       return true;
     case State::kWritingCheckpoint:
       if (!Completed()) return false;
-      Submit({.kind = IoKind::kSync, .file = data_.files.checkpoint()}, State::kSyncingCheckpoint);
+      Submit({.kind = IoKind::kSync, .file = data_.files->checkpoint()}, State::kSyncingCheckpoint);
       return true;
     case State::kSyncingCheckpoint:
       if (!Completed()) return false;
@@ -127,6 +127,7 @@ std::optional<log::LogPosition> Cleaner::NoteMark() {
 }
 
 bool Cleaner::Visit() {
+  if (store_.pager() != nullptr) VisitVictims();
   for (size_t left = options_.pages_per_call; left > 0; --left) {
     while (slot_ < ends_.size() && page_ == ends_[slot_]) ++slot_, page_ = 0;
     const bool end = slot_ == ends_.size();
@@ -144,18 +145,30 @@ bool Cleaner::Visit() {
   return true;
 }
 
+// Those that the hand wants have to be at home before anybody can go on, if the pool is full of them.
+void Cleaner::VisitVictims() {
+  if (victims_.empty()) victims_ = store_.pager()->TakeVictims();
+  for (; !victims_.empty() && !writer_.complete(); victims_.pop_back())
+    VisitPage(victims_.back().slot, victims_.back().number);
+}
+
 void Cleaner::VisitPage(size_t slot, uint64_t number) {
   constexpr uint64_t kAhead = 8;
-  store_.space(slot).Prefetch(number + kAhead);
-  std::vector<uint64_t>& home = data_.home[slot];
-  if (number >= home.size()) home.resize(number + 1);
-  const storage::GuardS page(store_.space(slot).At(number), ISLANDS_LATCH("cleaner.copy"));
+  storage::SiteSpace& space = store_.space(slot);
+  space.Prefetch(number + kAhead);
+  if (space.OnDisk(number)) return;  // or it comes back, and is at home
+  const bool marked = space.At(number).marked();
+  storage::GuardS page(space.At(number), ISLANDS_LATCH("cleaner.copy"));
   const storage::ConstPageBytes bytes(page.bytes(), storage::kPageBytes);
   const uint64_t lsn = storage::HeaderOf(bytes).lsn;
-  ISLANDS_CHECK(lsn != 0 && lsn >= home[number]);  // a page that no log has heard of
-  if (lsn == home[number]) return;
-  std::copy(bytes.begin(), bytes.end(), writer_.Add(slot, number).begin());
-  home[number] = lsn;
+  ISLANDS_CHECK(lsn != 0 && lsn >= space.Home(number));  // a page that no log has heard of
+  const auto in_batch = [&](const Copied& copied) { return copied.slot == slot && copied.number == number; };
+  const bool copies = lsn != space.Home(number) && std::ranges::none_of(copied_, in_batch);
+  if (copies) std::copy(bytes.begin(), bytes.end(), writer_.Add(slot, number).begin());
+  page.Release();
+  if (marked) space.Mark(number);  // that the cleaner has looked at it says nothing
+  if (!copies) return;
+  copied_.push_back({slot, number, lsn});
   batch_epoch_ = std::max(batch_epoch_, log::Lsn::FromValue(lsn).epoch());
   found_any_ = true;
 }
@@ -170,6 +183,11 @@ bool Cleaner::Write() {
   const bool some = writer_.RunOnce();
   failure_.Update(writer_.failure());
   if (writer_.busy()) return some;
+  if (failure_.ok()) {
+    for (const Copied& copied : copied_) store_.space(copied.slot).SetHome(copied.number, copied.lsn);
+    if (store_.pager() != nullptr) store_.pager()->NoteCleaned();
+  }
+  copied_.clear();
   batch_epoch_ = 0;
   state_ = State::kVisiting;
   return true;
@@ -204,7 +222,7 @@ log::LogPosition Cleaner::PositionFor(uint64_t bound) {
 void Cleaner::WriteCheckpoint() {
   checkpoint_bytes_ = EncodeCheckpoint(next_);
   Submit({.kind = IoKind::kWrite,
-          .file = data_.files.checkpoint(),
+          .file = data_.files->checkpoint(),
           .offset = next_.number % 2 * checkpoint_bytes_.size(),
           .buffer = std::span(checkpoint_bytes_)},
          State::kWritingCheckpoint);

@@ -5,7 +5,8 @@
 // so nobody who changes pages does anything for it. A pass:
 //
 //   begin        B = the first epoch that anybody may still stamp with (Board::Complete() + 1)
-//   visit        every page; the changed ones are copied, whole, under their latch
+//   visit        every page in memory; the changed ones are copied, whole, under their latch. In between,
+//                those that a paged store would like to evict (pager.h)
 //   write        a batch of copies at a time, once their LSNs' epochs are durable everywhere: into the
 //                double-write area, then home (page_writer.h)
 //   checkpoint   with bound min(B, oldest epoch of an open transaction that has records), written when the
@@ -104,6 +105,7 @@ class Cleaner {
   bool BeginPass();
   std::optional<log::LogPosition> NoteMark();
   bool Visit();
+  void VisitVictims();
   void VisitPage(size_t slot, uint64_t number);
   bool Write();
   void TakeCheckpoint();
@@ -134,6 +136,13 @@ class Cleaner {
   size_t slot_ = 0;                      // to visit next
   uint64_t page_ = 0;
   uint64_t batch_epoch_ = 0;  // the latest of the copies in the batch
+  struct Copied {
+    size_t slot;
+    uint64_t number;
+    uint64_t lsn;
+  };
+  std::vector<Copied> copied_;                  // in the batch
+  std::vector<storage::Pager::Place> victims_;  // to visit before all others
   uint64_t passes_ = 0;
   std::vector<uint64_t> ends_;  // by slot: pages that the pass visits
   std::deque<Mark> marks_;      // oldest first

@@ -91,7 +91,8 @@ struct CrashImage {
   size_t ring_bytes = log::Ring::kLeastCapacity;  // of each
   std::vector<log::EpochCut> cuts;
   uint64_t life = 0;
-  uint64_t promised = 0;  // to be durable
+  uint64_t promised = 0;    // to be durable
+  uint64_t pool_pages = 0;  // 0: it has room for all
   CrashModel model;
 };
 
@@ -109,8 +110,10 @@ class CrashBox {
   using Wants = std::function<bool(Point point, bool before)>;
 
   // On an empty disk.
-  CrashBox(uint32_t workers, size_t ring_bytes, uint32_t sector_bytes, uint64_t seed)
-      : CrashBox(workers, {.files = MakeFiles(sector_bytes, seed), .ring_bytes = ring_bytes}, seed) {}
+  CrashBox(uint32_t workers, size_t ring_bytes, uint32_t sector_bytes, uint64_t pool_pages, uint64_t seed)
+      : CrashBox(workers,
+                 {.files = MakeFiles(sector_bytes, seed), .ring_bytes = ring_bytes, .pool_pages = pool_pages},
+                 seed) {}
   CrashBox(uint32_t workers, CrashImage image, uint64_t seed)
       : workers_(workers),
         random_(seed),
@@ -122,6 +125,7 @@ class CrashBox {
         cuts_(std::move(image.cuts)),
         life_(image.life),
         promised_(image.promised),
+        pool_pages_(image.pool_pages),
         model_(std::move(image.model)) {
     storage::Catalog::TableSpecs specs;
     control::v1::TableSpec* table = specs.Add();
@@ -172,6 +176,7 @@ class CrashBox {
     }
     model_.Forget(board_->durable());
   }
+  uint64_t evicted() const { return store_->pager() == nullptr ? 0 : store_->pager()->counters().evicted; }
   // What was left if it were killed now.
   CrashImage Killed() { return ImageOf(disk_->AfterKill(), CopiesOfRings()); }
 
@@ -224,6 +229,7 @@ class CrashBox {
             .cuts = cuts_,
             .life = life_,
             .promised = board_->durable(),
+            .pool_pages = pool_pages_,
             .model = model_};
   }
   std::vector<std::shared_ptr<log::Ring>> CopiesOfRings() const {
@@ -323,7 +329,12 @@ class CrashBox {
   }
   void Recover() {
     doing_ = Doing::kReadingPages;
-    const storage::StoreOptions options{.sites = {0, kSites}, .pool_bytes = 16 << 20, .alone = alone()};
+    storage::StoreOptions options{.sites = {0, kSites}, .pool_bytes = 16 << 20, .alone = alone()};
+    const storage::StoreOptions with_room = options;
+    if (pool_pages_ != 0) {
+      options.pool_bytes = pool_pages_ * storage::kPageBytes;
+      options.paged = true;
+    }
     auto store = storage::Store::CreateForRedo(*catalog_, options);
     ASSERT_TRUE(store.ok());
     store_ = *std::move(store);
@@ -331,7 +342,7 @@ class CrashBox {
     ASSERT_TRUE(block.ok()) << block.status();
     const IslandDataOptions where{.directory = kData, .cluster = 1};
     if (life_ == 0) {
-      const auto created = storage::Store::Create(*catalog_, options, files_);
+      const auto created = storage::Store::Create(*catalog_, with_room, files_);
       ASSERT_TRUE(created.ok());
       ASSERT_TRUE(WriteGeneration(files_, *catalog_, where, **created,
                                   {board_->durable() + 1, block->ends[0]}, NoProgress)
@@ -562,6 +573,7 @@ class CrashBox {
   std::vector<log::EpochCut> cuts_;
   uint64_t life_;
   const uint64_t promised_;
+  const uint64_t pool_pages_;
   CrashModel model_;
   std::unique_ptr<storage::Catalog> catalog_;
   runtime::ManualClock clock_;

@@ -24,7 +24,8 @@ constexpr size_t kMostDepth = 2;       // deaths during recovery, one within the
 constexpr size_t kImagesOfALoss = 3;   // of power
 constexpr uint64_t kMostOfAPoint = 3;  // deaths at one side of a point, of a seed
 constexpr int kSteps = 3000;
-constexpr int kRest = 750;  // of the cleaner, after as many steps
+constexpr uint64_t kLeastEvicted = 1000;  // of a pool with few pages
+constexpr int kRest = 750;                // of the cleaner, after as many steps
 
 // How often who has died where.
 struct Deaths {
@@ -42,7 +43,8 @@ using Tally = std::array<std::array<Deaths, 2>, kPoints>;  // [point][after]
 
 class Examiner {
  public:
-  Examiner(uint32_t workers, Tally* tally) : workers_(workers), tally_(*tally) {}
+  Examiner(uint32_t workers, uint64_t pool_pages, Tally* tally)
+      : workers_(workers), pool_pages_(pool_pages), tally_(*tally) {}
 
   void Run(uint64_t seed) {
     const uint32_t sector_bytes = seed % 2 == 0 ? 512 : 4096;
@@ -51,7 +53,8 @@ class Examiner {
     std::array<std::array<uint64_t, 2>, kPoints> reached{}, wanted{};
     int wanted_then = 0;
     // A small ring wraps often; in a large one there is room for the undo of large transactions.
-    CrashBox box(workers_, seed % 3 == 0 ? log::Ring::kLeastCapacity : size_t{8} << 20, sector_bytes, seed);
+    CrashBox box(workers_, seed % 3 == 0 ? log::Ring::kLeastCapacity : size_t{8} << 20, sector_bytes,
+                 pool_pages_, seed);
     box.ComeUp();
     box.Watch(
         [&](Point point, bool before) {
@@ -70,6 +73,7 @@ class Examiner {
       box.Live(1, /*cleans=*/!rests);
       for (CrashImages& images : box.TakeImages()) Examine(std::move(images), 0);
     }
+    EXPECT_GE(box.evicted(), pool_pages_ == 0 ? 0 : kLeastEvicted);
   }
 
   uint64_t power_losses() const { return power_losses_; }
@@ -117,6 +121,7 @@ class Examiner {
   static bool NoAfter(Point point) { return kPointTable[static_cast<size_t>(point)].no_after != nullptr; }
 
   const uint32_t workers_;
+  const uint64_t pool_pages_;
   Tally& tally_;
   bool large_sectors_ = false;
   bool much_to_repeat_ = false;  // of the log
@@ -154,10 +159,10 @@ constexpr uint64_t kSeeds = 6;
 constexpr uint64_t kEnoughForAllPoints = 6;
 constexpr uint64_t kLeastImages = 2500;
 
-void RunAll(uint32_t workers) {
-  const auto [first, count] = runtime::SeedsToRun(kSeeds);
+void RunAll(uint32_t workers, uint64_t pool_pages = 0, uint64_t seeds = kSeeds) {
+  const auto [first, count] = runtime::SeedsToRun(seeds);
   Tally tally{};
-  Examiner examiner(workers, &tally);
+  Examiner examiner(workers, pool_pages, &tally);
   for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
     examiner.Run(seed);
@@ -175,6 +180,10 @@ void RunAll(uint32_t workers) {
 
 TEST(CrashPoints, OneWorker) { RunAll(1); }
 TEST(CrashPoints, TwoWorkers) { RunAll(2); }
+// Of about 90 pages so many are in memory.
+constexpr uint64_t kFewPages = 24;
+TEST(CrashPoints, OneWorkerPaged) { RunAll(1, kFewPages, kSeeds / 2); }
+TEST(CrashPoints, TwoWorkersPaged) { RunAll(2, kFewPages, kSeeds / 2); }
 
 }  // namespace
 }  // namespace islands::recovery

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "instance/storage/btree/btree_node.h"
 #include "instance/storage/files/blocking_queue.h"
 #include "instance/storage/files/disk_page.h"
 #include "instance/storage/files/double_write.h"
 #include "instance/storage/files/page_reader.h"
+#include "instance/storage/files/pager.h"
 #include "runtime/check.h"
 
 namespace islands::recovery {
@@ -17,10 +17,10 @@ namespace {
 
 using runtime::IoKind;
 using storage::DiskPage;
+using storage::kLoadedLsn;
 using storage::kPageBytes;
 using storage::PageId;
 
-constexpr uint64_t kLoadedLsn = 1;
 constexpr size_t kPagesPerWrite = 256;
 constexpr size_t kWritesAtOnce = 4;
 constexpr uint64_t kPagesPerWord = 1 << 12;  // on progress
@@ -68,7 +68,7 @@ class Loader {
     absl::Status status;
     for (size_t slot = 0; slot < store_.slots() && status.ok(); ++slot) status = WriteSite(slot);
     for (size_t slot = 0; slot < store_.slots() && status.ok(); ++slot)
-      status = queue_.Do({.kind = IoKind::kSync, .file = data_.files.site(slot)});
+      status = queue_.Do({.kind = IoKind::kSync, .file = data_.files->site(slot)});
     return status;
   }
 
@@ -76,7 +76,6 @@ class Loader {
   absl::Status WriteSite(size_t slot) {
     const uint64_t pages = store_.space(slot).end_page();
     data_.checkpoint.sites[slot].pages = pages;
-    data_.home[slot].resize(pages);
     absl::Status status;
     for (uint64_t first = 0; first < pages && status.ok(); first += room_.size()) {
       for (uint64_t part = first; part < std::min<uint64_t>(pages, first + room_.size());
@@ -88,15 +87,24 @@ class Loader {
     }
     return status;
   }
+  // Of a paged store: what has had to leave memory while it was filled.
+  bool IsThere(size_t slot, uint64_t number) const { return store_.space(slot).OnDisk(number); }
   void WritePart(size_t slot, uint64_t first, uint64_t end, size_t at) {
     const std::span<DiskPage> part = std::span(room_).subspan(at, end - first);
-    for (uint64_t number = first; number < end; ++number)
-      data_.home[slot][number] = CopyLoaded(store_.space(slot), number, &part[number - first]);
-    queue_.Submit({.kind = IoKind::kWrite,
-                   .file = data_.files.site(slot),
-                   .offset = first * kPageBytes,
-                   .buffer = storage::AsBytes(part)});
     done_ += part.size();
+    for (uint64_t begin = first; begin < end;) {
+      // Runs of pages that are not there already.
+      while (begin < end && IsThere(slot, begin)) ++begin;
+      uint64_t stop = begin;
+      for (; stop < end && !IsThere(slot, stop); ++stop)
+        store_.space(slot).SetHome(stop, CopyLoaded(store_.space(slot), stop, &part[stop - first]));
+      if (stop == begin) continue;
+      queue_.Submit({.kind = IoKind::kWrite,
+                     .file = data_.files->site(slot),
+                     .offset = begin * kPageBytes,
+                     .buffer = storage::AsBytes(part.subspan(begin - first, stop - begin))});
+      begin = stop;
+    }
   }
 
   storage::Store& store_;
@@ -108,39 +116,31 @@ class Loader {
   storage::BlockingQueue queue_;  // last: it ends before the pages that it writes
 };
 
-// Redo and trees trust what they are given (page_changes_reader.h).
-bool IsSound(storage::ConstPageBytes page) {
-  return storage::HeaderOf(page).type != storage::PageType::kTree ||
-         storage::Node::At(page.data())->FindFault() == nullptr;
-}
-
 // `progress`: how many pages of the site have been read.
 absl::Status ReadSite(runtime::FileSystem& files, storage::Store& store, size_t slot, IslandData* data,
                       absl::FunctionRef<void(uint64_t pages)> progress) {
   const Checkpoint::Site& site = data->checkpoint.sites[slot];
-  std::vector<uint64_t>& home = data->home[slot];
-  home.resize(site.pages);
   const auto visit = [&](uint64_t number, storage::ConstPageBytes page) {
     if (number % kPagesPerWord == 0) progress(number);
     const PageId id(static_cast<uint32_t>(site.site), number);
-    if (!storage::IsWhole(page, id) || !IsSound(page)) return;
+    if (!storage::IsWhole(page, id) || !storage::IsSound(page)) return;
     const storage::GuardX there = store.PageForRedo(id);
     if (!there) return;  // beyond the site's room; redo will miss it
     std::copy(page.begin(), page.end(), there.Redo());
-    home[number] = storage::HeaderOf(page).lsn;
+    store.space(slot).SetHome(number, storage::HeaderOf(page).lsn);
   };
-  return storage::ReadPages(files, data->files.site(slot), site.pages, visit);
+  return storage::ReadPages(files, data->files->site(slot), site.pages, visit);
 }
 
 // A checkpoint counts pages that were at home before it was written.
 absl::Status CheckSize(runtime::FileSystem& files, const IslandData& data, size_t slot) {
-  const absl::StatusOr<uint64_t> bytes = files.Size(data.files.site(slot));
+  const absl::StatusOr<uint64_t> bytes = files.Size(data.files->site(slot));
   if (!bytes.ok()) return bytes.status();
   const uint64_t pages = data.checkpoint.sites[slot].pages;
   if (*bytes / kPageBytes >= pages) return absl::OkStatus();
   return absl::DataLossError(
       fmt::format("{} has {} bytes, and had {} pages: restore data and log from a copy",
-                  data.files.PathOf(slot), *bytes, pages));
+                  data.files->PathOf(slot), *bytes, pages));
 }
 
 absl::Status CheckRoom(const Checkpoint& checkpoint, const storage::PoolUsage& pool) {
@@ -154,18 +154,33 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const storage::PoolUsage& p
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<storage::DataFiles>> BeginGeneration(runtime::FileSystem& files,
+                                                                    const IslandDataOptions& options,
+                                                                    storage::Store& store) {
+  auto made = storage::DataFiles::Create(files, FilesOf(options, store.sites()));
+  if (!made.ok()) return made.status();
+  auto data = std::make_shared<storage::DataFiles>(*std::move(made));
+  if (absl::Status copied = store.pager()->MoveTo(files, data); !copied.ok()) return copied;
+  return data;
+}
+
 absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
                                            const IslandDataOptions& options, storage::Store& store,
-                                           const LogBegin& begin, Progress progress) {
-  absl::StatusOr<storage::DataFiles> made =
-      storage::DataFiles::Create(files, FilesOf(options, store.sites()));
-  if (!made.ok()) return made.status();
-  IslandData data{*std::move(made), Describe(catalog, options, store.sites()), {}};
+                                           const LogBegin& begin, Progress progress,
+                                           std::shared_ptr<storage::DataFiles> begun) {
+  ISLANDS_CHECK((begun != nullptr) == (store.pager() != nullptr));
+  if (begun != nullptr) {
+    if (absl::Status spilled = store.pager()->EndSpill(); !spilled.ok()) return spilled;
+  } else {
+    auto made = storage::DataFiles::Create(files, FilesOf(options, store.sites()));
+    if (!made.ok()) return made.status();
+    begun = std::make_shared<storage::DataFiles>(*std::move(made));
+  }
+  IslandData data{std::move(begun), Describe(catalog, options, store.sites())};
   data.checkpoint.bound = begin.bound;
   data.checkpoint.position = begin.position;
-  data.home.resize(store.slots());
   absl::Status status = Loader(files, store, data, progress).Write();
-  if (status.ok()) status = WriteFirstCheckpoint(files, data.files, data.checkpoint);
+  if (status.ok()) status = WriteFirstCheckpoint(files, *data.files, data.checkpoint);
   if (!status.ok()) return status;
   return data;
 }
@@ -177,7 +192,7 @@ absl::StatusOr<IslandData> OpenGeneration(runtime::FileSystem& files, const stor
   if (!opened.ok()) return opened.status();
   absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(files, *opened);
   if (!checkpoint.ok()) return checkpoint.status();
-  IslandData data{*std::move(opened), *std::move(checkpoint), {}};
+  IslandData data{std::make_shared<storage::DataFiles>(*std::move(opened)), *std::move(checkpoint)};
   const std::string path = storage::CheckpointPath(options.directory, options.generation);
   Checkpoint expected = Describe(catalog, options, sites);
   if (IsSchemaOf(data.checkpoint.schema, catalog)) expected.schema = data.checkpoint.schema;
@@ -193,9 +208,15 @@ absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const stor
   absl::StatusOr<IslandData> opened = OpenGeneration(files, catalog, options, store.sites());
   if (!opened.ok()) return opened.status();
   IslandData data = *std::move(opened);
-  absl::Status status = CheckRoom(data.checkpoint, store.Usage());
-  if (status.ok()) status = storage::RestoreFromDoubleWrite(files, data.files);
-  data.home.resize(store.slots());
+  storage::Pager* const pager = store.pager();
+  absl::Status status = pager != nullptr ? absl::OkStatus() : CheckRoom(data.checkpoint, store.Usage());
+  if (status.ok()) status = storage::RestoreFromDoubleWrite(files, *data.files);
+  if (status.ok() && pager != nullptr) {
+    pager->Attach(files, data.files);
+    for (uint32_t slot = 0; slot < store.slots(); ++slot)
+      pager->PutOnDisk(slot, data.checkpoint.sites[slot].pages);
+    return data;
+  }
   uint64_t all = 0, done = 0;
   for (const Checkpoint::Site& site : data.checkpoint.sites) all += site.pages;
   for (size_t slot = 0; slot < store.slots() && status.ok(); ++slot) {

@@ -1,9 +1,11 @@
 // An island's pages on disk as a whole: a new generation of files is written, or one is read in.
 //
-//   load       WriteGeneration: all pages of a store, synced, then the first checkpoint. Whoever keeps the
+//   load       BeginGeneration, where the store is paged: it writes to the new files while it is filled.
+//              WriteGeneration: all pages of a store, synced, then the first checkpoint. Whoever keeps the
 //              manifest may name the generation then; until then the one before it is as it was
 //   start      ReadGeneration: pages that are half home come from the double-write area; then all are read,
-//              into a store of Store::CreateForRedo. Redo and undo follow (recovery.h)
+//              into a store of Store::CreateForRedo; a paged one reads them when it wants them. Redo and undo
+//              follow (recovery.h)
 //   life       the cleaner has it (cleaner.h)
 //
 // Nothing of a load is in the log. So its pages have LSN 1, which is below that of every change: pages with
@@ -13,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,10 +31,8 @@
 namespace islands::recovery {
 
 struct IslandData {
-  storage::DataFiles files;
+  std::shared_ptr<storage::DataFiles> files;
   Checkpoint checkpoint;
-  // By slot and page number: the LSN that the page has at home; 0, or none: it is not there.
-  std::vector<std::vector<uint64_t>> home;
 };
 
 struct IslandDataOptions {
@@ -54,10 +55,18 @@ struct LogBegin {
   log::LogPosition position;
 };
 
+// Of a paged store, before its pages change for a load: those that it has on disk are copied to the files of
+// the new generation, and from then on what has to leave memory goes there. Every page of it will be written.
+absl::StatusOr<std::shared_ptr<storage::DataFiles>> BeginGeneration(runtime::FileSystem& files,
+                                                                    const IslandDataOptions& options,
+                                                                    storage::Store& store);
+
 // RESOURCE_EXHAUSTED: the disk is full. What is there of the generation is no obstacle for another attempt.
+// `begun`: by BeginGeneration, for this store; null: it is resident.
 absl::StatusOr<IslandData> WriteGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
                                            const IslandDataOptions& options, storage::Store& store,
-                                           const LogBegin& begin, Progress progress);
+                                           const LogBegin& begin, Progress progress,
+                                           std::shared_ptr<storage::DataFiles> begun = nullptr);
 
 // The files of a generation, without a look at pages: they are there, the checkpoint is of these data, and no
 // file is shorter than it says. `sites`: by slot. Errors as of ReadGeneration.
@@ -66,7 +75,8 @@ absl::StatusOr<IslandData> OpenGeneration(runtime::FileSystem& files, const stor
                                           const std::vector<uint32_t>& sites);
 
 // Pages that are not whole are left out: redo has to begin with an image of each, or says that there is
-// DATA_LOSS. RESOURCE_EXHAUSTED: they do not fit the pool. FAILED_PRECONDITION: they belong to other data.
+// DATA_LOSS; in a paged store that is found when they are wanted. RESOURCE_EXHAUSTED: they do not fit a
+// resident pool. FAILED_PRECONDITION: they belong to other data.
 // UNAVAILABLE: somebody else uses the files, or a dead one's writes are still in flight.
 absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const storage::Catalog& catalog,
                                           const IslandDataOptions& options, storage::Store& store,

@@ -64,13 +64,13 @@ class IslandDataTest : public testing::Test {
     EXPECT_EQ(ReadGeneration(*files, catalog_, where, **read, NoProgress).status().code(),
               absl::StatusCode::kUnavailable)
         << "the loader has them";
-    WriteBatch(*files, loaded->files);
+    WriteBatch(*files, *loaded->files);
     loaded = absl::UnknownError("lets go of them");
     const auto data = ReadGeneration(*files, catalog_, where, **read, NoProgress);
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_TRUE((*read)->FindTrees(catalog_).ok() && (*read)->Check().ok());
     EXPECT_EQ((*read)->CountRows(0), 500u);
-    EXPECT_EQ(data->home[0][1], 5u) << "of the batch";
+    EXPECT_EQ((*read)->space(0).Home(1), 5u) << "of the batch";
     std::filesystem::remove_all(directory);
   }
   // Page 1 of the first site once more, with LSN 5; it does not come home.
@@ -128,7 +128,10 @@ TEST_F(IslandDataTest, Load_IsThereAfterwards) {
   EXPECT_EQ(done.size(), 3u);
   EXPECT_EQ(data->checkpoint.bound, 7u);
   EXPECT_EQ(data->checkpoint.position, (log::LogPosition{3, 5000}));
-  for (const auto& site : data->home) EXPECT_THAT(site, testing::Each(1)) << "LSN of a load";
+  for (size_t slot = 0; slot < store_->slots(); ++slot) {
+    for (uint64_t number = 0; number < store_->space(slot).end_page(); ++number)
+      EXPECT_EQ(store_->space(slot).Home(number), 1u) << "LSN of a load";
+  }
 }
 
 TEST_F(IslandDataTest, Load_WholeOrNotWhereverPowerDies) {
@@ -260,7 +263,7 @@ TEST_F(IslandDataTest, Start_MakesDurableWhatItBelieves) {
     ++next.number;
     std::vector<std::byte> block = EncodeCheckpoint(next);
     const runtime::IoRequest write{.kind = runtime::IoKind::kWrite,
-                                   .file = data->files.checkpoint(),
+                                   .file = data->files->checkpoint(),
                                    .offset = next.number % 2 * block.size(),
                                    .buffer = std::span(block)};
     ASSERT_TRUE(storage::BlockingQueue(files_).Do(write).ok());

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kBatchBytes = 128 << 10;  // with the pages' lines no more than a core's own cache
 constexpr size_t kBatches = 4;             // collected ahead of the slowest lane
 constexpr size_t kAhead = 12;              // changes between fetching a page and changing it
+constexpr size_t kFetched = 16;            // pages of so many changes come from disk together
 constexpr size_t kEntryAhead = 6;  // between fetching what is changed on it, which the page says, and that
 
 using log::PageChangeGroup;
@@ -109,6 +110,11 @@ absl::Status PageRedo::Finish() {
 absl::Status PageRedo::Make(const Batch& batch, uint32_t lane) const {
   const std::vector<Change>& changes = batch.changes[lane];
   for (size_t i = 0; i < changes.size(); ++i) {
+    if (store_.pager() != nullptr && i % kFetched == 0) {
+      const size_t end = std::min(changes.size(), i + kFetched);
+      if (absl::Status fetched = FetchAhead(std::span(changes).subspan(i, end - i)); !fetched.ok())
+        return fetched;
+    }
     if (i + kAhead < changes.size()) store_.PrefetchForRedo(changes[i + kAhead].group.page());
     if (i + kEntryAhead < changes.size()) {
       const PageChangeGroup& group = changes[i + kEntryAhead].group;
@@ -124,6 +130,16 @@ absl::Status PageRedo::Make(const Batch& batch, uint32_t lane) const {
   return absl::OkStatus();
 }
 
+// What is not whole is an error only if it is still wanted when its turn comes: an image may come before.
+absl::Status PageRedo::FetchAhead(std::span<const Change> changes) const {
+  std::vector<storage::PageId> pages;
+  for (const Change& change : changes) {
+    if (!change.group.is_image()) pages.push_back(change.group.page());
+  }
+  const absl::Status fetched = store_.FetchForRedo(pages);
+  return absl::IsDataLoss(fetched) ? absl::OkStatus() : fetched;
+}
+
 absl::Status PageRedo::Make(const PageChangeGroup& group) const {
   if (!group.is_image() && !store_.HasPage(group.page())) {
     return absl::DataLossError(
@@ -131,7 +147,10 @@ absl::Status PageRedo::Make(const PageChangeGroup& group) const {
                     "restore data and log from a copy",
                     group.page().number(), group.page().site()));
   }
-  const storage::GuardX page = store_.PageForRedo(group.page());
+  if (!group.is_image()) {
+    if (absl::Status fetched = store_.FetchForRedo(group.page()); !fetched.ok()) return fetched;
+  }
+  const storage::GuardX page = store_.PageForRedo(group.page(), group.is_image());
   if (!page) {
     return absl::DataLossError(
         fmt::format("this island has no page {} of site {}", group.page().number(), group.page().site()));

@@ -66,6 +66,7 @@ class PageRedo {
   void EndLanes();
   absl::Status Make(const Batch& batch, uint32_t lane) const;
   absl::Status Make(const log::PageChangeGroup& group) const;
+  absl::Status FetchAhead(std::span<const Change> changes) const;
   void RunLane(uint32_t lane, uint64_t batch);
   // False: there is no batch with that number, and none will come.
   bool Await(uint64_t batch);

@@ -74,9 +74,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::CreateForRedo(const Catalog& catal
   absl::StatusOr<std::unique_ptr<BufferPool>> pool = BufferPool::Create({.capacity_bytes = options.pool_bytes,
                                                                          .slots = options.sites.count + 1,
                                                                          .bind_memory = options.bind_memory,
-                                                                         .alone = options.alone});
+                                                                         .alone = options.alone,
+                                                                         .paged = options.paged});
   if (!pool.ok()) return pool.status();
   store->pool_ = *std::move(pool);
+  if (options.paged) store->pager_ = std::make_unique<Pager>(*store->pool_);
   store->table_count_ = catalog.size();
   for (const uint32_t site : SitesBySlot(catalog, options.sites)) {
     const auto slot = static_cast<uint32_t>(store->spaces_.size());
@@ -158,10 +160,21 @@ uint64_t Store::MissingTrees(const Catalog& catalog) const {
   return missing;
 }
 
-GuardX Store::PageForRedo(PageId page) {
+GuardX Store::PageForRedo(PageId page, bool image) {
   ISLANDS_CHECK(tables_.empty());
   const uint32_t slot = SlotOf(page.site());
-  return slot < spaces_.size() ? spaces_[slot]->ForRedo(page.number()) : GuardX();
+  return slot < spaces_.size() ? spaces_[slot]->ForRedo(page.number(), image) : GuardX();
+}
+
+absl::Status Store::FetchForRedo(std::span<const PageId> pages) const {
+  if (pager_ == nullptr) return absl::OkStatus();
+  std::vector<Pager::Place> places;
+  for (const PageId page : pages) {
+    const uint32_t slot = SlotOf(page.site());
+    if (slot < spaces_.size() && spaces_[slot]->OnDisk(page.number()))
+      places.push_back({slot, page.number()});
+  }
+  return pager_->Fetch(places);
 }
 
 std::vector<uint32_t> Store::sites() const {
@@ -173,6 +186,11 @@ std::vector<uint32_t> Store::sites() const {
 absl::Status Store::FindTrees(const Catalog& catalog) {
   ISLANDS_CHECK(tables_.empty());
   for (const std::unique_ptr<SiteSpace>& space : spaces_) {
+    if (absl::Status header = FetchForRedo({space->site(), 0}); !header.ok()) return header;
+    for (uint32_t tree = 0; tree < space->trees(); ++tree) {
+      absl::Status root = FetchForRedo({space->site(), space->Root(tree)});
+      if (!root.ok()) return root;
+    }
     for (uint64_t number = 0; number < space->end_page(); ++number) {
       if (space->HasPage(number)) continue;
       return absl::DataLossError(fmt::format(

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "instance/storage/catalog.h"
+#include "instance/storage/files/pager.h"
 #include "instance/storage/pages/buffer_pool.h"
 #include "instance/storage/pages/site_space.h"
 #include "instance/storage/site_table.h"
@@ -27,6 +28,7 @@ struct StoreOptions {
   partitioner::SiteRun sites;  // the island's own
   uint64_t pool_bytes = 64u << 20;
   bool alone = false;  // one thread at a time calls the store: no latches
+  bool paged = false;  // the pool may be smaller than the data (files/pager.h)
   std::string data_directory;
   // Called once with the pool's reserved region before any page is touched: where the island binds memory to
   // its nodes.
@@ -51,8 +53,11 @@ class Store {
                                                               const StoreOptions& options);
   // The same with pages that are there: redo goes on over them.
   void BeginRedo() { tables_.clear(); }
-  // Empty: no site of this island has such a page.
-  GuardX PageForRedo(PageId page);
+  // Empty: no site of this island has such a page. `image` as SiteSpace::ForRedo.
+  GuardX PageForRedo(PageId page, bool image = false);
+  // Before: pages come from disk, those that are there. DATA_LOSS: one is not what was written.
+  absl::Status FetchForRedo(std::span<const PageId> pages) const;
+  absl::Status FetchForRedo(PageId page) const { return FetchForRedo(std::span(&page, 1)); }
   // Before PageForRedo: starts loading the page, of whatever site.
   [[gnu::always_inline]] void PrefetchForRedo(PageId page) const {
     const uint32_t slot = SlotOf(page.site());
@@ -76,6 +81,7 @@ class Store {
   // How many pages MakeTrees will take for those that are missing; what the pool has left.
   uint64_t MissingTrees(const Catalog& catalog) const;
   uint64_t FreePages() const {
+    if (pager_ != nullptr) return UINT64_MAX;  // others leave
     return pool_->capacity_pages() - std::min(pool_->capacity_pages(), pool_->resident_pages());
   }
   // The tables of the catalog that are missing, empty, whatever room there is in the pool, while no other
@@ -93,6 +99,7 @@ class Store {
   // The island's sites, by slot, the replicated one last; for who moves pages.
   size_t slots() const { return spaces_.size(); }
   SiteSpace& space(size_t slot) { return *spaces_[slot]; }
+  const SiteSpace& space(size_t slot) const { return *spaces_[slot]; }
   std::vector<uint32_t> sites() const;
   // The same of a store that would be made for these sites.
   static std::vector<uint32_t> SitesBySlot(const Catalog& catalog, const partitioner::SiteRun& sites);
@@ -103,6 +110,10 @@ class Store {
   bool HasRows(TableId table) const;  // ends at the first
 
   PoolUsage Usage() const;
+  // Of a site of this island.
+  Pager::Place PlaceOf(uint32_t site, uint64_t number) const { return {SlotOf(site), number}; }
+  // Null: all pages are in memory.
+  Pager* pager() const { return pager_.get(); }
   // Walks every tree and checks order, fill, links and index agreement; for tests.
   absl::Status Check() const;
 
@@ -120,6 +131,7 @@ class Store {
 
   const partitioner::SiteRun sites_;
   std::unique_ptr<BufferPool> pool_;
+  std::unique_ptr<Pager> pager_;                    // null: it is a resident pool
   std::vector<std::unique_ptr<SiteSpace>> spaces_;  // by slot
   size_t table_count_ = 0;
   std::vector<std::unique_ptr<SiteTable>>

@@ -231,7 +231,7 @@ class IslandWalk {
       const absl::Status checked = CheckSite(slot, undone);
       if (checked.ok()) continue;
       whole_ = false;
-      Find(data_->files.PathOf(slot), fmt::format("{}; {}", std::string(checked.message()), kRestore));
+      Find(data_->files->PathOf(slot), fmt::format("{}; {}", std::string(checked.message()), kRestore));
     }
     return whole_;
   }

@@ -34,14 +34,14 @@ std::string FaultOf(const storage::DiskPage& page, PageId id) {
 class FileWalk {
  public:
   FileWalk(runtime::FileSystem& files, const recovery::IslandData& data, size_t slot, Report* report)
-      : files_(files), data_(data), slot_(slot), report_(*report), path_(data.files.PathOf(slot)) {}
+      : files_(files), data_(data), slot_(slot), report_(*report), path_(data.files->PathOf(slot)) {}
 
   absl::Status OnMissing(PageId id, bool mended) {
     if (++found_ > kMostPerFile) return absl::OkStatus();
     std::vector<storage::DiskPage> page(1);
     storage::BlockingQueue queue(files_);
     const absl::Status read = queue.Do({.kind = runtime::IoKind::kRead,
-                                        .file = data_.files.site(slot_),
+                                        .file = data_.files->site(slot_),
                                         .offset = id.number() * storage::kPageBytes,
                                         .buffer = storage::AsBytes(std::span(page))});
     if (!read.ok()) return report_.Take(read, path_);
@@ -84,11 +84,11 @@ class FileWalk {
 absl::Status CheckPages(runtime::FileSystem& files, const recovery::IslandData& data,
                         const storage::Store& store, const PageBounds& bounds, Report* report,
                         uint64_t* missing) {
-  for (size_t slot = 0; slot < data.home.size(); ++slot) {
+  for (size_t slot = 0; slot < data.checkpoint.sites.size(); ++slot) {
     FileWalk walk(files, data, slot, report);
-    for (uint64_t number = 0; number < data.home[slot].size(); ++number) {
-      const PageId id(data.files.SiteOf(slot), number);
-      const log::Lsn lsn = log::Lsn::FromValue(data.home[slot][number]);
+    for (uint64_t number = 0; number < data.checkpoint.sites[slot].pages; ++number) {
+      const PageId id(data.files->SiteOf(slot), number);
+      const log::Lsn lsn = log::Lsn::FromValue(store.space(slot).Home(number));
       if (lsn.value() == 0) {
         const bool mended = store.HasPage(id);
         *missing += mended ? 0 : 1;

@@ -58,7 +58,9 @@ LOGGER_PROCESS = only("planted_logger_process", "*Kill_OfAnybody*")
 PAGES = (*only("planted_recovery", "Recovery.Property_FromPagesOnDisk"), "--seeds=1:120")  # few see torn pages
 TWO_PHASES = only("planted_recovery", "Recovery.Property_CheckpointsOverTwoPhaseCommit")
 PAGE_WRITER = only("planted_recovery", "PageWriter.*")
-CRASH_POINTS = ("planted_crash_points", "--gtest_fail_fast", "--seeds=1:2")
+CRASH_POINTS = (*only("planted_crash_points", "CrashPoints.*Worker:CrashPoints.*Workers"), "--seeds=1:2")
+PAGED_CRASH_POINTS = (*only("planted_crash_points", "CrashPoints.*Paged"), "--seeds=1:2")
+PAGER = only("planted_recovery", "PagerTest.Hand_*:PagerTest.Fetch_*")
 STEPS = only("planted_steps", "Steps.T*Workers*")
 STEPS_STRESS = only("planted_steps", "StepsStress.*")
 APPEND = ("planted_append",)
@@ -152,6 +154,11 @@ BUGS: dict[str, list[Test]] = {
     "restore_without_entries": [TWO_PHASES],
     "ignore_page_sync_error": [PAGE_WRITER],
     "ignore_master_sync_error": [only("planted_recovery", "CleanerTest.Error_OfItsSync*")],
+    "evict_dirty_page": [PAGER, PAGED_CRASH_POINTS],
+    "evict_latched_page": [PAGER],
+    "install_over_others": [PAGER],
+    "keep_version_of_evicted": [PAGER],
+    "lose_clock_bit": [PAGER],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

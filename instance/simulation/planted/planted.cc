@@ -98,6 +98,11 @@ constexpr std::string_view kNames[] = {
     "restore_without_entries",
     "ignore_page_sync_error",
     "ignore_master_sync_error",
+    "evict_dirty_page",
+    "evict_latched_page",
+    "install_over_others",
+    "keep_version_of_evicted",
+    "lose_clock_bit",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

@@ -1,6 +1,9 @@
 #include "instance/storage/btree/btree.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "runtime/planted_bug.h"
@@ -11,6 +14,8 @@ using runtime::Planted;
 using runtime::PlantedBug;
 
 namespace {
+
+constexpr size_t kMostAhead = 16;  // leaves that a scan fetches together
 
 // Merges leave room for some inserts, so that a node at the border is not split and merged in turn.
 constexpr size_t kMergeBytes = kPageBytes - kPageBytes / 8;
@@ -100,7 +105,7 @@ bool BTree::Descend(uint8_t level, ChooseChild choose, Position* position) const
 }
 
 GuardO BTree::FindLeaf(KeyView key) const {
-  if (site_->alone()) {
+  if (site_->unguarded()) {
     uint64_t number = root_;
     while (true) {
       const GuardN guard(site_->At(number));
@@ -375,6 +380,23 @@ void BTree::PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* head
   site_->Free(child, header);
 }
 
+void BTree::FetchLeaves(KeyView at, bool reverse, size_t most) const {
+  const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
+  Position position;
+  if (!Descend(1, choose, &position)) return;  // a hint
+  const TornNode node = NodeOf(position.node);
+  if (node.is_leaf()) return;
+  std::array<uint64_t, kMostAhead> leaves{};
+  size_t count = 0;
+  const uint32_t from = choose(node), end = node.count() + 1;
+  for (uint32_t i = from; i < end && count < std::min(most, kMostAhead); reverse ? --i : ++i)
+    leaves[count++] = node.child(i);  // 0 - 1 is no index either
+  if (!position.node.Valid()) return;
+  size_t missing = 0;
+  while (missing < count && site_->At(leaves[missing]).on_disk()) ++missing;
+  if (missing != 0) site_->FetchAhead(std::span(leaves).first(missing));
+}
+
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
   const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
   Position position;
@@ -398,7 +420,11 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
   low.Set(CompareKeys(first, lower_.view()) > 0 ? first : lower_.view());
   high.Set(!end.empty() && (upper_.view().empty() || CompareKeys(end, upper_.view()) < 0) ? end
                                                                                           : upper_.view());
-  while (high.view().empty() || CompareKeys(low.view(), high.view()) < 0) {
+  for (size_t ahead = 1; high.view().empty() || CompareKeys(low.view(), high.view()) < 0;) {
+    if (site_->paged()) {
+      FetchLeaves(reverse ? high.view() : low.view(), reverse, ahead);
+      ahead = std::min(2 * ahead, kMostAhead);
+    }
     CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
     const KeyView lower = leaf->lower_fence();
     const KeyView upper = leaf->upper_fence();

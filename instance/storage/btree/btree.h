@@ -1,7 +1,7 @@
 // A B+tree of one site: variable-length keys to rows, with optimistic lock coupling (Leis et al. 2016, 2023).
 //
 // Every public operation is one retry loop around an optimistic descent: it latches nothing on the way down
-// and at most the leaf it changes. When a page turned out to have changed underneath (later also: when it had
+// and at most the leaf it changes. When a page turned out to have changed underneath (also: when it had
 // to be read from disk), the loop starts again from the root. Splits and merges latch the parent, then the
 // children. The root page never moves: a root that splits pushes its content down, a root left with one child
 // pulls it up.
@@ -56,8 +56,13 @@ class BTree;
 // still the same, and otherwise descends by itself. Holds nothing (page_guard.h), but must not outlive the
 // step that made it: a leaf is looked at again without having been latched in between.
 class Lookup {
+ public:
+  // The page that it needs next, of a paged pool: not in memory when it got there. 0: none.
+  uint64_t on_disk() const { return stage_ == Stage::kOnDisk ? next_ : 0; }
+
+ private:
   friend class BTree;
-  enum class Stage : uint8_t { kNone, kDescends, kLeaf };
+  enum class Stage : uint8_t { kNone, kDescends, kLeaf, kOnDisk };
 
   const BTree* tree_ = nullptr;  // that is known to cover the key
   KeyView key_;
@@ -84,6 +89,8 @@ class BTree {
   // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
   static void FinishLookups(std::span<Lookup> lookups);
+  // Once its page has come: from the root on.
+  static void Again(Lookup* lookup) { lookup->tree_->StartLookup(lookup->key_, lookup->bytes_, lookup); }
   // Whether the lookup went down this tree, and so its key is one of the tree's.
   bool IsOf(const Lookup* lookup) const { return lookup != nullptr && lookup->tree_ == this; }
 
@@ -157,8 +164,8 @@ class BTree {
   // entry that holds the number is a cache miss of its own. False: that was the last step, whether or not the
   // leaf was found.
   static bool Advance(Lookup* lookup);
-  // The same without guards: one thread has the pages to itself.
-  static bool AdvanceAlone(Lookup* lookup);
+  // The same without guards (SiteSpace::unguarded).
+  static bool AdvanceUnguarded(Lookup* lookup);
   static TornNode NodeOf(const GuardO& guard) { return TornNode(guard.page()); }
   static PlainNode NodeOf(const GuardN& guard) { return PlainNode(PlainPage(guard.bytes())); }
   static const Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
@@ -182,6 +189,9 @@ class BTree {
                        GuardX* header);
   void PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* header);
 
+  // Of a paged pool: the leaf with the first key >= `at` (or, in reverse, the last below it) and up to `most`
+  // in all, its neighbours on the way of the scan, come to memory together. Not beyond one that is there.
+  void FetchLeaves(KeyView at, bool reverse, size_t most) const;
   // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
   void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;
   void FreeBelow(uint64_t number);

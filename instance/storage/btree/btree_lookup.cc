@@ -15,7 +15,7 @@ void BTree::FinishLookups(std::span<Lookup> lookups) {
     any = false;
     for (Lookup& lookup : lookups) {
       if (lookup.stage_ != Lookup::Stage::kDescends) continue;
-      any |= lookup.tree_->site_->alone() ? AdvanceAlone(&lookup) : Advance(&lookup);
+      any |= lookup.tree_->site_->unguarded() ? AdvanceUnguarded(&lookup) : Advance(&lookup);
     }
   }
   for (Lookup& lookup : lookups) {
@@ -26,7 +26,7 @@ void BTree::FinishLookups(std::span<Lookup> lookups) {
   }
 }
 
-bool BTree::AdvanceAlone(Lookup* lookup) {
+bool BTree::AdvanceUnguarded(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
   const GuardN guard(site.At(lookup->next_));
   const PlainNode node = NodeOf(guard);
@@ -58,6 +58,11 @@ bool BTree::Advance(Lookup* lookup) {
   const bool first = !lookup->node_;
   // Before: the child may be nonsense, and must not be touched. Afterwards: it may have been split since.
   bool valid = first || lookup->node_.Valid();
+  if (valid && site.paged() && site.At(lookup->next_).on_disk()) {
+    lookup->node_.Release();
+    lookup->stage_ = Lookup::Stage::kOnDisk;
+    return false;
+  }
   if (valid) {
     if (Planted(PlantedBug::kLookAheadBlindly)) runtime::Linger();
     GuardO node(site.At(lookup->next_), ISLANDS_LATCH("btree.lookup"));

@@ -18,6 +18,23 @@ std::string CheckpointPath(const std::string& directory, uint64_t generation) {
   return directory + "/" + Prefix(generation) + "checkpoint";
 }
 
+absl::StatusOr<uint64_t> BytesOfSites(runtime::FileSystem& files, const std::string& directory,
+                                      uint64_t generation) {
+  const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
+  if (!names.ok()) return names.status();
+  uint64_t bytes = 0;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(Prefix(generation) + "site-")) continue;
+    const auto file = files.Open(directory + "/" + name, /*create=*/false, /*direct=*/false);
+    if (!file.ok()) return file.status();
+    const absl::StatusOr<uint64_t> size = files.Size(*file);
+    files.Close(*file).IgnoreError();
+    if (!size.ok()) return size;
+    bytes += *size;
+  }
+  return bytes;
+}
+
 std::string DataFiles::PathOf(size_t slot) const {
   const std::string prefix = options_.directory + "/" + Prefix(options_.generation);
   if (slot < slots()) return prefix + fmt::format("site-{:05}", options_.sites[slot]);

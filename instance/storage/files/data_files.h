@@ -63,6 +63,9 @@ class DataFiles {
   std::vector<runtime::FileHandle> handles_;  // of sites, then double write, then checkpoint
 };
 
+// How much the sites of a generation have at home; nothing is locked.
+absl::StatusOr<uint64_t> BytesOfSites(runtime::FileSystem& files, const std::string& directory,
+                                      uint64_t generation);
 // Of a checkpoint in a directory.
 std::string CheckpointPath(const std::string& directory, uint64_t generation);
 // Removes the files of all generations but this one: nobody has them open.

@@ -27,6 +27,8 @@ absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(const BufferPoolO
   pool->capacity_pages_ = options.capacity_bytes / kPageBytes;
   pool->slots_ = options.slots;
   pool->alone_ = options.alone;
+  pool->paged_ = options.paged;
+  pool->ends_ = std::make_unique<std::atomic<uint64_t>[]>(options.slots);
   if (pool->capacity_pages_ == 0) {
     return absl::InvalidArgumentError(fmt::format("a buffer pool of {} bytes does not hold one page of {}",
                                                   options.capacity_bytes, kPageBytes));
@@ -46,8 +48,8 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
     pages_per_slot_ = std::min(RoundUp(bytes / kPageBytes / slots_, kPagesPerHugePage),
                                (uint64_t{1} << PageId::kNumberBits) - kPagesPerHugePage);
     const uint64_t pages = pages_per_slot_ * slots_;
-    region_bytes_ = RoundUp(pages * sizeof(AtomicPageState), kHugePageBytes) + pages * kPageBytes +
-                    kHugePageBytes + kSlackBytes;
+    region_bytes_ =
+        RoundUp(2 * StatesBytes(), kHugePageBytes) + pages * kPageBytes + kHugePageBytes + kSlackBytes;
     void* region = mmap(nullptr, region_bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region != MAP_FAILED) {
@@ -73,13 +75,14 @@ void BufferPool::Advise() {
   const auto huge_from = [share](uint64_t least) { return share >= least ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
   (void)madvise(region_, region_bytes_, MADV_DONTDUMP);
   (void)madvise(region_, static_cast<size_t>(pages() - region_), huge_from(kHugeStatesShareBytes));
-  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, huge_from(kHugeShareBytes));
+  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes,
+                paged_ ? MADV_NOHUGEPAGE : huge_from(kHugeShareBytes));  // given back one by one
 }
 
 std::byte* BufferPool::pages() const {
-  const uint64_t states_bytes = pages_per_slot_ * slots_ * sizeof(AtomicPageState);
+  static_assert(sizeof(PageHome) == sizeof(AtomicPageState));
   const auto address = reinterpret_cast<uintptr_t>(region_);
-  return region_ + (RoundUp(address + states_bytes, kHugePageBytes) - address);
+  return region_ + (RoundUp(address + 2 * StatesBytes(), kHugePageBytes) - address);
 }
 
 BufferPool::~BufferPool() {
@@ -89,7 +92,9 @@ BufferPool::~BufferPool() {
 PageArray BufferPool::Slot(uint32_t slot) const {
   ISLANDS_CHECK(slot < slots_);
   auto* states = reinterpret_cast<AtomicPageState*>(region_) + slot * pages_per_slot_;
-  return PageArray(states, pages() + slot * pages_per_slot_ * kPageBytes, pages_per_slot_, alone_);
+  auto* homes = reinterpret_cast<PageHome*>(region_ + StatesBytes()) + slot * pages_per_slot_;
+  return PageArray(states, homes, pages() + slot * pages_per_slot_ * kPageBytes, pages_per_slot_, alone_,
+                   paged_);
 }
 
 namespace {
@@ -104,8 +109,9 @@ int UndoScope::Swap(int scopes) { return std::exchange(undo_scopes, scopes); }
 bool BufferPool::ClaimPage() {
   uint64_t resident = resident_pages_.load(std::memory_order_relaxed);
   do {
-    if (resident >= capacity_pages_ && undo_scopes == 0) return false;
+    if (resident >= capacity_pages_ && undo_scopes == 0 && source_ == nullptr) return false;
   } while (!resident_pages_.compare_exchange_weak(resident, resident + 1, std::memory_order_relaxed));
+  if (resident >= capacity_pages_ && source_ != nullptr) source_->MakeRoom();
   return true;
 }
 

@@ -1,13 +1,18 @@
 // The buffer pool: one reserved stretch of virtual memory in which every page of the island's sites has its
 // fixed place, so that a page id becomes an address by arithmetic (vmcache, Leis et al. 2023).
 //
-//   region   | state words, 8 bytes per page | slot 0: pages 0..n-1 | slot 1 | ... | slack |
+//   region   | state words, 8 bytes per page | homes, likewise | slot 0: pages 0..n-1 | slot 1 | ...
+//            | slack |
 //
 // The slots begin at multiples of a huge page.
 //
-// A slot holds one site. Memory is used by pages that were touched only. This first version keeps pages in
-// memory once they are touched: when `capacity_bytes` are in use, ClaimPage says no, and operations that need
-// a page answer RESOURCE_EXHAUSTED.
+// A slot holds one site. Memory is used by pages that were touched only. There are two kinds of pools:
+//
+//   resident   keeps a page in memory once it is touched: when `capacity_bytes` are in use, ClaimPage says
+//              no, and operations that need a page answer RESOURCE_EXHAUSTED
+//   paged      has a source (page_source.h) that writes pages to disk, gives their memory back, and reads
+//              them again: ClaimPage has it make room, and says yes in any case. Whoever has many pages to
+//              claim looks for room before it begins
 //
 // Huge pages spare most of the address translation, which costs more than the cache miss itself. They are
 // asked for where a site's share of the pool is large: its pages are used from the front without gaps, so
@@ -17,7 +22,8 @@
 // Thread safety: all functions may be called from any thread.
 //
 // Invariants:
-//  1. resident_pages <= capacity_pages, but for what was claimed in an UndoScope.
+//  1. resident_pages <= capacity_pages, but for what was claimed in an UndoScope; in a paged pool, but for
+//     pages that have changed, are not at home yet, and so cannot be given back.
 //  2. Reading up to kSlackBytes beyond any page's begin is harmless, so that torn lengths of optimistic reads
 //     are too.
 #pragma once
@@ -49,16 +55,25 @@ struct BufferPoolOptions {
   uint64_t region_bytes = kRegionBytes;  // halved until the kernel grants it
   absl::FunctionRef<void(void* address, size_t bytes)>* bind_memory = nullptr;
   bool alone = false;  // one thread at a time uses the pages: no latches (page_guard.h)
+  bool paged = false;
 };
+
+// The LSN that a page has in its data file; 0: it is not there, or nobody has looked.
+using PageHome = std::atomic<uint64_t>;
 
 // The pages of one slot, by number.
 class PageArray {
  public:
   PageArray() = default;
-  PageArray(AtomicPageState* states, std::byte* pages, uint64_t size, bool alone)
-      : states_(states), pages_(pages), size_(size), alone_(alone) {}
+  PageArray(AtomicPageState* states, PageHome* homes, std::byte* pages, uint64_t size, bool alone, bool paged)
+      : states_(states), homes_(homes), pages_(pages), size_(size), alone_(alone), paged_(paged) {}
   uint64_t size() const { return size_; }
   bool alone() const { return alone_; }
+  bool paged() const { return paged_; }
+  PageHome& Home(uint64_t number) const {
+    ISLANDS_CHECK(number < size_);
+    return homes_[number];
+  }
   PageRef At(uint64_t number) const {
     ISLANDS_CHECK(number < size_);
     return PageRef(states_ + number, pages_ + number * kPageBytes, alone_);
@@ -76,13 +91,16 @@ class PageArray {
   }
 
  private:
+  friend class Pager;
   static constexpr size_t kCacheLineBytes = 64;
   static constexpr size_t kPrefetchedLines = 3;  // node header and slots of a leaf with wide rows
 
   AtomicPageState* states_ = nullptr;
+  PageHome* homes_ = nullptr;
   std::byte* pages_ = nullptr;
   uint64_t size_ = 0;
   bool alone_ = false;
+  bool paged_ = false;
 };
 
 // While one lives on this thread, ClaimPage does not look at the capacity: undoing a change must not fail for
@@ -109,6 +127,23 @@ class BufferPool {
   PageArray Slot(uint32_t slot) const;
   // Counts one more page as resident; false when the pool is full.
   [[nodiscard]] bool ClaimPage();
+  // Of a paged pool: so many have been given back.
+  void GiveBack(uint64_t pages) { resident_pages_.fetch_sub(pages, std::memory_order_relaxed); }
+
+  bool paged() const { return paged_; }
+  bool alone() const { return alone_; }
+  uint32_t slots() const { return slots_; }
+  // Of a paged pool, before its first page is claimed; outlives all use of it.
+  void SetSource(PageSource* source) { source_ = source; }
+  PageSource* source() const { return source_; }
+  // Pages of the slot that have been used, or will be: those from here on have never been.
+  uint64_t End(uint32_t slot) const { return ends_[slot].load(std::memory_order_acquire); }
+  void NoteUse(uint32_t slot, uint64_t number) {
+    if (number >= ends_[slot].load(std::memory_order_relaxed))
+      ends_[slot].store(number + 1, std::memory_order_release);
+  }
+  uint64_t pages_per_slot() const { return pages_per_slot_; }
+  const void* states_end() const { return region_ + StatesBytes(); }
 
   uint64_t resident_pages() const { return resident_pages_.load(std::memory_order_relaxed); }
   uint64_t capacity_pages() const { return capacity_pages_; }
@@ -119,6 +154,7 @@ class BufferPool {
   BufferPool() = default;
   absl::Status Reserve(const BufferPoolOptions& options);
   void Advise();
+  uint64_t StatesBytes() const { return pages_per_slot_ * slots_ * sizeof(AtomicPageState); }
   std::byte* pages() const;
 
   // Constant after construction.
@@ -128,7 +164,10 @@ class BufferPool {
   uint64_t pages_per_slot_ = 0;
   uint32_t slots_ = 0;
   bool alone_ = false;
+  bool paged_ = false;
+  PageSource* source_ = nullptr;
   // Atomic.
+  std::unique_ptr<std::atomic<uint64_t>[]> ends_;  // by slot; written by one thread at a time
   std::atomic<uint64_t> resident_pages_{0};
 };
 

@@ -32,6 +32,7 @@
 #include "instance/storage/pages/page.h"
 #include "instance/storage/pages/page_change.h"
 #include "instance/storage/pages/page_latch.h"
+#include "instance/storage/pages/page_source.h"
 #include "instance/storage/pages/page_state.h"
 #include "instance/storage/pages/torn.h"
 #include "runtime/check.h"
@@ -48,7 +49,15 @@ class PageRef {
   PageRef(AtomicPageState* state, std::byte* bytes, bool alone = false)
       : state_(state), bytes_(bytes), alone_(alone) {}
   // Whether it was ever touched; for recovery, while nobody else is there.
-  bool resident() const { return state_->Load().residency() != Residency::kEvicted; }
+  bool touched() const { return state_->Load().residency() != Residency::kUntouched; }
+  bool on_disk() const { return state_->Load().residency() == Residency::kOnDisk; }
+  bool marked() const { return state_->Load().residency() == Residency::kMarked; }
+  // Of a resident page that nobody has latched.
+  void Mark() const {
+    PageState state = state_->Load();
+    if (state.residency() == Residency::kResident && state.free())
+      Change(state, state.WithResidency(Residency::kMarked).WithLatch(PageState::kOut));
+  }
 
  private:
   friend class GuardN;
@@ -56,6 +65,7 @@ class PageRef {
   friend class GuardS;
   friend class GuardX;
   friend class PageWait;
+  friend class Pager;
   bool Change(PageState& expected, PageState desired) const {
     return alone_ ? state_->Replace(expected, desired) : state_->CompareExchange(expected, desired);
   }
@@ -70,11 +80,13 @@ class PageWait {
  public:
   // `seen`: what is in the way.
   void Wait(runtime::LatchSite site, const PageRef& page, PageState seen) {
+    if (seen.out()) return BringIn(page.state_, seen);
     if (page_change_sink != nullptr) page_change_sink->BeforeWait();
     TryAgain(site, page, seen);
   }
   // The same for who has nothing latched meanwhile, and begins anew.
   void TryAgain(runtime::LatchSite site, const PageRef& page, PageState seen) {
+    if (seen.out()) return BringIn(page.state_, seen);
     if (++rounds_ == 1 && page.bytes_ != nullptr) first_ = LookAtLatched(TornPage(page.bytes_), seen);
     runtime::BackOff(rounds_, site, first_.holder, first_.place);
   }
@@ -96,12 +108,12 @@ class GuardN {
 class GuardO {
  public:
   GuardO() = default;
-  // Waits while the page is latched exclusively. The page must be resident: the caller has its id from a
-  // validated parent.
+  // Waits while the page is latched exclusively, or on disk. It must have been touched: the caller has its id
+  // from a validated parent.
   explicit GuardO(PageRef page, runtime::LatchSite site = {}) : page_(page) {
     PageState state = page_.state_->Load();
     for (PageWait wait; state.exclusive(); wait.Wait(site, page_, state)) state = page_.state_->Load();
-    ISLANDS_CHECK(state.residency() != Residency::kEvicted);
+    ISLANDS_CHECK(state.residency() != Residency::kUntouched);
     seen_ = state;
   }
   GuardO(GuardO&& other) noexcept : page_(std::exchange(other.page_, {})), seen_(other.seen_) {}
@@ -188,7 +200,17 @@ class GuardX {
   // A page that was never touched becomes resident, zeroed and latched.
   static GuardX FirstUse(PageRef page) {
     PageState state = page.state_->Load();
-    ISLANDS_CHECK(state.residency() == Residency::kEvicted && state.free());
+    ISLANDS_CHECK(state.residency() == Residency::kUntouched && state.free());
+    const PageState desired = state.WithResidency(Residency::kResident).WithLatch(PageState::kExclusive);
+    ISLANDS_CHECK(page.Change(state, desired));
+    GuardX guard;
+    guard.page_ = page;
+    return guard;
+  }
+  // A page on disk that will be written anew, all of it: likewise, without being read.
+  static GuardX Anew(PageRef page) {
+    PageState state = page.state_->Load();
+    ISLANDS_CHECK(state.residency() == Residency::kOnDisk && state.out());
     const PageState desired = state.WithResidency(Residency::kResident).WithLatch(PageState::kExclusive);
     ISLANDS_CHECK(page.Change(state, desired));
     GuardX guard;

@@ -45,7 +45,7 @@ TEST(PageState, Fields_DoNotOverlap) {
   EXPECT_EQ(state.residency(), Residency::kMarked);
   EXPECT_EQ(state.latch(), PageState::kMaxShared);
   EXPECT_FALSE(state.exclusive());
-  EXPECT_EQ(state.WithResidency(Residency::kEvicted).WithLatch(0),
+  EXPECT_EQ(state.WithResidency(Residency::kUntouched).WithLatch(0),
             PageState(0).WithNextVersion().WithNextVersion());
 }
 

@@ -27,15 +27,17 @@
 namespace islands::storage {
 
 // The first one stands for who does not say.
-inline constexpr std::array<std::string_view, 9> kExclusiveSiteNames = {"",
-                                                                        "btree.leaf",
-                                                                        "btree.split",
-                                                                        "btree.split_root",
-                                                                        "btree.merge",
-                                                                        "btree.clear",
-                                                                        "site.allocate",
-                                                                        "site.free",
-                                                                        "data.load"};
+inline constexpr std::array<std::string_view, 11> kExclusiveSiteNames = {"",
+                                                                         "btree.leaf",
+                                                                         "btree.split",
+                                                                         "btree.split_root",
+                                                                         "btree.merge",
+                                                                         "btree.clear",
+                                                                         "site.allocate",
+                                                                         "site.free",
+                                                                         "data.load",
+                                                                         "pager.read",
+                                                                         "pager.evict"};
 
 class ExclusiveSite {
  public:

@@ -4,9 +4,13 @@
 //   |               version                 | residency |      latch       |
 //
 //   version    counts exclusive unlatchings; an optimistic reader compares it before and after
-//   residency  evicted (all zero: a page never touched), resident, or marked by the clock hand for eviction
+//   residency  untouched (all zero), resident, marked by the clock hand, or on disk (page_source.h)
 //   latch      0 free, 1..8191 holders of the shared latch, from 8192 on held exclusively: the rest says
 //              where in the code it was taken (page_latch.h)
+//
+// A page that is marked or on disk looks as if it were held exclusively, at a place of its own (kOut): who
+// wants it finds out where he would wait for a latch, and who finds a page free pays nothing for those that
+// are not.
 //
 // Thread safety: PageState is a value; AtomicPageState is changed by compare-and-swap only, or, where one
 // thread has all pages to itself, by Replace.
@@ -18,7 +22,7 @@
 
 namespace islands::storage {
 
-enum class Residency : uint8_t { kEvicted = 0, kResident = 1, kMarked = 2 };
+enum class Residency : uint8_t { kUntouched = 0, kResident = 1, kMarked = 2, kOnDisk = 3 };
 
 class PageState {
  public:
@@ -27,6 +31,8 @@ class PageState {
   static constexpr uint64_t kLatchMask = (uint64_t{1} << kResidencyShift) - 1;
   static constexpr uint64_t kExclusive = (kLatchMask + 1) / 2;  // and all above
   static constexpr uint64_t kMaxShared = kExclusive - 1;
+  // Of a marked page, or one on disk, that nobody works on.
+  static constexpr uint64_t kOut = kLatchMask;
 
   constexpr PageState() = default;
   explicit constexpr PageState(uint64_t bits) : bits_(bits) {}
@@ -37,6 +43,8 @@ class PageState {
   constexpr uint64_t latch() const { return bits_ & kLatchMask; }
   constexpr bool exclusive() const { return (bits_ & kExclusive) != 0; }
   constexpr bool free() const { return latch() == 0; }
+  // Marked, or on disk, and nobody works on it.
+  constexpr bool out() const { return latch() == kOut; }
 
   constexpr PageState WithLatch(uint64_t latch) const { return PageState((bits_ & ~kLatchMask) | latch); }
   constexpr PageState WithResidency(Residency residency) const {
@@ -50,7 +58,7 @@ class PageState {
   uint64_t bits_ = 0;
 };
 static_assert(sizeof(PageState) == 8);
-static_assert(PageState(0).residency() == Residency::kEvicted && PageState(0).free());
+static_assert(PageState(0).residency() == Residency::kUntouched && PageState(0).free());
 static_assert(PageState(0).WithLatch(PageState::kExclusive).WithNextVersion().version() == 1);
 static_assert(PageState(~0ull).WithNextVersion().version() == 0);  // wraps into nothing else
 

@@ -46,7 +46,7 @@ SiteHeader* ChangeFreePages(const GuardX& header) {
 
 bool SiteSpace::Format() {
   if (!pool_->ClaimPage()) return false;
-  const GuardX guard = GuardX::FirstUse(pages_.At(0));
+  const GuardX guard = FirstUse(0);
   SiteHeader* header = new (guard.Change(kWholePage)) SiteHeader{};
   header->page = {.page_id = PageId(site_, 0).value(), .type = PageType::kSiteHeader};
   header->magic = kMagic;
@@ -87,13 +87,13 @@ uint64_t SiteSpace::Root(uint32_t tree) const {
   return root < header->next_page && root < pages_.size() ? root : 0;
 }
 
-GuardX SiteSpace::ForRedo(uint64_t number) {
+GuardX SiteSpace::ForRedo(uint64_t number, bool image) {
   if (number >= pages_.size()) return {};
   const PageRef page = pages_.At(number);
-  if (page.resident()) return GuardX(page);
+  if (page.touched() && !(image && page.on_disk())) return GuardX(page);
   const UndoScope whatever_room_there_is;
   ISLANDS_CHECK(pool_->ClaimPage());
-  return GuardX::FirstUse(page);
+  return page.on_disk() ? GuardX::Anew(page) : FirstUse(number);
 }
 
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
@@ -112,7 +112,7 @@ GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {
   } else {
     number = header->next_page;
     if (number >= pages_.size() || !pool_->ClaimPage()) return page;
-    page = GuardX::FirstUse(pages_.At(number));
+    page = FirstUse(number);
     ++header->next_page;
   }
   if (runtime::Planted(runtime::PlantedBug::kHeaderOfItsOwn)) header_guard->Release();

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
 #include "instance/storage/pages/buffer_pool.h"
@@ -32,7 +33,7 @@ namespace islands::storage {
 class SiteSpace {
  public:
   SiteSpace(BufferPool* pool, uint32_t slot, uint32_t site)
-      : pool_(pool), site_(site), pages_(pool->Slot(slot)) {}
+      : pool_(pool), slot_(slot), site_(site), pages_(pool->Slot(slot)) {}
 
   // Writes a header without trees. False when the pool is full.
   [[nodiscard]] bool Format();
@@ -45,12 +46,13 @@ class SiteSpace {
   // After redo: 0 if the header is none, or knows no such tree.
   uint64_t Root(uint32_t tree) const;
   // Whether the page was ever touched; for recovery.
-  bool HasPage(uint64_t number) const { return number < pages_.size() && pages_.At(number).resident(); }
+  bool HasPage(uint64_t number) const { return number < pages_.size() && pages_.At(number).touched(); }
   // Behind the last page that was ever used; 0 while there is no header.
   uint64_t end_page() const;
   // Redo: the page with this number, latched, zeroed if it was never touched; empty if no site has such a
-  // number. Whether there is room in the pool is not asked: the page was there before.
-  GuardX ForRedo(uint64_t number);
+  // number. Whether there is room in the pool is not asked: the page was there before. `image`: all of it
+  // will be written anew, and it need not be read.
+  GuardX ForRedo(uint64_t number, bool image);
 
   // A page of type kTree, zeroed behind its header. Empty when the pool or the site's address space is full.
   // `header` latches the site header, if it does not yet, and keeps it: until the step that the page is part
@@ -63,13 +65,29 @@ class SiteSpace {
   PageRef At(uint64_t number) const { return pages_.At(number); }
   [[gnu::always_inline]] void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
   bool alone() const { return pages_.alone(); }
+  bool paged() const { return pages_.paged(); }
+  // One thread has all pages to itself, and all are in memory: nobody need look at a state word.
+  bool unguarded() const { return alone() && !paged(); }
+  bool OnDisk(uint64_t number) const { return number < pages_.size() && pages_.At(number).on_disk(); }
+  void FetchAhead(std::span<const uint64_t> numbers) const { pool_->source()->FetchAhead(slot_, numbers); }
+  // Once more, if nobody has looked since: the clock hand had.
+  void Mark(uint64_t number) { pages_.At(number).Mark(); }
+  // Of a page's data file (BufferPool): who moves pages keeps it.
+  uint64_t Home(uint64_t number) const { return pages_.Home(number).load(std::memory_order_acquire); }
+  void SetHome(uint64_t number, uint64_t lsn) { pages_.Home(number).store(lsn, std::memory_order_release); }
   uint64_t used_pages() const;  // header included, free pages not
   // The free list is a list, its pages are free, and with `tree_pages` reachable pages and the header every
   // page is accounted for.
   absl::Status Check(uint64_t tree_pages) const;
 
  private:
+  GuardX FirstUse(uint64_t number) {
+    pool_->NoteUse(slot_, number);
+    return GuardX::FirstUse(pages_.At(number));
+  }
+
   BufferPool* const pool_;
+  const uint32_t slot_;
   const uint32_t site_;
   const PageArray pages_;
 };

@@ -1,0 +1,140 @@
+"""Data larger than memory: sums and totals are right with a pool that holds a tenth of the rows, whoever is killed."""
+
+import glob
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import Document, Islands, WriteFile
+
+ROWS = 100_000  # of micro: some 27 MiB
+FILE = """
+version: 1
+name: larger
+cores: 2
+layout: {layout}
+data: {{directory: data, sites: 4}}
+storage: {{buffer_pool: {pool}, mode: {mode}, log: {{durability: {durability}}}}}
+metrics: {{base_port: 0}}
+"""
+
+
+class Larger:
+    def __init__(self, islands: Islands, path: str) -> None:
+        self.islands, self.path = islands, path
+
+    def run(self, workload: str, *more: object) -> Document:
+        result: Document = self.islands.json("run", self.path, workload, "--duration", "1", "--warmup", "0.1", *more,
+                                             timeout=120)
+        assert result["sum_check"] == "ok" and result["committed"] > 0, result
+        return result
+
+    def status(self) -> list[Document]:
+        found: list[Document] = self.islands.json("status", self.path)["islands"]
+        return found
+
+    def kill(self, *numbers: int) -> None:
+        before = self.status()
+        for number in numbers:
+            os.kill(before[number]["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while any(self.status()[number]["state"] != "ready" or
+                  self.status()[number]["pid"] == before[number]["pid"] for number in numbers):
+            assert time.monotonic() < deadline, self.status()
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        done = self.islands.run("down", self.path, timeout=60)
+        assert done.code == 0, done
+
+
+Make = Callable[..., Larger]
+
+
+@pytest.fixture
+def larger(islands: Islands, deployment: WriteFile) -> Iterator[Make]:
+    made: list[Larger] = []
+
+    def make(layout: str = "2ISL", pool: str = "4MiB", mode: str = "paged", durability: str = "lazy") -> Larger:
+        path = deployment(FILE.format(layout=layout, pool=pool, mode=mode, durability=durability))
+        done = islands.run("up", path, timeout=60)
+        assert done.code == 0, done
+        made.append(Larger(islands, path))
+        return made[-1]
+    yield make
+    for each in made:
+        islands.run("down", each.path, timeout=60)
+
+
+@pytest.mark.parametrize("layout, durability", [("1ISL", "lazy"), ("2ISL", "lazy"), ("2ISL", "sync")])
+def test_sums_are_right_whoever_is_killed(larger: Make, layout: str, durability: str) -> None:
+    cluster = larger(layout, durability=durability)
+    rows = ("--rows-total", ROWS)
+    cluster.run("micro", *rows, "--op", "read")
+    cluster.run("micro", *rows, "--op", "add", "--multisite", "20")
+    pages = sum(cluster.status()[0]["pool_pages_per_node"].values())
+    assert pages < 4096 * 2, "of 4 KiB, with what it needs besides"
+    cluster.kill(0)
+    cluster.run("micro", *rows, "--op", "update", "--multisite", "20")
+    cluster.kill(*range(len(cluster.status())))
+    cluster.run("micro", *rows, "--op", "read")
+    cluster.end()
+    found = cluster.islands.run("verify", cluster.path, timeout=120)
+    assert found.code == 0, found
+
+
+def test_the_conditions_of_tpcc_hold_in_a_small_pool(larger: Make) -> None:
+    cluster = larger("1ISL", pool="8MiB")
+    cluster.run("tpcc", "--warehouses", "1")
+    cluster.kill(0)
+    cluster.run("tpcc", "--warehouses", "1")
+
+
+def test_scans_of_ycsb(larger: Make) -> None:
+    cluster = larger("2ISL", pool="4MiB")
+    cluster.run("ycsb", "--mix", "e", "--records", "20000")
+    cluster.run("ycsb", "--mix", "f", "--records", "20000")
+
+
+def test_auto_goes_paged_when_a_load_has_no_room_and_stays_so(larger: Make, islands: Islands) -> None:
+    cluster = larger(mode="auto")
+    assert not any(island["paged"] for island in cluster.status())
+    cluster.run("micro", "--rows-total", ROWS, "--op", "add")
+    assert all(island["paged"] for island in cluster.status())
+    assert "2MiB paged" in islands.run("status", cluster.path).out
+    cluster.end()
+    done = islands.run("up", cluster.path, timeout=60)
+    assert done.code == 0, done
+    assert all(island["paged"] for island in cluster.status())
+    cluster.run("micro", "--rows-total", ROWS, "--op", "read")
+
+
+def test_a_resident_pool_that_is_full_says_what_may_be_done(larger: Make, islands: Islands) -> None:
+    cluster = larger(mode="resident")
+    done = islands.run("load", cluster.path, "micro", "--rows-total", ROWS, timeout=60)
+    assert done.code == 1 and "storage.mode: paged" in done.err, done
+
+
+def test_paged_without_a_log_is_refused(islands: Islands, deployment: WriteFile) -> None:
+    done = islands.run("check", deployment(FILE.format(layout="2ISL", pool="4MiB", mode="paged", durability="none")))
+    assert done.code == 2 and "found 'paged' with durability none" in done.err, done
+
+
+def test_a_page_that_the_disk_has_lost_is_named(larger: Make, islands: Islands, folder: str) -> None:
+    cluster = larger("1ISL")
+    islands.run("load", cluster.path, "micro", "--rows-total", ROWS, timeout=60)
+    cluster.end()
+    for path in glob.glob(f"{folder}/data/island-0*/generation-*-site-00000"):
+        with open(path, "r+b") as file:
+            for page in range(20, 400, 2):
+                file.seek(page * 4096 + 2000)
+                file.write(b"lost")
+    done = islands.run("up", cluster.path, timeout=60)
+    assert done.code == 0, done
+    done = islands.run("run", cluster.path, "micro", "--rows-total", ROWS, "--duration", "1", timeout=60)
+    logs = "".join(open(path, encoding="utf-8").read() for path in glob.glob(f"{folder}/run/island-0.log*"))
+    said = json.dumps(done) + logs
+    assert "is not whole: restore data and log from a copy" in said, done

@@ -1,0 +1,164 @@
+// Pages of a pool that holds less than there is: which of them are in memory (vmcache, Leis et al. 2023).
+//
+//   untouched ---- FirstUse ----> resident <--- BringIn ---- marked
+//                                  |   ^  \___ clock hand ___/  |
+//                                  |   |                        | clock hand: it is at home
+//                             Fetch|   |BringIn, Fetch          v
+//                                  +---+------------------- on disk
+//
+// A page that is not untouched is at home if its LSN is the one that it has in its data file. Only such pages
+// are evicted: their memory goes back to the kernel. The hand goes round all pages of the pool. It marks
+// those that are in memory, and evicts what it finds still marked when it comes again: nobody has looked at
+// it since. Inner nodes of trees are marked only if nothing else is left, site headers never.
+//
+// Of changed pages it remembers which it would have liked to evict (TakeVictims): the cleaner writes those
+// home first. While a load fills the pool nothing is in the log, and nobody cleans: the hand itself writes
+// changed pages to the files of the generation that will be (MoveTo).
+//
+// Reads. An operation looks ahead for its pages and has the missing ones fetched together (Fetch). What it
+// missed all the same, because it was evicted in between, or is a neighbour that a merge wants, is read
+// where it is wanted, by BringIn, and the thread waits. So nothing has to be pinned: being evicted costs time
+// only. A page is read into room of the reader's and put in its place only over the state word that it had
+// before the read: if anybody was faster, even one who has read, changed and evicted the page again, the word
+// has another version.
+//
+// What a disk has lost is an error of Fetch. BringIn has nobody to tell: it says it, and ends the process,
+// as losing the disk under a memory map would.
+//
+// Thread safety: any thread, but for Attach, PutOnDisk, MoveTo and EndSpill, while nobody else uses pages.
+//
+// Invariants:
+//  1. A page on disk has in its data file what it had when it was evicted.
+//  2. Nothing is evicted that is latched, or not at home.
+//  3. What a thread has brought in last stays until it has brought in a few others: an operation that needs
+//     several pages at once gets them, however small the pool.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "instance/storage/files/blocking_queue.h"
+#include "instance/storage/files/data_files.h"
+#include "instance/storage/files/disk_page.h"
+#include "instance/storage/pages/buffer_pool.h"
+#include "instance/storage/pages/page_source.h"
+#include "runtime/file_system.h"
+#include "runtime/mutex.h"
+
+namespace islands::storage {
+
+// A page that has never been in a log, and was loaded: below the LSN of every change.
+inline constexpr uint64_t kLoadedLsn = 1;
+
+// Redo and trees trust what they are given (page_changes_reader.h).
+bool IsSound(ConstPageBytes page);
+
+class Pager final : public PageSource {
+ public:
+  struct Place {
+    uint32_t slot = 0;
+    uint64_t number = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  struct Counters {
+    uint64_t read = 0;     // pages
+    uint64_t evicted = 0;  // pages
+    uint64_t waited = 0;   // of the read ones: by BringIn, where nobody had looked ahead
+    uint64_t spilled = 0;  // pages
+  };
+
+  // The pool outlives it, and has no pages yet.
+  explicit Pager(BufferPool& pool);
+  ~Pager() override;
+
+  // Where pages have their homes from now on. Those that are on disk stay so.
+  void Attach(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
+  // Pages [0, end) of the slot are on disk; none has been touched.
+  void PutOnDisk(uint32_t slot, uint64_t end);
+
+  // Those that are on disk come to memory; others, and repeated ones, are left alone. DATA_LOSS: one is not
+  // what was written. Waits for the disk.
+  absl::Status Fetch(std::span<const Place> pages);
+  bool OnDisk(const Place& page) const;
+
+  // Whether so many pages more would fit, once what can be evicted has been.
+  bool HasRoom(uint64_t pages);
+
+  // Changed pages that the hand would have evicted.
+  std::vector<Place> TakeVictims();
+  // Some have come home: the hand may find something again.
+  void NoteCleaned();
+
+  // Pages have their homes in these files from now on, as with Attach: those that are on disk are copied, and
+  // all others are at home nowhere. Until EndSpill the hand writes changed pages there. EndSpill: the first
+  // error.
+  absl::Status MoveTo(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
+  absl::Status EndSpill();
+  const absl::Status& spill_status() const { return spill_status_; }
+
+  Counters counters() const;
+
+  void BringIn(AtomicPageState* state, PageState seen) override;
+  void FetchAhead(uint32_t slot, std::span<const uint64_t> numbers) override;
+  void MakeRoom() override;
+
+ private:
+  static constexpr size_t kReads = 16;     // at a time, of one reader
+  static constexpr size_t kRecent = 16;    // invariant 3
+  static constexpr size_t kDiscards = 64;  // at a time
+  static constexpr size_t kSpills = 512;   // at a time
+  static constexpr size_t kMostVictims = 2000;
+  struct Reader {
+    explicit Reader(runtime::FileSystem& files) : room(kReads), queue(files) {}
+    std::vector<DiskPage> room;
+    BlockingQueue queue;  // last: it ends before the pages that it reads into
+  };
+  class Sweep;
+
+  std::unique_ptr<Reader> TakeReader();
+  void ReturnReader(std::unique_ptr<Reader> reader);
+  absl::Status CopyPages(uint32_t slot, uint64_t first, uint64_t end, const DataFiles& to);
+  absl::Status FetchSome(Reader& reader, std::span<const Place> pages);
+  absl::Status Check(const Place& place, ConstPageBytes page) const;
+  void Install(const Place& place, PageState seen, ConstPageBytes page);
+  AtomicPageState* StateOf(const Place& place) const { return slots_[place.slot].At(place.number).state_; }
+  std::byte* BytesOf(const Place& place) const { return slots_[place.slot].At(place.number).bytes_; }
+  Place PlaceOf(const AtomicPageState* state) const;
+  bool Change(AtomicPageState* state, PageState& expected, PageState desired) const {
+    return pool_.alone() ? state->Replace(expected, desired) : state->CompareExchange(expected, desired);
+  }
+  void RunHand(uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const AtomicPageState* state);
+  bool IsRecent(const AtomicPageState* state) const;
+
+  BufferPool& pool_;
+  std::vector<PageArray> slots_;
+  runtime::FileSystem* files_ = nullptr;
+  std::shared_ptr<const DataFiles> data_;
+
+  runtime::Mutex readers_mutex_;
+  std::vector<std::unique_ptr<Reader>> readers_;  // nobody's
+
+  runtime::Mutex mutex_;  // of the hand, and all that it has
+  Place hand_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Place> victims_;
+  uint64_t next_chances_ = 0;  // when there are as many, the hand may go again
+  bool spills_ = false;
+  absl::Status spill_status_;
+
+  std::array<std::atomic<const AtomicPageState*>, kRecent> recent_{};
+  std::atomic<uint64_t> next_recent_ = 0;
+  std::atomic<uint64_t> chances_ = 0;  // grows when there may be something to evict that was not before
+  std::atomic<uint64_t> read_ = 0, evicted_ = 0, waited_ = 0, spilled_ = 0;
+  PageSourceStretch stretch_;  // last: when all else is there
+};
+
+}  // namespace islands::storage

@@ -1,0 +1,419 @@
+// Pools that hold less than there is: whatever is evicted and read again, trees are as a map is; and each of
+// what could go wrong on the way is seen.
+#include "instance/storage/files/pager.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "instance/storage/store.h"
+#include "partitioner/key_codec.h"
+#include "runtime/file_system.h"
+#include "runtime/random.h"
+
+namespace islands::storage {
+namespace {
+
+using partitioner::Uint64Key;
+
+RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+// Another file system, and who hears of reads when they have come.
+class FilesWithHook final : public runtime::FileSystem {
+ public:
+  std::function<void(const runtime::IoRequest&)> after_read;
+
+  absl::StatusOr<runtime::FileHandle> Open(const std::string& path, bool create, bool direct) override {
+    return files_->Open(path, create, direct);
+  }
+  absl::Status Close(runtime::FileHandle file) override { return files_->Close(file); }
+  std::unique_ptr<Queue> MakeQueue() override { return std::make_unique<HookedQueue>(*this); }
+  absl::Status Allocate(runtime::FileHandle file, uint64_t bytes) override {
+    return files_->Allocate(file, bytes);
+  }
+  absl::Status Truncate(runtime::FileHandle file, uint64_t bytes) override {
+    return files_->Truncate(file, bytes);
+  }
+  absl::StatusOr<uint64_t> Size(runtime::FileHandle file) override { return files_->Size(file); }
+  absl::Status Lock(runtime::FileHandle file) override { return files_->Lock(file); }
+  absl::StatusOr<std::string> ReadFile(const std::string& path) override { return files_->ReadFile(path); }
+  absl::Status ReplaceFile(const std::string& path, std::string_view content) override {
+    return files_->ReplaceFile(path, content);
+  }
+  absl::Status MakeDirectories(const std::string& path) override { return files_->MakeDirectories(path); }
+  bool Exists(const std::string& path) override { return files_->Exists(path); }
+  absl::Status Remove(const std::string& path) override { return files_->Remove(path); }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return files_->Rename(from, to);
+  }
+  absl::Status SyncDirectory(const std::string& path) override { return files_->SyncDirectory(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override {
+    return files_->List(directory);
+  }
+
+ private:
+  class HookedQueue final : public Queue {
+   public:
+    explicit HookedQueue(FilesWithHook& files) : files_(files), queue_(files.files_->MakeQueue()) {}
+    void Submit(const runtime::IoRequest& request) override {
+      requests_[request.token] = request;
+      queue_->Submit(request);
+    }
+    size_t Poll(std::vector<runtime::IoCompletion>* completions) override {
+      const size_t before = completions->size(), count = queue_->Poll(completions);
+      for (size_t i = before; i < completions->size(); ++i) {
+        const runtime::IoRequest& request = requests_[(*completions)[i].token];
+        if (request.kind == runtime::IoKind::kRead && files_.after_read) files_.after_read(request);
+      }
+      return count;
+    }
+    void Wait(int64_t timeout_ns) override { queue_->Wait(timeout_ns); }
+
+   private:
+    FilesWithHook& files_;
+    std::map<uint64_t, runtime::IoRequest> requests_;
+    std::unique_ptr<Queue> queue_;
+  };
+
+  std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
+};
+
+class PagerTest : public testing::Test {
+ protected:
+  void Make(uint64_t pages, bool alone, bool indexed = false) {
+    Catalog::TableSpecs specs;
+    control::v1::TableSpec* table = specs.Add();
+    table->set_name("rows");
+    table->add_key("uint64");
+    table->set_range_end(1 << 20);
+    if (indexed) {
+      control::v1::IndexSpec* index = table->add_indexes();
+      index->set_name("by_first_bytes");
+      index->add_key("row:0:uint32");
+    }
+    catalog_ = std::make_unique<Catalog>(*Catalog::Create(specs, 1));
+    store_ = *Store::Create(
+        *catalog_, {.sites = {0, 1}, .pool_bytes = pages * kPageBytes, .alone = alone, .paged = true},
+        files_);
+    auto data = DataFiles::Create(files_, {.directory = "/data", .generation = ++made_, .sites = {0}});
+    ASSERT_TRUE(data.ok());
+    data_ = std::make_shared<DataFiles>(*std::move(data));
+    ASSERT_TRUE(store_->pager()->MoveTo(files_, data_).ok());
+  }
+  SiteTable& rows() { return *store_->At(0, 0); }
+  Pager& pager() { return *store_->pager(); }
+  // As after a load: what has been written counts as clean, and no more is.
+  void BeClean() {
+    ASSERT_TRUE(pager().HasRoom(store_->Usage().capacity_pages / 2));
+    ASSERT_TRUE(pager().EndSpill().ok());
+  }
+  void Fill(uint64_t count, size_t bytes = 200) {
+    for (uint64_t key = 0; key < count; ++key)
+      ASSERT_EQ(rows().Insert(Uint64Key(key), Bytes(std::string(bytes, static_cast<char>('a' + key % 26)))),
+                absl::StatusCode::kOk);
+  }
+  // Some page that is in a state, beginning with the last one.
+  template <typename Is>
+  uint64_t Find(Is is) {
+    for (uint64_t number = store_->space(0).end_page() - 1; number > 0; --number) {
+      if (is(number)) return number;
+    }
+    ADD_FAILURE() << "there is none";
+    return 0;
+  }
+  uint64_t FindOnDisk() {
+    return Find([&](uint64_t number) { return store_->space(0).OnDisk(number); });
+  }
+  std::byte* WriteTo(uint64_t number, std::byte value) {
+    const GuardX page(store_->space(0).At(number));
+    std::byte* bytes = page.Change({.bytes = kPageBytes});
+    bytes[kPageBytes - 1] = value;
+    reinterpret_cast<PageHeader*>(bytes)->lsn += 1;
+    return bytes;
+  }
+
+  FilesWithHook files_;
+  uint64_t made_ = 0;
+  std::unique_ptr<Catalog> catalog_;
+  std::shared_ptr<DataFiles> data_;
+  std::unique_ptr<Store> store_;
+};
+
+void Check(const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; }
+
+// Rows come, change and go, at random; ten times what the pool holds.
+TEST_F(PagerTest, Model_InAPoolOf32Pages) {
+  for (const bool alone : {true, false}) {
+    ASSERT_NO_FATAL_FAILURE(Make(32, alone, /*indexed=*/true));
+    std::map<uint64_t, std::string> model;
+    runtime::Random random(7);
+    std::vector<std::byte> found;
+    for (int step = 0; step < 20'000; ++step) {
+      const uint64_t key = random.Below(4000);
+      const std::string row(8 + random.Below(600), static_cast<char>('a' + random.Below(26)));
+      const bool there = model.contains(key);
+      switch (random.Below(step < 8000 ? 3 : 5)) {
+        case 0:
+        case 1:
+          ASSERT_EQ(rows().Insert(Uint64Key(key), Bytes(row)),
+                    there ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kOk);
+          model.try_emplace(key, row);
+          break;
+        case 2:
+          ASSERT_EQ(rows().Replace(Uint64Key(key), Bytes(row)),
+                    there ? absl::StatusCode::kOk : absl::StatusCode::kNotFound);
+          if (there) model[key] = row;
+          break;
+        case 3:
+          ASSERT_EQ(rows().MarkGhost(Uint64Key(key)),
+                    there ? absl::StatusCode::kOk : absl::StatusCode::kNotFound);
+          if (there) {
+            ASSERT_EQ(rows().RemoveGhost(Uint64Key(key)), absl::StatusCode::kOk);
+          }
+          model.erase(key);
+          break;
+        default: {
+          ASSERT_EQ(rows().Read(Uint64Key(key), &found),
+                    there ? absl::StatusCode::kOk : absl::StatusCode::kNotFound);
+          if (there) {
+            ASSERT_TRUE(std::ranges::equal(found, Bytes(model[key])));
+          }
+        }
+      }
+    }
+    ASSERT_LE(store_->Usage().resident_pages, 32u + 16u);
+    EXPECT_GT(pager().counters().evicted, 1000u);
+    auto expected = model.begin();
+    rows().Scan({}, {}, false, [&](KeyView key, RowView row) {
+      EXPECT_TRUE(expected != model.end() && std::ranges::equal(key, KeyView(Uint64Key(expected->first))) &&
+                  std::ranges::equal(row, Bytes(expected->second)));
+      ++expected;
+      return !HasFailure();
+    });
+    EXPECT_TRUE(expected == model.end());
+    uint64_t backwards = 0;
+    rows().Scan({}, {}, true, [&](KeyView, RowView) { return ++backwards, true; });
+    EXPECT_EQ(backwards, model.size());
+    Check(store_->Check());
+    Check(pager().spill_status());
+  }
+}
+
+// Threads that read and change neighbours, while pages come and go.
+TEST_F(PagerTest, Stress_ThreeThreadsInAPoolOf64Pages) {
+  constexpr uint64_t kRows = 3000, kThreads = 3;
+  ASSERT_NO_FATAL_FAILURE(Make(64, /*alone=*/false));
+  Fill(kRows);
+#ifdef ISLANDS_TSAN
+  constexpr int kSteps = 3000;
+#else
+  constexpr int kSteps = 20'000;
+#endif
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([this, thread] {
+      runtime::Random random(thread);
+      std::vector<std::byte> found;
+      std::map<uint64_t, uint64_t> counts;  // of the rows that are this thread's
+      for (int step = 0; step < kSteps && !HasFailure(); ++step) {
+        const uint64_t key = random.Below(kRows / kThreads) * kThreads + thread;
+        if (random.Below(2) == 0) {
+          EXPECT_EQ(rows().Modify(Uint64Key(key), {0, 8},
+                                  [&](std::span<std::byte> row) {
+                                    const uint64_t count = ++counts[key];
+                                    std::memcpy(row.data(), &count, sizeof(count));
+                                  }),
+                    absl::StatusCode::kOk);
+          continue;
+        }
+        EXPECT_EQ(rows().Read(Uint64Key(key), &found), absl::StatusCode::kOk);
+        if (counts.contains(key)) {
+          uint64_t count = 0;
+          std::memcpy(&count, found.data(), sizeof(count));
+          EXPECT_EQ(count, counts[key]) << "of row " << key;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(pager().counters().evicted, 1000u);
+  Check(store_->Check());
+}
+
+TEST_F(PagerTest, Fetch_OfManyIsTogetherAndOfTheSameOnce) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  std::vector<Pager::Place> places;
+  for (uint64_t number = 1; number < store_->space(0).end_page() && places.size() < 10; ++number) {
+    if (store_->space(0).OnDisk(number)) places.push_back({0, number});
+  }
+  places.push_back(places.front());
+  const uint64_t read = pager().counters().read;
+  Check(pager().Fetch(places));
+  EXPECT_EQ(pager().counters().read - read, 10u);
+  for (const Pager::Place& place : places) EXPECT_FALSE(pager().OnDisk(place));
+  EXPECT_EQ(pager().counters().waited, 0u) << "nobody looked at one that was not there";
+}
+
+TEST_F(PagerTest, Hand_LeavesWhatHasChangedAndNamesIt) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  pager().TakeVictims();
+  const uint64_t changed = FindOnDisk();
+  const std::byte* bytes = WriteTo(changed, std::byte{77});
+  // All others may go.
+  for (int i = 0; i < 4; ++i) {
+    std::vector<Pager::Place> others;
+    for (uint64_t number = 1; number < store_->space(0).end_page() && others.size() < 60; ++number) {
+      if (store_->space(0).OnDisk(number)) others.push_back({0, number});
+    }
+    Check(pager().Fetch(others));
+  }
+  EXPECT_FALSE(store_->space(0).OnDisk(changed));
+  EXPECT_EQ(bytes[kPageBytes - 1], std::byte{77});
+  EXPECT_EQ(std::ranges::count(pager().TakeVictims(), Pager::Place{0, changed}), 1);
+}
+
+TEST_F(PagerTest, Hand_LeavesWhatIsLatched) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, false));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  const uint64_t number = FindOnDisk();
+  const GuardX page(store_->space(0).At(number));
+  const auto before = std::vector<std::byte>(page.bytes(), page.bytes() + kPageBytes);
+  for (int i = 0; i < 4; ++i) {
+    std::vector<Pager::Place> others;
+    for (uint64_t other = 1; other < store_->space(0).end_page() && others.size() < 60; ++other) {
+      if (store_->space(0).OnDisk(other)) others.push_back({0, other});
+    }
+    Check(pager().Fetch(others));
+  }
+  EXPECT_TRUE(std::ranges::equal(before, std::span(page.bytes(), kPageBytes)));
+}
+
+// What is looked at again and again stays, though the hand goes round all the time.
+TEST_F(PagerTest, Hand_LeavesWhatIsLookedAt) {
+  ASSERT_NO_FATAL_FAILURE(Make(128, true));
+  Fill(6000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  runtime::Random random(3);
+  const uint64_t end = store_->space(0).end_page();
+  const uint64_t loved = FindOnDisk();
+  uint64_t missed = 0;
+  for (int step = 0; step < 4000; ++step) {
+    if (step % 20 == 0) {
+      missed += store_->space(0).OnDisk(loved);
+      const GuardS look(store_->space(0).At(loved));
+    }
+    const Pager::Place other{0, 1 + random.Below(end - 1)};
+    if (other.number != loved) Check(pager().Fetch({&other, 1}));
+  }
+  EXPECT_LE(missed, 2u) << "of 200 looks; a page that nobody marks first is lost every third time";
+}
+
+// While a page is being read somebody else reads it, changes it, and it is evicted again, after it was
+// written home.
+TEST_F(PagerTest, Fetch_DoesNotPutBackWhatIsOldMeanwhile) {
+  for (const bool evicted_again : {false, true}) {
+    ASSERT_NO_FATAL_FAILURE(Make(64, true));
+    Fill(3000);
+    ASSERT_NO_FATAL_FAILURE(BeClean());
+    const Pager::Place place{0, FindOnDisk()};
+    bool first = true;
+    files_.after_read = [&](const runtime::IoRequest& request) {
+      if (request.offset != place.number * kPageBytes || !std::exchange(first, false)) return;
+      const std::byte* bytes = WriteTo(place.number, std::byte{42});  // reads it by itself
+      if (!evicted_again) return;
+      DiskPage copy;
+      std::copy_n(bytes, kPageBytes, copy.bytes.begin());
+      StampChecksum(copy.bytes);
+      BlockingQueue queue(files_);
+      Check(queue.Do({.kind = runtime::IoKind::kWrite,
+                      .file = data_->site(0),
+                      .offset = place.number * kPageBytes,
+                      .buffer = copy.bytes}));
+      store_->space(0).SetHome(place.number, HeaderOf(copy.bytes).lsn);
+      pager().NoteCleaned();
+      for (int i = 0; i < 20 && !pager().OnDisk(place); ++i) {
+        for (uint64_t other = 1; other < store_->space(0).end_page(); ++other) {
+          const Pager::Place another{0, other};
+          if (another != place) Check(pager().Fetch({&another, 1}));
+        }
+      }
+      ASSERT_TRUE(pager().OnDisk(place));
+    };
+    pager().Fetch({&place, 1}).IgnoreError();
+    files_.after_read = nullptr;
+    const GuardS page(store_->space(0).At(place.number));
+    EXPECT_EQ(page.bytes()[kPageBytes - 1], std::byte{42}) << "evicted again: " << evicted_again;
+    store_->pager()->TakeVictims();
+  }
+}
+
+TEST_F(PagerTest, Fetch_SaysWhatTheDiskHasLost) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  const Pager::Place place{0, FindOnDisk()};
+  BlockingQueue queue(files_);
+  DiskPage page;
+  runtime::IoRequest request{.kind = runtime::IoKind::kRead,
+                             .file = data_->site(0),
+                             .offset = place.number * kPageBytes,
+                             .buffer = page.bytes};
+  Check(queue.Do(request));
+  const DiskPage whole = page;
+  request.kind = runtime::IoKind::kWrite;
+  const auto fetch = [&] {
+    Check(queue.Do(request));
+    return std::string(pager().Fetch({&place, 1}).message());
+  };
+  page.bytes[2000] ^= std::byte{1};
+  EXPECT_NE(fetch().find("site-00000: page " + std::to_string(place.number) + " is not whole"),
+            std::string::npos);
+  page = whole;
+  reinterpret_cast<PageHeader*>(page.bytes.data())->lsn += 1;
+  StampChecksum(page.bytes);
+  EXPECT_NE(fetch().find("is an old state of itself"), std::string::npos);
+  page = whole;
+  reinterpret_cast<PageHeader*>(page.bytes.data())->page_id += 1;
+  StampChecksum(page.bytes);
+  EXPECT_NE(fetch().find("is not whole"), std::string::npos);
+  EXPECT_TRUE(pager().OnDisk(place));
+  page = whole;
+  EXPECT_EQ(fetch(), "");
+  EXPECT_FALSE(pager().OnDisk(place));
+}
+
+TEST_F(PagerTest, Spill_KeepsALoadWithinThePool) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  EXPECT_LE(store_->Usage().resident_pages, 64u);
+  EXPECT_GT(pager().counters().spilled, 100u);
+  Check(store_->Check());
+  EXPECT_EQ(rows().Count(), 3000u);
+}
+
+TEST_F(PagerTest, Death_OfAPageThatIsWantedAndLost) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  BlockingQueue queue(files_);
+  DiskPage zero{};
+  for (uint64_t number = 1; number < store_->space(0).end_page(); ++number)
+    Check(queue.Do({.kind = runtime::IoKind::kWrite,
+                    .file = data_->site(0),
+                    .offset = number * kPageBytes,
+                    .buffer = zero.bytes}));
+  EXPECT_EXIT(rows().Count(), testing::ExitedWithCode(EXIT_FAILURE), "site-00000: page [0-9]+ is not whole");
+}
+
+}  // namespace
+}  // namespace islands::storage
