@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from conftest import Document, Islands, WriteFile
 
-ROWS = 100_000  # of micro: some 27 MiB
+ROWS = 160_000  # of micro: some 43 MiB
 FILE = """
 version: 1
 name: larger
 cores: 2
 layout: {layout}
-data: {{directory: data, sites: 4}}
+data: {{directory: data, sites: {sites}}}
 storage: {{buffer_pool: {pool}, mode: {mode}, log: {{durability: {durability}}}}}
 metrics: {{base_port: 0}}
 """
@@ -58,8 +58,16 @@ Make = Callable[..., Larger]
 def larger(islands: Islands, deployment: WriteFile) -> Iterator[Make]:
     made: list[Larger] = []
 
-    def make(layout: str = "2ISL", pool: str = "4MiB", mode: str = "paged", durability: str = "lazy") -> Larger:
-        path = deployment(FILE.format(layout=layout, pool=pool, mode=mode, durability=durability))
+    def make(layout: str = "2ISL", pool: str = "8MiB", mode: str = "paged", durability: str = "lazy",
+             workload: str = "micro", sites: int = 4) -> Larger:
+        wrote = islands.run("template", layout, "--workload", workload)
+        tables = wrote.out[wrote.out.index("  tables:"):wrote.out.index("\nstorage:")]
+        tables = tables.replace("range: [0, 24]", "range: [0, 1]")  # of warehouses
+        text = FILE.format(layout=layout, pool=pool, mode=mode, durability=durability, sites=sites)
+        if workload != "micro":
+            text = text.replace(f"data: {{directory: data, sites: {sites}}}",
+                                f"data:\n  directory: data\n  sites: {sites}\n{tables}")
+        path = deployment(text)
         done = islands.run("up", path, timeout=60)
         assert done.code == 0, done
         made.append(Larger(islands, path))
@@ -71,12 +79,12 @@ def larger(islands: Islands, deployment: WriteFile) -> Iterator[Make]:
 
 @pytest.mark.parametrize("layout, durability", [("1ISL", "lazy"), ("2ISL", "lazy"), ("2ISL", "sync")])
 def test_sums_are_right_whoever_is_killed(larger: Make, layout: str, durability: str) -> None:
-    cluster = larger(layout, durability=durability)
+    cluster = larger(layout, pool="4MiB" if layout == "1ISL" else "8MiB", durability=durability)
     rows = ("--rows-total", ROWS)
     cluster.run("micro", *rows, "--op", "read")
     cluster.run("micro", *rows, "--op", "add", "--multisite", "20")
     pages = sum(cluster.status()[0]["pool_pages_per_node"].values())
-    assert pages < 4096 * 2, "of 4 KiB, with what it needs besides"
+    assert pages < 2048, "of 4 KiB, with what it needs besides"
     cluster.kill(0)
     cluster.run("micro", *rows, "--op", "update", "--multisite", "20")
     cluster.kill(*range(len(cluster.status())))
@@ -87,16 +95,16 @@ def test_sums_are_right_whoever_is_killed(larger: Make, layout: str, durability:
 
 
 def test_the_conditions_of_tpcc_hold_in_a_small_pool(larger: Make) -> None:
-    cluster = larger("1ISL", pool="8MiB")
-    cluster.run("tpcc", "--warehouses", "1")
+    cluster = larger("1ISL", pool="16MiB", workload="tpcc", sites=1)
+    cluster.run("tpcc", "--items", "10000")
     cluster.kill(0)
-    cluster.run("tpcc", "--warehouses", "1")
+    cluster.run("tpcc", "--items", "10000")
 
 
 def test_scans_of_ycsb(larger: Make) -> None:
-    cluster = larger("2ISL", pool="4MiB")
-    cluster.run("ycsb", "--mix", "e", "--records", "20000")
-    cluster.run("ycsb", "--mix", "f", "--records", "20000")
+    cluster = larger("2ISL", workload="ycsb")
+    cluster.run("ycsb", "--mix", "E", "--rows-total", "20000")
+    cluster.run("ycsb", "--mix", "F", "--rows-total", "20000", "--reload")
 
 
 def test_auto_goes_paged_when_a_load_has_no_room_and_stays_so(larger: Make, islands: Islands) -> None:
@@ -104,7 +112,7 @@ def test_auto_goes_paged_when_a_load_has_no_room_and_stays_so(larger: Make, isla
     assert not any(island["paged"] for island in cluster.status())
     cluster.run("micro", "--rows-total", ROWS, "--op", "add")
     assert all(island["paged"] for island in cluster.status())
-    assert "2MiB paged" in islands.run("status", cluster.path).out
+    assert "4MiB paged" in islands.run("status", cluster.path).out
     cluster.end()
     done = islands.run("up", cluster.path, timeout=60)
     assert done.code == 0, done
@@ -119,12 +127,13 @@ def test_a_resident_pool_that_is_full_says_what_may_be_done(larger: Make, island
 
 
 def test_paged_without_a_log_is_refused(islands: Islands, deployment: WriteFile) -> None:
-    done = islands.run("check", deployment(FILE.format(layout="2ISL", pool="4MiB", mode="paged", durability="none")))
+    text = FILE.format(layout="2ISL", pool="8MiB", mode="paged", durability="none", sites=4)
+    done = islands.run("check", deployment(text))
     assert done.code == 2 and "found 'paged' with durability none" in done.err, done
 
 
 def test_a_page_that_the_disk_has_lost_is_named(larger: Make, islands: Islands, folder: str) -> None:
-    cluster = larger("1ISL")
+    cluster = larger("1ISL", pool="4MiB")
     islands.run("load", cluster.path, "micro", "--rows-total", ROWS, timeout=60)
     cluster.end()
     for path in glob.glob(f"{folder}/data/island-0*/generation-*-site-00000"):

@@ -98,10 +98,11 @@ bool Cleaner::Completed() {
 }
 
 // Of one that found nothing another one finds nothing either, unless the island's log has grown since it
-// began: nothing is changed without a record. So an island at rest writes no checkpoints.
+// began: nothing is changed without a record. So an island at rest writes no checkpoints. But somebody may
+// wait for room in a paged pool, and what is in its way may be in no EPOCH yet.
 bool Cleaner::BeginPass() {
   const std::optional<log::LogPosition> end = NoteMark();
-  if (!found_any_ && end && end == end_) {
+  if (!found_any_ && end && end == end_ && !hurried()) {
     TakeCheckpoint();  // which open transactions may have held back
     return state_ != State::kIdle;
   }
@@ -127,8 +128,10 @@ std::optional<log::LogPosition> Cleaner::NoteMark() {
 }
 
 bool Cleaner::Visit() {
-  if (store_.pager() != nullptr) VisitVictims();
-  for (size_t left = options_.pages_per_call; left > 0; --left) {
+  if (store_.pager() != nullptr && VisitVictims()) return true;
+  // Pages on disk cost next to nothing.
+  const size_t visits = options_.pages_per_call * (store_.pager() == nullptr ? 1 : 16);
+  for (size_t left = visits; left > 0; --left) {
     while (slot_ < ends_.size() && page_ == ends_[slot_]) ++slot_, page_ = 0;
     const bool end = slot_ == ends_.size();
     if (writer_.complete() || (end && writer_.size() != 0 && !Planted(PlantedBug::kCheckpointPastCopies))) {
@@ -145,11 +148,16 @@ bool Cleaner::Visit() {
   return true;
 }
 
-// Those that the hand wants have to be at home before anybody can go on, if the pool is full of them.
-void Cleaner::VisitVictims() {
+// Those that the hand wants have to be at home before anybody can go on, if the pool is full of them: a batch
+// goes at once. False: there are none.
+bool Cleaner::VisitVictims() {
   if (victims_.empty()) victims_ = store_.pager()->TakeVictims();
+  if (victims_.empty()) return false;
   for (; !victims_.empty() && !writer_.complete(); victims_.pop_back())
     VisitPage(victims_.back().slot, victims_.back().number);
+  hurries_ = writer_.size() != 0;
+  if (hurries_) state_ = State::kWaiting;
+  return hurries_;
 }
 
 void Cleaner::VisitPage(size_t slot, uint64_t number) {
@@ -188,6 +196,7 @@ bool Cleaner::Write() {
     if (store_.pager() != nullptr) store_.pager()->NoteCleaned();
   }
   copied_.clear();
+  hurries_ = false;
   batch_epoch_ = 0;
   state_ = State::kVisiting;
   return true;

@@ -78,6 +78,10 @@ class Cleaner {
   uint64_t waits_for() const;
   // Nothing was to be done when it looked last, and nothing is under way.
   bool idle() const { return state_ == State::kIdle; }
+  // A paged store wants pages to go home: somebody may wait for their room.
+  bool hurried() const {
+    return store_.pager() != nullptr && (!victims_.empty() || hurries_ || store_.pager()->HasVictims());
+  }
   uint64_t pages_written() const { return writer_.done(); }
   uint64_t passes() const { return passes_; }  // that have ended
   const absl::Status& failure() const { return failure_; }
@@ -105,7 +109,7 @@ class Cleaner {
   bool BeginPass();
   std::optional<log::LogPosition> NoteMark();
   bool Visit();
-  void VisitVictims();
+  bool VisitVictims();
   void VisitPage(size_t slot, uint64_t number);
   bool Write();
   void TakeCheckpoint();
@@ -142,6 +146,7 @@ class Cleaner {
     uint64_t lsn;
   };
   std::vector<Copied> copied_;                  // in the batch
+  bool hurries_ = false;                        // there are some in the batch
   std::vector<storage::Pager::Place> victims_;  // to visit before all others
   uint64_t passes_ = 0;
   std::vector<uint64_t> ends_;  // by slot: pages that the pass visits

@@ -170,7 +170,8 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kLogRingCapacityBytes, kLogSection, "islands_log_ring_capacity_bytes", kGauge,
                      "worker", "Bytes that the worker's ring may hold"},
     MetricDescriptor{Metric::kLogRoomWaits, kLogSection, "islands_log_room_waits_total", kCounter, "worker",
-                     "Times an operation paused because the ring had no room for it: the disk does not keep "
+                     "Times an operation paused because the ring, or a paged pool, had no room for it: the "
+                     "disk does not keep "
                      "up. One that waits for long counts with every look, 0.1 ms after the last"},
     MetricDescriptor{Metric::kLogRoomWaitSeconds, kLogSection, "islands_log_room_wait_seconds_total",
                      kCounter, "worker", "Time of these pauses; those of several transactions add up"},

@@ -26,6 +26,10 @@ constexpr int64_t kSweepIntervalNs = 10 * runtime::kNsPerMs;
 constexpr int64_t kCleanIntervalNs = 500 * runtime::kNsPerUs;
 constexpr int64_t kCleanWaitNs = 5 * runtime::kNsPerMs;
 constexpr int64_t kNothingToCleanNs = 100 * runtime::kNsPerMs;
+// While a paged pool wants pages to be written home, for which somebody may be waiting; and before it is seen
+// that it does.
+constexpr int64_t kHurriedNs = 100 * runtime::kNsPerUs;
+constexpr int64_t kSeeHurryNs = 5 * runtime::kNsPerMs;
 // A pass begins so long after the one before has begun, or so much log of the island later, and in between
 // the cleaner rests: a page that changes all the time is written once for each pass. What a restart repeats
 // of the log grows by that much at most. ARCHITECTURE.md ("The cleaner rests") says what it costs and saves.
@@ -263,7 +267,7 @@ void Worker::CountCleaner() {
 
 // While the log's disk is full only a checkpoint makes room there.
 bool Worker::CleanerRests() {
-  if (!cleaner_->idle()) return false;
+  if (!cleaner_->idle() || cleaner_->hurried()) return false;
   const int64_t now_ns = turns_.now_ns();
   const uint64_t appended = options_.journal->appended_bytes() * shared_.colleagues.size();  // about
   if (now_ns < next_pass_ns_ && appended < next_pass_at_ && !shared_.board->full()) return true;
@@ -294,8 +298,10 @@ void Worker::Clean() {
   shared_.board->SetPagesFull(options_.island, data_full_);
   if (const uint64_t epoch = cleaner_->waits_for(); epoch != 0) shared_.board->Want(epoch);
   shared_.board->SetNeededSegment(options_.island, cleaner_->checkpoint().position.segment);
-  const int64_t wait_ns = cleaner_->idle() ? kNothingToCleanNs : kCleanWaitNs;
-  next_clean_ns_ = turns_.now_ns() + (some ? kCleanIntervalNs : wait_ns);
+  const int64_t idle_ns = shared_.store->pager() != nullptr ? kSeeHurryNs : kNothingToCleanNs;
+  int64_t wait_ns = some ? kCleanIntervalNs : cleaner_->idle() ? idle_ns : kCleanWaitNs;
+  if (cleaner_->hurried()) wait_ns = kHurriedNs;
+  next_clean_ns_ = turns_.now_ns() + wait_ns;
 }
 
 void Worker::LookAtPeers() {

@@ -200,6 +200,8 @@ class Pager::Sweep {
     Discard();
     return found_ >= wanted;
   }
+  // A page that could have gone, but for its changes.
+  bool met_changed() const { return met_changed_; }
 
  private:
   void Next() {
@@ -239,7 +241,9 @@ class Pager::Sweep {
       spills_.push_back(place);
       ++found_;
     } else {
+      met_changed_ = true;
       if (pager_.victims_.size() < kMostVictims) pager_.victims_.push_back(place);
+      pager_.has_victims_.store(true, std::memory_order_relaxed);
       PageState latched = marked.WithLatch(kEvictLatch);
       ISLANDS_CHECK(pager_.Change(state, latched, marked));
     }
@@ -313,6 +317,7 @@ class Pager::Sweep {
 
   Pager& pager_;
   uint64_t found_ = 0;
+  bool met_changed_ = false;
   bool inner_too_ = false;
   std::vector<Place> discards_;  // latched
   std::vector<Place> spills_;    // latched
@@ -325,15 +330,16 @@ void Pager::MakeRoom() {
   RunHand(resident - capacity);
 }
 
-// A few more than asked for, so that the next ones need not come here. After a way on which it found too few
-// the hand waits until it may find some.
+// A few more than asked for, so that the next ones need not come here. After a way on which it found too few,
+// and pages that wait for the cleaner, the hand waits for it: there is a batch that will be written.
 void Pager::RunHand(uint64_t pages) {
   const uint64_t capacity = pool_.capacity_pages();
   const uint64_t more =
       spills_ ? std::min<uint64_t>(capacity / 4, kSpills) : std::min<uint64_t>(capacity / 64, kDiscards);
   const uint64_t chances = chances_.load(std::memory_order_relaxed);
   if (chances < next_chances_ && !spills_) return;
-  if (!Sweep(*this).Run(pages + more)) next_chances_ = chances + 1 + capacity / 64;
+  Sweep sweep(*this);
+  if (!sweep.Run(pages + more) && sweep.met_changed()) next_chances_ = chances + 1 + capacity / 64;
 }
 
 void Pager::NoteCleaned() { chances_.fetch_add(1 + pool_.capacity_pages() / 64, std::memory_order_relaxed); }
@@ -351,6 +357,7 @@ std::vector<Pager::Place> Pager::TakeVictims() {
   {
     const MutexLock lock(mutex_, ISLANDS_LATCH("pager.hand"));
     victims.swap(victims_);
+    has_victims_.store(false, std::memory_order_relaxed);
   }
   std::ranges::sort(victims, Before);  // and home by few writes
   victims.erase(std::ranges::unique(victims).begin(), victims.end());

@@ -94,6 +94,7 @@ class Pager final : public PageSource {
 
   // Changed pages that the hand would have evicted.
   std::vector<Place> TakeVictims();
+  bool HasVictims() const { return has_victims_.load(std::memory_order_relaxed); }
   // Some have come home: the hand may find something again.
   void NoteCleaned();
 
@@ -151,6 +152,7 @@ class Pager final : public PageSource {
   Place hand_ ABSL_GUARDED_BY(mutex_);
   std::vector<Place> victims_;
   uint64_t next_chances_ = 0;  // when there are as many, the hand may go again
+  std::atomic<bool> has_victims_ = false;
   bool spills_ = false;
   absl::Status spill_status_;
 
