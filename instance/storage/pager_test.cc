@@ -318,6 +318,27 @@ TEST_F(PagerTest, Hand_LeavesWhatIsLookedAt) {
   EXPECT_LE(missed, 2u) << "of 200 looks; a page that nobody marks first is lost every third time";
 }
 
+// Who reads without a latch may have seen the page's memory while the page was away: zeros.
+TEST_F(PagerTest, Hand_EndsWhatReadersHaveSeen) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, false));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  const Pager::Place place{0, FindOnDisk()};
+  Check(pager().Fetch({&place, 1}));
+  const GuardO reader(store_->space(0).At(place.number));
+  EXPECT_TRUE(reader.Valid());
+  for (int i = 0; i < 20 && !pager().OnDisk(place); ++i) {
+    for (uint64_t other = 1; other < store_->space(0).end_page(); ++other) {
+      const Pager::Place another{0, other};
+      if (another != place) Check(pager().Fetch({&another, 1}));
+    }
+  }
+  ASSERT_TRUE(pager().OnDisk(place));
+  EXPECT_FALSE(reader.Valid());
+  Check(pager().Fetch({&place, 1}));
+  EXPECT_FALSE(reader.Valid());
+}
+
 // While a page is being read somebody else reads it, changes it, and it is evicted again, after it was
 // written home.
 TEST_F(PagerTest, Fetch_DoesNotPutBackWhatIsOldMeanwhile) {
