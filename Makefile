@@ -86,7 +86,7 @@ soak: packages packages-soak build/release/build.ninja ## run the stress tests S
 	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read; kill loops with histories and totals; histories through the gateway, judged twice"
 	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest deploy/e2e/test_disk_faults.py deploy/e2e/test_random_kills.py \
 	  deploy/e2e/test_kill_loops.py deploy/e2e/test_list_append.py deploy/e2e/test_histories.py \
-	  deploy/e2e/test_table_kills.py -p no:cacheprovider -rAs -k 'not is_found'
+	  deploy/e2e/test_table_kills.py deploy/e2e/test_bench.py -p no:cacheprovider -rAs -k 'not is_found'
 
 CHAOS_MINUTES ?= 10
 chaos: packages build ## run real clusters for CHAOS_MINUTES (10) each while islands are killed, hang or lose links, and judge their histories

@@ -2,7 +2,7 @@
 it fails with EIO or ENOSPC, or it was for nothing and power fails. For every n, spread over all that a deployment does,
 and for every process: what was acknowledged is there afterwards, and `islands verify` has nothing to say.
 
-    ISLANDS_FULL_TABLE=1   all places instead of a tenth of them
+    ISLANDS_FULL_TABLE=1   all places instead of a twentieth of them
     ISLANDS_SEED=N         which tenth, and what else is drawn
 """
 
@@ -25,7 +25,7 @@ from disk_faults import FAULTS, DiskFaults, Place, library
 from planted import planted_islands
 
 PLACES = 6  # of each role in each phase
-FULL_EVERY, QUICK_EVERY = 1, 10
+FULL_EVERY, QUICK_EVERY = 1, 20
 SURE, SURE_SHARE = 12, 0.6  # of the calls of a run that was looked at, in which the next one is about the same
 MOST_OF_ONE = 6  # strikes on a deployment: the judge reads all that was seen since a load
 STOP_S = 10.0

@@ -2,7 +2,7 @@
 rings and the log files are read record by record: they are whole, and have all that clients were told (log_judge). The
 next start recovers it, and histories of all lives are one, strictly serializable, with nothing excused.
 
-    ISLANDS_FULL_TABLE=1   all the kills instead of a tenth
+    ISLANDS_FULL_TABLE=1   all the kills instead of a twentieth
     ISLANDS_SEED=N         when and whom
 """
 
@@ -23,7 +23,7 @@ from cluster import wait_until
 from conftest import BINARIES, Document, Islands
 from planted import planted_islands
 
-FULL_KILLS, QUICK_KILLS = 100, 10  # of each shape
+FULL_KILLS, QUICK_KILLS = 100, 5  # of each shape
 LATEST_S = 0.05  # from when the run has begun
 MOST_OF_ONE = 10  # kills of a deployment: its log is read from the beginning each time
 

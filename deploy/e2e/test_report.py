@@ -617,7 +617,7 @@ def test_confidence_needs_two_runs_that_counted() -> None:
 def test_intervals_hold_what_they_promise() -> None:
     """Of many comparisons of equals, one in twenty leaves out 1."""
     chance = random.Random(7)
-    drawn = [[chance.lognormvariate(0, 0.1) for _ in range(6)] for _ in range(2000)]
+    drawn = [[chance.lognormvariate(0, 0.1) for _ in range(6)] for _ in range(700)]
     out = sum(bool(found and found.leaves_out_one()) for runs in drawn
               if (found := confidence.ratio_interval(runs[:3], runs[3:])))
     assert 0.03 < out / len(drawn) < 0.06

@@ -1,7 +1,7 @@
 """Tables that come and go while processes are killed: one that was said to be there is there, with all the rows that
 were acknowledged, in all lives; one that was dropped is gone, and its name is free.
 
-    ISLANDS_FULL_TABLE=1   a hundred kills of each deployment instead of ten
+    ISLANDS_FULL_TABLE=1   a hundred kills of each deployment instead of five
     ISLANDS_SEED=N         when, and which tables
 """
 
@@ -28,7 +28,7 @@ MORE = """machine: 'pack:2 [numa(memory=1GB)] core:{workers} pu:1'
 gateway: {{enabled: true}}
 data: {{tables: [{{name: micro, key: [uint64], range: [0, 24000], row_bytes: 250}}]}}
 """
-ROUNDS = 100 if os.environ.get("ISLANDS_FULL_TABLE") else 10
+ROUNDS = 100 if os.environ.get("ISLANDS_FULL_TABLE") else 5
 VICTIMS = ("island", "gateway", "logger", "supervisor", "everybody")
 KEYS = (1, 500, 999)  # of both islands
 LATEST_S = 0.15  # a change of tables takes a few milliseconds
