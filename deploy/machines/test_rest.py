@@ -19,6 +19,7 @@ INSIDE = "#!/bin/sh\necho $$ > /sys/fs/cgroup/part/cgroup.procs\nexec \"$@\"\n"
 
 @pytest.mark.parametrize("layout, how, policy", [
     (1, "islands", "bind"),
+    (24, "islands", "bind"),
     (4, "spread", "preferred"),
     (8, "os", "preferred"),
     *[(layout, "islands", "bind") for layout in (2, 8)],
@@ -222,3 +223,20 @@ def test_eighty_cores_on_eight_sockets(on: On, layout: int, how: str, policy: st
     if layout in (2, 4):  # within one hop
         for island in expected.islands:
             assert max(machine.distances[a][b] for a in island.nodes for b in island.nodes) == 20
+
+
+def test_an_island_that_is_killed_during_a_run_comes_back_to_its_place(on: On) -> None:
+    cluster = on("quad").write(4, policy="bind")
+    machine = cluster.machine_facts()
+    expected = expect(machine, 4, "islands", "bind")
+    cluster.up()
+    before = cluster.islands()
+    result = cluster.disturb_load(f"kill -9 {before[2].pid}", code=1)
+    assert result["sum_check"] == "skipped: island lost"
+    assert [island["lost"] for island in result["per_island"]] == [False, False, True, False]
+    cluster.wait_until(lambda islands: all(island["state"] == "ready" and island["links"] == island["links_expected"]
+                                           for island in islands), "all links")
+    after = cluster.check(machine, expected)
+    assert [after[number].pid == before[number].pid for number in range(4)] == [True, True, False, True]
+    assert cluster.load()["sum_check"] == "ok"
+    cluster.check(machine, expected)
