@@ -5,8 +5,8 @@
 // inside Submit. Submit never waits, however much is in flight. The other calls block: they are for start-up,
 // for shutdown and for threads that may wait for a disk.
 //
-// Thread safety: a FileSystem::Queue belongs to one thread, which outlives its requests; FileSystem itself
-// may be shared, and outlives its queues.
+// Thread safety: a FileSystem::Queue belongs to one thread, which outlives its requests; with nothing in
+// flight another thread may take it over. FileSystem itself may be shared, and outlives its queues.
 //
 // Invariants:
 //  1. Every submitted request completes exactly once, in any order. Destroying a queue waits for what it has

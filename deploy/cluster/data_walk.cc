@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "deploy/cli/terminal_line.h"
+#include "deploy/cluster/stopped_data.h"
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_load.h"
 #include "deploy/cluster/supervisor_log.h"
-#include "instance/storage/files/data_files.h"
 #include "instance/storage/table_specs.h"
 #include "instance/verify/box.h"
 #include "instance/verify/island.h"
@@ -161,24 +161,13 @@ class DataWalk {
     return absl::OkStatus();
   }
 
-  // All of an island is in memory while it is walked, also one that pages.
   uint64_t PoolOf(uint32_t island) {
-    const uint64_t pool = resolved_.plan.islands[island].memory_bytes;
-    if (resolved_.deployment.storage_mode == StorageMode::kResident) return pool;
-    const auto bytes = storage::BytesOfSites(
-        files_, fmt::format("{}/island-{}", resolved_.data_directory, island), manifest_.data_generation);
-    return bytes.ok() ? pool + 2 * *bytes : pool;  // or the walk will say what is wrong with them
+    return resolved_.plan.islands[island].memory_bytes +
+           BytesBeyondPools(resolved_, files_, manifest_.data_generation, island, island + 1);
   }
   // An island of another cut may have more than any of this one.
   uint64_t AllPools() {
-    uint64_t bytes = 0;
-    for (uint32_t island = 0; island < manifest_.islands; ++island) {
-      if (resolved_.deployment.storage_mode == StorageMode::kResident) break;
-      bytes +=
-          2 * storage::BytesOfSites(files_, fmt::format("{}/island-{}", resolved_.data_directory, island),
-                                    manifest_.data_generation)
-                  .value_or(0);
-    }
+    uint64_t bytes = BytesBeyondPools(resolved_, files_, manifest_.data_generation, 0, manifest_.islands);
     for (const topology::PlannedIsland& island : resolved_.plan.islands) bytes += island.memory_bytes;
     return bytes;
   }

@@ -19,7 +19,6 @@
 #include "deploy/processes/interrupts.h"
 #include "instance/log/box_manifest.h"
 #include "instance/recovery/relayout.h"
-#include "instance/storage/files/data_files.h"
 
 namespace islands::deploy {
 namespace {
@@ -143,14 +142,7 @@ class RelayoutRun {
                                       .sites = outcome.want.sites,
                                       .workers = {},
                                       .pool_bytes = {}};
-    // An island is made in memory, also one that will page.
-    uint64_t more = 0;
-    for (uint32_t island = 0; island < have.islands; ++island) {
-      if (resolved_.deployment.storage_mode == StorageMode::kResident) break;
-      more += 2 * storage::BytesOfSites(disk_, fmt::format("{}/island-{}", resolved_.data_directory, island),
-                                        have.data_generation)
-                      .value_or(0);
-    }
+    const uint64_t more = BytesBeyondPools(resolved_, disk_, have.data_generation, 0, have.islands);
     for (const topology::PlannedIsland& island : resolved_.plan.islands) {
       options.workers.push_back(island.workers);
       options.pool_bytes.push_back(island.memory_bytes + more);

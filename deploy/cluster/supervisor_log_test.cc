@@ -22,6 +22,7 @@
 #include "instance/log/logger.h"
 #include "instance/log/lsn.h"
 #include "instance/log/record.h"
+#include "runtime/file_system_forwarding.h"
 
 namespace islands::deploy {
 namespace {
@@ -37,42 +38,18 @@ constexpr char kClusterId[] = "0123456789abcdef0123456789abcdef";
 constexpr char kOtherId[] = "ffff456789abcdef0123456789abcdef";
 
 // The operating system's files, whose disk has no room for a new one while somebody says so.
-class FullDisk final : public runtime::FileSystem {
+class FullDisk final : public runtime::ForwardingFileSystem {
  public:
-  explicit FullDisk(int* refused, const bool* full) : refused_(refused), full_(full) {}
+  FullDisk(runtime::FileSystem& below, int* refused, const bool* full)
+      : ForwardingFileSystem(below), refused_(refused), full_(full) {}
 
   absl::Status ReplaceFile(const std::string& path, std::string_view content) override {
-    if (!*full_) return below_->ReplaceFile(path, content);
+    if (!*full_) return ForwardingFileSystem::ReplaceFile(path, content);
     ++*refused_;
     return absl::ResourceExhaustedError("no space left");
   }
-  absl::StatusOr<runtime::FileHandle> Open(const std::string& path, bool create, bool direct) override {
-    return below_->Open(path, create, direct);
-  }
-  absl::Status Close(runtime::FileHandle file) override { return below_->Close(file); }
-  std::unique_ptr<Queue> MakeQueue() override { return below_->MakeQueue(); }
-  absl::Status Allocate(runtime::FileHandle file, uint64_t bytes) override {
-    return below_->Allocate(file, bytes);
-  }
-  absl::Status Truncate(runtime::FileHandle file, uint64_t bytes) override {
-    return below_->Truncate(file, bytes);
-  }
-  absl::StatusOr<uint64_t> Size(runtime::FileHandle file) override { return below_->Size(file); }
-  absl::Status Lock(runtime::FileHandle file) override { return below_->Lock(file); }
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override { return below_->ReadFile(path); }
-  absl::Status MakeDirectories(const std::string& path) override { return below_->MakeDirectories(path); }
-  bool Exists(const std::string& path) override { return below_->Exists(path); }
-  absl::Status Remove(const std::string& path) override { return below_->Remove(path); }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return below_->Rename(from, to);
-  }
-  absl::Status SyncDirectory(const std::string& path) override { return below_->SyncDirectory(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override {
-    return below_->List(directory);
-  }
 
  private:
-  std::unique_ptr<runtime::FileSystem> below_ = runtime::MakePosixFileSystem();
   int* const refused_;
   const bool* const full_;
 };
@@ -199,6 +176,7 @@ class BoxLogTest : public testing::Test {
 
   std::string base_;
   BoxLog::Options options_;
+  const std::unique_ptr<runtime::FileSystem> disk_ = runtime::MakePosixFileSystem();
   std::unique_ptr<runtime::FileSystem> files_ = runtime::MakePosixFileSystem();
   std::unique_ptr<BoxLog> log_;
 };
@@ -232,7 +210,7 @@ TEST_F(BoxLogTest, Begin_TheManifestNamesALifeBeforeItIsReady) {
 TEST_F(BoxLogTest, Step_WithAFullDisk_NoLifeBegins) {
   int refused = 0;
   bool full = false;
-  auto opened = BoxLog::Open(options_, {}, std::make_unique<FullDisk>(&refused, &full));
+  auto opened = BoxLog::Open(options_, {}, std::make_unique<FullDisk>(*disk_, &refused, &full));
   ASSERT_TRUE(opened.ok()) << opened.status();
   log_ = *std::move(opened);
   Begin(1, 4);

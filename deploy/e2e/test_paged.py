@@ -94,6 +94,21 @@ def test_sums_are_right_whoever_is_killed(larger: Make, layout: str, durability:
     assert found.code == 0, found
 
 
+def test_another_layout_has_the_same_rows(larger: Make, islands: Islands) -> None:
+    cluster = larger("2ISL")
+    cluster.run("micro", "--rows-total", ROWS, "--op", "add")
+    cluster.end()
+    with open(cluster.path, encoding="utf-8") as file:
+        text = file.read()
+    with open(cluster.path, "w", encoding="utf-8") as file:
+        file.write(text.replace("2ISL", "1ISL").replace("8MiB", "4MiB"))
+    for command in ("relayout", "up"):
+        done = islands.run(command, cluster.path, timeout=60)
+        assert done.code == 0, done
+    assert [island["paged"] for island in cluster.status()] == [True]
+    cluster.run("micro", "--rows-total", ROWS, "--op", "read")
+
+
 def test_the_conditions_of_tpcc_hold_in_a_small_pool(larger: Make) -> None:
     cluster = larger("1ISL", pool="16MiB", workload="tpcc", sites=1)
     cluster.run("tpcc", "--items", "10000")

@@ -266,8 +266,8 @@ Progress Executor::FetchPages(const Batch& batch, std::span<const RoutedOperatio
   const uint64_t room = std::min<uint64_t>(2 * writes, store_.Usage().capacity_pages / 8);
   if (room != 0 && options_.journal != nullptr && !pager.HasRoom(room)) return Progress::kWaitingForRoom;
   const auto lookups = std::span(ahead_.lookups).last(operations.size());
-  // Level by level, as few as there are that are not in memory.
-  while (true) {
+  // Level by level. In a small pool others may take away what has come: then the operation fetches by itself.
+  for (size_t round = 0; round < kMostLevels; ++round) {
     std::array<storage::Pager::Place, kLookups> places;
     size_t missing = 0;
     for (size_t i = 0; i < lookups.size(); ++i) {
@@ -284,6 +284,7 @@ Progress Executor::FetchPages(const Batch& batch, std::span<const RoutedOperatio
     }
     storage::SiteTable::FinishLookups(lookups);
   }
+  return Progress::kDone;
 }
 
 void Executor::Open(Branch& branch) {

@@ -483,10 +483,11 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
   halted_ = true;
   rows_of_ = 0;
   workers_.front()->SetCleaner(nullptr);
-  bool has_no_rows = true;
-  for (storage::TableId id = 0; id < catalog_->size(); ++id) has_no_rows &= !store_->HasRows(id);
+  // A pool that pages begins empty.
+  bool may_page = !paged_ && config_.storage_mode() == kAutoMode;
+  for (storage::TableId id = 0; may_page && id < catalog_->size(); ++id) may_page = !store_->HasRows(id);
   absl::Status status = LoadWhileStopped(load, generation);
-  if (absl::IsResourceExhausted(status) && !paged_ && config_.storage_mode() == kAutoMode && has_no_rows) {
+  if (absl::IsResourceExhausted(status) && may_page) {
     spdlog::info("the rows of workload '{}' do not fit the buffer pool: loading them into a paged one",
                  load.workload());
     paged_ = true;

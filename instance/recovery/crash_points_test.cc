@@ -25,7 +25,7 @@ constexpr size_t kImagesOfALoss = 3;   // of power
 constexpr uint64_t kMostOfAPoint = 3;  // deaths at one side of a point, of a seed
 constexpr int kSteps = 3000;
 constexpr uint64_t kLeastEvicted = 200;  // of a pool with few pages
-constexpr int kRest = 750;                // of the cleaner, after as many steps
+constexpr int kRest = 750;               // of the cleaner, after as many steps
 
 // How often who has died where.
 struct Deaths {

@@ -22,7 +22,7 @@
 #include "instance/recovery/recovery_testing.h"
 #include "instance/storage/pages/page.h"
 #include "instance/storage/pages/page_change.h"
-#include "runtime/file_system.h"
+#include "runtime/file_system_forwarding.h"
 
 namespace islands::recovery {
 
@@ -118,12 +118,13 @@ static_assert(PointsAreInOrder());
 using Reached = std::function<void(Point point, bool before)>;
 
 // Another file system, of which somebody is told what is done to its files, before and after.
-class WatchedFiles final : public runtime::FileSystem {
+class WatchedFiles final : public runtime::ForwardingFileSystem {
  public:
   enum class Act : uint8_t { kMake, kRemove, kRead, kWrite, kSync };
   using Look = std::function<void(Act act, const std::string& path, bool before)>;
 
-  WatchedFiles(runtime::FileSystem& files, Look look) : files_(files), look_(std::move(look)) {}
+  WatchedFiles(runtime::FileSystem& files, Look look)
+      : ForwardingFileSystem(files), files_(files), look_(std::move(look)) {}
 
   absl::StatusOr<runtime::FileHandle> Open(const std::string& path, bool create, bool direct) override {
     const bool makes = create && !files_.Exists(path);
@@ -133,7 +134,6 @@ class WatchedFiles final : public runtime::FileSystem {
     if (makes) look_(Act::kMake, path, /*before=*/false);
     return file;
   }
-  absl::Status Close(runtime::FileHandle file) override { return files_.Close(file); }
   std::unique_ptr<Queue> MakeQueue() override {
     return std::make_unique<WatchedQueue>(*this, files_.MakeQueue());
   }
@@ -142,29 +142,11 @@ class WatchedFiles final : public runtime::FileSystem {
     look_(Act::kMake, paths_[file], /*before=*/false);
     return allocated;
   }
-  absl::Status Truncate(runtime::FileHandle file, uint64_t bytes) override {
-    return files_.Truncate(file, bytes);
-  }
-  absl::StatusOr<uint64_t> Size(runtime::FileHandle file) override { return files_.Size(file); }
-  absl::Status Lock(runtime::FileHandle file) override { return files_.Lock(file); }
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override { return files_.ReadFile(path); }
-  absl::Status ReplaceFile(const std::string& path, std::string_view content) override {
-    return files_.ReplaceFile(path, content);
-  }
-  absl::Status MakeDirectories(const std::string& path) override { return files_.MakeDirectories(path); }
-  bool Exists(const std::string& path) override { return files_.Exists(path); }
   absl::Status Remove(const std::string& path) override {
     look_(Act::kRemove, path, /*before=*/true);
     absl::Status removed = files_.Remove(path);
     look_(Act::kRemove, path, /*before=*/false);
     return removed;
-  }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return files_.Rename(from, to);
-  }
-  absl::Status SyncDirectory(const std::string& path) override { return files_.SyncDirectory(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override {
-    return files_.List(directory);
   }
 
  private:

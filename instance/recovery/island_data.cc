@@ -213,8 +213,9 @@ absl::StatusOr<IslandData> ReadGeneration(runtime::FileSystem& files, const stor
   if (status.ok()) status = storage::RestoreFromDoubleWrite(files, *data.files);
   if (status.ok() && pager != nullptr) {
     pager->Attach(files, data.files);
-    for (uint32_t slot = 0; slot < store.slots(); ++slot)
-      pager->PutOnDisk(slot, data.checkpoint.sites[slot].pages);
+    for (uint32_t slot = 0; slot < store.slots() && status.ok(); ++slot)
+      status = pager->PutOnDisk(slot, data.checkpoint.sites[slot].pages);
+    if (!status.ok()) return status;
     return data;
   }
   uint64_t all = 0, done = 0;

@@ -117,6 +117,42 @@ class IslandDataTest : public testing::Test {
 TEST_F(IslandDataTest, RealDisk) { OnARealDisk(/*direct=*/false); }
 TEST_F(IslandDataTest, RealDisk_PastThePageCache) { OnARealDisk(/*direct=*/true); }
 
+// Of one table, into a store that pages: the rows of the other come along, those on disk too, and the old
+// generation stays as it is until nobody wants it any more.
+TEST_F(IslandDataTest, Load_IntoAPagedStoreKeepsOtherTables) {
+  ASSERT_TRUE(Load().ok());
+  storage::StoreOptions few = kStore;
+  few.pool_bytes = 24 * storage::kPageBytes;
+  few.paged = true;
+  IslandDataOptions next = kWhere;
+  next.generation = 2;
+  const auto open = [&](const IslandDataOptions& where) {
+    store_ = *storage::Store::CreateForRedo(catalog_, few);
+    absl::Status status = ReadGeneration(files_, catalog_, where, *store_, NoProgress).status();
+    return status.ok() ? store_->FindTrees(catalog_) : status;
+  };
+  ASSERT_TRUE(open(kWhere).ok());
+  {
+    auto begun = BeginGeneration(files_, next, *store_);
+    ASSERT_TRUE(begun.ok()) << begun.status();
+    ASSERT_TRUE(store_->Truncate(1).ok());
+    for (uint64_t key = 0; key < 200; ++key) Put(1, storage::kReplicatedSite, key, 900);
+    const auto loaded =
+        WriteGeneration(files_, catalog_, next, *store_, {7, {3, 5000}}, NoProgress, *std::move(begun));
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_GT(store_->pager()->counters().evicted, 10u);
+    EXPECT_LE(store_->Usage().resident_pages, 24u + 16u);
+  }
+  for (const IslandDataOptions& where : {next, kWhere}) {
+    const absl::Status opened = open(where);
+    ASSERT_TRUE(opened.ok()) << opened;
+    EXPECT_EQ(store_->CountRows(0), 500u);
+    EXPECT_EQ(store_->CountRows(1), where.generation == 2 ? 200u : 50u);
+    const absl::Status sound = store_->Check();
+    EXPECT_TRUE(sound.ok()) << sound;
+  }
+}
+
 TEST_F(IslandDataTest, Load_IsThereAfterwards) {
   std::vector<uint64_t> done;
   const auto progress = [&](uint64_t now, uint64_t all) {

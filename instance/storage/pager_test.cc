@@ -13,7 +13,7 @@
 
 #include "instance/storage/store.h"
 #include "partitioner/key_codec.h"
-#include "runtime/file_system.h"
+#include "runtime/file_system_forwarding.h"
 #include "runtime/random.h"
 
 namespace islands::storage {
@@ -23,43 +23,18 @@ using partitioner::Uint64Key;
 
 RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
-// Another file system, and who hears of reads when they have come.
-class FilesWithHook final : public runtime::FileSystem {
+// Who hears of reads when they have come.
+class FilesWithHook final : public runtime::ForwardingFileSystem {
  public:
-  std::function<void(const runtime::IoRequest&)> after_read;
-
-  absl::StatusOr<runtime::FileHandle> Open(const std::string& path, bool create, bool direct) override {
-    return files_->Open(path, create, direct);
-  }
-  absl::Status Close(runtime::FileHandle file) override { return files_->Close(file); }
+  explicit FilesWithHook(runtime::FileSystem& below) : ForwardingFileSystem(below), below_(below) {}
   std::unique_ptr<Queue> MakeQueue() override { return std::make_unique<HookedQueue>(*this); }
-  absl::Status Allocate(runtime::FileHandle file, uint64_t bytes) override {
-    return files_->Allocate(file, bytes);
-  }
-  absl::Status Truncate(runtime::FileHandle file, uint64_t bytes) override {
-    return files_->Truncate(file, bytes);
-  }
-  absl::StatusOr<uint64_t> Size(runtime::FileHandle file) override { return files_->Size(file); }
-  absl::Status Lock(runtime::FileHandle file) override { return files_->Lock(file); }
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override { return files_->ReadFile(path); }
-  absl::Status ReplaceFile(const std::string& path, std::string_view content) override {
-    return files_->ReplaceFile(path, content);
-  }
-  absl::Status MakeDirectories(const std::string& path) override { return files_->MakeDirectories(path); }
-  bool Exists(const std::string& path) override { return files_->Exists(path); }
-  absl::Status Remove(const std::string& path) override { return files_->Remove(path); }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return files_->Rename(from, to);
-  }
-  absl::Status SyncDirectory(const std::string& path) override { return files_->SyncDirectory(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override {
-    return files_->List(directory);
-  }
+
+  std::function<void(const runtime::IoRequest&)> after_read;
 
  private:
   class HookedQueue final : public Queue {
    public:
-    explicit HookedQueue(FilesWithHook& files) : files_(files), queue_(files.files_->MakeQueue()) {}
+    explicit HookedQueue(FilesWithHook& files) : files_(files), queue_(files.below_.MakeQueue()) {}
     void Submit(const runtime::IoRequest& request) override {
       requests_[request.token] = request;
       queue_->Submit(request);
@@ -80,7 +55,7 @@ class FilesWithHook final : public runtime::FileSystem {
     std::unique_ptr<Queue> queue_;
   };
 
-  std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
+  runtime::FileSystem& below_;
 };
 
 class PagerTest : public testing::Test {
@@ -137,7 +112,8 @@ class PagerTest : public testing::Test {
     return bytes;
   }
 
-  FilesWithHook files_;
+  const std::unique_ptr<runtime::FileSystem> disk_ = runtime::MakeMemoryFileSystem();
+  FilesWithHook files_{*disk_};
   uint64_t made_ = 0;
   std::unique_ptr<Catalog> catalog_;
   std::shared_ptr<DataFiles> data_;

@@ -187,7 +187,7 @@ absl::Status Store::FindTrees(const Catalog& catalog) {
   ISLANDS_CHECK(tables_.empty());
   for (const std::unique_ptr<SiteSpace>& space : spaces_) {
     if (absl::Status header = FetchForRedo({space->site(), 0}); !header.ok()) return header;
-    for (uint32_t tree = 0; tree < space->trees(); ++tree) {
+    for (uint32_t tree = 0; space->HasHeader() && tree < space->trees(); ++tree) {
       absl::Status root = FetchForRedo({space->site(), space->Root(tree)});
       if (!root.ok()) return root;
     }

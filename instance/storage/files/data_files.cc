@@ -50,7 +50,10 @@ std::optional<size_t> DataFiles::SlotOf(uint32_t site) const {
 absl::Status DataFiles::OpenAll(bool create) {
   for (size_t slot = 0; slot < slots() + 2; ++slot) {
     const bool direct = options_.direct && slot <= slots();
-    const absl::StatusOr<runtime::FileHandle> file = files_->Open(PathOf(slot), create, direct);
+    absl::StatusOr<runtime::FileHandle> file = files_->Open(PathOf(slot), create, direct);
+    // Some file systems have nothing but a cache.
+    if (direct && absl::IsInvalidArgument(file.status()))
+      file = files_->Open(PathOf(slot), create, /*direct=*/false);
     if (!file.ok()) return file.status();
     handles_.push_back(*file);
     absl::Status ready = files_->Lock(*file);

@@ -49,14 +49,20 @@ void Pager::Attach(runtime::FileSystem& files, std::shared_ptr<const DataFiles> 
   data_ = std::move(data);
 }
 
-void Pager::PutOnDisk(uint32_t slot, uint64_t end) {
-  if (end == 0) return;
+absl::Status Pager::PutOnDisk(uint32_t slot, uint64_t end) {
+  if (end == 0) return absl::OkStatus();
+  if (end > pool_.pages_per_slot()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("a site has {} pages, and there is address space for {}; raise `ulimit -v`", end,
+                    pool_.pages_per_slot()));
+  }
   pool_.NoteUse(slot, end - 1);
   for (uint64_t number = 0; number < end; ++number) {
     PageState state;
     ISLANDS_CHECK(Change(StateOf({slot, number}), state,
                          state.WithResidency(Residency::kOnDisk).WithLatch(PageState::kOut)));
   }
+  return absl::OkStatus();
 }
 
 Pager::Place Pager::PlaceOf(const AtomicPageState* state) const {

@@ -30,15 +30,14 @@
 // Invariants:
 //  1. A page on disk has in its data file what it had when it was evicted.
 //  2. Nothing is evicted that is latched, or not at home.
-//  3. What a thread has brought in last stays until it has brought in a few others: an operation that needs
-//     several pages at once gets them, however small the pool.
+//  3. What was brought in last stays until kRecent others have been: an operation that needs several pages at
+//     once gets them, however small the pool.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,8 +80,9 @@ class Pager final : public PageSource {
 
   // Where pages have their homes from now on. Those that are on disk stay so.
   void Attach(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
-  // Pages [0, end) of the slot are on disk; none has been touched.
-  void PutOnDisk(uint32_t slot, uint64_t end);
+  // Pages [0, end) of the slot are on disk; none has been touched. RESOURCE_EXHAUSTED: there is no address
+  // space for so many.
+  absl::Status PutOnDisk(uint32_t slot, uint64_t end);
 
   // Those that are on disk come to memory; others, and repeated ones, are left alone. DATA_LOSS: one is not
   // what was written. Waits for the disk.

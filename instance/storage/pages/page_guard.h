@@ -80,8 +80,7 @@ class PageWait {
  public:
   // `seen`: what is in the way.
   void Wait(runtime::LatchSite site, const PageRef& page, PageState seen) {
-    if (seen.out()) return BringIn(page.state_, seen);
-    if (page_change_sink != nullptr) page_change_sink->BeforeWait();
+    if (page_change_sink != nullptr && !seen.out()) page_change_sink->BeforeWait();
     TryAgain(site, page, seen);
   }
   // The same for who has nothing latched meanwhile, and begins anew.
