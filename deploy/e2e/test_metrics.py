@@ -25,7 +25,11 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Watched = tuple[Cluster, int]  # two islands, and the first one's port
 
 
-def free_ports(count: int, above: int = 21000) -> int:
+# Files of tests run side by side: what one has found free, another may take before it is used.
+FIRST_PORT = 21000 + 5000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+def free_ports(count: int, above: int = FIRST_PORT) -> int:
     """A base port with `count` free ports in a row."""
     for base in range(above, 60000, 97):
         sockets: list[socket.socket] = []
