@@ -9,6 +9,7 @@ can make a claim fail, be within the spread, or lack what it needs.
 import argparse
 import itertools
 import json
+import math
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,6 +145,13 @@ def cores_capacity(cores: int) -> float:
     return cores * 100e3 / (1 + 0.02 * cores ** 2)
 
 
+def stored_rate(model: Model, axes: Point) -> float:
+    """Data that grow out of the caches, and out of a pool of 1.5 million rows."""
+    cost_us = model.cost_us({**axes, "rows": 2}) * (1 + 0.15 * math.log10(axes["rows_total"] / 24000))
+    missed = max(0.0, 1 - 1.5e6 / axes["rows_total"])
+    return model.cores * 1e6 / (cost_us + 8 * missed)
+
+
 def due_rate(model: Model, axes: Point) -> float:
     return min(axes["rate"], cores_capacity(axes["cores"]))
 
@@ -207,6 +215,11 @@ def figures(model: Model) -> dict[str, Figure]:
         "fig13": ("Throughput under skew, 2 rows", "micro",
                   [layouts, ops, axis("multisite", 0, 20, 50), axis("zipf", 0, 0.25, 0.5, 0.75, 1)], skew,
                   lambda model, axes: rate_of(model, {**axes, "rows": 2}), 0.03),
+        "fig14": ("Throughput as the data grow beyond the buffer pool, 2 rows", "micro",
+                  [layouts, axis("durability", "lazy"), axis("rows_total", 24000, 240000, 1200000, 2400000, 4800000),
+                   axis("multisite", 0, 20), ops],
+                  [{"title": "Read, local", "where": {"op": "read", "multisite": 0}, "x": "rows_total",
+                    "series": "layout", "y": "committed_per_s"}], stored_rate, 0.01),
         "fig05": ("Throughput between all local and all multisite", "micro",
                   [axis("cut", "SE", "FG"), axis("multisite", 0, 50, 100)],
                   [{"title": "Update 10 rows", "x": "multisite", "series": "cut", "y": "committed_per_s",

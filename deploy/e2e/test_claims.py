@@ -30,7 +30,8 @@ def test_claims_agree_on_four_sockets(folder: str) -> None:
                "fig07.3", "fig09.1",
                "fig09.2", "fig09.3", "fig09.4", "fig09.8", "fig09.9", "fig09.10", "fig09.11", "fig10.1", "fig10.2",
                "fig10.5", "fig10.7", "fig10.8", "fig10.9", "fig12.1", "fig12.4", "fig13.1", "fig13.2", "fig13.5",
-               "fig13.6", "fig13.8", "fig13.10", "logging.1", "logging.2", "shoremt.1", "shoremt.2",
+               "fig13.6", "fig13.8", "fig13.10", "fig14.1", "fig14.2", "fig14.3", "fig14.4", "fig14.5", "fig14.6",
+               "fig14.7", "fig14.8", "logging.1", "logging.2", "shoremt.1", "shoremt.2",
                "shoremt.3", "shoremt_fig5.1", "lockmgr_mpl.1", "lockmgr_mpl.2", "hstore.1", "hstore.2", "horikawa.1",
                "hstore_fig3.1", "horikawa_fig4.1", "horikawa_fig4.2", "shoremt_fig4.1", "hstore_fig2.1"):
         assert found[id].verdict == "agrees", found[id].json()
@@ -112,6 +113,12 @@ def test_one_socket_says_so(folder: str) -> None:
     ("fig13", 0.1, {"layout": "24ISL", "zipf": 1, "multisite": 0}, "fig13.9", "disagrees"),
     ("fig13", None, {"multisite": 0}, "fig13.9", "cannot be told"),
     ("fig13", 9, {"layout": "24ISL", "zipf": 1}, "fig13.10", "disagrees"),
+    ("fig14", 0.1, {"layout": "24ISL", "rows_total": 24000, "op": "read"}, "fig14.1", "disagrees"),
+    ("fig14", 3, {"layout": "24ISL", "rows_total": 1200000, "op": "read"}, "fig14.2", "disagrees"),
+    ("fig14", 30, {"layout": "24ISL", "rows_total": 4800000, "op": "update"}, "fig14.7", "disagrees"),
+    ("fig14", 0.1, {"layout": "24ISL", "rows_total": 4800000, "multisite": 20, "op": "read"}, "fig14.4", "disagrees"),
+    ("fig14", None, {"rows_total": 240000}, "fig14.3", "agrees"),
+    ("fig14", None, {"multisite": 20}, "fig14.8", "cannot be told"),
     ("logging", 0.2, {"durability": "lazy"}, "logging.1", "disagrees"),
     ("logging", 3, {"durability": "none", "multisite": 100}, "logging.2", "disagrees"),
     ("shoremt", 0.01, {"cores": 24}, "shoremt.1", "disagrees"),

@@ -371,7 +371,7 @@ def test_report(folder: str, machine: str) -> None:
     document = json.loads(read(folder, "report", "claims.json"))
     assert f"of {len(document['claims'])} claims of the papers {document['agree']} hold here in direction" in done.out
     page = check_page(read(folder, "report", "index.html"))
-    assert page.tags.count("svg") == 36
+    assert page.tags.count("svg") == 37
     assert {*claims.FIGURES, *claims.ACROSS_DURABILITIES} <= set(page.ids)
     assert {claim["id"] for claim in document["claims"]} <= set(page.ids)
     text = page.text()

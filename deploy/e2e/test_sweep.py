@@ -974,7 +974,8 @@ def test_lists_name_every_experiment() -> None:
     assert listed["all"] == wanted
     assert wanted - listed["quick"] == {f"{name}.yaml" for name in (
         "logging", "shoremt", "shoremt_fig4", "shoremt_fig5", "lockmgr_mpl", "hstore", "hstore_fig2", "hstore_fig3",
-        "horikawa", "horikawa_fig4", "participants", "drift", "fig08", "fig11")}, "five minutes are for the main paper"
+        "horikawa", "horikawa_fig4", "participants", "drift", "fig08", "fig11",
+        "fig14")}, "five minutes are for the main paper"
 
 
 def test_every_claim_has_a_sweep() -> None:
@@ -994,4 +995,5 @@ def test_shipped_files_have_the_papers_axes_on_its_machine(islands: Islands) -> 
     assert axes["fig09"]["multisite"] == [0, 20, 40, 60, 80, 100]
     assert axes["fig12"]["cores"] == [1, 2, 4, 6, 12, 18, 24] and axes["fig12"]["cut"] == ["SE", "CG", "FG"]
     assert sorted(map(str, axes["fig03"]["workers"])) == ["grouped", "mix", "os", "spread"]
+    assert axes["fig14"]["rows_total"][0] == 24000 and axes["fig14"]["durability"] == ["lazy"]
     assert axes["fig13"]["zipf"] == [0, 0.25, 0.5, 0.75, 1] and axes["fig10"]["rows"][-1] == 100

@@ -1,4 +1,4 @@
-"""Claims about more cores (Figure 12) and about skew (Figure 13)."""
+"""Claims about more cores (Figure 12), about skew (Figure 13) and about more data (Figure 14)."""
 
 import statistics
 from collections.abc import Callable, Iterator
@@ -226,3 +226,72 @@ def fairly_high(case: Case, where: Where) -> Verdict:
     order = compare(shared.stat, of_middle.stat)
     here = f"{words.times(shared.stat.median / middle)} ({shared}, {of_middle}), s = {max(weak):g}"
     return ordered("<" if order == "<" else ">", ">", here)
+
+
+BEYOND_POOL = 2  # of the sizes in fig14.yaml, the largest
+
+
+def fig14(sweep: Sweep, figure: Figure) -> Iterator[Claim]:
+    case = Case(sweep, figure, rows=2)
+    reference = "Section 7.4, Figure 14"
+    local = case.pick("multisite", 0)
+    for op, doing in OPS.items():
+        where: Where = {**local, "op": op}
+        yield case.claim(f"With the least data, an island per core is faster than shared-everything ({doing} 2 rows, "
+                         "all local).", "For the smaller dataset, shared-nothing configurations exhibit very good "
+                         "performance as a significant part of the dataset fits in processor last-level caches",
+                         reference, "very good performance, no number", least_data(case, where), where)
+        yield case.claim(f"While all fits into the pool, an island per core slows down as the data grow ({doing}).",
+                         "As data sizes increase, the performance of shared-nothing configurations decrease steadily",
+                         reference, "decreases steadily", declines(case, where), where)
+        yield case.claim(f"Beyond the pool it loses more than all growth within the pool has cost ({doing}).",
+                         "when the dataset becomes larger than the buffer pool, the performance drops sharply due to "
+                         "disk I/O", reference, "drops sharply", drops_beyond(case, where), where)
+        yield case.claim(f"Multisite transactions lose less by it ({doing}).",
+                         "These effects are less pronounced when the percentage of multisite transaction is higher",
+                         reference, "less pronounced", softer(case, op), {"op": op})
+
+
+def sizes_of(case: Case) -> tuple[float, float, float]:
+    """The least number of rows, the most within the pool, the most."""
+    sizes = sorted(number for value in case.values("rows_total") if (number := as_number(value)) is not None)
+    if len(sizes) < BEYOND_POOL + 2:
+        raise Untellable("the sweep was not measured with the sizes of its file")
+    return sizes[0], sizes[-1 - BEYOND_POOL], sizes[-1]
+
+
+def least_data(case: Case, where: Where) -> Callable[[], Verdict]:
+    def decide() -> Verdict:
+        least = sizes_of(case)[0]
+        return greater(*(case.at(**where, rows_total=least, layout=layout) for layout in (case.fine(), case.shared())))
+    return decide
+
+
+def declines(case: Case, where: Where) -> Callable[[], Verdict]:
+    def decide() -> Verdict:
+        start, end = (case.at(f"{size:g} rows", **where, rows_total=size, layout=case.fine())
+                      for size in sizes_of(case)[:2])
+        return ordered(compare(start.stat, end.stat), ">",
+                       f"{case.fine()} {change(end.stat.median / start.stat.median)} ({start}, {end})")
+    return decide
+
+
+def drops_beyond(case: Case, where: Where) -> Callable[[], Verdict]:
+    def decide() -> Verdict:
+        least, within, most = sizes_of(case)
+        lost_within, lost_beyond = (retained(case, case.fine(), "rows_total", low, high, **where)
+                                    for low, high in ((least, within), (within, most)))
+        return most_lost(("beyond the pool", lost_beyond), [("within", lost_within)])
+    return decide
+
+
+def softer(case: Case, op: str) -> Callable[[], Verdict]:
+    def decide() -> Verdict:
+        least, _, most = sizes_of(case)
+        shares = [number for value in case.values("multisite") if (number := as_number(value)) is not None]
+        if len(shares) < 2:
+            raise Untellable("the sweep does not vary multisite")
+        local, multisite = (retained(case, case.fine(), "rows_total", least, most, op=op, multisite=share)
+                            for share in (min(shares), max(shares)))
+        return most_lost(("local", local), [(f"{max(shares):g} % multisite", multisite)])
+    return decide
