@@ -145,6 +145,17 @@ def memory(made: Dashboard) -> None:
                           query(select("islands_buffer_pool_capacity_bytes"), "island {{island}} capacity"),
                           width=THIRD))
     made.with_panel(graph(
+        "Pages from disk", "Where data are larger than the pool: pages read, those of them for which a worker stood "
+        "still, pages evicted, and transactions that waited for pages.", "cps",
+        query(total(rate("islands_pages_read_total"), "job", "island"), "island {{island}} read"),
+        query(total(rate("islands_pages_read_alone_total"), "job", "island"), "island {{island}} read alone"),
+        query(total(rate("islands_pages_evicted_total"), "job", "island"), "island {{island}} evicted"),
+        query(total(rate("islands_page_waits_total"), "job", "island"), "island {{island}} waits"), width=THIRD))
+    made.with_panel(graph(
+        "Time waited for pages", "Of all transactions together: in a second, at most as many seconds as run at once.",
+        "s",
+        query(total(rate("islands_page_wait_seconds_total"), "job", "island"), "island {{island}}"), width=THIRD))
+    made.with_panel(graph(
         "Local and remote memory", "Buffer pool on the island's own NUMA nodes, and on others, as the kernel says.",
         "bytes",
         query(total(select("islands_memory_node_bytes"), "job", "island", "locality"),

@@ -59,6 +59,8 @@ class FileSystem {
    public:
     virtual ~Queue() = default;
     virtual void Submit(const IoRequest& request) = 0;
+    // The same, but it need not begin before the next Submit, Poll or Wait: many go to the kernel together.
+    virtual void Enqueue(const IoRequest& request) { Submit(request); }
     // Appends finished requests; returns how many. With PosixOptions::Engine::kCaller it waits for them.
     virtual size_t Poll(std::vector<IoCompletion>* completions) = 0;
     // Sleeps until Poll has something to hand out, or the time is over. Returns at once if nothing is in

@@ -74,6 +74,38 @@ TEST_P(FileSystemTest, ReplaceFile_ThenReadFile) {
   EXPECT_EQ(*files_->ReadFile(path), "");
 }
 
+// More than a ring has entries; some are submitted, which takes the others along.
+TEST_P(FileSystemTest, Enqueue_AllCompleteWithTheNextPolls) {
+  const FileHandle file = Create("many");
+  constexpr size_t kMany = 300;
+  std::vector<std::byte> bytes(kMany);
+  for (size_t i = 0; i < kMany; ++i) {
+    bytes[i] = static_cast<std::byte>(i);
+    const IoRequest request{.kind = IoKind::kWrite,
+                            .file = file,
+                            .offset = i,
+                            .buffer = std::span(bytes).subspan(i, 1),
+                            .token = i};
+    i % 50 == 49 ? queue_->Submit(request) : queue_->Enqueue(request);
+  }
+  queue_->Enqueue({.kind = IoKind::kWrite, .file = -7, .buffer = bytes, .token = kMany});
+  std::vector<IoCompletion> completions;
+  while (completions.size() < kMany + 1) {
+    if (queue_->Poll(&completions) == 0) queue_->Wait(kNsPerSecond);
+  }
+  std::vector<uint64_t> tokens;
+  for (const IoCompletion& completion : completions) {
+    EXPECT_EQ(completion.status.ok(), completion.token != kMany) << completion.status;
+    tokens.push_back(completion.token);
+  }
+  std::ranges::sort(tokens);
+  std::vector<uint64_t> all(kMany + 1);
+  std::iota(all.begin(), all.end(), uint64_t{0});
+  EXPECT_EQ(tokens, all);
+  EXPECT_EQ(*files_->ReadFile(directory_ + "/many"),
+            std::string(reinterpret_cast<char*>(bytes.data()), kMany));
+}
+
 TEST_P(FileSystemTest, Errors_NameThePath) {
   const std::string missing = directory_ + "/missing";
   for (const absl::Status& status : {files_->ReadFile(missing).status(),

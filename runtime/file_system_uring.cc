@@ -77,13 +77,17 @@ class UringQueue final : public FileSystem::Queue {
   }
 
   void Submit(const IoRequest& request) override {
+    Enqueue(request);
+    Push();
+  }
+
+  void Enqueue(const IoRequest& request) override {
     OpenFilePtr file = files_->Find(request.file);
     if (!file) {
       finished_.push_back(NotOpen(request));
       return;
     }
     waiting_.push_back({.request = request, .file = std::move(file)});
-    Push();
   }
 
   size_t Poll(std::vector<IoCompletion>* completions) override {

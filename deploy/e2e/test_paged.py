@@ -81,7 +81,9 @@ def larger(islands: Islands, deployment: WriteFile) -> Iterator[Make]:
 def test_sums_are_right_whoever_is_killed(larger: Make, layout: str, durability: str) -> None:
     cluster = larger(layout, pool="4MiB" if layout == "1ISL" else "8MiB", durability=durability)
     rows = ("--rows-total", ROWS)
-    cluster.run("micro", *rows, "--op", "read")
+    read = cluster.run("micro", *rows, "--op", "read")
+    waits = [queue for queue in read["profile"]["queues"] if queue["queue"].startswith("data files of island")]
+    assert waits and all(queue["waits"] > 0 for queue in waits), read["profile"]["queues"]
     cluster.run("micro", *rows, "--op", "add", "--multisite", "20")
     pages = sum(cluster.status()[0]["pool_pages_per_node"].values())
     assert pages < 2048, "of 4 KiB, with what it needs besides"

@@ -17,6 +17,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "instance/locks/lock_table.h"
+#include "instance/storage/files/page_fetcher.h"
 #include "instance/storage/store.h"
 #include "instance/workload/operation.h"
 
@@ -121,6 +122,7 @@ struct Branch {
   size_t log_reserved = 0;       // and how much that is
   bool scanned = false;          // holds gaps
   std::vector<Touched> touched;  // while quiet
+  storage::PagesWanted pages;    // of a paged store
 
   bool wrote() const { return !undo.empty(); }
 };

@@ -204,7 +204,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       const WorkScope searching(Work::kSearching, measured);
       LookAhead(batch, operations.subspan(ahead, count));
       if (store_.pager() != nullptr) [[unlikely]] {
-        const Progress fetched = FetchPages(batch, operations.subspan(ahead, count), failure);
+        const Progress fetched = FetchPages(branch, batch, operations.subspan(ahead, count), failure);
         if (fetched != Progress::kDone) return fetched;
       }
       ahead += count;
@@ -257,16 +257,23 @@ void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> op
   storage::SiteTable::FinishLookups(lookups);
 }
 
-Progress Executor::FetchPages(const Batch& batch, std::span<const RoutedOperation> operations,
+Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<const RoutedOperation> operations,
                               Failure* failure) {
   storage::Pager& pager = *store_.pager();
+  const auto fail = [failure](absl::Status status) {
+    *failure = {AbortReason::kStorage, std::move(status)};
+    return Progress::kFailed;
+  };
+  ISLANDS_CHECK(branch.pages.left == 0);
+  if (!branch.pages.status.ok()) return fail(std::exchange(branch.pages.status, absl::OkStatus()));
   size_t writes = 0;
   for (const RoutedOperation& routed : operations) writes += IsWrite(batch.operation(routed.operation).kind);
   // A page for each that may split, and one above; no more than a small pool can ever have.
   const uint64_t room = std::min<uint64_t>(2 * writes, store_.Usage().capacity_pages / 8);
   if (room != 0 && options_.journal != nullptr && !pager.HasRoom(room)) return Progress::kWaitingForRoom;
   const auto lookups = std::span(ahead_.lookups).last(operations.size());
-  // Level by level. In a small pool others may take away what has come: then the operation fetches by itself.
+  // Level by level. In a small pool others may take away what has come: in the end the thread waits, and then
+  // the operation fetches by itself.
   for (size_t round = 0; round < kMostLevels; ++round) {
     std::array<storage::Pager::Place, kLookups> places;
     size_t missing = 0;
@@ -274,22 +281,28 @@ Progress Executor::FetchPages(const Batch& batch, std::span<const RoutedOperatio
       if (const uint64_t page = lookups[i].on_disk(); page != 0)
         places[missing++] = store_.PlaceOf(operations[i].site, page);
     }
-    if (missing == 0) return Progress::kDone;
-    if (absl::Status fetched = pager.Fetch(std::span(places).first(missing)); !fetched.ok()) {
-      *failure = {AbortReason::kStorage, std::move(fetched)};
-      return Progress::kFailed;
+    if (missing == 0) break;
+    if (options_.fetcher != nullptr && branch.pages.rounds < 2 * kMostLevels) {
+      options_.fetcher->Start(std::span(places).first(missing), &branch.pages);
+      ++branch.pages.rounds;
+      if (branch.pages.left != 0) return Progress::kWaitingForPages;
+    } else {
+      absl::Status fetched = pager.Fetch(std::span(places).first(missing));
+      if (!fetched.ok()) return fail(std::move(fetched));
     }
     for (storage::Lookup& lookup : lookups) {
       if (lookup.on_disk() != 0) storage::BTree::Again(&lookup);
     }
     storage::SiteTable::FinishLookups(lookups);
   }
+  branch.pages.rounds = 0;
   return Progress::kDone;
 }
 
 void Executor::Open(Branch& branch) {
   ISLANDS_CHECK(branch.undo.empty() && branch.touched.empty() && !branch.scanned);
   branch.open = true;
+  branch.pages = {};
   if (!options_.alone) return;
   branch.quiet = ++open_ == 1;
   if (branch.quiet) quiet_ = &branch;

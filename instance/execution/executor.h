@@ -51,7 +51,8 @@ namespace islands::instance {
 // kWaitingForRoom: in the worker's log ring, or in a paged pool. Nothing was latched or changed for the
 // operation at the cursor; once the logger has drained something, or the cleaner written pages home, Run may
 // be called again, before the transaction's deadline.
-enum class Progress : uint8_t { kDone, kWaiting, kFailed, kWaitingForRoom };
+// kWaitingForPages: the branch's PagesWanted has some left. Once it has none, Run may be called again.
+enum class Progress : uint8_t { kDone, kWaiting, kFailed, kWaitingForRoom, kWaitingForPages };
 
 struct ExecutorOptions {
   uint32_t worker = 0;
@@ -61,6 +62,8 @@ struct ExecutorOptions {
   // What a rollback does between two looks at a ring that is full; empty: the thread yields. Hardly ever:
   // what it takes is reserved before (Executor::Reserve).
   std::function<void()> wait_for_room;
+  // Of a paged store: reads what operations look ahead for. Null: the thread waits for the disk.
+  storage::PageFetcher* fetcher = nullptr;
 };
 
 class Executor : private log::Journal::Publisher {
@@ -157,7 +160,8 @@ class Executor : private log::Journal::Publisher {
   void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
   // Of a paged store, after LookAhead: the pages that were missed come to memory, and there is room for those
   // that changes may take. kWaitingForRoom: there is none before the cleaner has been there.
-  Progress FetchPages(const Batch& batch, std::span<const RoutedOperation> operations, Failure* failure);
+  Progress FetchPages(Branch& branch, const Batch& batch, std::span<const RoutedOperation> operations,
+                      Failure* failure);
   void Open(Branch& branch);
   void LockTouched();
   void Close(Branch& branch, std::vector<locks::Wakeup>* wakeups);

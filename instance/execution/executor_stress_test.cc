@@ -165,7 +165,8 @@ class Player {
           while (!shared_.locks.WaitOver(branch_.locks)) std::this_thread::yield();
           break;
         case Progress::kWaitingForRoom:
-          ADD_FAILURE() << "there is no log";
+        case Progress::kWaitingForPages:
+          ADD_FAILURE() << "there is no log, and all is in memory";
           return false;
       }
     }

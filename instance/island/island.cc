@@ -739,6 +739,12 @@ storage::PoolUsage Island::PoolUsage() const {
   return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
 }
 
+storage::Pager::Counters Island::PagerCounters() const {
+  const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
+  return store_ == nullptr || store_->pager() == nullptr ? storage::Pager::Counters{}
+                                                         : store_->pager()->counters();
+}
+
 std::optional<control::v1::StartRun> Island::CurrentRun() const {
   if (!Running()) return std::nullopt;
   const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));

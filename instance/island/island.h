@@ -136,6 +136,7 @@ class Island {
   // What it tells metrics; null: nothing is kept.
   const Keeper* keeper() const { return keeper_.get(); }
   storage::PoolUsage PoolUsage() const;
+  storage::Pager::Counters PagerCounters() const;  // zeros: all data are in memory
   // Whether some worker here sees that some worker of `peer` stands still.
   bool PeerSilent(uint32_t peer) const;
   // What the active run was started with; nothing when there is none.

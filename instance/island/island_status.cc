@@ -72,6 +72,9 @@ void FillProfile(const Worker& worker, const storage::Catalog& catalog, control:
   };
   add_queue(fmt::format("log ring of island {}, worker {}", worker.options().island, worker.options().index),
             from.room);
+  add_queue(
+      fmt::format("data files of island {}, worker {}", worker.options().island, worker.options().index),
+      from.pages);
   const std::vector<WaitCounters>& links = worker.peers().waits();
   for (size_t island = 0; island < links.size(); ++island)
     add_queue(fmt::format("link from island {} to {}", worker.options().island, island), links[island]);

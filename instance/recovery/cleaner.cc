@@ -153,10 +153,12 @@ bool Cleaner::Visit() {
 bool Cleaner::VisitVictims() {
   if (victims_.empty()) victims_ = store_.pager()->TakeVictims();
   if (victims_.empty()) return false;
+  const std::vector<storage::Pager::Place> wanted = victims_;
   for (; !victims_.empty() && !writer_.complete(); victims_.pop_back())
     VisitPage(victims_.back().slot, victims_.back().number);
   hurries_ = writer_.size() != 0;
   if (hurries_) state_ = State::kWaiting;
+  if (!hurries_ && victims_.empty()) store_.pager()->NoteCleaned(wanted);  // all are at home since
   return hurries_;
 }
 
@@ -176,7 +178,7 @@ void Cleaner::VisitPage(size_t slot, uint64_t number) {
   page.Release();
   if (marked) space.Mark(number);  // that the cleaner has looked at it says nothing
   if (!copies) return;
-  copied_.push_back({slot, number, lsn});
+  copied_.push_back({static_cast<uint32_t>(slot), number, lsn});
   batch_epoch_ = std::max(batch_epoch_, log::Lsn::FromValue(lsn).epoch());
   found_any_ = true;
 }
@@ -192,8 +194,12 @@ bool Cleaner::Write() {
   failure_.Update(writer_.failure());
   if (writer_.busy()) return some;
   if (failure_.ok()) {
-    for (const Copied& copied : copied_) store_.space(copied.slot).SetHome(copied.number, copied.lsn);
-    if (store_.pager() != nullptr) store_.pager()->NoteCleaned();
+    std::vector<storage::Pager::Place> cleaned;
+    for (const Copied& copied : copied_) {
+      store_.space(copied.slot).SetHome(copied.number, copied.lsn);
+      cleaned.push_back({copied.slot, copied.number});
+    }
+    if (store_.pager() != nullptr) store_.pager()->NoteCleaned(cleaned);
   }
   copied_.clear();
   hurries_ = false;
@@ -203,6 +209,7 @@ bool Cleaner::Write() {
 }
 
 void Cleaner::TakeCheckpoint() {
+  if (store_.pager() != nullptr) store_.pager()->NoteCleaned({});  // whoever waits looks again
   state_ = State::kIdle;
   const bool blind = Planted(PlantedBug::kPassOpenBranches);
   const uint64_t bound = blind ? begin_ : std::min(begin_, oldest_open_());

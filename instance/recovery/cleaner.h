@@ -141,7 +141,7 @@ class Cleaner {
   uint64_t page_ = 0;
   uint64_t batch_epoch_ = 0;  // the latest of the copies in the batch
   struct Copied {
-    size_t slot;
+    uint32_t slot;
     uint64_t number;
     uint64_t lsn;
   };

@@ -158,6 +158,18 @@ constexpr std::array kMetrics = {
     MetricDescriptor{Metric::kPoolCapacityBytes, kMemory, "islands_buffer_pool_capacity_bytes", kGauge, "",
                      "Buffer pool memory that may hold pages"},
     MetricDescriptor{
+        Metric::kPagesRead, kMemory, "islands_pages_read_total", kCounter, "",
+        "Pages read from data files because they were not in memory: storage.mode paged. 0 where all "
+        "data are in memory, as the next four"},
+    MetricDescriptor{Metric::kPagesReadAlone, kMemory, "islands_pages_read_alone_total", kCounter, "",
+                     "Those of them that nobody had looked ahead for: the worker waited for the disk"},
+    MetricDescriptor{Metric::kPagesEvicted, kMemory, "islands_pages_evicted_total", kCounter, "",
+                     "Pages whose memory others got; what they hold is in data files"},
+    MetricDescriptor{Metric::kPageWaits, kMemory, "islands_page_waits_total", kCounter, "worker",
+                     "Times a transaction waited for pages, and others had the worker"},
+    MetricDescriptor{Metric::kPageWaitSeconds, kMemory, "islands_page_wait_seconds_total", kCounter, "worker",
+                     "Time of these waits; those of several transactions add up"},
+    MetricDescriptor{
         Metric::kMemoryNodeBytes, kMemory, "islands_memory_node_bytes", kGauge, "node locality",
         "Buffer pool memory by NUMA node, as the kernel placed it; locality: local on the nodes of "
         "the island's plan, remote on others; at most 10 s old, absent where the kernel does not "

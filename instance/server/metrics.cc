@@ -190,6 +190,8 @@ void AddWorkers(const instance::Island& island, std::vector<MetricFamily>* famil
   add(Metric::kLostShares, [](const WorkerCounters& c) { return c.shares_lost.Get(); });
   add(Metric::kLockWaits, [](const WorkerCounters& c) { return c.lock_waits.Get(); });
   add(Metric::kLockWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.lock_wait_ns.Get()); });
+  add(Metric::kPageWaits, [](const WorkerCounters& c) { return c.pages.waits.Get(); });
+  add(Metric::kPageWaitSeconds, [](const WorkerCounters& c) { return Seconds(c.pages.ns.Get()); });
   add(Metric::kDeadlockProbes, [](const WorkerCounters& c) { return c.probes_sent.Get(); });
   add(Metric::kDeadlockProbeVictims, [](const WorkerCounters& c) { return c.probe_victims.Get(); });
 }
@@ -248,6 +250,10 @@ void AddStorage(const instance::Island& island, std::vector<MetricFamily>* famil
   const storage::PoolUsage pool = island.PoolUsage();
   add(Metric::kPoolResidentBytes, pool.resident_pages * storage::kPageBytes);
   add(Metric::kPoolCapacityBytes, pool.capacity_pages * storage::kPageBytes);
+  const storage::Pager::Counters pages = island.PagerCounters();
+  add(Metric::kPagesRead, pages.read);
+  add(Metric::kPagesReadAlone, pages.waited);
+  add(Metric::kPagesEvicted, pages.evicted);
 }
 
 // An island that is bound to no nodes has no remote ones. Its own are there even when nothing lies on them:

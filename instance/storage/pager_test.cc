@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "instance/storage/files/page_fetcher.h"
 #include "instance/storage/store.h"
 #include "partitioner/key_codec.h"
 #include "runtime/file_system_forwarding.h"
@@ -342,7 +343,7 @@ TEST_F(PagerTest, Fetch_DoesNotPutBackWhatIsOldMeanwhile) {
                       .offset = place.number * kPageBytes,
                       .buffer = copy.bytes}));
       store_->space(0).SetHome(place.number, HeaderOf(copy.bytes).lsn);
-      pager().NoteCleaned();
+      pager().NoteCleaned({&place, 1});
       for (int i = 0; i < 20 && !pager().OnDisk(place); ++i) {
         for (uint64_t other = 1; other < store_->space(0).end_page(); ++other) {
           const Pager::Place another{0, other};
@@ -351,7 +352,7 @@ TEST_F(PagerTest, Fetch_DoesNotPutBackWhatIsOldMeanwhile) {
       }
       ASSERT_TRUE(pager().OnDisk(place));
     };
-    pager().Fetch({&place, 1}).IgnoreError();
+    Check(pager().Fetch({&place, 1}));
     files_.after_read = nullptr;
     const GuardS page(store_->space(0).At(place.number));
     EXPECT_EQ(page.bytes()[kPageBytes - 1], std::byte{42}) << "evicted again: " << evicted_again;
@@ -392,6 +393,84 @@ TEST_F(PagerTest, Fetch_SaysWhatTheDiskHasLost) {
   page = whole;
   EXPECT_EQ(fetch(), "");
   EXPECT_FALSE(pager().OnDisk(place));
+}
+
+// Two want some pages each, of which they share some, and one asks for the same twice.
+TEST_F(PagerTest, Fetcher_ReadsOncePerPageAndTellsAll) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  std::vector<Pager::Place> places;
+  for (uint64_t number = 1; number < store_->space(0).end_page() && places.size() < 10; ++number) {
+    if (store_->space(0).OnDisk(number)) places.push_back({0, number});
+  }
+  const Pager::Place there{0, 0};  // in memory
+  PageFetcher fetcher(pager());
+  PagesWanted first, second, third;
+  const uint64_t read = pager().counters().read;
+  fetcher.Start(std::array{places[0], places[1], places[1], places[2], there}, &first);
+  fetcher.Start(std::array{places[2], places[3]}, &second);
+  fetcher.Start(std::array{there}, &third);
+  EXPECT_EQ(first.left, 3u);
+  EXPECT_EQ(second.left, 2u);
+  EXPECT_EQ(third.left, 0u);
+  EXPECT_TRUE(fetcher.reading());
+  std::vector<PagesWanted*> over;
+  while (fetcher.reading()) fetcher.WaitFor(1'000'000), fetcher.Poll(&over);
+  EXPECT_EQ(over.size(), 2u);
+  EXPECT_EQ(first.left + second.left, 0u);
+  Check(first.status);
+  Check(second.status);
+  EXPECT_EQ(pager().counters().read - read, 4u);
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(pager().OnDisk(places[i]));
+  EXPECT_EQ(fetcher.Poll(&over), 0u);
+  fetcher.Start(std::span(places).subspan(5), &first);  // it ends with reads under way
+}
+
+TEST_F(PagerTest, Fetcher_TellsAllWhatTheDiskHasLost) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Fill(3000);
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  const Pager::Place place{0, FindOnDisk()};
+  BlockingQueue queue(files_);
+  DiskPage page{};
+  runtime::IoRequest request{.kind = runtime::IoKind::kRead,
+                             .file = data_->site(0),
+                             .offset = place.number * kPageBytes,
+                             .buffer = page.bytes};
+  Check(queue.Do(request));
+  PageFetcher fetcher(pager());
+  std::vector<PagesWanted*> over;
+  const auto fetch = [&](PagesWanted* first, PagesWanted* second) {
+    over.clear();
+    fetcher.Start({&place, 1}, first);
+    fetcher.Start({&place, 1}, second);
+    while (fetcher.reading()) fetcher.WaitFor(1'000'000), fetcher.Poll(&over);
+    EXPECT_EQ(over.size(), 2u);
+  };
+  request.kind = runtime::IoKind::kWrite;
+  page.bytes[2000] ^= std::byte{1};
+  Check(queue.Do(request));
+  {
+    PagesWanted first, second;
+    fetch(&first, &second);
+    EXPECT_EQ(first.status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(second.status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_TRUE(pager().OnDisk(place));
+  }
+  page.bytes[2000] ^= std::byte{1};
+  Check(queue.Do(request));
+  // Somebody else is faster.
+  files_.after_read = [&, first = true](const runtime::IoRequest& read) mutable {
+    if (read.offset == place.number * kPageBytes && std::exchange(first, false))
+      WriteTo(place.number, std::byte{42});
+  };
+  PagesWanted first, second;
+  fetch(&first, &second);
+  files_.after_read = nullptr;
+  Check(first.status);
+  const GuardS found(store_->space(0).At(place.number));
+  EXPECT_EQ(found.bytes()[kPageBytes - 1], std::byte{42});
 }
 
 TEST_F(PagerTest, Spill_KeepsALoadWithinThePool) {

@@ -130,6 +130,13 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
         entry.Fail(AbortReason::kDeadline,
                    absl::DeadlineExceededError("the log had no room within the transaction's deadline"));
       }
+    } else if (progress == Progress::kWaitingForPages) {
+      const int64_t since_ns = turns_.NowNs();
+      turns_.Note(entry, Stay::kDisk);
+      Engine::PagesComing pages = engine_.AwaitPages(entry.branch);
+      co_await pages;
+      turns_.Note(entry, Stay::kRunning);
+      counters_.pages.Add(turns_.NowNs() - since_ns);
     } else if (progress == Progress::kDone && entry.cursor < entry.operations.size() &&
                turns_.LongSinceRoundBegan()) {
       turns_.Note(entry, Stay::kTurn);

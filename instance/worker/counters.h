@@ -139,7 +139,8 @@ struct alignas(64) WorkerCounters {
   Counter probes_sent;    // deadlock probes handed to another island or worker
   Counter probe_victims;  // transactions of this worker that a probe found in a cycle
   Counter shares_lost;  // of committed transactions begun here: the participant died before it had committed
-  WaitCounters room;    // pauses of operations for which the log's ring had no room
+  WaitCounters room;    // pauses of operations for which the log's ring, or a paged pool, had no room
+  WaitCounters pages;   // of operations, for pages that were not in memory
   Counter answers_overdue;   // that ended as unknown: EPOCH has not come far enough in time
   Gauge answers_waiting;     // for EPOCH, when the worker last looked
   Counter clients_moved;     // to other islands, where their next transactions begin (arrivals.h)

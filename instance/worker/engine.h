@@ -5,9 +5,11 @@
 #pragma once
 
 #include <algorithm>
+#include <coroutine>
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "coordinator/fellow.h"
@@ -16,12 +18,15 @@
 #include "instance/worker/lock_waits.h"
 #include "instance/worker/waiter.h"
 #include "instance/worker/worker_shared.h"
+#include "runtime/ready_queue.h"
 #include "runtime/work_account.h"
 
 namespace islands::instance {
 
 // Before an operation that found no room in the log is tried again.
 inline constexpr int64_t kRoomPauseNs = 100 * runtime::kNsPerUs;
+// While pages are being read a worker that has nothing else to do sleeps for them alone, and so long.
+inline constexpr int64_t kLongestReadWaitNs = 100 * runtime::kNsPerUs;
 // Before what the log has of a branch in doubt, or of a decision, is appended again: as long as the cleaner
 // takes from one checkpoint to the next (worker.cc).
 inline constexpr int64_t kRepeatIntervalNs = 5 * runtime::kNsPerSecond;
@@ -37,9 +42,14 @@ class Engine {
 
   // After the island's catalog or store was replaced.
   void Rebind() {
-    executor_.emplace(
-        *shared_.catalog, *shared_.store, *shared_.locks,
-        ExecutorOptions{.worker = options_.index, .alone = shared_.alone, .journal = options_.journal});
+    executor_.reset();
+    fetcher_.reset();
+    if (shared_.store->pager() != nullptr) fetcher_.emplace(*shared_.store->pager());
+    executor_.emplace(*shared_.catalog, *shared_.store, *shared_.locks,
+                      ExecutorOptions{.worker = options_.index,
+                                      .alone = shared_.alone,
+                                      .journal = options_.journal,
+                                      .fetcher = fetcher_ ? &*fetcher_ : nullptr});
     router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
   }
 
@@ -54,6 +64,25 @@ class Engine {
     const size_t end = std::min(operations.size(), *cursor + kOperationsPerLook);
     return executor_->Run(branch, batch, operations.first(end), cursor, failure);
   }
+  // Waits for what kWaitingForPages has begun to read, whatever else happens: the reads refer to the branch.
+  struct PagesComing {
+    Branch& branch;
+    bool await_ready() const noexcept { return branch.pages.left == 0; }
+    void await_suspend(std::coroutine_handle<> self) noexcept { branch.pages.waiter = self.address(); }
+    void await_resume() const noexcept {}
+  };
+  PagesComing AwaitPages(Branch& branch) { return {branch}; }
+  bool reading() const { return fetcher_ && fetcher_->reading(); }
+  // Who waited for pages that have come is ready. Returns how many.
+  size_t PollPages(runtime::ReadyQueue* ready) {
+    pages_over_.clear();
+    if (fetcher_) fetcher_->Poll(&pages_over_);
+    for (storage::PagesWanted* wait : pages_over_)
+      ready->Push(std::coroutine_handle<>::from_address(std::exchange(wait->waiter, nullptr)));
+    return pages_over_.size();
+  }
+  void WaitForPages(int64_t timeout_ns) { fetcher_->WaitFor(timeout_ns); }
+
   // Whenever a coroutine has given control back (Executor::EndQuiet).
   void EndQuiet() { executor_->EndQuiet(); }
   void CheckInvariants() const { executor_->CheckInvariants(); }  // between two rounds
@@ -137,9 +166,11 @@ class Engine {
   const WorkerOptions& options_;
   WorkerShared& shared_;
   LockWaits& lock_waits_;
+  std::optional<storage::PageFetcher> fetcher_;  // of a paged store
   std::optional<Executor> executor_;
   std::optional<Router> router_;
-  std::vector<locks::Wakeup> wakeups_;  // scratch
+  std::vector<locks::Wakeup> wakeups_;             // scratch
+  std::vector<storage::PagesWanted*> pages_over_;  // scratch
 };
 
 }  // namespace islands::instance

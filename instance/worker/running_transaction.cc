@@ -101,6 +101,14 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
       turns.Note(*this, Stay::kRunning);
       parts_.counters.room.Add(turns.NowNs() - since_ns);
       FailIfLate();
+    } else if (progress == Progress::kWaitingForPages) {
+      const int64_t since_ns = turns.NowNs();
+      turns.Note(*this, Stay::kDisk);
+      Engine::PagesComing pages = parts_.engine.AwaitPages(branch);
+      co_await pages;
+      turns.Note(*this, Stay::kRunning);
+      parts_.counters.pages.Add(turns.NowNs() - since_ns);
+      FailIfLate();
     } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
       turns.Note(*this, Stay::kTurn);
       Turns::Breath breath = turns.Breathe();

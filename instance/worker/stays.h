@@ -21,7 +21,7 @@ enum class Stay : uint8_t {
   kLock = 3,     // waits for a lock
   kRemote = 4,   // for results of other islands
   kVotes = 5,    // for votes, decisions, acknowledgements of other islands
-  kDisk = 6,     // for room in the log, or for EPOCH
+  kDisk = 6,     // for room in the log or a paged pool, for pages of it, or for EPOCH
   kRetry = 7,    // has been a deadlock's victim, and pauses before it tries again
 };
 inline constexpr uint32_t kStays = 8;

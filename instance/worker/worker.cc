@@ -132,6 +132,7 @@ bool Worker::RunOnce() {
   if (sweep_due) Sweep();
   probes_.ChaseWaits();
   work += turns_.WakeSleepers();
+  if (engine_.reading()) work += engine_.PollPages(turns_.queue());
   counters_.ready.Set(turns_.ready());
   if (turns_.ready() != 0) {
     const ExecutingScope executing(time_);
@@ -210,6 +211,10 @@ void Worker::CheckInvariants() const {
 }
 
 void Worker::Sleep(int64_t timeout_ns) {
+  if (engine_.reading()) {
+    return mailbox_.Sleep(
+        [this, timeout_ns] { engine_.WaitForPages(std::min(timeout_ns, kLongestReadWaitNs)); });
+  }
   mailbox_.Sleep([this, timeout_ns] { transport_->Wait(timeout_ns); });
 }
 
@@ -219,6 +224,7 @@ int64_t Worker::NextDeadlineNs() const {
                               probes_.NextDeadlineNs(), clients_.NextDeadlineNs(), next_clean_ns_});
   if (clients_.waits() || sessions_.waits() || outbox_.holds())
     next_ns = std::min(next_ns, turns_.now_ns() + kLookAtEpochNs);  // nobody wakes us
+  if (engine_.reading()) next_ns = std::min(next_ns, turns_.now_ns() + kLongestReadWaitNs);
   const bool timed = !lock_waits_.empty() || !coordinated_.empty() || !branches_.empty() ||
                      sessions_.active() || clients_.leaves() || engine_.HasGhosts();
   return timed ? std::min(next_ns, next_sweep_ns_) : next_ns;

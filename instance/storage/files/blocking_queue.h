@@ -18,7 +18,7 @@ class BlockingQueue {
   explicit BlockingQueue(runtime::FileSystem& files) : queue_(files.MakeQueue()) {}
 
   void Submit(const runtime::IoRequest& request) {
-    queue_->Submit(request);
+    queue_->Enqueue(request);
     ++under_way_;
   }
   size_t under_way() const { return under_way_; }

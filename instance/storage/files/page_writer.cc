@@ -32,8 +32,9 @@ void PageWriter::Begin() {
   Planted(PlantedBug::kSkipDoubleWrite) ? WriteHome() : WriteCopies();
 }
 
-void PageWriter::Submit(const IoRequest& request) {
-  queue_->Submit(request);
+// `more` follow in the same go.
+void PageWriter::Submit(const IoRequest& request, bool more) {
+  more ? queue_->Enqueue(request) : queue_->Submit(request);
   ++under_way_;
 }
 
@@ -56,7 +57,8 @@ void PageWriter::WriteHome() {
     Submit({.kind = IoKind::kWrite,
             .file = data_.site(begin.slot),
             .offset = begin.number * kPageBytes,
-            .buffer = AsBytes(std::span(pages_.data() + 1 + first, end - first))});
+            .buffer = AsBytes(std::span(pages_.data() + 1 + first, end - first))},
+           /*more=*/end < count_);
   }
 }
 

@@ -62,7 +62,7 @@ class PageWriter {
   void WriteCopies();
   void WriteHome();
   void SyncHome();
-  void Submit(const runtime::IoRequest& request);
+  void Submit(const runtime::IoRequest& request, bool more = false);
 
   const DataFiles& data_;
   std::vector<DiskPage> pages_;  // the batch's header, then its pages

@@ -1,8 +1,12 @@
 #include "instance/storage/files/pager.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -27,6 +31,23 @@ bool Before(const Pager::Place& a, const Pager::Place& b) {
 
 const uint64_t kReadLatch = ISLANDS_PAGE_LATCH("pager.read").latch();
 const uint64_t kEvictLatch = ISLANDS_PAGE_LATCH("pager.evict").latch();
+
+// Gives memory back to the kernel; zeros are there then. In one call, and with one flush of translations,
+// where the kernel lets a process do this to itself (Linux 6.13). It cannot fail but for want of memory for
+// the mapping itself; then the memory stays, and costs room.
+void DropMemory(std::span<const iovec> stretches) {
+  static const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  static std::atomic<bool> together = self >= 0;
+  if (stretches.empty()) return;
+  size_t bytes = 0;
+  for (const iovec& stretch : stretches) bytes += stretch.iov_len;
+  if (together.load(std::memory_order_relaxed)) {
+    const ssize_t done = process_madvise(self, stretches.data(), stretches.size(), MADV_DONTNEED, 0);
+    if (done == static_cast<ssize_t>(bytes)) return;
+    if (done < 0 && errno != EAGAIN && errno != ENOMEM) together.store(false, std::memory_order_relaxed);
+  }
+  for (const iovec& stretch : stretches) (void)madvise(stretch.iov_base, stretch.iov_len, MADV_DONTNEED);
+}
 
 }  // namespace
 
@@ -112,28 +133,40 @@ absl::Status Pager::Fetch(std::span<const Place> pages) {
 absl::Status Pager::FetchSome(Reader& reader, std::span<const Place> pages) {
   std::array<PageState, kReads> seen;
   for (size_t i = 0; i < pages.size(); ++i) {
-    seen[i] = StateOf(pages[i])->Load();
+    runtime::IoRequest request{.buffer = reader.room[i].bytes, .token = i};
     const bool repeated = std::ranges::count(pages.first(i), pages[i]) != 0;
-    if (seen[i].residency() != Residency::kOnDisk || !seen[i].out() || repeated) continue;
-    reader.queue.Submit({.kind = runtime::IoKind::kRead,
-                         .file = data_->site(pages[i].slot),
-                         .offset = pages[i].number * kPageBytes,
-                         .buffer = reader.room[i].bytes,
-                         .token = i});
+    if (!repeated && BeginRead(pages[i], &seen[i], &request)) reader.queue.Submit(request);
   }
   absl::Status status;
   while (reader.queue.under_way() != 0) {
     for (const runtime::IoCompletion& completion : reader.queue.Wait()) {
       const size_t i = completion.token;
-      absl::Status read = completion.status;
-      if (read.ok() && completion.bytes < kPageBytes)
-        std::ranges::fill(std::span(reader.room[i].bytes).subspan(completion.bytes), std::byte{0});
-      if (read.ok()) read = Check(pages[i], reader.room[i].bytes);
-      if (read.ok()) Install(pages[i], seen[i], reader.room[i].bytes);
-      status.Update(read);
+      status.Update(EndRead(pages[i], seen[i], completion, reader.room[i].bytes));
     }
   }
   return status;
+}
+
+bool Pager::BeginRead(const Place& place, PageState* seen, runtime::IoRequest* request) const {
+  *seen = StateOf(place)->Load();
+  if (seen->residency() != Residency::kOnDisk || !seen->out()) return false;
+  request->kind = runtime::IoKind::kRead;
+  request->file = data_->site(place.slot);
+  request->offset = place.number * kPageBytes;
+  return true;
+}
+
+// While it was being read somebody faster may have changed the page, and it may have gone home again: then
+// what came is an older state of it, or torn, and no fault of the disk.
+absl::Status Pager::EndRead(const Place& place, PageState seen, const runtime::IoCompletion& completion,
+                            PageBytes room) {
+  absl::Status read = completion.status;
+  if (read.ok() && completion.bytes < kPageBytes)
+    std::ranges::fill(room.subspan(completion.bytes), std::byte{0});
+  if (read.ok()) read = Check(place, room);
+  if (read.ok()) Install(place, seen, room);
+  if (!read.ok() && StateOf(place)->Load() != seen) return absl::OkStatus();
+  return read;
 }
 
 absl::Status Pager::Check(const Place& place, ConstPageBytes page) const {
@@ -194,10 +227,12 @@ class Pager::Sweep {
 
   // Until so many pages more are free, or nothing can be found: then false.
   bool Run(uint64_t wanted) {
+    for (; !pager_.cleaned_.empty() && found_ < wanted; pager_.cleaned_.pop_back())
+      TakeMarked(pager_.cleaned_.back());
     uint64_t all = 0;
     for (uint32_t slot = 0; slot < pager_.pool_.slots(); ++slot) all += pager_.pool_.End(slot);
     // Twice for leaves, to mark and to evict; twice more with inner nodes.
-    for (uint64_t left = 4 * all; left > 0 && found_ < wanted; --left) {
+    for (uint64_t left = 4 * all; left > 0 && found_ < wanted && met_changed_ < kMostChanged; --left) {
       inner_too_ = left <= 2 * all;
       Next();
       Look();
@@ -207,7 +242,7 @@ class Pager::Sweep {
     return found_ >= wanted;
   }
   // A page that could have gone, but for its changes.
-  bool met_changed() const { return met_changed_; }
+  bool met_changed() const { return met_changed_ != 0; }
 
  private:
   void Next() {
@@ -228,12 +263,14 @@ class Pager::Sweep {
       if (pager_.IsRecent(state)) return;
       pager_.Change(state, seen, seen.WithResidency(Residency::kMarked).WithLatch(PageState::kOut));
       if (!Planted(PlantedBug::kLoseClockBit)) return;
-      seen = state->Load();
     }
-    if (seen.residency() != Residency::kMarked) return;
-    if (!seen.out() || pager_.IsRecent(state)) return;
-    if (!pager_.Change(state, seen, seen.WithLatch(kEvictLatch))) return;
-    Take(place, state, seen);
+    TakeMarked(place);
+  }
+  void TakeMarked(const Place& place) {
+    AtomicPageState* const state = pager_.StateOf(place);
+    PageState seen = state->Load();
+    if (seen.residency() != Residency::kMarked || !seen.out() || pager_.IsRecent(state)) return;
+    if (pager_.Change(state, seen, seen.WithLatch(kEvictLatch))) Take(place, state, seen);
   }
   // It is latched.
   void Take(const Place& place, AtomicPageState* state, PageState marked) {
@@ -247,7 +284,7 @@ class Pager::Sweep {
       spills_.push_back(place);
       ++found_;
     } else {
-      met_changed_ = true;
+      ++met_changed_;
       if (pager_.victims_.size() < kMostVictims) pager_.victims_.push_back(place);
       pager_.has_victims_.store(true, std::memory_order_relaxed);
       PageState latched = marked.WithLatch(kEvictLatch);
@@ -270,10 +307,11 @@ class Pager::Sweep {
   }
 
   void Discard() {
+    std::vector<iovec> stretches;
     Runs(discards_, [&](size_t first, size_t end) {
-      // It cannot fail but for want of memory for the mapping itself; then the page stays, and costs room.
-      (void)madvise(pager_.BytesOf(discards_[first]), (end - first) * kPageBytes, MADV_DONTNEED);
+      stretches.push_back({pager_.BytesOf(discards_[first]), (end - first) * kPageBytes});
     });
+    DropMemory(stretches);
     for (const Place& place : discards_) {
       AtomicPageState* const state = pager_.StateOf(place);
       PageState latched = state->Load();
@@ -323,7 +361,7 @@ class Pager::Sweep {
 
   Pager& pager_;
   uint64_t found_ = 0;
-  bool met_changed_ = false;
+  size_t met_changed_ = 0;
   bool inner_too_ = false;
   std::vector<Place> discards_;  // latched
   std::vector<Place> spills_;    // latched
@@ -345,13 +383,23 @@ void Pager::RunHand(uint64_t pages) {
   const uint64_t chances = chances_.load(std::memory_order_relaxed);
   if (chances < next_chances_ && !spills_) return;
   Sweep sweep(*this);
-  if (!sweep.Run(pages + more) && sweep.met_changed()) next_chances_ = chances + 1 + capacity / 64;
+  if (!sweep.Run(pages + more) && sweep.met_changed()) {
+    next_chances_ = chances + 1 + capacity / 64;
+    waits_for_cleaner_.store(true, std::memory_order_relaxed);
+  }
 }
 
-void Pager::NoteCleaned() { chances_.fetch_add(1 + pool_.capacity_pages() / 64, std::memory_order_relaxed); }
+void Pager::NoteCleaned(std::span<const Place> pages) {
+  const MutexLock lock(mutex_, ISLANDS_LATCH("pager.hand"));
+  if (!pages.empty()) cleaned_.assign(pages.begin(), pages.end());
+  waits_for_cleaner_.store(false, std::memory_order_relaxed);
+  chances_.fetch_add(1 + pool_.capacity_pages() / 64, std::memory_order_relaxed);
+}
 
+// What others read in the meantime might be evicted, but they are about to use it.
 bool Pager::HasRoom(uint64_t pages) {
   if (pool_.resident_pages() + pages <= pool_.capacity_pages()) return true;
+  if (waits_for_cleaner_.load(std::memory_order_relaxed)) return false;
   const MutexLock lock(mutex_, ISLANDS_LATCH("pager.hand"));
   const uint64_t wanted = pool_.resident_pages() + pages;
   if (wanted > pool_.capacity_pages()) RunHand(wanted - pool_.capacity_pages());

@@ -41,6 +41,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -66,6 +67,10 @@ class Pager final : public PageSource {
     uint32_t slot = 0;
     uint64_t number = 0;
     friend bool operator==(const Place&, const Place&) = default;
+    template <typename H>
+    friend H AbslHashValue(H hash, const Place& place) {
+      return H::combine(std::move(hash), place.slot, place.number);
+    }
   };
   struct Counters {
     uint64_t read = 0;     // pages
@@ -89,14 +94,22 @@ class Pager final : public PageSource {
   absl::Status Fetch(std::span<const Place> pages);
   bool OnDisk(const Place& page) const;
 
+  // One read of a page, by whoever has a queue and room for it (page_fetcher.h). BeginRead: false: the page
+  // is not on disk. Else `request` lacks buffer and token, and `seen` is for EndRead, which checks what has
+  // come, and puts it in its place if nobody was faster. DATA_LOSS as Fetch.
+  bool BeginRead(const Place& place, PageState* seen, runtime::IoRequest* request) const;
+  absl::Status EndRead(const Place& place, PageState seen, const runtime::IoCompletion& completion,
+                       PageBytes room);
+  runtime::FileSystem& files() const { return *files_; }
+
   // Whether so many pages more would fit, once what can be evicted has been.
   bool HasRoom(uint64_t pages);
 
   // Changed pages that the hand would have evicted.
   std::vector<Place> TakeVictims();
   bool HasVictims() const { return has_victims_.load(std::memory_order_relaxed); }
-  // Some have come home: the hand may find something again.
-  void NoteCleaned();
+  // These are at home, or were found to be: the hand takes them first, if nobody has looked at them since.
+  void NoteCleaned(std::span<const Place> pages);
 
   // Pages have their homes in these files from now on, as with Attach: those that are on disk are copied, and
   // all others are at home nowhere. Until EndSpill the hand writes changed pages there. EndSpill: the first
@@ -117,6 +130,8 @@ class Pager final : public PageSource {
   static constexpr size_t kDiscards = 64;  // at a time
   static constexpr size_t kSpills = 512;   // at a time
   static constexpr size_t kMostVictims = 2000;
+  static constexpr size_t kMostChanged =
+      1000;  // that the hand meets before it waits for the cleaner: a batch
   struct Reader {
     explicit Reader(runtime::FileSystem& files) : room(kReads), queue(files) {}
     std::vector<DiskPage> room;
@@ -151,8 +166,11 @@ class Pager final : public PageSource {
   runtime::Mutex mutex_;  // of the hand, and all that it has
   Place hand_ ABSL_GUARDED_BY(mutex_);
   std::vector<Place> victims_;
-  uint64_t next_chances_ = 0;  // when there are as many, the hand may go again
+  std::vector<Place> cleaned_;  // since the hand has last looked
+  uint64_t next_chances_ = 0;   // when there are as many, the hand may go again
   std::atomic<bool> has_victims_ = false;
+  // The hand has met nothing but changed pages, or too few others, and no batch has gone home since.
+  std::atomic<bool> waits_for_cleaner_ = false;
   bool spills_ = false;
   absl::Status spill_status_;
 
