@@ -27,10 +27,20 @@ class Larger:
         self.islands, self.path = islands, path
 
     def run(self, workload: str, *more: object) -> Document:
-        result: Document = self.islands.json("run", self.path, workload, "--duration", "1", "--warmup", "0.1", *more,
-                                             timeout=120)
+        done = self.islands.run("run", self.path, workload, "--duration", "1", "--warmup", "0.1", *more,
+                                "--format", "json", timeout=120)
+        assert done.code == 0, f"{done}\n{self.logs()}"
+        result: Document = json.loads(done.out)
         assert result["sum_check"] == "ok" and result["committed"] > 0, result
         return result
+
+    def logs(self) -> str:
+        """Why an island has died, if one has."""
+        ends = []
+        for path in sorted(glob.glob(os.path.join(os.path.dirname(self.path), "run", "*.log"))):
+            with open(path, encoding="utf-8") as file:
+                ends.append("".join([f"{path}:\n", *file.readlines()[-20:]]))
+        return "\n".join(ends)
 
     def status(self) -> list[Document]:
         found: list[Document] = self.islands.json("status", self.path)["islands"]
@@ -41,8 +51,8 @@ class Larger:
         for number in numbers:
             os.kill(before[number]["pid"], signal.SIGKILL)
         deadline = time.monotonic() + 30
-        while any(self.status()[number]["state"] != "ready" or
-                  self.status()[number]["pid"] == before[number]["pid"] for number in numbers):
+        while any(now["state"] != "ready" or now["pid"] == then["pid"]  # both of one look: the next may find it lost
+                  for number, (now, then) in enumerate(zip(self.status(), before)) if number in numbers):
             assert time.monotonic() < deadline, self.status()
             time.sleep(0.1)
 
