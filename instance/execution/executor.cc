@@ -302,7 +302,7 @@ Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<cons
 void Executor::Open(Branch& branch) {
   ISLANDS_CHECK(branch.undo.empty() && branch.touched.empty() && !branch.scanned);
   branch.open = true;
-  branch.pages = {};
+  if (options_.fetcher != nullptr) branch.pages = {};
   if (!options_.alone) return;
   branch.quiet = ++open_ == 1;
   if (branch.quiet) quiet_ = &branch;
