@@ -102,6 +102,13 @@ class PagerTest : public testing::Test {
     ADD_FAILURE() << "there is none";
     return 0;
   }
+  std::vector<Pager::Place> OnDisk(size_t most) {  // the first ones
+    std::vector<Pager::Place> places;
+    for (uint64_t number = 1; number < store_->space(0).end_page() && places.size() < most; ++number) {
+      if (store_->space(0).OnDisk(number)) places.push_back({0, number});
+    }
+    return places;
+  }
   uint64_t FindOnDisk() {
     return Find([&](uint64_t number) { return store_->space(0).OnDisk(number); });
   }
@@ -231,10 +238,7 @@ TEST_F(PagerTest, Fetch_OfManyIsTogetherAndOfTheSameOnce) {
   ASSERT_NO_FATAL_FAILURE(Make(64, true));
   Fill(3000);
   ASSERT_NO_FATAL_FAILURE(BeClean());
-  std::vector<Pager::Place> places;
-  for (uint64_t number = 1; number < store_->space(0).end_page() && places.size() < 10; ++number) {
-    if (store_->space(0).OnDisk(number)) places.push_back({0, number});
-  }
+  std::vector<Pager::Place> places = OnDisk(10);
   places.push_back(places.front());
   const uint64_t read = pager().counters().read;
   Check(pager().Fetch(places));
@@ -252,11 +256,7 @@ TEST_F(PagerTest, Hand_LeavesWhatHasChangedAndNamesIt) {
   const std::byte* bytes = WriteTo(changed, std::byte{77});
   // All others may go.
   for (int i = 0; i < 4; ++i) {
-    std::vector<Pager::Place> others;
-    for (uint64_t number = 1; number < store_->space(0).end_page() && others.size() < 60; ++number) {
-      if (store_->space(0).OnDisk(number)) others.push_back({0, number});
-    }
-    Check(pager().Fetch(others));
+    Check(pager().Fetch(OnDisk(60)));
   }
   EXPECT_FALSE(store_->space(0).OnDisk(changed));
   EXPECT_EQ(bytes[kPageBytes - 1], std::byte{77});
@@ -271,11 +271,7 @@ TEST_F(PagerTest, Hand_LeavesWhatIsLatched) {
   const GuardX page(store_->space(0).At(number));
   const auto before = std::vector<std::byte>(page.bytes(), page.bytes() + kPageBytes);
   for (int i = 0; i < 4; ++i) {
-    std::vector<Pager::Place> others;
-    for (uint64_t other = 1; other < store_->space(0).end_page() && others.size() < 60; ++other) {
-      if (store_->space(0).OnDisk(other)) others.push_back({0, other});
-    }
-    Check(pager().Fetch(others));
+    Check(pager().Fetch(OnDisk(60)));
   }
   EXPECT_TRUE(std::ranges::equal(before, std::span(page.bytes(), kPageBytes)));
 }
@@ -400,10 +396,7 @@ TEST_F(PagerTest, Fetcher_ReadsOncePerPageAndTellsAll) {
   ASSERT_NO_FATAL_FAILURE(Make(64, true));
   Fill(3000);
   ASSERT_NO_FATAL_FAILURE(BeClean());
-  std::vector<Pager::Place> places;
-  for (uint64_t number = 1; number < store_->space(0).end_page() && places.size() < 10; ++number) {
-    if (store_->space(0).OnDisk(number)) places.push_back({0, number});
-  }
+  std::vector<Pager::Place> places = OnDisk(10);
   const Pager::Place there{0, 0};  // in memory
   PageFetcher fetcher(pager());
   PagesWanted first, second, third;

@@ -119,24 +119,26 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
       runtime::Task<void> lock =
           lock_waits_.Await(entry, entry.batch, entry.operations[entry.cursor].operation);
       co_await lock;
-    } else if (progress == Progress::kWaitingForRoom) {
+    } else if (progress == Progress::kWaitingForRoom || progress == Progress::kWaitingForPages) {
       const int64_t since_ns = turns_.NowNs();
       turns_.Note(entry, Stay::kDisk);
-      Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kRoomPauseNs);
-      co_await pause;
-      turns_.Note(entry, Stay::kRunning);
-      counters_.room.Add(turns_.NowNs() - since_ns);
-      if (turns_.now_ns() > entry.deadline_ns && !entry.ended) {
-        entry.Fail(AbortReason::kDeadline,
-                   absl::DeadlineExceededError("the log had no room within the transaction's deadline"));
+      if (progress == Progress::kWaitingForRoom) {
+        Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kRoomPauseNs);
+        co_await pause;
+      } else {
+        Engine::PagesComing pages = engine_.AwaitPages(entry.branch);
+        co_await pages;
       }
-    } else if (progress == Progress::kWaitingForPages) {
-      const int64_t since_ns = turns_.NowNs();
-      turns_.Note(entry, Stay::kDisk);
-      Engine::PagesComing pages = engine_.AwaitPages(entry.branch);
-      co_await pages;
       turns_.Note(entry, Stay::kRunning);
-      counters_.pages.Add(turns_.NowNs() - since_ns);
+      (progress == Progress::kWaitingForRoom ? counters_.room : counters_.pages)
+          .Add(turns_.NowNs() - since_ns);
+      if (turns_.now_ns() > entry.deadline_ns && !entry.ended) {
+        entry.Fail(
+            AbortReason::kDeadline,
+            absl::DeadlineExceededError(progress == Progress::kWaitingForRoom
+                                            ? "the log had no room within the transaction's deadline"
+                                            : "pages were not read within the transaction's deadline"));
+      }
     } else if (progress == Progress::kDone && entry.cursor < entry.operations.size() &&
                turns_.LongSinceRoundBegan()) {
       turns_.Note(entry, Stay::kTurn);

@@ -93,21 +93,20 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
     if (progress == Progress::kWaiting) {
       runtime::Task<void> lock = parts_.lock_waits.Await(*this, batch, plan.local()[cursor].operation);
       co_await lock;
-    } else if (progress == Progress::kWaitingForRoom) {
+    } else if (progress == Progress::kWaitingForRoom || progress == Progress::kWaitingForPages) {
       const int64_t since_ns = turns.NowNs();
       turns.Note(*this, Stay::kDisk);
-      Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kRoomPauseNs);
-      co_await pause;
+      if (progress == Progress::kWaitingForRoom) {
+        Turns::Pause pause = turns.PauseUntil(turns.now_ns() + kRoomPauseNs);
+        co_await pause;
+      } else {
+        Engine::PagesComing pages = parts_.engine.AwaitPages(branch);
+        co_await pages;
+      }
       turns.Note(*this, Stay::kRunning);
-      parts_.counters.room.Add(turns.NowNs() - since_ns);
-      FailIfLate();
-    } else if (progress == Progress::kWaitingForPages) {
-      const int64_t since_ns = turns.NowNs();
-      turns.Note(*this, Stay::kDisk);
-      Engine::PagesComing pages = parts_.engine.AwaitPages(branch);
-      co_await pages;
-      turns.Note(*this, Stay::kRunning);
-      parts_.counters.pages.Add(turns.NowNs() - since_ns);
+      WaitCounters& waits =
+          progress == Progress::kWaitingForRoom ? parts_.counters.room : parts_.counters.pages;
+      waits.Add(turns.NowNs() - since_ns);
       FailIfLate();
     } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
       turns.Note(*this, Stay::kTurn);
