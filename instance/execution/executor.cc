@@ -118,8 +118,7 @@ Executor::~Executor() {
 [[gnu::always_inline]] inline Executor::Step Executor::Apply(const Target& target, bool measured) {
   const OperationKind kind = target.batch.operation(target.number).kind;
   const bool replicated = target.site == storage::kReplicatedSite;  // read-only after loading: no locks
-  if (kind == OperationKind::kScan) return Scan(target);
-  if (kind == OperationKind::kIndexScan) return IndexScan(target);
+  if (kind == OperationKind::kScan || kind == OperationKind::kIndexScan) return Scan(target);
   if (target.branch.undo.bytes() > options_.most_undo_bytes && IsWrite(kind))
     return {.code = absl::StatusCode::kFailedPrecondition};
   if (!replicated) {
@@ -227,6 +226,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
       return Progress::kFailed;
     }
     if (!IsResult(step.code)) {
+      if (step.code == absl::StatusCode::kUnavailable) return Progress::kWaitingForPages;
       *failure = FailureOfStorage(step.code, catalog_.table(batch.operation(routed.operation).table));
       return Progress::kFailed;
     }
@@ -282,7 +282,7 @@ Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<cons
         places[missing++] = store_.PlaceOf(operations[i].site, page);
     }
     if (missing == 0) break;
-    if (options_.fetcher != nullptr && branch.pages.rounds < 2 * kMostLevels) {
+    if (options_.fetcher != nullptr && branch.pages.rounds < kMostWaits) {
       options_.fetcher->Start(std::span(places).first(missing), &branch.pages);
       ++branch.pages.rounds;
       if (branch.pages.left != 0) return Progress::kWaitingForPages;

@@ -134,7 +134,8 @@ class Executor : private log::Journal::Publisher {
     storage::SiteTable& rows;  // of `site`
     storage::Lookup* lookup;
   };
-  // How far an operation came. `code` counts when every lock was granted.
+  // How far an operation came. `code` counts when every lock was granted. UNAVAILABLE: the branch waits for
+  // pages.
   struct Step {
     locks::LockResult lock = locks::LockResult::kGranted;
     absl::StatusCode code = absl::StatusCode::kOk;
@@ -178,6 +179,7 @@ class Executor : private log::Journal::Publisher {
   // takes stays reserved until its branch ends.
   static constexpr size_t kMostLevels = 8;  // that most trees have not; a guess that saves a look at them
   static constexpr size_t kSmallRecordBytes = 256;
+  static constexpr size_t kMostWaits = 2 * kMostLevels;  // for pages, before the thread waits
   static size_t RoomOfChange(size_t trees, size_t levels);
   Progress FindRoom(const Branch& branch, const Batch::Operation& operation, const storage::SiteTable* rows,
                     Failure* failure);
@@ -205,12 +207,16 @@ class Executor : private log::Journal::Publisher {
   Step Put(const Target& target);
   absl::StatusCode Replace(const Target& target);
   absl::StatusCode Delete(const Target& target);
+  // A scan goes as far as its pages are in memory, waits for more, and begins again; a long one waits with
+  // its thread in the end, since it would begin again too often.
   Step Scan(const Target& target);
+  Step RowScan(const Target& target);
   Step ScanSite(const Target& target, uint32_t site, KeyView first, KeyView end);
   void RunPass(const Target& target, uint32_t site, const storage::SiteTable& rows, KeyView first,
                KeyView end, ScanPass* pass);
   locks::LockResult TakeEntry(const Target& target, uint32_t site, KeyView key, bool boundary);
   Step IndexScan(const Target& target);
+  void FindMissingRows(const Target& target);
   locks::LockResult TakeIndexEntries(const Target& target);
   locks::LockResult TakeFound(const Target& target, uint32_t found);
   void VisitFound(absl::FunctionRef<bool(KeyView)> visit) const;
@@ -238,6 +244,19 @@ class Executor : private log::Journal::Publisher {
   std::vector<std::byte> row_;    // scratch, warm
   std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
   std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met
+  // Of the scan under way: pages of one site that it will wait for, or it takes them where it needs them.
+  struct Missing {
+    bool suspends = false;
+    uint32_t site = 0;
+    std::vector<uint64_t> numbers;
+
+    std::vector<uint64_t>* Of(uint32_t of_site) {
+      site = of_site;
+      return suspends ? &numbers : nullptr;
+    }
+    bool any() const { return !numbers.empty(); }
+  };
+  Missing missing_;
 };
 
 }  // namespace islands::instance

@@ -1,6 +1,10 @@
 // Scans: of a table's rows in key order, and of an index. What they meet stays locked, gaps included, so that
 // nobody can put in what they have not seen.
+#include <array>
 #include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "instance/execution/executor_internal.h"
 #include "runtime/planted_bug.h"
@@ -14,6 +18,8 @@ namespace {
 
 // A quiet scan of more keys remembers the whole site instead.
 constexpr uint64_t kKeysRemembered = 1000;
+// Pages that an index scan reads together.
+constexpr size_t kMostMissing = 64;
 
 }  // namespace
 
@@ -60,16 +66,23 @@ void Executor::RunPass(const Target& target, uint32_t site, const storage::SiteT
   bool beyond = false;                             // met the first key beyond the range, or has no need to
   if (reverse) {
     if (!end.empty()) {
-      rows.ScanAll(end, {}, false, [&](KeyView key, RowView, bool) {
-        beyond = true;
-        meet(key, /*boundary=*/true);
-        return false;
-      });
+      rows.ScanAll(
+          end, {}, false,
+          [&](KeyView key, RowView, bool) {
+            beyond = true;
+            meet(key, /*boundary=*/true);
+            return false;
+          },
+          missing_.Of(site));
+    }
+    if (missing_.any()) {
+      pass->step.code = absl::StatusCode::kUnavailable;
+      return;
     }
     if (!beyond) meet({}, /*boundary=*/true);
     if (pass->step.lock != LockResult::kGranted) return;
   }
-  rows.ScanAll(first, reverse ? end : KeyView(), reverse, [&](KeyView key, RowView row, bool ghost) {
+  const auto visit = [&](KeyView key, RowView row, bool ghost) {
     if (ghost && Planted(PlantedBug::kScanPassesGhosts)) return true;
     beyond = !reverse && !end.empty() && storage::CompareKeys(key, end) >= 0;
     if (!meet(key, beyond) || beyond) return false;
@@ -79,8 +92,11 @@ void Executor::RunPass(const Target& target, uint32_t site, const storage::SiteT
     ++result.scanned;
     beyond = operation.limit != 0 && result.scanned >= operation.limit;
     return !beyond && batch.stored_bytes() <= Batch::kMaxBytes;
-  });
-  if (batch.stored_bytes() > Batch::kMaxBytes) {
+  };
+  rows.ScanAll(first, reverse ? end : KeyView(), reverse, visit, missing_.Of(site));
+  if (missing_.any()) {
+    pass->step.code = absl::StatusCode::kUnavailable;
+  } else if (batch.stored_bytes() > Batch::kMaxBytes) {
     pass->step.code = absl::StatusCode::kOutOfRange;
   } else if (!reverse && !beyond && pass->step.lock == LockResult::kGranted) {
     meet({}, /*boundary=*/true);
@@ -117,7 +133,30 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
   return {};
 }
 
+// It keeps its locks while it waits for pages, and no results.
 Executor::Step Executor::Scan(const Target& target) {
+  const bool by_index = target.batch.operation(target.number).kind == OperationKind::kIndexScan;
+  storage::PagesWanted& pages = target.branch.pages;
+  while (true) {
+    missing_.numbers.clear();
+    missing_.suspends = options_.fetcher != nullptr && pages.of_scan < kMostWaits;
+    const Batch::Mark mark = target.batch.MarkResults();
+    const Step step = by_index ? IndexScan(target) : RowScan(target);
+    if (!missing_.any()) {
+      if (step.lock == LockResult::kGranted) pages.of_scan = 0;
+      return step;
+    }
+    target.batch.Rewind(mark);
+    target.batch.result(target.number).scanned = 0;
+    std::vector<storage::Pager::Place> places;
+    for (const uint64_t number : missing_.numbers) places.push_back(store_.PlaceOf(missing_.site, number));
+    options_.fetcher->Start(places, &pages);
+    ++pages.of_scan;
+    if (pages.left != 0) return {.code = absl::StatusCode::kUnavailable};
+  }
+}
+
+Executor::Step Executor::RowScan(const Target& target) {
   const Batch::Operation operation = target.batch.operation(target.number);
   Batch& batch = target.batch;
   Batch::Result& result = batch.result(target.number);
@@ -157,17 +196,20 @@ Executor::Step Executor::IndexScan(const Target& target) {
   result.scanned = 0;
   keys_.clear();
   uint32_t found = 0;
-  const absl::StatusCode code =
-      target.rows.IndexScan(operation.index, batch.View(operation.key), batch.View(operation.end_key),
-                            operation.reverse, [&](KeyView key) {
-                              const auto bytes = static_cast<uint16_t>(key.size());
-                              const auto prefix = std::as_bytes(std::span(&bytes, 1));
-                              keys_.insert(keys_.end(), prefix.begin(), prefix.end());
-                              keys_.insert(keys_.end(), key.begin(), key.end());
-                              ++found;
-                              if (keys_.size() > Batch::kMaxBytes) return false;
-                              return operation.limit == 0 || found < operation.limit;
-                            });
+  const absl::StatusCode code = target.rows.IndexScan(
+      operation.index, batch.View(operation.key), batch.View(operation.end_key), operation.reverse,
+      [&](KeyView key) {
+        const auto bytes = static_cast<uint16_t>(key.size());
+        const auto prefix = std::as_bytes(std::span(&bytes, 1));
+        keys_.insert(keys_.end(), prefix.begin(), prefix.end());
+        keys_.insert(keys_.end(), key.begin(), key.end());
+        ++found;
+        if (keys_.size() > Batch::kMaxBytes) return false;
+        return operation.limit == 0 || found < operation.limit;
+      },
+      missing_.Of(target.site));
+  if (!missing_.any() && missing_.suspends) FindMissingRows(target);
+  if (missing_.any()) return {.code = absl::StatusCode::kUnavailable};
   if (code != absl::StatusCode::kOk) return {.code = code};
   if (keys_.size() > Batch::kMaxBytes) return {.code = absl::StatusCode::kOutOfRange};
   // The entries stay what they are from here on, so the rows may be locked one after the other.
@@ -184,6 +226,25 @@ Executor::Step Executor::IndexScan(const Target& target) {
   });
   return {.code = batch.stored_bytes() <= Batch::kMaxBytes ? absl::StatusCode::kOk
                                                            : absl::StatusCode::kOutOfRange};
+}
+
+// On the way to the rows that an index scan has found.
+void Executor::FindMissingRows(const Target& target) {
+  std::array<storage::Lookup, kLookups> lookups;
+  size_t count = 0;
+  const auto finish = [&] {
+    const auto some = std::span(lookups).first(std::exchange(count, 0));
+    storage::SiteTable::FinishLookups(some);
+    for (const storage::Lookup& lookup : some) {
+      if (lookup.on_disk() != 0) missing_.numbers.push_back(lookup.on_disk());
+    }
+    return missing_.numbers.size() < kMostMissing;
+  };
+  VisitFound([&](KeyView key) {
+    target.rows.StartLookup(key, 0, &lookups[count++]);
+    return count < kLookups || finish();
+  });
+  finish();
 }
 
 // The rows that an index scan has found, `keys_`.

@@ -110,6 +110,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
+    if (!report.ok() && GTEST_FLAG_GET(fail_fast)) return;
     if (seed % kTwice == 0) {
       EXPECT_EQ(Watched(seed).trace, report.trace) << "not the same twice: " << CommandFor(seed);
     }

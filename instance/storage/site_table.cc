@@ -169,10 +169,12 @@ StatusCode SiteTable::RemoveGhost(KeyView key) {
 }
 
 StatusCode SiteTable::IndexScan(IndexId index, KeyView first, KeyView end, bool reverse,
-                                absl::FunctionRef<bool(KeyView primary_key)> visit) const {
+                                absl::FunctionRef<bool(KeyView primary_key)> visit,
+                                std::vector<uint64_t>* missing) const {
   if (index >= indexes_.size() || !IsBound(first) || !IsBound(end)) return StatusCode::kInvalidArgument;
-  indexes_[index]->Scan(first, end, reverse,
-                        [&](KeyView entry, RowView row) { return visit(PrimaryKeyOf(entry, row)); });
+  indexes_[index]->Scan(
+      first, end, reverse, [&](KeyView entry, RowView row) { return visit(PrimaryKeyOf(entry, row)); },
+      missing);
   return StatusCode::kOk;
 }
 

@@ -105,12 +105,15 @@ class SiteTable {
     rows_.Scan(first, end, reverse, visit);
   }
   void ScanAll(KeyView first, KeyView end, bool reverse,
-               absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const {
-    rows_.ScanAll(first, end, reverse, visit);
+               absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
+               std::vector<uint64_t>* missing = nullptr) const {
+    rows_.ScanAll(first, end, reverse, visit, missing);
   }
   // Over a secondary index, bounds being encoded index components; visits primary keys in index order.
+  // `missing`: as BTree::ScanAll.
   absl::StatusCode IndexScan(IndexId index, KeyView first, KeyView end, bool reverse,
-                             absl::FunctionRef<bool(KeyView primary_key)> visit) const;
+                             absl::FunctionRef<bool(KeyView primary_key)> visit,
+                             std::vector<uint64_t>* missing = nullptr) const;
   uint64_t Count() const { return rows_.Count(); }
 
   void Clear();

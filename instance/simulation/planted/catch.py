@@ -35,7 +35,7 @@ def orphans(test: str) -> Test:
     return only("planted_in_doubt", f"*/OrphansTest.{test}*")
 
 
-SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*")
+SEEDS = ("planted_seeds", "--gtest_filter=*Simulate*", "--gtest_fail_fast")
 MORE_SEEDS = (*SEEDS, "--seeds=130:40")  # where transactions meet both lives of an island
 KEPT_SEEDS = (*SEEDS, "--keeps=1")  # of clusters that keep what they promise
 LOSSES = (*SEEDS, "--keeps=sync")  # the same, where power is lost and answers wait for EPOCH

@@ -15,8 +15,6 @@ using runtime::PlantedBug;
 
 namespace {
 
-constexpr size_t kMostAhead = 16;  // leaves that a scan fetches together
-
 // Merges leave room for some inserts, so that a node at the border is not split and merged in turn.
 constexpr size_t kMergeBytes = kPageBytes - kPageBytes / 8;
 
@@ -380,21 +378,27 @@ void BTree::PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* head
   site_->Free(child, header);
 }
 
-void BTree::FetchLeaves(KeyView at, bool reverse, size_t most) const {
-  const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
-  Position position;
-  if (!Descend(1, choose, &position)) return;  // a hint
-  const TornNode node = NodeOf(position.node);
-  if (node.is_leaf()) return;
-  std::array<uint64_t, kMostAhead> leaves{};
-  size_t count = 0;
-  const uint32_t from = choose(node), end = node.count() + 1;
-  for (uint32_t i = from; i < end && count < std::min(most, kMostAhead); reverse ? --i : ++i)
-    leaves[count++] = node.child(i);  // 0 - 1 is no index either
-  if (!position.node.Valid()) return;
-  size_t missing = 0;
-  while (missing < count && site_->At(leaves[missing]).on_disk()) ++missing;
-  if (missing != 0) site_->FetchAhead(std::span(leaves).first(missing));
+size_t BTree::FindMissing(KeyView at, bool reverse, size_t most,
+                          std::span<uint64_t, kMostAhead> pages) const {
+  pages[0] = root_;
+  if (site_->At(root_).on_disk()) return 1;
+  GuardO guard(site_->At(root_), ISLANDS_LATCH("btree.root"));
+  while (true) {
+    const TornNode node = NodeOf(guard);
+    if (node.is_leaf()) return 0;
+    const uint32_t from = reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at), end = node.count() + 1;
+    const size_t wanted = node.level() == 1 ? std::min(most, pages.size()) : 1;
+    size_t count = 0;
+    for (uint32_t i = from; i < end && count < wanted; reverse ? --i : ++i)
+      pages[count++] = node.child(i);  // 0 - 1 is no index either
+    if (count == 0 || !guard.Valid()) return 0;
+    size_t missing = 0;
+    while (missing < count && site_->At(pages[missing]).on_disk()) ++missing;
+    if (missing != 0 || node.level() == 1) return missing;
+    GuardO child(site_->At(pages[0]), ISLANDS_LATCH("btree.descend"));
+    if (!guard.Valid()) return 0;
+    guard = std::move(child);
+  }
 }
 
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
@@ -412,7 +416,8 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
 // not followed by a link: it may have been split or merged since, and then only its rows within the bounds
 // count.
 void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
-                    absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit) const {
+                    absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
+                    std::vector<uint64_t>* missing) const {
   ISLANDS_CHECK(first.size() <= kMaxTreeKeyBytes && end.size() <= kMaxTreeKeyBytes);
   alignas(Node) std::byte copy[kPageBytes];
   const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
@@ -422,7 +427,13 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
                                                                                           : upper_.view());
   for (size_t ahead = 1; high.view().empty() || CompareKeys(low.view(), high.view()) < 0;) {
     if (site_->paged()) {
-      FetchLeaves(reverse ? high.view() : low.view(), reverse, ahead);
+      std::array<uint64_t, kMostAhead> pages;
+      const size_t count = FindMissing(reverse ? high.view() : low.view(), reverse, ahead, pages);
+      if (count != 0 && missing != nullptr) {
+        missing->insert(missing->end(), pages.begin(), pages.begin() + count);
+        return;
+      }
+      if (count != 0) site_->FetchAhead(std::span(pages).first(count));
       ahead = std::min(2 * ahead, kMostAhead);
     }
     CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
@@ -446,9 +457,11 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
 }
 
 void BTree::Scan(KeyView first, KeyView end, bool reverse,
-                 absl::FunctionRef<bool(KeyView key, RowView row)> visit) const {
-  ScanAll(first, end, reverse,
-          [&](KeyView key, RowView row, bool ghost) { return ghost || visit(key, row); });
+                 absl::FunctionRef<bool(KeyView key, RowView row)> visit,
+                 std::vector<uint64_t>* missing) const {
+  ScanAll(
+      first, end, reverse, [&](KeyView key, RowView row, bool ghost) { return ghost || visit(key, row); },
+      missing);
 }
 
 bool BTree::NextKey(KeyView key, KeyBuffer* next) const {

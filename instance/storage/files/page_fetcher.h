@@ -26,6 +26,7 @@ namespace islands::storage {
 struct PagesWanted {
   uint32_t left = 0;       // reads
   uint32_t rounds = 0;     // waits since he has last found all that he wanted
+  uint32_t of_scan = 0;    // the same of the scan that he is at
   absl::Status status;     // the first error: Pager::Fetch
   void* waiter = nullptr;  // his own
 };
