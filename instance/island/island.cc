@@ -192,10 +192,15 @@ absl::Status Island::FillStore() {
 absl::Status Island::ChooseMode(bool from_files) {
   paged_ = KeepsFiles() && config_.storage_mode() == kPagedMode;
   if (config_.storage_mode() != kAutoMode || !from_files) return absl::OkStatus();
-  const absl::StatusOr<uint64_t> bytes =
-      storage::BytesOfSites(*seams_.files, seams_.log->data_directory, config_.data_generation());
-  if (!bytes.ok()) return bytes.status();
-  paged_ = *bytes > config_.pool_bytes() / 8 * 7;
+  // Not by the files' lengths: they grow by extents. What is wrong with a checkpoint says who reads the data.
+  const absl::StatusOr<std::string> file =
+      seams_.files->ReadFile(storage::CheckpointPath(seams_.log->data_directory, config_.data_generation()));
+  if (!file.ok()) return file.status();
+  const auto checkpoint = recovery::DecodeCheckpointFile(std::as_bytes(std::span(*file)));
+  uint64_t pages = 0;
+  for (size_t i = 0; checkpoint.ok() && i < checkpoint->sites.size(); ++i)
+    pages += checkpoint->sites[i].pages;
+  paged_ = pages > config_.pool_bytes() / 8 * 7 / storage::kPageBytes;
   return absl::OkStatus();
 }
 

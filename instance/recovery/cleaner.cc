@@ -6,6 +6,7 @@
 #include "instance/log/epoch_file.h"
 #include "instance/log/lsn.h"
 #include "instance/storage/files/disk_page.h"
+#include "instance/storage/files/file_size.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
 #include "runtime/planted_bug.h"
@@ -186,6 +187,10 @@ void Cleaner::VisitPage(size_t slot, uint64_t number) {
 bool Cleaner::Write() {
   if (state_ == State::kWaiting) {
     if (!Durable(batch_epoch_) && !Planted(PlantedBug::kWritePageEarly)) return false;  // invariant 1
+    std::vector<uint64_t> ends(store_.slots());
+    for (const Copied& copied : copied_) ends[copied.slot] = std::max(ends[copied.slot], copied.number + 1);
+    for (size_t slot = 0; slot < ends.size(); ++slot)
+      storage::GrowFor(files_, *data_.files, slot, ends[slot]);
     writer_.Begin();
     state_ = State::kWriting;
     return true;

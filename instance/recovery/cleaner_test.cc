@@ -158,6 +158,21 @@ TEST_F(CleanerTest, Page_WaitsForItsEpoch) {
   EXPECT_EQ(cleaner_->checkpoint().bound, 10u) << "the epoch in which its pass began";
 }
 
+TEST_F(CleanerTest, NewPages_MakeTheFileGrowByAnExtent) {
+  const auto bytes = [&] { return files_.ReadFile("/data/generation-0000000001-site-00000")->size(); };
+  const uint64_t loaded = bytes();
+  EXPECT_EQ(loaded, store_->space(0).end_page() * storage::kPageBytes);
+  for (const uint64_t key : {200, 220, 240}) {
+    for (uint64_t i = key; i < key + 20; ++i) Insert(i);
+    Commit();
+    board_.RaiseEpoch(board_.epoch() + 1);
+    board_.SetDurable(board_.epoch() - 1);
+    Run();
+    EXPECT_EQ(bytes(), loaded + (256 << 10));
+  }
+  EXPECT_GT(store_->space(0).end_page() * storage::kPageBytes, loaded);
+}
+
 TEST_F(CleanerTest, Checkpoint_StaysBehindOpenTransactions) {
   for (oldest_open_ = 10; board_.epoch() < 15; board_.RaiseEpoch(board_.epoch() + 1)) {
     Insert(500 + board_.epoch());

@@ -57,7 +57,8 @@ uint64_t CopyLoaded(const storage::SiteSpace& space, uint64_t number, DiskPage* 
 class Loader {
  public:
   Loader(runtime::FileSystem& files, storage::Store& store, IslandData& data, Progress progress)
-      : store_(store),
+      : files_(files),
+        store_(store),
         data_(data),
         progress_(progress),
         room_(kPagesPerWrite * kWritesAtOnce),
@@ -76,7 +77,8 @@ class Loader {
   absl::Status WriteSite(size_t slot) {
     const uint64_t pages = store_.space(slot).end_page();
     data_.checkpoint.sites[slot].pages = pages;
-    absl::Status status;
+    // In one go, and no longer: whoever changes it makes it grow by extents (file_size.h).
+    absl::Status status = files_.Allocate(data_.files->site(slot), pages * kPageBytes);
     for (uint64_t first = 0; first < pages && status.ok(); first += room_.size()) {
       for (uint64_t part = first; part < std::min<uint64_t>(pages, first + room_.size());
            part += kPagesPerWrite) {
@@ -107,6 +109,7 @@ class Loader {
     }
   }
 
+  runtime::FileSystem& files_;
   storage::Store& store_;
   IslandData& data_;
   const Progress progress_;

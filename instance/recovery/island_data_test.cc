@@ -153,6 +153,35 @@ TEST_F(IslandDataTest, Load_IntoAPagedStoreKeepsOtherTables) {
   }
 }
 
+// No file is any longer then than it was.
+TEST_F(IslandDataTest, PagesThatRowsHaveLeft_AreUsedAgainInTheNextLife) {
+  const auto remove = [&](uint64_t key) {
+    storage::SiteTable& rows = *store_->At(0, 1);
+    ASSERT_EQ(rows.MarkGhost(Uint64Key(key)), absl::StatusCode::kOk);
+    ASSERT_EQ(rows.RemoveGhost(Uint64Key(key)), absl::StatusCode::kOk);
+  };
+  const uint64_t end = store_->space(0).end_page();
+  for (uint64_t key = 260; key < 500; ++key) remove(key);
+  EXPECT_EQ(store_->space(0).end_page(), end);
+  EXPECT_LT(store_->space(0).used_pages(), 5u);
+  ASSERT_TRUE(Load().ok());
+  storage::StoreOptions few = kStore;
+  few.pool_bytes = 8 * storage::kPageBytes;
+  few.paged = true;
+  store_ = *storage::Store::CreateForRedo(catalog_, few);
+  const auto data = ReadGeneration(files_, catalog_, kWhere, *store_, NoProgress);
+  ASSERT_TRUE(data.ok() && store_->FindTrees(catalog_).ok());
+  IslandDataOptions next = kWhere;
+  next.generation = 2;
+  const auto begun = BeginGeneration(files_, next, *store_);  // what has changed can be evicted
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  for (uint64_t key = 260; key < 500; ++key) Put(0, 1, key, 300);
+  EXPECT_GT(store_->pager()->counters().spilled, 3u);
+  EXPECT_EQ(store_->space(0).end_page(), end);
+  const absl::Status sound = store_->Check();
+  EXPECT_TRUE(sound.ok()) << sound;
+}
+
 TEST_F(IslandDataTest, Load_IsThereAfterwards) {
   std::vector<uint64_t> done;
   const auto progress = [&](uint64_t now, uint64_t all) {

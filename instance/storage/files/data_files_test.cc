@@ -9,6 +9,7 @@
 
 #include "instance/storage/files/blocking_queue.h"
 #include "instance/storage/files/double_write.h"
+#include "instance/storage/files/file_size.h"
 #include "instance/storage/files/page_reader.h"
 #include "runtime/file_system_memory.h"
 
@@ -69,6 +70,69 @@ TEST(DataFiles, RemoveOtherGenerations_LeavesOne) {
   EXPECT_THAT(*files.List("/data"),
               ElementsAre("else", "generation-0000000003-checkpoint", "generation-0000000003-double-write",
                           "generation-0000000003-site-00004", "generation-0000000003-site-65535"));
+}
+
+TEST(FileSize, GrowFor_ByExtents) {
+  runtime::MemoryFileSystem files;
+  const auto data = DataFiles::Create(files, kOptions);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<uint64_t> sizes;  // each once, in pages
+  for (uint64_t end = 1; end < 8'000; ++end) {
+    GrowFor(files, *data, 0, end);
+    const uint64_t pages = *files.Size(data->site(0)) / kPageBytes;
+    ASSERT_GE(pages, end);
+    if (sizes.empty() || pages != sizes.back()) sizes.push_back(pages);
+  }
+  EXPECT_EQ(sizes.front(), 64u);
+  EXPECT_EQ(sizes[1], 128u);
+  EXPECT_LT(sizes.size(), 40u);
+  GrowFor(files, *data, 0, 100);
+  EXPECT_EQ(*files.Size(data->site(0)) / kPageBytes, sizes.back()) << "it has as many";
+  EXPECT_EQ(*files.Size(data->site(1)), 0u);
+  GrowFor(files, *data, 1, 100'000);
+  GrowFor(files, *data, 1, 100'001);
+  EXPECT_EQ(*files.Size(data->site(1)) / kPageBytes, 102'048u) << "no more than 8 MiB at once";
+}
+
+// Who writes hears of it, and only if there is no room for what he has.
+TEST(FileSize, GrowFor_OnAFullDiskLeavesItToWrites) {
+  runtime::MemoryFileSystem files;
+  const auto data = DataFiles::Create(files, kOptions);
+  ASSERT_TRUE(data.ok()) << data.status();
+  files.SetRoom(10 * kPageBytes);
+  GrowFor(files, *data, 0, 2);
+  EXPECT_EQ(*files.Size(data->site(0)), 0u);
+  std::vector<DiskPage> pages(2);
+  EXPECT_TRUE(
+      BlockingQueue(files)
+          .Do({.kind = runtime::IoKind::kWrite, .file = data->site(0), .buffer = AsBytes(std::span(pages))})
+          .ok());
+}
+
+TEST(FileSize, UsedBytesOfSites_LeavesOutFreePagesAndWhatIsBehind) {
+  runtime::MemoryFileSystem files;
+  const auto data = DataFiles::Create(files, kOptions);
+  ASSERT_TRUE(data.ok()) << data.status();
+  const auto write = [&](size_t slot, uint64_t next, uint64_t free, bool whole) {
+    DiskPage header = PageOf(PageId(data->SiteOf(slot), 0), 5);
+    const std::array<uint64_t, 4> fields = {0x31455449534c5349, next, 7, free};
+    std::memcpy(header.bytes.data() + 32, fields.data(), sizeof(fields));
+    StampChecksum(header.bytes);
+    if (!whole) header.bytes[99] ^= std::byte{1};
+    ASSERT_TRUE(BlockingQueue(files)
+                    .Do({.kind = runtime::IoKind::kWrite, .file = data->site(slot), .buffer = header.bytes})
+                    .ok());
+    ASSERT_TRUE(files.Allocate(data->site(slot), 100 * kPageBytes).ok());
+  };
+  const auto used = [&] { return *UsedBytesOfSites(files, "/data", 3) / kPageBytes; };
+  write(0, 50, 20, true);
+  write(1, 4, 0, true);
+  EXPECT_EQ(used(), 34u);
+  write(1, 4, 0, false);
+  EXPECT_EQ(used(), 130u) << "all of the file";
+  write(1, 4, 4, true);  // makes no sense
+  EXPECT_EQ(used(), 130u);
+  EXPECT_EQ(*UsedBytesOfSites(files, "/data", 4), 0u);
 }
 
 TEST(DoubleWrite, DecodeBatch_LeavesOutWhatIsNotOfIt) {

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "instance/storage/pages/limits.h"
+#include "instance/storage/pages/site_usage.h"
 
 namespace islands::storage {
 namespace {
@@ -43,6 +44,13 @@ SiteHeader* ChangeFreePages(const GuardX& header) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> UsedPagesOf(std::span<const std::byte, kPageBytes> header) {
+  SiteHeader found;
+  std::memcpy(&found, header.data(), sizeof(found));
+  if (found.magic != kMagic || found.free_count >= found.next_page) return std::nullopt;
+  return found.next_page - found.free_count;
+}
 
 bool SiteSpace::Format() {
   if (!pool_->ClaimPage()) return false;
