@@ -97,6 +97,10 @@ constexpr std::array kExamplesOf = {
     Example{"relayout",
             "  islands relayout my.yaml --dry-run        how much would be cut, from what into what\n"
             "  islands relayout my.yaml                  after `down`, and another `layout` in the file\n"},
+    Example{
+        "compact",
+        "  islands compact my.yaml --dry-run         how much would be written, and whether there is room\n"
+        "  islands compact my.yaml                   after `down`\n"},
     Example{"destroy", "  islands destroy my.yaml --dry-run         what would be removed\n"},
 };
 
@@ -239,10 +243,11 @@ int Main(int argc, char** argv) {
   // In the order of `islands --help`.
   AddCheckCommand(app, context, NotesOnSharedCores);
   AddPlanCommand(app, context, NotesOnSharedCores);
-  for (auto* add : {AddTemplateCommand, AddMachineCommand, AddUpCommand, AddStatusCommand, AddLogsCommand,
-                    AddTxnCommand, AddTopCommand, AddLoadCommand, AddRunCommand, AddProfileCommand,
-                    AddObserveCommand, AddPsCommand, AddRestartCommand, AddApplyCommand, AddDownCommand,
-                    AddVerifyCommand, AddRelayoutCommand, AddDestroyCommand, AddSuperviseCommand}) {
+  for (auto* add :
+       {AddTemplateCommand, AddMachineCommand,  AddUpCommand,      AddStatusCommand,  AddLogsCommand,
+        AddTxnCommand,      AddTopCommand,      AddLoadCommand,    AddRunCommand,     AddProfileCommand,
+        AddObserveCommand,  AddPsCommand,       AddRestartCommand, AddApplyCommand,   AddDownCommand,
+        AddVerifyCommand,   AddRelayoutCommand, AddCompactCommand, AddDestroyCommand, AddSuperviseCommand}) {
     add(app, context);
   }
   for (const Example& example : kExamplesOf) {

@@ -204,6 +204,30 @@ void AddRelayoutCommand(CLI::App& app, CommandContext& context) {
   OnCommand(command, context, [&context, options] { return Relayout(context, *options); });
 }
 
+void AddCompactCommand(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("compact", "Shrink the data files of a stopped deployment");
+  command->footer(
+      "Pages that deletes have left free are used again by later rows of the same site, and files only "
+      "grow:\n"
+      "this gives their room back to the disk. Take the deployment down with `islands down`, then run this. "
+      "Rows\n"
+      "are copied into new files beside the old ones, which are removed in the end, so the disk needs room "
+      "for "
+      "both;\n"
+      "it is asked for beforehand (--dry-run shows it). Memory: the buffer pools of an island, twice. Until "
+      "the last\n"
+      "step, one rename, all is as before, and Ctrl-C or a crash leaves it so; what a crash leaves beside it "
+      "is\n"
+      "removed by `islands up` and by the next one. If the files would not become smaller they stay as they "
+      "are. For\n"
+      "durability lazy and sync, whether pools are resident or paged.\n" +
+      command->get_footer());
+  auto options = std::make_shared<CompactOptions>();
+  AddDeploymentFile(command, &options->file);
+  AddDryRun(command, context);
+  OnCommand(command, context, [&context, options] { return Compact(context, *options); });
+}
+
 void AddDestroyCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("destroy", "Remove a stopped deployment's data");
   auto options = std::make_shared<DestroyOptions>();

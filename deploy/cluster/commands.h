@@ -17,6 +17,7 @@ void AddApplyCommand(CLI::App& app, CommandContext& context);
 void AddDownCommand(CLI::App& app, CommandContext& context);
 void AddVerifyCommand(CLI::App& app, CommandContext& context);
 void AddRelayoutCommand(CLI::App& app, CommandContext& context);
+void AddCompactCommand(CLI::App& app, CommandContext& context);
 void AddDestroyCommand(CLI::App& app, CommandContext& context);
 void AddSuperviseCommand(CLI::App& app, CommandContext& context);
 

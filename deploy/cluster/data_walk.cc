@@ -14,6 +14,7 @@
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_load.h"
 #include "deploy/cluster/supervisor_log.h"
+#include "instance/storage/files/data_files.h"
 #include "instance/storage/table_specs.h"
 #include "instance/verify/box.h"
 #include "instance/verify/island.h"
@@ -36,10 +37,10 @@ class DataWalk {
     if (!manifest.ok()) return report_.Take(manifest.status(), ManifestPath());
     manifest_ = *std::move(manifest);
     if (manifest_.relaid != 0) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: `islands relayout` was interrupted when all but the log was made anew; it ends "
-                      "with the same command again, or with `up`",
-                      resolved_.data_directory));
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: `islands relayout` or `compact` was interrupted when all but the log was made anew; "
+          "it ends with the same command again, or with `up`",
+          resolved_.data_directory));
     }
     const storage::Manifest want = WantedManifest(resolved_);
     const auto fits = AdaptManifest(manifest_, want, resolved_.deployment.durability);
@@ -51,9 +52,10 @@ class DataWalk {
     }
     return WalkBox();
   }
-  absl::Status RunWith(const storage::Manifest& manifest, TakeRows take) {
+  absl::Status RunWith(const storage::Manifest& manifest, TakeRows take, GoOn go_on) {
     manifest_ = manifest;
     take_ = &take;
+    go_on_ = &go_on;
     return WalkBox();
   }
   const verify::Report& report() const { return report_; }
@@ -136,18 +138,21 @@ class DataWalk {
                               : done != 0 ? fmt::format(" {}", done)
                                           : "";
       line.Show(what + far);
+      return go_on_ == nullptr ? absl::OkStatus() : (*go_on_)();
     };
     for (uint32_t island = 0; island < manifest_.islands; ++island) {
-      const verify::IslandOptions options{
-          .island = island,
-          .data_directory = fmt::format("{}/island-{}", resolved_.data_directory, island),
-          .log_directory = resolved_.log_directory,
-          .cluster = cluster_,
-          .generation = manifest_.data_generation,
-          .next_life = manifest_.boot_epochs[island] + 1,
-          .workers = take_ == nullptr ? Workers() : manifest_.workers,
-          .sites = sites->SitesOf(island),
-          .pool_bytes = take_ == nullptr ? PoolOf(island) : AllPools()};
+      const std::string directory = fmt::format("{}/island-{}", resolved_.data_directory, island);
+      const uint64_t pool_bytes = take_ == nullptr ? resolved_.plan.islands[island].memory_bytes : AllPools();
+      const verify::IslandOptions options{.island = island,
+                                          .data_directory = directory,
+                                          .log_directory = resolved_.log_directory,
+                                          .cluster = cluster_,
+                                          .generation = manifest_.data_generation,
+                                          .next_life = manifest_.boot_epochs[island] + 1,
+                                          .workers = take_ == nullptr ? Workers() : manifest_.workers,
+                                          .sites = sites->SitesOf(island),
+                                          .pool_bytes = pool_bytes,
+                                          .paged = MayPage(resolved_) && !Fits(directory, pool_bytes)};
       std::unique_ptr<storage::Store> rows;
       absl::Status walked =
           quick_ ? verify::LookAtIsland(files_, *catalog, options, box, &report_)
@@ -161,15 +166,16 @@ class DataWalk {
     return absl::OkStatus();
   }
 
-  uint64_t PoolOf(uint32_t island) {
-    return resolved_.plan.islands[island].memory_bytes +
-           BytesBeyondPools(resolved_, files_, manifest_.data_generation, island, island + 1);
-  }
   // An island of another cut may have more than any of this one.
-  uint64_t AllPools() {
-    uint64_t bytes = BytesBeyondPools(resolved_, files_, manifest_.data_generation, 0, manifest_.islands);
+  uint64_t AllPools() const {
+    uint64_t bytes = 0;
     for (const topology::PlannedIsland& island : resolved_.plan.islands) bytes += island.memory_bytes;
     return bytes;
+  }
+  // With some room for what the log has beyond the files.
+  bool Fits(const std::string& directory, uint64_t pool_bytes) {
+    const auto bytes = storage::BytesOfSites(files_, directory, manifest_.data_generation);
+    return bytes.ok() && *bytes <= pool_bytes / 8 * 7;  // or the walk says why
   }
 
   const ResolvedDeployment& resolved_;
@@ -179,6 +185,7 @@ class DataWalk {
   uint64_t cluster_ = 0;
   std::unique_ptr<log::RingDirectory> rings_;  // locked, as long as it is looked at
   TakeRows* take_ = nullptr;                   // null: the data is cut as the file says
+  GoOn* go_on_ = nullptr;                      // null: nobody ends it
   verify::Report report_;
 };
 
@@ -201,10 +208,10 @@ absl::StatusOr<storage::Catalog::TableSpecs> TablesOf(const storage::Manifest& m
 }
 
 absl::StatusOr<verify::Report> WalkRows(const ResolvedDeployment& resolved, const storage::Manifest& manifest,
-                                        runtime::FileSystem& disk, TakeRows take) {
+                                        runtime::FileSystem& disk, TakeRows take, GoOn go_on) {
   runtime::AllowManyFiles();
   DataWalk walk(resolved, disk, Depth::kAll);
-  if (absl::Status walked = walk.RunWith(manifest, take); !walked.ok()) return walked;
+  if (absl::Status walked = walk.RunWith(manifest, take, go_on); !walked.ok()) return walked;
   return walk.report();
 }
 

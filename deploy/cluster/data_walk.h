@@ -22,11 +22,13 @@ namespace islands::deploy {
 // died is still in flight.
 absl::StatusOr<verify::Report> WalkData(const ResolvedDeployment& resolved, runtime::FileSystem& disk);
 
-// The same of data that is not cut as the file says: `manifest` is what is there, of some generation. `take`
-// gets the rows of each island, in order, as long as all is sound; an error of it ends the walk.
+// The same of data that may not be cut as the file says: `manifest` is what is there, of some generation.
+// `take` gets the rows of each island, in order, as long as all is sound. An error of it, or of `go_on`,
+// which is asked now and then, ends the walk.
 using TakeRows = absl::FunctionRef<absl::Status(uint32_t island, const storage::Store& rows)>;
+using GoOn = absl::FunctionRef<absl::Status()>;
 absl::StatusOr<verify::Report> WalkRows(const ResolvedDeployment& resolved, const storage::Manifest& manifest,
-                                        runtime::FileSystem& disk, TakeRows take);
+                                        runtime::FileSystem& disk, TakeRows take, GoOn go_on);
 // Of all tables that the islands of such data have, in their places.
 absl::StatusOr<storage::Catalog::TableSpecs> TablesOf(const storage::Manifest& manifest);
 

@@ -1,5 +1,5 @@
 // The commands that start, show and end a deployment: up, status, logs, txn, ps, restart, apply, down,
-// verify, relayout, destroy, and the hidden supervise.
+// verify, relayout, compact, destroy, and the hidden supervise.
 //
 // Thread safety: main thread only. Each returns the command's exit code and writes its own output.
 #pragma once
@@ -99,6 +99,12 @@ struct RelayoutOptions {
 // Cuts the rows of a stopped deployment as the file says now: other islands, other sites. All of it is as
 // before until one step at the end, whatever happens.
 int Relayout(const CommandContext& context, const RelayoutOptions& options);
+
+struct CompactOptions {
+  std::string file;
+};
+// Makes the data files of a stopped deployment as small as its rows need. Likewise.
+int Compact(const CommandContext& context, const CompactOptions& options);
 
 struct SuperviseOptions {
   std::string file;

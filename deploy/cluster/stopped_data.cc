@@ -8,7 +8,6 @@
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/cluster/supervisor_log.h"
 #include "instance/log/box_manifest.h"
-#include "instance/storage/files/data_files.h"
 #include "instance/storage/manifest.h"
 
 namespace islands::deploy {
@@ -39,18 +38,6 @@ absl::StatusOr<StoppedLocks> LockStopped(const ResolvedDeployment& resolved, con
   if (!log.ok()) return log.status();
   locks.log = *std::move(log);
   return locks;
-}
-
-// Twice what they have at home: the log may have more.
-uint64_t BytesBeyondPools(const ResolvedDeployment& resolved, runtime::FileSystem& disk, uint64_t generation,
-                          uint32_t first, uint32_t end) {
-  if (resolved.deployment.storage_mode == StorageMode::kResident) return 0;
-  uint64_t bytes = 0;
-  for (uint32_t island = first; island < end; ++island) {
-    const std::string directory = fmt::format("{}/island-{}", resolved.data_directory, island);
-    bytes += 2 * storage::BytesOfSites(disk, directory, generation).value_or(0);  // or the walk will say why
-  }
-  return bytes;
 }
 
 }  // namespace islands::deploy

@@ -29,9 +29,9 @@ struct StoppedLocks {
 absl::StatusOr<StoppedLocks> LockStopped(const ResolvedDeployment& resolved, const ControlFiles& files,
                                          runtime::FileSystem& disk, std::string_view command);
 
-// What pools do not hold of islands [first, end) of a generation, at most, where they may page: who walks
-// their rows has an island in memory as a whole. 0 where pools are resident.
-uint64_t BytesBeyondPools(const ResolvedDeployment& resolved, runtime::FileSystem& disk, uint64_t generation,
-                          uint32_t first, uint32_t end);
+// Whether pools of it may have less room than there are data: whoever walks its rows pages then, too.
+inline bool MayPage(const ResolvedDeployment& resolved) {
+  return resolved.deployment.storage_mode != StorageMode::kResident;
+}
 
 }  // namespace islands::deploy

@@ -87,7 +87,7 @@ absl::Status FinishInterrupted(const ResolvedDeployment& resolved, runtime::File
     return FinishRelayout(resolved, disk, have);  // says what is wrong
   const absl::StatusOr<FileLock> log = LockLog(resolved.log_directory);
   if (!log.ok()) return log.status();
-  spdlog::info("`islands relayout` was interrupted: it is finished now");
+  spdlog::info("`islands relayout` or `compact` was interrupted: it is finished now");
   return FinishRelayout(resolved, disk, have);
 }
 
@@ -123,8 +123,8 @@ absl::Status FinishRelayout(const ResolvedDeployment& resolved, runtime::FileSys
   }
   return absl::Status(
       finished.code(),
-      fmt::format("{}\nThe rows have the new layout all the same, {} islands and {} sites; what "
-                  "is left to do `up` and `islands relayout` begin with",
+      fmt::format("{}\nThe rows are in their new files all the same, {} islands and {} sites; what is left "
+                  "to do `up` and the same command begin with",
                   std::string(finished.message()), have->islands, have->sites));
 }
 

@@ -88,7 +88,8 @@ Role RoleOf(std::string_view command_line) {
   const std::string_view rest = command_line.substr(std::min(program.size() + 1, command_line.size()));
   if (program.ends_with("/islandd")) return Role::kIsland;
   if (program.ends_with("/islands-logger")) return Role::kLogger;
-  const bool keeps = rest.starts_with("supervise") || rest.starts_with("relayout");  // the manifest
+  const bool keeps =  // the manifest
+      rest.starts_with("supervise") || rest.starts_with("relayout") || rest.starts_with("compact");
   return program.ends_with("/islands") && keeps ? Role::kSupervisor : Role::kNobody;
 }
 

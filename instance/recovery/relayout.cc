@@ -10,7 +10,6 @@
 #include "instance/log/epoch_file.h"
 #include "instance/log/logger.h"
 #include "instance/log/lsn.h"
-#include "instance/recovery/island_data.h"
 #include "instance/storage/files/data_files.h"
 #include "partitioner/key_codec.h"
 #include "runtime/check.h"
@@ -44,8 +43,8 @@ absl::StatusOr<uint64_t> LastEpoch(runtime::FileSystem& files, const std::string
   if (!box.ok()) return box.status();
   if (box->ring_directory != log::BoxId{}) {
     return absl::FailedPreconditionError(
-        "the deployment was not taken down: `islands up` and `islands down` it with the file as it was, then "
-        "cut it anew");
+        "the deployment was not taken down: `islands up` and `islands down` it with the file as it was "
+        "before");
   }
   const std::string path = fmt::format("{}/{}", log_directory, log::kEpochFileName);
   const auto epoch = log::ReadEpochFile(files, path, cluster, islands);
@@ -126,6 +125,7 @@ Relayout::Relayout(runtime::FileSystem& files, RelayoutOptions options, uint64_t
       cut_(std::move(to)),
       feeders_(cut_.map.islands()),
       stores_(cut_.map.islands()),
+      begun_(cut_.map.islands()),
       rows_(cut_.map.islands()) {
   to_.sites = cut_.map.sites();
   to_.islands = cut_.map.islands();
@@ -138,8 +138,11 @@ Relayout::Relayout(runtime::FileSystem& files, RelayoutOptions options, uint64_t
   FindFeeders();
 }
 
-std::string Relayout::IslandDirectory(uint32_t island) const {
-  return fmt::format("{}/{}{}", options_.data_directory, kIsland, island);
+IslandDataOptions Relayout::DataOf(uint32_t island) const {
+  return {.directory = fmt::format("{}/{}{}", options_.data_directory, kIsland, island),
+          .cluster = *log::ClusterFingerprint(to_.cluster_id),  // Create has asked
+          .island = island,
+          .generation = to_.data_generation};
 }
 
 Relayout::Share Relayout::ShareOf(TableId table, uint32_t from, uint32_t to) const {
@@ -185,10 +188,15 @@ absl::Status Relayout::Begin(uint32_t island) {
                                       {.island = island,
                                        .sites = cut_.map.SitesOf(island),
                                        .pool_bytes = options_.pool_bytes[island],
-                                       .alone = true},
+                                       .alone = true,
+                                       .paged = options_.paged},
                                       files_);
   if (!store.ok()) return store.status();
   stores_[island] = *std::move(store);
+  if (!options_.paged) return absl::OkStatus();
+  auto begun = BeginGeneration(files_, DataOf(island), *stores_[island]);
+  if (!begun.ok()) return begun.status();
+  begun_[island] = *std::move(begun);
   return absl::OkStatus();
 }
 
@@ -240,11 +248,13 @@ absl::Status Relayout::Copy(TableId table, uint32_t from, const storage::Store& 
               absl::Status(done, fmt::format("island {} of the new layout: table '{}', key {}", island,
                                              definition.name, partitioner::KeyToString(definition.key, key)));
         } else if (++rows_[island] % kRowsPerWord == 0) {
-          status = progress(island, rows_[island]);
+          // Behind a disk that is full there would be no end to what is in memory.
+          if (options_.paged) status = stores_[island]->pager()->spill_status();
+          if (status.ok()) status = progress(island, rows_[island]);
         }
         return status.ok();
       });
-  if (absl::IsResourceExhausted(status)) {
+  if (absl::IsResourceExhausted(status) && !options_.paged) {
     return absl::ResourceExhaustedError(fmt::format(
         "island {} of the new layout has no room for its rows in {} MiB; raise storage.buffer_pool", island,
         options_.pool_bytes[island] >> 20));
@@ -252,17 +262,14 @@ absl::Status Relayout::Copy(TableId table, uint32_t from, const storage::Store& 
   return status;
 }
 
+// Looked at when it is written: then a paged one need not write again what it reads.
 absl::Status Relayout::Write(uint32_t island) {
   storage::Store& store = *stores_[island];
-  if (absl::Status sound = store.Check(); !sound.ok()) return sound;
-  const absl::StatusOr<uint64_t> cluster = log::ClusterFingerprint(to_.cluster_id);
-  const IslandDataOptions where{.directory = IslandDirectory(island),
-                                .cluster = *cluster,
-                                .island = island,
-                                .generation = to_.data_generation};
-  const absl::StatusOr<IslandData> written = WriteGeneration(
-      files_, cut_.catalog, where, store, {.bound = to_.relaid + 1, .position = {}}, NoProgress);
+  const absl::StatusOr<IslandData> written =
+      WriteGeneration(files_, cut_.catalog, DataOf(island), store, {.bound = to_.relaid + 1, .position = {}},
+                      NoProgress, std::move(begun_[island]));
   if (!written.ok()) return written.status();
+  if (absl::Status sound = store.Check(); !sound.ok()) return sound;
   stores_[island].reset();
   ++written_;
   return absl::OkStatus();
@@ -286,10 +293,11 @@ absl::Status FinishRelayout(runtime::FileSystem& files, const std::string& data_
   // A log is made anew where the old one was, and nowhere else: that one would be taken for the newer later.
   const std::string box = fmt::format("{}/{}", log_directory, log::kManifestName);
   if (!files.Exists(box)) {
-    return absl::FailedPreconditionError(fmt::format(
-        "there is no {}: `islands relayout` was interrupted while the log was made anew, which was "
-        "in another storage.log.directory; change it back",
-        box));
+    return absl::FailedPreconditionError(
+        fmt::format("there is no {}: `islands relayout` or `compact` was interrupted while the log was made "
+                    "anew, which was "
+                    "in another storage.log.directory; change it back",
+                    box));
   }
   absl::Status status = RemoveSegments(files, log_directory);
   if (status.ok()) status = MakeLog(files, log_directory, *cluster, manifest->islands, manifest->relaid);

@@ -11,8 +11,9 @@
 // Who dies before the switch leaves the old cut and files that nobody needs (RemoveUnfinished); behind it the
 // new one, and then Finish is due before anybody looks at the log. Both may be repeated.
 //
-// Rows are copied one by one and in order, so trees come out dense, whatever they were like. In memory are an
-// island of before and those of the new cut that it has rows for, each until it is whole.
+// Rows are copied one by one and in order, so trees come out dense, whatever they were like, and files as
+// long as they need: to the same cut it is what `islands compact` does. In memory are the pools of an island
+// of before and of those of the new cut that it has rows for, each until it is whole.
 //
 // Thread safety: none; the caller has the locks of data and log, and no island lives.
 //
@@ -29,6 +30,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "instance/recovery/island_data.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/manifest.h"
 #include "instance/storage/store.h"
@@ -45,6 +47,7 @@ struct RelayoutOptions {
   uint32_t sites = 0;                   // of the new cut, as the next two
   std::vector<uint32_t> workers;        // by island
   std::vector<uint64_t> pool_bytes;     // by island
+  bool paged = false;                   // what does not fit the pool of an island goes to its files meanwhile
 };
 
 class Relayout {
@@ -56,7 +59,7 @@ class Relayout {
   static absl::StatusOr<std::unique_ptr<Relayout>> Create(runtime::FileSystem& files,
                                                           RelayoutOptions options);
 
-  // RESOURCE_EXHAUSTED: the rows do not fit an island's pool, or the disk.
+  // RESOURCE_EXHAUSTED: the rows do not fit an island's pool, which does not page, or the disk.
   absl::Status Take(uint32_t island, const storage::Store& rows, Progress progress);
   // All islands of before have been taken.
   absl::Status Switch();
@@ -84,7 +87,7 @@ class Relayout {
   absl::Status CopyInto(uint32_t island, uint32_t from_island, const storage::Store& rows, Progress progress);
   absl::Status Begin(uint32_t island);
   absl::Status Write(uint32_t island);
-  std::string IslandDirectory(uint32_t island) const;
+  IslandDataOptions DataOf(uint32_t island) const;
 
   // Islands of before that an island of the new cut gets rows from: all from first to last.
   struct Feeders {
@@ -96,9 +99,10 @@ class Relayout {
   const RelayoutOptions options_;
   storage::Manifest to_;
   const Cut from_;
-  const Cut cut_;                                        // of to_
-  std::vector<Feeders> feeders_;                         // by island of the new cut, as the next two
-  std::vector<std::unique_ptr<storage::Store>> stores_;  // while it gets rows
+  const Cut cut_;                                           // of to_
+  std::vector<Feeders> feeders_;                            // by island of the new cut, as the next three
+  std::vector<std::unique_ptr<storage::Store>> stores_;     // while it gets rows, as the next
+  std::vector<std::shared_ptr<storage::DataFiles>> begun_;  // of one that pages
   std::vector<uint64_t> rows_;
   uint32_t written_ = 0;  // islands of the new cut
 };

@@ -26,6 +26,7 @@ constexpr char kId[] = "00000000000000090000000000000000";
 constexpr uint64_t kCluster = 9;
 constexpr uint64_t kEpoch = 70;  // the last one of the old log
 constexpr uint64_t kPoolBytes = 4 << 20;
+constexpr uint64_t kFewBytes = 32 * storage::kPageBytes;  // with which it pages
 
 // Two tables cut into sites, one with negative keys and an index; one that every island has; one that was
 // dropped.
@@ -81,6 +82,9 @@ std::unique_ptr<storage::Store> MakeStore(runtime::FileSystem& files, const stor
 
 class RelayoutTest : public testing::Test {
  protected:
+  struct Cut {
+    uint32_t sites, islands;
+  };
   RelayoutTest() { ISLANDS_CHECK(files_->MakeDirectories("/data").ok()); }
 
   // A deployment that was taken down, with rows and some old segments.
@@ -104,7 +108,7 @@ class RelayoutTest : public testing::Test {
     for (uint64_t i = 0; i < rows; ++i) {
       std::string key;
       partitioner::AppendUnsigned(partitioner::KeyType::kUint64, i * 1000 / rows, &key);
-      put(0, key, std::string(1 + i % 90, static_cast<char>('a' + i % 26)));
+      put(0, key, std::string(1 + i % 90 * width_, static_cast<char>('a' + i % 26)));
     }
     for (int64_t i = -100; i < 100; ++i) {
       std::string key;
@@ -138,7 +142,8 @@ class RelayoutTest : public testing::Test {
                                                .tables = Tables(),
                                                .sites = sites,
                                                .workers = std::vector<uint32_t>(islands, 2),
-                                               .pool_bytes = std::vector<uint64_t>(islands, pool_bytes)});
+                                               .pool_bytes = std::vector<uint64_t>(islands, pool_bytes),
+                                               .paged = pool_bytes == kFewBytes});
     if (!relayout.ok()) return relayout.status();
     absl::Status status;
     for (uint32_t island = 0; island < have_.islands && status.ok(); ++island)
@@ -148,6 +153,29 @@ class RelayoutTest : public testing::Test {
     if (status.ok()) status = FinishRelayout(*files_, "/data", "/log", &manifest);
     return status;
   }
+
+  // Of the first table every so manyth row is left in the stores.
+  void Keep(uint64_t every) {
+    uint64_t at = 0;
+    for (auto row = rows_.begin(); row != rows_.end();) {
+      const auto& [table, key] = row->first;
+      if (table != "rows" || at++ % every == 0) {
+        ++row;
+        continue;
+      }
+      const partitioner::KeyView view = std::as_bytes(std::span(key));
+      const uint32_t site = *catalog_->SiteOf(0, view);
+      for (const auto& store : stores_) {
+        storage::SiteTable* there = store->At(0, site);
+        if (there == nullptr) continue;
+        ASSERT_EQ(there->MarkGhost(view), absl::StatusCode::kOk);
+        ASSERT_EQ(there->RemoveGhost(view), absl::StatusCode::kOk);
+      }
+      row = rows_.erase(row);
+    }
+  }
+
+  void DieAtAnyStep(const Cut& before, const Cut& after, uint64_t pool_bytes);
 
   // What whoever comes next finds, on this disk, through all that a start does.
   void Check(runtime::FileSystem& files, storage::Manifest* found = nullptr) {
@@ -206,6 +234,7 @@ class RelayoutTest : public testing::Test {
   }
 
   std::unique_ptr<runtime::MemoryFileSystem> files_ = std::make_unique<runtime::MemoryFileSystem>();
+  uint64_t width_ = 1;  // of rows: so many times
   storage::Manifest have_;
   std::unique_ptr<storage::Catalog> catalog_;
   std::vector<std::unique_ptr<storage::Store>> stores_;
@@ -213,17 +242,15 @@ class RelayoutTest : public testing::Test {
 };
 
 TEST_F(RelayoutTest, EveryCutOfEveryOther_KeepsEveryRow) {
-  struct Cut {
-    uint32_t sites, islands;
-  };
   const std::vector<Cut> cuts = {{24, 24}, {24, 4}, {24, 1}, {7, 3}, {1, 1}, {64, 5}};
-  for (const Cut& before : cuts) {
-    for (const Cut& after : cuts) {
+  for (size_t turn = 0; turn < cuts.size() * cuts.size(); ++turn) {
+    const Cut &before = cuts[turn / cuts.size()], &after = cuts[turn % cuts.size()];
+    for (const uint64_t pool_bytes : {kPoolBytes, kFewBytes}) {
       files_ = std::make_unique<runtime::MemoryFileSystem>();
       ASSERT_TRUE(files_->MakeDirectories("/data").ok());
       rows_.clear();
       Make(before.sites, before.islands);
-      const absl::Status cut = Recut(after.sites, after.islands);
+      const absl::Status cut = Recut(after.sites, after.islands, pool_bytes);
       ASSERT_TRUE(cut.ok()) << cut;
       storage::Manifest found;
       Check(*files_, &found);
@@ -239,18 +266,64 @@ TEST_F(RelayoutTest, EveryCutOfEveryOther_KeepsEveryRow) {
   }
 }
 
+// To the cut that there is: nothing is left of pages that deletes have made free, and most rows go through a
+// pool that has room for a few.
+TEST_F(RelayoutTest, SameCut_HasNoFreePages) {
+  width_ = 10;
+  Make(3, 2, 1000);
+  std::map<std::string, size_t> before;
+  for (uint32_t island = 0; island < 2; ++island) {
+    const std::vector<std::string> names = *files_->List(DirectoryOf(island));
+    for (const std::string& name : names)
+      before[DirectoryOf(island) + name] = files_->ReadFile(DirectoryOf(island) + "/" + name)->size();
+  }
+  Keep(8);
+  uint64_t free = 0;
+  for (const auto& store : stores_) free += store->space(0).end_page() - store->space(0).used_pages();
+  EXPECT_GT(free, 30u);
+  const absl::Status done = Recut(3, 2, kFewBytes);
+  ASSERT_TRUE(done.ok()) << done;
+  storage::Manifest found;
+  Check(*files_, &found);
+  EXPECT_EQ(found.islands, 2u);
+  const storage::Catalog catalog = *storage::Catalog::Create(Tables(), 3);
+  uint64_t bytes = 0, bytes_before = 0;
+  for (uint32_t island = 0; island < 2; ++island) {
+    auto store =
+        *storage::Store::CreateForRedo(catalog, {.sites = partitioner::SiteMap::Create(3, 2)->SitesOf(island),
+                                                 .pool_bytes = kPoolBytes,
+                                                 .alone = true});
+    const IslandDataOptions where{DirectoryOf(island), kCluster, island, found.data_generation};
+    const auto data = ReadGeneration(*files_, catalog, where, *store, NoProgress);
+    ASSERT_TRUE(data.ok()) << data.status();
+    for (size_t slot = 0; slot < store->slots(); ++slot) {
+      EXPECT_EQ(store->space(slot).end_page(), store->space(slot).used_pages());
+      EXPECT_EQ(*files_->Size(data->files->site(slot)), store->space(slot).end_page() * storage::kPageBytes);
+      bytes += *files_->Size(data->files->site(slot));
+    }
+  }
+  for (const auto& [name, size] : before) bytes_before += name.find("-site-") != std::string::npos ? size : 0;
+  EXPECT_LT(2 * bytes, bytes_before);
+}
+
 // Whatever step it dies at, as a process or by a loss of power, and once more while it is finished: the rows
 // are those of before, in one of the two cuts.
-TEST_F(RelayoutTest, DeathAtAnyStep_LeavesOneOfTheTwoCuts) {
+TEST_F(RelayoutTest, DeathAtAnyStep_LeavesOneOfTheTwoCuts) { DieAtAnyStep({6, 3}, {6, 2}, kPoolBytes); }
+TEST_F(RelayoutTest, DeathAtAnyStep_WhereItPagesAndTheCutIsTheSame) {
+  DieAtAnyStep({2, 2}, {2, 2}, kFewBytes);
+}
+
+void RelayoutTest::DieAtAnyStep(const Cut& before, const Cut& after, uint64_t pool_bytes) {
   uint64_t olds = 0, news = 0;
+  if (pool_bytes == kFewBytes) width_ = 10;
   bool whole = false;
   for (uint64_t step = 0; !whole; ++step) {
     files_ = std::make_unique<runtime::MemoryFileSystem>();
     ASSERT_TRUE(files_->MakeDirectories("/data").ok());
     rows_.clear();
-    Make(6, 3, 60);
+    Make(before.sites, before.islands, pool_bytes == kFewBytes ? 300 : 60);
     files_->FailAfter(step);
-    whole = Recut(6, 2).ok();
+    whole = Recut(after.sites, after.islands, pool_bytes).ok();
     const auto look = [&](std::unique_ptr<runtime::MemoryFileSystem> disk) {
       storage::Manifest found;
       disk->ForgetFaults();
@@ -261,11 +334,10 @@ TEST_F(RelayoutTest, DeathAtAnyStep_LeavesOneOfTheTwoCuts) {
       (void)FinishRelayout(*again, "/data", "/log", &*manifest);
       const auto last = again->AfterPowerLoss(step);
       Check(*last, &found);
-      (found.islands == 3 ? olds : news) += 1;
-      ASSERT_TRUE(found.islands == 3 || found.islands == 2);
-      if (whole) {
-        EXPECT_EQ(found.islands, 2u);
-      }
+      const bool old = found.data_generation == have_.data_generation;
+      (old ? olds : news) += 1;
+      ASSERT_EQ(found.islands, old ? before.islands : after.islands);
+      EXPECT_FALSE(old && whole);
       // What is left of it is no obstacle, and goes.
       ASSERT_TRUE(RemoveUnfinished(*last, "/data", found).ok());
       Check(*last);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "instance/execution/executor.h"
@@ -16,6 +17,10 @@
 #include "instance/recovery/recovery.h"
 #include "instance/recovery/stream_merge.h"
 #include "instance/recovery/unsettled.h"
+#include "instance/storage/files/disk_page.h"
+#include "instance/storage/files/page_reader.h"
+#include "instance/storage/files/pager.h"
+#include "instance/storage/pages/page_change.h"
 #include "instance/verify/pages.h"
 #include "instance/verify/streams.h"
 
@@ -23,6 +28,7 @@ namespace islands::verify {
 namespace {
 
 constexpr uint64_t kRecordsPerProgress = 1 << 14;
+constexpr uint64_t kPagesPerProgress = 1 << 12;
 
 class IslandLook {
  public:
@@ -102,6 +108,25 @@ recovery::IslandDataOptions DataOf(const IslandOptions& options) {
           .generation = options.generation};
 }
 
+// Instead of a log: what undo changes must not look as it does at home, or a pager could let go of it.
+class StampsChanges final : public storage::PageChangeSink {
+ public:
+  StampsChanges() { storage::page_change_sink = this; }
+  ~StampsChanges() override { storage::page_change_sink = nullptr; }
+  StampsChanges(const StampsChanges&) = delete;
+  StampsChanges& operator=(const StampsChanges&) = delete;
+
+  void BeforeChange(const std::byte* page, const storage::PageChange& /*change*/) override {
+    changed_.insert(page);
+  }
+  void BeforeRelease(std::byte* page) override {
+    if (changed_.erase(page) != 0) ++reinterpret_cast<storage::PageHeader*>(page)->lsn;
+  }
+
+ private:
+  std::set<const std::byte*> changed_;  // and latched
+};
+
 class IslandWalk {
  public:
   IslandWalk(runtime::OverlayFileSystem& files, const storage::Catalog& catalog, const IslandOptions& options,
@@ -121,13 +146,16 @@ class IslandWalk {
     auto store = storage::Store::CreateForRedo(catalog_, {.island = options_.island,
                                                           .sites = options_.sites,
                                                           .pool_bytes = options_.pool_bytes,
-                                                          .alone = true});
+                                                          .alone = true,
+                                                          .paged = options_.paged});
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
     if (absl::Status read = ReadFiles(); !read.ok()) return read;
+    if (!going_on_.ok()) return going_on_;
     if (absl::Status repeated = Repeat(); !repeated.ok()) return repeated;
     if (!whole_) return absl::OkStatus();
     if (absl::Status finished = Finish(); !finished.ok()) return finished;
+    if (!going_on_.ok()) return going_on_;
     report_.islands.push_back(figures_);
     return absl::OkStatus();
   }
@@ -140,6 +168,11 @@ class IslandWalk {
     whole_ = false;
     return report_.Take(status, path);
   }
+  // Not OK: somebody wants an end, and it comes where it can.
+  const absl::Status& GoOn(const std::string& what, uint64_t done, uint64_t all) {
+    if (going_on_.ok()) going_on_ = progress_(what, done, all);
+    return going_on_;
+  }
   void Find(const std::string& path, const std::string& what) {
     report_.findings.push_back({path, fmt::format("{}: {}", path, what)});
   }
@@ -148,11 +181,28 @@ class IslandWalk {
     const std::string what = fmt::format("island {}: pages", options_.island);
     absl::StatusOr<recovery::IslandData> data =
         recovery::ReadGeneration(files_, catalog_, DataOf(options_), *store_,
-                                 [&](uint64_t done, uint64_t all) { progress_(what, done, all); });
+                                 [&](uint64_t done, uint64_t all) { GoOn(what, done, all).IgnoreError(); });
     if (!data.ok()) return Stop(data.status(), options_.data_directory);
     data_ = *std::move(data);
     for (const auto& site : data_->checkpoint.sites) figures_.pages += site.pages;
-    return look_.CheckCheckpoint(data_->checkpoint);
+    const absl::Status looked = store_->pager() == nullptr ? absl::OkStatus() : LookAtPages(what);
+    return looked.ok() ? look_.CheckCheckpoint(data_->checkpoint) : looked;
+  }
+
+  // What has come to a resident pool without being asked for: of which pages there is a whole one at home.
+  absl::Status LookAtPages(const std::string& what) {
+    uint64_t done = 0;
+    for (size_t slot = 0; slot < store_->slots() && going_on_.ok(); ++slot) {
+      const auto look = [&](uint64_t number, storage::ConstPageBytes page) {
+        if (done++ % kPagesPerProgress == 0) GoOn(what, done, figures_.pages).IgnoreError();
+        if (storage::IsWhole(page, {data_->files->SiteOf(slot), number}) && storage::IsSound(page))
+          store_->space(slot).SetHome(number, storage::HeaderOf(page).lsn);
+      };
+      const uint64_t pages = data_->checkpoint.sites[slot].pages;
+      const absl::Status read = storage::ReadPages(files_, data_->files->site(slot), pages, look);
+      if (!read.ok()) return Stop(read, data_->files->PathOf(slot));
+    }
+    return going_on_;
   }
 
   // The log is read to its end, whatever becomes of redo. Without data files it is read all the same.
@@ -177,12 +227,13 @@ class IslandWalk {
     uint64_t records = 0;
     const std::string what = fmt::format("island {}: records of the log", options_.island);
     const auto take = [&](const log::StreamId& stream, const log::Record& record) {
-      if (++records % kRecordsPerProgress == 0) progress_(what, records, 0);
+      if (++records % kRecordsPerProgress == 0 && !GoOn(what, records, 0).ok()) return going_on_;
       if (in_order.ok()) in_order = streams.Take(stream, record);
       if (data_ && redone.ok()) redone = merge.Add(stream, record, redo);
       return absl::OkStatus();
     };
     const absl::Status read = log::LogReader(files_, where, box_.block.ends[options_.island]).Read(take);
+    if (!going_on_.ok()) return going_on_;
     if (data_ && redone.ok() && read.ok()) redone = merge.Finish(redo);
     figures_.records = recovery_->records();
     figures_.dropped = recovery_->dropped();
@@ -215,7 +266,7 @@ class IslandWalk {
     const absl::Status known = recovery::CheckDeployment(unsettled, options_.next_life, options_.workers);
     if (absl::Status taken = report_.Take(known, log_); !taken.ok()) return taken;
     figures_.undone = recovery_->losers();
-    progress_(fmt::format("island {}: trees", options_.island), 0, 0);
+    if (absl::Status ends = GoOn(Trees(), 0, 0); !ends.ok()) return ends;
     if (figures_.undone + figures_.in_doubt != 0) {
       if (!CheckSites(/*undone=*/false)) return absl::OkStatus();
       if (absl::Status rows = recovery_->CheckUndo(); !rows.ok()) return Stop(rows, options_.data_directory);
@@ -224,6 +275,8 @@ class IslandWalk {
     CheckSites(/*undone=*/true);
     return absl::OkStatus();
   }
+
+  std::string Trees() const { return fmt::format("island {}: trees", options_.island); }
 
   // Of every site: its trees, and that each of its pages is in one of them or free.
   bool CheckSites(bool undone) {
@@ -243,6 +296,7 @@ class IslandWalk {
     for (storage::TableId table = 0; table < catalog_.size(); ++table) {
       const storage::SiteTable* rows = store_->At(table, store_->space(slot).site());
       if (rows == nullptr) continue;
+      if (!GoOn(Trees(), 0, 0).ok()) return absl::OkStatus();
       const absl::StatusOr<uint64_t> checked = rows->Check();
       if (!undone && absl::IsFailedPrecondition(checked.status())) {
         agree = false;
@@ -251,11 +305,13 @@ class IslandWalk {
       if (!checked.ok()) return checked.status();
       pages += *checked;
     }
-    return agree ? store_->space(slot).Check(pages) : absl::OkStatus();
+    return agree && going_on_.ok() ? store_->space(slot).Check(pages) : absl::OkStatus();
   }
 
-  // Nothing listens, so that nothing is logged.
+  // Nothing is logged.
   void Undo() {
+    std::optional<StampsChanges> stamps;
+    if (options_.paged) stamps.emplace();
     constexpr size_t kBuckets = 1 << 12;
     locks::LockTable locks({.buckets = kBuckets, .latched = false});  // nobody else is here
     instance::Executor executor(catalog_, *store_, locks, {.alone = true});
@@ -275,6 +331,7 @@ class IslandWalk {
   std::optional<recovery::IslandData> data_;
   std::optional<recovery::Recovery> recovery_;
   bool whole_ = true;  // so far: recovery would go on
+  absl::Status going_on_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // An island's files, as recovery reads them: checkpoint, data files, log; then the island as it would make
-// it, in memory: redo, undo of who has not ended, and every tree walked.
+// it, in memory: redo, undo of who has not ended, and every tree walked. Where it pages, all pages are read
+// once as they are on disk, and again when trees are walked.
 //
 // Thread safety: plain function; the caller has the deployment's lock.
 #pragma once
@@ -28,6 +29,7 @@ struct IslandOptions {
   std::vector<uint32_t> workers;  // of every island, as it would begin
   partitioner::SiteRun sites;     // of the island
   uint64_t pool_bytes = 64u << 20;
+  bool paged = false;  // what does not fit is read again when it is looked at
 };
 
 // What costs no walk, and `up` does before it starts anybody: the files are there and as long as the

@@ -90,7 +90,7 @@ absl::Status CheckPages(runtime::FileSystem& files, const recovery::IslandData& 
       const PageId id(data.files->SiteOf(slot), number);
       const log::Lsn lsn = log::Lsn::FromValue(store.space(slot).Home(number));
       if (lsn.value() == 0) {
-        const bool mended = store.HasPage(id);
+        const bool mended = store.HasPage(id) && !store.space(slot).OnDisk(number);
         *missing += mended ? 0 : 1;
         if (absl::Status read = walk.OnMissing(id, mended); !read.ok()) return read;
       } else if (lsn.epoch() > bounds.durable || lsn > bounds.last) {

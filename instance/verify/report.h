@@ -45,8 +45,9 @@ struct Report {
   absl::Status Take(const absl::Status& status, const std::string& path);
 };
 
-// How far a long work is; `all` 0: nobody knows how much it will be. Called now and then.
-using Progress = absl::FunctionRef<void(const std::string& what, uint64_t done, uint64_t all)>;
+// How far a long work is; `all` 0: nobody knows how much it will be. Called now and then. Not OK: it ends
+// there.
+using Progress = absl::FunctionRef<absl::Status(const std::string& what, uint64_t done, uint64_t all)>;
 
 inline constexpr char kRestore[] = "restore data and log from a copy";
 

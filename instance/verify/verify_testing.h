@@ -27,6 +27,7 @@ enum class End { kDown, kKilled, kRingsLost };
 
 class Walk {
  public:
+  static constexpr uint64_t kFewPages = 24;
   static constexpr char kLog[] = "/log/island-0/";
   static constexpr char kSite[] = "/data/generation-0000000001-site-00000";
   static constexpr char kCheckpoint[] = "/data/generation-0000000001-checkpoint";
@@ -75,7 +76,8 @@ class Walk {
     runtime::OverlayFileSystem files(box_.files());
     const std::map<std::string, std::string> before = Contents();
     const uint64_t steps = box_.files().steps();
-    const absl::Status looked = Look(files, &report);
+    std::unique_ptr<storage::Store> rows;
+    const absl::Status looked = Look(files, &report, &rows);
     EXPECT_TRUE(looked.ok()) << looked;
     const Report quick = LookQuickly();
     for (const Finding& finding : quick.findings) {
@@ -87,7 +89,60 @@ class Walk {
     }
     EXPECT_EQ(box_.files().steps(), steps) << "nothing may be written";
     EXPECT_EQ(Contents(), before);
+    CheckFindsTheSame(report, rows.get());
     return report;
+  }
+  // Who pages.
+  void CheckFindsTheSame(const Report& report, const storage::Store* rows) {
+    Report paged;
+    runtime::OverlayFileSystem files(box_.files());
+    std::unique_ptr<storage::Store> paged_rows;
+    paged_ = true;
+    const absl::Status looked = Look(files, &paged, &paged_rows);
+    paged_ = false;
+    EXPECT_TRUE(looked.ok()) << looked;
+    ASSERT_EQ(paged_rows == nullptr, rows == nullptr);
+    if (rows != nullptr) {
+      CheckAtHome(files, *paged_rows);
+      EXPECT_EQ(RowsOf(*paged_rows), RowsOf(*rows));
+    }
+    ASSERT_EQ(paged.findings.size(), report.findings.size());
+    for (size_t i = 0; i < paged.findings.size(); ++i) {
+      EXPECT_EQ(paged.findings[i].path, report.findings[i].path);
+      EXPECT_EQ(paged.findings[i].text, report.findings[i].text);
+      EXPECT_EQ(paged.findings[i].stops, report.findings[i].stops);
+    }
+    ASSERT_EQ(paged.islands.size(), report.islands.size());
+    for (size_t i = 0; i < paged.islands.size(); ++i) {
+      EXPECT_EQ(paged.islands[i].pages, report.islands[i].pages);
+      EXPECT_EQ(paged.islands[i].undone, report.islands[i].undone);
+    }
+  }
+  // What its pager may let go of is in the file.
+  static void CheckAtHome(runtime::FileSystem& files, const storage::Store& store) {
+    const std::string file = *files.ReadFile(kSite);
+    for (uint64_t number = 0; number < store.space(0).end_page(); ++number) {
+      if (store.space(0).OnDisk(number)) continue;
+      storage::DiskPage page;
+      const storage::GuardS there(store.space(0).At(number), ISLANDS_LATCH("test.page"));
+      std::copy_n(there.bytes(), storage::kPageBytes, page.bytes.begin());
+      if (storage::HeaderOf(page.bytes).lsn != store.space(0).Home(number)) continue;
+      storage::StampChecksum(page.bytes);
+      EXPECT_EQ(
+          std::memcmp(page.bytes.data(), file.data() + number * storage::kPageBytes, storage::kPageBytes), 0)
+          << "page " << number;
+    }
+  }
+  static std::map<std::string, std::string> RowsOf(const storage::Store& store) {
+    std::map<std::string, std::string> rows;
+    const auto text = [](std::span<const std::byte> bytes) {
+      return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    store.At(0, 0)->Scan({}, {}, false, [&](storage::KeyView key, storage::RowView row) {
+      rows[text(key)] = text(row);
+      return true;
+    });
+    return rows;
   }
   // As `up` does.
   Report LookQuickly() {
@@ -100,7 +155,8 @@ class Walk {
     EXPECT_TRUE(looked.ok()) << looked;
     return report;
   }
-  absl::Status Look(runtime::OverlayFileSystem& files, Report* report) {
+  absl::Status Look(runtime::OverlayFileSystem& files, Report* report,
+                    std::unique_ptr<storage::Store>* rows = nullptr) {
     const auto find = [&](const log::BoxId& known) -> absl::StatusOr<Rings> {
       return rings_.empty() ? Rings{} : Rings{known, rings_};
     };
@@ -110,10 +166,15 @@ class Walk {
     const auto progress = [this](const std::string& what, uint64_t done, uint64_t all) {
       EXPECT_FALSE(what.empty());
       EXPECT_TRUE(all == 0 || done <= all);
-      ++progress_;
+      return ++progress_ == ends_at_ ? absl::CancelledError("as somebody wants") : absl::OkStatus();
     };
-    return VerifyIsland(files, box_.catalog(), OptionsOfIsland(), **box, progress, report);
+    IslandOptions options = OptionsOfIsland();
+    options.paged = paged_;
+    if (paged_) options.pool_bytes = kFewPages * storage::kPageBytes;
+    return VerifyIsland(files, box_.catalog(), options, **box, progress, report, rows);
   }
+  // The next look, at the so manyth word of progress; 0: not at all.
+  void EndAt(int progress) { ends_at_ = progress_ + progress; }
   int progress() const { return progress_; }
 
   // Damage.
@@ -210,6 +271,8 @@ class Walk {
   log::BoxManifest manifest_;
   std::vector<log::RingDirectory::Found> rings_;
   int progress_ = 0;
+  int ends_at_ = 0;
+  bool paged_ = false;  // that who looks does
 };
 
 }  // namespace islands::verify
