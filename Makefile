@@ -59,7 +59,7 @@ sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests u
 
 BENCH ?=
 bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 10 minutes
-	ninja -C build/release -j $(JOBS) $(BINARIES) peers gateway_load local_path_bench messaging_bench disk_faults
+	ninja -C build/release -j $(JOBS) $(BINARIES) peers bare_pages gateway_load local_path_bench messaging_bench disk_faults
 	$(PYTHON) experiments/bench.py $(BENCH)
 
 bench-parts: packages-build build/release/build.ninja ## build and run every microbenchmark of the code

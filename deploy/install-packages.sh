@@ -24,7 +24,7 @@ test=(
   python3-pytest python3-pytest-xdist clang-format-16 procps spin openssl
   mypy python3-typeshed  # types of the Python here, and of PyYAML
   python3-venv  # for what generates the dashboards
-  liblmdb-dev librocksdb-dev libdb-dev  # the engines that experiments/peers measures beside islands
+  liblmdb-dev librocksdb-dev libdb-dev libwiredtiger-dev  # the engines that experiments/peers measures beside islands
 )
 machines=(qemu-system-x86)  # virtual machines for deploy/machines
 fuzz=(clang-16 libclang-rt-16-dev)

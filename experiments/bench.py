@@ -6,7 +6,7 @@
 Prints a table per section; what is compared is measured in turns, and medians are compared. Progress goes to stderr.
 Exit code 1 when a run's rows did not add up; a bar that is missed is said, but no error. Whatever happens, no process
 and no data are left behind. Islands keep nothing of what they acknowledge (durability none), but in the sections about
-logs: durability, disks, replay, cleaner. experiments/README.md says what their figures are.
+logs: durability, disks, replay, cleaner, larger. experiments/README.md says what their figures are.
 """
 
 import argparse
@@ -18,8 +18,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks import disks, gateway, logs, parts, restarts, throughput
+from benchmarks import disks, gateway, larger, logs, parts, restarts, throughput
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
+from benchmarks.memory_group import remove_groups
 from islands_command import ROOT, Document, Islands, guarded, remove_everything, writing
 
 NOISE_PERCENT = 3  # of the CPU time: less is everywhere
@@ -27,7 +28,7 @@ LOG_ROOM = 4 << 30  # bytes
 
 # name -> (function, measurements in a round, other seconds): for the ETA.
 SECTIONS = {
-    "peers": (throughput.peers, 14, 8),
+    "peers": (throughput.peers, 17, 10),
     "cores": (throughput.cores, 12, 2),
     "multisite": (throughput.multisite, 10, 1),
     "messages": (parts.messages, 0, 16),
@@ -41,6 +42,7 @@ SECTIONS = {
     "disks": (disks.disks, 6, 60),
     "replay": (restarts.replay, 1, 40),
     "cleaner": (restarts.cleaner, 2, 190),
+    "larger": (larger.larger, 4, 420),
 }
 
 
@@ -162,6 +164,7 @@ def main() -> int:
         return guarded(islands, arguments.directory, work)
     finally:
         remove_everything(islands, arguments.directory)
+        remove_groups()
         for folder in log_folders:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,5 +1,6 @@
 """`make bench` as a user runs it: every section comes, every check held, and no process stays. Never how fast."""
 
+import contextlib
 import json
 import os
 import signal
@@ -22,13 +23,14 @@ import bench  # noqa: E402
 from benchmarks import disks, restarts  # noqa: E402
 from benchmarks.context import Context  # noqa: E402
 from benchmarks.logs import Cost, rounds_in  # noqa: E402
+from benchmarks.memory_group import MemoryGroup, NoGroups, hierarchy  # noqa: E402
 from benchmarks.section import Bar, Section  # noqa: E402
 from durability import file_system  # noqa: E402
 from islands_command import Failed  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench.py")]
 SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions", "gateway",
-            "durability", "disks", "replay", "cleaner"]
+            "durability", "disks", "replay", "cleaner", "larger"]
 
 needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/release/bin/islandd")),
                                    reason="islandd is not built")
@@ -90,6 +92,12 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
         assert records > 0, "and not fewer than there were transactions: bench would say WRONG"
         assert sections["cleaner"]["rows"]["on"][3] > 0, "it writes no pages"
         assert sections["cleaner"]["rows"]["off"][3:5] == [0, 0], "it goes on writing"
+    for row, cells in sections["larger"]["rows"].items():
+        read, _, read_pages, update, _, update_pages = cells
+        beside = row in ("LMDB", "RocksDB TransactionDB", "WiredTiger")
+        assert beside and read is None or read > 0 and update > 0, "without a limit to memory there are no others"
+        assert (read_pages is None) == (update_pages is None) == ("one worker" not in row and "loop" not in row)
+    assert sections["larger"]["rows"]["islands, one worker"][2] > 0, "it reads no pages"
     completes = [bar for bar in sections["many"]["bars"] if bar["at_most"] == 0]
     assert [bar["value"] for bar in completes] == [0], completes
     assert not os.path.exists(directory)
@@ -99,7 +107,7 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
 @needs_islands
 @pytest.mark.parametrize("number, section", [
     (signal.SIGINT, "peers"), (signal.SIGTERM, "gateway"), (signal.SIGINT, "durability"), (signal.SIGTERM, "disks"),
-    (signal.SIGINT, "replay"), (signal.SIGTERM, "replay")])
+    (signal.SIGINT, "replay"), (signal.SIGTERM, "replay"), (signal.SIGTERM, "larger")])
 def test_interrupted_leaves_nothing(folder: str, number: signal.Signals, section: str) -> None:
     """One handler has all signals, so both of them only where most is going on."""
     directory, logs = os.path.join(folder, "bench"), os.path.join(folder, "logs")
@@ -115,6 +123,10 @@ def test_interrupted_leaves_nothing(folder: str, number: signal.Signals, section
     assert "stopping the islands" in err
     assert processes(folder) == {}
     assert not os.path.exists(directory) and os.listdir(logs) == []
+    with contextlib.suppress(NoGroups):
+        with open("/proc/self/mounts", encoding="utf-8") as file:
+            parent, _ = hierarchy(file.read())
+        assert not [name for name in os.listdir(parent) if name.startswith(f"islands-bench-{process.pid}-")]
 
 
 @needs_islands
@@ -178,6 +190,38 @@ def test_the_disk_alone_writes_and_leaves_nothing(folder: str) -> None:
     assert os.listdir(folder) == []
     with pytest.raises(OSError):
         disks.plain_bytes_per_s("/proc", files=1, call_bytes=1, seconds=0.05)
+
+
+V1 = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /groups/memory cgroup rw,relatime,memory 0 0\n"
+V2 = "cgroup2 /groups/unified cgroup2 rw,nosuid 0 0\n"
+
+
+@pytest.mark.parametrize("mounts, found", [
+    (V1, ("/groups/memory", 1)), (V2, ("/groups/unified", 2)), (V2 + V1, ("/groups/memory", 1)),
+    (V1.replace("memory 0", "cpu 0") + V2, ("/groups/unified", 2))])
+def test_groups_are_made_where_the_kernel_limits_memory(mounts: str, found: tuple[str, int]) -> None:
+    assert hierarchy(mounts) == found
+
+
+def test_without_groups_it_says_why() -> None:
+    with pytest.raises(NoGroups, match="no control groups"):
+        hierarchy("tmpfs / tmpfs rw 0 0\n")
+
+
+def test_a_program_cannot_have_more_memory_than_its_group() -> None:
+    try:
+        group = MemoryGroup("test", 32 << 20)
+    except NoGroups as reason:
+        pytest.skip(f"no limits to memory: {reason}")
+    try:
+        program = [sys.executable, "-c", "import sys; print(len(bytes(int(sys.argv[1]) << 20)), flush=True)"]
+        small, large = (subprocess.run([*group.prefix, *program, mib], stdout=subprocess.PIPE, text=True, timeout=60)
+                        for mib in ("1", "200"))
+        assert (small.returncode, small.stdout) == (0, f"{1 << 20}\n")
+        assert (large.returncode, large.stdout) == (-signal.SIGKILL, "")
+    finally:
+        group.remove()
+    assert not os.path.exists(group.path)
 
 
 def test_nothing_built_says_so(folder: str) -> None:

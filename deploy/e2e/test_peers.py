@@ -13,7 +13,7 @@ from cluster import line_of
 from conftest import BINARIES
 
 PEERS = os.path.join(BINARIES if os.path.isdir(BINARIES) else os.path.dirname(BINARIES), "peers")
-ENGINES = ["lmdb", "rocksdb", "bdb", "descents", "interleaved"]
+ENGINES = ["lmdb", "rocksdb", "bdb", "wiredtiger", "descents", "interleaved"]
 SMALL = ["--range", "2000", "--warmup", "0.01"]
 
 pytestmark = pytest.mark.skipif(not os.path.exists(PEERS), reason="peers is not built")

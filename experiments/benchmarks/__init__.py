@@ -6,6 +6,8 @@
     throughput.py   sections that measure running islands
     logs.py         what keeping costs, by durability
     disks.py        logs in memory and on a disk, beside LMDB and the disk alone
+    larger.py       data ten times the pool, beside the disk alone and engines with as little memory
+    memory_group.py a limit to the memory of processes
     restarts.py     how fast logs are repeated; what moving checkpoints on costs
     parts.py        sections that ask programs of build/release/bench
 

@@ -58,27 +58,29 @@ class Deployment:
     """A cluster of the benchmark, up and loaded."""
 
     def __init__(self, context: "Context", name: str, layout: str, cores: int, sites: int, rows_total: int,
-                 latching: str, durability: str, log_parent: str, metrics_port: int, gateway: bool) -> None:
-        self.context, self.name, self.metrics_port = context, name, metrics_port
+                 latching: str, durability: str, log_parent: str, metrics_port: int, gateway: bool, pool_mib: int,
+                 mode: str, prefix: Sequence[str]) -> None:
+        self.context, self.name, self.metrics_port, self.prefix = context, name, metrics_port, prefix
         self.log_directory = os.path.join(log_parent, name)
         folder = os.path.join(context.directory, name)
         os.makedirs(folder)
         self.file = os.path.join(folder, "islands.yaml")
         islands = int(layout.removesuffix("ISL"))
         log = settings_of(durability) | {"directory": self.log_directory}
-        pool_mib = rows_total * 450 // MIB + 32 * max(islands, sites)
+        pool_mib = pool_mib or rows_total * 450 // MIB + 32 * max(islands, sites)
         with open(self.file, "w", encoding="utf-8") as file:
             file.write(f"version: 1\nname: {name}\nlayout: {layout}\ncores: {cores}\n"
                        f"data: {{sites: {sites}, tables: [{{name: micro, key: [uint64], range: [0, {rows_total}], "
                        f"row_bytes: 250}}]}}\n"
-                       f"storage: {{buffer_pool: {pool_mib}MiB, latching: {latching}, log: {json.dumps(log)}}}\n"
+                       f"storage: {{buffer_pool: {pool_mib}MiB, mode: {mode}, latching: {latching}, "
+                       f"log: {json.dumps(log)}}}\n"
                        f"metrics: {{base_port: {metrics_port}}}\n"
                        f"gateway: {{enabled: {str(gateway).lower()}}}\n")
         context.progress.show(f"{name}: starting and loading {rows_total:,} rows")
         self.up()
 
     def up(self, environment: Mapping[str, str] | None = None) -> None:
-        self.context.islands.call("up", self.file, environment=environment)
+        self.context.islands.call("up", self.file, environment=environment, prefix=self.prefix)
         self.run("read", seconds=0.1)  # the first run loads
 
     def run(self, op: str, multisite: float = 0, mpl: int = 4, seconds: float | None = None,
@@ -143,13 +145,15 @@ class Context:
 
     def deployment(self, name: str, layout: str, cores: int, sites: int, rows_total: int | None = None,
                    latching: str = "auto", durability: str = NONE, log_parent: str = "",
-                   metrics_port: int = 0, gateway: bool = False) -> Deployment:
+                   metrics_port: int = 0, gateway: bool = False, pool_mib: int = 0, mode: str = "auto",
+                   prefix: Sequence[str] = ()) -> Deployment:
         """Up from the first section that wants it to the end: idle islands sleep and disturb nobody. Its log is in a
-        folder of `log_parent`, of the bench's folder for logs unless that is given."""
+        folder of `log_parent`, of the bench's folder for logs unless that is given; its pool has room for all rows
+        unless `pool_mib` says how much."""
         if name not in self.deployments:
             self.deployments[name] = Deployment(self, name, layout, cores, sites, rows_total or self.rows_total,
                                                 latching, durability, log_parent or self.log_directory, metrics_port,
-                                                gateway)
+                                                gateway, pool_mib, mode, prefix)
         return self.deployments[name]
 
     def peers(self, beside: Deployment) -> Peers | None:
@@ -161,12 +165,13 @@ class Context:
             pin(self.engines.process.pid, beside.first_worker()[1])
         return self.engines
 
-    def alternate(self, measures: Mapping[L, Measure], what: str = "") -> dict[L, float]:
+    def alternate(self, measures: Mapping[L, Measure], what: str = "", rounds: int = 0) -> dict[L, float]:
         """Calls each of `measures`, label -> function, once a round; label -> median of what they returned."""
         found: dict[L, list[float]] = {label: [] for label in measures}
-        for number in range(self.repeat):
+        rounds = rounds or self.repeat
+        for number in range(rounds):
             for label in list(measures) if number % 2 == 0 else reversed(list(measures)):
-                self.progress.show(f"{in_words(what, label)}, round {number + 1} of {self.repeat}")
+                self.progress.show(f"{in_words(what, label)}, round {number + 1} of {rounds}")
                 found[label].append(measures[label]())
         samples = self.samples.setdefault(self.progress.section, {})
         samples.update({in_words(what, label): values for label, values in found.items()})

@@ -11,14 +11,15 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from benchmarks.context import MIB, Context, Deployment, Measure
 from benchmarks.section import Section, median, ratio
 from durability import NONE, file_system, word_of
 from islands_command import Failed, RunReport
 
+T = TypeVar("T")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LEAST_S = 0.5          # of a window, of which ticks are a percent
 MARGIN_S = 0.5         # that a run goes on when the window ends, unless it was noticed late that it had begun
@@ -96,26 +97,26 @@ class Meter:
         return Spent(time.monotonic(), sum(map(cpu_s, self.islands)) + logger_s, logger_s, log_bytes, rounds)
 
 
-class Window(threading.Thread):
+class Window(threading.Thread, Generic[T]):
     """Reads a meter twice while a run goes on: once it is warm, and before it ends. The sums over all rows before and
     after a run are none of its costs."""
 
-    def __init__(self, deployment: Deployment, meter: Meter, seconds: float) -> None:
+    def __init__(self, deployment: Deployment, read: Callable[[], T], warmup: float, seconds: float) -> None:
         super().__init__(daemon=True)
-        self.deployment, self.meter, self.seconds = deployment, meter, seconds
+        self.deployment, self.read, self.warmup, self.seconds = deployment, read, warmup, seconds
         self.over = threading.Event()
-        self.found: tuple[Spent, Spent] | None = None
+        self.found: tuple[T, T] | None = None
 
     def run(self) -> None:
         with contextlib.suppress(Failed, OSError):  # the run itself says what is wrong
             while not all(island["running"] for island in self.deployment.status()["islands"]):
                 if self.over.wait(0.02):
                     return
-            if self.over.wait(self.deployment.context.warmup):
+            if self.over.wait(self.warmup):
                 return
-            begin = self.meter.read()
+            begin = self.read()
             if not self.over.wait(self.seconds):
-                self.found = begin, self.meter.read()
+                self.found = begin, self.read()
 
 
 class Load(NamedTuple):
@@ -129,7 +130,7 @@ class Load(NamedTuple):
 def watched_run(deployment: Deployment, load: Load) -> tuple[RunReport, tuple[Spent, Spent] | None]:
     context = deployment.context
     seconds = max(context.seconds, LEAST_S, load.seconds)
-    window = Window(deployment, Meter(deployment), seconds)
+    window = Window(deployment, Meter(deployment).read, context.warmup, seconds)
     window.start()
     try:
         report = deployment.run(load.op, load.multisite, load.mpl, seconds=seconds + MARGIN_S, warmup=context.warmup)

@@ -5,7 +5,7 @@ import json
 import os
 import selectors
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from islands_command import Failed, end
@@ -21,16 +21,23 @@ class Peers:
     def built(context: "Context") -> bool:
         return os.access(os.path.join(context.binaries, "peers"), os.X_OK)
 
-    def __init__(self, context: "Context", rows_total: int, engines: Iterable[str] = ()) -> None:
-        self.seconds = context.seconds
-        command = [os.path.join(context.binaries, "peers"), "--serve", "--range", str(rows_total), "--warmup",
-                   str(context.warmup)]
+    def __init__(self, context: "Context", rows_total: int, engines: Iterable[str] = (), more: Sequence[str] = (),
+                 prefix: Sequence[str] = (), seconds: float | None = None, warmup: float | None = None) -> None:
+        command = ["peers", "--serve", "--range", str(rows_total), *more]
         for engine in engines:
             command += ["--engine", engine]
+        self.start(context, command, prefix, seconds, warmup)
+
+    def start(self, context: "Context", command: Sequence[str], prefix: Sequence[str], seconds: float | None,
+              warmup: float | None) -> None:
+        """`prefix`: a command that becomes the one behind it."""
+        self.seconds = context.seconds if seconds is None else seconds
+        command = [*prefix, os.path.join(context.binaries, command[0]), *command[1:], "--warmup",
+                   str(context.warmup if warmup is None else warmup)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         start_new_session=True)
         try:
-            self.engines = self.answer("loading the engines").get("engines", {})
+            self.engines = self.answer("loading").get("engines", {})
         except BaseException:
             end(self.process)
             raise
@@ -69,3 +76,14 @@ class Peers:
         except (OSError, ValueError, subprocess.TimeoutExpired):
             pass
         end(self.process)
+
+
+class BarePages(Peers):
+    """`bare_pages`, which answers in the same way: what the disk takes of a program that only moves pages."""
+
+    @staticmethod
+    def built(context: "Context") -> bool:
+        return os.access(os.path.join(context.binaries, "bare_pages"), os.X_OK)
+
+    def __init__(self, context: "Context", more: Sequence[str], seconds: float, warmup: float) -> None:
+        self.start(context, ["bare_pages", *more], (), seconds, warmup)

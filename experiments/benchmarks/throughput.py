@@ -10,7 +10,8 @@ THOUSAND = "{:.1f}"
 RATIO = "{:.2f}"
 OPS = ("read", "add", "update")
 CHANGES = ("add", "update")
-ENGINES = {"lmdb": "LMDB", "rocksdb": "RocksDB TransactionDB", "bdb": "Berkeley DB"}
+ENGINES = {"lmdb": "LMDB", "rocksdb": "RocksDB TransactionDB", "bdb": "Berkeley DB",
+           "wiredtiger": "WiredTiger"}
 BARE = {"descents": "bare descents", "interleaved": "bare, interleaved: the limit"}
 RETRIED = ("deadlock", "lock_timeout", "vote_no")  # as instance/execution/abort_reason.h says
 PEERS_MISSING = "the other engines are not built: deploy/install-packages.sh build test, then make bench"

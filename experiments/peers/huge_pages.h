@@ -17,8 +17,8 @@
 namespace islands::experiments {
 
 // Starts the program anew if its C library does not ask for huge pages yet (glibc from 2.35 reads
-// GLIBC_TUNABLES when a process starts, and only then). To be called first of all; returns when there is
-// nothing to do, or nothing that can be done.
+// GLIBC_TUNABLES when a process starts, and only then). To be called before anything is begun; returns when
+// there is nothing to do, or nothing that can be done.
 void AskForHugePages(char** argv);
 
 inline constexpr uint64_t kHugePageBytes = 2 << 20;

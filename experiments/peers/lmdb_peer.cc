@@ -1,4 +1,5 @@
-// LMDB: integer keys, write map in huge pages, no sync; one read transaction that is reset and renewed.
+// LMDB: integer keys, no sync; one read transaction per session that is reset and renewed. In memory with a
+// write map in huge pages; on a disk without: a page of the map that is written to would be read first.
 #include <fmt/format.h>
 #include <lmdb.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 // A write transaction of LMDB cannot hold more than 131,071 dirty pages with MDB_WRITEMAP.
 constexpr uint64_t kRowsPerLoad = 50'000;
+constexpr unsigned kMostReaders = 1100;  // sessions, and who loads
 
 absl::Status Check(int code, const char* what) {
   if (code == MDB_SUCCESS) return absl::OkStatus();
@@ -26,16 +28,20 @@ class LmdbPeer final : public Peer {
 
   ~LmdbPeer() override {
     if (reader_ != nullptr) mdb_txn_abort(reader_);
-    if (environment_ != nullptr) mdb_env_close(environment_);
+    if (environment_ != nullptr && !is_session_) mdb_env_close(environment_);
   }
 
   PeerFacts Facts() const override {
     int major = 0, minor = 0, patch = 0;
     mdb_version(&major, &minor, &patch);
-    return {.version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
-            .keeps = "a commit outlives the process, in pages of a file, but not the machine: no sync",
-            .isolation = "serializable: one writer at a time, readers see a snapshot",
-            .rolls_back = true};
+    return {
+        .version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
+        .keeps = on_disk()
+                     ? "a commit outlives the process; synced once a second, but power that is lost before "
+                       "may leave the whole file torn: no log"
+                     : "a commit outlives the process, in pages of a file, but not the machine: no sync",
+        .isolation = "serializable: one writer at a time, readers see a snapshot",
+        .rolls_back = true};
   }
 
   absl::Status Load() override {
@@ -44,12 +50,22 @@ class LmdbPeer final : public Peer {
       absl::Status status = LoadRows(begin, std::min(options_.range, begin + kRowsPerLoad));
       if (!status.ok()) return status;
     }
-    const int code = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &reader_);
-    if (code == 0) mdb_txn_reset(reader_);
-    if (absl::Status status = Check(code, "begin a read transaction"); !status.ok()) return status;
+    if (absl::Status status = BeginReader(); !status.ok()) return status;
     if (absl::Status status = LookWhatReserveLeaves(); !status.ok()) return status;
     return Settle();
   }
+
+  absl::StatusOr<std::unique_ptr<Peer>> Session() override {
+    auto session = std::make_unique<LmdbPeer>(options_);
+    session->environment_ = environment_;
+    session->is_session_ = true;
+    session->table_ = table_;
+    session->reserve_keeps_ = reserve_keeps_;
+    if (absl::Status status = session->BeginReader(); !status.ok()) return status;
+    return session;
+  }
+
+  absl::Status Sync() override { return Check(mdb_env_sync(environment_, /*force=*/1), "sync"); }
 
   // mdb_get is a little faster here than a cursor that is renewed with the transaction.
   absl::Status Read(std::span<const uint64_t> keys, std::byte* rows) override {
@@ -88,6 +104,7 @@ class LmdbPeer final : public Peer {
 
   // The file grows by small pages.
   absl::Status Settle() override {
+    if (on_disk()) return absl::OkStatus();
     MDB_envinfo info;
     MDB_stat statistics;
     int code = mdb_env_info(environment_, &info);
@@ -115,11 +132,21 @@ class LmdbPeer final : public Peer {
   }
 
  private:
+  bool on_disk() const { return options_.cache_bytes != 0; }
+
+  absl::Status BeginReader() {
+    const int code = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &reader_);
+    if (code == 0) mdb_txn_reset(reader_);
+    return Check(code, "begin a read transaction");
+  }
+
   static MDB_val KeyOf(const uint64_t& key) { return {sizeof(key), const_cast<uint64_t*>(&key)}; }
 
   absl::Status Open() {
     int code = mdb_env_create(&environment_);
-    const unsigned flags = MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD;
+    const unsigned flags =
+        (on_disk() ? 0 : MDB_WRITEMAP) | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD | MDB_NOTLS;
+    if (code == 0) code = mdb_env_set_maxreaders(environment_, kMostReaders);
     if (code == 0) code = mdb_env_open(environment_, options_.directory.c_str(), flags, 0600);
     // Maps the file anew. Address space, not memory: room for pages that updates replace.
     MakeGapForMapping(MapBytes());
@@ -209,7 +236,8 @@ class LmdbPeer final : public Peer {
 
   const PeerOptions options_;
   std::vector<std::byte> row_;
-  MDB_env* environment_ = nullptr;
+  MDB_env* environment_ = nullptr;  // of the peer, if this is a session
+  bool is_session_ = false;
   MDB_dbi table_ = 0;
   MDB_txn* reader_ = nullptr;   // reset unless a read or scan is going on
   bool reserve_keeps_ = false;  // MDB_RESERVE leaves the row's bytes in place

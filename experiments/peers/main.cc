@@ -1,6 +1,7 @@
-// `peers`: the microbenchmark on engines that a user could pick instead of islands, in one thread.
+// `peers`: the microbenchmark on engines that a user could pick instead of islands.
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -31,6 +32,7 @@ struct Arguments {
   PeersCommand command{.driver = {.engines = PeerNames()}, .ops = {"read", "update", "add"}};
   std::string directory = DefaultScratchParent();
   std::string format = "text";
+  uint64_t cache_mib = 0;
   int cpu = -1;
   bool serve = false;
 };
@@ -68,6 +70,16 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_option("--repeat", command.repeat,
                  "measurements of each engine and op, in turn; medians are printed")
       ->check(CLI::Range(1u, 10'000u))
+      ->capture_default_str();
+  app.add_option("--threads", driver.threads,
+                 "transactions in flight, each in a thread and a session of its own")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str();
+  app.add_option(
+         "--cache-mib", arguments.cache_mib,
+         "of pages; the data may be larger, and commits are logged, and synced once a second; 0: all data "
+         "in memory, no log")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--directory", arguments.directory,
                  "where the engines' files go, in a directory of their own that is removed afterwards")
@@ -108,6 +120,7 @@ int Run(Arguments& arguments) {
   PeersCommand& command = arguments.command;
   DropRepeated(&command.driver.engines);
   DropRepeated(&command.ops);
+  command.driver.cache_bytes = arguments.cache_mib << 20;
   command.json = arguments.format == "json";
   if (absl::Status status = Pin(arguments.cpu); !status.ok()) return Fail(kExitUsage, status);
   const auto scratch = ScratchDirectory::Create(arguments.directory);
@@ -121,7 +134,7 @@ int Run(Arguments& arguments) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
-      "Runs the microbenchmark's transactions in one thread on LMDB, RocksDB's TransactionDB, Berkeley DB,\n"
+      "Runs the microbenchmark's transactions on LMDB, RocksDB's TransactionDB, Berkeley DB, WiredTiger,\n"
       "and as a bare loop of B+tree descents, one after the other or interleaved: the limit."};
   AddOptions(app, arguments);
   try {
@@ -129,13 +142,16 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
+  // Many threads' memory of small pieces, in huge pages, would be more than a limit leaves beside the cache.
+  if (arguments.cache_mib == 0) {
+    AskForHugePages(argv);
+  } else {
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+  }
   return Run(arguments);
 }
 
 }  // namespace
 }  // namespace islands::experiments
 
-int main(int argc, char** argv) {
-  islands::experiments::AskForHugePages(argv);
-  return islands::experiments::Main(argc, argv);
-}
+int main(int argc, char** argv) { return islands::experiments::Main(argc, argv); }

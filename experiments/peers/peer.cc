@@ -15,6 +15,7 @@ constexpr Engine kEngines[] = {
     {"lmdb", {2.0, 0}, MakeLmdbPeer},
     {"rocksdb", {2.5, 1.5}, MakeRocksDbPeer},  // a compaction writes everything anew
     {"bdb", {1.5, 1.5}, MakeBerkeleyDbPeer},
+    {"wiredtiger", {2.0, 2.0}, MakeWiredTigerPeer},
     {"descents", {0, 1.1}, [](const PeerOptions& options) { return MakeDescentPeer(options, false); }},
     {"interleaved", {0, 1.1}, [](const PeerOptions& options) { return MakeDescentPeer(options, true); }},
 };

@@ -1,14 +1,18 @@
-// An engine that runs the microbenchmark's transactions in one thread, to be measured beside islands: LMDB,
-// RocksDB, Berkeley DB, and two bare loops over a B+tree that show what any engine could reach at most.
+// An engine that runs the microbenchmark's transactions, to be measured beside islands: LMDB, RocksDB,
+// Berkeley DB, WiredTiger, and two bare loops over a B+tree that show what any engine could reach at most.
 //
 // All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. A read copies the whole row to the
 // client; an update copies it, adds 1 to its counter and writes the whole row back, as islands does; an add
 // is each engine's own best way to add 1 to the counter. README.md says how each was set up.
 //
-// Thread safety: none; a peer belongs to one thread.
+// All data are in memory, and nothing is kept. With `cache_bytes` they are on a disk, in part, and every
+// commit is in a log that is synced now and then.
+//
+// Thread safety: none; a peer belongs to one thread, and so does each of its sessions.
 //
 // Invariants:
-//  1. A transaction that returned OK is committed; one that returned an error changed nothing (but the bare
+//  1. A transaction that returned OK is committed; one that returned an error changed nothing, and after
+//     ABORTED, for a conflict with another session's, it may be tried again (but the bare
 //     loops, which have no transactions: those stop where the row is missing).
 //  2. The sum of all counters is the number of rows that committed updates and adds named.
 #pragma once
@@ -31,6 +35,9 @@ struct PeerOptions {
   std::string directory;  // exists, is empty and the peer's own; engines in memory leave it empty
   uint64_t range = 240'000;
   uint32_t row_bytes = 250;  // at least 8, at most kPeerMaxRowBytes
+  // Of pages, by engines that have a cache of their own; the rest of what they may take is the kernel's page
+  // cache. 0: larger than the data, and without a log.
+  uint64_t cache_bytes = 0;
 };
 
 // What one has to know to compare: speed is bought with such things.
@@ -57,6 +64,14 @@ class Peer {
   // Housekeeping that the engine had put off: checkpoints, compaction. Between measurements, so that one
   // engine's debts do not slow the next one down.
   virtual absl::Status Settle() { return absl::OkStatus(); }
+  // The same data for one more thread; the peer outlives it. UNIMPLEMENTED: there is one thread only.
+  virtual absl::StatusOr<std::unique_ptr<Peer>> Session() {
+    return absl::UnimplementedError(Facts().version +
+                                    " is set up for one thread: --threads 1, no --cache-mib");
+  }
+  // Of a peer with a cache: what has been committed outlives the machine once this is over. To be called
+  // beside sessions' transactions.
+  virtual absl::Status Sync() { return absl::OkStatus(); }
   virtual absl::StatusOr<int64_t> SumCounters() = 0;
 };
 
@@ -72,7 +87,7 @@ inline void AddToCounter(void* row) {
   std::memcpy(row, &counter, sizeof(counter));
 }
 
-// "lmdb", "rocksdb", "bdb", "descents", "interleaved".
+// "lmdb", "rocksdb", "bdb", "wiredtiger", "descents", "interleaved".
 std::vector<std::string> PeerNames();
 // What an engine takes at most, in multiples of the rows' size: as files in its directory, and as memory.
 struct PeerNeeds {
@@ -86,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Peer>> MakePeer(std::string_view name, const Peer
 std::unique_ptr<Peer> MakeLmdbPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeRocksDbPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeBerkeleyDbPeer(const PeerOptions& options);
+std::unique_ptr<Peer> MakeWiredTigerPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeDescentPeer(const PeerOptions& options, bool interleaved);
 
 }  // namespace islands::experiments

@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <mutex>
+#include <numeric>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace islands::experiments {
@@ -16,8 +21,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kTransactionsPerLook = 16;  // at the clock
-constexpr double kRowOverhead = 32;            // bytes: key and what engines add
-constexpr double kFixedBytes = 512 << 20;      // logs, memtables, buffers
+constexpr size_t kRowsPerSum = 100;            // read in a transaction to be added up
+constexpr std::chrono::seconds kSyncEvery{1};
+constexpr double kRowOverhead = 32;        // bytes: key and what engines add
+constexpr double kFixedBytes = 512 << 20;  // logs, memtables, buffers
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -55,7 +62,10 @@ absl::Status CheckRoom(const PeerDriverOptions& options) {
                     options.directory, static_cast<double>(space.available) / 1e9, files / 1e9));
   }
   // Files are counted here too: on tmpfs they are memory.
-  const double memory = data * needs.memory + files;
+  const double in_memory = data * needs.memory + files;
+  const double cached =
+      static_cast<double>(options.cache_bytes) * 2 * static_cast<double>(options.engines.size());
+  const double memory = options.cache_bytes != 0 ? cached : in_memory;
   if (AvailableMemory() >= memory) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       fmt::format("{:.1f} GB of memory are available, but {:.1f} GB may be needed; use a smaller --range or "
@@ -63,22 +73,40 @@ absl::Status CheckRoom(const PeerDriverOptions& options) {
                   AvailableMemory() / 1e9, memory / 1e9));
 }
 
+absl::Status RunOne(Peer& peer, const MicroRequest& request, std::byte* rows) {
+  switch (request.op) {
+    case MicroOp::kRead:
+      return peer.Read(request.keys, rows);
+    case MicroOp::kUpdate:
+      return peer.Update(request.keys);
+    case MicroOp::kAdd:
+      return peer.Add(request.keys);
+  }
+  return absl::InternalError("no such op");
+}
+
 }  // namespace
 
-PeerDriver::PeerDriver(const PeerDriverOptions& options)
-    : options_(options), rows_(static_cast<size_t>(options.rows) * options.row_bytes) {}
+absl::Status PeerDriver::MakeCallers() {
+  // One site: keys are drawn over the whole of the data.
+  const auto partition = partitioner::RangePartition::Create(0, static_cast<int64_t>(options_.range), 1);
+  if (!partition.ok()) return partition.status();
+  callers_.resize(options_.threads);
+  for (Caller& caller : callers_) {
+    caller.rows.resize(std::max<size_t>(options_.rows, kRowsPerSum) * options_.row_bytes);
+    for (const MicroOp op : {MicroOp::kRead, MicroOp::kUpdate, MicroOp::kAdd}) {
+      const MicroOptions drawn = {.op = op, .rows = options_.rows, .zipf = options_.zipf};
+      if (absl::Status fits = CheckRowsFit(drawn, *partition, 1); !fits.ok()) return fits;
+      caller.generators[op] = std::make_unique<MicroGenerator>(drawn, *partition, partitioner::SiteRun{0, 1});
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<PeerDriver>> PeerDriver::Create(const PeerDriverOptions& options, Maker make) {
   if (absl::Status status = CheckRoom(options); !status.ok()) return status;
   std::unique_ptr<PeerDriver> driver(new PeerDriver(options));
-  // One site: keys are drawn over the whole of the data.
-  const auto partition = partitioner::RangePartition::Create(0, static_cast<int64_t>(options.range), 1);
-  if (!partition.ok()) return partition.status();
-  for (const MicroOp op : {MicroOp::kRead, MicroOp::kUpdate, MicroOp::kAdd}) {
-    const MicroOptions drawn = {.op = op, .rows = options.rows, .zipf = options.zipf};
-    if (absl::Status fits = CheckRowsFit(drawn, *partition, 1); !fits.ok()) return fits;
-    driver->generators_[op] = std::make_unique<MicroGenerator>(drawn, *partition, partitioner::SiteRun{0, 1});
-  }
+  if (absl::Status status = driver->MakeCallers(); !status.ok()) return status;
   for (const std::string& engine : options.engines) {
     if (absl::Status status = driver->Load(engine, make); !status.ok()) return status;
   }
@@ -90,12 +118,17 @@ absl::Status PeerDriver::Load(const std::string& engine, Maker make) {
   std::error_code error;
   std::filesystem::create_directory(directory, error);
   if (error) return absl::FailedPreconditionError(fmt::format("{}: {}", directory, error.message()));
-  auto peer = make(engine, {directory, options_.range, options_.row_bytes});
+  auto peer = make(engine, {directory, options_.range, options_.row_bytes, options_.cache_bytes});
   if (!peer.ok()) return peer.status();
   Loaded& loaded = engines_[engine];
   loaded.peer = *std::move(peer);
   const MemoryUse before = MemoryOfProcess();
   if (absl::Status status = loaded.peer->Load(); !status.ok()) return status;
+  while (in_threads() && loaded.sessions.size() < callers_.size()) {
+    auto session = loaded.peer->Session();
+    if (!session.ok()) return session.status();
+    loaded.sessions.push_back(*std::move(session));
+  }
   const absl::Status sum = CheckSum(engine, loaded);  // also fills its caches
   const MemoryUse after = MemoryOfProcess();
   loaded.memory = {after.bytes - std::min(after.bytes, before.bytes),
@@ -108,48 +141,113 @@ absl::StatusOr<PeerMeasurement> PeerDriver::Measure(const std::string& engine, M
   const auto found = engines_.find(engine);
   if (found == engines_.end()) return absl::NotFoundError(fmt::format("engine '{}' is not loaded", engine));
   Loaded& loaded = found->second;
-  runtime::Random random = runtime::Random::Stream(options_.seed, stream);
-  if (auto warmed = RunFor(loaded, op, options_.warmup_s, random); !warmed.ok()) return warmed.status();
-  auto measured = RunFor(loaded, op, seconds, random);
+  for (size_t i = 0; i < callers_.size(); ++i) {
+    callers_[i].random = runtime::Random::Stream(options_.seed, stream * callers_.size() + i);
+  }
+  if (auto warmed = RunFor(loaded, op, options_.warmup_s); !warmed.ok()) return warmed.status();
+  auto measured = RunFor(loaded, op, seconds);
   if (!measured.ok() || op == MicroOp::kRead) return measured;
   if (absl::Status status = CheckSum(engine, loaded); !status.ok()) return status;
+  // On a disk its debts are a part of what it costs, and the next measurement has them.
+  if (options_.cache_bytes != 0) return measured;
   if (absl::Status status = loaded.peer->Settle(); !status.ok()) return status;
   return measured;
 }
 
-absl::Status PeerDriver::RunOne(Peer& peer, const MicroRequest& request) {
-  switch (request.op) {
-    case MicroOp::kRead:
-      return peer.Read(request.keys, rows_.data());
-    case MicroOp::kUpdate:
-      return peer.Update(request.keys);
-    case MicroOp::kAdd:
-      return peer.Add(request.keys);
+template <typename Work>
+absl::Status PeerDriver::InThreads(Loaded& loaded, const Work& work) {
+  std::mutex mutex;
+  std::condition_variable over;
+  size_t running = callers_.size();
+  std::vector<std::thread> threads;
+  for (size_t number = 0; number < callers_.size(); ++number) {
+    threads.emplace_back([&, number] {
+      work(number);
+      const std::lock_guard lock(mutex);
+      if (--running == 0) over.notify_one();
+    });
   }
-  return absl::InternalError("no such op");
+  absl::Status status;
+  for (std::unique_lock lock(mutex); !over.wait_for(lock, kSyncEvery, [&] { return running == 0; });) {
+    lock.unlock();
+    if (options_.cache_bytes != 0) status.Update(loaded.peer->Sync());
+    lock.lock();
+  }
+  for (std::thread& thread : threads) thread.join();
+  return status;
 }
 
-absl::StatusOr<PeerMeasurement> PeerDriver::RunFor(Loaded& loaded, MicroOp op, double seconds,
-                                                   runtime::Random& random) {
-  MicroGenerator& generator = *generators_.at(op);
-  const std::unique_ptr<instance::Request> request = generator.MakeRequest();
-  PeerMeasurement measured;
-  const Clock::time_point start = Clock::now();
-  while (measured.seconds < seconds) {
-    for (uint32_t i = 0; i < kTransactionsPerLook; ++i) {
-      generator.Next(random, *request);
-      const absl::Status status = RunOne(*loaded.peer, static_cast<const MicroRequest&>(*request));
-      if (!status.ok()) return status;
-      loaded.committed += request->audit_delta;
-    }
-    measured.transactions += kTransactionsPerLook;
-    measured.seconds = SecondsSince(start);
+absl::StatusOr<PeerMeasurement> PeerDriver::RunFor(Loaded& loaded, MicroOp op, double seconds) {
+  std::vector<Part> parts(callers_.size());
+  absl::Status status;
+  if (loaded.sessions.empty()) {
+    parts[0] = RunPart(callers_[0], *loaded.peer, op, seconds, kTransactionsPerLook);
+  } else {
+    status = InThreads(loaded, [&](size_t number) {
+      parts[number] = RunPart(callers_[number], *loaded.sessions[number], op, seconds, 1);
+    });
   }
+  PeerMeasurement measured;
+  for (const Part& part : parts) {
+    status.Update(part.status);
+    loaded.committed += part.committed;
+    measured.transactions += part.measured.transactions;
+    measured.seconds = std::max(measured.seconds, part.measured.seconds);
+  }
+  if (!status.ok()) return status;
   return measured;
 }
 
+PeerDriver::Part PeerDriver::RunPart(Caller& caller, Peer& peer, MicroOp op, double seconds,
+                                     uint32_t transactions_per_look) const {
+  MicroGenerator& generator = *caller.generators.at(op);
+  const std::unique_ptr<instance::Request> request = generator.MakeRequest();
+  Part part;
+  const Clock::time_point start = Clock::now();
+  while (part.measured.seconds < seconds) {
+    for (uint32_t i = 0; i < transactions_per_look; ++i) {
+      generator.Next(caller.random, *request);
+      do {
+        part.status = RunOne(peer, static_cast<const MicroRequest&>(*request), caller.rows.data());
+      } while (absl::IsAborted(part.status));
+      if (!part.status.ok()) return part;
+      part.committed += request->audit_delta;
+    }
+    part.measured.transactions += transactions_per_look;
+    part.measured.seconds = SecondsSince(start);
+  }
+  return part;
+}
+
+// Sessions read all rows, each a part of them: a single thread would wait for one page of the disk after the
+// other.
+absl::StatusOr<int64_t> PeerDriver::Sum(Loaded& loaded) {
+  if (loaded.sessions.empty()) return loaded.peer->SumCounters();
+  std::vector<absl::StatusOr<int64_t>> sums(callers_.size(), 0);
+  std::atomic<uint64_t> next = 0;
+  absl::Status status = InThreads(loaded, [&](size_t number) {
+    std::byte* const rows = callers_[number].rows.data();
+    std::vector<uint64_t> keys;
+    for (uint64_t begin; sums[number].ok() && (begin = next.fetch_add(kRowsPerSum)) < options_.range;) {
+      keys.resize(std::min<uint64_t>(kRowsPerSum, options_.range - begin));
+      std::iota(keys.begin(), keys.end(), begin);
+      if (absl::Status read = loaded.sessions[number]->Read(keys, rows); !read.ok()) sums[number] = read;
+      for (size_t i = 0; i < keys.size() && sums[number].ok(); ++i) {
+        *sums[number] += CounterOf(rows + i * options_.row_bytes);
+      }
+    }
+  });
+  int64_t all = 0;
+  for (const absl::StatusOr<int64_t>& sum : sums) {
+    status.Update(sum.status());
+    all += sum.value_or(0);
+  }
+  if (!status.ok()) return status;
+  return all;
+}
+
 absl::Status PeerDriver::CheckSum(const std::string& engine, Loaded& loaded) {
-  const absl::StatusOr<int64_t> sum = loaded.peer->SumCounters();
+  const absl::StatusOr<int64_t> sum = Sum(loaded);
   if (!sum.ok()) return sum.status();
   if (*sum == loaded.committed) return absl::OkStatus();
   return absl::DataLossError(fmt::format("{}: committed updates add up to {}, but the rows' counters to {}",

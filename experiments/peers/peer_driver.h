@@ -1,10 +1,13 @@
 // Runs the microbenchmark's transactions on several engines, one measurement at a time.
 //
-// Thread safety: none; everything happens in the calling thread.
+// Thread safety: none; everything happens in the calling thread, or, with a cache or several threads, in
+// threads that a call starts and joins, each with a session of its own.
 //
 // Invariants:
-//  1. A measurement's transactions depend on seed, stream and parameters only: every engine gets the same.
+//  1. What a thread's transactions are depends on seed, stream and parameters only: every engine gets the
+//     same.
 //  2. After every measurement of updates or adds the counters' sum has been compared with what was committed.
+//  3. With a cache, commits are synced every second while transactions run.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +33,8 @@ struct PeerDriverOptions {
   double zipf = 0;
   uint64_t seed = 1;
   double warmup_s = 0.5;
+  uint32_t threads = 1;      // transactions in flight
+  uint64_t cache_bytes = 0;  // as PeerOptions
 };
 
 struct PeerMeasurement {
@@ -59,20 +64,38 @@ class PeerDriver {
  private:
   struct Loaded {
     std::unique_ptr<Peer> peer;
-    int64_t committed = 0;  // rows changed since loading
+    std::vector<std::unique_ptr<Peer>> sessions;  // of each thread; none: the peer is the only thread's
+    int64_t committed = 0;                        // rows changed since loading
     MemoryUse memory;
   };
 
-  explicit PeerDriver(const PeerDriverOptions& options);
+  // What a thread makes transactions with, whatever the engine.
+  struct Caller {
+    runtime::Random random{0};
+    std::map<MicroOp, std::unique_ptr<MicroGenerator>> generators;
+    std::vector<std::byte> rows;  // where reads go
+  };
+  struct Part {
+    absl::Status status;
+    PeerMeasurement measured;
+    int64_t committed = 0;
+  };
+
+  explicit PeerDriver(const PeerDriverOptions& options) : options_(options) {}
+  absl::Status MakeCallers();
+  bool in_threads() const { return options_.threads > 1 || options_.cache_bytes != 0; }
   absl::Status Load(const std::string& engine, Maker make);
-  absl::StatusOr<PeerMeasurement> RunFor(Loaded& loaded, MicroOp op, double seconds, runtime::Random& random);
-  absl::Status RunOne(Peer& peer, const MicroRequest& request);
-  static absl::Status CheckSum(const std::string& engine, Loaded& loaded);
+  // Calls `work` for every thread's number, in that thread, and syncs meanwhile.
+  template <typename Work>
+  absl::Status InThreads(Loaded& loaded, const Work& work);
+  absl::StatusOr<PeerMeasurement> RunFor(Loaded& loaded, MicroOp op, double seconds);
+  Part RunPart(Caller& caller, Peer& peer, MicroOp op, double seconds, uint32_t transactions_per_look) const;
+  absl::StatusOr<int64_t> Sum(Loaded& loaded);
+  absl::Status CheckSum(const std::string& engine, Loaded& loaded);
 
   const PeerDriverOptions options_;
   std::map<std::string, Loaded> engines_;
-  std::map<MicroOp, std::unique_ptr<MicroGenerator>> generators_;
-  std::vector<std::byte> rows_;  // where reads go
+  std::vector<Caller> callers_;  // of each thread
 };
 
 }  // namespace islands::experiments

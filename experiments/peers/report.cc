@@ -39,6 +39,7 @@ json ReportJson(const PeersCommand& command, const PeerDriver& driver, const Rat
                  {"rows", options.rows},           {"zipf", options.zipf},
                  {"seed", options.seed},           {"seconds", command.seconds},
                  {"warmup_s", options.warmup_s},   {"repeat", command.repeat},
+                 {"threads", options.threads},     {"cache_mib", options.cache_bytes >> 20},
                  {"engines", EnginesJson(driver)}, {"results", json::array()}};
   for (const std::string& op : command.ops) {
     for (const std::string& engine : options.engines) {
@@ -50,8 +51,10 @@ json ReportJson(const PeersCommand& command, const PeerDriver& driver, const Rat
 
 void PrintText(const PeersCommand& command, const json& report) {
   const PeerDriverOptions& options = command.driver;
-  fmt::print("{} rows of {} bytes, {} per transaction, Zipf {}; one thread, transactions/s, {} x {} s\n\n",
-             options.range, options.row_bytes, options.rows, options.zipf, command.repeat, command.seconds);
+  fmt::print("{} rows of {} bytes, {} per transaction, Zipf {}; {}, transactions/s, {} x {} s\n\n",
+             options.range, options.row_bytes, options.rows, options.zipf,
+             options.threads == 1 ? "one thread" : fmt::format("{} threads", options.threads), command.repeat,
+             command.seconds);
   fmt::print("{:<12} {:<7} {:>12} {:>12} {:>12} {:>8}\n", "engine", "op", "median", "min", "max", "x LMDB");
   for (const json& row : report["results"]) {
     const std::string ratio =

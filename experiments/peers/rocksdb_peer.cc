@@ -1,4 +1,5 @@
-// RocksDB's TransactionDB: pessimistic row locks, write-ahead log off, everything in the block cache.
+// RocksDB's TransactionDB: pessimistic row locks. In memory without write-ahead log, everything in the block
+// cache; on a disk with both, the log written at every commit and synced now and then.
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
@@ -7,6 +8,7 @@
 #include <rocksdb/utilities/transaction.h>
 #include <rocksdb/utilities/transaction_db.h>
 #include <rocksdb/version.h>
+#include <rocksdb/write_buffer_manager.h>
 
 #include "experiments/micro/micro_row.h"
 #include "experiments/peers/peer.h"
@@ -18,6 +20,7 @@ namespace {
 using partitioner::Uint64Key;
 
 constexpr uint64_t kRowsPerLoad = 1000;
+constexpr double kFilterBits = 10;  // of a key
 
 absl::Status Check(const rocksdb::Status& status, const char* what) {
   if (status.ok()) return absl::OkStatus();
@@ -55,17 +58,19 @@ class CounterMerge final : public rocksdb::MergeOperator {
 class RocksDbPeer final : public Peer {
  public:
   explicit RocksDbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {
-    write_options_.disableWAL = true;
+    write_options_.disableWAL = !on_disk();
   }
 
   ~RocksDbPeer() override {
     transaction_.reset();
-    if (db_ != nullptr) db_->Close().PermitUncheckedError();
+    if (db_ != nullptr && db_.use_count() == 1) db_->Close().PermitUncheckedError();
   }
 
   PeerFacts Facts() const override {
     return {.version = fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString()),
-            .keeps = "a commit outlives the process when it has been flushed: no write-ahead log",
+            .keeps = on_disk()
+                         ? "a commit outlives the process; the machine, once the log is synced: every second"
+                         : "a commit outlives the process when it has been flushed: no write-ahead log",
             .isolation = "row locks for writers, readers see a snapshot",
             .rolls_back = true};
   }
@@ -81,6 +86,18 @@ class RocksDbPeer final : public Peer {
       if (!status.ok()) return Check(status, "load");
     }
     return Settle();
+  }
+
+  absl::StatusOr<std::unique_ptr<Peer>> Session() override {
+    auto session = std::make_unique<RocksDbPeer>(options_);
+    session->db_ = db_;
+    return session;
+  }
+
+  absl::Status Sync() override {
+    const rocksdb::Status status = db_->SyncWAL();
+    // While a memtable is being changed for the next, its log is synced by that.
+    return status.IsIncomplete() ? absl::OkStatus() : Check(status, "sync");
   }
 
   // MultiGet looks all keys up together: faster by a third than one Get after the other. A snapshot is enough
@@ -142,6 +159,8 @@ class RocksDbPeer final : public Peer {
   }
 
  private:
+  bool on_disk() const { return options_.cache_bytes != 0; }
+
   rocksdb::Options Options() const {
     const uint64_t data_mib = (options_.range * (options_.row_bytes + 64) >> 20) + 1;
     rocksdb::Options options;
@@ -149,6 +168,7 @@ class RocksDbPeer final : public Peer {
     // Bloom filters, hash index in blocks, bloom filter of the memtable, and this block cache.
     options.OptimizeForPointLookup(2 * data_mib + 64);
     options.write_buffer_size = 128 << 20;
+    if (on_disk()) LimitMemory(options);
     options.merge_operator = std::make_shared<CounterMerge>();
     options.compression = rocksdb::kNoCompression;
     options.max_open_files = -1;
@@ -157,6 +177,22 @@ class RocksDbPeer final : public Peer {
     options.stats_dump_period_sec = 0;
     options.stats_persist_period_sec = 0;
     return options;
+  }
+
+  // Indexes, filters and memtables have their memory in the cache, too.
+  void LimitMemory(rocksdb::Options& options) const {
+    rocksdb::LRUCacheOptions cache;
+    cache.capacity = options_.cache_bytes;
+    cache.num_shard_bits = 2;  // else a filter is a large part of a shard
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = rocksdb::NewLRUCache(cache);
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kFilterBits));
+    table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
+    table.cache_index_and_filter_blocks = true;
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    options.write_buffer_size = options_.cache_bytes / 8;
+    options.write_buffer_manager =
+        std::make_shared<rocksdb::WriteBufferManager>(options_.cache_bytes / 3, table.block_cache);
   }
 
   rocksdb::Status LoadRows(uint64_t begin, uint64_t end) {
@@ -211,7 +247,7 @@ class RocksDbPeer final : public Peer {
   const PeerOptions options_;
   std::vector<std::byte> row_;
   rocksdb::WriteOptions write_options_;
-  std::unique_ptr<rocksdb::TransactionDB> db_;
+  std::shared_ptr<rocksdb::TransactionDB> db_;  // of the peer and its sessions
   std::unique_ptr<rocksdb::Transaction> transaction_;
   rocksdb::PinnableSlice value_;
   // Of the read that is going on, kept for their memory.
