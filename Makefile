@@ -58,7 +58,7 @@ sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## unit tests u
 	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' --no-tests=error
 
 BENCH ?=
-bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 10 minutes
+bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 20 minutes
 	ninja -C build/release -j $(JOBS) $(BINARIES) peers bare_pages gateway_load local_path_bench messaging_bench disk_faults
 	$(PYTHON) experiments/bench.py $(BENCH)
 
