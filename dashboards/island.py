@@ -140,9 +140,10 @@ def two_phase(made: Dashboard) -> None:
 
 def memory(made: Dashboard) -> None:
     made.with_row(row("Memory"))
-    made.with_panel(graph("Buffer pool", "Memory that holds pages, and memory that may.", "bytes",
+    made.with_panel(graph("Buffer pool", "Memory that holds pages, memory that may, and all pages there are.", "bytes",
                           query(select("islands_buffer_pool_resident_bytes"), "island {{island}} resident"),
                           query(select("islands_buffer_pool_capacity_bytes"), "island {{island}} capacity"),
+                          query(total(select("islands_data_bytes"), "job", "island"), "island {{island}} data"),
                           width=THIRD))
     made.with_panel(graph(
         "Pages from disk", "Where data are larger than the pool: pages read, those of them for which a worker stood "
@@ -151,6 +152,21 @@ def memory(made: Dashboard) -> None:
         query(total(rate("islands_pages_read_alone_total"), "job", "island"), "island {{island}} read alone"),
         query(total(rate("islands_pages_evicted_total"), "job", "island"), "island {{island}} evicted"),
         query(total(rate("islands_page_waits_total"), "job", "island"), "island {{island}} waits"), width=THIRD))
+    made.with_panel(graph(
+        "Rows found in memory", "Of the rows that operations look for by key in a paged pool: those for which no page "
+        "had to be read. Empty where all data are in memory.", "percentunit",
+        query("1 - " + ratio(rate("islands_page_misses_total"), rate("islands_page_looks_total"), "job", "island"),
+              "island {{island}}"), width=THIRD, top=1))
+    made.with_panel(graph(
+        "Misses, by site", "Rows for which an operation waited for a page of this site: which part of the data does "
+        "not fit.", "cps", query(total(rate("islands_page_misses_total"), "job", "island", "site") + " > 0",
+                             "island {{island}} site {{site}}"), width=THIRD))
+    made.with_panel(graph(
+        "Pages read and written, by site", "From and to data files.", "cps",
+        query(total(rate("islands_pages_read_total"), "job", "island", "site") + " > 0",
+              "island {{island}} site {{site}} read"),
+        query(total(rate("islands_pages_written_total"), "job", "island", "site") + " > 0",
+              "island {{island}} site {{site}} written"), width=THIRD))
     made.with_panel(graph(
         "Time waited for pages", "Of all transactions together: in a second, at most as many seconds as run at once.",
         "s",

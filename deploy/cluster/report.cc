@@ -14,6 +14,7 @@
 #include "deploy/cluster/file_changes.h"
 #include "deploy/observe/observation.h"
 #include "deploy/plan/output.h"
+#include "instance/storage/pages/page.h"
 #include "topology/machine.h"
 
 namespace islands::deploy {
@@ -26,6 +27,7 @@ using json = nlohmann::ordered_json;
 
 // For a moment there is always some branch in doubt.
 constexpr int64_t kDoubtWorthAWordMs = 3'000;
+constexpr uint64_t kPageBytes = storage::kPageBytes;
 
 // The CPUs its workers are meant to run on; empty when it runs unbound.
 std::string PlannedCpus(const IslandConfig& config) {
@@ -89,6 +91,8 @@ json IslandJson(const IslandStatus& island, json entry) {
                 {"worker_cpus_actual", json::array()},
                 {"memory_policy", island.placement().memory_policy()},
                 {"paged", island.placement().paged()},
+                {"mode_reason", island.placement().mode_reason()},
+                {"data_bytes", island.placement().data_pages() * kPageBytes},
                 {"pool_pages_per_node", json::object()},
                 {"links", island.peers_connected()},
                 {"links_expected", island.peers_total()},
@@ -188,6 +192,34 @@ std::string Remarks(const ClusterStatus& status) {
 std::string Links(const IslandStatus& island) {
   if (island.peers_total() == 0) return "-";
   return fmt::format("{}/{}", island.peers_connected(), island.peers_total());
+}
+
+// Of islands that say the same: in which mode they are, why, and how much of their pools they need.
+std::string PoolsText(const ClusterStatus& status) {
+  std::map<std::pair<bool, std::string>, std::vector<int>> alike;
+  for (int i = 0; i < std::min(status.islands_size(), status.configs_size()); ++i) {
+    const auto& placement = status.islands(i).placement();
+    if (!placement.mode_reason().empty()) alike[{placement.paged(), placement.mode_reason()}].push_back(i);
+  }
+  std::string text;
+  for (const auto& [said, islands] : alike) {
+    std::vector<uint32_t> numbers;
+    uint64_t data_bytes = 0, pool_bytes = 0;
+    for (const int i : islands) {
+      numbers.push_back(status.islands(i).island());
+      data_bytes += status.islands(i).placement().data_pages() * kPageBytes;
+      pool_bytes += status.configs(i).pool_bytes();
+    }
+    text += fmt::format("island{} {} {}: {}; data of {}, {} of pool\n", islands.size() == 1 ? "" : "s",
+                        topology::FormatCpuList(numbers), said.first ? "paged" : "resident", said.second,
+                        topology::FormatSize(data_bytes), topology::FormatSize(pool_bytes));
+  }
+  for (const IslandStatus& island : status.islands()) {
+    if (!island.has_warm_up()) continue;
+    text += fmt::format("island {} is warming up: {} of {} pages\n", island.island(), island.warm_up().done(),
+                        island.warm_up().listed());
+  }
+  return text;
 }
 
 std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(text); }
@@ -328,7 +360,7 @@ std::string StatusText(const ClusterStatus& status) {
   return fmt::format("{}: {} on {}, supervisor {}{}\n{}\n{}{}", status.deployment(), status.layout(),
                      status.machine(), status.supervisor_pid(), status.stopping() ? ", stopping" : "",
                      LogText(status) + GatewayText(status), table.Render(),
-                     Remarks(status) + ObservationText(status.observation()));
+                     PoolsText(status) + Remarks(status) + ObservationText(status.observation()));
 }
 
 }  // namespace islands::deploy

@@ -21,9 +21,11 @@
 #include "deploy/cluster/supervisor.h"
 #include "deploy/cluster/supervisor_data.h"
 #include "deploy/observe/command.h"
+#include "deploy/plan/pools.h"
 #include "deploy/plan/resolve.h"
 #include "deploy/processes/interrupts.h"
 #include "deploy/processes/spawn.h"
+#include "runtime/file_system.h"
 #include "runtime/private_files.h"
 
 namespace islands::deploy {
@@ -245,6 +247,8 @@ int Up(const CommandContext& context, const UpOptions& options) {
     may_start = CheckProgram(context.binary_directory + "/islands-gateway");
   if (!may_start.ok()) return Fail(context, may_start);
   for (std::string& note : NotesOnSharedCores(*resolved)) resolved->notes.push_back(std::move(note));
+  const PredictedPools pools = PredictPools(*resolved, *runtime::MakePosixFileSystem());
+  for (std::string& note : NotesOnPools(*resolved, pools)) resolved->notes.push_back(std::move(note));
   for (const std::string& note : resolved->notes) fmt::print(stderr, "note: {}\n", note);
   if (context.dry_run) {
     const std::string what = fmt::format(

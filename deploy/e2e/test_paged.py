@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import Document, Islands, WriteFile
+from test_metrics import free_ports, scrape, total
 
 ROWS = 160_000  # of micro: some 43 MiB
 FILE = """
@@ -18,13 +19,13 @@ cores: 2
 layout: {layout}
 data: {{directory: data, sites: {sites}}}
 storage: {{buffer_pool: {pool}, mode: {mode}, log: {{durability: {durability}}}}}
-metrics: {{base_port: 0}}
+metrics: {{base_port: {metrics}}}
 """
 
 
 class Larger:
-    def __init__(self, islands: Islands, path: str) -> None:
-        self.islands, self.path = islands, path
+    def __init__(self, islands: Islands, path: str, metrics: int) -> None:
+        self.islands, self.path, self.metrics = islands, path, metrics
 
     def run(self, workload: str, *more: object) -> Document:
         done = self.islands.run("run", self.path, workload, "--duration", "1", "--warmup", "0.1", *more,
@@ -69,18 +70,19 @@ def larger(islands: Islands, deployment: WriteFile) -> Iterator[Make]:
     made: list[Larger] = []
 
     def make(layout: str = "2ISL", pool: str = "8MiB", mode: str = "paged", durability: str = "lazy",
-             workload: str = "micro", sites: int = 4) -> Larger:
+             workload: str = "micro", sites: int = 4, metrics: int = 0) -> Larger:
         wrote = islands.run("template", layout, "--workload", workload)
         tables = wrote.out[wrote.out.index("  tables:"):wrote.out.index("\nstorage:")]
         tables = tables.replace("range: [0, 24]", "range: [0, 1]")  # of warehouses
-        text = FILE.format(layout=layout, pool=pool, mode=mode, durability=durability, sites=sites)
+        text = FILE.format(layout=layout, pool=pool, mode=mode, durability=durability, sites=sites,
+                           metrics=metrics)
         if workload != "micro":
             text = text.replace(f"data: {{directory: data, sites: {sites}}}",
                                 f"data:\n  directory: data\n  sites: {sites}\n{tables}")
         path = deployment(text)
         done = islands.run("up", path, timeout=60)
         assert done.code == 0, done
-        made.append(Larger(islands, path))
+        made.append(Larger(islands, path, metrics))
         return made[-1]
     yield make
     for each in made:
@@ -153,8 +155,53 @@ def test_a_resident_pool_that_is_full_says_what_may_be_done(larger: Make, island
     assert done.code == 1 and "storage.mode: paged" in done.err, done
 
 
+def test_metrics_tell_what_is_missed_by_site(larger: Make) -> None:
+    cluster = larger("2ISL", metrics=free_ports(2))
+    rows = ("--rows-total", ROWS)
+
+    def sums(name: str, **labels: str) -> float:
+        return sum(total(scrape(cluster.metrics + island), f"islands_{name}", **labels) for island in range(2))
+    cluster.run("micro", *rows, "--op", "read")
+    looks, misses = sums("page_looks_total"), sums("page_misses_total")
+    assert looks > 0 and 0.2 * looks < misses < looks, "of a pool that holds a fifth of the rows, drawn alike"
+    by_site = {site: sums("page_misses_total", site=str(site)) for site in range(4)}
+    assert sum(by_site.values()) == misses, by_site
+    for first in (0, 2):  # of an island, which may do much less than the other
+        assert 0 < by_site[first] < 3 * by_site[first + 1] < 9 * by_site[first], by_site
+    assert 0.8 * misses < sums("pages_read_total") and sums("pages_read_alone_total") < sums("pages_read_total")
+    assert 40e6 < sums("data_bytes") < 55e6
+    written = sums("pages_written_total")
+    cluster.run("micro", *rows, "--op", "update", "--zipf", "1")
+    assert sums("pages_written_total") > written
+    hot_looks, hot_misses = sums("page_looks_total") - looks, sums("page_misses_total") - misses
+    assert hot_misses / hot_looks < misses / looks, "rows that are looked for again and again stay"
+
+
+def test_status_and_plan_say_which_mode_and_why(larger: Make, islands: Islands) -> None:
+    cluster = larger("1ISL", pool="16MiB", mode="auto", sites=1)
+    planned = islands.json("plan", cluster.path)["islands"][0]
+    assert (planned["mode"], planned["data_on_disk"]) == ("paged", False), "240,000 rows, as the file has it"
+    text = islands.run("status", cluster.path).out
+    assert "island 0 resident: nothing loaded so far has had no room; data of " in text
+    cluster.run("micro", "--rows-total", ROWS)
+    assert "island 0 paged: a load had no room in the pool; data of 4" in islands.run("status", cluster.path).out
+    cluster.end()
+    planned = islands.json("plan", cluster.path)["islands"][0]
+    assert (planned["mode"], planned["data_on_disk"]) == ("paged", True)
+    done = islands.run("up", cluster.path, timeout=60)
+    assert done.code == 0 and "island 0 paged: its data files have more than 7/8 of the pool" in done.out, done
+    assert "note: island 0: data files have 4" in done.err, done
+    assert planned["data_bytes"] == cluster.status()[0]["data_bytes"]
+    with open(cluster.path, encoding="utf-8") as file:
+        text = file.read().replace("mode: auto", "mode: resident")
+    with open(cluster.path, "w", encoding="utf-8") as file:
+        file.write(text)
+    done = islands.run("plan", cluster.path)
+    assert "it is resident, and will not start; take storage.buffer_pool: " in done.out, done
+
+
 def test_paged_without_a_log_is_refused(islands: Islands, deployment: WriteFile) -> None:
-    text = FILE.format(layout="2ISL", pool="8MiB", mode="paged", durability="none", sites=4)
+    text = FILE.format(layout="2ISL", pool="8MiB", mode="paged", durability="none", sites=4, metrics=0)
     done = islands.run("check", deployment(text))
     assert done.code == 2 and "found 'paged' with durability none" in done.err, done
 

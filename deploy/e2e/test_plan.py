@@ -34,7 +34,7 @@ def test_plan_text_shows_the_same(islands: Islands, deployment: WriteFile) -> No
     done = islands.run("plan", path)
     assert done.code == 0 and done.err == ""
     assert "24 cores" in done.out
-    assert "     3        6  18-23  3        3GiB  18-23     9403\n" in done.out
+    assert "     3        6  18-23  3        3GiB  15.8MiB  resident  18-23     9403\n" in done.out
     assert "note: `up` would run unbound" in done.out
 
 

@@ -16,15 +16,20 @@
 #include "deploy/cli/output.h"
 #include "deploy/plan/commands.h"
 #include "deploy/plan/output.h"
+#include "deploy/plan/pools.h"
 #include "deploy/plan/resolve.h"
 
 namespace islands::deploy {
 namespace {
 
-absl::StatusOr<ResolvedDeployment> ResolveWithNotes(const std::string& path, const NotesOnOthers& others) {
+// `pools`: what is said of them.
+absl::StatusOr<ResolvedDeployment> ResolveWithNotes(const std::string& path, const NotesOnOthers& others,
+                                                    PredictedPools* pools) {
   auto resolved = ResolveFile(path);
   if (!resolved.ok()) return resolved;
   for (std::string& note : others(*resolved)) resolved->notes.push_back(std::move(note));
+  *pools = PredictPools(*resolved, *runtime::MakePosixFileSystem());
+  for (std::string& note : NotesOnPools(*resolved, *pools)) resolved->notes.push_back(std::move(note));
   return resolved;
 }
 
@@ -38,7 +43,8 @@ absl::Status CheckSurroundings(const ResolvedDeployment& resolved) {
 }
 
 int Check(const CommandContext& context, const std::string& path, const NotesOnOthers& others) {
-  auto resolved = ResolveWithNotes(path, others);
+  PredictedPools pools;
+  auto resolved = ResolveWithNotes(path, others, &pools);
   if (resolved.ok()) {
     if (absl::Status here = CheckSurroundings(*resolved); !here.ok()) resolved = here;
   }
@@ -67,12 +73,13 @@ int Check(const CommandContext& context, const std::string& path, const NotesOnO
 }
 
 int Plan(const CommandContext& context, const std::string& path, const NotesOnOthers& others) {
-  const auto resolved = ResolveWithNotes(path, others);
+  PredictedPools pools;
+  const auto resolved = ResolveWithNotes(path, others, &pools);
   if (!resolved.ok()) return Fail(context, resolved.status());
   if (context.json()) {
-    PrintJson(PlanJson(*resolved));
+    PrintJson(PlanJson(*resolved, &pools));
   } else {
-    fmt::print("{}", RenderPlan(*resolved));
+    fmt::print("{}", RenderPlan(*resolved, pools));
   }
   return kExitOk;
 }

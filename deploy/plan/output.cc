@@ -20,20 +20,43 @@ using nlohmann::ordered_json;
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
-std::string RenderIslands(const ResolvedDeployment& resolved) {
+std::string_view ModeName(const PredictedPool& pool) { return pool.paged ? "paged" : "resident"; }
+
+// "43MiB", ">43MiB" where some tables are not counted.
+std::string DataText(const PredictedPools& pools, uint32_t island) {
+  const uint64_t bytes = pools.islands[island].data_bytes;
+  if (pools.unknown_tables.empty()) return topology::FormatSize(bytes);
+  return bytes == 0 ? "?" : ">" + topology::FormatSize(bytes);
+}
+
+std::string PoolsText(const PredictedPools& pools) {
+  if (pools.islands.empty()) return "";
+  if (pools.islands.front().on_disk) return "data: what data files have\n";
+  if (pools.unknown_tables.empty())
+    return "data: about what tables take with a row for each value of their ranges\n";
+  return fmt::format(
+      "data: about what tables take with a row for each value of their ranges; not counted, since that "
+      "does not say how many rows they get, or how long: {}\n",
+      fmt::join(pools.unknown_tables, ", "));
+}
+
+std::string RenderIslands(const ResolvedDeployment& resolved, const PredictedPools& pools) {
   TextTable table;
   table.AddColumn("island", TextTable::Align::kRight);
   table.AddColumn("workers", TextTable::Align::kRight);
   table.AddColumn("cpus");
   table.AddColumn("nodes");
   table.AddColumn("memory", TextTable::Align::kRight);
+  table.AddColumn("data", TextTable::Align::kRight);
+  table.AddColumn("mode");
   table.AddColumn("sites");
   table.AddColumn("metrics", TextTable::Align::kRight);
   for (const topology::PlannedIsland& island : resolved.plan.islands) {
     table.AddRow({std::to_string(island.id), std::to_string(island.workers),
                   OrDash(topology::FormatCpuList(island.cpus)),
                   OrDash(topology::FormatCpuList(island.numa_nodes)),
-                  topology::FormatSize(island.memory_bytes), FormatSites(island.sites),
+                  topology::FormatSize(island.memory_bytes), DataText(pools, island.id),
+                  std::string(ModeName(pools.islands[island.id])), FormatSites(island.sites),
                   island.metrics_port == 0 ? "-" : std::to_string(island.metrics_port)});
   }
   return table.Render();
@@ -52,7 +75,7 @@ std::string FormatSites(partitioner::SiteRun sites) {
   return fmt::format("{}-{}", sites.first, sites.first + sites.count - 1);
 }
 
-std::string RenderPlan(const ResolvedDeployment& resolved) {
+std::string RenderPlan(const ResolvedDeployment& resolved, const PredictedPools& pools) {
   const Deployment& deployment = resolved.deployment;
   uint64_t pool_bytes = 0;
   for (const topology::PlannedIsland& island : resolved.plan.islands) pool_bytes += island.memory_bytes;
@@ -79,13 +102,13 @@ std::string RenderPlan(const ResolvedDeployment& resolved) {
     line("gateway", fmt::format("{}, {}", fmt::join(GatewayAddresses(resolved), ", "),
                                 port == 0 ? "no metrics" : fmt::format("metrics at port {}", port)));
   }
-  text += "\n" + RenderIslands(resolved);
+  text += "\n" + RenderIslands(resolved, pools) + PoolsText(pools);
   if (!resolved.notes.empty()) text += "\n";
   for (const std::string& note : resolved.notes) text += "note: " + note + "\n";
   return text;
 }
 
-ordered_json PlanJson(const ResolvedDeployment& resolved) {
+ordered_json PlanJson(const ResolvedDeployment& resolved, const PredictedPools* pools) {
   const Deployment& deployment = resolved.deployment;
   ordered_json islands = ordered_json::array();
   for (const topology::PlannedIsland& island : resolved.plan.islands) {
@@ -101,35 +124,43 @@ ordered_json PlanJson(const ResolvedDeployment& resolved) {
                           {"straddles_package", island.straddles_package},
                           {"straddles_node", island.straddles_node},
                           {"straddles_cache", island.straddles_cache}};
+    if (pools != nullptr) {
+      const PredictedPool& pool = pools->islands[island.id];
+      entry.update(
+          {{"data_bytes", pool.data_bytes}, {"data_on_disk", pool.on_disk}, {"mode", ModeName(pool)}});
+    }
     islands.push_back(std::move(entry));
   }
-  return {{"deployment", deployment.name},
-          {"file", deployment.filename},
-          {"machine", MachineSummaryJson(resolved.machine)},
-          {"layout", resolved.plan.layout},
-          {"placement", topology::PlacementName(deployment.placement)},
-          {"workers", topology::WorkerOrderName(deployment.workers)},
-          {"bound", resolved.bound},
-          {"cores_shared", resolved.cores_shared},
-          {"sites", resolved.plan.sites},
-          {"tables", TableNames(deployment)},
-          {"transport", TransportName(deployment.transport)},
-          {"durability", DurabilityName(deployment.durability)},
-          {"votes", VotesName(deployment.forced_votes)},
-          {"latching", deployment.always_latched ? "always" : "auto"},
-          {"data_directory", resolved.data_directory},
-          {"log_directory", resolved.log_directory},
-          {"ring_directory",
-           resolved.ring_directory.empty() ? ordered_json() : ordered_json(resolved.ring_directory)},
-          {"ring_bytes", deployment.ring_bytes},
-          {"control_directory", resolved.control_directory},
-          {"transaction_timeout_ms", deployment.transaction_timeout_ms},
-          {"hung_ms", deployment.hung_ms ? ordered_json(*deployment.hung_ms) : ordered_json()},
-          {"gateway", deployment.gateway ? ordered_json{{"addresses", GatewayAddresses(resolved)},
-                                                        {"metrics_port", GatewayMetricsPort(resolved)}}
-                                         : ordered_json()},
-          {"islands", std::move(islands)},
-          {"notes", resolved.notes}};
+  ordered_json plan = {
+      {"deployment", deployment.name},
+      {"file", deployment.filename},
+      {"machine", MachineSummaryJson(resolved.machine)},
+      {"layout", resolved.plan.layout},
+      {"placement", topology::PlacementName(deployment.placement)},
+      {"workers", topology::WorkerOrderName(deployment.workers)},
+      {"bound", resolved.bound},
+      {"cores_shared", resolved.cores_shared},
+      {"sites", resolved.plan.sites},
+      {"tables", TableNames(deployment)},
+      {"transport", TransportName(deployment.transport)},
+      {"durability", DurabilityName(deployment.durability)},
+      {"votes", VotesName(deployment.forced_votes)},
+      {"latching", deployment.always_latched ? "always" : "auto"},
+      {"data_directory", resolved.data_directory},
+      {"log_directory", resolved.log_directory},
+      {"ring_directory",
+       resolved.ring_directory.empty() ? ordered_json() : ordered_json(resolved.ring_directory)},
+      {"ring_bytes", deployment.ring_bytes},
+      {"control_directory", resolved.control_directory},
+      {"transaction_timeout_ms", deployment.transaction_timeout_ms},
+      {"hung_ms", deployment.hung_ms ? ordered_json(*deployment.hung_ms) : ordered_json()},
+      {"gateway", deployment.gateway ? ordered_json{{"addresses", GatewayAddresses(resolved)},
+                                                    {"metrics_port", GatewayMetricsPort(resolved)}}
+                                     : ordered_json()},
+      {"islands", std::move(islands)},
+      {"notes", resolved.notes}};
+  if (pools != nullptr) plan["tables_not_counted"] = pools->unknown_tables;
+  return plan;
 }
 
 ordered_json MachineSummaryJson(const topology::Machine& machine) {

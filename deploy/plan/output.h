@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "deploy/plan/pools.h"
 #include "deploy/plan/resolve.h"
 #include "topology/machine.h"
 
 namespace islands::deploy {
 
-std::string RenderPlan(const ResolvedDeployment& resolved);
-nlohmann::ordered_json PlanJson(const ResolvedDeployment& resolved);
+std::string RenderPlan(const ResolvedDeployment& resolved, const PredictedPools& pools);
+// `pools`: null: without a word on them.
+nlohmann::ordered_json PlanJson(const ResolvedDeployment& resolved, const PredictedPools* pools = nullptr);
 
 // Packages, nodes, caches, cores: everything the model holds. `plan` shows only its summary.
 nlohmann::ordered_json MachineJson(const topology::Machine& machine);

@@ -266,12 +266,18 @@ Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<cons
   };
   ISLANDS_CHECK(branch.pages.left == 0);
   if (!branch.pages.status.ok()) return fail(std::exchange(branch.pages.status, absl::OkStatus()));
-  size_t writes = 0;
-  for (const RoutedOperation& routed : operations) writes += IsWrite(batch.operation(routed.operation).kind);
+  size_t writes = 0, looks = 0;
+  for (const RoutedOperation& routed : operations) {
+    const OperationKind kind = batch.operation(routed.operation).kind;
+    writes += IsWrite(kind);
+    looks += kind != OperationKind::kScan && kind != OperationKind::kIndexScan;
+  }
   // A page for each that may split, and one above; no more than a small pool can ever have.
   const uint64_t room = std::min<uint64_t>(2 * writes, store_.Usage().capacity_pages / 8);
   if (room != 0 && options_.journal != nullptr && !pager.HasRoom(room)) return Progress::kWaitingForRoom;
   const auto lookups = std::span(ahead_.lookups).last(operations.size());
+  const bool first_look = branch.pages.rounds == 0;  // not after a wait: it is the same look
+  if (first_look) pager.NoteLooks(options_.worker, looks);
   // Level by level. In a small pool others may take away what has come: in the end the thread waits, and then
   // the operation fetches by itself.
   for (size_t round = 0; round < kMostLevels; ++round) {
@@ -282,6 +288,7 @@ Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<cons
         places[missing++] = store_.PlaceOf(operations[i].site, page);
     }
     if (missing == 0) break;
+    for (size_t i = 0; first_look && round == 0 && i < missing; ++i) pager.NoteMissed(places[i].slot);
     if (options_.fetcher != nullptr && branch.pages.rounds < kMostWaits) {
       options_.fetcher->Start(std::span(places).first(missing), &branch.pages);
       ++branch.pages.rounds;

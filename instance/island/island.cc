@@ -11,6 +11,7 @@
 #include <set>
 
 #include "instance/recovery/checkpoint.h"
+#include "instance/storage/data_size.h"
 #include "instance/storage/table_specs.h"
 #include "instance/workload/audit.h"
 #include "runtime/check.h"
@@ -188,10 +189,19 @@ absl::Status Island::FillStore() {
   return keeper_->Recover(*catalog_, *store_, config_.data_generation());
 }
 
-// `auto`: resident as long as the data leave some room to grow.
+void Island::SetMode(bool paged, std::string reason) {
+  paged_ = paged;
+  const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
+  mode_reason_ = std::move(reason);
+}
+
 absl::Status Island::ChooseMode(bool from_files) {
-  paged_ = KeepsFiles() && config_.storage_mode() == kPagedMode;
-  if (config_.storage_mode() != kAutoMode || !from_files) return absl::OkStatus();
+  const bool automatic = config_.storage_mode() == kAutoMode;
+  SetMode(KeepsFiles() && config_.storage_mode() == kPagedMode,
+          !automatic      ? "the deployment file says so"
+          : !KeepsFiles() ? "with durability none there is nothing to read pages from"
+                          : "nothing loaded so far has had no room");
+  if (!automatic || !from_files) return absl::OkStatus();
   // Not by the files' lengths: they grow by extents. What is wrong with a checkpoint says who reads the data.
   const absl::StatusOr<std::string> file =
       seams_.files->ReadFile(storage::CheckpointPath(seams_.log->data_directory, config_.data_generation()));
@@ -200,7 +210,8 @@ absl::Status Island::ChooseMode(bool from_files) {
   uint64_t pages = 0;
   for (size_t i = 0; checkpoint.ok() && i < checkpoint->sites.size(); ++i)
     pages += checkpoint->sites[i].pages;
-  paged_ = pages > config_.pool_bytes() / 8 * 7 / storage::kPageBytes;
+  const bool paged = storage::ShouldPage(pages * storage::kPageBytes, config_.pool_bytes());
+  SetMode(paged, fmt::format("its data files have {} 7/8 of the pool", paged ? "more than" : "at most"));
   return absl::OkStatus();
 }
 
@@ -495,7 +506,7 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
   if (absl::IsResourceExhausted(status) && may_page) {
     spdlog::info("the rows of workload '{}' do not fit the buffer pool: loading them into a paged one",
                  load.workload());
-    paged_ = true;
+    SetMode(true, "a load had no room in the pool");
     status = BuildStore(config_.tables(), /*for_redo=*/false);
     if (status.ok()) status = LoadWhileStopped(load, generation);
   }
@@ -744,10 +755,20 @@ storage::PoolUsage Island::PoolUsage() const {
   return store_ == nullptr ? storage::PoolUsage{} : store_->Usage();
 }
 
-storage::Pager::Counters Island::PagerCounters() const {
+Island::PagesMoved Island::MovedPages() const {
   const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
-  return store_ == nullptr || store_->pager() == nullptr ? storage::Pager::Counters{}
-                                                         : store_->pager()->counters();
+  PagesMoved moved;
+  if (store_ == nullptr) return moved;
+  const storage::Pager* pager = store_->pager();
+  if (pager != nullptr) moved.looks = pager->looks();
+  const std::vector<uint32_t> sites = store_->sites();
+  for (uint32_t slot = 0; slot < sites.size(); ++slot) {
+    moved.sites.push_back({.site = sites[slot],
+                           .pages = store_->PagesOf(slot),
+                           .written = store_->space(slot).written(),
+                           .paged = pager == nullptr ? storage::Pager::Counters{} : pager->counters(slot)});
+  }
+  return moved;
 }
 
 std::optional<control::v1::StartRun> Island::CurrentRun() const {

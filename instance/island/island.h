@@ -136,7 +136,17 @@ class Island {
   // What it tells metrics; null: nothing is kept.
   const Keeper* keeper() const { return keeper_.get(); }
   storage::PoolUsage PoolUsage() const;
-  storage::Pager::Counters PagerCounters() const;  // zeros: all data are in memory
+  struct SitePages {
+    uint32_t site = 0;
+    uint64_t pages = 0;              // in memory or not
+    uint64_t written = 0;            // by the cleaner
+    storage::Pager::Counters paged;  // zeros: all data are in memory
+  };
+  struct PagesMoved {
+    uint64_t looks = 0;  // for rows, where the pool is paged
+    std::vector<SitePages> sites;
+  };
+  PagesMoved MovedPages() const;
   // Whether some worker here sees that some worker of `peer` stands still.
   bool PeerSilent(uint32_t peer) const;
   // What the active run was started with; nothing when there is none.
@@ -148,6 +158,7 @@ class Island {
   absl::Status CreateWorkers();
   bool KeepsFiles() const { return keeper_ != nullptr && keeper_->has_files(); }
   absl::Status ChooseMode(bool from_files);
+  void SetMode(bool paged, std::string reason);
   absl::Status StartCleaner();
   // Catalog and empty store for these tables. On failure there may be no store, and the catalog is the old
   // one.
@@ -200,6 +211,7 @@ class Island {
   mutable runtime::Mutex store_mutex_;
   std::unique_ptr<storage::Store> store_;
   std::string binding_warning_ ABSL_GUARDED_BY(store_mutex_);
+  std::string mode_reason_ ABSL_GUARDED_BY(store_mutex_);    // why the pool is paged, or is not, for people
   control::v1::StartRun run_ ABSL_GUARDED_BY(store_mutex_);  // the last one
   google::protobuf::RepeatedPtrField<control::v1::ProcedureSpec> procedures_ ABSL_GUARDED_BY(store_mutex_);
 };

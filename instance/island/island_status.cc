@@ -223,6 +223,8 @@ control::v1::IslandStatus Island::Status() const {
   {
     const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     warning = binding_warning_;
+    placement->set_mode_reason(mode_reason_);
+    placement->set_data_pages(store_ == nullptr ? 0 : store_->DataPages());
     *status.mutable_procedures() = procedures_;
   }
   if (loaded_.under_way) {

@@ -202,6 +202,7 @@ bool Cleaner::Write() {
     std::vector<storage::Pager::Place> cleaned;
     for (const Copied& copied : copied_) {
       store_.space(copied.slot).SetHome(copied.number, copied.lsn);
+      store_.space(copied.slot).NoteWritten();
       cleaned.push_back({copied.slot, copied.number});
     }
     if (store_.pager() != nullptr) store_.pager()->NoteCleaned(cleaned);

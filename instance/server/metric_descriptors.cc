@@ -157,14 +157,25 @@ constexpr std::array kMetrics = {
                      "Buffer pool memory that holds pages"},
     MetricDescriptor{Metric::kPoolCapacityBytes, kMemory, "islands_buffer_pool_capacity_bytes", kGauge, "",
                      "Buffer pool memory that may hold pages"},
-    MetricDescriptor{
-        Metric::kPagesRead, kMemory, "islands_pages_read_total", kCounter, "",
-        "Pages read from data files because they were not in memory: storage.mode paged. 0 where all "
-        "data are in memory, as the next four"},
-    MetricDescriptor{Metric::kPagesReadAlone, kMemory, "islands_pages_read_alone_total", kCounter, "",
+    MetricDescriptor{Metric::kDataBytes, kMemory, "islands_data_bytes", kGauge, "site",
+                     "Pages that a site has, in memory or not; site: its number, or replicated"},
+    MetricDescriptor{Metric::kPagesRead, kMemory, "islands_pages_read_total", kCounter, "site",
+                     "Pages read from data files because they were not in memory; 0, as misses, looks and "
+                     "evictions are, in "
+                     "an island that is not paged (storage.mode). site as above"},
+    MetricDescriptor{Metric::kPagesReadAlone, kMemory, "islands_pages_read_alone_total", kCounter, "site",
                      "Those of them that nobody had looked ahead for: the worker waited for the disk"},
-    MetricDescriptor{Metric::kPagesEvicted, kMemory, "islands_pages_evicted_total", kCounter, "",
+    MetricDescriptor{Metric::kPagesEvicted, kMemory, "islands_pages_evicted_total", kCounter, "site",
                      "Pages whose memory others got; what they hold is in data files"},
+    MetricDescriptor{Metric::kPageMisses, kMemory, "islands_page_misses_total", kCounter, "site",
+                     "Rows for which an operation had to wait: a page on the way to them was not in memory"},
+    MetricDescriptor{
+        Metric::kPagesWritten, kMemory, "islands_pages_written_total", kCounter, "site",
+        "Changed pages written to data files, by the cleaner, also where all data are in memory"},
+    MetricDescriptor{
+        Metric::kPageLooks, kMemory, "islands_page_looks_total", kCounter, "",
+        "Rows that operations looked for by key in a paged pool, scans apart; without the misses: "
+        "hits of the buffer pool"},
     MetricDescriptor{Metric::kPageWaits, kMemory, "islands_page_waits_total", kCounter, "worker",
                      "Times a transaction waited for pages, and others had the worker"},
     MetricDescriptor{Metric::kPageWaitSeconds, kMemory, "islands_page_wait_seconds_total", kCounter, "worker",

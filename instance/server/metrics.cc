@@ -238,6 +238,27 @@ void AddLatches(const instance::Island& island, std::vector<MetricFamily>* famil
   families->push_back(seconds.Take());
 }
 
+// By site: which part of the data it is that does not fit.
+void AddPages(const instance::Island& island, std::vector<MetricFamily>* families) {
+  const instance::Island::PagesMoved moved = island.MovedPages();
+  const auto add = [&](Metric metric, auto value) {
+    Family family(metric, island);
+    for (const instance::Island::SitePages& site : moved.sites) {
+      const bool replicated = site.site == storage::kReplicatedSite;
+      family.Add({{"site", replicated ? "replicated" : std::to_string(site.site)}}, value(site));
+    }
+    families->push_back(family.Take());
+  };
+  using Site = instance::Island::SitePages;
+  add(Metric::kDataBytes, [](const Site& site) { return site.pages * storage::kPageBytes; });
+  add(Metric::kPagesRead, [](const Site& site) { return site.paged.read; });
+  add(Metric::kPagesReadAlone, [](const Site& site) { return site.paged.waited; });
+  add(Metric::kPagesEvicted, [](const Site& site) { return site.paged.evicted; });
+  add(Metric::kPageMisses, [](const Site& site) { return site.paged.missed; });
+  add(Metric::kPagesWritten, [](const Site& site) { return site.written; });
+  families->push_back(One(island, Metric::kPageLooks, {}, moved.looks));
+}
+
 void AddStorage(const instance::Island& island, std::vector<MetricFamily>* families) {
   const auto add = [&](Metric metric, uint64_t value) {
     families->push_back(One(island, metric, {}, value));
@@ -250,10 +271,7 @@ void AddStorage(const instance::Island& island, std::vector<MetricFamily>* famil
   const storage::PoolUsage pool = island.PoolUsage();
   add(Metric::kPoolResidentBytes, pool.resident_pages * storage::kPageBytes);
   add(Metric::kPoolCapacityBytes, pool.capacity_pages * storage::kPageBytes);
-  const storage::Pager::Counters pages = island.PagerCounters();
-  add(Metric::kPagesRead, pages.read);
-  add(Metric::kPagesReadAlone, pages.waited);
-  add(Metric::kPagesEvicted, pages.evicted);
+  AddPages(island, families);
 }
 
 // An island that is bound to no nodes has no remote ones. Its own are there even when nothing lies on them:

@@ -415,6 +415,8 @@ TEST_F(PagerTest, Fetcher_ReadsOncePerPageAndTellsAll) {
   Check(first.status);
   Check(second.status);
   EXPECT_EQ(pager().counters().read - read, 4u);
+  EXPECT_EQ(pager().counters(0).read, pager().counters().read) << "all of them are of the one site";
+  EXPECT_EQ(pager().counters(1).read, 0u);
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(pager().OnDisk(places[i]));
   EXPECT_EQ(fetcher.Poll(&over), 0u);
   fetcher.Start(std::span(places).subspan(5), &first);  // it ends with reads under way

@@ -252,6 +252,12 @@ PoolUsage Store::Usage() const {
           .region_bytes = pool_->region_bytes()};
 }
 
+uint64_t Store::DataPages() const {
+  uint64_t pages = 0;
+  for (uint32_t slot = 0; slot < pool_->slots(); ++slot) pages += PagesOf(slot);
+  return pages;
+}
+
 absl::Status Store::Check() const {
   for (size_t slot = 0; slot < spaces_.size(); ++slot) {
     uint64_t tree_pages = 0;

@@ -110,6 +110,9 @@ class Store {
   bool HasRows(TableId table) const;  // ends at the first
 
   PoolUsage Usage() const;
+  // Of its data, in memory or not, free ones of sites included.
+  uint64_t DataPages() const;
+  uint64_t PagesOf(uint32_t slot) const { return pool_->End(slot); }  // the same of a site
   // Of a site of this island.
   Pager::Place PlaceOf(uint32_t site, uint64_t number) const { return {SlotOf(site), number}; }
   // Null: all pages are in memory.

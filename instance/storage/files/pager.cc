@@ -55,7 +55,10 @@ bool IsSound(ConstPageBytes page) {
   return HeaderOf(page).type != PageType::kTree || Node::At(page.data())->FindFault() == nullptr;
 }
 
-Pager::Pager(BufferPool& pool) : pool_(pool), stretch_(this, pool.region(), pool.states_end()) {
+Pager::Pager(BufferPool& pool)
+    : pool_(pool),
+      counts_(std::make_unique<Counts[]>(pool.slots())),
+      stretch_(this, pool.region(), pool.states_end()) {
   ISLANDS_CHECK(pool.paged());
   for (uint32_t slot = 0; slot < pool.slots(); ++slot) slots_.push_back(pool.Slot(slot));
   pool_.SetSource(this);
@@ -190,7 +193,7 @@ void Pager::Install(const Place& place, PageState seen, ConstPageBytes page) {
   Remember(state);
   std::ranges::copy(page, BytesOf(place));
   slots_[place.slot].Home(place.number).store(HeaderOf(page).lsn, std::memory_order_release);
-  read_.fetch_add(1, std::memory_order_relaxed);
+  counts_[place.slot].read.fetch_add(1, std::memory_order_relaxed);
   // While a load is under way nobody stamps pages that he changes: whatever is in memory counts as changed.
   if (spills_) reinterpret_cast<PageHeader*>(BytesOf(place))->lsn = 0;
   PageState expected = reading;
@@ -204,8 +207,8 @@ void Pager::BringIn(AtomicPageState* state, PageState seen) {
     Change(state, seen, seen.WithResidency(Residency::kResident).WithLatch(0));
     return;
   }
-  waited_.fetch_add(1, std::memory_order_relaxed);
   const Place place = PlaceOf(state);
+  counts_[place.slot].waited.fetch_add(1, std::memory_order_relaxed);
   const absl::Status fetched = Fetch({&place, 1});
   if (fetched.ok()) return;
   std::fprintf(stderr, "%s; the island ends here\n", std::string(fetched.message()).c_str());
@@ -318,9 +321,9 @@ class Pager::Sweep {
       PageState gone = latched.WithResidency(Residency::kOnDisk).WithLatch(PageState::kOut);
       if (!Planted(PlantedBug::kKeepVersionOfEvicted)) gone = gone.WithNextVersion();
       ISLANDS_CHECK(pager_.Change(state, latched, gone));
+      pager_.counts_[place.slot].evicted.fetch_add(1, std::memory_order_relaxed);
     }
     pager_.pool_.GiveBack(discards_.size());
-    pager_.evicted_.fetch_add(discards_.size(), std::memory_order_relaxed);
     discards_.clear();
   }
 
@@ -347,6 +350,7 @@ class Pager::Sweep {
       if (pager_.spill_status_.ok()) {
         const auto* header = reinterpret_cast<const PageHeader*>(pager_.BytesOf(place));
         pager_.slots_[place.slot].Home(place.number).store(header->lsn, std::memory_order_release);
+        pager_.counts_[place.slot].spilled.fetch_add(1, std::memory_order_relaxed);
         discards_.push_back(place);
         continue;
       }
@@ -354,7 +358,6 @@ class Pager::Sweep {
       PageState latched = state->Load();
       ISLANDS_CHECK(pager_.Change(state, latched, latched.WithLatch(PageState::kOut)));
     }
-    if (pager_.spill_status_.ok()) pager_.spilled_.fetch_add(spills_.size(), std::memory_order_relaxed);
     spills_.clear();
     Discard();
   }
@@ -460,11 +463,32 @@ absl::Status Pager::EndSpill() {
   return std::exchange(spill_status_, absl::OkStatus());
 }
 
+Pager::Counters Pager::counters(uint32_t slot) const {
+  const Counts& counts = counts_[slot];
+  return {.read = counts.read.load(std::memory_order_relaxed),
+          .evicted = counts.evicted.load(std::memory_order_relaxed),
+          .waited = counts.waited.load(std::memory_order_relaxed),
+          .spilled = counts.spilled.load(std::memory_order_relaxed),
+          .missed = counts.missed.load(std::memory_order_relaxed)};
+}
+
 Pager::Counters Pager::counters() const {
-  return {.read = read_.load(std::memory_order_relaxed),
-          .evicted = evicted_.load(std::memory_order_relaxed),
-          .waited = waited_.load(std::memory_order_relaxed),
-          .spilled = spilled_.load(std::memory_order_relaxed)};
+  Counters all;
+  for (uint32_t slot = 0; slot < pool_.slots(); ++slot) {
+    const Counters of_slot = counters(slot);
+    all.read += of_slot.read;
+    all.evicted += of_slot.evicted;
+    all.waited += of_slot.waited;
+    all.spilled += of_slot.spilled;
+    all.missed += of_slot.missed;
+  }
+  return all;
+}
+
+uint64_t Pager::looks() const {
+  uint64_t rows = 0;
+  for (const Looks& looks : looks_) rows += looks.rows.load(std::memory_order_relaxed);
+  return rows;
 }
 
 }  // namespace islands::storage

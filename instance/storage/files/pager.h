@@ -77,6 +77,7 @@ class Pager final : public PageSource {
     uint64_t evicted = 0;  // pages
     uint64_t waited = 0;   // of the read ones: by BringIn, where nobody had looked ahead
     uint64_t spilled = 0;  // pages
+    uint64_t missed = 0;   // looks for a row whose page, or one on the way to it, was on disk
   };
 
   // The pool outlives it, and has no pages yet.
@@ -118,7 +119,14 @@ class Pager final : public PageSource {
   absl::Status EndSpill();
   const absl::Status& spill_status() const { return spill_status_; }
 
-  Counters counters() const;
+  Counters counters() const;  // of all slots together
+  Counters counters(uint32_t slot) const;
+  // Whoever has looked for rows, found or missed: so many, by this worker. NoteMissed: one of them.
+  void NoteLooks(uint32_t worker, uint64_t rows) {
+    looks_[worker % looks_.size()].rows.fetch_add(rows, std::memory_order_relaxed);
+  }
+  void NoteMissed(uint32_t slot) { counts_[slot].missed.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t looks() const;
 
   void BringIn(AtomicPageState* state, PageState seen) override;
   void FetchAhead(uint32_t slot, std::span<const uint64_t> numbers) override;
@@ -138,6 +146,12 @@ class Pager final : public PageSource {
     BlockingQueue queue;  // last: it ends before the pages that it reads into
   };
   class Sweep;
+  struct Counts {  // of a slot
+    std::atomic<uint64_t> read = 0, evicted = 0, waited = 0, spilled = 0, missed = 0;
+  };
+  struct alignas(64) Looks {  // of a worker, or a few
+    std::atomic<uint64_t> rows = 0;
+  };
 
   std::unique_ptr<Reader> TakeReader();
   void ReturnReader(std::unique_ptr<Reader> reader);
@@ -176,9 +190,10 @@ class Pager final : public PageSource {
 
   std::array<std::atomic<const AtomicPageState*>, kRecent> recent_{};
   std::atomic<uint64_t> next_recent_ = 0;
-  std::atomic<uint64_t> chances_ = 0;  // grows when there may be something to evict that was not before
-  std::atomic<uint64_t> read_ = 0, evicted_ = 0, waited_ = 0, spilled_ = 0;
-  PageSourceStretch stretch_;  // last: when all else is there
+  std::atomic<uint64_t> chances_ = 0;       // grows when there may be something to evict that was not before
+  const std::unique_ptr<Counts[]> counts_;  // by slot
+  std::array<Looks, 16> looks_;             // so that workers have lines of their own
+  PageSourceStretch stretch_;               // last: when all else is there
 };
 
 }  // namespace islands::storage

@@ -21,6 +21,7 @@
 // goes: others would build on a header of which the log knows nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -75,6 +76,9 @@ class SiteSpace {
   // Of a page's data file (BufferPool): who moves pages keeps it.
   uint64_t Home(uint64_t number) const { return pages_.Home(number).load(std::memory_order_acquire); }
   void SetHome(uint64_t number, uint64_t lsn) { pages_.Home(number).store(lsn, std::memory_order_release); }
+  // By the cleaner, home; for metrics.
+  void NoteWritten() { written_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t written() const { return written_.load(std::memory_order_relaxed); }
   uint64_t used_pages() const;  // header included, free pages not
   // The free list is a list, its pages are free, and with `tree_pages` reachable pages and the header every
   // page is accounted for.
@@ -90,6 +94,7 @@ class SiteSpace {
   const uint32_t slot_;
   const uint32_t site_;
   const PageArray pages_;
+  std::atomic<uint64_t> written_ = 0;
 };
 
 }  // namespace islands::storage
