@@ -41,7 +41,7 @@ constexpr const char* kPageNames = R"(generation-[0-9]+-(site-[0-9]+|double-writ
 constexpr const char* kLogNames = R"((EPOCH|MANIFEST)(\.tmp)?|LOG\.LOCK)";
 constexpr const char* kSegmentNames = R"(segment-[0-9]+(\.[a-z]+)?)";
 constexpr const char* kRingNames = R"((id|owner|island-[0-9]+\.worker-[0-9]+\.life-[0-9]+\.ring)(\.new)?)";
-constexpr const char* kIslandFolders = "island-[0-9]+";
+constexpr const char* kIslandFolders = "island-[0-9]+(-swap)?";
 
 struct Doomed {
   std::vector<std::string> files;

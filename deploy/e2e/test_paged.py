@@ -200,10 +200,19 @@ def test_status_and_plan_say_which_mode_and_why(larger: Make, islands: Islands) 
     assert "it is resident, and will not start; take storage.buffer_pool: " in done.out, done
 
 
-def test_paged_without_a_log_is_refused(islands: Islands, deployment: WriteFile) -> None:
-    text = FILE.format(layout="2ISL", pool="8MiB", mode="paged", durability="none", sites=4, metrics=0)
-    done = islands.run("check", deployment(text))
-    assert done.code == 2 and "found 'paged' with durability none" in done.err, done
+@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+def test_without_a_log_islands_swap(larger: Make, folder: str, layout: str) -> None:
+    cluster = larger(layout, durability="none", pool="4MiB" if layout == "1ISL" else "8MiB")
+    rows = ("--rows-total", ROWS)
+    for operation in ("add", "read", "update"):
+        cluster.run("micro", *rows, "--op", operation, "--multisite", "20")
+    pages = sum(cluster.status()[0]["pool_pages_per_node"].values())
+    assert pages < 2048, "of 4 KiB, with what it needs besides"
+    files = glob.glob(f"{folder}/data/island-*/*")
+    assert not files, "they have no names"
+    cluster.kill(0)
+    cluster.run("micro", *rows, "--op", "update")
+    cluster.end()
 
 
 def test_a_page_that_the_disk_has_lost_is_named(larger: Make, islands: Islands, folder: str) -> None:

@@ -224,11 +224,6 @@ class DeploymentReader {
     }
     Section(storage, "log", {"directory", "durability", "votes", "ring_directory", "ring_bytes"},
             [&](const MapReader& log) { ReadLog(log); });
-    if (deployment_.storage_mode == StorageMode::kPaged && deployment_.durability == Durability::kNone) {
-      storage.Complain("mode",
-                       "found 'paged' with durability none, expected lazy or sync with it: pages go to data "
-                       "files, which there are none without a log");
-    }
   }
 
   void ReadLog(const MapReader& log) {

@@ -273,8 +273,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"memory_policy", "storage: {memory_policy: strict}", "2:26",
                 "expected preferred | bind | default"},
         BadFile{"storage_mode", "storage: {mode: disk}", "2:17", "'disk', expected auto | resident | paged"},
-        BadFile{"paged_without_log", "storage: {mode: paged, log: {durability: none}}", "2:17",
-                "'paged' with durability none"},
         BadFile{"latching", "storage: {latching: never}", "2:21", "'never', expected auto | always"},
         BadFile{"durability", "storage: {log: {durability: fsync}}", "2:29",
                 "'fsync', expected none | lazy | sync"},

@@ -8,7 +8,7 @@
 
 #include "instance/storage/catalog.h"
 #include "instance/storage/data_size.h"
-#include "instance/storage/files/data_files.h"
+#include "instance/storage/files/file_size.h"
 #include "instance/storage/manifest.h"
 #include "topology/machine.h"
 
@@ -71,7 +71,7 @@ PredictedPools PredictPools(const ResolvedDeployment& resolved, runtime::FileSys
   std::vector<uint64_t> bytes;
   for (size_t island = 0; island < pools.islands.size(); ++island) {
     const std::string directory = fmt::format("{}/island-{}", resolved.data_directory, island);
-    const auto found = storage::BytesOfSites(files, directory, manifest->data_generation);
+    const auto found = storage::UsedBytesOfSites(files, directory, manifest->data_generation);
     if (!found.ok()) return pools;  // `up` will say what is wrong with them
     bytes.push_back(*found);
   }
@@ -113,7 +113,7 @@ std::vector<std::string> NotesOnPools(const ResolvedDeployment& resolved, const 
   const std::string pool =
       by_hand ? "more memory for it" : fmt::format("storage.buffer_pool: {}MiB", enough_mib);
   const char* mode = resolved.deployment.durability == Durability::kNone
-                         ? "durability lazy or sync, with which pools can page"
+                         ? "storage.mode: paged, which swaps pages to disk"
                          : "storage.mode: auto, which reads from disk what is not in it";
   notes.push_back(note(
       full, fmt::format("it is resident, and {}; take {}, or {}",

@@ -32,6 +32,24 @@ Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& m
 }
 
 // Puts a workload's rows into the sites of this island.
+// While a thread that is no worker changes pages of a store that may swap.
+class ChangesPages {
+ public:
+  explicit ChangesPages(const storage::Store& store)
+      : swaps_(store.pager() != nullptr && store.pager()->swaps()) {
+    if (swaps_) storage::page_change_sink = &marks_;
+  }
+  ~ChangesPages() {
+    if (swaps_) storage::page_change_sink = nullptr;
+  }
+  ChangesPages(const ChangesPages&) = delete;
+  ChangesPages& operator=(const ChangesPages&) = delete;
+
+ private:
+  storage::MarksChanges marks_;
+  const bool swaps_;
+};
+
 class StoreLoader final : public Loader {
  public:
   StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own, size_t tables,
@@ -197,9 +215,9 @@ void Island::SetMode(bool paged, std::string reason) {
 
 absl::Status Island::ChooseMode(bool from_files) {
   const bool automatic = config_.storage_mode() == kAutoMode;
-  SetMode(KeepsFiles() && config_.storage_mode() == kPagedMode,
+  SetMode((KeepsFiles() || keeper_ == nullptr) && config_.storage_mode() == kPagedMode,
           !automatic      ? "the deployment file says so"
-          : !KeepsFiles() ? "with durability none there is nothing to read pages from"
+          : !KeepsFiles() ? "with durability none it pages where the deployment file says so"
                           : "nothing loaded so far has had no room");
   if (!automatic || !from_files) return absl::OkStatus();
   // Not by the files' lengths: they grow by extents. What is wrong with a checkpoint says who reads the data.
@@ -248,6 +266,9 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
       for_redo ? storage::Store::CreateForRedo(*catalog, options)
                : storage::Store::Create(*catalog, options, *seams_.files);
   if (!store.ok()) return store.status();
+  if (paged_ && !KeepsFiles()) {
+    if (absl::Status swaps = Swap(**store); !swaps.ok()) return swaps;
+  }
   {
     const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
     store_ = *std::move(store);
@@ -260,6 +281,20 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   shared_.store = store_.get();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->Rebind();
   return absl::OkStatus();
+}
+
+// Into files without names: whatever becomes of the island, they are gone with it.
+absl::Status Island::Swap(storage::Store& store) {
+  const storage::DataFilesOptions options{
+      .directory = fmt::format("{}/island-{}-swap", config_.data_directory(), config_.island()),
+      .generation = config_.boot_epoch(),
+      .sites = store.sites(),
+      .direct = true};
+  auto made = storage::DataFiles::Create(*seams_.files, options);
+  if (!made.ok()) return made.status();
+  absl::Status nameless = storage::RemoveOtherGenerations(*seams_.files, options.directory, 0);
+  if (!nameless.ok()) return nameless;
+  return store.pager()->SwapTo(*seams_.files, std::make_shared<storage::DataFiles>(*std::move(made)));
 }
 
 void Island::BindPool(void* address, size_t bytes) {
@@ -485,6 +520,7 @@ absl::Status Island::TakeTables(const storage::Catalog::TableSpecs& wanted) {
     if (!added.ok()) return added;
     if (wanted[number].dropped() != 0) catalog_->Drop(id);
   }
+  const ChangesPages changes(*store_);
   absl::Status made = keeper_ != nullptr ? keeper_->MakeTrees(*catalog_, *store_)
                                          : store_->MakeTrees(*catalog_, [] { return absl::OkStatus(); });
   if (!made.ok()) return made;
@@ -541,7 +577,7 @@ absl::Status Island::Switch(uint64_t generation) {
 // `generation`: that the rows will be of; 0: of none.
 absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load, uint64_t generation) {
   const auto begin = [&] {
-    return paged_ ? keeper_->BeginGeneration(*store_, generation) : absl::OkStatus();
+    return paged_ && KeepsFiles() ? keeper_->BeginGeneration(*store_, generation) : absl::OkStatus();
   };
   if (load.workload().empty() && KeepsFiles()) return begin();
   control::v1::IslandConfig wanted = config_;
@@ -568,6 +604,7 @@ absl::Status Island::LoadWhileStopped(const control::v1::LoadSpec& load, uint64_
 
 absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
   if (load.workload().empty()) return absl::OkStatus();  // tables only
+  const ChangesPages changes(*store_);
   absl::StatusOr<OpenedWorkload> workload =
       seams_.open_workload(load.object(), *catalog_, ToParameters(load.parameters()));
   if (!workload.ok()) return workload.status();

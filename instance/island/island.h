@@ -176,6 +176,7 @@ class Island {
   absl::Status LoadWhileStopped(const control::v1::LoadSpec& load, uint64_t generation);
   absl::Status LoadGeneration(const control::v1::LoadSpec& load, uint64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Swap(storage::Store& store);
   void BindPool(void* address, size_t bytes);
   absl::StatusOr<control::v1::AuditReply> SumRows(const Workload& workload) const;
   std::vector<runtime::Runnable*> Runnables() const;

@@ -85,6 +85,20 @@ void PlanStorage(Random& random, SeedPlan* plan) {
   cluster.config.set_pool_bytes((sites * pages + 4 + random.Below(2 * sites)) * storage::kPageBytes);
 }
 
+// Islands that hold a part of their rows in memory: room for what one operation needs, and a little more. Their
+// disk is fast or slow, and in some of them it fails.
+void PlanPages(Random& random, SeedPlan* plan) {
+  SimOptions& cluster = plan->cluster;
+  if (cluster.keeps || random.Below(5) != 0) return;
+  plan->keys *= 8;
+  const uint64_t sites = (cluster.sites + cluster.islands - 1) / cluster.islands;
+  cluster.config.set_storage_mode("paged");
+  cluster.config.set_data_directory("/data");
+  cluster.config.set_pool_bytes((sites + 12 + random.Below(20)) * storage::kPageBytes);
+  cluster.most_read_delay_ns = Pick<int64_t>(random, std::array<int64_t, 3>{20, 200, 2000}) * kNsPerUs;
+  cluster.failing_reads_per_mille = Pick<uint32_t>(random, std::array<uint32_t, 3>{0, 0, 5});
+}
+
 PlannedFault::Kind KindOf(Fault fault) {
   if (IsCrash(fault)) return PlannedFault::kCrash;
   if (fault == Fault::kBreak) return PlannedFault::kBreak;
@@ -237,7 +251,7 @@ std::string SeedPlan::Describe() const {
       "  load: {} % local, {} % multisite, {} % hot keys, {} % scans, {} % insertions and deletions, {} % "
       "long, "
       "{} % failing\n"
-      "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB\n"
+      "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB{}\n"
       "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
       "  log: its logger pauses for up to {} us{}{}\n"
       "  faults planned: {}",
@@ -245,7 +259,12 @@ std::string SeedPlan::Describe() const {
       cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
       network.tail_percent, network.tail_ns / kNsPerMs, mix.local, mix.multisite, mix.hot, mix.scans,
       mix.churn, mix.longer, mix.failing, mix.by_colour, cluster.escalate_after,
-      cluster.config.pool_bytes() >> 10, cluster.interleave_percent, cluster.most_logger_pause_ns / kNsPerUs,
+      cluster.config.pool_bytes() >> 10,
+      cluster.config.storage_mode().empty()
+          ? ""
+          : fmt::format(" that page, reads take up to {} us, {} in 1000 fail",
+                        cluster.most_read_delay_ns / kNsPerUs, cluster.failing_reads_per_mille),
+      cluster.interleave_percent, cluster.most_logger_pause_ns / kNsPerUs,
       cluster.answers_wait ? ", answers wait" : "", cluster.votes_wait ? ", votes wait" : "", faults.size());
 }
 
@@ -262,6 +281,8 @@ SeedPlan MakePlan(uint64_t seed, Keeps keeps) {
   PlanAimed(seed, random, &plan);
   PlanOthers(random, &plan);
   plan.cluster.keeps = keeps != Keeps::kNothing;
+  Random pages = Random::Stream(seed, 0x9a6e);
+  PlanPages(pages, &plan);
   if (!plan.cluster.keeps) return plan;
   plan.cluster.workers_of.assign(plan.cluster.islands, 1);
   for (PlannedFault& fault : plan.faults) fault.stays_dead = false;

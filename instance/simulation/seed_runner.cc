@@ -487,9 +487,12 @@ void SeedRun::Summarize() {
     for (const Access& access : attempt.accesses) mix(access.before * 31 + access.after + access.key);
   }
   report_.trace = trace;
+  report_.failed_reads = cluster_->failed_reads();
   for (uint32_t island = 0; island < cluster_->islands(); ++island) {
     if (!cluster_->alive(island)) continue;
     report_.escalations += cluster_->island(island).locks().Escalations();
+    for (const auto& site : cluster_->island(island).MovedPages().sites)
+      report_.pages_read += site.paged.read;
     for (const auto& worker : cluster_->island(island).workers()) {
       const auto aborts = [&](instance::AbortReason reason) {
         return worker->counters().aborts[static_cast<uint8_t>(reason)].Get();
@@ -498,6 +501,7 @@ void SeedRun::Summarize() {
       report_.lock_timeouts += aborts(instance::AbortReason::kLockTimeout);
       report_.probes += worker->counters().probes_sent.Get();
       report_.probe_victims += worker->counters().probe_victims.Get();
+      report_.waits_for_pages += worker->counters().pages.waits.Get();
       report_.no_room += aborts(instance::AbortReason::kStorage);
       report_.distributed += worker->counters().scopes[2].committed.Get();
     }

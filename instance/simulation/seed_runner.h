@@ -28,6 +28,8 @@ struct SeedReport {
   uint64_t distributed = 0;                                 // committed, on islands that lived to the end
   uint64_t deadlocks = 0, lock_timeouts = 0, no_room = 0;   // aborts, likewise
   uint64_t probes = 0, probe_victims = 0, escalations = 0;  // likewise
+  uint64_t pages_read = 0, waits_for_pages = 0;             // likewise
+  uint64_t failed_reads = 0;
   uint32_t faults = 0, crashes = 0, power_losses = 0;
   uint64_t images = 0;        // of losses of power (sim_log.h)
   uint64_t lost = 0;          // with the power: had asked for their commit and have not committed

@@ -39,6 +39,12 @@ SimCluster::SimCluster(SimOptions options)
                                  .ring_bytes = options_.ring_bytes,
                                  .images_of_a_loss = options_.images_of_a_loss});
   }
+  if (options_.config.storage_mode() == "paged") {
+    disk_.emplace(*files_, simulated_clock(),
+                  SlowDisk::Options{.seed = options_.seed,
+                                    .most_delay_ns = options_.most_read_delay_ns,
+                                    .fails_per_mille = options_.failing_reads_per_mille});
+  }
 #ifdef ISLANDS_PLANTED_BUGS
   if (options_.interleave_percent != 0) interleaver_.emplace(options_.seed, options_.interleave_percent);
 #endif
@@ -57,6 +63,7 @@ instance::Seams SimCluster::SeamsOf(uint32_t island) {
   if (options_.escalate_after != 0) seams.escalate_after = options_.escalate_after;
   seams.pulses = &pulses_;
   if (log_) seams.log = &log_->seam();
+  if (disk_) seams.files = &*disk_;
   seams.proven_dead = [this](uint32_t other, uint64_t epoch) {
     return boot_epoch(other) > epoch || (boot_epoch(other) == epoch && !alive(other));
   };

@@ -13,11 +13,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "instance/simulation/interleaver.h"
 #include "instance/simulation/sim_log.h"
+#include "instance/simulation/slow_disk.h"
 #include "instance/testing/in_process_cluster.h"
 #include "runtime/random.h"
 
@@ -41,6 +43,9 @@ struct SimOptions : instance::ClusterOptions {
   int64_t most_logger_pause_ns = 0;
   size_t ring_bytes = 4 << 20;
   size_t images_of_a_loss = 4;
+  // Of islands that page (config.storage_mode), which then keep nothing.
+  int64_t most_read_delay_ns = 0;
+  uint32_t failing_reads_per_mille = 0;
   // After every step.
   std::function<void()> on_step;
   // Before an island loads its rows.
@@ -74,6 +79,7 @@ class SimCluster final : public instance::InProcessCluster {
   // With `keeps`: all that was appended becomes durable, while workers stand still.
   void MakeDurable();
   SimLog& log() { return *log_; }
+  uint64_t failed_reads() const { return disk_ ? disk_->failed() : 0; }
   uint64_t box_epoch() { return log_ ? log_->board().epoch() : 0; }
   runtime::PulseBoard& pulses() { return pulses_; }
   runtime::Random& random() { return random_; }
@@ -96,6 +102,8 @@ class SimCluster final : public instance::InProcessCluster {
   runtime::Random random_;
   runtime::PulseBoard pulses_;
   std::optional<SimLog> log_;
+  const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
+  std::optional<SlowDisk> disk_;
   std::vector<std::vector<int64_t>> stalled_until_ns_;  // by island and worker
   struct Turn {
     uint32_t island = 0;

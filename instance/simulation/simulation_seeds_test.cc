@@ -106,7 +106,8 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   Coverage coverage;
   uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
            timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0, power_losses = 0,
-           images = 0, lost = 0, lost_answers = 0, disk_errors = 0, box_stops = 0, full_disks = 0;
+           images = 0, lost = 0, lost_answers = 0, disk_errors = 0, box_stops = 0, full_disks = 0,
+           pages_read = 0, waits_for_pages = 0, failed_reads = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
@@ -123,6 +124,8 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
     probes += report.probes, probe_victims += report.probe_victims;
     power_losses += report.power_losses, images += report.images;
     lost += report.lost, lost_answers += report.lost_answers;
+    pages_read += report.pages_read, waits_for_pages += report.waits_for_pages,
+        failed_reads += report.failed_reads;
     disk_errors += report.disk_errors, box_stops += report.box_stops, full_disks += report.full_disks;
     const uint64_t done = seed - range.first + 1;
     if (done % 100 == 0) {
@@ -135,10 +138,13 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
       "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
       "{} faults, {} of them crashes, {} losses of power in {} images that took {} transactions, {} of them "
       "answered, {} "
-      "errors of the disk that stopped {} boxes, {} times a full one\n{}",
+      "errors of the disk that stopped {} boxes, {} times a full one, {} pages read and {} waits for them, "
+      "{} "
+      "reads that failed\n{}",
       range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks,
       probe_victims, probes, timeouts, no_room, escalations, faults, crashes, power_losses, images, lost,
-      lost_answers, disk_errors, box_stops, full_disks, coverage.Table());
+      lost_answers, disk_errors, box_stops, full_disks, pages_read, waits_for_pages, failed_reads,
+      coverage.Table());
   if (range.count >= kEnoughForDisks && KeepsOf(KeepsText()) >= Keeps::kLazy) {
     EXPECT_GT(box_stops, 0u);
     EXPECT_GT(full_disks, 0u);
@@ -147,6 +153,10 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   if (range.count < kEnoughForCoverage) return;
   EXPECT_GT(no_room, 0u);
   EXPECT_GT(escalations, 0u);
+  if (KeepsText() == "0") {
+    EXPECT_GT(waits_for_pages, 0u);
+    EXPECT_GT(failed_reads, 0u);
+  }
   for (const std::string& pair : coverage.Unreached(KeepsText() != "0"))
     ADD_FAILURE() << "no seed met " << pair;
 }

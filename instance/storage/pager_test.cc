@@ -15,6 +15,7 @@
 #include "instance/storage/store.h"
 #include "partitioner/key_codec.h"
 #include "runtime/file_system_forwarding.h"
+#include "runtime/file_system_memory.h"
 #include "runtime/random.h"
 
 namespace islands::storage {
@@ -475,6 +476,62 @@ TEST_F(PagerTest, Spill_KeepsALoadWithinThePool) {
   EXPECT_GT(pager().counters().spilled, 100u);
   Check(store_->Check());
   EXPECT_EQ(rows().Count(), 3000u);
+}
+
+// Without a log: what is read and not changed is not written again, and what is changed is.
+TEST_F(PagerTest, Swap_WritesWhatHasChangedAndNothingElse) {
+  constexpr uint64_t kRows = 3000;
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  Check(pager().SwapTo(files_, data_));
+  MarksChanges marks;
+  page_change_sink = &marks;
+  Fill(kRows);
+  const auto change = [&](uint64_t key, std::byte value) {
+    EXPECT_EQ(rows().Modify(Uint64Key(key), {0, 1}, [&](std::span<std::byte> row) { row[0] = value; }),
+              absl::StatusCode::kOk);
+  };
+  const auto read_all = [&](std::byte value) {
+    std::vector<std::byte> row;
+    for (uint64_t key = 0; key < kRows; ++key) {
+      ASSERT_EQ(rows().Read(Uint64Key(key), &row), absl::StatusCode::kOk);
+      ASSERT_EQ(row[0], value) << key;
+    }
+  };
+  for (uint64_t key = 0; key < kRows; ++key) change(key, std::byte{1});
+  read_all(std::byte{1});
+  const uint64_t spilled = pager().counters().spilled, read = pager().counters().read;
+  read_all(std::byte{1});
+  EXPECT_EQ(pager().counters().spilled, spilled);
+  EXPECT_GT(pager().counters().read, read + 100);
+  for (uint64_t key = 0; key < kRows; ++key) change(key, std::byte{2});
+  EXPECT_GT(pager().counters().spilled, spilled + 100);
+  read_all(std::byte{2});
+  page_change_sink = nullptr;
+  EXPECT_LE(store_->Usage().resident_pages, 64u);
+  Check(store_->Check());
+}
+
+// A full disk costs memory, and nothing is lost; once it has room pages go there.
+TEST_F(PagerTest, Swap_KeepsWhatTheDiskDoesNotTake) {
+  runtime::MemoryFileSystem disk({.disk_bytes = 100 * kPageBytes});
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  auto made = DataFiles::Create(disk, {.directory = "/swap", .generation = 1, .sites = {0}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  Check(pager().SwapTo(disk, std::make_shared<DataFiles>(*std::move(made))));
+  MarksChanges marks;
+  page_change_sink = &marks;
+  Fill(6000);
+  EXPECT_TRUE(absl::IsResourceExhausted(pager().spill_status())) << pager().spill_status();
+  EXPECT_GT(store_->Usage().resident_pages, 150u);
+  EXPECT_EQ(rows().Count(), 6000u);
+  disk.SetRoom(1000 * kPageBytes);
+  std::vector<std::byte> row;  // of a page that has gone, so that the hand has to find room for it
+  for (uint64_t key = 0; key < 6000; ++key)
+    EXPECT_EQ(rows().Read(Uint64Key(key), &row), absl::StatusCode::kOk);
+  page_change_sink = nullptr;
+  Check(pager().spill_status());
+  EXPECT_LE(store_->Usage().resident_pages, 100u);
+  store_.reset();  // before the disk
 }
 
 TEST_F(PagerTest, Death_OfAPageThatIsWantedAndLost) {

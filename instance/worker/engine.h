@@ -140,10 +140,17 @@ class Engine {
 
   // What is changed between the two goes to the log, and is there whatever dies once the second has returned.
   void BeginStep() {
-    if (options_.journal != nullptr) options_.journal->Listen();
+    if (options_.journal != nullptr) {
+      options_.journal->Listen();
+    } else if (fetcher_) {
+      storage::page_change_sink = &swaps_;
+    }
   }
   void EndStep() {
-    if (options_.journal == nullptr) return;
+    if (options_.journal == nullptr) {
+      if (fetcher_) storage::page_change_sink = nullptr;
+      return;
+    }
     const runtime::WorkScope logging(runtime::Work::kLogging);
     options_.journal->EndStep();
     options_.journal->EndListening();
@@ -167,6 +174,7 @@ class Engine {
   WorkerShared& shared_;
   LockWaits& lock_waits_;
   std::optional<storage::PageFetcher> fetcher_;  // of a paged store
+  storage::MarksChanges swaps_;                  // of one without a log
   std::optional<Executor> executor_;
   std::optional<Router> router_;
   std::vector<locks::Wakeup> wakeups_;             // scratch

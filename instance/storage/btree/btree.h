@@ -125,8 +125,8 @@ class BTree {
   // Key and row are valid during the call only.
   void Scan(KeyView first, KeyView end, bool reverse, absl::FunctionRef<bool(KeyView key, RowView row)> visit,
             std::vector<uint64_t>* missing = nullptr) const;
-  // The same with ghosts among them. With `missing`, of a paged pool: where it needs a page that is on disk it
-  // ends, and that page and those that it will need next are appended. Without, it waits for them.
+  // The same with ghosts among them. With `missing`, of a paged pool: where it needs a page that is on disk
+  // it ends, and that page and those that it will need next are appended. Without, it waits for them.
   void ScanAll(KeyView first, KeyView end, bool reverse,
                absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
                std::vector<uint64_t>* missing = nullptr) const;
@@ -192,9 +192,9 @@ class BTree {
                        GuardX* header);
   void PullUpIntoRoot(const GuardX& root, const GuardX& child, GuardX* header);
 
-  // Of a paged pool, what is on disk on the way to the leaf with the first key >= `at` (or, in reverse, the last
-  // below it): a node above it, or it and its neighbours on the way of the scan, up to `most` in all and not
-  // beyond one that is in memory. How many went into `pages`; a hint.
+  // Of a paged pool, what is on disk on the way to the leaf with the first key >= `at` (or, in reverse, the
+  // last below it): a node above it, or it and its neighbours on the way of the scan, up to `most` in all and
+  // not beyond one that is in memory. How many went into `pages`; a hint.
   static constexpr size_t kMostAhead = 16;
   size_t FindMissing(KeyView at, bool reverse, size_t most, std::span<uint64_t, kMostAhead> pages) const;
   // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.

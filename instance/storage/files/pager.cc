@@ -195,7 +195,7 @@ void Pager::Install(const Place& place, PageState seen, ConstPageBytes page) {
   slots_[place.slot].Home(place.number).store(HeaderOf(page).lsn, std::memory_order_release);
   counts_[place.slot].read.fetch_add(1, std::memory_order_relaxed);
   // While a load is under way nobody stamps pages that he changes: whatever is in memory counts as changed.
-  if (spills_) reinterpret_cast<PageHeader*>(BytesOf(place))->lsn = 0;
+  if (spills_ && !swaps_) reinterpret_cast<PageHeader*>(BytesOf(place))->lsn = 0;
   PageState expected = reading;
   ISLANDS_CHECK(Change(state, expected, reading.WithResidency(Residency::kResident).WithLatch(0)));
   chances_.fetch_add(1, std::memory_order_relaxed);
@@ -385,8 +385,14 @@ void Pager::RunHand(uint64_t pages) {
       spills_ ? std::min<uint64_t>(capacity / 4, kSpills) : std::min<uint64_t>(capacity / 64, kDiscards);
   const uint64_t chances = chances_.load(std::memory_order_relaxed);
   if (chances < next_chances_ && !spills_) return;
+  const absl::Status before = swaps_ ? std::exchange(spill_status_, absl::OkStatus()) : spill_status_;
   Sweep sweep(*this);
-  if (!sweep.Run(pages + more) && sweep.met_changed()) {
+  const bool enough = sweep.Run(pages + more);
+  if (swaps_) {
+    if (before.ok() && !spill_status_.ok())
+      std::fprintf(stderr, "%s; pages beyond the pool stay in memory\n",
+                   std::string(spill_status_.message()).c_str());
+  } else if (!enough && sweep.met_changed()) {
     next_chances_ = chances + 1 + capacity / 64;
     waits_for_cleaner_.store(true, std::memory_order_relaxed);
   }
@@ -457,7 +463,13 @@ absl::Status Pager::CopyPages(uint32_t slot, uint64_t first, uint64_t end, const
   return queue.Do(request);
 }
 
+absl::Status Pager::SwapTo(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data) {
+  swaps_ = true;
+  return MoveTo(files, std::move(data));
+}
+
 absl::Status Pager::EndSpill() {
+  ISLANDS_CHECK(!swaps_);
   const MutexLock lock(mutex_, ISLANDS_LATCH("pager.hand"));
   spills_ = false;
   return std::exchange(spill_status_, absl::OkStatus());

@@ -22,6 +22,10 @@
 // before the read: if anybody was faster, even one who has read, changed and evicted the page again, the word
 // has another version.
 //
+// Where nothing is kept (durability none) the files are room for what memory has not, and no more: the hand
+// writes changed pages for good (SwapTo), one copy and no sync. Nobody stamps pages there; who changes them
+// marks them as changed instead (MarksChanges).
+//
 // What a disk has lost is an error of Fetch. BringIn has nobody to tell: it says it, and ends the process,
 // as losing the disk under a memory map would.
 //
@@ -49,6 +53,7 @@
 #include "instance/storage/files/data_files.h"
 #include "instance/storage/files/disk_page.h"
 #include "instance/storage/pages/buffer_pool.h"
+#include "instance/storage/pages/page_change.h"
 #include "instance/storage/pages/page_source.h"
 #include "runtime/file_system.h"
 #include "runtime/mutex.h"
@@ -60,6 +65,13 @@ inline constexpr uint64_t kLoadedLsn = 1;
 
 // Redo and trees trust what they are given (page_changes_reader.h).
 bool IsSound(ConstPageBytes page);
+
+// A changed page of a pool that swaps is at home nowhere.
+class MarksChanges final : public PageChangeSink {
+ public:
+  void BeforeChange(const std::byte* /*page*/, const PageChange& /*change*/) override {}
+  void BeforeRelease(std::byte* page) override { reinterpret_cast<PageHeader*>(page)->lsn = 0; }
+};
 
 class Pager final : public PageSource {
  public:
@@ -118,6 +130,10 @@ class Pager final : public PageSource {
   absl::Status MoveTo(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
   absl::Status EndSpill();
   const absl::Status& spill_status() const { return spill_status_; }
+  // MoveTo, for as long as the pool lives. Whoever changes pages from then on has MarksChanges as his thread's
+  // page_change_sink. What finds no room on the disk stays in memory until there is some.
+  absl::Status SwapTo(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
+  bool swaps() const { return swaps_; }
 
   Counters counters() const;  // of all slots together
   Counters counters(uint32_t slot) const;
@@ -186,6 +202,7 @@ class Pager final : public PageSource {
   // The hand has met nothing but changed pages, or too few others, and no batch has gone home since.
   std::atomic<bool> waits_for_cleaner_ = false;
   bool spills_ = false;
+  bool swaps_ = false;
   absl::Status spill_status_;
 
   std::array<std::atomic<const AtomicPageState*>, kRecent> recent_{};
