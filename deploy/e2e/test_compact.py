@@ -14,7 +14,7 @@ from conftest import Document
 from disk_faults import DiskFaults, Place, library
 from test_durable import edit, rows_sum, small_disk  # noqa: F401
 
-KEYS = 8_000
+KEYS = 6_000
 BYTES = 1500  # of a row
 BIG = ("big", "--key", "uint64", "--range", f"0:{KEYS}")
 MORE = """machine: 'pack:2 [numa(memory=1GB)] core:3 pu:1'
@@ -57,7 +57,7 @@ def compact(cluster: Cluster, *options: object) -> Document:
 
 
 def emptied(cluster: Cluster, mode: str = "paged", durability: str = "lazy", pool: str = "8MiB") -> int:
-    """Twice as much as pools hold has come and gone; the sum of the rows that are left. It is down then."""
+    """More than paged pools hold has come and gone; the sum of the rows that are left. It is down then."""
     cluster.write(durability=durability, more=MORE)
     edit(cluster, "buffer_pool: 512MiB", f"buffer_pool: {pool}, mode: {mode}")
     cluster.up()
