@@ -214,7 +214,7 @@ def test_a_program_cannot_have_more_memory_than_its_group() -> None:
     except NoGroups as reason:
         pytest.skip(f"no limits to memory: {reason}")
     try:
-        program = [sys.executable, "-c", "import sys; print(len(bytes(int(sys.argv[1]) << 20)), flush=True)"]
+        program = [sys.executable, "-c", "import sys; print(len(b'x' * (int(sys.argv[1]) << 20)), flush=True)"]
         small, large = (subprocess.run([*group.prefix, *program, mib], stdout=subprocess.PIPE, text=True, timeout=60)
                         for mib in ("1", "200"))
         assert (small.returncode, small.stdout) == (0, f"{1 << 20}\n")
