@@ -219,6 +219,7 @@ def test_a_program_cannot_have_more_memory_than_its_group() -> None:
                         for mib in ("1", "200"))
         assert (small.returncode, small.stdout) == (0, f"{1 << 20}\n")
         assert (large.returncode, large.stdout) == (-signal.SIGKILL, "")
+        assert group.kills() == 1
     finally:
         group.remove()
     assert not os.path.exists(group.path)

@@ -30,13 +30,12 @@ ROWS_PER_PAGE = 15   # of 250 bytes
 PAGE_BYTES = 4096
 MPL = 64
 DEPTH = 128          # reads that an island's worker has under way at most: runtime/file_system_uring.cc
-LOG_BYTES = 32       # of a changed page, as islands log it
+LOG_BYTES = 45       # of a changed page, as islands log it: islands_log_bytes_total by rows
 OTHER_MIB = 64       # for what islands have beside their pool: code, rings, buffers; and the same for the engines
 OPS = ("read", "update")
 ON_DISK = ("lmdb", "rocksdb", "wiredtiger")
 PAGED, RESIDENT = "paged, all data in the pool", "resident"
 MOST_OF_LOOP, LEAST_OF_LOOP, LEAST_OF_RESIDENT = 1.3, 0.7, 0.9
-END_S = 10
 NO_LOOP = "bare_pages is not built: ninja -C build/release bare_pages"
 
 
@@ -115,23 +114,21 @@ class OnDisk:
 class Engine:
     """One of the others, in a group of its own; it stands still unless it is asked."""
 
-    def __init__(self, context: Context, name: str, size: Size, cpu: int) -> None:
-        self.name, self.group = name, MemoryGroup(name, size.limit_mib * MIB)
-        self.lost = False
+    def __init__(self, context: Context, name: str, size: Size, cpu: int, group: MemoryGroup) -> None:
+        self.name, self.group = name, group
         context.progress.show(f"loading {size.rows:,} rows into {ENGINES[name]}")
         self.peers = Peers(context, size.rows, [name], ["--threads", str(MPL), "--cache-mib", str(size.cache_mib),
                                                         "--directory", context.directory, "--cpu", str(cpu)],
-                           self.group.prefix, size.seconds, size.warmup)
+                           group.prefix, size.seconds, size.warmup)
         self.peers.process.send_signal(signal.SIGSTOP)
 
     def rate(self, op: str) -> float:
-        """0 once the kernel has ended it, for it wanted more memory than there is."""
+        """0 once the kernel has ended it."""
         self.peers.process.send_signal(signal.SIGCONT)
         try:
-            return 0 if self.lost else self.peers.rate(self.name, op)()
+            return self.peers.rate(self.name, op)()
         except Failed:
-            self.lost = self.peers.process.wait(END_S) == -signal.SIGKILL
-            if not self.lost:
+            if not self.group.kills():
                 raise
             return 0
         finally:
@@ -140,7 +137,6 @@ class Engine:
     def close(self) -> None:
         self.peers.process.send_signal(signal.SIGCONT)
         self.peers.close()
-        self.group.remove()
 
 
 def bare_loop(context: Context, size: Size, cpu: int) -> BarePages:
@@ -154,13 +150,22 @@ def bare_loop(context: Context, size: Size, cpu: int) -> BarePages:
 
 
 @contextlib.contextmanager
-def engines_on_disk(context: Context, size: Size, cpu: int) -> Iterator[dict[str, Engine]]:
+def engines_on_disk(context: Context, section: Section, size: Size, cpu: int) -> Iterator[dict[str, Engine]]:
+    groups, engines = {}, {}
     with contextlib.ExitStack() as stack:
-        engines = {}
         for name in ON_DISK:
-            engines[name] = Engine(context, name, size, cpu)
-            stack.callback(engines[name].close)
+            groups[name] = MemoryGroup(name, size.limit_mib * MIB)
+            stack.callback(groups[name].remove)
+            try:
+                engines[name] = Engine(context, name, size, cpu, groups[name])
+                stack.callback(engines[name].close)
+            except Failed:
+                if not groups[name].kills():
+                    raise
         yield engines
+        for name, group in groups.items():
+            if group.kills():
+                section.note(f"{ENGINES[name]} wanted more memory than its limit, and the kernel ended it")
 
 
 def larger(context: Context) -> Section:
@@ -189,24 +194,22 @@ def beside_the_disk(context: Context, section: Section, size: Size) -> None:
     with contextlib.ExitStack() as stack:
         island = OnDisk(context, size, group)
         cpu = island.pin()
-        measures: dict[tuple[str, str], Measure] = {}
-
-        measures.update({("islands", op): partial(island.rate, op) for op in OPS})
+        measures: dict[tuple[str, str], Measure] = {("islands", op): partial(island.rate, op) for op in OPS}
         if BarePages.built(context):
             loop = bare_loop(context, size, cpu)
             stack.callback(loop.close)
             measures.update({("bare", op): loop.rate("pages", op) for op in OPS})
         else:
             section.note(NO_LOOP)
-        engines = stack.enter_context(engines_on_disk(context, size, cpu)) if group and Peers.built(context) else {}
+        engines: dict[str, Engine] = {}
+        if group and Peers.built(context):
+            engines = stack.enter_context(engines_on_disk(context, section, size, cpu))
         for name, engine in engines.items():
             measures.update({(name, op): partial(engine.rate, op) for op in OPS})
         found = context.alternate(measures, rounds=size.rounds)
         for name, engine in engines.items():
             about = engine.peers.engines[name]
             section.note(f"{about['version']}: {about['keeps']}; {about['isolation']}; {MPL} threads")
-            if engine.lost:
-                section.note(f"{about['version']} took more memory than its limit, and was ended by the kernel")
     island.deployment.down()
     if group:
         section.note(f"memory of islands' processes together, and of each engine: {size.limit_mib} MiB; of that the "

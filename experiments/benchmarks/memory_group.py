@@ -57,13 +57,16 @@ class MemoryGroup:
         except OSError as fault:
             self.remove()
             raise NoGroups(f"{fault.filename}: {fault.strerror}") from None
+        self.events = "memory.oom_control" if version == 1 else "memory.events"
         self.members = os.path.join(self.path, "cgroup.procs")
         # A shell puts itself into the group, and then is the command.
         self.prefix = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', self.members]
 
-    def empty(self) -> bool:
-        with open(self.members, encoding="ascii") as file:
-            return not file.read().strip()
+    def kills(self) -> int:
+        """Of its processes, by the kernel, because they wanted more than there is."""
+        with open(os.path.join(self.path, self.events), encoding="ascii") as file:
+            counts = dict(line.split() for line in file)
+        return int(counts["oom_kill"])
 
     def remove(self) -> None:
         """Once its processes are gone, or nearly so."""
