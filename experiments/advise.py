@@ -209,6 +209,7 @@ class Adviser:
         """`own`: settings of the file."""
         self.arguments, self.machine, self.laboratory, self.load, self.own = arguments, machine, laboratory, load, own
         self.models: dict[str, dict[str, Predictor]] = {}  # by durability, by layout
+        self.pools: dict[str, dict[str, advice.Pools]] = {}  # likewise, as the runs have found them
         self.noise, self.calibration_runs, self.runs_made = 0.0, 0, 0
         self.others: list[str] = []  # what is to be said of who else used the cores
 
@@ -233,6 +234,8 @@ class Adviser:
         for (layout, multisite, zipf), found in rates.items():
             medians.setdefault(layout, {})[multisite, zipf] = statistics.median(found)
         self.noise = max(self.noise, advice.noise_of([*rates.values()]))
+        self.pools[durability] = {place[0]: pools for place, point in points.items()
+                                  if (pools := advice.pools_of(self.laboratory.summary(point, 0)))}
         self.models[durability] = {
             layout: self.model_of(islands_of(layout), anchor) for layout, anchor in medians.items()}
 
@@ -244,6 +247,9 @@ class Adviser:
     def predicted(self, durability: str, multisite: float, zipf: float) -> Case:
         models, modelled = self.models[durability], self.load is not None
         ranking = advice.rank(models, multisite, zipf, self.noise)
+        for row in ranking:
+            if pools := self.pools[durability].get(row["layout"]):
+                row["pool_bytes"], row["held"], row["paged"] = pools["pool_bytes"], pools["held"], pools["paged"]
         case: Case = {"durability": settings_of(durability)["durability"], "votes": settings_of(durability)["votes"],
                       "multisite": multisite, "zipf": zipf, "recommended": ranking[0]["layout"], "settings": {},
                       "ranking": ranking, "variants": []}

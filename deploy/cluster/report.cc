@@ -106,6 +106,8 @@ json IslandJson(const IslandStatus& island, json entry) {
   for (const auto& [node, pages] : island.placement().pool_pages_per_node()) {
     entry["pool_pages_per_node"][std::to_string(node)] = pages;
   }
+  if (island.has_warm_up())
+    entry["warm_up"] = {{"done", island.warm_up().done()}, {"listed", island.warm_up().listed()}};
   if (!island.placement().warning().empty()) entry["warning"] = island.placement().warning();
   if (!island.detail().empty()) entry["detail"] = island.detail();
   if (!island.metrics_problem().empty()) entry["metrics_problem"] = island.metrics_problem();

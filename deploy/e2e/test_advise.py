@@ -107,6 +107,29 @@ def test_ranking_says_how_sure_it_is() -> None:
     assert "durability sync+forced" in text
 
 
+def test_ranking_says_whose_pools_hold_the_data() -> None:
+    def found(*islands: tuple[int, int, bool]) -> dict[str, object]:
+        return {"per_island": [{"pool": {"bytes": pool << 20, "data_bytes": data << 20, "paged": paged}}
+                               for pool, data, paged in islands]}
+    assert advice.pools_of({"per_island": [{"pool": None}]}) is None is advice.pools_of({"per_island": []})
+    assert advice.pools_of(found((64, 40, False))) == {"pool_bytes": 64 << 20, "held": 1, "paged": False}
+    split = advice.pools_of(found((8, 40, True), (56, 40, False)))
+    assert split == {"pool_bytes": 8 << 20, "held": 0.6, "paged": True}
+    rows = [row_of("1ISL", 2), row_of("2ISL", 1)]
+    assert "pool" not in advice.case_text(case_of(rows), True), "of runs of an older build"
+    rows[0]["pool_bytes"], rows[0]["held"], rows[0]["paged"] = 64 << 20, 1, False
+    rows[1]["pool_bytes"], rows[1]["held"], rows[1]["paged"] = 8 << 20, 0.6, True
+    text = advice.case_text(case_of(rows), True)
+    assert "  pools: 2ISL: read from disk what the pool does not hold; 1ISL: in memory as a whole." in text
+    assert "pool/island  holds " in text and "      8MiB    60% " in text and "     64MiB   100% " in text
+    rows[1]["held"], rows[1]["paged"] = 1, False
+    assert "pools:" not in advice.case_text(case_of(rows), True)
+
+
+def row_of(layout: str, rate: float) -> advice.Row:
+    return {"layout": layout, "predicted_per_s": rate, "of_best": rate / 2, "chance_best": 0.5}
+
+
 def case_of(ranking: list[advice.Row]) -> advice.Case:
     return {"durability": "sync", "votes": "forced", "multisite": 0, "zipf": 0, "settings": {}, "variants": [],
             "recommended": ranking[0]["layout"], "ranking": ranking}
@@ -203,6 +226,9 @@ def test_advice_validated_and_its_runs_used_again(islands: Islands, deployment: 
         assert case["recommended"] == case["ranking"][0]["layout"] and 0 <= case["regret"] < 1
         assert sum(row["chance_best"] for row in case["ranking"]) == pytest.approx(1, abs=0.01)
         assert all(row["predicted_per_s"] > 0 and row["measured_per_s"] > 0 for row in case["ranking"])
+        for row in case["ranking"]:
+            assert row["pool_bytes"] == (128 << 20) // int(row["layout"].removesuffix("ISL")), row
+            assert (row["held"], row["paged"]) == (1, False), row
     assert answer["validation"]["median_error"] >= 0
     before = files_in(kept)
     done = islands.run(*of, "--multisite", "10.0", timeout=60, cwd=folder)  # less

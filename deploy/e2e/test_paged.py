@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from cluster import wait_until
 from conftest import Document, Islands, WriteFile
 from test_metrics import free_ports, scrape, total
 
@@ -175,6 +176,32 @@ def test_metrics_tell_what_is_missed_by_site(larger: Make) -> None:
     assert sums("pages_written_total") > written
     hot_looks, hot_misses = sums("page_looks_total") - looks, sums("page_misses_total") - misses
     assert hot_misses / hot_looks < misses / looks, "rows that are looked for again and again stay"
+
+
+def test_what_was_in_memory_is_read_back_after_a_restart(larger: Make, islands: Islands, folder: str) -> None:
+    cluster = larger("2ISL", metrics=free_ports(2))
+    cluster.run("micro", "--rows-total", ROWS, "--op", "read")  # so that the next life has no log to repeat
+    cluster.end()
+    lists = glob.glob(f"{folder}/data/island-*/generation-*-warm-pages")
+    assert len(lists) == 2, lists
+    listed = [(os.path.getsize(path) - 40) // 8 for path in sorted(lists)]
+    assert all(800 < pages <= 1024 for pages in listed), "of 1,024 that a pool of 4 MiB has"
+    done = islands.run("up", cluster.path, timeout=60)
+    assert done.code == 0, done
+    wait_until(lambda: not any("warm_up" in island for island in cluster.status()), what="pages")
+    for island, pages in enumerate(listed):
+        text = scrape(cluster.metrics + island)
+        assert total(text, "islands_pages_read_total") > 0.9 * min(pages, 1024 - 16), "and no transaction has run"
+        assert total(text, "islands_page_looks_total") == total(text, "islands_pages_evicted_total") == 0
+    for path in lists:
+        with open(path, "r+b") as file:
+            file.write(b"torn")
+    cluster.kill(0, 1)
+    cluster.run("micro", "--rows-total", ROWS, "--op", "read")
+    destroyed = islands.run("down", cluster.path, timeout=60)
+    assert destroyed.code == 0, destroyed
+    destroyed = islands.run("destroy", cluster.path, "--yes", timeout=60)
+    assert destroyed.code == 0 and not glob.glob(f"{folder}/data/island-*"), destroyed
 
 
 def test_status_and_plan_say_which_mode_and_why(larger: Make, islands: Islands) -> None:

@@ -37,6 +37,7 @@
 #include "deploy/run/options.h"
 #include "deploy/run/rate_search.h"
 #include "deploy/run/workload_options.h"
+#include "instance/storage/pages/page.h"
 
 namespace islands::deploy {
 namespace {
@@ -283,6 +284,18 @@ std::string AskDoctor(const CommandContext& context, const RunOptions& options) 
   return answer.brief;
 }
 
+void NotePools(const control::v1::ClusterStatus& status, RunResult* result) {
+  for (IslandResult& island : result->islands) {
+    const auto i = static_cast<int>(island.island);
+    if (i >= status.islands_size() || i >= status.configs_size()) continue;
+    const control::v1::PlacementReadback& placement = status.islands(i).placement();
+    if (placement.data_pages() == 0) continue;  // it is restarting
+    island.pool = {.bytes = status.configs(i).pool_bytes(),
+                   .data_bytes = placement.data_pages() * storage::kPageBytes,
+                   .paged = placement.paged()};
+  }
+}
+
 using RunWork = std::function<absl::StatusOr<RunResult>(Interrupts&)>;
 
 absl::StatusOr<RunResult> Measure(const RunContext& context, const RunWork& run,
@@ -298,6 +311,7 @@ absl::StatusOr<RunResult> Measure(const RunContext& context, const RunWork& run,
   result->started_utc = LongUtc(started_us / 1'000'000);
   absl::StatusOr<control::v1::ClusterStatus> status = client.Status(kStatusTimeoutMs);
   if (!status.ok()) return status.status();
+  NotePools(*status, &*result);
   absl::Status written = WriteRunDirectory(directory, *result, *status, context);
   if (!written.ok()) return written;
   return result;

@@ -110,6 +110,12 @@ std::string CoresText(const RunResult& result) {
   return text.empty() ? text : fmt::format("cores        {}\n", text);
 }
 
+json PoolJson(const IslandResult& island) {
+  if (!island.pool) return {};
+  return {
+      {"bytes", island.pool->bytes}, {"data_bytes", island.pool->data_bytes}, {"paged", island.pool->paged}};
+}
+
 json IslandJson(const IslandResult& island) {
   return {{"id", island.island},
           {"workers", island.workers},
@@ -126,6 +132,7 @@ json IslandJson(const IslandResult& island) {
           {"busy_fraction", Thousandths(island.sums.busy_fraction())},
           {"cpu_fraction", OrNull(OfWorkersTime(island, &CoreTime::ran_ns))},
           {"core_wait_fraction", OrNull(OfWorkersTime(island, &CoreTime::waited_ns))},
+          {"pool", PoolJson(island)},
           {"latency_us", LatencyJson(island.sums.latency())}};
 }
 

@@ -49,6 +49,12 @@ struct IslandResult {
   double seconds = 0;   // of the measured window
   Sums sums;
   std::optional<CoreTime> core_time;  // of the measured window; nothing if it was not to be had throughout
+  struct Pool {                       // when it was over
+    uint64_t bytes = 0;
+    uint64_t data_bytes = 0;  // in memory or not
+    bool paged = false;
+  };
+  std::optional<Pool> pool;  // nothing: it did not say
 
   // Of its workers' time: the share in which its threads had a core, or were ready without one.
   double OfWorkersTime(uint64_t ns) const;

@@ -32,6 +32,9 @@ class Row(TypedDict):
     predicted_per_s: float
     of_best: float
     chance_best: float            # by the predictions alone
+    pool_bytes: NotRequired[int]  # of the smallest pool of an island
+    held: NotRequired[float]      # of its data: so much its pools can hold at a time
+    paged: NotRequired[bool]      # some island's is: what it does not hold is read from disk
     confirmed_per_s: NotRequired[float]  # where it was close: measured in turns with the others
     beside_first: NotRequired[Share]
     measured_per_s: NotRequired[float]   # --validate
@@ -78,6 +81,36 @@ class Verdict(TypedDict):
     median_regret: float
     largest_regret: float
     mean_regret: float
+
+
+class Pools(TypedDict):
+    """What a layout's islands have for their data."""
+    pool_bytes: int
+    held: float
+    paged: bool
+
+
+def pools_of(summary: Document) -> Pools | None:
+    """As a run has found them; None where an island has not told."""
+    pools = [island.get("pool") for island in summary.get("per_island", [])]
+    if not pools or not all(pools):
+        return None
+    data = sum(pool["data_bytes"] for pool in pools) or 1
+    return {"pool_bytes": min(pool["bytes"] for pool in pools),
+            "held": round(sum(min(pool["bytes"], pool["data_bytes"]) for pool in pools) / data, 3),
+            "paged": any(pool["paged"] for pool in pools)}
+
+
+def note_on_pools(ranking: Sequence[Row]) -> str:
+    """"" where all layouts hold all data in memory."""
+    paged = [row["layout"] for row in ranking if row.get("paged")]
+    if not paged:
+        return ""
+    others = [row["layout"] for row in ranking if not row.get("paged")]
+    beside = f"; {' and '.join(others)}: in memory as a whole" if others else ""
+    return (f"{' and '.join(paged)}: read from disk what the pool does not hold{beside}. Runs begin with the pages "
+            "that the load has left in memory, and the longer they warm up the more of what they want is there: give "
+            "--warmup and --seconds more, or FILE a larger storage.buffer_pool")
 
 
 def noise_of(rates: Sequence[Sequence[float]]) -> float:
@@ -262,6 +295,8 @@ def case_text(case: Case, with_load: bool) -> str:
              f"  recommended: {case['recommended']}{settings}; {confidence(case)}{regret}"]
     if "why" in case:
         lines.append(f"  why: {case['why']}")
+    if note := note_on_pools(case["ranking"]):
+        lines.append(f"  pools: {note}")
     if hot := case.get("limits"):
         lines.append(f"  limits: island {hot['island']}, busy {hot['busy']:.0%} of the time, the others "
                      f"{hot['others_busy']:.0%}; it commits {hot['committed_share']:.0%} of all")
@@ -269,13 +304,16 @@ def case_text(case: Case, with_load: bool) -> str:
         lines.append(f"  changes: {change}")
     confirmed = any("confirmed_per_s" in row for row in case["ranking"])
     validated = "measured_per_s" in case["ranking"][0]
-    lines.append(f"  {'rank':>4}  {'layout':<7} {'predicted/s':>12} {'of best':>8}"
+    pools = all("held" in row for row in case["ranking"])
+    lines.append(f"  {'rank':>4}  {'layout':<7} " + (f"{'pool/island':>11} {'holds':>6} " if pools else "")
+                 + f"{'predicted/s':>12} {'of best':>8}"
                  + (f" {'in turns/s':>12}  {'beside the first (95 %)':<24}" if confirmed else f" {'likely best':>12}")
                  + (f" {'measured/s':>12} {'error':>7}" if validated else ""))
     for number, row in enumerate(case["ranking"], 1):
         turns = f"{row['confirmed_per_s']:,.0f}" if "confirmed_per_s" in row else "-"
         beside = interval_text(row["beside_first"]) if "beside_first" in row else ""
-        lines.append((f"  {number:>4}  {row['layout']:<7} {row['predicted_per_s']:>12,.0f} {row['of_best']:>8.0%}"
+        held = f"{row['pool_bytes'] / 2**20:>8,.0f}MiB {row['held']:>6.0%} " if pools else ""
+        lines.append((f"  {number:>4}  {row['layout']:<7} {held}{row['predicted_per_s']:>12,.0f} {row['of_best']:>8.0%}"
                       + (f" {turns:>12}  {beside:<24}" if confirmed else f" {row['chance_best']:>12.0%}")
                       + (f" {row['measured_per_s']:>12,.0f} {row['error']:>+7.0%}" if validated else "")).rstrip())
     if case["variants"]:

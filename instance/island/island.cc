@@ -392,6 +392,7 @@ void Island::Stop() {
   started_ = false;
   seams_.scheduler->Stop();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->GiveUp();
+  if (KeepsFiles() && !halted_ && store_ != nullptr) keeper_->SaveWarmPages(*store_);
 }
 
 bool Island::Running() const {

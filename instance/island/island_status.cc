@@ -232,6 +232,10 @@ control::v1::IslandStatus Island::Status() const {
     status.mutable_load()->set_share(loaded_.share);
     status.mutable_load()->set_written(loaded_.written);
   }
+  if (const uint64_t listed = keeper_ == nullptr ? 0 : keeper_->warming_up().listed.load(); listed != 0) {
+    status.mutable_warm_up()->set_listed(listed);
+    status.mutable_warm_up()->set_done(keeper_->warming_up().done);
+  }
   const auto warn = [&warning](std::string what) {
     if (warning.empty()) warning = std::move(what);
   };

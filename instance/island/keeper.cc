@@ -217,8 +217,25 @@ absl::StatusOr<std::unique_ptr<recovery::Cleaner>> Keeper::TakeCleaner(
   // Whoever waits for room in a pool waits for a batch: as many pages as go home together.
   if (store.pager() != nullptr)
     options.batch_pages = std::clamp<size_t>(store.Usage().capacity_pages / 4, 16, storage::kMostBatchPages);
-  return recovery::Cleaner::Create(files_, store, *log_.board, std::move(data), std::move(options),
-                                   std::move(oldest_open));
+  const uint64_t generation = data.files->options().generation;
+  auto cleaner = recovery::Cleaner::Create(files_, store, *log_.board, std::move(data), std::move(options),
+                                           std::move(oldest_open));
+  if (cleaner.ok() && store.pager() != nullptr) {
+    (*cleaner)->SetWarmUp(std::make_unique<recovery::WarmUp>(files_, store, log_.data_directory,
+                                                             WarmPagesOf(generation), &warming_up_));
+  }
+  return cleaner;
+}
+
+recovery::WarmPages Keeper::WarmPagesOf(uint64_t generation) const {
+  return {.cluster = log_.cluster, .generation = generation, .island = options_.island};
+}
+
+void Keeper::SaveWarmPages(const storage::Store& store) {
+  if (store.pager() == nullptr || generation_ == 0 || warming_up_.listed != 0) return;
+  const absl::Status saved =
+      recovery::SaveWarmPages(files_, store, log_.data_directory, WarmPagesOf(generation_));
+  if (!saved.ok()) spdlog::warn("the next start will be a cold one: {}", std::string(saved.message()));
 }
 
 }  // namespace islands::instance

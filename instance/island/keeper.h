@@ -35,6 +35,7 @@
 #include "instance/log/segment.h"
 #include "instance/recovery/cleaner.h"
 #include "instance/recovery/recovery.h"
+#include "instance/recovery/warm_pages.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/store.h"
 #include "runtime/clock.h"
@@ -108,11 +109,16 @@ class Keeper {
                                recovery::Progress progress = recovery::NoProgress);
   // The generation that was written last counts; those before it are removed.
   absl::Status Switch();
+  // Which pages are in memory, for the next life, once no worker runs any more. A list of this life that is
+  // still being read stays as it is.
+  void SaveWarmPages(const storage::Store& store);
+  const recovery::WarmingUp& warming_up() const { return warming_up_; }
   // Once after Recover, and after each Switch. Null without data files.
   absl::StatusOr<std::unique_ptr<recovery::Cleaner>> TakeCleaner(storage::Store& store,
                                                                  recovery::Cleaner::OldestOpen oldest_open);
 
  private:
+  recovery::WarmPages WarmPagesOf(uint64_t generation) const;
   recovery::IslandDataOptions DataOptions(const storage::Store& store, uint64_t generation) const;
   absl::StatusOr<recovery::IslandData> ReadFiles(const storage::Catalog& catalog, storage::Store& store,
                                                  uint64_t generation);
@@ -131,6 +137,7 @@ class Keeper {
   std::vector<std::unique_ptr<log::Journal>> journals_;
   std::optional<recovery::Recovery> recovery_;
   Recovered recovered_;
+  recovery::WarmingUp warming_up_;
   uint64_t generation_ = 0;                    // that counts
   uint64_t written_ = 0;                       // that does not yet
   std::shared_ptr<storage::DataFiles> begun_;  // by BeginGeneration

@@ -37,6 +37,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,6 +45,7 @@
 #include "instance/log/board.h"
 #include "instance/log/segment.h"
 #include "instance/recovery/island_data.h"
+#include "instance/recovery/warm_pages.h"
 #include "instance/storage/files/page_writer.h"
 #include "instance/storage/store.h"
 #include "runtime/file_system.h"
@@ -74,6 +76,10 @@ class Cleaner {
   bool RunOnce();
   // The checkpoint on disk: log segments before that of its position may go (log::RemoveSegmentsBefore).
   const Checkpoint& checkpoint() const { return data_.checkpoint; }
+  // Of a paged store: what brings pages back, and keeps the list of them (warm_pages.h), goes on. False:
+  // there is nothing of that to do soon.
+  void SetWarmUp(std::unique_ptr<WarmUp> warm_up) { warm_up_ = std::move(warm_up); }
+  bool KeepWarm(int64_t now_ns) { return warm_up_ != nullptr && warm_up_->RunOnce(now_ns); }
   // The epoch that it waits for to become durable; 0: for none. Somebody may have to raise G for that.
   uint64_t waits_for() const;
   // Nothing was to be done when it looked last, and nothing is under way.
@@ -153,6 +159,7 @@ class Cleaner {
   std::deque<Mark> marks_;      // oldest first
   Checkpoint next_;             // not on disk yet
   absl::Status failure_;
+  std::unique_ptr<WarmUp> warm_up_;  // null: all data are in memory
   std::vector<runtime::IoCompletion> completions_;
 };
 

@@ -21,6 +21,7 @@
 #include "instance/log/ring_directory.h"
 #include "instance/log/segment_file.h"
 #include "instance/recovery/checkpoint.h"
+#include "instance/recovery/warm_pages.h"
 #include "instance/storage/files/double_write.h"
 #include "runtime/crc32c.h"
 #include "runtime/descriptor.h"
@@ -427,6 +428,16 @@ TEST(Formats, Checkpoint) {
   layout.Number(76, 4, 2).Checksum(80, 120).Number(88, 8, 0xaa).Number(96, 8, 0xab);
   layout.Number(104, 8, 0xffff).Number(112, 8, 0xac);
   EXPECT_EQ(storage::CheckpointPath("/data", 3), "/data/generation-0000000003-checkpoint");
+}
+
+TEST(Formats, WarmPages) {
+  const Bytes bytes = EncodeWarmPages(
+      {.cluster = 0xa1, .generation = 0xa2, .island = 0xa3, .pages = {0xa4, uint64_t{0xffff} << 48 | 0xa5}});
+  ASSERT_EQ(bytes.size(), 56u);
+  Layout layout(bytes);
+  layout.Text(0, "ISLWARM1").Number(8, 8, 0xa1).Number(16, 8, 0xa2).Number(24, 4, 0xa3).Checksum(28, 56);
+  layout.Number(32, 8, 2).Number(40, 8, 0xa4).Number(48, 6, 0xa5).Number(54, 2, 0xffff);
+  EXPECT_EQ(WarmPagesPath("/data", 3), "/data/generation-0000000003-warm-pages");
 }
 
 // It is in checkpoints: tables that are laid out alike have it for ever.

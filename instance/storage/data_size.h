@@ -16,9 +16,9 @@ constexpr bool ShouldPage(uint64_t data_bytes, uint64_t pool_bytes) {
 }
 
 // About how many pages the table's trees take on sites [first, first + count) of so many, if there is a row
-// for each value of its range, put there in the order of keys. Empty: how many rows there will be, or how long
-// they are, does not follow from its definition. Its header and inner nodes are counted, an index's leaves as
-// two thirds full.
+// for each value of its range, put there in the order of keys. Empty: how many rows there will be, or how
+// long they are, does not follow from its definition. Inner nodes are counted, and an index's leaves are
+// taken as two thirds full.
 std::optional<uint64_t> PagesOfTable(const TableDefinition& table, uint32_t first, uint32_t count);
 
 }  // namespace islands::storage

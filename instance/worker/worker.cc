@@ -284,6 +284,7 @@ bool Worker::CleanerRests() {
 
 void Worker::Clean() {
   const runtime::WorkScope cleaning(Work::kCleaning);
+  const bool warms = cleaner_->KeepWarm(turns_.now_ns());
   const bool some = !CleanerRests() && cleaner_->RunOnce();
   CountCleaner();
   if (!cleaner_->failure().ok()) {
@@ -306,6 +307,7 @@ void Worker::Clean() {
   shared_.board->SetNeededSegment(options_.island, cleaner_->checkpoint().position.segment);
   const int64_t idle_ns = shared_.store->pager() != nullptr ? kSeeHurryNs : kNothingToCleanNs;
   int64_t wait_ns = some ? kCleanIntervalNs : cleaner_->idle() ? idle_ns : kCleanWaitNs;
+  if (warms) wait_ns = std::min(wait_ns, kCleanIntervalNs);
   if (cleaner_->hurried()) wait_ns = kHurriedNs;
   next_clean_ns_ = turns_.now_ns() + wait_ns;
 }
