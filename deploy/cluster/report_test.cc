@@ -92,6 +92,31 @@ TEST(StatusText, TellsWhyAnIslandIsGone) {
   EXPECT_THAT(text, HasSubstr("share cores"));
 }
 
+TEST(StatusText, TellsInWhichModeIslandsAreAndWhy) {
+  control::v1::ClusterStatus status = MakeStatus(MakeResolved());
+  EXPECT_THAT(StatusText(status), testing::Not(HasSubstr("resident")));  // of islands that have not said
+  for (control::v1::IslandStatus& island : *status.mutable_islands()) {
+    island.mutable_placement()->set_mode_reason("its data files have at most 7/8 of the pool");
+    island.mutable_placement()->set_data_pages(1024);
+  }
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("\nislands 0-1 resident: its data files have at most 7/8 of the pool; "
+                        "data of 8MiB, 64MiB of pool\n"));
+  status.mutable_islands(1)->mutable_placement()->set_paged(true);
+  status.mutable_islands(1)->mutable_placement()->set_mode_reason("the deployment file says so");
+  status.mutable_islands(1)->mutable_warm_up()->set_done(32);
+  status.mutable_islands(1)->mutable_warm_up()->set_listed(800);
+  const std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("\nisland 0 resident: its data files"));
+  EXPECT_THAT(text,
+              HasSubstr("\nisland 1 paged: the deployment file says so; data of 4MiB, 32MiB of pool\n"));
+  EXPECT_THAT(text, HasSubstr("\nisland 1 is warming up: 32 of 800 pages\n"));
+  const auto json = nlohmann::json::parse(StatusJson(status, nullptr));
+  EXPECT_EQ(json["islands"][1]["warm_up"]["listed"], 800);
+  EXPECT_EQ(json["islands"][1]["data_bytes"], 4 << 20);
+  EXPECT_EQ(json["islands"][0]["mode_reason"], "its data files have at most 7/8 of the pool");
+}
+
 TEST(StatusText, TellsOfAGatewayThatStandsStill) {
   control::v1::ClusterStatus status = MakeStatus(MakeResolved());
   status.mutable_gateway()->set_state(control::v1::READY);
