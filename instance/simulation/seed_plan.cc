@@ -85,8 +85,8 @@ void PlanStorage(Random& random, SeedPlan* plan) {
   cluster.config.set_pool_bytes((sites * pages + 4 + random.Below(2 * sites)) * storage::kPageBytes);
 }
 
-// Islands that hold a part of their rows in memory: room for what one operation needs, and a little more. Their
-// disk is fast or slow, and in some of them it fails.
+// Islands that hold a part of their rows in memory: room for what one operation needs, and a little more.
+// Their disk is fast or slow, and in some of them it fails.
 void PlanPages(Random& random, SeedPlan* plan) {
   SimOptions& cluster = plan->cluster;
   if (cluster.keeps || random.Below(5) != 0) return;

@@ -130,8 +130,8 @@ class Pager final : public PageSource {
   absl::Status MoveTo(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
   absl::Status EndSpill();
   const absl::Status& spill_status() const { return spill_status_; }
-  // MoveTo, for as long as the pool lives. Whoever changes pages from then on has MarksChanges as his thread's
-  // page_change_sink. What finds no room on the disk stays in memory until there is some.
+  // MoveTo, for as long as the pool lives. Whoever changes pages from then on has MarksChanges as his
+  // thread's page_change_sink. What finds no room on the disk stays in memory until there is some.
   absl::Status SwapTo(runtime::FileSystem& files, std::shared_ptr<const DataFiles> data);
   bool swaps() const { return swaps_; }
 
