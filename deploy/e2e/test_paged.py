@@ -209,15 +209,15 @@ def test_what_was_in_memory_is_read_back_after_a_restart(larger: Make, islands: 
 
 def test_status_and_plan_say_which_mode_and_why(larger: Make, islands: Islands) -> None:
     cluster = larger("1ISL", pool="16MiB", mode="auto", sites=1)
-    planned = islands.json("plan", cluster.path)["islands"][0]
-    assert (planned["mode"], planned["data_on_disk"]) == ("paged", False), "240,000 rows, as the file has it"
+    planned = islands.json("plan", cluster.path)["pools"][0]
+    assert (planned["mode"], planned["on_disk"]) == ("paged", False), "240,000 rows, as the file has it"
     text = islands.run("status", cluster.path).out
     assert "island 0 resident: nothing loaded so far has had no room; data of " in text
     cluster.run("micro", "--rows-total", ROWS)
     assert "island 0 paged: a load had no room in the pool; data of 4" in islands.run("status", cluster.path).out
     cluster.end()
-    planned = islands.json("plan", cluster.path)["islands"][0]
-    assert (planned["mode"], planned["data_on_disk"]) == ("paged", True)
+    planned = islands.json("plan", cluster.path)["pools"][0]
+    assert (planned["mode"], planned["on_disk"]) == ("paged", True)
     done = islands.run("up", cluster.path, timeout=60)
     assert done.code == 0 and "island 0 paged: its data files have more than 7/8 of the pool" in done.out, done
     assert "note: island 0: data files have 4" in done.err, done

@@ -124,11 +124,6 @@ ordered_json PlanJson(const ResolvedDeployment& resolved, const PredictedPools* 
                           {"straddles_package", island.straddles_package},
                           {"straddles_node", island.straddles_node},
                           {"straddles_cache", island.straddles_cache}};
-    if (pools != nullptr) {
-      const PredictedPool& pool = pools->islands[island.id];
-      entry.update(
-          {{"data_bytes", pool.data_bytes}, {"data_on_disk", pool.on_disk}, {"mode", ModeName(pool)}});
-    }
     islands.push_back(std::move(entry));
   }
   ordered_json plan = {
@@ -159,7 +154,12 @@ ordered_json PlanJson(const ResolvedDeployment& resolved, const PredictedPools* 
                                      : ordered_json()},
       {"islands", std::move(islands)},
       {"notes", resolved.notes}};
-  if (pools != nullptr) plan["tables_not_counted"] = pools->unknown_tables;
+  if (pools == nullptr) return plan;
+  for (const PredictedPool& pool : pools->islands) {
+    plan["pools"].push_back(
+        {{"data_bytes", pool.data_bytes}, {"on_disk", pool.on_disk}, {"mode", ModeName(pool)}});
+  }
+  plan["tables_not_counted"] = pools->unknown_tables;
   return plan;
 }
 
