@@ -96,8 +96,6 @@ class WarmUp {
   // A small piece of work, between two steps of the worker: pages come to memory, and once a minute a list of
   // those that are there is written. False: there is nothing to do soon.
   bool RunOnce(int64_t now_ns);
-  // The list of now; waits for the disk. While nobody else uses the store.
-  absl::Status Save();
 
  private:
   static constexpr size_t kAtOnce = 16;  // pages that are read together
