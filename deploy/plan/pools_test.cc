@@ -56,7 +56,7 @@ TEST(PredictPools, TheFileSaysResident_ANoteSaysHowMuchWouldDo) {
   EXPECT_THAT(NotesOnPools(resolved, pools)[0],
               HasSubstr("a load of them will fail; take storage.buffer_pool: 45MiB, or storage.mode: auto"));
   EXPECT_THAT(NotesOnPools(Resolved(", mode: resident, log: {durability: none}"), pools)[0],
-              HasSubstr("or durability lazy or sync"));
+              HasSubstr("or storage.mode: paged, which swaps"));
   EXPECT_THAT(Paged(PredictPools(Resolved(", log: {durability: none}"))), ElementsAre(false, false));
   const ResolvedDeployment enough = [] {
     ResolvedDeployment larger = Resolved(", mode: resident");

@@ -179,7 +179,10 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   const Progress progress = measured
                                 ? RunMeasured(branch, batch, operations, cursor, failure, /*note=*/false)
                                 : RunOperations(branch, batch, operations, cursor, failure, /*note=*/false);
-  return NoteChanges(branch, failure) || progress == Progress::kFailed ? progress : Progress::kFailed;
+  // Reads that are under way refer to the branch, whether it has failed or not.
+  const bool noted = NoteChanges(branch, failure);
+  return noted || progress == Progress::kFailed || progress == Progress::kWaitingForPages ? progress
+                                                                                          : Progress::kFailed;
 }
 
 // The same in a round whose time is measured (runtime/work_account.h): elsewhere the scopes within the loop

@@ -51,7 +51,8 @@ namespace islands::instance {
 // kWaitingForRoom: in the worker's log ring, or in a paged pool. Nothing was latched or changed for the
 // operation at the cursor; once the logger has drained something, or the cleaner written pages home, Run may
 // be called again, before the transaction's deadline.
-// kWaitingForPages: the branch's PagesWanted has some left. Once it has none, Run may be called again.
+// kWaitingForPages: the branch's PagesWanted has some left. Once it has none, Run may be called again; if
+// *failure is set it has failed by then, and must be rolled back.
 enum class Progress : uint8_t { kDone, kWaiting, kFailed, kWaitingForRoom, kWaitingForPages };
 
 struct ExecutorOptions {

@@ -170,6 +170,54 @@ TEST_P(Pages, Scan_KeepsItsLocksWhileItWaits) {
   EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
 
+// A transaction fails since it has changed too much, in a step that waits for the pages of a scan, too: reads
+// refer to its branch until they have come.
+TEST_P(Pages, FailureWhileItWaits_WaitsForItsReads) {
+  const bool alone = GetParam();
+  log::Board board{std::vector<uint32_t>{alone ? 1u : 2u}};
+  log::IslandLog shared(alone ? 1 : 2, board.epoch(), log::Lsn());
+  auto ring = log::Ring::InMemory({1, 0, 0}, 4 << 20);
+  log::Journal journal(board, *ring, log::Lsn(), alone ? nullptr : &shared);
+  executor_.reset();
+  executor_ = std::make_unique<Executor>(
+      *catalog_, *store_, locks_,
+      ExecutorOptions{.alone = alone, .journal = &journal, .fetcher = fetcher_.get()});
+  journal.Listen();
+  Branch branch;
+  branch.locks.transaction = {0, 0, 1, 1};
+  Progress progress = Progress::kDone;
+  uint64_t key = 0;
+  std::vector<storage::PagesWanted*> over;
+  int batches = 0;
+  while (progress == Progress::kDone && batches < 20) {
+    ++batches;
+    Batch batch;
+    std::vector<RoutedOperation> routes;
+    for (uint32_t n = 0; n < 5; ++n) batch.Delete(0, Uint64Key(key++)), routes.push_back({n, 0, 0});
+    const uint64_t first = 500 + 400 * (batches % 8);
+    batch.Scan(0, Uint64Key(first), Uint64Key(first + 200), 0, false), routes.push_back({5, 0, 0});
+    batch.ResetResults();
+    size_t cursor = 0;
+    while (true) {
+      progress = executor_->Run(branch, batch, routes, &cursor, &failure_);
+      if (progress == Progress::kFailed) break;
+      executor_->EndStep();
+      journal.EndListening();
+      journal.Listen();
+      if (progress != Progress::kWaitingForPages) break;
+      while (fetcher_->reading()) fetcher_->WaitFor(1'000'000), fetcher_->Poll(&over);
+      if (failure_.set()) break;
+    }
+  }
+  EXPECT_TRUE(failure_.set());
+  EXPECT_EQ(branch.pages.left, 0u);
+  EXPECT_FALSE(fetcher_->reading());
+  executor_->Rollback(branch, &wakeups_);
+  executor_->EndStep();
+  storage::page_change_sink = nullptr;
+  executor_.reset();
+}
+
 INSTANTIATE_TEST_SUITE_P(Workers, Pages, testing::Bool(),
                          [](const auto& of) { return of.param ? "One" : "Many"; });
 

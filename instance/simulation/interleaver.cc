@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "instance/storage/pages/buffer_pool.h"
+#include "instance/storage/pages/page_change.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
 #include "runtime/ready_queue.h"
@@ -27,6 +28,7 @@ struct Interleaver::Fiber {
   bool blocked = false;
   runtime::ReadyQueue* queue = nullptr;
   int undo_scopes = 0;
+  storage::PageChangeSink* sink = nullptr;
 
   void SetUp() {
     ISLANDS_CHECK(getcontext(&itself) == 0);
@@ -39,6 +41,7 @@ struct Interleaver::Fiber {
   void SwapLocals() {
     queue = runtime::ReadyQueue::Swap(queue);
     undo_scopes = storage::UndoScope::Swap(undo_scopes);
+    std::swap(sink, storage::page_change_sink);
   }
 };
 

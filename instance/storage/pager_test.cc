@@ -534,6 +534,71 @@ TEST_F(PagerTest, Swap_KeepsWhatTheDiskDoesNotTake) {
   store_.reset();  // before the disk
 }
 
+// A disk that fails writes while it is told to.
+class WritesFail final : public runtime::ForwardingFileSystem {
+ public:
+  explicit WritesFail(runtime::FileSystem& below) : ForwardingFileSystem(below), below_(below) {}
+  std::unique_ptr<Queue> MakeQueue() override { return std::make_unique<FailingQueue>(*this); }
+  bool fail = false;
+
+ private:
+  class FailingQueue final : public Queue {
+   public:
+    explicit FailingQueue(WritesFail& disk) : disk_(disk), queue_(disk.below_.MakeQueue()) {}
+    void Submit(const runtime::IoRequest& request) override {
+      if (disk_.fail && request.kind == runtime::IoKind::kWrite) {
+        done_.push_back({.token = request.token, .status = absl::UnavailableError("EIO"), .bytes = 0});
+        return;
+      }
+      queue_->Submit(request);
+    }
+    size_t Poll(std::vector<runtime::IoCompletion>* completions) override {
+      const size_t n = done_.size();
+      completions->insert(completions->end(), done_.begin(), done_.end());
+      done_.clear();
+      return n + queue_->Poll(completions);
+    }
+    void Wait(int64_t timeout_ns) override {
+      if (done_.empty()) queue_->Wait(timeout_ns);
+    }
+
+   private:
+    WritesFail& disk_;
+    std::unique_ptr<Queue> queue_;
+    std::vector<runtime::IoCompletion> done_;
+  };
+  runtime::FileSystem& below_;
+};
+
+// A page that has been there once, has changed since, and could not be written is no less changed for it.
+TEST_F(PagerTest, Swap_LosesNothingWhereWritesFail) {
+  WritesFail disk(files_);
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));
+  auto made = DataFiles::Create(disk, {.directory = "/swap", .generation = 1, .sites = {0}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  Check(pager().SwapTo(disk, std::make_shared<DataFiles>(*std::move(made))));
+  MarksChanges marks;
+  page_change_sink = &marks;
+  Fill(3000);
+  const auto change = [&](uint64_t key, std::byte value) {
+    EXPECT_EQ(rows().Modify(Uint64Key(key), {0, 1}, [&](std::span<std::byte> row) { row[0] = value; }),
+              absl::StatusCode::kOk);
+  };
+  for (uint64_t key = 0; key < 3000; ++key) change(key, std::byte{1});
+  disk.fail = true;
+  for (uint64_t key = 0; key < 3000; ++key) change(key, std::byte{2});
+  disk.fail = false;
+  size_t lost = 0;
+  std::vector<std::byte> row;
+  for (uint64_t key = 0; key < 3000; ++key) {
+    ASSERT_EQ(rows().Read(Uint64Key(key), &row), absl::StatusCode::kOk);
+    lost += row[0] != std::byte{2};
+  }
+  EXPECT_EQ(lost, 0u);
+  page_change_sink = nullptr;
+  store_.reset();
+}
+
 TEST_F(PagerTest, Death_OfAPageThatIsWantedAndLost) {
   ASSERT_NO_FATAL_FAILURE(Make(64, true));
   Fill(3000);

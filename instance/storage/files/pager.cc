@@ -334,9 +334,9 @@ class Pager::Sweep {
     std::unique_ptr<Reader> writer = pager_.TakeReader();
     Runs(spills_, [&](size_t first, size_t end) {
       for (size_t i = first; i < end; ++i) {
-        auto* header = reinterpret_cast<PageHeader*>(pager_.BytesOf(spills_[i]));
-        if (header->lsn == 0) header->lsn = kLoadedLsn;
         std::copy_n(pager_.BytesOf(spills_[i]), kPageBytes, copies[i].bytes.begin());
+        auto* header = reinterpret_cast<PageHeader*>(copies[i].bytes.data());
+        if (header->lsn == 0) header->lsn = kLoadedLsn;
         StampChecksum(copies[i].bytes);
       }
       writer->queue.Submit({.kind = runtime::IoKind::kWrite,
@@ -348,7 +348,8 @@ class Pager::Sweep {
     pager_.ReturnReader(std::move(writer));
     for (const Place& place : spills_) {
       if (pager_.spill_status_.ok()) {
-        const auto* header = reinterpret_cast<const PageHeader*>(pager_.BytesOf(place));
+        auto* header = reinterpret_cast<PageHeader*>(pager_.BytesOf(place));
+        if (header->lsn == 0) header->lsn = kLoadedLsn;
         pager_.slots_[place.slot].Home(place.number).store(header->lsn, std::memory_order_release);
         pager_.counts_[place.slot].spilled.fetch_add(1, std::memory_order_relaxed);
         discards_.push_back(place);
