@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
+#include "instance/recovery/checkpoint.h"
 #include "instance/storage/catalog.h"
 #include "instance/storage/data_size.h"
-#include "instance/storage/files/file_size.h"
 #include "instance/storage/manifest.h"
 #include "topology/machine.h"
 
@@ -71,9 +71,9 @@ PredictedPools PredictPools(const ResolvedDeployment& resolved, runtime::FileSys
   std::vector<uint64_t> bytes;
   for (size_t island = 0; island < pools.islands.size(); ++island) {
     const std::string directory = fmt::format("{}/island-{}", resolved.data_directory, island);
-    const auto found = storage::UsedBytesOfSites(files, directory, manifest->data_generation);
-    if (!found.ok()) return pools;  // `up` will say what is wrong with them
-    bytes.push_back(*found);
+    const auto pages = recovery::PagesAtHome(files, directory, manifest->data_generation);
+    if (!pages.ok()) return pools;  // `up` will say what is wrong with them
+    bytes.push_back(*pages * storage::kPageBytes);
   }
   const bool loaded = HasLoadedRows(*manifest);
   for (size_t island = 0; island < bytes.size(); ++island) {

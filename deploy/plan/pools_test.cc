@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "instance/recovery/checkpoint.h"
 #include "instance/storage/manifest.h"
 
 namespace islands::deploy {
@@ -91,8 +92,9 @@ class PredictPoolsWithFiles : public testing::Test {
     for (const char* island : {"/d/island-0", "/d/island-1"}) {
       ASSERT_TRUE(files_->MakeDirectories(island).ok());
       for (const char* generation : {"/generation-0000000002", "/generation-0000000003"}) {
-        const std::string path = std::string(island) + generation + "-site-00000";
-        ASSERT_TRUE(files_->ReplaceFile(path, std::string(pages * 4096, 'x')).ok());
+        const auto block = recovery::EncodeCheckpoint({.number = 1, .sites = {{.site = 0, .pages = pages}}});
+        const std::string text(reinterpret_cast<const char*>(block.data()), block.size());
+        ASSERT_TRUE(files_->ReplaceFile(std::string(island) + generation + "-checkpoint", text + text).ok());
       }
     }
   }

@@ -279,7 +279,8 @@ Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<cons
   const uint64_t room = std::min<uint64_t>(2 * writes, store_.Usage().capacity_pages / 8);
   if (room != 0 && options_.journal != nullptr && !pager.HasRoom(room)) return Progress::kWaitingForRoom;
   const auto lookups = std::span(ahead_.lookups).last(operations.size());
-  const bool first_look = branch.pages.rounds == 0;  // not after a wait: it is the same look
+  // Not after a wait: it is the same look.
+  const bool first_look = branch.pages.rounds == 0 && branch.pages.of_scan == 0;
   if (first_look) pager.NoteLooks(options_.worker, looks);
   // Level by level. In a small pool others may take away what has come: in the end the thread waits, and then
   // the operation fetches by itself.

@@ -31,7 +31,6 @@ Parameters ToParameters(const google::protobuf::Map<std::string, std::string>& m
   return Parameters(map.begin(), map.end());
 }
 
-// Puts a workload's rows into the sites of this island.
 // While a thread that is no worker changes pages of a store that may swap.
 class ChangesPages {
  public:
@@ -50,6 +49,7 @@ class ChangesPages {
   const bool swaps_;
 };
 
+// Puts a workload's rows into the sites of this island.
 class StoreLoader final : public Loader {
  public:
   StoreLoader(const storage::Catalog& catalog, storage::Store& store, partitioner::SiteRun own, size_t tables,
@@ -220,15 +220,11 @@ absl::Status Island::ChooseMode(bool from_files) {
           : !KeepsFiles() ? "with durability none it pages where the deployment file says so"
                           : "nothing loaded so far has had no room");
   if (!automatic || !from_files) return absl::OkStatus();
-  // Not by the files' lengths: they grow by extents. What is wrong with a checkpoint says who reads the data.
-  const absl::StatusOr<std::string> file =
-      seams_.files->ReadFile(storage::CheckpointPath(seams_.log->data_directory, config_.data_generation()));
-  if (!file.ok()) return file.status();
-  const auto checkpoint = recovery::DecodeCheckpointFile(std::as_bytes(std::span(*file)));
-  uint64_t pages = 0;
-  for (size_t i = 0; checkpoint.ok() && i < checkpoint->sites.size(); ++i)
-    pages += checkpoint->sites[i].pages;
-  const bool paged = storage::ShouldPage(pages * storage::kPageBytes, config_.pool_bytes());
+  const absl::StatusOr<uint64_t> pages =
+      recovery::PagesAtHome(*seams_.files, seams_.log->data_directory, config_.data_generation());
+  // What is wrong with a checkpoint says who reads the data.
+  if (!pages.ok() && !absl::IsDataLoss(pages.status())) return pages.status();
+  const bool paged = storage::ShouldPage(pages.value_or(0) * storage::kPageBytes, config_.pool_bytes());
   SetMode(paged, fmt::format("its data files have {} 7/8 of the pool", paged ? "more than" : "at most"));
   return absl::OkStatus();
 }

@@ -106,6 +106,17 @@ absl::StatusOr<Checkpoint> DecodeCheckpointFile(std::span<const std::byte> file)
   return absl::DataLossError(fmt::format("it has {} bytes", file.size()));
 }
 
+absl::StatusOr<uint64_t> PagesAtHome(runtime::FileSystem& files, const std::string& directory,
+                                     uint64_t generation) {
+  const absl::StatusOr<std::string> file = files.ReadFile(storage::CheckpointPath(directory, generation));
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<Checkpoint> checkpoint = DecodeCheckpointFile(std::as_bytes(std::span(*file)));
+  if (!checkpoint.ok()) return checkpoint.status();
+  uint64_t pages = 0;
+  for (const Checkpoint::Site& site : checkpoint->sites) pages += site.pages;
+  return pages;
+}
+
 uint64_t SchemaFingerprint(const storage::Catalog& catalog, size_t tables) {
   Fingerprint fingerprint;
   fingerprint.Add(catalog.sites());

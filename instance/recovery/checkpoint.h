@@ -66,6 +66,12 @@ std::vector<std::byte> EncodeCheckpoint(const Checkpoint& checkpoint);
 // The newest valid block of the whole file. DATA_LOSS: there is none.
 absl::StatusOr<Checkpoint> DecodeCheckpointFile(std::span<const std::byte> file);
 
+// How many pages, free ones included, the data of a generation have by its checkpoint: their files are longer
+// by what they grow beforehand, and the log may know of more. DATA_LOSS: there is none that is whole. Nothing
+// is locked.
+absl::StatusOr<uint64_t> PagesAtHome(runtime::FileSystem& files, const std::string& directory,
+                                     uint64_t generation);
+
 // Of the first so many tables, all unless said otherwise, dropped ones among them. The same in all
 // versions, for tables that are laid out alike.
 uint64_t SchemaFingerprint(const storage::Catalog& catalog, size_t tables = SIZE_MAX);

@@ -294,6 +294,7 @@ void Worker::Clean() {
     counters_.cleaner.failed.Set(1);
     const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
     cleaner_failure_ = std::string(cleaner_->failure().message());
+    cleaner_->SetWarmUp(nullptr);  // nobody comes here again
     return;
   }
   if (const bool full = !cleaner_->full().ok(); full != data_full_) {
