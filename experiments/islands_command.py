@@ -208,6 +208,11 @@ def run_program(command: Sequence[str], directory: str | None = None, timeout_s:
     return out, err
 
 
+def without_notes(error: str) -> str:
+    """What went wrong: two that differ in what a command noted beside it, who else used the cores, are the same."""
+    return "\n".join(line for line in error.splitlines() if not line.startswith("note: "))
+
+
 def json_of(command: Sequence[str], directory: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S,
             codes: Sequence[int] = (0,)) -> Any:
     """The JSON document that a program prints."""

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from durability import DURABILITIES, EXPECTED
 from islands_command import (ROOT, Document, Failed, Interrupted, Islands, complain, handle_signals, interrupt,
-                             remove_everything, stop_everything)
+                             remove_everything, stop_everything, without_notes)
 from sweeping import measured
 from sweeping import plan as plans_of
 from sweeping import results as result_files
@@ -200,10 +200,11 @@ def summarize(arguments: argparse.Namespace, sweep: SweepFile, found: Results) -
               "over the repetitions")
         print(f"took {duration(found.document['seconds'])}; results: {os.path.relpath(found.directory)}; "
               f"a page of plots: `islands report {os.path.relpath(found.directory)}`")
-    for error in dict.fromkeys(failure["error"] for failure in failures):
-        of = [f"{failure['experiment']}/{failure['id']}" for failure in failures if failure["error"] == error]
+    for what in dict.fromkeys(without_notes(failure["error"]) for failure in failures):
+        alike = [failure for failure in failures if without_notes(failure["error"]) == what]
+        of = [f"{failure['experiment']}/{failure['id']}" for failure in alike]
         names = ", ".join(of[:4]) + (", ..." if len(of) > 4 else "")
-        complain(f"{len(of)} {'run' if len(of) == 1 else 'runs'} failed ({names}): {error}")
+        complain(f"{len(of)} {'run' if len(of) == 1 else 'runs'} failed ({names}): {alike[0]['error']}")
     return 1 if failures else 0
 
 

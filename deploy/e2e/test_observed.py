@@ -131,7 +131,10 @@ def seen(islands: Islands, request: pytest.FixtureRequest) -> Iterator[Seen]:
     cluster = Cluster(islands, folder)
     prometheus = Prometheus(binary, folder, base + 3)
     try:
-        cluster.write("2ISL", durability="sync", more=TABLES + "gateway: {enabled: true}\n")
+        # A pool that holds a third of the rows: pages are read and written, too.
+        tables = TABLES.replace("24000", "96000")
+        cluster.write("2ISL", durability="sync", pool="8MiB", mode="paged",
+                      more=tables + "gateway: {enabled: true}\n")
         with open(cluster.file, encoding="utf-8") as file:
             text = file.read().replace("base_port: 0", f"base_port: {base}")
         with open(cluster.file, "w", encoding="utf-8") as file:

@@ -706,17 +706,18 @@ def test_workload_that_cannot_be_described_is_told(islands: Islands, folder: str
 
 @pytest.fixture
 def brittle(islands: Islands, folder: str) -> Iterator[Sweeps]:
-    """Sweeps with an islandd that fails as island 1, as long as there is a file `broken`."""
+    """Sweeps with an islandd that fails as island 1, as long as there is a file `broken`, and commands each of which
+    has a note of its own."""
     lib = os.path.join(os.path.dirname(islands), "..", "lib")
     os.mkdir(os.path.join(folder, "bin"))
     os.symlink(os.path.realpath(lib), os.path.join(folder, "lib"))
-    command = shutil.copy(islands, os.path.join(folder, "bin", "islands"))
-    with open(os.path.join(folder, "bin", "islandd"), "w", encoding="utf-8") as script:
-        script.write(f"""#!/bin/sh
-case "$*" in */island-1) test -e {folder}/broken && {{ echo out of luck >&2; exit 1; }};; esac
-exec {os.path.realpath(os.path.dirname(islands))}/islandd "$@"
-""")
-    os.chmod(os.path.join(folder, "bin", "islandd"), 0o755)
+    command = shutil.copy(islands, os.path.join(folder, "bin", "islands-itself"))
+    daemon = os.path.join(os.path.realpath(os.path.dirname(islands)), "islandd")
+    fail = f"""case "$*" in */island-1) test -e {folder}/broken && {{ echo out of luck >&2; exit 1; }};; esac"""
+    for program, first, name in (command, 'echo "note: of process $$" >&2', "islands"), (daemon, fail, "islandd"):
+        with open(os.path.join(folder, "bin", name), "w", encoding="utf-8") as script:
+            script.write(f'#!/bin/sh\n{first}\nexec {program} "$@"\n')
+        os.chmod(script.name, 0o755)
     made = sweeps_in(Islands(command), folder)
     made.write("", "broken")
     yield made

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
-from islands_command import Failed, Islands, RunReport, StatusLine, complain
+from islands_command import Failed, Islands, RunReport, StatusLine, complain, without_notes
 from sweeping import results as result_files
 from sweeping.cluster import Cluster, program_words, run_alone
 from sweeping.machine import Machine
@@ -116,7 +116,7 @@ class Runner:
         self.observer = observer
         self.work = [(plan, block, runs) for plan in results.plans for block, runs in results.left(plan)]
         self.progress = Progress(list(estimate(self.work)))
-        self.said: set[str | None] = set()  # errors: once each, the end counts them
+        self.said: set[str] = set()  # errors, without notes: once each, the end counts them
         self.dead: dict[str, int] = {}  # experiment -> clusters in a row that did not come up
 
     def run_all(self) -> None:
@@ -172,8 +172,9 @@ class Runner:
         except Failed as failure:
             # Without the cluster's folder: what fails the same way on all of them is one error.
             entry["error"] = re.sub(re.escape(self.work_folder) + r"/[^/\s]+/", "", str(failure))
-        if not entry["ok"] and entry["error"] not in self.said:
-            self.said.add(entry["error"])
+        what = without_notes(entry["error"] or "")
+        if not entry["ok"] and what not in self.said:
+            self.said.add(what)
             self.progress.clear()
             complain(f"{in_words(experiment, run.point)}: {entry['error']}")
         self.results.add(plan, entry)
