@@ -15,6 +15,26 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86
 endif()
 target_link_libraries(islands_options INTERFACE Threads::Threads)
 
+# Headers of others, read once instead of once a source. Ours are not among them, so that who edits one waits for what
+# includes it only. What a source forgets to include shows with ISLANDS_TOGETHER=OFF.
+set(ISLANDS_HEADERS <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional> <map> <memory> <mutex>
+  <optional> <set> <span> <string> <string_view> <thread> <utility> <vector> <absl/container/flat_hash_map.h>
+  <absl/container/flat_hash_set.h> <absl/functional/function_ref.h> <absl/status/statusor.h> <fmt/format.h>
+  <fmt/ranges.h> <google/protobuf/message.h> <google/protobuf/map.h> <google/protobuf/map_entry.h>
+  <google/protobuf/repeated_field.h> <nlohmann/json.hpp> <spdlog/spdlog.h>)
+function(islands_precompile target from)
+  if(ISLANDS_TOGETHER)
+    target_precompile_headers(${target} REUSE_FROM ${from})
+  endif()
+endfunction()
+# Precompiled ones are taken only by what has the same definitions.
+target_compile_definitions(islands_options INTERFACE
+  $<TARGET_PROPERTY:spdlog::spdlog,INTERFACE_COMPILE_DEFINITIONS>
+  $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
+add_library(islands_headers OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/headers.cc)
+target_link_libraries(islands_headers PRIVATE islands_options protobuf::libprotobuf)
+target_precompile_headers(islands_headers PRIVATE ${ISLANDS_HEADERS})
+
 # islands_library(NAME SOURCES... [APART...] DEPENDS...): a folder's code as static library islands_NAME.
 # Its sources are compiled eight at a time, which shortens a clean build; ISLANDS_TOGETHER=OFF compiles each alone, for who
 # edits them. Those APART always are: names private to them are also names of another file, or
@@ -25,6 +45,7 @@ function(islands_library name)
   target_link_libraries(islands_${name} PUBLIC islands_options ${ARG_DEPENDS})
   islands_compile_together(islands_${name} ${ARG_APART})
   set_target_properties(islands_${name} PROPERTIES ISLANDS_APART "${ARG_APART}")
+  islands_precompile(islands_${name} islands_headers)
 endfunction()
 # Code that UBSan finds nothing in, and takes most of its time to compile: what protoc writes, and the commands, whose
 # inputs are checked words. ASan still sees it.
@@ -52,10 +73,8 @@ function(islands_compile_test name)
 endfunction()
 add_executable(test_headers EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/test_headers.cc)
 islands_compile_test(test_headers)
-target_link_libraries(test_headers PRIVATE absl::statusor)
-target_precompile_headers(test_headers PRIVATE <algorithm> <array> <atomic> <filesystem> <functional> <map> <memory>
-  <optional> <set> <span> <string> <string_view> <utility> <vector> <gmock/gmock.h> <gtest/gtest.h>
-  <absl/status/statusor.h>)
+target_link_libraries(test_headers PRIVATE protobuf::libprotobuf)
+target_precompile_headers(test_headers PRIVATE ${ISLANDS_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 
 # islands_test(NAME SOURCES... DEPENDS... [STRESS]): one GoogleTest binary, one ctest entry.
 # Labels: `unit` runs under ASan+UBSan in `make sanitize`, `stress` runs there under TSan as well; `long` has minutes of

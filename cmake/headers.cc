@@ -1,0 +1,1 @@
+// Nothing: of the target whose precompiled headers all libraries use (targets.cmake).
