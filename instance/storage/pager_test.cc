@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -89,8 +91,8 @@ class PagerTest : public testing::Test {
     ASSERT_TRUE(pager().HasRoom(store_->Usage().capacity_pages / 2));
     ASSERT_TRUE(pager().EndSpill().ok());
   }
-  void Fill(uint64_t count, size_t bytes = 200) {
-    for (uint64_t key = 0; key < count; ++key)
+  void Fill(uint64_t count, size_t bytes = 200, uint64_t first = 0) {
+    for (uint64_t key = first; key < count; ++key)
       ASSERT_EQ(rows().Insert(Uint64Key(key), Bytes(std::string(bytes, static_cast<char>('a' + key % 26)))),
                 absl::StatusCode::kOk);
   }
@@ -246,6 +248,74 @@ TEST_F(PagerTest, Fetch_OfManyIsTogetherAndOfTheSameOnce) {
   EXPECT_EQ(pager().counters().read - read, 10u);
   for (const Pager::Place& place : places) EXPECT_FALSE(pager().OnDisk(place));
   EXPECT_EQ(pager().counters().waited, 0u) << "nobody looked at one that was not there";
+}
+
+// Whoever is alone looks at no state word while all pages are in memory, and not marked; only then.
+TEST_F(PagerTest, Unguarded_WhileNoPageIsOut) {
+  ASSERT_NO_FATAL_FAILURE(Make(128, true));
+  const SiteSpace& space = store_->space(0);
+  Fill(2000);
+  EXPECT_TRUE(space.unguarded());
+  ASSERT_NO_FATAL_FAILURE(BeClean());
+  EXPECT_FALSE(space.unguarded());
+  std::vector<uint64_t> out;
+  for (uint64_t number = 1; number < space.end_page(); ++number) {
+    if (space.OnDisk(number) || space.At(number).marked()) out.push_back(number);
+  }
+  for (const uint64_t number : out) {
+    EXPECT_FALSE(space.unguarded());
+    const GuardS look(space.At(number));
+  }
+  EXPECT_TRUE(space.unguarded());
+  store_->space(0).Mark(1);
+  EXPECT_FALSE(space.unguarded());
+  { const GuardS look(space.At(1)); }
+  EXPECT_TRUE(space.unguarded());
+
+  ASSERT_NO_FATAL_FAILURE(Make(256, false));
+  Fill(100);
+  EXPECT_FALSE(store_->space(0).unguarded()) << "others may change pages";
+}
+
+// Lines of this process's memory maps, of the mapping that has the address.
+uint64_t KibOf(const void* address, const std::string& name) {
+  std::ifstream file("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    uintptr_t first = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &end) == 2)
+      inside = reinterpret_cast<uintptr_t>(address) >= first && reinterpret_cast<uintptr_t>(address) < end;
+    if (inside && line.starts_with(name + ":")) return std::stoull(line.substr(name.size() + 1));
+  }
+  return 0;
+}
+
+uint64_t HugePagesSplit() {  // since the machine began
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  for (uint64_t count = 0; file >> name >> count;) {
+    if (name == "thp_split_page") return count;
+  }
+  return 0;
+}
+
+TEST_F(PagerTest, HugePages_UntilNotAllPagesFit) {
+  constexpr uint64_t kPool = 20'000;  // pages: 78 MiB
+  ASSERT_NO_FATAL_FAILURE(Make(kPool, true));
+  const auto huge_kib = [&] { return KibOf(GuardS(store_->space(0).At(1)).bytes(), "AnonHugePages"); };
+  Fill(50'000);
+  const uint64_t huge_before = huge_kib(), split_before = HugePagesSplit();
+  if (huge_before == 0) GTEST_SKIP() << "this kernel gives none";
+  EXPECT_EQ(pager().counters().spilled, 0u);
+  Fill(450'000, 200, 50'000);
+  EXPECT_GT(store_->space(0).end_page(), kPool) << "more than the pool holds";
+  const uint64_t huge = huge_kib();
+  Fill(550'000, 200, 450'000);
+  EXPECT_LE(huge_kib(), huge) << "no more of them";
+  // Where the hand does not split them the kernel keeps their memory.
+  EXPECT_GE(2048 * (HugePagesSplit() - split_before) + huge_kib(), kPool * kPageBytes / 1024 * 9 / 10);
+  EXPECT_LE(KibOf(GuardS(store_->space(0).At(1)).bytes(), "Rss"),
+            store_->Usage().resident_pages * kPageBytes / 1024 + 2048);
 }
 
 TEST_F(PagerTest, Hand_LeavesWhatHasChangedAndNamesIt) {

@@ -426,7 +426,7 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
   high.Set(!end.empty() && (upper_.view().empty() || CompareKeys(end, upper_.view()) < 0) ? end
                                                                                           : upper_.view());
   for (size_t ahead = 1; high.view().empty() || CompareKeys(low.view(), high.view()) < 0;) {
-    if (site_->paged()) {
+    if (site_->paged() && !site_->unguarded()) {
       std::array<uint64_t, kMostAhead> pages;
       const size_t count = FindMissing(reverse ? high.view() : low.view(), reverse, ahead, pages);
       if (count != 0 && missing != nullptr) {

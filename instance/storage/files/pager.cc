@@ -81,6 +81,7 @@ absl::Status Pager::PutOnDisk(uint32_t slot, uint64_t end) {
                     pool_.pages_per_slot()));
   }
   pool_.NoteUse(slot, end - 1);
+  pool_.NoteOut(static_cast<int64_t>(end));
   for (uint64_t number = 0; number < end; ++number) {
     PageState state;
     ISLANDS_CHECK(Change(StateOf({slot, number}), state,
@@ -198,13 +199,14 @@ void Pager::Install(const Place& place, PageState seen, ConstPageBytes page) {
   if (spills_ && !swaps_) reinterpret_cast<PageHeader*>(BytesOf(place))->lsn = 0;
   PageState expected = reading;
   ISLANDS_CHECK(Change(state, expected, reading.WithResidency(Residency::kResident).WithLatch(0)));
+  pool_.NoteOut(-1);
   chances_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Pager::BringIn(AtomicPageState* state, PageState seen) {
   if (seen.residency() == Residency::kMarked) {
     Remember(state);
-    Change(state, seen, seen.WithResidency(Residency::kResident).WithLatch(0));
+    if (Change(state, seen, seen.WithResidency(Residency::kResident).WithLatch(0))) pool_.NoteOut(-1);
     return;
   }
   const Place place = PlaceOf(state);
@@ -264,7 +266,9 @@ class Pager::Sweep {
       const TornPage page(pager_.BytesOf(place));
       if (!inner_too_ && page.Load(&PageHeader::level) != 0) return;
       if (pager_.IsRecent(state)) return;
-      pager_.Change(state, seen, seen.WithResidency(Residency::kMarked).WithLatch(PageState::kOut));
+      pager_.pool_.NoteOut(1);  // before: who finds none out looks at no state word
+      if (!pager_.Change(state, seen, seen.WithResidency(Residency::kMarked).WithLatch(PageState::kOut)))
+        pager_.pool_.NoteOut(-1);
       if (!Planted(PlantedBug::kLoseClockBit)) return;
     }
     TakeMarked(place);
@@ -312,6 +316,7 @@ class Pager::Sweep {
   void Discard() {
     std::vector<iovec> stretches;
     Runs(discards_, [&](size_t first, size_t end) {
+      for (size_t i = first; i < end; ++i) pager_.pool_.SplitHugePage(discards_[i].slot, discards_[i].number);
       stretches.push_back({pager_.BytesOf(discards_[first]), (end - first) * kPageBytes});
     });
     DropMemory(stretches);

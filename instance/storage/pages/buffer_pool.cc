@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(const BufferPoolO
   pool->slots_ = options.slots;
   pool->alone_ = options.alone;
   pool->paged_ = options.paged;
+  pool->guarded_ = options.alone ? 0 : 1;
   pool->ends_ = std::make_unique<std::atomic<uint64_t>[]>(options.slots);
   if (pool->capacity_pages_ == 0) {
     return absl::InvalidArgumentError(fmt::format("a buffer pool of {} bytes does not hold one page of {}",
@@ -75,8 +76,37 @@ void BufferPool::Advise() {
   const auto huge_from = [share](uint64_t least) { return share >= least ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
   (void)madvise(region_, region_bytes_, MADV_DONTDUMP);
   (void)madvise(region_, static_cast<size_t>(pages() - region_), huge_from(kHugeStatesShareBytes));
-  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes,
-                paged_ ? MADV_NOHUGEPAGE : huge_from(kHugeShareBytes));  // given back one by one
+  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, huge_from(kHugeShareBytes));
+  huge_ = paged_ && share >= kHugeShareBytes;
+  split_.resize(paged_ ? slots_ : 0);
+}
+
+void BufferPool::SetEnd(uint32_t slot, uint64_t end) {
+  const uint64_t before = RoundUp(ends_[slot].load(std::memory_order_relaxed), kPagesPerHugePage);
+  ends_[slot].store(end, std::memory_order_release);
+  if (!huge_.load(std::memory_order_relaxed)) return;
+  const uint64_t more = (RoundUp(end, kPagesPerHugePage) - before) / kPagesPerHugePage;
+  const uint64_t all = huge_pages_.fetch_add(more, std::memory_order_relaxed) + more;
+  if (all > capacity_pages_ / kPagesPerHugePage) StopHugePages();
+}
+
+void BufferPool::StopHugePages() {
+  if (!huge_.exchange(false)) return;
+  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, MADV_NOHUGEPAGE);
+}
+
+// Being told that a part of it is cold, the kernel takes a huge page apart. Where it does not, the memory goes
+// when it needs some.
+void BufferPool::SplitHugePage(uint32_t slot, uint64_t number) {
+  StopHugePages();
+  if (capacity_pages_ * kPageBytes / slots_ < kHugeShareBytes) return;  // there are none
+  std::vector<bool>& split = split_[slot];
+  const uint64_t huge = number / kPagesPerHugePage;
+  if (huge >= split.size()) split.resize(End(slot) / kPagesPerHugePage + 1);
+  if (split[huge]) return;
+  split[huge] = true;
+  std::byte* const first = pages() + (slot * pages_per_slot_ + huge * kPagesPerHugePage) * kPageBytes;
+  (void)madvise(first, kPageBytes, MADV_COLD);
 }
 
 std::byte* BufferPool::pages() const {
@@ -94,7 +124,7 @@ PageArray BufferPool::Slot(uint32_t slot) const {
   auto* states = reinterpret_cast<AtomicPageState*>(region_) + slot * pages_per_slot_;
   auto* homes = reinterpret_cast<PageHome*>(region_ + StatesBytes()) + slot * pages_per_slot_;
   return PageArray(states, homes, pages() + slot * pages_per_slot_ * kPageBytes, pages_per_slot_, alone_,
-                   paged_);
+                   paged_, &guarded_);
 }
 
 namespace {

@@ -17,7 +17,13 @@
 // Huge pages spare most of the address translation, which costs more than the cache miss itself. They are
 // asked for where a site's share of the pool is large: its pages are used from the front without gaps, so
 // that at most one huge page per site is not full (and one of state words, where these fill one). Small pools
-// ask for small ones. The region is left out of core dumps, which would otherwise take minutes to walk it.
+// ask for small ones. A paged pool has them for as long as all pages ever used, in whole huge pages, would
+// fit into it: then it asks for no more, and whoever gives back a page's memory splits the huge page first,
+// because else the kernel keeps it all. The region is left out of core dumps, which would otherwise take
+// minutes to walk it.
+//
+// A pool whose pages are all in memory, and that one thread has to itself, is read without a look at state
+// words (SiteSpace::unguarded), paged or not. So it counts the pages that are marked or on disk.
 //
 // Thread safety: all functions may be called from any thread.
 //
@@ -32,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -65,11 +72,20 @@ using PageHome = std::atomic<uint64_t>;
 class PageArray {
  public:
   PageArray() = default;
-  PageArray(AtomicPageState* states, PageHome* homes, std::byte* pages, uint64_t size, bool alone, bool paged)
-      : states_(states), homes_(homes), pages_(pages), size_(size), alone_(alone), paged_(paged) {}
+  PageArray(AtomicPageState* states, PageHome* homes, std::byte* pages, uint64_t size, bool alone, bool paged,
+            const std::atomic<int64_t>* guarded)
+      : states_(states),
+        homes_(homes),
+        pages_(pages),
+        size_(size),
+        guarded_(guarded),
+        alone_(alone),
+        paged_(paged) {}
   uint64_t size() const { return size_; }
   bool alone() const { return alone_; }
   bool paged() const { return paged_; }
+  // One thread has all pages to itself, and all are in memory.
+  bool unguarded() const { return guarded_->load(std::memory_order_relaxed) == 0; }
   PageHome& Home(uint64_t number) const {
     ISLANDS_CHECK(number < size_);
     return homes_[number];
@@ -99,6 +115,7 @@ class PageArray {
   PageHome* homes_ = nullptr;
   std::byte* pages_ = nullptr;
   uint64_t size_ = 0;
+  const std::atomic<int64_t>* guarded_ = nullptr;
   bool alone_ = false;
   bool paged_ = false;
 };
@@ -129,6 +146,10 @@ class BufferPool {
   [[nodiscard]] bool ClaimPage();
   // Of a paged pool: so many have been given back.
   void GiveBack(uint64_t pages) { resident_pages_.fetch_sub(pages, std::memory_order_relaxed); }
+  // So many more pages are marked or on disk, or fewer. Before the first of them is, and after the last.
+  void NoteOut(int64_t more) { guarded_.fetch_add(more, std::memory_order_relaxed); }
+  // Of a paged pool, before a page's memory goes back to the kernel. By one thread at a time.
+  void SplitHugePage(uint32_t slot, uint64_t number);
 
   bool paged() const { return paged_; }
   bool alone() const { return alone_; }
@@ -139,8 +160,7 @@ class BufferPool {
   // Pages of the slot that have been used, or will be: those from here on have never been.
   uint64_t End(uint32_t slot) const { return ends_[slot].load(std::memory_order_acquire); }
   void NoteUse(uint32_t slot, uint64_t number) {
-    if (number >= ends_[slot].load(std::memory_order_relaxed))
-      ends_[slot].store(number + 1, std::memory_order_release);
+    if (number >= ends_[slot].load(std::memory_order_relaxed)) SetEnd(slot, number + 1);
   }
   uint64_t pages_per_slot() const { return pages_per_slot_; }
   const void* states_end() const { return region_ + StatesBytes(); }
@@ -154,6 +174,8 @@ class BufferPool {
   BufferPool() = default;
   absl::Status Reserve(const BufferPoolOptions& options);
   void Advise();
+  void SetEnd(uint32_t slot, uint64_t end);
+  void StopHugePages();
   uint64_t StatesBytes() const { return pages_per_slot_ * slots_ * sizeof(AtomicPageState); }
   std::byte* pages() const;
 
@@ -166,9 +188,14 @@ class BufferPool {
   bool alone_ = false;
   bool paged_ = false;
   PageSource* source_ = nullptr;
+  std::vector<std::vector<bool>> split_;  // by slot and huge page, of paged pools; of who gives back memory
   // Atomic.
   std::unique_ptr<std::atomic<uint64_t>[]> ends_;  // by slot; written by one thread at a time
   std::atomic<uint64_t> resident_pages_{0};
+  std::atomic<uint64_t> huge_pages_{0};  // of a paged pool: that would hold all pages up to their ends
+  std::atomic<bool> huge_{false};        // of a paged pool: it has asked for huge pages
+  // Pages that are marked or on disk, and one for a pool that several threads use.
+  alignas(64) std::atomic<int64_t> guarded_{0};
 };
 
 }  // namespace islands::storage

@@ -52,11 +52,11 @@ class PageRef {
   bool touched() const { return state_->Load().residency() != Residency::kUntouched; }
   bool on_disk() const { return state_->Load().residency() == Residency::kOnDisk; }
   bool marked() const { return state_->Load().residency() == Residency::kMarked; }
-  // Of a resident page that nobody has latched.
-  void Mark() const {
+  // Of a resident page that nobody has latched; false: it is none.
+  bool Mark() const {
     PageState state = state_->Load();
-    if (state.residency() == Residency::kResident && state.free())
-      Change(state, state.WithResidency(Residency::kMarked).WithLatch(PageState::kOut));
+    return state.residency() == Residency::kResident && state.free() &&
+           Change(state, state.WithResidency(Residency::kMarked).WithLatch(PageState::kOut));
   }
 
  private:

@@ -101,7 +101,10 @@ GuardX SiteSpace::ForRedo(uint64_t number, bool image) {
   if (page.touched() && !(image && page.on_disk())) return GuardX(page);
   const UndoScope whatever_room_there_is;
   ISLANDS_CHECK(pool_->ClaimPage());
-  return page.on_disk() ? GuardX::Anew(page) : FirstUse(number);
+  if (!page.on_disk()) return FirstUse(number);
+  GuardX anew = GuardX::Anew(page);
+  pool_->NoteOut(-1);
+  return anew;
 }
 
 GuardX SiteSpace::Allocate(uint32_t tree, uint8_t level, GuardX* header_guard) {

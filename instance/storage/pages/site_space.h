@@ -67,12 +67,14 @@ class SiteSpace {
   [[gnu::always_inline]] void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
   bool alone() const { return pages_.alone(); }
   bool paged() const { return pages_.paged(); }
-  // One thread has all pages to itself, and all are in memory: nobody need look at a state word.
-  bool unguarded() const { return alone() && !paged(); }
+  // Nobody need look at a state word, until the next page is claimed.
+  bool unguarded() const { return pages_.unguarded(); }
   bool OnDisk(uint64_t number) const { return number < pages_.size() && pages_.At(number).on_disk(); }
   void FetchAhead(std::span<const uint64_t> numbers) const { pool_->source()->FetchAhead(slot_, numbers); }
   // Once more, if nobody has looked since: the clock hand had.
-  void Mark(uint64_t number) { pages_.At(number).Mark(); }
+  void Mark(uint64_t number) {
+    if (pages_.At(number).Mark()) pool_->NoteOut(1);
+  }
   // Of a page's data file (BufferPool): who moves pages keeps it.
   uint64_t Home(uint64_t number) const { return pages_.Home(number).load(std::memory_order_acquire); }
   void SetHome(uint64_t number, uint64_t lsn) { pages_.Home(number).store(lsn, std::memory_order_release); }
