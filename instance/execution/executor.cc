@@ -582,24 +582,24 @@ Executor::Step Executor::Insert(const Target& target) {
   if (!rows.FitsRow(row)) return {.code = absl::StatusCode::kInvalidArgument};
   while (true) {
     const uint64_t key_changes = rows.key_changes();
-    switch (rows.Find(key, &row_)) {
+    storage::KeyBuffer next;
+    const storage::BTree::Gap found = rows.FindGap(key, target.lookup, &row_, &next);
+    switch (found.state) {
       case KeyState::kRow:
         return {.code = absl::StatusCode::kAlreadyExists};
       case KeyState::kGhost: {  // its key has been there for scans to lock: no gap is parted
         const size_t entries = undo.size();
         undo.RecordRevive(operation.table, target.site, key, row_);
-        const absl::StatusCode code = rows.Insert(key, row);
+        const absl::StatusCode code = rows.Insert(key, row, {}, target.lookup);
         if (code != absl::StatusCode::kOk) Forget(target.branch, entries);
         return {.code = code};
       }
       case KeyState::kAbsent:
         break;
     }
-    storage::KeyBuffer next;
-    const bool last = !rows.NextKey(key, &next);
-    ISLANDS_CHECK(last || storage::CompareKeys(next.view(), key) > 0);
-    const LockName gap =
-        last ? LastGap(operation.table, target.site) : GapBelow(operation.table, target.site, next.view());
+    ISLANDS_CHECK(found.last || storage::CompareKeys(next.view(), key) > 0);
+    const LockName gap = found.last ? LastGap(operation.table, target.site)
+                                    : GapBelow(operation.table, target.site, next.view());
     LockResult lock = LockResult::kGranted;
     {
       const WorkScope locking(Work::kLocking);
@@ -616,7 +616,7 @@ Executor::Step Executor::Insert(const Target& target) {
     }
     const size_t entries = undo.size();
     undo.RecordInsert(operation.table, target.site, key);
-    const absl::StatusCode code = rows.Insert(key, row, expected);
+    const absl::StatusCode code = rows.Insert(key, row, expected, target.lookup);
     if (code == absl::StatusCode::kOk) return {.code = code};
     Forget(target.branch, entries);
     if (code == absl::StatusCode::kAborted) continue;  // somebody came between: another gap perhaps
@@ -630,11 +630,15 @@ absl::StatusCode Executor::Replace(const Target& target) {
   const KeyView key = target.batch.View(operation.key);
   const RowView row = target.batch.View(operation.row);
   if (!target.rows.FitsRow(row)) return absl::StatusCode::kInvalidArgument;
-  absl::StatusCode code = target.rows.Read(key, &row_);
+  absl::StatusCode code =
+      target.rows.Read</*kAgain=*/true>(key, target.lookup, [&](storage::TornBytes bytes) {
+        row_.resize(bytes.size());
+        bytes.CopyTo(row_.data());
+      });
   if (code != absl::StatusCode::kOk) return code;
   const size_t entries = target.branch.undo.size();
   target.branch.undo.RecordReplace(operation.table, target.site, key, row_);
-  code = target.rows.Replace(key, row);
+  code = target.rows.Replace(key, row, target.lookup);
   if (code != absl::StatusCode::kOk) Forget(target.branch, entries);
   return code;
 }

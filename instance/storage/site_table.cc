@@ -124,9 +124,9 @@ StatusCode SiteTable::Modify(KeyView key, RowPart part, absl::FunctionRef<void(s
   return ReplaceIndexed(key, before, after);
 }
 
-StatusCode SiteTable::Insert(KeyView key, RowView row, std::optional<uint64_t> expected) {
+StatusCode SiteTable::Insert(KeyView key, RowView row, std::optional<uint64_t> expected, Lookup* hint) {
   if (!IsKey(key) || !FitsRow(row)) return StatusCode::kInvalidArgument;
-  if (indexes_.empty()) return rows_.Insert(key, row, expected);
+  if (indexes_.empty()) return rows_.Insert(key, row, expected, hint);
   Entries entries;
   std::vector<std::byte> before;
   if (const StatusCode code = MakeEntries(key, row, &entries); code != StatusCode::kOk) return code;
@@ -144,9 +144,9 @@ StatusCode SiteTable::Insert(KeyView key, RowView row, std::optional<uint64_t> e
   return code;
 }
 
-StatusCode SiteTable::Replace(KeyView key, RowView row) {
+StatusCode SiteTable::Replace(KeyView key, RowView row, Lookup* hint) {
   if (!IsKey(key) || !FitsRow(row)) return StatusCode::kInvalidArgument;
-  if (indexes_.empty()) return rows_.Replace(key, row);
+  if (indexes_.empty()) return rows_.Replace(key, row, hint);
   std::vector<std::byte> before;
   if (const StatusCode code = rows_.Read(key, &before); code != StatusCode::kOk) return code;
   return ReplaceIndexed(key, before, row);

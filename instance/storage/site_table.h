@@ -75,8 +75,9 @@ class SiteTable {
                           Lookup* hint = nullptr);
   // A ghost of this key becomes the row. `expected`, and ABORTED: as BTree::Insert. RESOURCE_EXHAUSTED may
   // leave a ghost of a new key, to be buried (RemoveGhost): others may have locked the gap below it.
-  absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
-  absl::StatusCode Replace(KeyView key, RowView row);
+  absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {},
+                          Lookup* hint = nullptr);
+  absl::StatusCode Replace(KeyView key, RowView row, Lookup* hint = nullptr);
 
   // Deleting in two steps (btree.h): MarkGhost hides the row and takes its index entries away, RemoveGhost
   // gives the ghost's room back. NOT_FOUND: there is no such row, or ghost.
@@ -94,7 +95,10 @@ class SiteTable {
 
   // For those who lock gaps: as BTree's.
   uint64_t key_changes() const { return rows_.key_changes(); }
-  bool NextKey(KeyView key, KeyBuffer* next) const { return rows_.NextKey(key, next); }
+  BTree::Gap FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const {
+    if (!IsKey(key)) return {};  // Insert says so
+    return rows_.FindGap(key, place, ghost, next);
+  }
 
   // Of the trees of its rows and of all its indexes together.
   size_t levels() const;

@@ -130,6 +130,20 @@ GuardX BTree::FindLeafExclusive(KeyView key) {
   }
 }
 
+[[gnu::always_inline]] inline GuardX BTree::FindLeafExclusive(KeyView key, Lookup* hint, uint32_t* slot,
+                                                              bool* found) {
+  GuardX guard;
+  if (hint != nullptr && hint->node_) guard = GuardX::Upgrade(hint->node_, ISLANDS_PAGE_LATCH("btree.leaf"));
+  if (guard) {
+    *slot = hint->slot_;
+    *found = hint->has_slot_;
+  } else {
+    guard = FindLeafExclusive(key);
+    *slot = NodeOf(guard)->LowerBound(key, found);
+  }
+  return guard;
+}
+
 absl::StatusCode BTree::Read(KeyView key, std::vector<std::byte>* row) const {
   return Find(key, row) == KeyState::kRow ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
 }
@@ -144,27 +158,24 @@ KeyState BTree::Find(KeyView key, std::vector<std::byte>* row) const {
 absl::StatusCode BTree::Modify(KeyView key, RowPart part,
                                absl::FunctionRef<void(std::span<std::byte>)> change, Lookup* hint) {
   if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
-  GuardX guard;
-  if (hint != nullptr && hint->node_) guard = GuardX::Upgrade(hint->node_, ISLANDS_PAGE_LATCH("btree.leaf"));
-  const bool hinted = static_cast<bool>(guard);
-  if (!hinted) guard = FindLeafExclusive(key);
+  uint32_t i = 0;
+  bool found = false;
+  const GuardX guard = FindLeafExclusive(key, hint, &i, &found);
   const Node* leaf = NodeOf(guard);
-  bool found = hinted && hint->has_slot_;
-  const uint32_t i = hinted ? hint->slot_ : leaf->LowerBound(key, &found);
   if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
   if (!part.Within(leaf->value(i).size())) return absl::StatusCode::kInvalidArgument;
   change(Change(guard, {Kind::kValue, i, part.offset, part.bytes})->value(i));
   return absl::StatusCode::kOk;
 }
 
-absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t> expected) {
-  if (!Covers(key)) return absl::StatusCode::kInvalidArgument;
+absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t> expected, Lookup* hint) {
+  if (!Covers(key, hint)) return absl::StatusCode::kInvalidArgument;
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
-    GuardX guard = FindLeafExclusive(key);
-    const Node* leaf = NodeOf(guard);
+    uint32_t i = 0;
     bool found = false;
-    const uint32_t i = leaf->LowerBound(key, &found);
+    GuardX guard = FindLeafExclusive(key, hint, &i, &found);
+    const Node* leaf = NodeOf(guard);
     if (found && !leaf->ghost(i)) return absl::StatusCode::kAlreadyExists;
     if (found && leaf->HasRoomToReplace(i, row.size())) {
       Change(guard, {Kind::kNewValue, i, 0, row.size()})->ReplaceValue(i, row);
@@ -185,14 +196,14 @@ absl::StatusCode BTree::Insert(KeyView key, RowView row, std::optional<uint64_t>
   }
 }
 
-absl::StatusCode BTree::Replace(KeyView key, RowView row) {
-  if (!Covers(key)) return absl::StatusCode::kNotFound;
+absl::StatusCode BTree::Replace(KeyView key, RowView row, Lookup* hint) {
+  if (!Covers(key, hint)) return absl::StatusCode::kNotFound;
   const PendingEntry entry{.key = key, .value_bytes = row.size()};
   while (true) {
-    GuardX guard = FindLeafExclusive(key);
-    const Node* leaf = NodeOf(guard);
+    uint32_t i = 0;
     bool found = false;
-    const uint32_t i = leaf->LowerBound(key, &found);
+    GuardX guard = FindLeafExclusive(key, hint, &i, &found);
+    const Node* leaf = NodeOf(guard);
     if (!found || leaf->ghost(i)) return absl::StatusCode::kNotFound;
     if (leaf->HasRoomToReplace(i, row.size())) {
       Change(guard, {Kind::kNewValue, i, 0, row.size()})->ReplaceValue(i, row);
@@ -473,6 +484,37 @@ bool BTree::NextKey(KeyView key, KeyBuffer* next) const {
     return false;
   });
   return found;
+}
+
+BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const {
+  if (!Covers(key, place)) return {.last = !NextKey(key, next)};
+  PageWait wait;
+  for (int tries = 0;; ++tries) {
+    if (!place->node_) {
+      place->node_ = FindLeaf(key);
+      place->slot_ = NodeOf(place->node_).LowerBound(key, &place->has_slot_);
+    }
+    const TornNode leaf = NodeOf(place->node_);
+    Gap gap;
+    if (place->has_slot_) {
+      const TornNode::Entry entry = leaf.entry(place->slot_);
+      gap.state = entry.ghost ? KeyState::kGhost : KeyState::kRow;
+      if (entry.ghost && entry.value.size() <= kMaxRowBytes) {  // or torn
+        ghost->resize(entry.value.size());
+        entry.value.CopyTo(ghost->data());
+      }
+    } else if (place->slot_ < leaf.count()) {
+      leaf.CopyKey(place->slot_, next);
+    } else {
+      gap.last = true;  // of this leaf
+    }
+    if (place->node_.Valid()) {
+      if (gap.last) gap.last = !NextKey(key, next);
+      return gap;
+    }
+    if (tries > 0) place->node_.WaitToTryAgain(wait, {"btree.read"});
+    place->node_.Release();
+  }
 }
 
 uint64_t BTree::Count() const {

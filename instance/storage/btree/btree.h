@@ -111,9 +111,10 @@ class BTree {
                           Lookup* hint = nullptr);
   // OK, ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT. A ghost of this key becomes the row. ABORTED:
   // the key is new, and keys came or went since key_changes() was `expected`.
-  absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {});
+  absl::StatusCode Insert(KeyView key, RowView row, std::optional<uint64_t> expected = {},
+                          Lookup* hint = nullptr);
   // OK, NOT_FOUND, RESOURCE_EXHAUSTED.
-  absl::StatusCode Replace(KeyView key, RowView row);
+  absl::StatusCode Replace(KeyView key, RowView row, Lookup* hint = nullptr);
   // OK, NOT_FOUND. Rows and ghosts; `only_ghost`: a row counts as not found.
   absl::StatusCode Remove(KeyView key, bool only_ghost = false);
   // Row to ghost (true) or back. NOT_FOUND: there is no such row, or ghost.
@@ -121,6 +122,13 @@ class BTree {
   uint64_t key_changes() const { return key_changes_.load(std::memory_order_acquire); }
   // The smallest key above `key`, ghosts included. False: there is none.
   bool NextKey(KeyView key, KeyBuffer* next) const;
+  // What is to be known before an insertion, in one descent, or by `place`, which knows the leaf afterwards: what
+  // is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's.
+  struct Gap {
+    KeyState state = KeyState::kAbsent;
+    bool last = false;  // there is no next key
+  };
+  Gap FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const;
   // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
   // Key and row are valid during the call only.
   void Scan(KeyView first, KeyView end, bool reverse, absl::FunctionRef<bool(KeyView key, RowView row)> visit,
@@ -158,6 +166,8 @@ class BTree {
   bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
   GuardO FindLeaf(KeyView key) const;
   GuardX FindLeafExclusive(KeyView key);
+  // The leaf of the hint, if nobody has changed it since, and the key's slot there; else as above.
+  GuardX FindLeafExclusive(KeyView key, Lookup* hint, uint32_t* slot, bool* found);
   bool Covers(KeyView key) const {
     return CompareKeys(key, lower_.view()) >= 0 &&
            (upper_.view().empty() || CompareKeys(key, upper_.view()) < 0);
@@ -240,8 +250,9 @@ KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
     const uint32_t i = hinted ? hint->slot_ : leaf.LowerBound(key, &found);
     const bool trusted = hinted && !kAgain && runtime::Planted(runtime::PlantedBug::kTrustStaleHint);
     if (!found) {
-      if (guard.Valid() || trusted) return KeyState::kAbsent;
-      continue;
+      if (!guard.Valid() && !trusted) continue;
+      if (kAgain && hinted) hint->node_ = std::move(guard);
+      return KeyState::kAbsent;
     }
     const TornNode::Entry entry = leaf.entry(i);
     if (entry.value.size() > kMaxRowBytes) continue;  // torn

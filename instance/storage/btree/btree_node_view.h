@@ -33,6 +33,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -164,6 +165,7 @@ class NodeView {
     return {.value = page_.Bytes(ValueOffset(slot), prefixed & ~NodeFields::kGhost),
             .ghost = (prefixed & NodeFields::kGhost) != 0};
   }
+  void CopyKey(uint32_t i, KeyBuffer* key) const;
   // Starts loading an entry's first `bytes` bytes, or about all of it (0).
   void PrefetchEntry(uint32_t i, size_t bytes) const;
 
@@ -212,6 +214,17 @@ template <typename Page>
   const size_t about = bytes != 0 ? bytes + sizeof(uint16_t) + slot.key_bytes
                                   : page_.Load(&NodeFields::heap_used_) / std::max<size_t>(count(), 1);
   for (size_t at = 0; at < std::min(about + kLine, kMost); at += kLine) page_.Prefetch(slot.offset + at);
+}
+
+template <typename Page>
+inline void NodeView<Page>::CopyKey(uint32_t i, KeyBuffer* key) const {
+  const Slot slot = slots()[i];
+  const size_t prefix = std::min<size_t>(page_.Load(&NodeFields::prefix_bytes_), kMaxTreeKeyBytes);
+  const size_t suffix = std::min<size_t>(slot.key_bytes, kMaxTreeKeyBytes - prefix);
+  std::array<std::byte, kMaxTreeKeyBytes> bytes;
+  page_.Bytes(page_.Load(&NodeFields::lower_offset_), prefix).CopyTo(bytes.data());
+  page_.Bytes(slot.offset + sizeof(uint16_t), suffix).CopyTo(bytes.data() + prefix);
+  key->Set(KeyView(bytes.data(), prefix + suffix));
 }
 
 inline int CompareBytes(RowView bytes, KeyView key) { return CompareKeys(bytes, key); }

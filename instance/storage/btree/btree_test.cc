@@ -97,13 +97,7 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     ASSERT_EQ(tree_.tree->Remove(Bytes(key)),
               model_.erase(key) == 1 ? StatusCode::kOk : StatusCode::kNotFound);
   }
-  void ReplaceOne() {
-    const std::string key = AnyKey(), row = AnyRow();
-    const auto found = model_.find(key);
-    if (found != model_.end()) found->second = row;
-    ASSERT_EQ(tree_.tree->Replace(Bytes(key), Bytes(row)),
-              found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound);
-  }
+  void ReplaceOne() { ReplaceOne(AnyKey(), nullptr); }
   void ModifyOne() { Modify(AnyKey(), nullptr); }
   void Modify(const std::string& key, Lookup* hint) {
     const auto found = model_.find(key);
@@ -147,6 +141,42 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
         model_.erase(found);
     }
   }
+  // As who locks the gap below the next key does, before it inserts.
+  void InsertIntoGap(const std::string& key, Lookup* place) {
+    KeyBuffer next;
+    std::vector<std::byte> ghost;
+    const uint64_t key_changes = tree_.tree->key_changes();
+    const BTree::Gap gap = tree_.tree->FindGap(Bytes(key), place, &ghost, &next);
+    const auto found = model_.find(key);
+    ASSERT_EQ(gap.state, found != model_.end() ? KeyState::kRow : KeyState::kAbsent);
+    const auto above = model_.upper_bound(key);
+    if (found == model_.end()) {
+      ASSERT_EQ(gap.last, above == model_.end());
+      if (!gap.last) {
+        ASSERT_EQ(Text(next.view()), above->first);
+      }
+    }
+    const bool aborted = random_.Below(4) == 0;  // keys come and go in between
+    if (aborted) random_.Below(2) == 0 ? InsertOne() : RemoveOne();
+    const bool changed = tree_.tree->key_changes() != key_changes;
+    const std::string row = AnyRow();
+    const StatusCode code = tree_.tree->Insert(Bytes(key), Bytes(row), key_changes, place);
+    if (key < mix_.lower || (!mix_.upper.empty() && key >= mix_.upper)) {
+      ASSERT_EQ(code, StatusCode::kInvalidArgument);
+    } else if (model_.contains(key)) {
+      ASSERT_EQ(code, StatusCode::kAlreadyExists);
+    } else {
+      ASSERT_EQ(code, changed ? StatusCode::kAborted : StatusCode::kOk);
+      if (code == StatusCode::kOk) model_.emplace(key, row);
+    }
+  }
+  void ReplaceOne(const std::string& key, Lookup* hint) {
+    const std::string row = AnyRow();
+    const auto found = model_.find(key);
+    if (found != model_.end()) found->second = row;
+    ASSERT_EQ(tree_.tree->Replace(Bytes(key), Bytes(row), hint),
+              found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound);
+  }
   // Looks for several rows together, and then uses what was found while other changes come in between.
   void LookupSome() {
     std::vector<std::string> keys(1 + random_.Below(12));
@@ -158,9 +188,18 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     BTree::FinishLookups(lookups);
     for (size_t i = 0; i < keys.size(); ++i) {
       if (random_.Below(4) == 0) random_.Below(2) == 0 ? InsertOne() : RemoveOne();
-      if (random_.Below(2) == 0) {
-        Modify(keys[i], &lookups[i]);
-        continue;
+      switch (random_.Below(5)) {
+        case 0:
+          InsertIntoGap(keys[i], &lookups[i]);
+          continue;
+        case 1:
+          ReplaceOne(keys[i], &lookups[i]);
+          continue;
+        case 2:
+          Modify(keys[i], &lookups[i]);
+          continue;
+        default:
+          break;
       }
       std::string row = "absent";
       const KeyState state =
