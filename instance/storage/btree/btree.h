@@ -122,8 +122,8 @@ class BTree {
   uint64_t key_changes() const { return key_changes_.load(std::memory_order_acquire); }
   // The smallest key above `key`, ghosts included. False: there is none.
   bool NextKey(KeyView key, KeyBuffer* next) const;
-  // What is to be known before an insertion, in one descent, or by `place`, which knows the leaf afterwards: what
-  // is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's.
+  // What is to be known before an insertion, in one descent, or by `place`, which knows the leaf afterwards:
+  // what is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's.
   struct Gap {
     KeyState state = KeyState::kAbsent;
     bool last = false;  // there is no next key

@@ -133,13 +133,16 @@ bool Node::SidesFit(size_t left_bytes, size_t right_bytes, size_t separator_byte
 
 // The cut is made in the sequence of entries as it will be with the pending one in its place, at least one on
 // each side, so that cutting again and again ends: at the latest when the pending entry is alone. The
-// balanced cut is the best, but ascending inserts at the right edge fill their leaves. A cut where both sides
-// fit exists because no entry and no fence is larger than half a page (see the static_asserts).
+// balanced cut is the best, but ascending inserts fill their leaves: at the right edge of the tree, and where
+// the entry before the new one is the one that came last, which lies lowest in the heap: a run of one
+// district's orders amid those of others. A cut where both sides fit exists because no entry and no fence is
+// larger than half a page (see the static_asserts).
 void Node::ChooseLeafSplit(const PendingEntry& pending, bool last, SplitPoint* split) const {
   bool replaces = false;
   const uint32_t position = LowerBound(pending.key, &replaces);
   const uint32_t total_entries = count_ + (replaces ? 0 : 1);
   const bool appends = !replaces && position == count_ && last;
+  const bool continues = !replaces && position > 0 && slots()[position - 1].offset == heap_begin_;
   // Which slot entry v of the sequence is; count_ stands for a pending one that is new.
   const auto slot_of = [&](uint32_t v) {
     return replaces || v < position ? v : v == position ? count_ : v - 1;
@@ -157,7 +160,8 @@ void Node::ChooseLeafSplit(const PendingEntry& pending, bool last, SplitPoint* s
     if (!SidesFit(real_left, real_right, separator_bytes)) continue;
     const size_t left = real_left + (position < v ? pending_bytes : 0);
     const size_t right = real_right + (position < v ? 0 : pending_bytes);
-    const size_t larger = appends ? 0 : std::max(left, right);
+    const bool behind_run = continues && v == position && left >= right;
+    const size_t larger = appends || behind_run ? 0 : std::max(left, right);
     if (larger <= best) {
       best = larger;
       cut = v;

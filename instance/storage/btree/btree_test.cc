@@ -389,6 +389,17 @@ TEST(BTree, Insert_AscendingFillsItsLeaves) {
   EXPECT_EQ(totals.levels, 3u);
 }
 
+TEST(BTree, Insert_AscendingRunsSideBySideFillTheirLeaves) {
+  TestTree tree(3000);
+  constexpr uint64_t kRuns = 10, kRowsOfRun = 2000;
+  const std::string row(250, 'x');
+  for (uint64_t i = 0; i < kRowsOfRun; ++i) {
+    for (uint64_t run = 0; run < kRuns; ++run)
+      ASSERT_EQ(tree.Insert(BigEndian(run << 32 | i), row), StatusCode::kOk);
+  }
+  EXPECT_LE(tree.Check().pages, kRuns * (kRowsOfRun / 14 + 10));  // of balanced cuts they are twice as many
+}
+
 TEST(BTree, Scan_StopsWhenToldAndHoldsNoLatch) {
   TestTree tree(3000);
   for (uint64_t i = 0; i < 2000; i += 2) ASSERT_EQ(tree.Insert(BigEndian(i), "even"), StatusCode::kOk);

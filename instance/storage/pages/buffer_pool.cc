@@ -95,8 +95,8 @@ void BufferPool::StopHugePages() {
   (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, MADV_NOHUGEPAGE);
 }
 
-// Being told that a part of it is cold, the kernel takes a huge page apart. Where it does not, the memory goes
-// when it needs some.
+// Being told that a part of it is cold, the kernel takes a huge page apart. Where it does not, the memory
+// goes when it needs some.
 void BufferPool::SplitHugePage(uint32_t slot, uint64_t number) {
   StopHugePages();
   if (capacity_pages_ * kPageBytes / slots_ < kHugeShareBytes) return;  // there are none
