@@ -687,7 +687,9 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
                                    sites_.SitesOf(config_.island()),
                                    static_cast<uint32_t>(workers_.size()),
                                    seams_.clock,
-                                   request.began_ns()};
+                                   request.began_ns(),
+                                   request.run_id(),
+                                   config_.boot_epoch()};
     absl::StatusOr<std::unique_ptr<Generator>> generator = (*workload)->MakeGenerator(context);
     if (!generator.ok()) return generator.status();
     runtime::Random random(0);

@@ -30,11 +30,12 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 9;
+inline constexpr uint32_t kWorkloadAbi = 10;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
-// again.
+// again. One attempt at a time has it, until OnEnd: what Run reads and OnEnd should know is kept in a
+// `mutable` member, which Run sets anew in every attempt.
 struct Request {
   virtual ~Request() = default;
   // How much this transaction adds to the audited sum if it commits (0: nothing to audit).
@@ -70,11 +71,18 @@ struct GeneratorContext {
   // Of the run, and where it stood when that began, on all islands alike; null: time stands still.
   const runtime::Clock* clock = nullptr;
   int64_t began_ns = 0;
+  // For keys that no generator has made before: what it counts by itself is unique together with run, island
+  // and worker. A later run has a larger id, a later life of the island a larger epoch. Inside of Run,
+  // Transaction::id() is unique.
+  uint64_t run_id = 0;
+  uint64_t boot_epoch = 0;
 };
 
 class Generator {
  public:
   virtual ~Generator() = default;
+  // At least one for each slot, before the first Next; more where answers wait for the disk (durability sync)
+  // while their slots go on. The slots of a worker share its generator, and tell apart what they make by it.
   virtual std::unique_ptr<Request> MakeRequest() = 0;
   // Fills `request` with the next input. No allocation after warm-up.
   virtual void Next(runtime::Random& random, Request& request) = 0;
@@ -85,8 +93,10 @@ class Generator {
     (void)random;
     return std::nullopt;
   }
-  // How an attempt at `request` ended, when that is known: once per call of Workload::Run, with the id its
-  // transaction had. After kAborted the same request may be run again, under another id.
+  // How an attempt at `request` ended: once per call of Workload::Run, with the id its transaction had. After
+  // kAborted the same request may be run again, under another id. kUnknown, or kPending: it has committed or
+  // has not, and the island that knows is gone or does not answer. After all but kCommitted, what Run has
+  // kept in `request` may never have been.
   virtual void OnEnd(const coordinator::TransactionId& id, const Request& request,
                      coordinator::Outcome outcome) {
     (void)id, (void)request, (void)outcome;
