@@ -11,7 +11,7 @@ FIRST_SEED ?= 1000001
 SEEDS_EACH = $(shell expr \( $(SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 KEPT_SEEDS_EACH = $(shell expr \( $(KEPT_SEEDS) + $(JOBS) - 1 \) / $(JOBS))
 
-BINARIES := islands islandd islands-logger islands-gateway micro append append_judge insert payment smallbank tatp tpcc transfer voter ycsb counters ipc
+BINARIES := islands islandd islands-logger islands-gateway micro append append_judge insert payment smallbank tatp tpcc transfer voter ycsb counters ipc islands_trial
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export CTEST_OUTPUT_ON_FAILURE := 1
 export UBSAN_OPTIONS ?= print_stacktrace=1

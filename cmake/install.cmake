@@ -24,13 +24,14 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/islands/python/islands/_generated DE
 install(DIRECTORY dashboards/ DESTINATION ${home}/dashboards FILES_MATCHING PATTERN "*.json" PATTERN "*.yml"
   PATTERN "*.yaml" PATTERN "*.md" PATTERN rules_test.yml EXCLUDE PATTERN draw EXCLUDE)
 
-# What transfer.cc includes, and audit.h: the whole interface of workloads, with what its headers need themselves.
-set(workload_headers coordinator/coordinator.h coordinator/transaction_id.h instance/storage/catalog.h
-  instance/storage/pages/limits.h instance/storage/pages/page.h instance/storage/pages/page_latch.h
-  instance/storage/pages/page_state.h instance/storage/pages/torn.h instance/workload/audit.h instance/workload/operation.h
-  instance/workload/parameters.h instance/workload/transaction.h instance/workload/workload.h partitioner/key_codec.h
-  partitioner/site_map.h runtime/check.h runtime/clock.h runtime/frame_pool.h runtime/latch_site.h runtime/random.h
-  runtime/ready_queue.h runtime/task.h)
+# The whole interface of workloads - what transfer.cc includes, audit.h, for tests workload_trial.h -, with what these headers
+# need themselves.
+set(workload_headers coordinator/coordinator.h coordinator/transaction_id.h instance/simulation/workload_trial.h
+  instance/storage/catalog.h instance/storage/pages/limits.h instance/storage/pages/page.h
+  instance/storage/pages/page_latch.h instance/storage/pages/page_state.h instance/storage/pages/torn.h
+  instance/workload/audit.h instance/workload/operation.h instance/workload/parameters.h instance/workload/transaction.h
+  instance/workload/workload.h partitioner/key_codec.h partitioner/site_map.h runtime/check.h runtime/clock.h
+  runtime/frame_pool.h runtime/latch_site.h runtime/random.h runtime/ready_queue.h runtime/task.h)
 foreach(header ${workload_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION include/islands/workload/${folder})
@@ -38,9 +39,16 @@ endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/proto/control.pb.h DESTINATION include/islands/workload/proto)
 install(DIRECTORY instance/gateway/cpp/include/ DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(TARGETS islands_client islands_client_proto ARCHIVE DESTINATION lib)
+install(TARGETS islands_trial LIBRARY DESTINATION lib)
+set(islands_workload_includes [["${islands_prefix}/include/islands/workload"]])
 configure_package_config_file(deploy/package/islandsConfig.cmake.in ${PROJECT_BINARY_DIR}/package/islandsConfig.cmake
   INSTALL_DESTINATION lib/cmake/islands)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/islandsConfigVersion.cmake COMPATIBILITY ExactVersion)
+# This build tree has the same package, for workloads.
+set(islands_workload_includes "\"${PROJECT_SOURCE_DIR}\" \"${PROJECT_BINARY_DIR}\"")
+configure_package_config_file(deploy/package/islandsConfig.cmake.in ${PROJECT_BINARY_DIR}/lib/cmake/islands/islandsConfig.cmake
+  INSTALL_DESTINATION ${PROJECT_BINARY_DIR}/lib/cmake/islands INSTALL_PREFIX ${PROJECT_BINARY_DIR})
+file(COPY ${PROJECT_BINARY_DIR}/package/islandsConfigVersion.cmake DESTINATION ${PROJECT_BINARY_DIR}/lib/cmake/islands)
 install(FILES ${PROJECT_BINARY_DIR}/package/islandsConfig.cmake ${PROJECT_BINARY_DIR}/package/islandsConfigVersion.cmake
   DESTINATION lib/cmake/islands)
 

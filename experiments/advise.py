@@ -120,7 +120,7 @@ def parse_arguments(islands: Islands) -> argparse.Namespace:
                                      description="Predicts every layout's throughput under a load; recommends one.",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", help="a deployment file; its layout does not matter")
-    parser.add_argument("--workload", default="micro", help="default micro")
+    parser.add_argument("--workload", default="micro", help="its name, or the path of its object; default micro")
     parser.add_argument("--mpl", type=int, default=16, help="transactions in flight per worker; default 16")
     parser.add_argument("--clients", choices=CLIENTS, default=CLIENTS[0],
                         help="whose: each island's own, or the whole deployment's, which go where their next "

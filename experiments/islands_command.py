@@ -294,6 +294,12 @@ def without_effect(series: Sequence[Mapping[str, Any]], description: WorkloadDes
     return found
 
 
+def is_object(workload: str) -> bool:
+    """Whether it is the path of a workload's object, no name; DescribeWorkload in deploy/run/describe.cc has the same
+    rule."""
+    return "/" in workload or workload.endswith(".so")
+
+
 class Islands:
     """The `islands` command of a folder of binaries."""
 
@@ -310,8 +316,9 @@ class Islands:
         return False
 
     def describe(self, workload: str) -> WorkloadDescription | None:
-        """What it can be told; None if it is not built."""
-        files = [os.path.join(folder, f"{workload}.so") for folder in (self.library, self.own_library)]
+        """What it can be told, by its name or its object's path; None if it is not built."""
+        files = [workload] if is_object(workload) else [
+            os.path.join(folder, f"{workload}.so") for folder in (self.library, self.own_library)]
         file = next(filter(os.path.isfile, files), None)
         if workload not in self.descriptions and file:
             islandd = os.path.join(os.path.dirname(self.binary), "islandd")

@@ -38,6 +38,8 @@ Data and logs of every cluster are its own, in a temporary folder (where TMPDIR 
 directories that a deployment names are never touched. Clusters keep nothing of what they acknowledge (durability none)
 unless --durability, the axis of that name or the deployment says so.
 
+A file's workload is a name, as `islands run` takes it, or the path of an object, relative to the file: build/bank.so.
+
 examples:
   islands sweep experiments/quick.yaml          the paper's experiments, five minutes of them
   islands sweep experiments/all.yaml            at full length: an hour on two cores, hours on many

@@ -42,7 +42,7 @@ def call(*command: str, **more: str) -> str:
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """As `make install DESTDIR=... PREFIX=/opt/islands` leaves it."""
     folder = str(tmp_path_factory.mktemp("installed"))
-    call("ninja", "-C", BUILD, "documents", "islands_client")
+    call("ninja", "-C", BUILD, "documents", "islands_client", "islands_trial")
     call("cmake", "--install", BUILD, "--prefix", "/opt/islands", "--strip", DESTDIR=folder)
     yield os.path.join(folder, "opt", "islands")
     shutil.rmtree(folder, ignore_errors=True)
@@ -169,7 +169,7 @@ def test_a_container_keeps_it_up_until_it_is_stopped(prefix: str, folder: str, d
 def test_the_debian_package(folder: str) -> None:
     if not shutil.which("dpkg-deb"):
         pytest.skip("no dpkg here")
-    call("ninja", "-C", BUILD, "documents", "islands_client")
+    call("ninja", "-C", BUILD, "documents", "islands_client", "islands_trial")
     call("cpack", "-G", "DEB", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", folder,
          "-D", f"CPACK_OUTPUT_FILE_PREFIX={folder}", "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip")
     package, = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".deb")]

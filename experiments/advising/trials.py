@@ -26,7 +26,7 @@ from sweeping.machine import Machine
 from sweeping.plan import Plan, Point, Run
 from sweeping.results import MEMORY_SIZE, Entry, disturbed, note_on_disturbance
 from sweeping.runner import Runner
-from sweeping.sweep_file import Experiment, Measure, SweepFile
+from sweeping.sweep_file import Experiment, Measure, SweepFile, take_workload
 from sweeping.tree import Reader, Scalar
 
 
@@ -35,7 +35,8 @@ def experiment_of(arguments: argparse.Namespace, measure: Measure) -> Experiment
     tree = reader.tree()
     experiment = Experiment("advice", arguments.file)
     experiment.title = f"advise: {arguments.workload}"
-    experiment.workload, experiment.description = arguments.workload, arguments.description
+    take_workload(experiment, "", arguments.workload)
+    experiment.description = arguments.description
     experiment.deployment = tree.plain_mapping()
     experiment.positions = (arguments.file, tree)
     experiment.parameters = dict(arguments.parameters, mpl=arguments.mpl, clients=arguments.clients)
@@ -65,8 +66,8 @@ class Laboratory:
         # All that makes runs of the same point different, but for the layout that the file names.
         fixed = [MEMORY_SIZE.sub("", str(identity[name])) for name in result_files.IDENTITY]
         deployment = {key: value for key, value in experiment.deployment.items() if key not in ("layout", "name")}
-        name = digest([fixed, experiment.workload, deployment, experiment.parameters, experiment.measure["seconds"],
-                       experiment.measure["warmup"], experiment.seed])
+        name = digest([fixed, experiment.object or experiment.workload, deployment, experiment.parameters,
+                       experiment.measure["seconds"], experiment.measure["warmup"], experiment.seed])
         self.directory = os.path.join(parent, f"{experiment.workload}{kind and '-' + kind}-{name}")
         self.results = result_files.Results(self.directory, [Plan(experiment, {}, [], [], [], [])])
         kept = self.results.entries[experiment.name]

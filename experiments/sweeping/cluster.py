@@ -129,6 +129,10 @@ def check(islands: Islands, block: Block, machine: Machine, folder: str) -> list
 
 def check_name(islands: Islands, experiment: Experiment) -> list[str]:
     """Whether there is such a workload or program."""
+    where = f"{experiment.file}:{line_and_column(experiment.kind_mark)}"
+    if experiment.object:
+        return [] if os.path.isfile(experiment.object) else [f"{where}: found '{experiment.object}', expected a "
+                                                             "workload's object that is built"]
     folders = [islands.library, *([] if experiment.program else [islands.own_library])]
     file = experiment.program or f"{experiment.workload}.so"
     if any(os.path.isfile(os.path.join(folder, file)) for folder in folders):
@@ -136,9 +140,8 @@ def check_name(islands: Islands, experiment: Experiment) -> list[str]:
     built = sorted({name.removesuffix(".so") for folder in folders if os.path.isdir(folder)
                     for name in os.listdir(folder) if name.endswith(".so") != bool(experiment.program)
                     and os.path.isfile(os.path.join(folder, name))})
-    mark = experiment.kind_mark
-    return [f"{experiment.file}:{line_and_column(mark)}: found "
-            f"'{experiment.program or experiment.workload}', expected one that is built: {', '.join(built)}"]
+    return [f"{where}: found '{experiment.program or experiment.workload}', expected one that is built: "
+            f"{', '.join(built)}"]
 
 
 def check_all(islands: Islands, plans: Iterable[Plan], machine: Machine, folder: str) -> None:
@@ -158,6 +161,11 @@ def check_all(islands: Islands, plans: Iterable[Plan], machine: Machine, folder:
             complaints.append(complaint + ("" if always else f" (with {first}{others})"))
     if complaints:
         raise BadFile("\n".join(dict.fromkeys(complaints)))
+
+
+def workload_of(experiment: Experiment) -> str:
+    """As `islands run` takes it."""
+    return experiment.object or experiment.workload or ""
 
 
 class Cluster:
@@ -203,7 +211,7 @@ class Cluster:
 
     def command(self, run: Run, file: str) -> str:
         """What a user would type to make this run again, on a cluster of this deployment file that is up."""
-        return shlex.join(["islands", "run", file, self.block.experiment.workload or "", *self.options(run)])
+        return shlex.join(["islands", "run", file, workload_of(self.block.experiment), *self.options(run)])
 
     def run(self, run: Run, results: str) -> RunReport:
         """What `islands run` reports."""
@@ -211,8 +219,8 @@ class Cluster:
         assert experiment.workload, "programs run alone"
         measure = experiment.measure
         # Exit code 1 with a result: its check failed. Without one there is an error.
-        report = json_of([self.islands.binary, "run", self.file, experiment.workload, *self.options(run), "--no-doctor",
-                          "--results", results, "--format", "json"],
+        report = json_of([self.islands.binary, "run", self.file, workload_of(experiment), *self.options(run),
+                          "--no-doctor", "--results", results, "--format", "json"],
                          timeout_s=RUN_TIMEOUT_S + measure["seconds"] + measure["warmup"], codes=(0, 1, 2, 124))
         if "error" in report:
             raise Failed(report["error"]["message"])

@@ -6,6 +6,7 @@ sweep's seed, so that what changes slowly on a machine does not follow an axis; 
 that an interrupted sweep has some of everything.
 """
 
+import hashlib
 import itertools
 import random
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,12 @@ class Block:
         self.experiment, self.settings, self.repetition, self.runs = experiment, settings, repetition, runs
 
 
+def object_of(path: str) -> Document:
+    """One that is built again is another: a sweep does not go on with it."""
+    with open(path, "rb") as file:
+        return {"path": path, "sha256": hashlib.sha256(file.read()).hexdigest()}
+
+
 class Plan:
     def __init__(self, experiment: Experiment, axes: dict[str, list[Scalar]], notes: list[str], points: list[Point],
                  runs: list[Run], blocks: list[Block]) -> None:
@@ -51,6 +58,7 @@ class Plan:
         experiment = self.experiment
         return {"format": 1, "name": experiment.name, "title": experiment.title, "reference": experiment.reference,
                 "workload": experiment.workload, "program": experiment.program,
+                **({"object": object_of(experiment.object)} if experiment.object else {}),
                 "deployment": experiment.deployment, "parameters": experiment.parameters,
                 "durability": self.durability(),
                 "axes": [{"name": name, "values": values} for name, values in self.axes.items()],

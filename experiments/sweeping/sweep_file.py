@@ -2,7 +2,7 @@
 
     version: 1
     title: Multisite transactions
-    workload: micro            # or program: ipc
+    workload: micro            # or the path of an object, ./bank.so; or program: ipc
     deployment: {...}          # keys of a deployment file, or the name of one
     parameters: {rows: 10}     # the same in every run
     axes: {layout: machine, op: [read, update], multisite: [0, 20, 50, 100]}
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from durability import DURABILITIES, EXPECTED
-from islands_command import Document, WorkloadDescription, wrong_value
+from islands_command import Document, WorkloadDescription, is_object, wrong_value
 from sweeping.machine import CUTS, LAYOUT, LAYOUTS
 from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
@@ -66,7 +66,7 @@ class Measure(TypedDict):
     repeat: int
 
 
-Describe = Callable[[str], WorkloadDescription | None]  # of a workload's name; None: it is not built
+Describe = Callable[[str], WorkloadDescription | None]  # of a workload's name or object; None: it is not built
 Axes = dict[str, list[Scalar] | str]  # name -> list of values, or the word 'machine'
 PlotSpec = dict[str, Any]  # an entry of `plots`, with keys of PLOT_KEYS, as read_plots has checked it
 DEFAULT_MEASURE: Measure = {"seconds": 2.0, "warmup": 0.5, "repeat": 3}
@@ -79,6 +79,7 @@ class Experiment:
         self.name, self.file = name, file
         self.title, self.reference = name, ""
         self.workload: str | None = None
+        self.object: str | None = None                       # of the workload, where the file names it by its path
         self.program: str | None = None
         self.deployment: Document = {}
         self.parameters: dict[str, Scalar] = {}
@@ -290,6 +291,14 @@ def read_deployment(reader: Reader, node: Node, experiment: Experiment) -> None:
     experiment.deployment = experiment.positions[1].plain_mapping()
 
 
+def take_workload(experiment: Experiment, folder: str, given: str) -> None:
+    """A name, or the path of an object, relative to the file that says it; its workload is called as it."""
+    experiment.workload = given
+    if is_object(given):
+        experiment.object = os.path.abspath(os.path.join(folder, given))
+        experiment.workload = os.path.splitext(os.path.basename(given))[0]
+
+
 def read_experiment(file: str, describe: Describe) -> Experiment:
     reader = Reader(file)
     node = reader.tree()
@@ -310,7 +319,8 @@ def read_experiment(file: str, describe: Describe) -> Experiment:
         reader.complain(node.mark, "workload and program together" if experiment.program else "neither workload nor "
                         "program", "one of them")
     if experiment.workload and not experiment.program:
-        experiment.description = describe(experiment.workload)
+        take_workload(experiment, os.path.dirname(file), experiment.workload)
+        experiment.description = describe(experiment.object or experiment.workload)
     if experiment.program and "deployment" in node.mapping():
         reader.complain(node.mapping()["deployment"].key_mark, "a deployment", "none: a program runs without islands")
     if not NAME.match(experiment.name):
