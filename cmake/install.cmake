@@ -13,8 +13,9 @@ install(TARGETS counters ipc RUNTIME DESTINATION ${home})
 
 set(python PATTERN __pycache__ EXCLUDE PATTERN .mypy_cache EXCLUDE)
 install(FILES experiments/sweep.py experiments/report.py experiments/advise.py experiments/islands_command.py
-  experiments/durability.py DESTINATION ${home}/experiments)
+  experiments/durability.py experiments/workload.py DESTINATION ${home}/experiments)
 install(DIRECTORY experiments/sweeping experiments/reporting experiments/advising DESTINATION ${home}/experiments ${python})
+install(DIRECTORY experiments/template DESTINATION ${home}/experiments)
 file(GLOB sweeps CONFIGURE_DEPENDS experiments/*.yaml)
 install(FILES ${sweeps} DESTINATION ${home}/experiments)
 install(DIRECTORY deploy/doctor/ DESTINATION ${home}/doctor FILES_MATCHING PATTERN "*.py" ${python})
@@ -63,6 +64,7 @@ install(FILES README.md CHANGELOG.md DESTINATION share/doc/islands)
 install(FILES LICENSE DESTINATION share/doc/islands RENAME copyright)
 install(FILES experiments/README.md DESTINATION share/doc/islands RENAME experiments.md)
 install(FILES deploy/README.md DESTINATION share/doc/islands RENAME deploy.md)
+install(FILES instance/workload/README.md DESTINATION share/doc/islands RENAME workload.md)
 # The unit names the command by its path, which is known only when it is installed.
 install(CODE "set(unit_source \"${PROJECT_SOURCE_DIR}/deploy/package/islands@.service.in\")
 set(unit_name \"${PROJECT_BINARY_DIR}/package/islands@.service\")")

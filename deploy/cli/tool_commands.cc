@@ -1,6 +1,6 @@
-// Programs in Python, started in our place: `sweep`, `report`, `advise` of experiments/, `client`, `table`,
-// `history` of instance/gateway/tools, `doctor` of deploy/. They call `islands` themselves, and exit with
-// codes that mean the same.
+// Programs in Python, started in our place: `sweep`, `report`, `advise`, `workload` of experiments/;
+// `client`, `table`, `history` of instance/gateway/tools; `doctor` of deploy/. They call `islands`, and exit
+// with codes that mean the same.
 #include "deploy/cli/tool_commands.h"
 
 #include <fmt/format.h>
@@ -27,12 +27,14 @@ struct Tool {
   const char* about;
   const char* folder;  // below lib/islands
 };
-constexpr std::array<Tool, 7> kTools = {{
+constexpr std::array<Tool, 8> kTools = {{
     {"sweep", "Run a series of experiments from a sweep file; goes on where it was interrupted",
      "experiments"},
     {"report", "Make a page of plots of a sweep's results, with what the paper claims beside them",
      "experiments"},
     {"advise", "Predict every layout's throughput under a load from a few short runs, and recommend one",
+     "experiments"},
+    {"workload", "Begin a workload of your own: a folder with one that builds, runs, is tested and swept",
      "experiments"},
     {"client", "Get, put and scan rows through the gateway, one command or at a prompt", "gateway"},
     {"table", "Create, list, drop tables; load rows from a CSV or JSON Lines file and dump them", "gateway"},

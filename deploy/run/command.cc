@@ -360,9 +360,11 @@ int Run(const CommandContext& context, const DescribedWorkload& workload, const 
 void AddCommonOptions(CLI::App* command, const CommandContext& context, RunOptions* options) {
   AddDeploymentFile(command, &options->file);
   command
-      ->add_option("WORKLOAD", options->workload,
-                   fmt::format("One that is built: {}; or the path of an object, as ./bank.so",
-                               NamesOfWorkloads(context.binary_directory)))
+      ->add_option(
+          "WORKLOAD", options->workload,
+          fmt::format(
+              "One that is built: {}; or the path of an object, as ./bank.so (`islands workload new bank`)",
+              NamesOfWorkloads(context.binary_directory)))
       ->required();
   command->add_flag(kReloadFlag, options->reload,
                     "Load the rows anew, even those of another load that outlive the deployment");
