@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian 12 packages that Islands needs, and nothing when they are there.
 #
-#   deploy/install-packages.sh [build] [test] [machines] [fuzz] [soak] [draw]      default: build test
+#   deploy/install-packages.sh [build] [test] [engines] [machines] [fuzz] [soak] [draw]      default: build test
 #
 # This is the only list of them, but for the Python package of dashboards/requirements.txt and the npm packages of
 # dashboards/draw/package.json. Starts no service: of
@@ -25,7 +25,9 @@ test=(
   mypy python3-typeshed  # types of the Python here, and of PyYAML
   python3-venv  # for what generates the dashboards
   liblmdb-dev librocksdb-dev libdb-dev libwiredtiger-dev  # the engines that experiments/peers measures beside islands
+  libsqlite3-dev  # and `make bench-engines` does
 )
+engines=(postgresql libpq-dev mariadb-server-core libmariadb-dev libsqlite3-dev)  # servers of `make bench-engines`
 machines=(qemu-system-x86)  # virtual machines for deploy/machines
 fuzz=(clang-16 libclang-rt-16-dev)
 soak=(cargo-web)  # builds the crate below; Debian's `cargo` is too old for it
@@ -64,6 +66,29 @@ install_missing() {
   say "installing ${#missing[@]} packages: ${missing[*]}"
   apt_update
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# Servers that `peers` starts itself: none may be started as a service, now or when the machine starts again. So policy-rc.d
+# says no meanwhile, as in a container, and PostgreSQL's package makes no cluster; MariaDB's core package has no service.
+install_engines() {
+  local policy=/usr/sbin/policy-rc.d clusters=/etc/postgresql-common/createcluster.d/islands-peers.conf made=() package
+  for package in "${engines[@]}"; do is_installed "$package" || made=(yes); done
+  if [ ${#made[@]} = 0 ]; then return; fi
+  made=()
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+    made+=("$policy")
+  fi
+  if ! is_installed postgresql-common; then
+    as_root mkdir -p "${clusters%/*}"
+    echo 'create_main_cluster = false' | as_root tee "$clusters" >/dev/null
+    made+=("$clusters")
+  fi
+  local code=0
+  install_missing "${engines[@]}" || code=$?
+  if [ ${#made[@]} != 0 ]; then as_root rm -f "${made[@]}"; fi
+  if [ $code != 0 ]; then say "not all engines: make bench-engines leaves out those that are missing"; fi
 }
 
 # For the tests: promtool checks metrics and rules, prometheus reads real islands. The package would start a server, so
@@ -175,12 +200,13 @@ for group in "$@"; do
       unpack_prometheus
       install_dashboards_sdk
       ;;
+    engines) install_engines ;;
     machines) get_machines ;;
     fuzz) install_missing "${fuzz[@]}" ;;
     soak) install_adya ;;
     draw) install_draw ;;
     *)
-      say "unknown group '$group'; there are build, test, machines, fuzz, soak and draw"
+      say "unknown group '$group'; there are build, test, engines, machines, fuzz, soak and draw"
       exit 2
       ;;
   esac

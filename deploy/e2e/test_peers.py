@@ -1,15 +1,18 @@
 """The driver of other engines (experiments/peers/) as `make bench` uses it: its answers, and what it leaves behind."""
 
+import glob
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
 
-from cluster import line_of
+from cluster import line_of, processes, wait_until
 from conftest import BINARIES
 
 PEERS = os.path.join(BINARIES if os.path.isdir(BINARIES) else os.path.dirname(BINARIES), "peers")
@@ -60,7 +63,7 @@ def test_serve_answers_line_by_line(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "lmdb", "lmdb read", "lmdb delete 1", "lmdb read -1", "lmdb read nan",
-                                  "lmdb read 1 1", "bdb read 0.01"])
+                                  "lmdb read 1 0", "lmdb read 1 2", "lmdb read 1 1 1", "bdb read 0.01"])
 def test_serve_says_what_it_did_not_understand_and_goes_on(tmp_path: pathlib.Path, line: str) -> None:
     process = start(tmp_path, "--serve", "--engine", "lmdb")
     out, _ = process.communicate(f"{line}\nlmdb read 0.01\n", timeout=30)
@@ -93,8 +96,53 @@ def test_interrupted_leaves_no_file(tmp_path: pathlib.Path, number: signal.Signa
     assert not list(tmp_path.iterdir())
 
 
+def servers() -> list[str]:
+    """Of the engines that are servers, those that are built and installed here."""
+    said = subprocess.run([PEERS, "--help"], capture_output=True, text=True, timeout=30).stdout
+    found = {"postgres": shutil.which("initdb") or glob.glob("/usr/lib/postgresql/*/bin/postgres"),
+             "mariadb": shutil.which("mariadbd", path="/usr/sbin:/usr/libexec:" + os.environ.get("PATH", ""))}
+    return [name for name, program in found.items() if program and name in said]
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mariadb"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_server_ends_with_who_started_it(engine: str, number: signal.Signals) -> None:
+    if engine not in servers():
+        pytest.skip(f"{engine} is not built or not installed")
+    with tempfile.TemporaryDirectory(prefix="islands-") as folder:  # short enough for a socket, and open to all
+        os.chmod(folder, 0o711)
+        process = start(pathlib.Path(folder), "--serve", "--engine", engine)
+        assert json.loads(line_of(process.stdout))["ready"]
+        assert [line for line in processes(folder).values() if "data" in line], "no server"
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        wait_until(lambda: not [pid for pid in processes(folder) if pid != process.pid], what="the server's end")
+        if number == signal.SIGINT:
+            assert process.returncode == 130 and not os.listdir(folder)
+
+
+@pytest.mark.parametrize("durability", ["lazy", "sync"])
+def test_durability(tmp_path: pathlib.Path, durability: str) -> None:
+    engines = ["lmdb", "rocksdb", "bdb", "wiredtiger"]
+    process = start(tmp_path, "--seconds", "0.02", "--repeat", "1", "--threads", "2", "--op", "update", "--format",
+                    "json", "--durability", durability, "--engine", ",".join(engines))
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    report = json.loads(out)
+    assert [(row["engine"], row["sum_check"]) for row in report["results"]] == [(name, "ok") for name in engines]
+    assert report["durability"] == durability
+    assert all("the machine" in about["keeps"] or "synced" in about["keeps"] for about in report["engines"].values())
+
+
+def test_what_keeps_nothing_says_so(tmp_path: pathlib.Path) -> None:
+    process = start(tmp_path, "--engine", "descents", "--durability", "lazy")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1 and "descents keeps nothing: --durability none" in err
+
+
 @pytest.mark.parametrize("arguments, complaint", [
     (["--engine", "oracle"], "oracle"),
+    (["--durability", "some"], "durability"),
     (["--op", "delete"], "delete"),
     (["--row-bytes", "7"], "row-bytes"),
     (["--directory", "/nowhere"], "/nowhere"),

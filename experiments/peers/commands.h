@@ -26,8 +26,8 @@ nlohmann::json EnginesJson(const PeerDriver& driver);
 // Measures every engine and op `repeat` times, in turn, and prints the result. The exit code.
 int RunTable(const PeersCommand& command, PeerDriver& driver);
 
-// Answers lines "ENGINE OP SECONDS" of standard input, each with one line of JSON, until it ends. The exit
-// code: 1 when a measurement failed.
+// Answers lines "ENGINE OP SECONDS [THREADS]" of standard input, each with one line of JSON, until it ends.
+// The exit code: 1 when a measurement failed.
 int RunServe(PeerDriver& driver);
 
 }  // namespace islands::experiments

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -20,6 +21,22 @@ constexpr std::string_view kHuge = "glibc.malloc.hugetlb=";
 // Also for what the library would map piece by piece, in pieces too small for a huge page.
 constexpr std::string_view kAsk = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432";
 constexpr int kMadvCollapse = 25;  // MADV_COLLAPSE: newer than the C library's headers of Debian 12
+
+// What the kernel tells of a process's mappings together, by the words it uses.
+std::map<std::string, uint64_t> SmapsOf(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/smaps_rollup");
+  std::map<std::string, uint64_t> found;
+  file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');  // the range of addresses
+  std::string name;
+  for (uint64_t kib = 0; file >> name >> kib; file.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    found[name] = kib;
+  return found;
+}
+
+uint64_t KibOf(const std::map<std::string, uint64_t>& found, const char* name) {
+  const auto at = found.find(name);
+  return at == found.end() ? 0 : at->second;
+}
 
 }  // namespace
 
@@ -61,17 +78,23 @@ void CollapseMapping(const std::string& file, uint64_t bytes) {
 }
 
 MemoryUse MemoryOfProcess() {
-  MemoryUse use;
-  std::ifstream file("/proc/self/smaps_rollup");
-  std::string name;
-  file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');  // the range of addresses
-  uint64_t kib = 0;
-  while (file >> name >> kib) {
-    if (name == "Rss:") use.bytes = kib << 10;
-    if (name == "AnonHugePages:" || name == "ShmemPmdMapped:") use.huge_bytes += kib << 10;
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  const auto kib = SmapsOf("self");
+  return {KibOf(kib, "Rss:") << 10, (KibOf(kib, "AnonHugePages:") + KibOf(kib, "ShmemPmdMapped:")) << 10};
+}
+
+MemoryUse MemoryOfProcesses(std::span<const int> processes) {
+  MemoryUse all;
+  uint64_t shared_huge_kib = 0;  // what the first has, all have
+  for (const int process : processes) {
+    const auto kib = SmapsOf(std::to_string(process));
+    const uint64_t reserved_kib = KibOf(kib, "Shared_Hugetlb:") + KibOf(kib, "Private_Hugetlb:");
+    all.bytes += KibOf(kib, "Pss:") << 10;
+    all.huge_bytes += KibOf(kib, "AnonHugePages:") << 10;
+    shared_huge_kib = std::max(shared_huge_kib, KibOf(kib, "ShmemPmdMapped:") + reserved_kib);
+    if (process == processes.front()) all.bytes += reserved_kib << 10;  // is in no Pss
   }
-  return use;
+  all.huge_bytes += shared_huge_kib << 10;
+  return all;
 }
 
 }  // namespace islands::experiments

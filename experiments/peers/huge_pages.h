@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace islands::experiments {
@@ -31,11 +32,13 @@ void MakeGapForMapping(uint64_t bytes);
 // 6.1), whatever /sys/kernel/mm/transparent_hugepage says.
 void CollapseMapping(const std::string& file, uint64_t bytes);
 
-// Memory of this process, and how much of it is in huge pages. Zeros where the kernel does not tell.
+// Memory of a process, and how much of it is in huge pages. Zeros where the kernel does not tell.
 struct MemoryUse {
   uint64_t bytes = 0;
   uint64_t huge_bytes = 0;
 };
-MemoryUse MemoryOfProcess();
+MemoryUse MemoryOfProcess();  // of this one
+// Of several that share memory, which counts once.
+MemoryUse MemoryOfProcesses(std::span<const int> processes);
 
 }  // namespace islands::experiments

@@ -1,5 +1,6 @@
-// LMDB: integer keys, no sync; one read transaction per session that is reset and renewed. In memory with a
-// write map in huge pages; on a disk without: a page of the map that is written to would be read first.
+// LMDB: integer keys; one read transaction per session that is reset and renewed. In memory without sync,
+// with a write map in huge pages; on a disk without one: a page of the map that is written to would be read
+// first.
 #include <fmt/format.h>
 #include <lmdb.h>
 
@@ -34,14 +35,10 @@ class LmdbPeer final : public Peer {
   PeerFacts Facts() const override {
     int major = 0, minor = 0, patch = 0;
     mdb_version(&major, &minor, &patch);
-    return {
-        .version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
-        .keeps = on_disk()
-                     ? "a commit outlives the process; synced once a second, but power that is lost before "
-                       "may leave the whole file torn: no log"
-                     : "a commit outlives the process, in pages of a file, but not the machine: no sync",
-        .isolation = "serializable: one writer at a time, readers see a snapshot",
-        .rolls_back = true};
+    return {.version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
+            .keeps = Keeps(),
+            .isolation = "serializable: one writer at a time, readers see a snapshot",
+            .rolls_back = true};
   }
 
   absl::Status Load() override {
@@ -132,7 +129,21 @@ class LmdbPeer final : public Peer {
   }
 
  private:
-  bool on_disk() const { return options_.cache_bytes != 0; }
+  bool on_disk() const { return options_.durability != PeerDurability::kNone; }
+
+  const char* Keeps() const {
+    switch (options_.durability) {
+      case PeerDurability::kNone:
+        return "a commit outlives the process, in pages of a file, but not the machine: no sync";
+      case PeerDurability::kLazy:
+        return "a commit outlives the process; synced once a second, but power that is lost before may leave "
+               "the "
+               "whole file torn: no log";
+      case PeerDurability::kSync:
+        break;
+    }
+    return "a commit outlives the machine: its pages are synced, then the one that refers to them";
+  }
 
   absl::Status BeginReader() {
     const int code = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &reader_);
@@ -144,8 +155,9 @@ class LmdbPeer final : public Peer {
 
   absl::Status Open() {
     int code = mdb_env_create(&environment_);
-    const unsigned flags =
-        (on_disk() ? 0 : MDB_WRITEMAP) | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD | MDB_NOTLS;
+    const bool syncs = options_.durability == PeerDurability::kSync;
+    const unsigned flags = (on_disk() ? 0 : MDB_WRITEMAP) | (syncs ? 0 : MDB_NOSYNC | MDB_NOMETASYNC) |
+                           MDB_NORDAHEAD | MDB_NOTLS;
     if (code == 0) code = mdb_env_set_maxreaders(environment_, kMostReaders);
     if (code == 0) code = mdb_env_open(environment_, options_.directory.c_str(), flags, 0600);
     // Maps the file anew. Address space, not memory: room for pages that updates replace.

@@ -11,11 +11,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "experiments/micro/micro.h"
 #include "experiments/peers/commands.h"
 #include "experiments/peers/huge_pages.h"
 #include "experiments/peers/scratch_directory.h"
+#include "experiments/peers/server_process.h"
 
 namespace islands::experiments {
 namespace {
@@ -25,12 +28,15 @@ constexpr int kExitUsage = 2;
 
 constexpr const char* kFooter = R"(
 --serve: prints {"ready": true, ...} when all engines are loaded; then a line
-ENGINE read|update|add SECONDS on stdin is answered by a line of JSON on stdout, until stdin ends.
+ENGINE read|update|add SECONDS [THREADS] on stdin is answered by a line of JSON on stdout, until stdin ends.
+--durability, of every engine the same: none = the fastest it has, without a log where it can do without;
+lazy = a commit outlives its process, and the machine within a second or so; sync = it waits for the disk.
 Exit codes: 0 ok, 1 an engine failed or lost an update, 2 usage, 130 interrupted.)";
 
 struct Arguments {
-  PeersCommand command{.driver = {.engines = PeerNames()}, .ops = {"read", "update", "add"}};
+  PeersCommand command{.driver = {.engines = DefaultPeerNames()}, .ops = {"read", "update", "add"}};
   std::string directory = DefaultScratchParent();
+  std::optional<PeerDurability> durability;
   std::string format = "text";
   uint64_t cache_mib = 0;
   int cpu = -1;
@@ -40,7 +46,8 @@ struct Arguments {
 void AddOptions(CLI::App& app, Arguments& arguments) {
   PeersCommand& command = arguments.command;
   PeerDriverOptions& driver = command.driver;
-  app.add_option("--engine", driver.engines, "engines, repeated or separated by commas")
+  app.add_option("--engine", driver.engines,
+                 fmt::format("engines, repeated or separated by commas: {}", fmt::join(PeerNames(), ", ")))
       ->delimiter(',')
       ->check(CLI::IsMember(PeerNames()))
       ->capture_default_str();
@@ -75,14 +82,19 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                  "transactions in flight, each in a thread and a session of its own")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
-  app.add_option(
-         "--cache-mib", arguments.cache_mib,
-         "of pages; the data may be larger, and commits are logged, and synced once a second; 0: all data "
-         "in memory, no log")
+  app.add_option("--cache-mib", arguments.cache_mib,
+                 "of pages; the data may be larger; then --durability is lazy unless it is sync; 0: all data "
+                 "in memory")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 20))
       ->capture_default_str();
-  app.add_option("--directory", arguments.directory,
-                 "where the engines' files go, in a directory of their own that is removed afterwards")
+  app.add_option("--durability", arguments.durability, "what a commit outlives: none, lazy, sync")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, PeerDurability>{
+          {"none", PeerDurability::kNone}, {"lazy", PeerDurability::kLazy}, {"sync", PeerDurability::kSync}}))
+      ->default_str("none");
+  app.add_option(
+         "--directory", arguments.directory,
+         "where the engines' files go, in a directory of their own that is removed afterwards; with lazy "
+         "or sync it should be on a disk")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
   app.add_option("--cpu", arguments.cpu, "run on this CPU only, the engines' background threads included");
@@ -121,9 +133,11 @@ int Run(Arguments& arguments) {
   DropRepeated(&command.driver.engines);
   DropRepeated(&command.ops);
   command.driver.cache_bytes = arguments.cache_mib << 20;
+  command.driver.durability =
+      arguments.durability.value_or(arguments.cache_mib != 0 ? PeerDurability::kLazy : PeerDurability::kNone);
   command.json = arguments.format == "json";
   if (absl::Status status = Pin(arguments.cpu); !status.ok()) return Fail(kExitUsage, status);
-  const auto scratch = ScratchDirectory::Create(arguments.directory);
+  const auto scratch = ScratchDirectory::Create(arguments.directory, EndServers);
   if (!scratch.ok()) return Fail(kExitFailed, scratch.status());
   command.driver.directory = (*scratch)->path();
   const auto driver = PeerDriver::Create(command.driver);
@@ -135,7 +149,9 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
       "Runs the microbenchmark's transactions on LMDB, RocksDB's TransactionDB, Berkeley DB, WiredTiger,\n"
-      "and as a bare loop of B+tree descents, one after the other or interleaved: the limit."};
+      "SQLite, PostgreSQL, MariaDB, and as a bare loop of B+tree descents, one after the other or "
+      "interleaved: the "
+      "limit."};
   AddOptions(app, arguments);
   try {
     app.parse(argc, argv);

@@ -1,12 +1,13 @@
 // An engine that runs the microbenchmark's transactions, to be measured beside islands: LMDB, RocksDB,
-// Berkeley DB, WiredTiger, and two bare loops over a B+tree that show what any engine could reach at most.
+// Berkeley DB, WiredTiger, SQLite, the servers PostgreSQL and MariaDB, and two bare loops over a B+tree that
+// show what any engine could reach at most.
 //
 // All hold the same rows: keys 0 to range - 1, contents of FillMicroRow. A read copies the whole row to the
 // client; an update copies it, adds 1 to its counter and writes the whole row back, as islands does; an add
 // is each engine's own best way to add 1 to the counter. README.md says how each was set up.
 //
-// All data are in memory, and nothing is kept. With `cache_bytes` they are on a disk, in part, and every
-// commit is in a log that is synced now and then.
+// All data are in memory, unless `cache_bytes` says how much of them at most; `durability` is what a commit
+// outlives.
 //
 // Thread safety: none; a peer belongs to one thread, and so does each of its sessions.
 //
@@ -28,16 +29,26 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/peers/huge_pages.h"
 
 namespace islands::experiments {
+
+// What every engine is set up for alike, as near as it can; its Facts() say how near that is.
+enum class PeerDurability : uint8_t {
+  kNone,  // nothing is promised: the fastest that the engine has, without a log where it can do without
+  kLazy,  // a commit outlives its process, and the machine within about a second
+  kSync,  // a commit outlives the machine before it is answered; sessions may share a sync
+};
 
 struct PeerOptions {
   std::string directory;  // exists, is empty and the peer's own; engines in memory leave it empty
   uint64_t range = 240'000;
   uint32_t row_bytes = 250;  // at least 8, at most kPeerMaxRowBytes
   // Of pages, by engines that have a cache of their own; the rest of what they may take is the kernel's page
-  // cache. 0: larger than the data, and without a log.
+  // cache. 0: larger than the data.
   uint64_t cache_bytes = 0;
+  PeerDurability durability = PeerDurability::kNone;
+  uint32_t threads = 1;  // sessions that will be asked for, 1: perhaps none
 };
 
 // What one has to know to compare: speed is bought with such things.
@@ -66,13 +77,14 @@ class Peer {
   virtual absl::Status Settle() { return absl::OkStatus(); }
   // The same data for one more thread; the peer outlives it. UNIMPLEMENTED: there is one thread only.
   virtual absl::StatusOr<std::unique_ptr<Peer>> Session() {
-    return absl::UnimplementedError(Facts().version +
-                                    " is set up for one thread: --threads 1, no --cache-mib");
+    return absl::UnimplementedError(Facts().version + " is set up for one thread: --threads 1");
   }
-  // Of a peer with a cache: what has been committed outlives the machine once this is over. To be called
-  // beside sessions' transactions.
+  // Lazy durability: what has been committed outlives the machine once this is over, unless the engine sees
+  // to that itself. To be called beside sessions' transactions.
   virtual absl::Status Sync() { return absl::OkStatus(); }
   virtual absl::StatusOr<int64_t> SumCounters() = 0;
+  // Of an engine that has processes of its own, what those take.
+  virtual MemoryUse ServerMemory() const { return {}; }
 };
 
 // A row starts with a little-endian int64 counter.
@@ -87,15 +99,21 @@ inline void AddToCounter(void* row) {
   std::memcpy(row, &counter, sizeof(counter));
 }
 
-// "lmdb", "rocksdb", "bdb", "wiredtiger", "descents", "interleaved".
+// "lmdb", "rocksdb", "bdb", "wiredtiger", "descents", "interleaved": what `peers` and `make bench` measure.
+std::vector<std::string> DefaultPeerNames();
+// Those, and of "sqlite", "postgres", "mariadb" which were built.
 std::vector<std::string> PeerNames();
+// Error when an engine's server is not installed.
+absl::Status PeerIsInstalled(std::string_view name);
 // What an engine takes at most, in multiples of the rows' size: as files in its directory, and as memory.
 struct PeerNeeds {
   double files = 0;
   double memory = 0;
+  double fixed_bytes = 0;  // of files, however few rows
 };
 PeerNeeds NeedsOfPeer(std::string_view name);
-// Error when there is no engine of that name.
+// Error when there is no engine of that name, when it cannot keep as much, or when its server is not
+// installed.
 absl::StatusOr<std::unique_ptr<Peer>> MakePeer(std::string_view name, const PeerOptions& options);
 
 std::unique_ptr<Peer> MakeLmdbPeer(const PeerOptions& options);
@@ -103,5 +121,11 @@ std::unique_ptr<Peer> MakeRocksDbPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeBerkeleyDbPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeWiredTigerPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeDescentPeer(const PeerOptions& options, bool interleaved);
+std::unique_ptr<Peer> MakeSqlitePeer(const PeerOptions& options);
+std::unique_ptr<Peer> MakePostgresPeer(const PeerOptions& options);
+std::unique_ptr<Peer> MakeMariaDbPeer(const PeerOptions& options);
+// Paths of the servers' programs; "" if not installed.
+std::string PostgresProgram(std::string_view program);
+std::string MariaDbProgram();
 
 }  // namespace islands::experiments

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kTransactionsPerLook = 16;  // at the clock
 constexpr size_t kRowsPerSum = 100;            // read in a transaction to be added up
-constexpr std::chrono::seconds kSyncEvery{1};
+constexpr std::chrono::milliseconds kSyncEvery{1000};
 constexpr double kRowOverhead = 32;        // bytes: key and what engines add
 constexpr double kFixedBytes = 512 << 20;  // logs, memtables, buffers
 
@@ -50,9 +50,10 @@ absl::Status CheckRoom(const PeerDriverOptions& options) {
     const PeerNeeds more = NeedsOfPeer(engine);
     needs.files += more.files;
     needs.memory += more.memory;
+    needs.fixed_bytes += more.fixed_bytes;
   }
   const double data = static_cast<double>(options.range) * (options.row_bytes + kRowOverhead);
-  const double files = needs.files > 0 ? data * needs.files + kFixedBytes : 0;
+  const double files = needs.files > 0 ? data * needs.files + kFixedBytes + needs.fixed_bytes : 0;
   std::error_code error;
   const auto space = std::filesystem::space(options.directory, error);
   if (!error && static_cast<double>(space.available) < files) {
@@ -118,7 +119,8 @@ absl::Status PeerDriver::Load(const std::string& engine, Maker make) {
   std::error_code error;
   std::filesystem::create_directory(directory, error);
   if (error) return absl::FailedPreconditionError(fmt::format("{}: {}", directory, error.message()));
-  auto peer = make(engine, {directory, options_.range, options_.row_bytes, options_.cache_bytes});
+  auto peer = make(engine, {directory, options_.range, options_.row_bytes, options_.cache_bytes,
+                            options_.durability, options_.threads});
   if (!peer.ok()) return peer.status();
   Loaded& loaded = engines_[engine];
   loaded.peer = *std::move(peer);
@@ -131,36 +133,42 @@ absl::Status PeerDriver::Load(const std::string& engine, Maker make) {
   }
   const absl::Status sum = CheckSum(engine, loaded);  // also fills its caches
   const MemoryUse after = MemoryOfProcess();
-  loaded.memory = {after.bytes - std::min(after.bytes, before.bytes),
-                   after.huge_bytes - std::min(after.huge_bytes, before.huge_bytes)};
+  const MemoryUse server = loaded.peer->ServerMemory();
+  loaded.memory = {after.bytes - std::min(after.bytes, before.bytes) + server.bytes,
+                   after.huge_bytes - std::min(after.huge_bytes, before.huge_bytes) + server.huge_bytes};
   return sum;
 }
 
 absl::StatusOr<PeerMeasurement> PeerDriver::Measure(const std::string& engine, MicroOp op, double seconds,
-                                                    uint64_t stream) {
+                                                    uint64_t stream, uint32_t threads) {
   const auto found = engines_.find(engine);
   if (found == engines_.end()) return absl::NotFoundError(fmt::format("engine '{}' is not loaded", engine));
   Loaded& loaded = found->second;
+  if (threads > options_.threads)
+    return absl::InvalidArgumentError(
+        fmt::format("found {} threads, expected 1 to {}", threads, options_.threads));
+  const size_t used = threads == 0 ? callers_.size() : threads;
   for (size_t i = 0; i < callers_.size(); ++i) {
     callers_[i].random = runtime::Random::Stream(options_.seed, stream * callers_.size() + i);
   }
-  if (auto warmed = RunFor(loaded, op, options_.warmup_s); !warmed.ok()) return warmed.status();
-  auto measured = RunFor(loaded, op, seconds);
+  if (auto warmed = RunFor(loaded, op, options_.warmup_s, used); !warmed.ok()) return warmed.status();
+  auto measured = RunFor(loaded, op, seconds, used);
   if (!measured.ok() || op == MicroOp::kRead) return measured;
   if (absl::Status status = CheckSum(engine, loaded); !status.ok()) return status;
-  // On a disk its debts are a part of what it costs, and the next measurement has them.
+  // Where data are larger than memory its debts are a part of what it costs, and the next measurement has
+  // them.
   if (options_.cache_bytes != 0) return measured;
   if (absl::Status status = loaded.peer->Settle(); !status.ok()) return status;
   return measured;
 }
 
 template <typename Work>
-absl::Status PeerDriver::InThreads(Loaded& loaded, const Work& work) {
+absl::Status PeerDriver::InThreads(Loaded& loaded, size_t count, const Work& work) {
   std::mutex mutex;
   std::condition_variable over;
-  size_t running = callers_.size();
+  size_t running = count;
   std::vector<std::thread> threads;
-  for (size_t number = 0; number < callers_.size(); ++number) {
+  for (size_t number = 0; number < count; ++number) {
     threads.emplace_back([&, number] {
       work(number);
       const std::lock_guard lock(mutex);
@@ -168,22 +176,25 @@ absl::Status PeerDriver::InThreads(Loaded& loaded, const Work& work) {
     });
   }
   absl::Status status;
-  for (std::unique_lock lock(mutex); !over.wait_for(lock, kSyncEvery, [&] { return running == 0; });) {
+  std::chrono::milliseconds wait = kSyncEvery / 2;  // so that a measurement of a second has a sync, too
+  for (std::unique_lock lock(mutex); !over.wait_for(lock, wait, [&] { return running == 0; });) {
+    wait = kSyncEvery;
     lock.unlock();
-    if (options_.cache_bytes != 0) status.Update(loaded.peer->Sync());
+    if (options_.durability == PeerDurability::kLazy) status.Update(loaded.peer->Sync());
     lock.lock();
   }
   for (std::thread& thread : threads) thread.join();
   return status;
 }
 
-absl::StatusOr<PeerMeasurement> PeerDriver::RunFor(Loaded& loaded, MicroOp op, double seconds) {
-  std::vector<Part> parts(callers_.size());
+absl::StatusOr<PeerMeasurement> PeerDriver::RunFor(Loaded& loaded, MicroOp op, double seconds,
+                                                   size_t threads) {
+  std::vector<Part> parts(threads);
   absl::Status status;
   if (loaded.sessions.empty()) {
     parts[0] = RunPart(callers_[0], *loaded.peer, op, seconds, kTransactionsPerLook);
   } else {
-    status = InThreads(loaded, [&](size_t number) {
+    status = InThreads(loaded, threads, [&](size_t number) {
       parts[number] = RunPart(callers_[number], *loaded.sessions[number], op, seconds, 1);
     });
   }
@@ -225,7 +236,7 @@ absl::StatusOr<int64_t> PeerDriver::Sum(Loaded& loaded) {
   if (loaded.sessions.empty()) return loaded.peer->SumCounters();
   std::vector<absl::StatusOr<int64_t>> sums(callers_.size(), 0);
   std::atomic<uint64_t> next = 0;
-  absl::Status status = InThreads(loaded, [&](size_t number) {
+  absl::Status status = InThreads(loaded, callers_.size(), [&](size_t number) {
     std::byte* const rows = callers_[number].rows.data();
     std::vector<uint64_t> keys;
     for (uint64_t begin; sums[number].ok() && (begin = next.fetch_add(kRowsPerSum)) < options_.range;) {

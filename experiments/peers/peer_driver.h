@@ -1,13 +1,13 @@
 // Runs the microbenchmark's transactions on several engines, one measurement at a time.
 //
-// Thread safety: none; everything happens in the calling thread, or, with a cache or several threads, in
-// threads that a call starts and joins, each with a session of its own.
+// Thread safety: none; everything happens in the calling thread, or, with several threads or durability lazy
+// or sync, in threads that a call starts and joins, each with a session of its own.
 //
 // Invariants:
 //  1. What a thread's transactions are depends on seed, stream and parameters only: every engine gets the
 //     same.
 //  2. After every measurement of updates or adds the counters' sum has been compared with what was committed.
-//  3. With a cache, commits are synced every second while transactions run.
+//  3. With durability lazy, commits are synced every second while transactions run.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ struct PeerDriverOptions {
   double warmup_s = 0.5;
   uint32_t threads = 1;      // transactions in flight
   uint64_t cache_bytes = 0;  // as PeerOptions
+  PeerDurability durability = PeerDurability::kNone;
 };
 
 struct PeerMeasurement {
@@ -50,9 +51,10 @@ class PeerDriver {
   static absl::StatusOr<std::unique_ptr<PeerDriver>> Create(const PeerDriverOptions& options,
                                                             Maker make = MakePeer);
 
-  // Warms up, then counts transactions for `seconds`. Error also when the engine lost an update.
+  // Warms up, then counts transactions for `seconds`, in `threads` of those that there are, 0 = all. Error
+  // also when the engine lost an update.
   absl::StatusOr<PeerMeasurement> Measure(const std::string& engine, MicroOp op, double seconds,
-                                          uint64_t stream);
+                                          uint64_t stream, uint32_t threads = 0);
 
   // By engine: what it is, and what memory it takes, as loading it showed.
   struct Description {
@@ -83,12 +85,12 @@ class PeerDriver {
 
   explicit PeerDriver(const PeerDriverOptions& options) : options_(options) {}
   absl::Status MakeCallers();
-  bool in_threads() const { return options_.threads > 1 || options_.cache_bytes != 0; }
+  bool in_threads() const { return options_.threads > 1 || options_.durability != PeerDurability::kNone; }
   absl::Status Load(const std::string& engine, Maker make);
-  // Calls `work` for every thread's number, in that thread, and syncs meanwhile.
+  // Calls `work` for every number below `threads`, in a thread each, and syncs meanwhile.
   template <typename Work>
-  absl::Status InThreads(Loaded& loaded, const Work& work);
-  absl::StatusOr<PeerMeasurement> RunFor(Loaded& loaded, MicroOp op, double seconds);
+  absl::Status InThreads(Loaded& loaded, size_t threads, const Work& work);
+  absl::StatusOr<PeerMeasurement> RunFor(Loaded& loaded, MicroOp op, double seconds, size_t threads);
   Part RunPart(Caller& caller, Peer& peer, MicroOp op, double seconds, uint32_t transactions_per_look) const;
   absl::StatusOr<int64_t> Sum(Loaded& loaded);
   absl::Status CheckSum(const std::string& engine, Loaded& loaded);

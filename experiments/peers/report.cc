@@ -33,14 +33,33 @@ json ResultJson(const Rates& rates, const std::string& engine, const std::string
   return result;
 }
 
+const char* NameOf(PeerDurability durability) {
+  switch (durability) {
+    case PeerDurability::kNone:
+      return "none";
+    case PeerDurability::kLazy:
+      return "lazy";
+    case PeerDurability::kSync:
+      break;
+  }
+  return "sync";
+}
+
 json ReportJson(const PeersCommand& command, const PeerDriver& driver, const Rates& rates) {
   const PeerDriverOptions& options = command.driver;
-  json report = {{"range", options.range},         {"row_bytes", options.row_bytes},
-                 {"rows", options.rows},           {"zipf", options.zipf},
-                 {"seed", options.seed},           {"seconds", command.seconds},
-                 {"warmup_s", options.warmup_s},   {"repeat", command.repeat},
-                 {"threads", options.threads},     {"cache_mib", options.cache_bytes >> 20},
-                 {"engines", EnginesJson(driver)}, {"results", json::array()}};
+  json report = {{"range", options.range},
+                 {"row_bytes", options.row_bytes},
+                 {"rows", options.rows},
+                 {"zipf", options.zipf},
+                 {"seed", options.seed},
+                 {"seconds", command.seconds},
+                 {"warmup_s", options.warmup_s},
+                 {"repeat", command.repeat},
+                 {"threads", options.threads},
+                 {"cache_mib", options.cache_bytes >> 20},
+                 {"durability", NameOf(options.durability)},
+                 {"engines", EnginesJson(driver)},
+                 {"results", json::array()}};
   for (const std::string& op : command.ops) {
     for (const std::string& engine : options.engines) {
       report["results"].push_back(ResultJson(rates, engine, op));

@@ -25,7 +25,9 @@ constexpr double kFilterBits = 10;  // of a key
 absl::Status Check(const rocksdb::Status& status, const char* what) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = fmt::format("rocksdb: {}: {}", what, status.ToString());
-  return status.IsNotFound() ? absl::NotFoundError(message) : absl::InternalError(message);
+  if (status.IsNotFound()) return absl::NotFoundError(message);
+  const bool conflict = status.IsBusy() || status.IsTimedOut() || status.IsTryAgain();
+  return conflict ? absl::AbortedError(message) : absl::InternalError(message);
 }
 
 rocksdb::Slice SliceOf(const Uint64Key& key) {
@@ -58,7 +60,8 @@ class CounterMerge final : public rocksdb::MergeOperator {
 class RocksDbPeer final : public Peer {
  public:
   explicit RocksDbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {
-    write_options_.disableWAL = !on_disk();
+    write_options_.disableWAL = !has_log();
+    write_options_.sync = options.durability == PeerDurability::kSync;
   }
 
   ~RocksDbPeer() override {
@@ -68,9 +71,7 @@ class RocksDbPeer final : public Peer {
 
   PeerFacts Facts() const override {
     return {.version = fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString()),
-            .keeps = on_disk()
-                         ? "a commit outlives the process; the machine, once the log is synced: every second"
-                         : "a commit outlives the process when it has been flushed: no write-ahead log",
+            .keeps = Keeps(),
             .isolation = "row locks for writers, readers see a snapshot",
             .rolls_back = true};
   }
@@ -159,7 +160,19 @@ class RocksDbPeer final : public Peer {
   }
 
  private:
-  bool on_disk() const { return options_.cache_bytes != 0; }
+  bool has_log() const { return options_.durability != PeerDurability::kNone; }
+
+  const char* Keeps() const {
+    switch (options_.durability) {
+      case PeerDurability::kNone:
+        return "a commit outlives the process when it has been flushed: no write-ahead log";
+      case PeerDurability::kLazy:
+        return "a commit outlives the process; the machine, once the log is synced: every second";
+      case PeerDurability::kSync:
+        break;
+    }
+    return "a commit outlives the machine: the log is synced, for several at a time";
+  }
 
   rocksdb::Options Options() const {
     const uint64_t data_mib = (options_.range * (options_.row_bytes + 64) >> 20) + 1;
@@ -168,7 +181,7 @@ class RocksDbPeer final : public Peer {
     // Bloom filters, hash index in blocks, bloom filter of the memtable, and this block cache.
     options.OptimizeForPointLookup(2 * data_mib + 64);
     options.write_buffer_size = 128 << 20;
-    if (on_disk()) LimitMemory(options);
+    if (options_.cache_bytes != 0) LimitMemory(options);
     options.merge_operator = std::make_shared<CounterMerge>();
     options.compression = rocksdb::kNoCompression;
     options.max_open_files = -1;
@@ -204,7 +217,9 @@ class RocksDbPeer final : public Peer {
     }
     rocksdb::TransactionDBWriteOptimizations no_locks;
     no_locks.skip_concurrency_control = true;
-    return status.ok() ? db_->Write(write_options_, no_locks, &batch) : status;
+    rocksdb::WriteOptions load = write_options_;
+    load.sync = false;  // Settle() flushes it all
+    return status.ok() ? db_->Write(load, no_locks, &batch) : status;
   }
 
   void Prepare(std::span<const uint64_t> keys) {

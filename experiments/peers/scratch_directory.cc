@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,17 +39,21 @@ sigset_t BlockSignals() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ScratchDirectory>> ScratchDirectory::Create(const std::string& parent) {
+absl::StatusOr<std::unique_ptr<ScratchDirectory>> ScratchDirectory::Create(const std::string& parent,
+                                                                           void (*before_removal)()) {
   const sigset_t signals = BlockSignals();
   std::string path = parent + "/islands-peers-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
     return absl::ErrnoToStatus(errno,
                                fmt::format("cannot create a directory in '{}'; use --directory", parent));
   }
+  // A server that refuses to be root's has its files inside.
+  if (geteuid() == 0) chmod(path.c_str(), 0711);
   // Not joined: it waits as long as the process lives.
-  std::thread([signals, path] {
+  std::thread([signals, path, before_removal] {
     int signal = 0;
     sigwait(&signals, &signal);
+    if (before_removal != nullptr) before_removal();
     Remove(path);
     _exit(kExitInterrupted);
   }).detach();

@@ -1,7 +1,7 @@
 // A directory that is gone when the program is, also when it is interrupted.
 //
-// Thread safety: none. A thread of its own waits for SIGINT and SIGTERM: then it removes the directory and
-// ends the process with exit code 130, whatever the other threads are doing.
+// Thread safety: none. A thread of its own waits for SIGINT and SIGTERM: then it does what it was told to do
+// first, removes the directory and ends the process with exit code 130, whatever the other threads are doing.
 //
 // Invariants:
 //  1. Only what this object created is ever removed: a fresh directory inside the given one.
@@ -17,8 +17,9 @@ namespace islands::experiments {
 class ScratchDirectory {
  public:
   // Inside `parent`, which must exist. To be called before other threads start, because they inherit the
-  // blocked signals.
-  static absl::StatusOr<std::unique_ptr<ScratchDirectory>> Create(const std::string& parent);
+  // blocked signals. `before_removal` ends who may write to it.
+  static absl::StatusOr<std::unique_ptr<ScratchDirectory>> Create(const std::string& parent,
+                                                                  void (*before_removal)() = nullptr);
   ~ScratchDirectory();
 
   const std::string& path() const { return path_; }

@@ -35,10 +35,7 @@ class WiredTigerPeer final : public Peer {
     int major = 0, minor = 0, patch = 0;
     wiredtiger_version(&major, &minor, &patch);
     return {.version = fmt::format("WiredTiger {}.{}.{}", major, minor, patch),
-            .keeps = on_disk()
-                         ? "a commit outlives the process when its log buffer has been written, and the "
-                           "machine, once the log is synced: every second"
-                         : "a commit outlives the process after a checkpoint: no log",
+            .keeps = Keeps(),
             .isolation = "snapshot: of two that write a row one is rolled back; write skew goes unnoticed",
             .rolls_back = true};
   }
@@ -92,7 +89,8 @@ class WiredTigerPeer final : public Peer {
   absl::Status Settle() override { return Check(session_->checkpoint(session_, nullptr), "checkpoint"); }
 
   absl::Status Sync() override {
-    return on_disk() ? Check(session_->log_flush(session_, "sync=on"), "sync") : absl::OkStatus();
+    if (options_.durability != PeerDurability::kLazy) return absl::OkStatus();
+    return Check(session_->log_flush(session_, "sync=on"), "sync");
   }
 
   absl::StatusOr<int64_t> SumCounters() override {
@@ -114,14 +112,28 @@ class WiredTigerPeer final : public Peer {
       "key_format=u,value_format=u,access_pattern_hint=random,allocation_size=4KB,leaf_page_max=4KB,"
       "internal_page_max=4KB";
 
-  bool on_disk() const { return options_.cache_bytes != 0; }
+  const char* Keeps() const {
+    switch (options_.durability) {
+      case PeerDurability::kNone:
+        return "a commit outlives the process after a checkpoint: no log";
+      case PeerDurability::kLazy:
+        return "a commit outlives the process when its log buffer has been written, and the machine, once "
+               "the log "
+               "is synced: every second";
+      case PeerDurability::kSync:
+        break;
+    }
+    return "a commit outlives the machine: the log is synced, for several at a time";
+  }
 
   std::string Configuration() const {
     const uint64_t in_memory = options_.range * (options_.row_bytes + 64) * 2 + (256 << 20);
+    const bool has_log = options_.durability != PeerDurability::kNone;
     return fmt::format(
-        "create,cache_size={},session_max={},log=(enabled={}),transaction_sync=(enabled=false),"
+        "create,cache_size={},session_max={},log=(enabled={}),transaction_sync=(enabled={},method=fsync),"
         "checkpoint=(wait={})",
-        on_disk() ? options_.cache_bytes : in_memory, kMostSessions, on_disk(), on_disk() ? 60 : 0);
+        options_.cache_bytes != 0 ? options_.cache_bytes : in_memory, kMostSessions, has_log,
+        options_.durability == PeerDurability::kSync, has_log ? 60 : 0);
   }
 
   // Pages full, in key order.
