@@ -23,7 +23,7 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CU
 tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -LE '^long$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
-.PHONY: help build install deb demo test test-machines sanitize bench bench-parts soak chaos fuzz format dashboards dashboards-drawn packages packages-build packages-machines packages-soak packages-draw clean
+.PHONY: help build install deb demo test test-machines sanitize bench bench-engines bench-parts soak chaos fuzz format dashboards dashboards-drawn packages packages-build packages-engines packages-machines packages-soak packages-draw clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -61,6 +61,11 @@ BENCH ?=
 bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 20 minutes
 	ninja -C build/release -j $(JOBS) $(BINARIES) peers bare_pages gateway_load local_path_bench messaging_bench disk_faults
 	$(PYTHON) experiments/bench.py $(BENCH)
+
+ENGINES ?=
+bench-engines: packages-engines build/release/build.ninja ## measure islands beside LMDB, RocksDB, Berkeley DB, WiredTiger, SQLite, PostgreSQL and MariaDB, with a page: 15 minutes
+	ninja -C build/release -j $(JOBS) $(BINARIES) peers gateway_load
+	$(PYTHON) experiments/bench_engines.py $(ENGINES)
 
 bench-parts: packages-build build/release/build.ninja ## build and run every microbenchmark of the code
 	ninja -C build/release -j $(JOBS)
@@ -121,6 +126,7 @@ clean: ## remove everything that was built
 
 packages: ; @deploy/install-packages.sh build test
 packages-build: ; @deploy/install-packages.sh build
+packages-engines: ; @deploy/install-packages.sh build test engines
 packages-machines: ; @deploy/install-packages.sh build test machines
 packages-soak: ; @deploy/install-packages.sh soak
 packages-draw: ; @deploy/install-packages.sh build test draw

@@ -3,6 +3,7 @@
     context.py      what a section works with: deployments, runs, programs, the progress line
     section.py      a section's result: a table, its bars, its notes; as text and as JSON
     peers.py        the other engines
+    engines.py      the engines of experiments/bench_engines.py beside islands
     throughput.py   sections that measure running islands
     logs.py         what keeping costs, by durability
     disks.py        logs in memory and on a disk, beside LMDB and the disk alone

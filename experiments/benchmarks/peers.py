@@ -55,9 +55,9 @@ class Peers:
             raise Failed(f"peers, {request}: {answer['error']}")
         return answer
 
-    def ask(self, engine: str, op: str) -> str:
-        """Begins a measurement; returns the request, for its answer."""
-        request = f"{engine} {op} {self.seconds}"
+    def ask(self, engine: str, op: str, threads: int | None = None) -> str:
+        """Begins a measurement, in so many of its threads or in all; returns the request, for its answer."""
+        request = f"{engine} {op} {self.seconds}" + (f" {threads}" if threads else "")
         try:
             assert self.process.stdin
             self.process.stdin.write(request + "\n")

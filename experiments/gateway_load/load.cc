@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -24,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kCallTimeout = std::chrono::seconds(10);
 constexpr auto kConnectTimeout = std::chrono::seconds(10);
+constexpr uint64_t kRowsPerSum = 200;  // read in a transaction to be added up
 
 enum class Phase : uint8_t { kWarmup, kMeasuring, kOver };
 
@@ -53,7 +56,10 @@ class Client {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // no connection shared with others
     channel_ = grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
     stub_ = client::v1::Islands::NewStub(channel_);
-    for (uint32_t i = 0; i < options.per_call; ++i) Prepare(many_.add_transactions()->add_operations());
+    for (uint32_t i = 0; i < options.per_call; ++i) {
+      ExecuteRequest* const transaction = many_.add_transactions();
+      for (uint32_t row = 0; row < options.rows; ++row) Prepare(transaction->add_operations());
+    }
     us_.reserve(1 << 16);
   }
 
@@ -66,6 +72,7 @@ class Client {
       for (ExecuteRequest& request : *many_.mutable_transactions()) Draw(&request);
       const Clock::time_point begin = Clock::now();
       status_ = options_.per_call == 1 ? CallOne() : CallMany();
+      if (status_.ok()) rows_done_ += uint64_t{options_.rows} * options_.per_call;
       if (phase.load(std::memory_order_relaxed) == Phase::kMeasuring)
         us_.push_back(1e6 * SecondsSince(begin));
     }
@@ -73,6 +80,7 @@ class Client {
 
   const absl::Status& status() const { return status_; }
   const std::vector<double>& us() const { return us_; }
+  uint64_t rows_done() const { return rows_done_; }
 
  private:
   void Prepare(client::v1::Operation* operation) const {
@@ -93,7 +101,11 @@ class Client {
     }
   }
   void Draw(ExecuteRequest* request) {
-    KeyOf(request->mutable_operations(0))->mutable_parts(0)->set_unsigned_(random_.Below(options_.range));
+    keys_.clear();
+    while (keys_.size() < options_.rows) keys_.insert(random_.Below(options_.range));
+    int at = 0;
+    for (const uint64_t key : keys_)
+      KeyOf(request->mutable_operations(at++))->mutable_parts(0)->set_unsigned_(key);
   }
 
   absl::Status CallOne() {
@@ -119,11 +131,12 @@ class Client {
 
   absl::Status Check(const ExecuteResponse& response) const {
     const size_t wanted_bytes = options_.op == LoadOp::kGet ? options_.row_bytes : 0;
-    if (response.results_size() == 1 && response.results(0).code() == Result::DONE &&
-        response.results(0).value().size() == wanted_bytes) {
-      return absl::OkStatus();
-    }
-    return absl::InternalError("not the answer to one operation: " + response.ShortDebugString());
+    bool fits = response.results_size() == static_cast<int>(options_.rows);
+    for (const Result& result : response.results())
+      fits = fits && result.code() == Result::DONE && result.value().size() == wanted_bytes;
+    if (fits) return absl::OkStatus();
+    return absl::InternalError(
+        fmt::format("not the answer to {} operations: {}", options_.rows, response.ShortDebugString()));
   }
 
   const LoadOptions& options_;
@@ -134,7 +147,9 @@ class Client {
   client::v1::ExecuteManyResponse many_response_;
   ExecuteResponse one_response_;
   absl::Status status_;
-  std::vector<double> us_;  // of each measured call
+  std::set<uint64_t> keys_;  // of the transaction that is being drawn
+  std::vector<double> us_;   // of each measured call
+  uint64_t rows_done_ = 0;   // also while warming up
 };
 
 // `values` are put in another order.
@@ -161,9 +176,41 @@ absl::StatusOr<LoadResult> Sum(const LoadOptions& options,
   return result;
 }
 
+// Of all rows, read in large transactions.
+absl::StatusOr<int64_t> SumCounters(const LoadOptions& options) {
+  const auto channel = grpc::CreateChannel(options.address, grpc::InsecureChannelCredentials());
+  const auto stub = client::v1::Islands::NewStub(channel);
+  int64_t sum = 0;
+  for (uint64_t begin = 0; begin < options.range; begin += kRowsPerSum) {
+    ExecuteRequest request;
+    for (uint64_t key = begin; key < std::min(options.range, begin + kRowsPerSum); ++key) {
+      client::v1::Operation* const operation = request.add_operations();
+      operation->set_table("micro");
+      operation->mutable_get()->mutable_key()->add_parts()->set_unsigned_(key);
+    }
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    ExecuteResponse response;
+    const grpc::Status status = stub->Execute(&context, request, &response);
+    if (!status.ok()) return StatusOf(status);
+    for (const Result& result : response.results()) {
+      int64_t counter = 0;
+      if (result.value().size() < sizeof(counter)) return absl::InternalError("a row without a counter");
+      std::memcpy(&counter, result.value().data(), sizeof(counter));
+      sum += counter;
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options) {
+  if (options.rows > options.range)
+    return absl::InvalidArgumentError("--rows: as many distinct rows as the range has, at most");
+  const bool adds = options.op == LoadOp::kAdd;
+  const absl::StatusOr<int64_t> sum_before = adds ? SumCounters(options) : 0;
+  if (!sum_before.ok()) return sum_before.status();
   std::atomic<Phase> phase{Phase::kWarmup};
   std::vector<std::unique_ptr<Client>> clients;
   for (uint32_t i = 0; i < options.clients; ++i) clients.push_back(std::make_unique<Client>(options, i));
@@ -180,6 +227,14 @@ absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options) {
   for (std::thread& thread : threads) thread.join();
   absl::StatusOr<LoadResult> result = Sum(options, clients);
   if (!result.ok()) return result;
+  const absl::StatusOr<int64_t> sum_after = adds ? SumCounters(options) : 0;
+  if (!sum_after.ok()) return sum_after.status();
+  int64_t added = 0;
+  for (const auto& client : clients) added += adds ? static_cast<int64_t>(client->rows_done()) : 0;
+  if (*sum_after - *sum_before != added) {
+    return absl::DataLossError(fmt::format("committed adds add up to {}, but the rows' counters grew by {}",
+                                           added, *sum_after - *sum_before));
+  }
   if (!cpu_begin_s.ok()) return cpu_begin_s.status();
   if (!cpu_end_s.ok()) return cpu_end_s.status();
   result->seconds = seconds;

@@ -14,10 +14,12 @@ namespace islands::experiments {
 
 enum class LoadOp : uint8_t { kGet, kPut, kAdd };
 
-// Every transaction is one operation on a row of table `micro`, drawn uniformly.
+// Every transaction is one operation on each of `rows` rows of table `micro`: distinct, drawn uniformly,
+// ascending.
 struct LoadOptions {
   std::string address;  // as gRPC writes it: unix:PATH
   LoadOp op = LoadOp::kGet;
+  uint32_t rows = 1;
   uint32_t clients = 16;
   uint32_t per_call = 1;  // transactions; more than one: ExecuteMany
   uint64_t range = 240'000;
@@ -38,7 +40,9 @@ struct LoadResult {
   double cpu_s = 0;  // that the server's process spent
 };
 
-// An error if any call fails, any transaction in it, or an answer is not what its operation has.
+// An error if any call fails, any transaction in it, or an answer is not what its operation has; and of adds
+// also if all rows' counters have not become larger by as much as was added: then nobody else may change them
+// meanwhile.
 absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options);
 
 }  // namespace islands::experiments

@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kName = "gateway_load";
 constexpr uint32_t kMostClients = 1024;
 constexpr uint32_t kMostPerCall = 1024;
+constexpr uint32_t kMostRows = 100;
 
 const std::map<std::string, LoadOp>& Ops() {
   static const std::map<std::string, LoadOp> names = {
@@ -43,9 +44,12 @@ CLI::App* AddEcho(CLI::App& app, EchoOptions& options) {
 CLI::App* AddLoad(CLI::App& app, LoadOptions& options) {
   CLI::App* load = app.add_subcommand("load", "call a server and print what it managed, as JSON");
   load->add_option("ADDRESS", options.address, "as gRPC writes it: unix:PATH")->required();
-  load->add_option("--op", options.op, "of each transaction, on a row of table micro: get, put, add")
+  load->add_option("--op", options.op, "of each transaction, on its rows of table micro: get, put, add")
       ->transform(CLI::CheckedTransformer(Ops()))
       ->default_str("get");
+  load->add_option("--rows", options.rows, "distinct rows of a transaction, in the order of their keys")
+      ->check(CLI::Range(1u, kMostRows))
+      ->capture_default_str();
   load->add_option("--clients", options.clients, "threads that call and wait, a connection each")
       ->check(CLI::Range(1u, kMostClients))
       ->capture_default_str();

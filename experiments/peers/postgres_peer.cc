@@ -241,7 +241,7 @@ class PostgresPeer final : public Peer {
     return conflict ? absl::AbortedError(message) : absl::InternalError(message);
   }
 
-  // A missing row makes it fail, and so takes everything back. That the count is looked at costs a tenth or more; a
+  // A missing row makes it fail, and so takes everything back. That the count is looked at costs a tenth; a
   // single statement with a common table expression that divides by zero then is slower by some per cent.
   absl::Status CreateFunction(std::string_view name, std::string_view set) {
     return Execute(fmt::format(

@@ -1,0 +1,93 @@
+"""experiments/bench_engines.py: its table, page and JSON, what it refuses, and what it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cluster import processes, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "experiments"))
+from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, Contender  # noqa: E402
+from benchmarks.engines_page import page, sections_of  # noqa: E402
+
+COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench_engines.py")]
+BINARIES = os.path.join(ROOT, "build/release/bin")
+PEERS = os.path.join(BINARIES, "peers")
+
+
+def has_sqlite() -> bool:
+    if not all(os.path.exists(os.path.join(BINARIES, name)) for name in ("islandd", "peers", "gateway_load")):
+        return False
+    return "sqlite" in subprocess.run([PEERS, "--help"], capture_output=True, text=True, timeout=30).stdout
+
+
+needs_engines = pytest.mark.skipif(not has_sqlite(), reason="islands, or peers with sqlite, are not built")
+
+
+def start(folder: str, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, "--directory", os.path.join(folder, "bench"), "--results",
+                             os.path.join(folder, "results"), *more], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+@needs_engines
+def test_quick_writes_a_table_a_page_and_every_measurement(folder: str) -> None:
+    process = start(folder, "--quick", "--only", "none", "--only", "sync", "--engines", "sqlite,lmdb")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, out + err
+    assert "in every run the rows added up" in out and "left" in err, "no ETA"
+    with open(os.path.join(folder, "results", "engines.json"), encoding="utf-8") as file:
+        found = json.load(file)
+    assert found["wrong"] == [] and list(found["classes"]) == ["none", "sync"]
+    for contenders in found["classes"].values():
+        assert list(contenders) == [EMBEDDED, FRONT_DOOR, "sqlite", "lmdb"]
+        for name, contender in contenders.items():
+            assert list(contender["ops"]) == (["read", "add"] if name == FRONT_DOOR else list(OPS))
+            assert all(op["median_per_s"] > 0 and op["clients"] > 0 and len(op["per_s"]) == 1
+                       for op in contender["ops"].values())
+    with open(os.path.join(folder, "results", "engines.html"), encoding="utf-8") as file:
+        html = file.read()
+    assert html.count("<svg") == 10, "three charts of engines in the program, two of servers, for each of two classes"
+    assert "SQLite 3" in html and "<script" not in html
+    assert not os.path.exists(os.path.join(folder, "bench")) and processes(folder) == {}
+
+
+@needs_engines
+def test_interrupted_leaves_nothing(folder: str) -> None:
+    process = start(folder, "--only", "lazy", "--engines", "sqlite", "--seconds", "1000")
+    wait_until(lambda: any("--durability lazy" in line for line in processes(folder).values()), what="an engine")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert processes(folder) == {} and not os.path.exists(os.path.join(folder, "bench"))
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["--only", "some"], "--only"), (["--engines", "sqlite,oracle"], "oracle"), (["--seconds", "0"], "--seconds")])
+def test_bad_arguments(folder: str, arguments: list[str], complaint: str) -> None:
+    process = start(folder, *arguments)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2 and complaint in err
+
+
+def contender(name: str, server: bool, rates: dict[str, list[float]]) -> Contender:
+    return Contender(name, name.title(), server, (1, 8), lambda op, clients: 0.0, {"keeps": "<all>"}, list(rates),
+                     {op: 8 if op == "add" else 1 for op in rates}, rates)
+
+
+def test_ratios_are_of_like_with_like() -> None:
+    all_of_them = [contender(EMBEDDED, False, {"read": [100.0, 300.0, 200.0], "update": [50.0], "add": [400.0]}),
+                   contender(FRONT_DOOR, True, {"read": [20.0], "add": [40.0]}),
+                   contender("lmdb", False, {"read": [50.0], "update": [100.0], "add": [100.0]}),
+                   contender("postgres", True, {"read": [10.0], "update": [5.0], "add": [10.0]})]
+    inside, servers = sections_of("lazy", all_of_them, 4)
+    assert dict(inside.rows)["Lmdb, 1/1/8"] == (50, 0.25, 100, 2, 100, 0.25)
+    assert dict(servers.rows)["Postgres, 1/1/8"] == (10, 0.5, 0.05, 5, None, 0.1, 10, 0.25, 0.025)
+    assert "share the 4 cores" in servers.title
+    html = page({"lazy": all_of_them}, ["a <note>"], "a machine", "command", 4)
+    assert "a &lt;note&gt;" in html and "&lt;all&gt;" in html and html.count("<svg") == 6
