@@ -85,7 +85,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION database)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # what the programs link
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3, python3-yaml")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-matplotlib, python3-grpcio, python3-protobuf")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "prometheus, g++, cmake, libabsl-dev, libfmt-dev, libprotobuf-dev, libgrpc++-dev")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "prometheus, g++, cmake, libabsl-dev, libfmt-dev, libprotobuf-dev, libgrpc++-dev, libgtest-dev")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/deploy/package/postinst)
 set(CPACK_OUTPUT_FILE_PREFIX ${PROJECT_BINARY_DIR}/package)
 include(CPack)
