@@ -85,10 +85,9 @@ install_engines() {
     echo 'create_main_cluster = false' | as_root tee "$clusters" >/dev/null
     made+=("$clusters")
   fi
-  local code=0
-  install_missing "${engines[@]}" || code=$?
-  if [ ${#made[@]} != 0 ]; then as_root rm -f "${made[@]}"; fi
-  if [ $code != 0 ]; then say "not all engines: make bench-engines leaves out those that are missing"; fi
+  if ! (if [ ${#made[@]} != 0 ]; then trap 'as_root rm -f "${made[@]}"' EXIT; fi; install_missing "${engines[@]}"); then
+    say "not all engines: make bench-engines leaves out those that are missing"
+  fi
 }
 
 # For the tests: promtool checks metrics and rules, prometheus reads real islands. The package would start a server, so
