@@ -28,7 +28,7 @@ class WiredTigerPeer final : public Peer {
 
   ~WiredTigerPeer() override {
     if (session_ != nullptr) session_->close(session_, nullptr);
-    if (connection_ != nullptr && !is_session_) connection_->close(connection_, "leak_memory=true");
+    if (connection_ != nullptr && !is_session_) connection_->close(connection_, nullptr);
   }
 
   PeerFacts Facts() const override {
