@@ -54,6 +54,14 @@ bool IsResult(absl::StatusCode code) {
          code == absl::StatusCode::kAlreadyExists;
 }
 
+// For those who read a row: what takes it.
+auto CopyInto(std::vector<std::byte>* to) {
+  return [to](storage::TornBytes row) {
+    to->resize(row.size());
+    row.CopyTo(to->data());
+  };
+}
+
 // Unsigned, so that a counter that overflows wraps instead of being undefined.
 int64_t Sum(int64_t counter, int64_t delta) {
   return static_cast<int64_t>(static_cast<uint64_t>(counter) + static_cast<uint64_t>(delta));
@@ -528,11 +536,7 @@ absl::StatusCode Executor::Add(const Target& target) {
 absl::StatusCode Executor::Update(const Target& target) {
   const Batch::Operation& operation = target.batch.operation(target.number);
   const KeyView key = target.batch.View(operation.key);
-  const auto take = [&](storage::TornBytes row) {
-    row_.resize(row.size());
-    row.CopyTo(row_.data());
-  };
-  absl::StatusCode code = target.rows.Read</*kAgain=*/true>(key, target.lookup, take);
+  absl::StatusCode code = target.rows.Read</*kAgain=*/true>(key, target.lookup, CopyInto(&row_));
   if (code != absl::StatusCode::kOk) return code;
   int64_t counter = 0;
   const storage::RowPart part{operation.offset, sizeof(counter)};
@@ -630,11 +634,7 @@ absl::StatusCode Executor::Replace(const Target& target) {
   const KeyView key = target.batch.View(operation.key);
   const RowView row = target.batch.View(operation.row);
   if (!target.rows.FitsRow(row)) return absl::StatusCode::kInvalidArgument;
-  absl::StatusCode code =
-      target.rows.Read</*kAgain=*/true>(key, target.lookup, [&](storage::TornBytes bytes) {
-        row_.resize(bytes.size());
-        bytes.CopyTo(row_.data());
-      });
+  absl::StatusCode code = target.rows.Read</*kAgain=*/true>(key, target.lookup, CopyInto(&row_));
   if (code != absl::StatusCode::kOk) return code;
   const size_t entries = target.branch.undo.size();
   target.branch.undo.RecordReplace(operation.table, target.site, key, row_);

@@ -91,6 +91,19 @@ int64_t CounterOf(RowView bytes) {
   return counter;
 }
 
+// Routers let no such keys through; a batch of a peer is not routed again.
+TEST_F(OneSite, Insert_OfWhatIsNoKeyIsRefused) {
+  Open(1 << 20);
+  for (const size_t bytes : {size_t{0}, partitioner::kMaxKeyBytes + 1}) {
+    Branch branch;
+    Batch batch;
+    batch.Insert(0, Bytes(std::string(bytes, 'k')), Bytes("row"));
+    ASSERT_EQ(Run(branch, batch), Progress::kFailed) << bytes;
+    EXPECT_EQ(failure_.status.code(), absl::StatusCode::kInvalidArgument);
+    executor_->Rollback(branch, &wakeups_);
+  }
+}
+
 // Two ways to the same row: in place, and by a copy that is written back.
 TEST_F(OneSite, AddAndUpdate_ChangeTheCounterAndNothingElse) {
   Open(1 << 20);

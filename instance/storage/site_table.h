@@ -96,7 +96,7 @@ class SiteTable {
   // For those who lock gaps: as BTree's.
   uint64_t key_changes() const { return rows_.key_changes(); }
   BTree::Gap FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const {
-    if (!IsKey(key)) return {};  // Insert says so
+    if (!IsKey(key)) return {.last = true};  // Insert says what is wrong
     return rows_.FindGap(key, place, ghost, next);
   }
 

@@ -72,12 +72,12 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
 
 // Kernels without these options do as well without them.
 void BufferPool::Advise() {
-  const uint64_t share = capacity_pages_ * kPageBytes / slots_;
-  const auto huge_from = [share](uint64_t least) { return share >= least ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
+  const auto huge_if = [](bool wanted) { return wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
   (void)madvise(region_, region_bytes_, MADV_DONTDUMP);
-  (void)madvise(region_, static_cast<size_t>(pages() - region_), huge_from(kHugeStatesShareBytes));
-  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, huge_from(kHugeShareBytes));
-  huge_ = paged_ && share >= kHugeShareBytes;
+  (void)madvise(region_, static_cast<size_t>(pages() - region_),
+                huge_if(ShareBytes() >= kHugeStatesShareBytes));
+  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, huge_if(ShareBytes() >= kHugeShareBytes));
+  huge_ = paged_ && ShareBytes() >= kHugeShareBytes;
   split_.resize(paged_ ? slots_ : 0);
 }
 
@@ -99,7 +99,7 @@ void BufferPool::StopHugePages() {
 // goes when it needs some.
 void BufferPool::SplitHugePage(uint32_t slot, uint64_t number) {
   StopHugePages();
-  if (capacity_pages_ * kPageBytes / slots_ < kHugeShareBytes) return;  // there are none
+  if (ShareBytes() < kHugeShareBytes) return;  // there are none
   std::vector<bool>& split = split_[slot];
   const uint64_t huge = number / kPagesPerHugePage;
   if (huge >= split.size()) split.resize(End(slot) / kPagesPerHugePage + 1);

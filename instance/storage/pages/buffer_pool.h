@@ -174,6 +174,7 @@ class BufferPool {
   BufferPool() = default;
   absl::Status Reserve(const BufferPoolOptions& options);
   void Advise();
+  uint64_t ShareBytes() const { return capacity_pages_ * kPageBytes / slots_; }  // of a slot
   void SetEnd(uint32_t slot, uint64_t end);
   void StopHugePages();
   uint64_t StatesBytes() const { return pages_per_slot_ * slots_ * sizeof(AtomicPageState); }
