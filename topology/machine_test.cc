@@ -21,8 +21,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr uint64_t kGiB = uint64_t{1} << 30;
-
 std::string ShelfPath(const std::string& name) { return std::string(ISLANDS_SHELF) + "/" + name + ".xml"; }
 
 Machine Shelf(const std::string& name) {
@@ -269,7 +267,7 @@ TEST(Xml, DisallowedNodeGivesNoMemory) {
   absl::StatusOr<Machine> machine = LoadText(text);
   ASSERT_TRUE(machine.ok()) << machine.status();
   ExpectSound(*machine);
-  EXPECT_EQ(machine->memory_bytes, 48 * kGiB);
+  EXPECT_EQ(machine->memory_bytes, uint64_t{48} << 30);
   EXPECT_THAT(machine->cores[6].nodes, ElementsAre(0, 1));
 }
 

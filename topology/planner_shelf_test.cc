@@ -21,7 +21,7 @@ Machine Shelf(const std::string& name) {
   return machine.ok() ? *machine : Machine();
 }
 
-Plan Must(const Machine& machine, const PlanRequest& request) {
+Plan PlanOf(const Machine& machine, const PlanRequest& request) {
   const Verdict verdict = MakePlan(machine, request);
   for (const PlanComplaint& complaint : verdict.complaints) ADD_FAILURE() << complaint.text;
   return verdict.plan.value_or(Plan());
@@ -85,7 +85,7 @@ TEST(PlannerShelf, Table) {
                                     << PlacementName(row.placement));
     PlanRequest request{.placement = row.placement};
     if (row.islands > 0) request.islands = row.islands;
-    EXPECT_EQ(CutOf(Must(Shelf(row.machine), request)), row.cut);
+    EXPECT_EQ(CutOf(PlanOf(Shelf(row.machine), request)), row.cut);
   }
 }
 
@@ -150,7 +150,7 @@ TEST(PlannerShelf, EveryMachineEveryLayoutEveryPlacement) {
                               .use_all_pus = all_pus,
                               .sites = islands + islands / 2,
                               .memory_bytes = islands * uint64_t{10'000'019}};
-          ExpectSound(machine, islands, request, Must(machine, request));
+          ExpectSound(machine, islands, request, PlanOf(machine, request));
         }
       }
     }
@@ -193,8 +193,8 @@ TEST(PlannerShelf, MemoryThatIsReturnedFitsItsNodes) {
 TEST(PlannerShelf, StraddlingFlagsTellThePlacement) {
   Machine machine = Shelf("quad-socket-4x6");
   for (uint32_t islands : {4u, 8u, 12u, 24u}) {
-    const Plan grouped = Must(machine, {.islands = islands});
-    const Plan spread = Must(machine, {.islands = islands, .placement = Placement::kSpread});
+    const Plan grouped = PlanOf(machine, {.islands = islands});
+    const Plan spread = PlanOf(machine, {.islands = islands, .placement = Placement::kSpread});
     for (uint32_t i = 0; i < islands; ++i) {
       EXPECT_FALSE(grouped.islands[i].straddles_package || grouped.islands[i].straddles_node ||
                    grouped.islands[i].straddles_cache);
@@ -207,12 +207,12 @@ TEST(PlannerShelf, StraddlingFlagsTellThePlacement) {
 TEST(PlannerShelf, EpycIslandsKeepToL3Groups) {
   Machine machine = Shelf("epyc-2x64");
   for (uint32_t islands : {16u, 32u, 64u, 128u}) {
-    for (const PlannedIsland& island : Must(machine, {.islands = islands}).islands) {
+    for (const PlannedIsland& island : PlanOf(machine, {.islands = islands}).islands) {
       EXPECT_FALSE(island.straddles_cache) << islands << "ISL, island " << island.id;
     }
   }
   // 24 islands of 5 and 6: sixteen keep to an L3 group, and none leaves its package.
-  const Plan plan = Must(machine, {.islands = 24});
+  const Plan plan = PlanOf(machine, {.islands = 24});
   int straddling = 0;
   for (const PlannedIsland& island : plan.islands) {
     EXPECT_FALSE(island.straddles_package);

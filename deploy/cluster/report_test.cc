@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kFile = R"(
+constexpr const char* kQuadFile = R"(
 version: 1
 name: quad
 machine: 'pack:2 [numa(memory=4GB)] core:2 pu:1'
@@ -22,7 +22,7 @@ storage: {buffer_pool: 64MiB}
 )";
 
 ResolvedDeployment MakeResolved() {
-  auto deployment = ParseDeployment(kFile, "quad.yaml");
+  auto deployment = ParseDeployment(kQuadFile, "quad.yaml");
   EXPECT_TRUE(deployment.ok()) << deployment.status();
   auto resolved = Resolve(*deployment);
   EXPECT_TRUE(resolved.ok()) << resolved.status();

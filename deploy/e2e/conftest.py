@@ -19,6 +19,12 @@ Document = dict[str, Any]       # an object of JSON
 WriteFile = Callable[..., str]  # see deployment()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What `make test` leaves out (suite.py)."""
+    config.addinivalue_line("markers", "soak: more of the same, or minutes of it: `make soak`")
+    config.addinivalue_line("markers", "planted: needs the engine with planted bugs: `make planted`")
+
+
 class Result(NamedTuple):
     code: int
     out: str

@@ -16,6 +16,8 @@ import pytest
 
 MOST = 8
 SIDE_BY_SIDE = 2
+LEFT_OUT = "not soak and not planted"  # markers; each has a command of its own
+SLOWEST = 25  # are named at the end, for who has to make room
 
 
 class Failures:
@@ -36,7 +38,8 @@ class Failures:
 def run(arguments: list[str], side_by_side: int = 0) -> tuple[int, Failures]:
     failures = Failures()
     at_once = ["-n", str(side_by_side), "--dist", "loadfile"] if side_by_side else []
-    code = pytest.main([*arguments, *at_once, "-p", "no:cacheprovider", "-rs"], plugins=[failures])
+    code = pytest.main([*arguments, *at_once, "-m", LEFT_OUT, f"--durations={SLOWEST}", "-p", "no:cacheprovider",
+                        "-rs"], plugins=[failures])
     return int(code), failures
 
 

@@ -298,6 +298,7 @@ def test_who_else_has_the_cores_is_said() -> None:
     assert "in 2 of 3 runs other programs had the workers' cores" in said and "up to 50%" in said
 
 
+@pytest.mark.soak
 def test_layouts_that_are_close_are_measured_in_turns(islands: Islands, deployment: WriteFile, folder: str) -> None:
     """And written down: the user's file with what is recommended, as a deployment that `islands check` takes."""
     file, new = deployment(FILE + "# mine\nlayout: auto\n"), os.path.join(folder, "best.yaml")
@@ -320,6 +321,7 @@ def test_layouts_that_are_close_are_measured_in_turns(islands: Islands, deployme
     assert done.code == 2 and "expected the name of a new file" in done.err, done
 
 
+@pytest.mark.soak
 def test_a_hot_island_is_named(islands: Islands, deployment: WriteFile, folder: str) -> None:
     answer = islands.json("advise", deployment(FILE), *PREDICT, "--rounds", "1", "--layouts", "2ISL", "--zipf", "1.5",
                           "--skew", "table", "--local", "island", "--clients", "deployment", "--op", "update",
@@ -328,6 +330,7 @@ def test_a_hot_island_is_named(islands: Islands, deployment: WriteFile, folder: 
     assert limits["island"] == 0 and limits["committed_share"] > 0.7 and limits["busy"] > limits["others_busy"]
 
 
+@pytest.mark.soak
 def test_advice_for_every_durability_asked_about(islands: Islands, deployment: WriteFile, folder: str) -> None:
     """As the file says, unless told otherwise; and what the file's directories hold is left alone."""
     own = os.path.join(folder, "own")

@@ -107,7 +107,8 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
 @needs_islands
 @pytest.mark.parametrize("number, section", [
     (signal.SIGINT, "peers"), (signal.SIGTERM, "gateway"), (signal.SIGINT, "durability"), (signal.SIGTERM, "disks"),
-    (signal.SIGINT, "replay"), (signal.SIGTERM, "replay"), (signal.SIGTERM, "larger")])
+    (signal.SIGINT, "replay"), (signal.SIGTERM, "replay"),
+    pytest.param(signal.SIGTERM, "larger", marks=pytest.mark.soak)])
 def test_interrupted_leaves_nothing(folder: str, number: signal.Signals, section: str) -> None:
     """One handler has all signals, so both of them only where most is going on."""
     directory, logs = os.path.join(folder, "bench"), os.path.join(folder, "logs")
@@ -129,6 +130,7 @@ def test_interrupted_leaves_nothing(folder: str, number: signal.Signals, section
         assert not [name for name in os.listdir(parent) if name.startswith(f"islands-bench-{process.pid}-")]
 
 
+@pytest.mark.soak
 @needs_islands
 def test_log_on_a_disk_is_not_judged_as_one_in_memory(folder: str) -> None:
     if file_system(folder) == "tmpfs":

@@ -14,7 +14,8 @@ from conftest import Document
 
 
 @pytest.mark.parametrize("mode, shape, seconds, pause", [
-    ("kills", "4x1", 7, (0.7, 2)), ("hangs", "4x1", 5, (0.3, 1)), ("cuts", "2x2", 3, (0.3, 0.8))])
+    ("kills", "4x1", 7, (0.7, 2)), pytest.param("hangs", "4x1", 5, (0.3, 1), marks=pytest.mark.soak),
+    pytest.param("cuts", "2x2", 3, (0.3, 0.8), marks=pytest.mark.soak)])
 def test_random(cluster: Cluster, mode: str, shape: str, seconds: float, pause: tuple[float, float]) -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1, 2**31))
     chaos = Chaos(cluster, SHAPES[shape], mode, seconds, pause, seed).run()

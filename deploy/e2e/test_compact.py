@@ -123,6 +123,7 @@ def test_refusals(cluster: Cluster) -> None:
     same(cluster, known)
 
 
+@pytest.mark.soak
 def test_whatever_call_it_dies_at(cluster: Cluster) -> None:
     """`up` finds all rows, and removes what the dead one has left."""
     if not os.path.exists(library()):

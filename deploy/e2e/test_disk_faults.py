@@ -21,7 +21,7 @@ from box import Box
 from chaos import judge
 from cluster import wait_until
 from conftest import Islands, Result
-from disk_faults import FAULTS, DiskFaults, Place, library
+from disk_faults import DiskFaults, Place, library
 from planted import planted_islands
 
 PLACES = 6  # of each role in each phase
@@ -230,7 +230,8 @@ def calls(islands: Islands) -> dict[str, dict[str, int]]:
     return all_calls(islands)
 
 
-@pytest.mark.parametrize("fault", FAULTS[1:])
+@pytest.mark.parametrize("fault", [
+    "kill", pytest.param("EIO", marks=pytest.mark.soak), pytest.param("ENOSPC", marks=pytest.mark.soak), "lost"])
 def test_nth_call(islands: Islands, calls: dict[str, dict[str, int]], fault: str) -> None:
     seed = int(os.environ.get("ISLANDS_SEED") or random.SystemRandom().randrange(1, 2**31))
     print(f"again with ISLANDS_SEED={seed}; calls: {calls}")
@@ -273,6 +274,7 @@ def test_calls_that_are_interrupted_are_made_again(islands: Islands) -> None:
         box.remove()
 
 
+@pytest.mark.planted
 def test_a_logger_that_skips_a_sync_is_found(islands: Islands, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says that all is durable, and did not sync the log: whatever is lost then was acknowledged."""
     monkeypatch.setenv("ISLANDS_PLANTED_BUG", "skip_log_sync")

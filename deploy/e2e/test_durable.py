@@ -69,7 +69,8 @@ def test_reload_replaces_rows_of_the_same_load(cluster: Cluster) -> None:
     assert cluster.status()["log"]["data_generation"] == 3
 
 
-@pytest.mark.parametrize("layout", ["1ISL", "2ISL", "4ISL"])
+@pytest.mark.parametrize("layout", [
+    pytest.param("1ISL", marks=pytest.mark.soak), "2ISL", pytest.param("4ISL", marks=pytest.mark.soak)])
 def test_everybody_is_killed_at_once(cluster: Cluster, layout: str) -> None:
     """Supervisor, islands, logger: what the run has told is in the rings, or on disk."""
     up(cluster, layout, more="machine: 'pack:4 [numa(memory=1GB)] core:1 pu:1'\n" if layout == "4ISL" else "")
@@ -85,7 +86,7 @@ def test_everybody_is_killed_at_once(cluster: Cluster, layout: str) -> None:
         assert rows_sum(cluster) == total
 
 
-@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+@pytest.mark.parametrize("layout", [pytest.param("1ISL", marks=pytest.mark.soak), "2ISL"])
 def test_kills_in_the_middle_of_transactions(cluster: Cluster, layout: str) -> None:
     """Each adds 1 to ten rows: whatever is left of it is all of it, or nothing."""
     up(cluster, layout)
@@ -136,7 +137,7 @@ def power_is_lost(cluster: Cluster) -> None:
     shutil.rmtree(shm)
 
 
-@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+@pytest.mark.parametrize("layout", [pytest.param("1ISL", marks=pytest.mark.soak), "2ISL"])
 def test_lost_rings_are_a_loss_of_power(cluster: Cluster, layout: str) -> None:
     """Whole transactions are missing, on all islands the same ones: the sum is one that a transaction has left."""
     up(cluster, layout)
@@ -331,7 +332,7 @@ def test_destroy_leaves_nothing(cluster: Cluster) -> None:
     assert sorted(os.listdir(cluster.folder)) == ["deployment.yaml"]
 
 
-@pytest.mark.parametrize("durability", ["sync", "sync+forced"])
+@pytest.mark.parametrize("durability", ["sync", pytest.param("sync+forced", marks=pytest.mark.soak)])
 def test_sync_keeps_all_that_it_has_told_when_power_is_lost(cluster: Cluster, durability: str) -> None:
     """Histories of lives before and after are one, strictly serializable, with nothing excused."""
     up(cluster, durability=durability, more=TABLES)
@@ -355,7 +356,8 @@ def test_sync_keeps_all_that_it_has_told_when_power_is_lost(cluster: Cluster, du
     assert not found["violations"]
 
 
-@pytest.mark.parametrize(("shape", "durability"), [("2x1", "lazy"), ("2x2", "lazy"), ("2x1", "sync+forced")])
+@pytest.mark.parametrize(("shape", "durability"), [
+    pytest.param("2x1", "lazy", marks=pytest.mark.soak), ("2x2", "lazy"), ("2x1", "sync+forced")])
 def test_histories_of_killed_islands_and_loggers(cluster: Cluster, shape: str, durability: str) -> None:
     """Strictly serializable, with nothing excused."""
     seed = random.SystemRandom().randrange(1, 2**31)

@@ -44,7 +44,9 @@ def kept_serving(rates_of_island: Sequence[float]) -> bool:
     return sum(rate > 0 for rate in rates_of_island) >= len(rates_of_island) - 2 and rates_of_island[-1] > 0
 
 
-@pytest.mark.parametrize("transport, op", [("uds", "update"), ("zmq", "update"), ("uds", "read")])
+@pytest.mark.parametrize("transport, op", [
+    ("uds", "update"), pytest.param("zmq", "update", marks=pytest.mark.soak),
+    pytest.param("uds", "read", marks=pytest.mark.soak)])
 def test_killed_island_rejoins_the_run(cluster: Cluster, transport: str, op: str) -> None:
     cluster.write("3ISL", transport).up()
     begin = time.monotonic()

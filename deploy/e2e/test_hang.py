@@ -8,6 +8,8 @@ import subprocess
 import time
 from collections.abc import Iterable
 
+import pytest
+
 from chaos import Meter, SHAPES, Shape
 from cluster import Cluster, cluster, wait_until  # noqa: F401
 from conftest import Document, Islands
@@ -122,6 +124,7 @@ def test_hung_island_holds_up_nobody(cluster: Cluster) -> None:
     assert cluster.run("--op", "update", "--rows-total", 48000, "--multisite", 50)["sum_check"] == "ok"
 
 
+@pytest.mark.soak
 def test_refusals_cost_little(cluster: Cluster) -> None:
     """One transaction of five needs the island that hangs and is refused. Beside the same with local ones only, where
     nothing is refused: when each refusal paused its slot for half a millisecond it was 0.05, and

@@ -170,6 +170,7 @@ def test_what_the_command_says(cluster: Cluster) -> None:
     assert "there is no table 'nowhere'" in say(cluster, lines, "--table", "nowhere", code=1)[1]
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("bug", ["none", *BUGS])
 def test_a_planted_bug_is_seen(islands: Islands, folder: str, monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     monkeypatch.setenv("ISLANDS_PLANTED_BUG", bug)

@@ -166,6 +166,7 @@ def test_a_container_keeps_it_up_until_it_is_stopped(prefix: str, folder: str, d
         Islands(os.path.join(prefix, "bin", "islands")).run("down", file)
 
 
+@pytest.mark.soak
 def test_the_debian_package(folder: str) -> None:
     if not shutil.which("dpkg-deb"):
         pytest.skip("no dpkg here")

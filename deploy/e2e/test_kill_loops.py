@@ -36,6 +36,7 @@ TABLES = f"""data:
     - {{name: account, key: [uint64], range: [0, {ACCOUNTS}], row_bytes: 8}}
 """
 CLUSTERS = [("4x1", "lazy"), ("4x1", "sync+forced"), ("2x2", "lazy"), ("2x2", "sync+forced")]
+MORE_OF_THE_SAME = CLUSTERS[1:3]
 VICTIMS = ("island", "two", "logger", "supervisor", "everybody")
 SEED = int(os.environ.get("ISLANDS_SEED") or random.SystemRandom().randrange(1, 2**31))
 
@@ -133,7 +134,8 @@ class Killed:
                 assert "has read what cannot be" not in file.read(), path
 
 
-@pytest.mark.parametrize(("shape", "durability"), CLUSTERS)
+@pytest.mark.parametrize(("shape", "durability"), [
+    pytest.param(*each, marks=pytest.mark.soak if each in MORE_OF_THE_SAME else ()) for each in CLUSTERS])
 def test_all_lives_are_one(cluster: Cluster, shape: str, durability: str) -> None:
     print(f"again with ISLANDS_SEED={SEED}")
     kills = FULL_KILLS if os.environ.get("ISLANDS_FULL_TABLE") else QUICK_KILLS

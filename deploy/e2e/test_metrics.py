@@ -232,7 +232,7 @@ def value(port: int, name: str) -> float:
     return total(scrape(port), name)
 
 
-@pytest.mark.parametrize("durability", ["lazy", "sync"])
+@pytest.mark.parametrize("durability", ["lazy", pytest.param("sync", marks=pytest.mark.soak)])
 def test_log_and_checkpoints_move_on(cluster: Cluster, durability: str) -> None:
     """And what a start repeats of the log is told by the next life."""
     _, base = up_watched(cluster, durability)

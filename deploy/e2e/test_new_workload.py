@@ -159,6 +159,7 @@ LOST = {"++counts[i];": "if (i > 0) ++counts[i];"}                    # one of a
 BACK = {"visit.found = counts[i];": "visit.found = counts[i] % 2;"}  # a count that does not only grow
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mutant, says", [(LOST, "the sum check failed"), (BACK, "have read what cannot be")])
 def test_what_is_lost_is_noticed(cluster: Cluster, bank: str, mutant: dict[str, str], says: str) -> None:
     made = bank_in(cluster, bank)

@@ -217,6 +217,7 @@ def test_nothing_to_observe_is_refused(cluster: Cluster, option: list[str]) -> N
     assert cluster.alive() == {}
 
 
+@pytest.mark.soak
 def test_one_prometheus_for_several_deployments(observed: Cluster, ports: int) -> None:
     """`islands observe` outlives the deployments that write their targets for it."""
     port, folder = ports + 2, os.path.join(observed.folder, "watch")
@@ -304,6 +305,7 @@ measure: {{seconds: 2, warmup: 0.2, repeat: 1}}
 """
 
 
+@pytest.mark.soak
 def test_a_sweep_is_observed_layout_by_layout(observed: Cluster, ports: int) -> None:
     """The experiment dashboard's data: which run went on when, with its layout and parameters."""
     port = ports + 2

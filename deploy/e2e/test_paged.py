@@ -90,7 +90,9 @@ def larger(islands: Islands, deployment: WriteFile) -> Iterator[Make]:
         islands.run("down", each.path, timeout=60)
 
 
-@pytest.mark.parametrize("layout, durability", [("1ISL", "lazy"), ("2ISL", "lazy"), ("2ISL", "sync")])
+@pytest.mark.parametrize("layout, durability", [
+    pytest.param("1ISL", "lazy", marks=pytest.mark.soak), ("2ISL", "lazy"),
+    pytest.param("2ISL", "sync", marks=pytest.mark.soak)])
 def test_sums_are_right_whoever_is_killed(larger: Make, layout: str, durability: str) -> None:
     cluster = larger(layout, pool="4MiB" if layout == "1ISL" else "8MiB", durability=durability)
     rows = ("--rows-total", ROWS)
@@ -230,7 +232,7 @@ def test_status_and_plan_say_which_mode_and_why(larger: Make, islands: Islands) 
     assert "it is resident, and will not start; take storage.buffer_pool: " in done.out, done
 
 
-@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+@pytest.mark.parametrize("layout", [pytest.param("1ISL", marks=pytest.mark.soak), "2ISL"])
 def test_without_a_log_islands_swap(larger: Make, folder: str, layout: str) -> None:
     cluster = larger(layout, durability="none", pool="4MiB" if layout == "1ISL" else "8MiB")
     rows = ("--rows-total", ROWS)

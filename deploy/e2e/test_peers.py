@@ -115,7 +115,7 @@ def test_server_ends_with_who_started_it(engine: str, number: signal.Signals) ->
         assert json.loads(line_of(process.stdout))["ready"]
         assert [line for line in processes(folder).values() if "data" in line], "no server"
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.wait(timeout=60)  # its input stays open: where that ends, so does it, with 0
         wait_until(lambda: not [pid for pid in processes(folder) if pid != process.pid], what="the server's end")
         if number == signal.SIGINT:
             assert process.returncode == 130 and not os.listdir(folder)

@@ -17,6 +17,7 @@ from conftest import ROOT, Islands
 from planted import planted_islands
 
 EXPERIMENTS = os.path.join(ROOT, "experiments")
+pytestmark = pytest.mark.planted
 BUGS = {"none": False, "grant_every_lock": True}  # to be found?
 
 

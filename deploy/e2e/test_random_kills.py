@@ -99,7 +99,8 @@ class Killed:
         return judge(self.all, "--keeps")
 
 
-@pytest.mark.parametrize(("workers", "durability"), [(1, "lazy"), (2, "lazy"), (1, "sync")])
+@pytest.mark.parametrize(("workers", "durability"), [
+    pytest.param(1, "lazy", marks=pytest.mark.soak), (2, "lazy"), pytest.param(1, "sync", marks=pytest.mark.soak)])
 def test_rings_have_what_was_answered(islands: Islands, workers: int, durability: str) -> None:
     seed = int(os.environ.get("ISLANDS_SEED") or random.SystemRandom().randrange(1, 2**31))
     print(f"again with ISLANDS_SEED={seed}")
@@ -120,6 +121,7 @@ def test_rings_have_what_was_answered(islands: Islands, workers: int, durability
         kills -= MOST_OF_ONE
 
 
+@pytest.mark.planted
 def test_a_vote_without_its_record_is_found(islands: Islands, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A participant says YES, and nothing of its branch is in its log."""
     monkeypatch.setenv("ISLANDS_PLANTED_BUG", "vote_unprepared")

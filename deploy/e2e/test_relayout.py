@@ -128,7 +128,8 @@ class Interrupted:
         pytest.fail("it was never caught between its switch and its end")
 
 
-@pytest.mark.parametrize("fault", ["kill", "EIO", "lost"])
+@pytest.mark.parametrize("fault", [
+    "kill", pytest.param("EIO", marks=pytest.mark.soak), pytest.param("lost", marks=pytest.mark.soak)])
 def test_whatever_call_goes_wrong(cluster: Cluster, fault: str) -> None:
     """The old layout or the new one, and nothing of the rows is lost; the same command again ends in the new one."""
     seed = int(os.environ.get("ISLANDS_SEED", random.randrange(10**6)))
@@ -206,6 +207,7 @@ def test_refusals(cluster: Cluster) -> None:
     assert total(cluster, 2) == known
 
 
+@pytest.mark.soak
 def test_a_full_disk_leaves_the_old_layout(small_disk: str, cluster: Cluster) -> None:
     more = TABLES.replace("data:\n", f"data:\n  directory: {small_disk}/data\n")
     known = loaded(cluster, "2ISL", more)

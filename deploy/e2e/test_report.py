@@ -614,6 +614,7 @@ def test_confidence_needs_two_runs_that_counted() -> None:
     assert confidence.mean_ratio([2]) is None
 
 
+@pytest.mark.soak
 def test_intervals_hold_what_they_promise() -> None:
     """Of many comparisons of equals, one in twenty leaves out 1."""
     chance = random.Random(7)

@@ -83,7 +83,7 @@ def test_sound_after_down(cluster: Cluster, durability: str) -> None:
     assert cluster.run("--op", "read", duration=0.2, warmup=0)["sum_check"] == "ok"
 
 
-@pytest.mark.parametrize("layout", ["1ISL", "2ISL"])
+@pytest.mark.parametrize("layout", [pytest.param("1ISL", marks=pytest.mark.soak), "2ISL"])
 def test_sound_after_kills_and_after_lost_rings(cluster: Cluster, layout: str) -> None:
     """1ISL: one island with several workers, whose records one order is made of."""
     up(cluster, layout=layout)

@@ -12,16 +12,11 @@
 #include <string>
 #include <thread>
 
+#include "deploy/processes/processes_testing.h"
 #include "deploy/processes/spawn.h"
 
 namespace islands::deploy {
 namespace {
-
-std::string FreshPath(const std::string& name) {
-  const std::string path = testing::TempDir() + "/" + std::to_string(getpid()) + "-" + name;
-  std::filesystem::remove(path);
-  return path;
-}
 
 TEST(FileLock, Acquire_FreeLock_SaysWhoHoldsIt) {
   const std::string path = FreshPath("free.lock");

@@ -7,19 +7,14 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "deploy/processes/processes_testing.h"
+
 namespace islands::deploy {
 namespace {
-
-std::string FreshPath(const std::string& name) {
-  const std::string path = testing::TempDir() + "/" + std::to_string(getpid()) + "-" + name;
-  std::filesystem::remove(path);
-  return path;
-}
 
 int WaitFor(pid_t pid) {
   int status = 0;

@@ -16,7 +16,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-TopRow MakeRow(uint32_t island, uint64_t committed) {
+TopRow RowOf(uint32_t island, uint64_t committed) {
   TopRow row{.island = island, .state = "ready", .answers = true, .seconds = 2};
   row.sums.scopes[0].committed = committed;
   row.sums.busy_seconds = 1;
@@ -34,7 +34,7 @@ TopRow LostRow(uint32_t island) {
 
 // The longest that any number can get.
 TopRow HugeRow() {
-  TopRow row = MakeRow(123'456, 0);
+  TopRow row = RowOf(123'456, 0);
   row.state = "given_up";
   for (ScopeSums& scope : row.sums.scopes)
     scope = {.committed = 1ull << 60, .aborted = 1ull << 60, .latency = std::vector<uint64_t>(464, 1)};
@@ -49,7 +49,7 @@ TopRow HugeRow() {
 
 TopSample MakeSample(size_t islands) {
   TopSample sample{.deployment = "test", .layout = std::to_string(islands) + "ISL"};
-  for (uint32_t i = 0; i < islands; ++i) sample.rows.push_back(MakeRow(i, 1'000 * (i + 1)));
+  for (uint32_t i = 0; i < islands; ++i) sample.rows.push_back(RowOf(i, 1'000 * (i + 1)));
   return sample;
 }
 
@@ -73,7 +73,7 @@ size_t Longest(const std::vector<TopLine>& lines) {
 }
 
 TEST(RenderTop, RatesAreDividedByTime) {
-  TopSample sample{.deployment = "test", .layout = "2ISL", .rows = {MakeRow(0, 200), MakeRow(1, 2'000'000)}};
+  TopSample sample{.deployment = "test", .layout = "2ISL", .rows = {RowOf(0, 200), RowOf(1, 2'000'000)}};
   const std::vector<TopLine> lines = RenderTop(sample, {}, {.clock = "20:14:03"});
   ASSERT_EQ(lines.size(), 8u);
   EXPECT_EQ(lines[0].text, "test 2ISL  20:14:03  every 1 s  by island                       ? keys  q quits");

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kExitInterrupted = 130;
 constexpr int kRemoveTries = 100;
+
+std::atomic<bool> g_interrupted = false;
 
 // An engine may be adding files meanwhile.
 void Remove(const std::string& path) {
@@ -53,6 +56,7 @@ absl::StatusOr<std::unique_ptr<ScratchDirectory>> ScratchDirectory::Create(const
   std::thread([signals, path, before_removal] {
     int signal = 0;
     sigwait(&signals, &signal);
+    g_interrupted = true;
     if (before_removal != nullptr) before_removal();
     Remove(path);
     _exit(kExitInterrupted);
@@ -62,7 +66,11 @@ absl::StatusOr<std::unique_ptr<ScratchDirectory>> ScratchDirectory::Create(const
 
 ScratchDirectory::ScratchDirectory(std::string path) : path_(std::move(path)) {}
 
-ScratchDirectory::~ScratchDirectory() { Remove(path_); }
+ScratchDirectory::~ScratchDirectory() {
+  // Who is interrupted ends as such, also when its main thread comes to its end meanwhile.
+  while (g_interrupted) pause();
+  Remove(path_);
+}
 
 std::string DefaultScratchParent() {
   std::error_code error;

@@ -1,7 +1,8 @@
 // A directory that is gone when the program is, also when it is interrupted.
 //
 // Thread safety: none. A thread of its own waits for SIGINT and SIGTERM: then it does what it was told to do
-// first, removes the directory and ends the process with exit code 130, whatever the other threads are doing.
+// first, removes the directory and ends the process with exit code 130, whatever the other threads are doing;
+// the destructor does not return then.
 //
 // Invariants:
 //  1. Only what this object created is ever removed: a fresh directory inside the given one.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "instance/execution/executor.h"
+#include "instance/execution/executor_testing.h"
 #include "instance/storage/files/page_fetcher.h"
 #include "runtime/file_system.h"
 
@@ -17,10 +18,8 @@ namespace {
 
 using partitioner::Uint64Key;
 
-RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
-
-constexpr uint64_t kRows = 4000;  // some 280 leaves
-constexpr uint64_t kStep = 1237;  // from an entry of the index to the next one's row
+constexpr uint64_t kPagedRows = 4000;  // some 280 leaves
+constexpr uint64_t kStep = 1237;       // from an entry of the index to the next one's row
 
 // An island of one worker, or one of an island's; the pool has a quarter of the pages.
 class Pages : public testing::TestWithParam<bool> {
@@ -42,7 +41,7 @@ class Pages : public testing::TestWithParam<bool> {
     auto data = storage::DataFiles::Create(*files_, {.directory = "/data", .generation = 1, .sites = {0}});
     ASSERT_TRUE(data.ok()) << data.status();
     ASSERT_TRUE(pager().MoveTo(*files_, std::make_shared<storage::DataFiles>(*std::move(data))).ok());
-    for (uint64_t key = 0; key < kRows; ++key)
+    for (uint64_t key = 0; key < kPagedRows; ++key)
       ASSERT_EQ(store_->At(0, 0)->Insert(Uint64Key(key), Bytes(Row(key))), absl::StatusCode::kOk);
     ASSERT_TRUE(pager().HasRoom(40));
     ASSERT_TRUE(pager().EndSpill().ok());
@@ -52,7 +51,7 @@ class Pages : public testing::TestWithParam<bool> {
   }
   static std::string Row(uint64_t key) {
     std::string row(200, '.');
-    const auto number = static_cast<uint32_t>(key * kStep % kRows);
+    const auto number = static_cast<uint32_t>(key * kStep % kPagedRows);
     std::memcpy(row.data(), &number, sizeof(number));
     return row;
   }
@@ -120,8 +119,8 @@ TEST_P(Pages, IndexScan_WaitsForItsRows) {
   partitioner::AppendUnsigned(partitioner::KeyType::kUint32, 100, &first);
   partitioner::AppendUnsigned(partitioner::KeyType::kUint32, 120, &end);
   std::vector<uint64_t> keys(20);
-  for (uint64_t key = 0; key < kRows; ++key) {
-    if (const uint64_t entry = key * kStep % kRows; entry >= 100 && entry < 120) keys[entry - 100] = key;
+  for (uint64_t key = 0; key < kPagedRows; ++key) {
+    if (const uint64_t entry = key * kStep % kPagedRows; entry >= 100 && entry < 120) keys[entry - 100] = key;
   }
   Branch branch;
   Batch batch;
@@ -138,11 +137,11 @@ TEST_P(Pages, IndexScan_WaitsForItsRows) {
 TEST_P(Pages, Scan_OfMoreThanThePoolEnds) {
   Branch branch;
   Batch batch;
-  batch.Scan(0, Uint64Key(0), Uint64Key(kRows), 0, false);
+  batch.Scan(0, Uint64Key(0), Uint64Key(kPagedRows), 0, false);
   ASSERT_EQ(Run(branch, batch), Progress::kDone);
   EXPECT_GT(waits_, 0u);
   std::vector<uint64_t> keys;
-  for (uint64_t key = 0; key < kRows; ++key) keys.push_back(key);
+  for (uint64_t key = 0; key < kPagedRows; ++key) keys.push_back(key);
   ExpectRows(batch, keys);
   executor_->Rollback(branch, &wakeups_);
 }
@@ -152,7 +151,7 @@ TEST_P(Pages, Scan_KeepsItsLocksWhileItWaits) {
   const std::vector<RoutedOperation> routes = {{0, 0, 0}};
   Branch scanner, other;
   Batch scan, insert;
-  scan.Scan(0, Uint64Key(0), Uint64Key(kRows), 0, false);
+  scan.Scan(0, Uint64Key(0), Uint64Key(kPagedRows), 0, false);
   scan.ResetResults();
   size_t cursor = 0;
   std::vector<storage::PagesWanted*> over;

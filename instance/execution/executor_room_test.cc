@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "instance/execution/executor.h"
+#include "instance/execution/executor_testing.h"
 #include "runtime/file_system.h"
 #include "runtime/random.h"
 
@@ -14,8 +15,6 @@ namespace islands::instance {
 namespace {
 
 using partitioner::Uint64Key;
-
-RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 // One of the island's workers; the others stand still.
 class Room : public testing::Test {

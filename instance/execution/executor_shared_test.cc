@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "instance/execution/executor.h"
+#include "instance/execution/executor_testing.h"
 #include "runtime/file_system.h"
 
 namespace islands::instance {
@@ -20,10 +21,8 @@ namespace {
 using log::EntryKind;
 using partitioner::Uint64Key;
 
-constexpr uint64_t kRows = 400;  // of ten pages and more
+constexpr uint64_t kSharedRows = 400;  // of ten pages and more
 constexpr size_t kRowBytes = 250;
-
-RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 struct Seen {
   EntryKind kind;
@@ -53,7 +52,7 @@ class Shared : public testing::Test {
     control::v1::TableSpec* table = specs.Add();
     table->set_name("rows");
     table->add_key("uint64");
-    table->set_range_end(kRows * 2);
+    table->set_range_end(kSharedRows * 2);
     table->set_row_bytes(kRowBytes);
     catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
     store_ = *storage::Store::Create(*catalog_, {.sites = {0, 1}, .pool_bytes = 64 << 20}, *files_);
@@ -65,7 +64,7 @@ class Shared : public testing::Test {
           *catalog_, *store_, locks_, ExecutorOptions{.worker = i, .journal = worker.journal.get()});
     }
     Batch batch;
-    for (uint64_t key = 0; key < kRows; ++key)
+    for (uint64_t key = 0; key < kSharedRows; ++key)
       batch.Insert(0, Uint64Key(2 * key), Bytes(std::string(kRowBytes, '\0')));
     const auto branch = Begin(0);
     Run(0, *branch, batch);
@@ -133,7 +132,7 @@ class Shared : public testing::Test {
 
 TEST_F(Shared, RowsChangedInPlace_AreOneRecord) {
   const auto branch = Begin(0);
-  for (uint64_t row = 0; row < kRows; row += 40) Add(0, *branch, row);
+  for (uint64_t row = 0; row < kSharedRows; row += 40) Add(0, *branch, row);
   EXPECT_TRUE(NewRecords(0).empty());
   Commit(0, *branch);
   EXPECT_EQ(KindsOf(NewRecords(0)), std::vector{EntryKind::kDone});
@@ -197,7 +196,8 @@ TEST_F(Shared, PageOfALaterEpoch_BeginsARecord) {
 // By LSN, records are in an order in which pages were changed: not only the groups within them.
 TEST_F(Shared, RecordOfWhoComesLater_HasTheHigherLsn) {
   const auto first = Begin(0);
-  for (uint64_t row = 0; row < kRows; row += 2) Add(0, *first, row);  // the first page has the lowest LSN
+  for (uint64_t row = 0; row < kSharedRows; row += 2)
+    Add(0, *first, row);  // the first page has the lowest LSN
   Commit(0, *first);
   EndStep(0);
   const auto second = Begin(1);

@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "instance/execution/executor_testing.h"
 #include "runtime/random.h"
 
 namespace islands::instance {
 namespace {
 
 using partitioner::Uint64Key;
-
-RowView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 class OneSite : public testing::Test {
  protected:

@@ -6,14 +6,14 @@
 #include <cstring>
 #include <functional>
 
+#include "instance/storage/btree/btree_testing.h"
+
 namespace islands::storage {
 namespace {
 
 using control::v1::TableSpec;
 using partitioner::KeyType;
 using testing::HasSubstr;
-
-KeyView Bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 Catalog::TableSpecs One(const std::function<void(TableSpec*)>& change = [](TableSpec*) {}) {
   Catalog::TableSpecs specs;

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
+std::string Said(const absl::Status& status) { return std::string(status.message()); }
 
 Table With(std::vector<Field> fields) { return {.name = "people", .fields = std::move(fields)}; }
 
@@ -81,7 +81,7 @@ TEST(RowFormat, WhatDoesNotFit_IsSaid) {
   const auto complaint = [&](const char* name, const Value& value) {
     Values values = {{"age", 1}, {"town", "abc"}, {"key", "ab"}, {"x", 1}};
     values.insert_or_assign(name, value);
-    return TextOf(format.Pack(values).status());
+    return Said(format.Pack(values).status());
   };
   EXPECT_EQ(complaint("x", 2), "");
   EXPECT_EQ(complaint("age", 300),
@@ -94,8 +94,8 @@ TEST(RowFormat, WhatDoesNotFit_IsSaid) {
   EXPECT_THAT(complaint("key", 1), HasSubstr("expected bytes"));
   EXPECT_THAT(complaint("x", "a"), HasSubstr("a number"));
   EXPECT_THAT(complaint("y", 1), HasSubstr("found 'y', expected one of age, town, key, x"));
-  EXPECT_THAT(TextOf(format.Pack({}).status()), HasSubstr("expected a value, found none"));
-  EXPECT_THAT(TextOf(format.Unpack("short").status()),
+  EXPECT_THAT(Said(format.Pack({}).status()), HasSubstr("expected a value, found none"));
+  EXPECT_THAT(Said(format.Unpack("short").status()),
               HasSubstr("a row of 5 bytes, expected 14 by its fields"));
   EXPECT_FALSE(format.Get("short", "age").ok());
   EXPECT_FALSE(format.OffsetOf("y").ok());
@@ -103,7 +103,7 @@ TEST(RowFormat, WhatDoesNotFit_IsSaid) {
 
 TEST(RowFormat, FieldsThatMakeNoRow_AreRefused) {
   const auto complaint = [](std::vector<Field> fields) {
-    return TextOf(RowFormat::Of(With(std::move(fields))).status());
+    return Said(RowFormat::Of(With(std::move(fields))).status());
   };
   for (const char* type : {"int", "int7", "int128", "uint64 ", "strings", "string:", "string:0", "string:08",
                            "string:-1", "bytes:x", "float", "", "int99999999999999999999"})

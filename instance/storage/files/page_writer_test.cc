@@ -20,7 +20,7 @@ namespace islands::storage {
 namespace {
 
 constexpr uint64_t kPages = 40;
-const DataFilesOptions kOptions{.directory = "/data", .sites = {4, 5, 65535}};
+const DataFilesOptions kThreeSites{.directory = "/data", .sites = {4, 5, 65535}};
 
 // Every state of a page is another, in every sector of it.
 void Fill(PageId id, uint64_t lsn, PageBytes page) {
@@ -33,10 +33,10 @@ class Disk {
  public:
   Disk(uint64_t seed, uint32_t sector_bytes)
       : random_(seed), files_({.seed = seed, .sector_bytes = sector_bytes}) {
-    EXPECT_TRUE(DataFiles::Create(files_, kOptions).ok());
+    EXPECT_TRUE(DataFiles::Create(files_, kThreeSites).ok());
     // They hold pages, if only old ones: every page was home once.
     std::vector<PageId> all;
-    for (const uint32_t site : kOptions.sites) {
+    for (const uint32_t site : kThreeSites.sites) {
       for (uint64_t number = 0; number < kPages; ++number) all.emplace_back(site, number);
     }
     EXPECT_TRUE(Open());
@@ -50,10 +50,10 @@ class Disk {
   // Copies some pages, as a cleaner does: by site and number.
   void Collect() {
     if (writer_->busy()) return;
-    const size_t slot = random_.Below(kOptions.sites.size());
+    const size_t slot = random_.Below(kThreeSites.sites.size());
     for (uint64_t number = random_.Below(kPages); number < kPages && !writer_->complete(); ++number) {
-      if (!batch_.contains(PageId(kOptions.sites[slot], number)) && random_.Below(3) != 0)
-        Copy({kOptions.sites[slot], number});
+      if (!batch_.contains(PageId(kThreeSites.sites[slot], number)) && random_.Below(3) != 0)
+        Copy({kThreeSites.sites[slot], number});
     }
   }
   void Begin() {
@@ -92,9 +92,9 @@ class Disk {
     Compare();
   }
   void Compare() {
-    for (size_t slot = 0; slot < kOptions.sites.size(); ++slot) {
+    for (size_t slot = 0; slot < kThreeSites.sites.size(); ++slot) {
       const auto visit = [&](uint64_t number, ConstPageBytes page) {
-        const PageId id(kOptions.sites[slot], number);
+        const PageId id(kThreeSites.sites[slot], number);
         EXPECT_TRUE(IsWhole(page, id)) << "page " << number << " of slot " << slot;
         const uint64_t lsn = HeaderOf(page).lsn;
         EXPECT_GE(lsn, home_[id]);
@@ -117,7 +117,7 @@ class Disk {
     batch_[id] = copied_[id] = lsn;
   }
   bool Open() {
-    absl::StatusOr<DataFiles> data = DataFiles::Open(files_, kOptions);
+    absl::StatusOr<DataFiles> data = DataFiles::Open(files_, kThreeSites);
     if (!data.ok()) return false;
     data_.emplace(*std::move(data));
     if (!RestoreFromDoubleWrite(files_, *data_).ok()) return false;
@@ -166,7 +166,7 @@ TEST(PageWriter, Property_EveryPageIsWholeAndNotOlderThanItsHome) {
 TEST(PageWriter, FullDisk_IsTriedAgain) {
   for (const uint64_t step : {0u, 2u, 3u}) {
     runtime::MemoryFileSystem files;
-    const auto data = DataFiles::Create(files, kOptions);
+    const auto data = DataFiles::Create(files, kThreeSites);
     ASSERT_TRUE(data.ok()) << data.status();
     PageWriter writer(files, *data, 8);
     Fill({4, 3}, 7, writer.Add(0, 3));
@@ -182,7 +182,7 @@ TEST(PageWriter, FullDisk_IsTriedAgain) {
     EXPECT_TRUE(writer.failure().ok() && writer.full().ok()) << writer.failure();
     EXPECT_EQ(writer.done(), 2u);
     files.PowerLoss(1);
-    const auto again = DataFiles::Open(files, kOptions);
+    const auto again = DataFiles::Open(files, kThreeSites);
     ASSERT_TRUE(again.ok()) << again.status();
     for (const auto& [slot, number, lsn] : {std::tuple{0, 3, 7}, {1, 9, 8}}) {
       uint64_t found = 0;
@@ -199,7 +199,7 @@ TEST(PageWriter, FullDisk_IsTriedAgain) {
 TEST(PageWriter, Error_EndsIt) {
   for (uint64_t step = 0; step < 4; ++step) {
     runtime::MemoryFileSystem files;
-    const auto data = DataFiles::Create(files, kOptions);
+    const auto data = DataFiles::Create(files, kThreeSites);
     ASSERT_TRUE(data.ok()) << data.status();
     PageWriter writer(files, *data, 8);
     Fill({4, 3}, 7, writer.Add(0, 3));
