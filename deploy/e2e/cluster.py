@@ -84,7 +84,7 @@ class Cluster:
     def island(self, number: int) -> Document:
         return self.status()["islands"][number]
 
-    def run(self, *options: object, code: int = 0, duration: float = 0.5, warmup: float = 0.2,
+    def run(self, *options: object, code: int | None = 0, duration: float = 0.5, warmup: float = 0.2,
             timeout: float = 60) -> Document:
         """`islands run` of the microbenchmark; short unless told otherwise."""
         return self.islands.json("run", self.file, "micro", "--duration", duration, "--warmup", warmup, "--results",

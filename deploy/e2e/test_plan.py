@@ -38,13 +38,17 @@ def test_plan_text_shows_the_same(islands: Islands, deployment: WriteFile) -> No
     assert "note: `up` would run unbound" in done.out
 
 
-def test_plan_shows_latching_that_is_not_the_default(islands: Islands, deployment: WriteFile) -> None:
+def test_plan_shows_what_the_engine_is_told_to_do_otherwise(islands: Islands, deployment: WriteFile) -> None:
     path = deployment("version: 1\nlayout: 4ISL\nstorage: {latching: always}\n" + QUAD)
     assert "latching always" in islands.run("plan", path).out
     assert islands.json("plan", path)["latching"] == "always"
     path = deployment("version: 1\nlayout: 4ISL\n" + QUAD)
     assert "latching" not in islands.run("plan", path).out
     assert islands.json("plan", path)["latching"] == "auto"
+    assert islands.json("plan", path)["without"] == "none"
+    path = deployment("version: 1\nlayout: 4ISL\nwithout: look_ahead\n" + QUAD)
+    assert "without look_ahead" in islands.run("plan", path).out
+    assert islands.json("plan", path)["without"] == "look_ahead"
 
 
 def test_plan_of_this_machine(islands: Islands, deployment: WriteFile) -> None:

@@ -100,7 +100,7 @@ class Killed:
 
 
 @pytest.mark.parametrize(("workers", "durability"), [
-    pytest.param(1, "lazy", marks=pytest.mark.soak), (2, "lazy"), pytest.param(1, "sync", marks=pytest.mark.soak)])
+    pytest.param(1, "lazy", marks=pytest.mark.soak), (2, "lazy"), (1, "sync")])
 def test_rings_have_what_was_answered(islands: Islands, workers: int, durability: str) -> None:
     seed = int(os.environ.get("ISLANDS_SEED") or random.SystemRandom().randrange(1, 2**31))
     print(f"again with ISLANDS_SEED={seed}")

@@ -87,7 +87,7 @@ def test_rate_is_kept_and_latency_counts_from_when_it_was_due(cluster: Cluster) 
 def test_rate_auto_finds_the_knee_and_measures_there(cluster: Cluster) -> None:
     """No more than the steps and what follows from them: how fast this machine is, and how quiet, is not known."""
     cluster.write("2ISL").up()
-    result = cluster.run("--rate", "auto", "--p99-ms", 100, "--op", "update", duration=0.2, warmup=0.05)
+    result = cluster.run("--rate", "auto", "--p99-ms", 100, "--op", "update", duration=0.2, warmup=0.05, code=None)
     assert result["sum_check"] == "ok", result["sum_check_detail"]
     search = result["rate_search"]
     steps = search["steps"]
@@ -98,6 +98,7 @@ def test_rate_auto_finds_the_knee_and_measures_there(cluster: Cluster) -> None:
     assert steps[-1]["latency_us"]["p99"] == result["latency_us"]["p99"]
     assert search["found"] == steps[-1]["held"]
     for step in steps[1:]:
+        assert step["held"] == (step["fault"] == "")
         assert not step["held"] or step["latency_us"]["p99"] <= 100_000
         assert 0 < step["utilisation"] <= 1
     with open(os.path.join(result["run_directory"], "summary.json"), encoding="utf-8") as file:
@@ -112,7 +113,7 @@ def test_rate_auto_says_when_no_rate_holds_and_ends_with_its_command(cluster: Cl
     done = cluster.islands.run("run", cluster.file, "micro", "--rate", "auto", "--p99-ms", "0.001", *short,
                                cwd=cluster.folder, timeout=60)
     assert done.code == 1 and "--rate auto: no rate holds: at " in done.err, done
-    assert done.err.count(" does not hold\n") > 5, "a line for each step"
+    assert len(re.findall(r" does not hold: (p99 is above the limit|[\d,]+/s too few|\d+ waited)", done.err)) > 5
     for wrong, complaint in (
             (("--rate", "most"), "--rate: found 'most'"),
             (("--p99-ms", "5"), "--p99-ms: found 5, expected it only with --rate auto"),

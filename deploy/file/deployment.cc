@@ -35,7 +35,8 @@ class DeploymentReader {
         complaints_(*complaints),
         top_(root, "",
              {"version", "name", "machine", "cores", "hardware_threads", "layout", "islands", "placement",
-              "workers", "data", "storage", "messaging", "gateway", "control", "metrics", "timeouts"},
+              "workers", "without", "data", "storage", "messaging", "gateway", "control", "metrics",
+              "timeouts"},
              &deployment->positions, complaints) {}
 
   void Read() {
@@ -106,6 +107,10 @@ class DeploymentReader {
     }
     if (const auto index = top_.Choice("workers", topology::kWorkerOrderWords)) {
       deployment_.workers = static_cast<topology::WorkerOrder>(*index);
+    }
+    if (const auto without =
+            top_.Word("without", {"none", "huge_pages", "look_ahead", "lock_inheritance", "spinning"})) {
+      deployment_.without = *without;
     }
   }
 

@@ -84,7 +84,8 @@ struct Deployment {
 
   std::optional<uint64_t> buffer_pool_bytes;  // of all islands together; nullopt = auto
   control::v1::MemoryPolicy memory_policy = control::v1::MEMORY_PREFERRED;
-  bool always_latched = false;  // latching: always
+  bool always_latched = false;   // latching: always
+  std::string without = "none";  // a technique of the engine that is left out
   StorageMode storage_mode = StorageMode::kAuto;
   std::string log_directory;  // empty: DATA/log
   Durability durability = Durability::kLazy;

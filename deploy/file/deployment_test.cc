@@ -57,6 +57,7 @@ hardware_threads: all
 layout: 4ISL
 placement: spread
 workers: mix
+without: lock_inheritance
 data:
   directory: /var/islands
   sites: 48
@@ -102,6 +103,7 @@ TEST(ParseDeployment, EveryFieldIsTaken) {
   EXPECT_EQ(d->buffer_pool_bytes, uint64_t{12} << 30);
   EXPECT_EQ(d->memory_policy, control::v1::MEMORY_BIND);
   EXPECT_TRUE(d->always_latched);
+  EXPECT_EQ(d->without, "lock_inheritance");
   EXPECT_EQ(d->log_directory, "data/log");
   EXPECT_EQ(d->durability, Durability::kSync);
   EXPECT_TRUE(d->forced_votes);
@@ -273,6 +275,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"memory_policy", "storage: {memory_policy: strict}", "2:26",
                 "expected preferred | bind | default"},
         BadFile{"storage_mode", "storage: {mode: disk}", "2:17", "'disk', expected auto | resident | paged"},
+        BadFile{"without", "without: locks", "2:10",
+                "'locks', expected none | huge_pages | look_ahead | lock_inheritance | spinning"},
         BadFile{"latching", "storage: {latching: never}", "2:21", "'never', expected auto | always"},
         BadFile{"durability", "storage: {log: {durability: fsync}}", "2:29",
                 "'fsync', expected none | lazy | sync"},

@@ -92,9 +92,10 @@ std::string RenderPlan(const ResolvedDeployment& resolved, const PredictedPools&
   line("data", fmt::format("{} sites, tables {}, in {}", resolved.plan.sites,
                            fmt::join(TableNames(deployment), ", "), resolved.data_directory));
   line("storage",
-       fmt::format("buffer pool {}, durability {}{}{}", topology::FormatSize(pool_bytes),
+       fmt::format("buffer pool {}, durability {}{}{}{}", topology::FormatSize(pool_bytes),
                    DurabilityName(deployment.durability), deployment.forced_votes ? ", votes forced" : "",
-                   deployment.always_latched ? ", latching always: also in islands with one worker" : ""));
+                   deployment.always_latched ? ", latching always: also in islands with one worker" : "",
+                   deployment.without == "none" ? "" : ", without " + deployment.without));
   line("messaging",
        fmt::format("{}, sockets in {}", TransportName(deployment.transport), resolved.control_directory));
   if (deployment.gateway) {
@@ -141,6 +142,7 @@ ordered_json PlanJson(const ResolvedDeployment& resolved, const PredictedPools* 
       {"durability", DurabilityName(deployment.durability)},
       {"votes", VotesName(deployment.forced_votes)},
       {"latching", deployment.always_latched ? "always" : "auto"},
+      {"without", deployment.without},
       {"data_directory", resolved.data_directory},
       {"log_directory", resolved.log_directory},
       {"ring_directory",

@@ -24,6 +24,7 @@ std::vector<control::v1::IslandConfig> MakeIslandConfigs(const ResolvedDeploymen
   common.set_votes_wait(deployment.forced_votes && deployment.durability != Durability::kNone);
   common.set_storage_mode(std::string(StorageModeName(deployment.storage_mode)));
   common.set_always_latched(deployment.always_latched);
+  common.set_without(deployment.without);
   common.set_cores_shared(resolved.cores_shared);
   common.set_transaction_timeout_ms(deployment.transaction_timeout_ms);
   common.set_memory_policy(resolved.bound ? deployment.memory_policy : control::v1::MEMORY_DEFAULT);

@@ -356,7 +356,7 @@ TEST(MakeIslandConfigs, WorkersOsBindTheIslandAsAWhole) {
 
 TEST(MakeIslandConfigs, CarriesThePlan) {
   const auto r = ResolveText(
-      "name: two\nlayout: 2ISL\nmessaging: {transport: zmq}\nmetrics: {base_port: 9500}\n"
+      "name: two\nlayout: 2ISL\nwithout: spinning\nmessaging: {transport: zmq}\nmetrics: {base_port: 9500}\n"
       "timeouts: {transaction_ms: 700}\nstorage: {buffer_pool: 2GiB, memory_policy: bind, latching: "
       "always}\ndata: {sites: 25}\n",
       MakeMachine(2, 4, 2));
@@ -376,6 +376,7 @@ TEST(MakeIslandConfigs, CarriesThePlan) {
     EXPECT_EQ(c.transaction_timeout_ms(), 700u);
     EXPECT_EQ(c.memory_policy(), control::v1::MEMORY_BIND);
     EXPECT_TRUE(c.always_latched());
+    EXPECT_EQ(c.without(), "spinning");
     EXPECT_EQ(c.metrics_port(), 9500 + i);
     EXPECT_EQ(c.pool_bytes(), r->plan.islands[i].memory_bytes);
     EXPECT_EQ(c.service_cpu(), r->service_cpus[i]);

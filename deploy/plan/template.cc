@@ -33,6 +33,7 @@ layout: {layout:<21} # 1ISL = shared everything ... one per core = finest; auto 
 #                               islands: [{{cpus: '0-5', numa_nodes: '0', memory: 3GiB}}, ...]
 placement: islands            # neighbours together | spread = across sockets | os = unbound
 workers: grouped              # which of its cores an island's workers take first: grouped | spread | mix | os
+# without: look_ahead         # leaves out one of the engine's techniques, to measure what it gains
 
 # ---- the data
 data:

@@ -158,8 +158,9 @@ int Finish(const CommandContext& context, const RunResult& result, const Control
   const bool no_knee = result.rate_search && !result.rate_search->found;
   if (no_knee) {
     fmt::print(stderr,
-               "islands: no rate held for --duration: the figures are those of the last step of the "
-               "search, at whose end something was late or piled up\n");
+               "islands: no rate held for --duration: the figures are those of the last step of the search, "
+               "{}\n",
+               StepText(result.rate_search->steps.back()));
   }
   return Contradicts(result, files) || lost || failed || no_knee ? kExitFailed : kExitOk;
 }

@@ -232,6 +232,7 @@ std::string ResolvedYaml(const ClusterStatus& status, const std::string& machine
   text += CutYaml(status);
   text += fmt::format("placement: {}\nworkers: {}\nhardware_threads: {}\n", config.placement(),
                       config.worker_order(), config.all_hardware_threads() ? "all" : "one");
+  if (!config.without().empty()) text += fmt::format("without: {}\n", config.without());
   text += fmt::format("data:\n  directory: {}\n  sites: {}\n  tables:\n", Quoted(config.data_directory()),
                       config.site_count());
   for (const control::v1::TableSpec& table : TablesOf(config)) text += TableYaml(table);

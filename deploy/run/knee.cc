@@ -14,13 +14,21 @@ std::optional<KneeSearch::Ask> KneeSearch::Next() const {
 
 // Of a Poisson process more or fewer become due than the rate says: three standard deviations are forgiven.
 // Those who wait have to be answered in time too, so there may be no more than become due within the limit.
-bool KneeSearch::PilesUp(const RateStep& seen) const {
+RateFault KneeSearch::PilesUp(const RateStep& seen) const {
   const double due = seen.rate_per_s * seen.seconds;
   const double missing = due * kDone - seen.committed_per_s * seen.seconds;
   const double expected = seen.rate_per_s * limit_us_ / 1e6;
   const auto waiting = static_cast<double>(seen.waiting);
   const bool too_many = limit_us_ > 0 && waiting > expected + 3 * std::sqrt(expected) + 1;
-  return seen.refused > 0 || missing > 3 * std::sqrt(due) || too_many;
+  if (seen.refused > 0) return RateFault::kRefused;
+  if (missing > 3 * std::sqrt(due)) return RateFault::kBehind;
+  return too_many ? RateFault::kWaiting : RateFault::kNone;
+}
+
+void KneeSearch::Judge(RateStep& seen) const {
+  seen.fault = PilesUp(seen);
+  if (seen.fault == RateFault::kNone && seen.p99_us > limit_us_) seen.fault = RateFault::kLate;
+  seen.held = seen.fault == RateFault::kNone;
 }
 
 void KneeSearch::Observe(RateStep seen) {
@@ -54,7 +62,8 @@ void KneeSearch::Observe(RateStep seen) {
 // too short to see exceeded.
 void KneeSearch::ObserveQuiet(RateStep& seen) {
   const double limit_us = std::max({10 * seen.p50_us, 2 * seen.p99_us, 1.0});
-  if (limit_us_ == 0 && (PilesUp(seen) || limit_us > kMostOfStep * 1e6 * seen.seconds)) {
+  seen.fault = PilesUp(seen);
+  if (limit_us_ == 0 && (seen.fault != RateFault::kNone || limit_us > kMostOfStep * 1e6 * seen.seconds)) {
     if (++failed_ < kFailures) return;  // once more
     failed_ = 0;
     fails_ = rate_;
@@ -70,7 +79,7 @@ void KneeSearch::ObserveQuiet(RateStep& seen) {
 }
 
 void KneeSearch::ObserveHalf(RateStep& seen) {
-  seen.held = !PilesUp(seen) && seen.p99_us <= limit_us_;
+  Judge(seen);
   if (seen.held) {
     holds_ = rate_;
   } else if (++failed_ < kFailures) {
@@ -97,7 +106,7 @@ void KneeSearch::ChooseNext() {
 }
 
 void KneeSearch::ObserveAtLength(RateStep& seen) {
-  seen.held = !PilesUp(seen) && seen.p99_us <= limit_us_;
+  Judge(seen);
   found_ = seen.held;
   if (found_ || ++at_length_ == kMostAtLength) {
     phase_ = Phase::kOver;

@@ -23,6 +23,11 @@
 
 namespace islands::deploy {
 
+// Why a rate does not hold: the first of these that is so. kRefused: more waited than may; kBehind: too few
+// were done of those that were due; kWaiting: more waited at the end than become due within the limit;
+// kLate: p99 is above the limit.
+enum class RateFault : uint8_t { kNone, kRefused, kBehind, kWaiting, kLate };
+
 // What was seen at a rate.
 struct RateStep {
   double rate_per_s = 0;  // that became due; 0: each client's when it had the answer to the one before
@@ -34,7 +39,9 @@ struct RateStep {
   double utilisation = 0;  // 0..1, of the workers' time
   uint64_t waiting = 0;    // for a slot, at the end
   uint64_t refused = 0;    // because too many waited
-  bool held = false;       // set by the search
+  // Set by the search.
+  bool held = false;
+  RateFault fault = RateFault::kNone;  // none where no rate was asked for, or there was no limit yet
 };
 
 class KneeSearch {
@@ -73,7 +80,8 @@ class KneeSearch {
  private:
   enum class Phase : uint8_t { kMost, kQuiet, kHalve, kAtLength, kOver };
 
-  bool PilesUp(const RateStep& seen) const;
+  RateFault PilesUp(const RateStep& seen) const;
+  void Judge(RateStep& seen) const;
   void ObserveQuiet(RateStep& seen);
   void ObserveHalf(RateStep& seen);
   void ObserveAtLength(RateStep& seen);

@@ -197,11 +197,12 @@ TEST(KneeSearch, AtLength_NeverHolds_IsNotFound) {
   EXPECT_FALSE(search.found());
   EXPECT_GT(search.holds(), 0);
   EXPECT_FALSE(search.steps().back().held);
+  EXPECT_EQ(search.steps().back().fault, RateFault::kLate);
 }
 
 // Latencies that look good are no excuse: they are of what was answered.
 TEST(KneeSearch, WhatPilesUp_DoesNotHold) {
-  const auto search_with = [](auto change) {
+  const auto search_with = [](auto change, RateFault fault = RateFault::kNone) {
     const Queueing cluster;
     KneeSearch search(1'000);
     Search(search, [&](const auto& ask) {
@@ -210,11 +211,16 @@ TEST(KneeSearch, WhatPilesUp_DoesNotHold) {
       if (ask.rate_per_s > 20'000) change(seen);
       return seen;
     });
+    for (const RateStep& step : search.steps()) {
+      if (step.rate_per_s > 20'000 && step.rate_per_s < cluster.capacity) EXPECT_EQ(step.fault, fault);
+    }
     return search.holds();
   };
-  EXPECT_NEAR(search_with([](RateStep& seen) { seen.refused = 1; }), 20'000, 800);
-  EXPECT_NEAR(search_with([](RateStep& seen) { seen.waiting = 1'000; }), 20'000, 800);
-  EXPECT_NEAR(search_with([](RateStep& seen) { seen.committed_per_s = seen.rate_per_s * 0.9; }), 20'000, 800);
+  EXPECT_NEAR(search_with([](RateStep& seen) { seen.refused = 1; }, RateFault::kRefused), 20'000, 800);
+  EXPECT_NEAR(search_with([](RateStep& seen) { seen.waiting = 1'000; }, RateFault::kWaiting), 20'000, 800);
+  EXPECT_NEAR(
+      search_with([](RateStep& seen) { seen.committed_per_s = seen.rate_per_s * 0.9; }, RateFault::kBehind),
+      20'000, 800);
   EXPECT_GT(search_with([](RateStep& seen) { seen.waiting = 10; }), 40'000) << "so many are always there";
 }
 

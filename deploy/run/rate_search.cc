@@ -66,6 +66,38 @@ absl::Status NoneHolds(const KneeSearch& search) {
 std::string RateText(double per_s) { return Grouped(static_cast<uint64_t>(std::llround(per_s))); }
 std::string UsText(double us) { return Grouped(static_cast<uint64_t>(std::llround(us))); }
 
+std::string_view FaultName(RateFault fault) {
+  switch (fault) {
+    case RateFault::kNone:
+      return "";
+    case RateFault::kRefused:
+      return "refused";
+    case RateFault::kBehind:
+      return "behind";
+    case RateFault::kWaiting:
+      return "waiting";
+    case RateFault::kLate:
+      return "late";
+  }
+  return "";
+}
+
+std::string FaultText(const RateStep& step) {
+  switch (step.fault) {
+    case RateFault::kNone:
+      return "no limit follows from it";
+    case RateFault::kRefused:
+      return fmt::format("{} were refused, since too many waited", Grouped(step.refused));
+    case RateFault::kBehind:
+      return fmt::format("{}/s too few were done", RateText(step.rate_per_s - step.committed_per_s));
+    case RateFault::kWaiting:
+      return fmt::format("{} waited at the end", Grouped(step.waiting));
+    case RateFault::kLate:
+      return "p99 is above the limit";
+  }
+  return "";
+}
+
 std::string DueText(const RateStep& step) {
   return step.rate_per_s > 0 ? fmt::format("{}/s due", RateText(step.rate_per_s))
                              : "as fast as they are done";
@@ -103,7 +135,7 @@ std::string StepText(const RateStep& step) {
                      RateText(step.committed_per_s), UsText(step.p50_us), UsText(step.p99_us),
                      step.rate_per_s == 0 ? ""
                      : step.held          ? "holds"
-                                          : "does not hold");
+                                          : "does not hold: " + FaultText(step));
 }
 
 json RateSearchJson(const RateSearch& search) {
@@ -116,7 +148,8 @@ json RateSearchJson(const RateSearch& search) {
                      {"utilisation", std::round(step.utilisation * 1000) / 1000},
                      {"clients_waiting", step.waiting},
                      {"arrivals_refused", step.refused},
-                     {"held", step.held}});
+                     {"held", step.held},
+                     {"fault", FaultName(step.fault)}});
   }
   return {{"p99_limit_us", search.limit_us},
           {"limit_given", search.limit_given},
@@ -135,7 +168,10 @@ std::string RateSearchText(const RateSearch& search) {
     table.AddRow({step.rate_per_s > 0 ? RateText(step.rate_per_s) : "no rate", RateText(step.committed_per_s),
                   UsText(step.p50_us), UsText(step.p99_us), UsText(step.p999_us),
                   fmt::format("{:.0f}%", step.utilisation * 100), Grouped(step.waiting),
-                  fmt::format("{:.1f}", step.seconds), step.held ? "holds" : ""});
+                  fmt::format("{:.1f}", step.seconds),
+                  step.rate_per_s == 0 ? ""
+                  : step.held          ? "holds"
+                                       : FaultText(step)});
   }
   return fmt::format(
              "{}: p99 at most {} us ({})\n", search.found ? "knee" : "no knee that holds at length",

@@ -32,7 +32,7 @@ struct RateSearchSeams {
 absl::StatusOr<RunResult> FindRate(const ClusterClient& client, const RunPlan& plan, Interrupts& interrupts,
                                    const RateSearchSeams& seams);
 
-// "12,000/s due, 11,990/s, p50 80 us, ..., holds"
+// "12,000/s due  11,990 committed/s  p50 80 us  p99 ... us  holds", or "does not hold: 40 waited at the end".
 std::string StepText(const RateStep& step);
 nlohmann::ordered_json RateSearchJson(const RateSearch& search);
 std::string RateSearchText(const RateSearch& search);

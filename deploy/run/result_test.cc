@@ -193,6 +193,7 @@ control::v1::ClusterStatus MakeStatus(bool bound) {
     config.set_durability("sync");
     config.set_votes_wait(true);
     config.set_always_latched(bound);
+    config.set_without("look_ahead");
     config.set_control_directory("/somewhere/it's run");
     config.set_data_directory("/somewhere/data");
     config.set_log_directory("/somewhere/data/log");
@@ -219,6 +220,7 @@ TEST(ResolvedYaml, Bound_IsADeploymentFileWithIslandsByHand) {
   EXPECT_EQ(parsed->control_directory, "/somewhere/it's run");
   EXPECT_EQ(parsed->transport, TransportKind::kZmq);
   EXPECT_TRUE(parsed->always_latched);
+  EXPECT_EQ(parsed->without, "look_ahead");
   EXPECT_EQ(parsed->durability, Durability::kSync);
   EXPECT_TRUE(parsed->forced_votes);
   EXPECT_EQ(parsed->tables[0].range_end(), 4'800);

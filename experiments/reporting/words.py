@@ -66,6 +66,7 @@ AXES = {  # name -> (axis label, unit after a value)
     "mix": ("Transaction mix", ""),
     "durability": ("Durability", ""),
     "latching": ("Locks and latches of islands with one worker", ""),
+    "without": ("Without", ""),
     "sites": ("Sites of the data", ""),
     "second": ("Second of the run", ""),
     "island": ("Island", ""),

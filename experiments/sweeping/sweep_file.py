@@ -22,7 +22,7 @@ from sweeping.tree import BadFile, Mark, Node, Reader, Scalar
 
 ROWS_TOTAL = "rows_total"  # of the table that the workload names, if it names one
 DEPLOYMENT_AXES = ("layout", "cut", "placement", "workers", "cores", "hardware_threads", "transport", "latching",
-                   "sites", "durability", ROWS_TOTAL)
+                   "without", "sites", "durability", ROWS_TOTAL)
 MACHINE_AXES = ("layout", "cut", "cores", "workers", "placement", "hardware_threads")  # machine: what it can tell apart
 MAX_MPL, MAX_ROWS_TOTAL = 1000, 2**62
 MAX_RATE = 1e9

@@ -71,7 +71,11 @@ int64_t Sum(int64_t counter, int64_t delta) {
 
 Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks::LockTable& locks,
                    ExecutorOptions options)
-    : catalog_(catalog), store_(store), locks_(locks), options_(options) {
+    : catalog_(catalog),
+      store_(store),
+      locks_(locks),
+      options_(options),
+      lookups_at_once_(options.look_ahead ? kLookups : 1) {
   cleaner_.worker = options_.worker;
   NoteTables();
   if (options_.journal == nullptr) return;
@@ -210,7 +214,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
   for (; *cursor < operations.size(); ++*cursor) {
     const RoutedOperation& routed = operations[*cursor];
     if (*cursor == ahead) {
-      const size_t count = std::min(kLookups, operations.size() - ahead);
+      const size_t count = std::min(lookups_at_once_, operations.size() - ahead);
       const WorkScope searching(Work::kSearching, measured);
       LookAhead(batch, operations.subspan(ahead, count));
       if (store_.pager() != nullptr) [[unlikely]] {

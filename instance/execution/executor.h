@@ -63,6 +63,7 @@ struct ExecutorOptions {
   // What a rollback does between two looks at a ring that is full; empty: the thread yields. Hardly ever:
   // what it takes is reserved before (Executor::Reserve).
   std::function<void()> wait_for_room;
+  bool look_ahead = true;  // for several operations' rows at once; else for each alone
   // Of a paged store: reads what operations look ahead for. Null: the thread waits for the disk.
   storage::PageFetcher* fetcher = nullptr;
 };
@@ -226,6 +227,7 @@ class Executor : private log::Journal::Publisher {
   storage::Store& store_;
   locks::LockTable& locks_;
   const ExecutorOptions options_;
+  const size_t lookups_at_once_;
   size_t open_ = 0;             // branches; counted when alone
   Branch* quiet_ = nullptr;     // the open branch that runs without locks
   Branch* changing_ = nullptr;  // whose changes the journal has collected; null: nobody's

@@ -60,7 +60,8 @@ class Pages : public testing::TestWithParam<bool> {
   // Until it is done. All that is read meanwhile has been waited for with `waits_`, but what `by_thread_` is.
   Progress Run(Branch& branch, Batch& batch) {
     batch.ResetResults();
-    const std::vector<RoutedOperation> routes = {{0, 0, 0}};
+    std::vector<RoutedOperation> routes;
+    for (uint32_t i = 0; i < batch.size(); ++i) routes.push_back({i, 0, 0});
     size_t cursor = 0;
     waits_ = by_thread_ = 0;
     while (true) {
@@ -131,6 +132,26 @@ TEST_P(Pages, IndexScan_WaitsForItsRows) {
   EXPECT_LT(waits_, 8u);  // its rows are on twenty pages, which are read together
   ExpectRows(batch, keys);
   executor_->Commit(branch, &wakeups_);
+}
+
+TEST_P(Pages, RowsOfOneTransaction_AreReadTogetherUnlessItMayNotLookAhead) {
+  for (const bool look_ahead : {true, false}) {
+    executor_ = std::make_unique<Executor>(
+        *catalog_, *store_, locks_,
+        ExecutorOptions{.alone = GetParam(), .look_ahead = look_ahead, .fetcher = fetcher_.get()});
+    Branch branch;
+    Batch batch;
+    for (uint64_t n = 0; n < 10; ++n) batch.Read(0, Uint64Key((look_ahead ? 0 : 200) + n * 400));
+    ASSERT_EQ(Run(branch, batch), Progress::kDone);
+    EXPECT_EQ(by_thread_, 0u);
+    if (look_ahead) {
+      EXPECT_LT(waits_, 5u);  // a level of the tree each
+    } else {
+      EXPECT_GT(waits_, 7u);  // a row each, but for those that were there
+    }
+    for (uint32_t i = 0; i < batch.size(); ++i) EXPECT_EQ(batch.result(i).code, absl::StatusCode::kOk);
+    executor_->Commit(branch, &wakeups_);
+  }
 }
 
 // All rows have more pages than the pool: what was read first has gone again when the last comes.

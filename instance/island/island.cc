@@ -256,6 +256,7 @@ absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool
   options.pool_bytes = config_.pool_bytes();
   options.alone = WorksAlone(config_);
   options.paged = paged_;
+  options.huge_pages = config_.without() != "huge_pages";
   options.data_directory = config_.data_directory();
   options.bind_memory = &bind_memory;
   absl::StatusOr<std::unique_ptr<storage::Store>> store =
@@ -305,12 +306,14 @@ void Island::BindPool(void* address, size_t bytes) {
 
 absl::Status Island::CreateWorkers() {
   locks::LockTableOptions locks{.latched = !WorksAlone(config_), .escalate_after = seams_.escalate_after};
+  locks.inherit = config_.without() != "lock_inheritance";
   if (!locks.latched) locks.buckets = kBucketsOfOneWorker;
   shared_locks_ = std::make_unique<locks::LockTable>(locks);
   shared_.clock = seams_.clock;
   shared_.sites = &sites_;
   shared_.locks = shared_locks_.get();
   shared_.alone = WorksAlone(config_);
+  shared_.look_ahead = config_.without() != "look_ahead";
   shared_.keeps = seams_.log != nullptr;
   if (shared_.keeps) {
     shared_.board = seams_.log->board;

@@ -79,7 +79,7 @@ absl::Status Serve(const control::v1::IslandConfig& config, int pulse_fd, int bo
   const runtime::MonotonicClock clock;
   const std::unique_ptr<runtime::FileSystem> files = runtime::MakePosixFileSystem();
   runtime::ThreadSchedulerOptions scheduling;
-  if (config.cores_shared()) scheduling.spin_ns = 0;
+  if (config.cores_shared() || config.without() == "spinning") scheduling.spin_ns = 0;
   const std::unique_ptr<runtime::Scheduler> scheduler = runtime::MakeThreadScheduler(clock, scheduling);
   instance::Seams seams;
   seams.clock = &clock;

@@ -329,6 +329,14 @@ TEST_F(PagerTest, HugePages_UntilNotAllPagesFit) {
   EXPECT_EQ(KibOf(GuardS(later->space(0).At(apart[0].number)).bytes(), "AnonHugePages"), 0u);
 }
 
+TEST_F(PagerTest, HugePages_NoneWhereTheyAreNotWanted) {
+  const auto store = *Store::Create(
+      *catalog_, {.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = true, .huge_pages = false}, files_);
+  for (uint64_t key = 0; key < 50'000; ++key)
+    ASSERT_EQ(store->At(0, 0)->Insert(Uint64Key(key), Bytes(std::string(200, 'a'))), absl::StatusCode::kOk);
+  EXPECT_EQ(KibOf(GuardS(store->space(0).At(1)).bytes(), "AnonHugePages"), 0u);
+}
+
 TEST_F(PagerTest, Hand_LeavesWhatHasChangedAndNamesIt) {
   ASSERT_NO_FATAL_FAILURE(Make(64, true));
   Fill(3000);

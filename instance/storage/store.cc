@@ -75,7 +75,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::CreateForRedo(const Catalog& catal
                                                                          .slots = options.sites.count + 1,
                                                                          .bind_memory = options.bind_memory,
                                                                          .alone = options.alone,
-                                                                         .paged = options.paged});
+                                                                         .paged = options.paged,
+                                                                         .huge_pages = options.huge_pages});
   if (!pool.ok()) return pool.status();
   store->pool_ = *std::move(pool);
   if (options.paged) store->pager_ = std::make_unique<Pager>(*store->pool_);

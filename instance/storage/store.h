@@ -29,6 +29,7 @@ struct StoreOptions {
   uint64_t pool_bytes = 64u << 20;
   bool alone = false;  // one thread at a time calls the store: no latches
   bool paged = false;  // the pool may be smaller than the data (files/pager.h)
+  bool huge_pages = true;
   std::string data_directory;
   // Called once with the pool's reserved region before any page is touched: where the island binds memory to
   // its nodes.

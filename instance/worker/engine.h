@@ -49,6 +49,7 @@ class Engine {
                       ExecutorOptions{.worker = options_.index,
                                       .alone = shared_.alone,
                                       .journal = options_.journal,
+                                      .look_ahead = shared_.look_ahead,
                                       .fetcher = fetcher_ ? &*fetcher_ : nullptr});
     router_.emplace(*shared_.catalog, *shared_.sites, options_.island);
   }

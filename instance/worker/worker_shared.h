@@ -48,6 +48,7 @@ struct WorkerShared {
   locks::LockTable* locks = nullptr;
   std::vector<Colleague> colleagues;  // by index; every worker adds itself
   bool alone = false;                 // the island has one worker (executor.h)
+  bool look_ahead = true;             // executor.h
   // Islands keep what they have forced: a life answers for those before it. Else (durability `none`) a life
   // that has ended has left nothing.
   bool keeps = false;

@@ -66,8 +66,8 @@ STEPS = only("planted_steps", "Steps.T*Workers*")
 STEPS_STRESS = only("planted_steps", "StepsStress.*")
 APPEND = ("planted_append",)
 
-# Which tests have to find which bug: the first in every `make test`, so it is the one that takes least; each of them in
-# `make soak`.
+# Which tests have to find which bug: the first in every `make planted`, so it is the one that takes least; each of
+# them in `make soak`.
 BUGS: dict[str, list[Test]] = {
     "release_read_locks_early": [SEEDS],
     "release_at_yes": [SEEDS],

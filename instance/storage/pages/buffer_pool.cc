@@ -66,18 +66,19 @@ absl::Status BufferPool::Reserve(const BufferPoolOptions& options) {
                       region_bytes_, error));
     }
   }
-  Advise();
+  Advise(options.huge_pages);
   return absl::OkStatus();
 }
 
 // Kernels without these options do as well without them.
-void BufferPool::Advise() {
-  const auto huge_if = [](bool wanted) { return wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
+void BufferPool::Advise(bool huge_pages) {
+  const auto huge_if = [](bool huge) { return huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE; };
   (void)madvise(region_, region_bytes_, MADV_DONTDUMP);
   (void)madvise(region_, static_cast<size_t>(pages() - region_),
-                huge_if(ShareBytes() >= kHugeStatesShareBytes));
-  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes, huge_if(ShareBytes() >= kHugeShareBytes));
-  huge_ = paged_ && ShareBytes() >= kHugeShareBytes;
+                huge_if(huge_pages && ShareBytes() >= kHugeStatesShareBytes));
+  (void)madvise(pages(), pages_per_slot_ * slots_ * kPageBytes,
+                huge_if(huge_pages && ShareBytes() >= kHugeShareBytes));
+  huge_ = huge_pages && paged_ && ShareBytes() >= kHugeShareBytes;
   split_.resize(paged_ ? slots_ : 0);
 }
 

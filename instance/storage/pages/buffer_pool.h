@@ -63,6 +63,7 @@ struct BufferPoolOptions {
   absl::FunctionRef<void(void* address, size_t bytes)>* bind_memory = nullptr;
   bool alone = false;  // one thread at a time uses the pages: no latches (page_guard.h)
   bool paged = false;
+  bool huge_pages = true;  // where each slot has enough of them
 };
 
 // The LSN that a page has in its data file; 0: it is not there, or nobody has looked.
@@ -173,7 +174,7 @@ class BufferPool {
  private:
   BufferPool() = default;
   absl::Status Reserve(const BufferPoolOptions& options);
-  void Advise();
+  void Advise(bool huge_pages);
   uint64_t ShareBytes() const { return capacity_pages_ * kPageBytes / slots_; }  // of a slot
   void SetEnd(uint32_t slot, uint64_t end);
   void StopHugePages();
