@@ -57,13 +57,14 @@ planted: packages build/release/build.ninja ## break the engine in 92 ways on pu
 	ctest --test-dir build/release -j $(JOBS) -L '^planted$$' --no-tests=error
 	$(PYTHON) -m pytest deploy/e2e -m planted -p no:cacheprovider -rs
 
-# Outer rooms have little of their own that a sanitizer sees, and take half of the time to build.
+ASAN = bytes
 LEFT_OUT = ^(long|outer)$$
+sanitize-all: ASAN = unit
 sanitize-all: LEFT_OUT = ^long$$
-sanitize-all: sanitize ## the same with those of deploy, experiments and the gateway
-sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## the engine's unit tests under ASan and UBSan, its stress tests under TSan
-	ninja -C build/asan build.ninja && ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
-	ctest --test-dir build/asan -j $(JOBS) -L '^unit$$' -LE '$(LEFT_OUT)' --no-tests=error
+sanitize-all: sanitize ## all unit tests under ASan and UBSan, all stress tests under TSan
+sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## the tests of what lays out memory under ASan and UBSan, the engine's stress tests under TSan
+	ninja -C build/asan build.ninja && ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,$(ASAN)))
+	ctest --test-dir build/asan -j $(JOBS) -L '^$(ASAN)$$' -LE '$(LEFT_OUT)' --no-tests=error
 	ninja -C build/tsan build.ninja && ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
 	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' -LE '$(LEFT_OUT)' --no-tests=error
 

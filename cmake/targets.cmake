@@ -81,8 +81,9 @@ target_link_libraries(test_headers PRIVATE protobuf::libprotobuf)
 target_precompile_headers(test_headers PRIVATE ${ISLANDS_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 
 # islands_test(NAME SOURCES... DEPENDS... [STRESS]): one GoogleTest binary, one ctest entry; its sources are compiled together.
-# Labels: `unit` runs under ASan+UBSan in `make sanitize`, `stress` runs there under TSan as well; `long` has minutes of
-# more of the same and is left out of both; so is `outer`, but for `make sanitize-all`: the rooms around the engine.
+# Labels: `unit`: all. `make sanitize` runs `bytes`, the rooms that lay out memory, under ASan+UBSan, and `stress` under
+# TSan, but for `outer`, the rooms around the engine: those take half of the time to build, and have little that is theirs
+# alone to see there. `make sanitize-all` runs all under both, but for `long`: minutes of more of the same.
 function(islands_test name)
   cmake_parse_arguments(ARG "STRESS" "TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -97,7 +98,10 @@ function(islands_test name)
   if(ARG_STRESS)
     list(APPEND labels stress)
   endif()
-  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "${PROJECT_SOURCE_DIR}/(deploy|experiments|topology|instance/gateway|instance/verify)")
+  file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  if(room MATCHES "^(runtime|partitioner|instance/(storage|log|messaging|locks|execution|recovery))")
+    list(APPEND labels bytes)
+  elseif(room MATCHES "^(deploy|experiments|topology|instance/(gateway|verify))")
     list(APPEND labels outer)
   endif()
   if(NOT ARG_TIMEOUT)
