@@ -187,9 +187,9 @@ TEST(Deployment, AtFindsNearestKey) {
   const auto d = ParseDeployment(kFull, "f.yaml");
   ASSERT_TRUE(d.ok()) << d.status();
   EXPECT_EQ(d->At("layout"), (Position{6, 9}));
-  EXPECT_EQ(d->At("data.tables[1].range"), (Position{16, 14}));
-  EXPECT_EQ(d->At("data.tables[2].range"), (Position{20, 7}));
-  EXPECT_EQ(d->At("storage.nothing"), (Position{22, 3}));
+  EXPECT_EQ(d->At("data.tables[1].range"), (Position{17, 14}));
+  EXPECT_EQ(d->At("data.tables[2].range"), (Position{21, 7}));
+  EXPECT_EQ(d->At("storage.nothing"), (Position{23, 3}));
   EXPECT_EQ(d->At("nothing"), (Position{1, 1}));
   EXPECT_EQ(d->Complain("layout", "found X"), "f.yaml:6:9: found X");
 }

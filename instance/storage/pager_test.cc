@@ -330,6 +330,7 @@ TEST_F(PagerTest, HugePages_UntilNotAllPagesFit) {
 }
 
 TEST_F(PagerTest, HugePages_NoneWhereTheyAreNotWanted) {
+  ASSERT_NO_FATAL_FAILURE(Make(64, true));  // the catalog
   const auto store = *Store::Create(
       *catalog_, {.sites = {0, 1}, .pool_bytes = 64 << 20, .alone = true, .huge_pages = false}, files_);
   for (uint64_t key = 0; key < 50'000; ++key)
