@@ -19,8 +19,8 @@ export UBSAN_OPTIONS ?= print_stacktrace=1
 TSAN_RUN := $(shell [ "$$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -le 28 ] || echo setarch -R)
 export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CURDIR)/cmake/tsan.supp
 
-# $(call tests_of,PRESET,LABEL): names of the tests with this label and none of LEFT_OUT; each is also its build target.
-tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -LE '$(LEFT_OUT)' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
+# $(call tests_of,PRESET,LABEL): names of the tests of ROOMS with this label that are not long; each is also its build target.
+tests_of = ctest --test-dir build/$(1) -L '^$(2)$$' -L '^$(ROOMS)$$' -LE '^long$$' --show-only | sed -n 's/^ *Test *\#[0-9]*: //p'
 
 .NOTPARALLEL:
 .PHONY: help build install deb demo test test-machines planted sanitize sanitize-all bench bench-engines bench-parts soak chaos fuzz format dashboards dashboards-drawn packages packages-build packages-engines packages-machines packages-soak packages-draw clean
@@ -57,16 +57,14 @@ planted: packages build/release/build.ninja ## break the engine in 92 ways on pu
 	ctest --test-dir build/release -j $(JOBS) -L '^planted$$' --no-tests=error
 	$(PYTHON) -m pytest deploy/e2e -m planted -p no:cacheprovider -rs
 
-ASAN = bytes
-LEFT_OUT = ^(long|outer)$$
-sanitize-all: ASAN = unit
-sanitize-all: LEFT_OUT = ^long$$
+ROOMS = core
+sanitize-all: ROOMS = unit
 sanitize-all: sanitize ## all unit tests under ASan and UBSan, all stress tests under TSan
-sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## the tests of what lays out memory under ASan and UBSan, the engine's stress tests under TSan
-	ninja -C build/asan build.ninja && ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,$(ASAN)))
-	ctest --test-dir build/asan -j $(JOBS) -L '^$(ASAN)$$' -LE '$(LEFT_OUT)' --no-tests=error
+sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## the tests of what lays out memory under ASan and UBSan, its stress tests under TSan
+	ninja -C build/asan build.ninja && ninja -C build/asan -j $(JOBS) $$($(call tests_of,asan,unit))
+	ctest --test-dir build/asan -j $(JOBS) -L '^unit$$' -L '^$(ROOMS)$$' -LE '^long$$' --no-tests=error
 	ninja -C build/tsan build.ninja && ninja -C build/tsan -j $(JOBS) $$($(call tests_of,tsan,stress))
-	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' -LE '$(LEFT_OUT)' --no-tests=error
+	$(TSAN_RUN) ctest --test-dir build/tsan -j $(JOBS) -L '^stress$$' -L '^$(ROOMS)$$' -LE '^long$$' --no-tests=error
 
 BENCH ?=
 bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 20 minutes
@@ -82,7 +80,7 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
-soak: LEFT_OUT = ^long$$
+soak: ROOMS = unit
 soak: packages packages-soak build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 430 kills
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
 	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test \

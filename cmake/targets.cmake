@@ -81,9 +81,9 @@ target_link_libraries(test_headers PRIVATE protobuf::libprotobuf)
 target_precompile_headers(test_headers PRIVATE ${ISLANDS_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 
 # islands_test(NAME SOURCES... DEPENDS... [STRESS]): one GoogleTest binary, one ctest entry; its sources are compiled together.
-# Labels: `unit`: all. `make sanitize` runs `bytes`, the rooms that lay out memory, under ASan+UBSan, and `stress` under
-# TSan, but for `outer`, the rooms around the engine: those take half of the time to build, and have little that is theirs
-# alone to see there. `make sanitize-all` runs all under both, but for `long`: minutes of more of the same.
+# Labels: `unit`: all; `stress`: threads. `core`: the rooms that lay out memory and share it; `make sanitize` runs theirs
+# under ASan+UBSan, and under TSan those with threads, since all others take twice as long to build as to be told that
+# these are sound. `make sanitize-all` runs all, but for `long`: minutes of more of the same.
 function(islands_test name)
   cmake_parse_arguments(ARG "STRESS" "TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -99,10 +99,8 @@ function(islands_test name)
     list(APPEND labels stress)
   endif()
   file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  if(room MATCHES "^(runtime|partitioner|instance/(storage|log|messaging|locks|execution|recovery))")
-    list(APPEND labels bytes)
-  elseif(room MATCHES "^(deploy|experiments|topology|instance/(gateway|verify))")
-    list(APPEND labels outer)
+  if(room MATCHES "^(runtime|partitioner|instance/(storage|log|messaging|locks|execution))")
+    list(APPEND labels core)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
