@@ -53,7 +53,7 @@ test-machines: packages-machines build/release/build.ninja ## boot virtual machi
 	$(PYTHON) -m pytest deploy/machines -p no:cacheprovider -rs
 
 planted: packages build/release/build.ninja ## break the engine in 92 ways on purpose: its tests have to notice
-	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs planted
+	ninja -C build/release -j $(JOBS) $(BINARIES) python_stubs disk_faults log_judge planted
 	ctest --test-dir build/release -j $(JOBS) -L '^planted$$' --no-tests=error
 	$(PYTHON) -m pytest deploy/e2e -m planted -p no:cacheprovider -rs
 
@@ -80,11 +80,12 @@ bench-parts: packages-build build/release/build.ninja ## build and run every mic
 	ninja -C build/release -j $(JOBS)
 	@set -e; for bench in build/release/bench/*; do echo "== $$bench"; $$bench; done
 
+# Tests that take a table of faults, kills or transactions a twentieth of which is enough for `make test`.
+FULL = $(patsubst %,deploy/e2e/test_%.py,disk_faults random_kills kill_loops list_append histories table_kills)
 soak: ROOMS = unit
 soak: packages packages-soak build/release/build.ninja ## run the stress tests SOAK_ROUNDS times (20), SEEDS (10000) simulated clusters and recoveries, KEPT_SEEDS (5000) of each kind that keeps what it promises, 400 faults of disks and 430 kills
 	@echo "soak: $(SOAK_ROUNDS) rounds of these stress tests:"; $(call tests_of,release,stress) | sed 's/^/  /'
-	ninja -C build/release -j $(JOBS) $$($(call tests_of,release,stress)) simulation_seeds_test recovery_test \
-	  $(BINARIES) disk_faults log_judge planted_islandd python_stubs
+	ninja -C build/release -j $(JOBS) && ninja -C build/release -j $(JOBS) planted
 	ctest --test-dir build/release -L '^stress$$' --repeat until-fail:$(SOAK_ROUNDS) --no-tests=error
 	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
@@ -97,16 +98,14 @@ soak: packages packages-soak build/release/build.ninja ## run the stress tests S
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/recovery_test'
 	@echo "soak: planted bugs, by each of their tests"
-	ninja -C build/release -j $(JOBS) planted_bugs_test
+	ctest --test-dir build/release -j $(JOBS) -L '^planted$$' -E planted_bugs_test --no-tests=error
 	instance/simulation/planted/catch.py --all build/release/tests/planted
 	@echo "soak: the models of two-phase commit, epochs and cuts"
 	coordinator/spin/check.py
 	@echo "soak: the nth call of a real cluster on its disk goes wrong; islands killed at random, and their rings read; kill loops with histories and totals; histories through the gateway, judged twice"
-	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest deploy/e2e/test_disk_faults.py deploy/e2e/test_random_kills.py \
-	  deploy/e2e/test_kill_loops.py deploy/e2e/test_list_append.py deploy/e2e/test_histories.py \
-	  deploy/e2e/test_table_kills.py deploy/e2e/test_bench.py -p no:cacheprovider -rAs -m 'not planted'
+	ISLANDS_FULL_TABLE=1 $(PYTHON) -m pytest $(FULL) -p no:cacheprovider -rAs
 	@echo "soak: what make test leaves out of the tests with processes"
-	$(PYTHON) -m pytest deploy/e2e -m 'soak or planted' -p no:cacheprovider -rs
+	$(PYTHON) -m pytest deploy/e2e $(FULL:%=--ignore=%) -m 'soak or planted' -p no:cacheprovider -rs
 	$(MAKE) sanitize-all
 
 CHAOS_MINUTES ?= 10

@@ -81,9 +81,9 @@ target_link_libraries(test_headers PRIVATE protobuf::libprotobuf)
 target_precompile_headers(test_headers PRIVATE ${ISLANDS_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 
 # islands_test(NAME SOURCES... DEPENDS... [STRESS]): one GoogleTest binary, one ctest entry; its sources are compiled together.
-# Labels: `unit`: all; `stress`: threads. `core`: the rooms that lay out memory and share it; `make sanitize` runs theirs
-# under ASan+UBSan, and under TSan those with threads, since all others take twice as long to build as to be told that
-# these are sound. `make sanitize-all` runs all, but for `long`: minutes of more of the same.
+# Labels: `unit`: all. `stress`: those with threads. `core`: those of the rooms that lay out memory and share it. `long`:
+# minutes of more of the same. `make sanitize` runs `core` under ASan+UBSan, and its `stress` under TSan;
+# `make sanitize-all` all but `long`.
 function(islands_test name)
   cmake_parse_arguments(ARG "STRESS" "TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -42,7 +42,7 @@ def start(directory: str, *more: str) -> subprocess.Popen[str]:
 
 
 @needs_islands
-@pytest.mark.skipif(not os.environ.get("ISLANDS_FULL_TABLE"), reason="takes two minutes: make soak")
+@pytest.mark.soak
 def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
     directory, file = os.path.join(folder, "bench"), os.path.join(folder, "bench.json")
     process = start(directory, "--quick", "--json", file)
