@@ -40,7 +40,7 @@ deb: build ## a Debian package, into build/release/package
 	cd build/release && cpack -G DEB
 
 demo: packages-build build/release/build.ninja ## build what it takes, cut this machine into islands, run the microbenchmark, print the table
-	ninja -C build/release -j $(JOBS) islands islandd islands-logger micro
+	ninja -C build/release -j $(JOBS) islands islandd islands-logger islands-gateway micro
 	$(PYTHON) experiments/demo.py
 
 test: packages build/release/build.ninja ## build everything, run the unit tests and those that start processes
