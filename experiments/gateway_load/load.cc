@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "instance/gateway/cpp/connection.h"
 #include "proto/client.grpc.pb.h"
 #include "runtime/random.h"
 
@@ -24,7 +25,8 @@ using client::v1::ExecuteResponse;
 using client::v1::Result;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kCallTimeout = std::chrono::seconds(10);
+constexpr int64_t kCallTimeoutMs = 10'000;
+constexpr auto kCallTimeout = std::chrono::milliseconds(kCallTimeoutMs);
 constexpr auto kConnectTimeout = std::chrono::seconds(10);
 constexpr uint64_t kRowsPerSum = 200;  // read in a transaction to be added up
 
@@ -55,23 +57,35 @@ class Client {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // no connection shared with others
     channel_ = grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
-    stub_ = client::v1::Islands::NewStub(channel_);
+    connection_.stub = client::v1::Islands::NewStub(channel_);
+    if (options.frames)
+      connection_.direct = std::make_unique<islands::internal::Direct>(
+          options.address.substr(std::string_view("unix:").size()));
     for (uint32_t i = 0; i < options.per_call; ++i) {
-      ExecuteRequest* const transaction = many_.add_transactions();
+      ExecuteRequest* const transaction =
+          options.per_call == 1 ? call_.mutable_execute() : call_.mutable_execute_many()->add_transactions();
+      transactions_.push_back(transaction);
       for (uint32_t row = 0; row < options.rows; ++row) Prepare(transaction->add_operations());
     }
     us_.reserve(1 << 16);
   }
 
   void Run(const std::atomic<Phase>& phase) {
-    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectTimeout)) {
+    if (options_.frames) {
+      auto line = connection_.direct->Take();
+      if (line == nullptr) {
+        status_ = absl::UnavailableError(fmt::format("nobody takes frames beside {}", options_.address));
+        return;
+      }
+      connection_.direct->Give(std::move(line));
+    } else if (!channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectTimeout)) {
       status_ = absl::UnavailableError(fmt::format("nobody answers at {}", options_.address));
       return;
     }
     while (status_.ok() && phase.load(std::memory_order_relaxed) != Phase::kOver) {
-      for (ExecuteRequest& request : *many_.mutable_transactions()) Draw(&request);
+      for (ExecuteRequest* request : transactions_) Draw(request);
       const Clock::time_point begin = Clock::now();
-      status_ = options_.per_call == 1 ? CallOne() : CallMany();
+      status_ = Call();
       if (status_.ok()) rows_done_ += uint64_t{options_.rows} * options_.per_call;
       if (phase.load(std::memory_order_relaxed) == Phase::kMeasuring)
         us_.push_back(1e6 * SecondsSince(begin));
@@ -108,21 +122,16 @@ class Client {
       KeyOf(request->mutable_operations(at++))->mutable_parts(0)->set_unsigned_(key);
   }
 
-  absl::Status CallOne() {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-    const grpc::Status status = stub_->Execute(&context, many_.transactions(0), &one_response_);
-    return status.ok() ? Check(one_response_) : StatusOf(status);
-  }
-  absl::Status CallMany() {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-    const grpc::Status status = stub_->ExecuteMany(&context, many_, &many_response_);
-    if (!status.ok()) return StatusOf(status);
-    if (many_response_.each_size() != many_.transactions_size())
-      return absl::InternalError(fmt::format("{} answers to {} transactions", many_response_.each_size(),
-                                             many_.transactions_size()));
-    for (const auto& each : many_response_.each()) {
+  absl::Status Call() {
+    answer_.Clear();
+    const islands::internal::Deadline deadline(kCallTimeoutMs);
+    absl::Status status = connection_.Ask(&call_, islands::internal::Effect::kCommit, deadline, &answer_);
+    if (!status.ok() || options_.per_call == 1) return status.ok() ? Check(answer_.execute()) : status;
+    const client::v1::ExecuteManyResponse& many = answer_.execute_many();
+    if (many.each_size() != static_cast<int>(transactions_.size()))
+      return absl::InternalError(
+          fmt::format("{} answers to {} transactions", many.each_size(), transactions_.size()));
+    for (const auto& each : many.each()) {
       if (each.code() != 0) return {static_cast<absl::StatusCode>(each.code()), each.message()};
       if (absl::Status checked = Check(each.response()); !checked.ok()) return checked;
     }
@@ -142,10 +151,10 @@ class Client {
   const LoadOptions& options_;
   runtime::Random random_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<client::v1::Islands::Stub> stub_;
-  client::v1::ExecuteManyRequest many_;  // of one transaction where calls have one
-  client::v1::ExecuteManyResponse many_response_;
-  ExecuteResponse one_response_;
+  islands::internal::Connection connection_;
+  client::v1::DirectCall call_;
+  std::vector<ExecuteRequest*> transactions_;  // of the call
+  client::v1::DirectAnswer answer_;
   absl::Status status_;
   std::set<uint64_t> keys_;  // of the transaction that is being drawn
   std::vector<double> us_;   // of each measured call

@@ -18,6 +18,7 @@ enum class LoadOp : uint8_t { kGet, kPut, kAdd };
 // ascending.
 struct LoadOptions {
   std::string address;  // as gRPC writes it: unix:PATH
+  bool frames = false;  // on the socket beside it, instead of gRPC
   LoadOp op = LoadOp::kGet;
   uint32_t rows = 1;
   uint32_t clients = 16;

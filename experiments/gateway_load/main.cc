@@ -44,6 +44,7 @@ CLI::App* AddEcho(CLI::App& app, EchoOptions& options) {
 CLI::App* AddLoad(CLI::App& app, LoadOptions& options) {
   CLI::App* load = app.add_subcommand("load", "call a server and print what it managed, as JSON");
   load->add_option("ADDRESS", options.address, "as gRPC writes it: unix:PATH")->required();
+  load->add_flag("--frames", options.frames, "call a gateway without gRPC, as the C++ client library does");
   load->add_option("--op", options.op, "of each transaction, on its rows of table micro: get, put, add")
       ->transform(CLI::CheckedTransformer(Ops()))
       ->default_str("get");

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "runtime/check.h"
@@ -42,7 +43,7 @@ Channels::Channels(ChannelsOptions options, std::unique_ptr<messaging::Transport
       link.last_failure = absl::UnavailableError("not dialled yet");
     }
   }
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] { Loop(); });
 }
 
 Channels::~Channels() {
@@ -76,7 +77,49 @@ void Channels::Send(messaging::Address to, const data::v1::ClientRequest& reques
   if (waiting != nullptr) waiting->OnLost(/*sent=*/false, absl::UnavailableError("the gateway is stopping"));
 }
 
-void Channels::Run() {
+absl::Status Channels::Serve(messaging::TransportHandler& clients) {
+  std::promise<absl::Status> listening;
+  Run([&] {
+    const absl::Status status = transport_->Listen();
+    if (status.ok()) clients_ = &clients;
+    listening.set_value(status);
+  });
+  return listening.get_future().get();
+}
+
+void Channels::EndServing() {
+  std::promise<void> ended;
+  Run([&] {
+    for (const ConnectionId client : std::exchange(client_connections_, {})) {
+      transport_->Close(client);
+      clients_->OnClosed(client, absl::UnavailableError("the gateway is stopping"));
+    }
+    clients_ = nullptr;
+    ended.set_value();
+  });
+  ended.get_future().wait();
+}
+
+void Channels::HangUp(ConnectionId client) {
+  client_connections_.erase(client);
+  transport_->Close(client);
+}
+
+void Channels::Run(absl::AnyInvocable<void()> job) {
+  bool wake = false;
+  if (!IsThisThread()) {
+    const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
+    if (!ended_) {
+      jobs_.push_back(std::move(job));
+      wake = std::exchange(asleep_, false);
+      job = nullptr;
+    }
+  }
+  if (job) job();
+  if (wake) transport_->Wake();
+}
+
+void Channels::Loop() {
   while (true) {
     if (options_.pulse != nullptr) options_.pulse->Beat(0, 0);
     bool work = TakePosted();
@@ -88,7 +131,7 @@ void Channels::Run() {
     {
       const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
       if (ended_) break;
-      if (!posted_.requests.empty()) continue;
+      if (!posted_.requests.empty() || !jobs_.empty()) continue;
       asleep_ = true;
     }
     transport_->Wait(std::clamp<int64_t>(next_deadline_ns_ - clock_.NowNs(), 0, kLongestSleepNs));
@@ -106,14 +149,17 @@ bool Channels::TakePosted() {
   {
     const runtime::MutexLock lock(mutex_, ISLANDS_LATCH("gateway.channels"));
     std::swap(taken_, posted_);
+    std::swap(running_, jobs_);
   }
-  if (taken_.requests.empty()) return false;
+  if (taken_.requests.empty() && running_.empty()) return false;
   asked_ns_ = clock_.NowNs();
   std::string_view bytes = taken_.bytes;
   for (const Posted& posted : taken_.requests) {
     Ask(posted, bytes.substr(0, posted.bytes));
     bytes.remove_prefix(posted.bytes);
   }
+  for (absl::AnyInvocable<void()>& job : running_) job();
+  running_.clear();
   return true;
 }
 
@@ -184,13 +230,23 @@ void Channels::RunDeadlines() {
   }
 }
 
+void Channels::OnAccepted(ConnectionId connection, int64_t peer_uid) {
+  if (clients_ == nullptr) return transport_->Close(connection);
+  client_connections_.insert(connection);
+  clients_->OnAccepted(connection, peer_uid);
+}
+
 void Channels::OnClosed(ConnectionId connection, const absl::Status& why) {
-  if (const auto it = dialled_.find(connection); it != dialled_.end()) Lose(*it->second, why);
+  if (const auto it = dialled_.find(connection); it != dialled_.end()) return Lose(*it->second, why);
+  if (client_connections_.erase(connection) != 0) clients_->OnClosed(connection, why);
 }
 
 void Channels::OnFrame(ConnectionId connection, FrameType type, std::span<const std::byte> payload) {
   const auto it = dialled_.find(connection);
-  if (it == dialled_.end()) return;
+  if (it == dialled_.end()) {
+    if (client_connections_.contains(connection)) clients_->OnFrame(connection, type, payload);
+    return;
+  }
   Link& link = *it->second;
   if (link.state == State::kIntroducing && type == FrameType::kHelloReply) {
     OnHelloReply(link, payload);

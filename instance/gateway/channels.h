@@ -1,10 +1,12 @@
 // A gateway's links to the workers of all islands: one to each, dialled, introduced, dialled again when
 // lost; requests out, replies back.
 //
-// One thread has them, like a worker its own; who sends hands its request over.
+// One thread has them, like a worker its own; who sends hands its request over. Programs that speak frames (direct.h)
+// are served by the same thread: what they ask is on its way to an island, and what that says on its way back,
+// without another thread's being woken.
 //
-// Thread safety: Send, IsUp and Traffic from any thread; a Waiting is told on the channels' thread, or inside
-// Send.
+// Thread safety: Send, IsUp, Traffic, Serve and Run from any thread; a Waiting is told on the channels' thread, or
+// inside Send; Tell and HangUp on the channels' thread.
 //
 // Invariants:
 //  1. Of every request exactly one is said to who waits for it: its reply, or that none will come.
@@ -16,12 +18,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "instance/messaging/transport.h"
 #include "instance/worker/counters.h"
@@ -86,6 +91,19 @@ class Channels final : private messaging::TransportHandler {
   // `waiting` must live until it was told.
   void Send(messaging::Address to, const data::v1::ClientRequest& request, Waiting* waiting);
 
+  // Listens at the transport's address; who dials there is `clients`' from then on, who must live until EndServing.
+  absl::Status Serve(messaging::TransportHandler& clients);
+  // No client is heard any more, and all lose their connections.
+  void EndServing();
+  // To a client. Hanging up is not reported.
+  void Tell(messaging::ConnectionId client, messaging::FrameType type, std::span<const std::byte> payload) {
+    transport_->Send(client, type, payload);
+  }
+  void HangUp(messaging::ConnectionId client);
+  bool IsThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  // Soon, on the channels' thread; at once, if that is who calls. The channels live on.
+  void Run(absl::AnyInvocable<void()> job);
+
  private:
   struct Posted {
     messaging::Address to;
@@ -109,12 +127,12 @@ class Channels final : private messaging::TransportHandler {
     absl::flat_hash_map<uint64_t, Waiting*> asked;  // by session
   };
 
-  void OnAccepted(messaging::ConnectionId, int64_t) override {}  // nobody dials a gateway
+  void OnAccepted(messaging::ConnectionId connection, int64_t peer_uid) override;
   void OnFrame(messaging::ConnectionId connection, messaging::FrameType type,
                std::span<const std::byte> payload) override;
   void OnClosed(messaging::ConnectionId connection, const absl::Status& why) override;
 
-  void Run();
+  void Loop();
   bool TakePosted();
   void Ask(const Posted& posted, std::string_view request);
   void Dial(Link& link);
@@ -136,7 +154,10 @@ class Channels final : private messaging::TransportHandler {
   // Owned by the thread.
   std::vector<Link> links_;
   absl::flat_hash_map<messaging::ConnectionId, Link*> dialled_;
+  messaging::TransportHandler* clients_ = nullptr;  // null: nobody is served
+  absl::flat_hash_set<messaging::ConnectionId> client_connections_;
   Post taken_;
+  std::vector<absl::AnyInvocable<void()>> running_;
   data::v1::ClientReply reply_;
   std::string buffer_;
   int64_t next_deadline_ns_ = 0;
@@ -145,6 +166,7 @@ class Channels final : private messaging::TransportHandler {
 
   runtime::Mutex mutex_;
   Post posted_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::AnyInvocable<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
   bool asleep_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

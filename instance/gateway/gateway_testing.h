@@ -16,9 +16,11 @@
 #include <thread>
 
 #include "instance/gateway/channels.h"
+#include "instance/gateway/direct.h"
 #include "instance/gateway/server.h"
 #include "instance/gateway/service.h"
 #include "instance/gateway/tokens.h"
+#include "instance/messaging/uds_transport.h"
 #include "instance/testing/in_process_cluster.h"
 
 namespace islands::gateway {
@@ -93,8 +95,10 @@ class Bank final : public instance::Workload {
   const instance::TableId accounts_;
 };
 
-inline instance::ClusterOptions TwoIslands() {
+// `sockets`: a directory, if they are to speak over sockets.
+inline instance::ClusterOptions TwoIslands(const std::string& sockets = {}) {
   instance::ClusterOptions options;
+  options.sockets = sockets;
   options.open = [](const storage::Catalog& catalog) -> absl::StatusOr<instance::OpenedWorkload> {
     return std::make_shared<Bank>(catalog.Find("accounts")->id);
   };
@@ -165,19 +169,24 @@ inline Failure FailureOf(const grpc::Status& status) {
 
 class GatewayTest : public testing::Test {
  protected:
-  explicit GatewayTest(ServiceLimits limits = {}) : limits_(limits) {
+  // `sockets`: a directory; all speak over sockets then, and the gateway takes frames, too.
+  explicit GatewayTest(ServiceLimits limits = {}, const std::string& sockets = {})
+      : limits_(limits), cluster_(TwoIslands(sockets)) {
     EXPECT_TRUE(cluster_.Start().ok());
     Refresh();
     channels_ = std::make_unique<Channels>(
         ChannelsOptions{
             .cluster_id = view()->cluster_id, .workers = view()->workers, .redial_max_ns = 20'000'000},
-        cluster_.hub().MakeTransport({2, 0}), clock_);
+        sockets.empty() ? cluster_.hub().MakeTransport({2, 0})
+                        : *messaging::MakeUdsTransport(sockets, {2, 0}, path_ + std::string(kDirectSuffix)),
+        clock_);
     service_ = std::make_unique<Service>(
         limits_, *channels_, [this] { return view(); }, [this] { other_tables_ = true; },
         [this](const control::v1::TablesRequest& request, const Service::Done& done) {
-          Change(request, done);
+          if (!changes_elsewhere_) return Change(request, done);
+          changer_ = std::thread([this, request, done] { Change(request, done); });
         });
-    auto server = Server::Start({.socket = path_}, *service_);
+    auto server = Server::Start({.socket = path_, .direct = !sockets.empty()}, *service_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->addresses().front(), grpc::InsecureChannelCredentials());
@@ -188,6 +197,7 @@ class GatewayTest : public testing::Test {
     stub_.reset();
     channel_.reset();
     server_.reset();
+    if (changer_.joinable()) changer_.join();
   }
 
   std::shared_ptr<const View> view() const {
@@ -221,6 +231,8 @@ class GatewayTest : public testing::Test {
   }
   // What clients do between the check of a change of tables and the change.
   std::function<void()> between_;
+  std::atomic<bool> changes_elsewhere_{false};  // once, on a thread of its own, as in the program
+  std::thread changer_;
 
   template <typename Predicate>
   static bool Becomes(const Predicate& so) {
@@ -258,7 +270,7 @@ class GatewayTest : public testing::Test {
   uint64_t LocksHeld() { return cluster_.Sum().locks_held; }
 
   const ServiceLimits limits_;
-  instance::InProcessCluster cluster_{TwoIslands()};
+  instance::InProcessCluster cluster_;
   const runtime::MonotonicClock clock_;
   const std::string path_ =
       (std::filesystem::temp_directory_path() / ("gw-" + std::to_string(getpid()) + ".sock")).string();

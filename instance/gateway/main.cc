@@ -29,6 +29,7 @@
 #include "instance/gateway/view.h"
 #include "instance/messaging/control_channel.h"
 #include "instance/messaging/transport_factory.h"
+#include "instance/messaging/uds_transport.h"
 #include "instance/server/exposer.h"
 #include "runtime/descriptor.h"
 #include "runtime/latch_site.h"
@@ -218,9 +219,13 @@ absl::Status Serve(const control::v1::GatewayConfig& config, int pulse_fd, const
   std::atomic<bool> stale{false};
   TableChanges changes;
   const runtime::MonotonicClock clock;
-  // It dials, and nobody dials it: an address that no island has.
+  // Islands do not dial it: an address that none has. Programs do, if frames lie in the stream as they are.
   const messaging::Address self{static_cast<uint32_t>((*view)->workers.size()), 0};
-  auto transport = messaging::MakeTransport((*view)->transport, config.control_directory(), self);
+  const std::string socket = config.control_directory() + "/gateway.sock";
+  const bool direct = (*view)->transport == "uds";
+  auto transport = direct ? messaging::MakeUdsTransport(config.control_directory(), self,
+                                                        socket + std::string(kDirectSuffix))
+                          : messaging::MakeTransport((*view)->transport, config.control_directory(), self);
   if (!transport.ok()) return transport.status();
 
   std::atomic<Server*> health{nullptr};
@@ -255,7 +260,8 @@ absl::Status Serve(const control::v1::GatewayConfig& config, int pulse_fd, const
       [&changes](control::v1::TablesRequest request, Service::Done done) {
         changes.Post(std::move(request), std::move(done));
       });
-  ServerOptions server_options{.socket = config.control_directory() + "/gateway.sock",
+  ServerOptions server_options{.socket = socket,
+                               .direct = direct,
                                .listen = config.listen(),
                                .certificate = config.certificate(),
                                .key = config.key(),

@@ -8,9 +8,7 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -25,7 +23,6 @@ constexpr int64_t kShutdownGraceMs = 500;
 constexpr int kAgainMs = 10;
 constexpr int kMostStreams = 1000;  // calls at a time on one connection
 constexpr int kMostThreads = 64;
-constexpr int64_t kRoot = 0;
 
 absl::StatusOr<std::string> ReadPem(const std::string& path, std::string_view what) {
   const runtime::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -74,6 +71,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
         "gateway: cannot listen on '{}': is it in use, are certificate and key a pair?", options.listen));
   }
   if (absl::Status status = server->Listen(options.socket); !status.ok()) return status;
+  if (options.direct) {
+    auto direct = DirectServer::Start(service, server->admission_, options.most_message_bytes);
+    if (!direct.ok()) return direct.status();
+    server->direct_ = *std::move(direct);
+  }
   server->addresses_.push_back("unix:" + options.socket);
   if (!options.listen.empty())
     server->addresses_.push_back(options.listen.substr(0, options.listen.rfind(':') + 1) +
@@ -91,7 +93,6 @@ absl::Status Server::Listen(const std::string& path) {
 }
 
 void Server::Accept() {
-  const int64_t self = geteuid();
   while (!ended_.load(std::memory_order_acquire)) {
     pollfd ready{listener_.get(), POLLIN, 0};
     if (poll(&ready, 1, -1) <= 0) continue;
@@ -101,18 +102,13 @@ void Server::Accept() {
       if (errno != EAGAIN && errno != ECONNABORTED) poll(nullptr, 0, kAgainMs);
       continue;
     }
-    const int64_t uid = messaging::PeerUid(client.get());
-    if (uid != self && uid != kRoot) {
-      refused_.Add(1);
-      spdlog::warn("a client of user {} was refused: this is a deployment of user {}", uid, self);
-      continue;
-    }
-    admitted_.Add(1);
+    if (!admission_.Admits(messaging::PeerUid(client.get()))) continue;
     grpc::AddInsecureChannelFromFd(server_.get(), client.Release());
   }
 }
 
 Server::~Server() {
+  direct_.reset();
   if (acceptor_.joinable()) {
     ended_.store(true, std::memory_order_release);
     shutdown(listener_.get(), SHUT_RDWR);  // wakes it

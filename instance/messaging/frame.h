@@ -1,4 +1,5 @@
-// The frame: how a message lies in a byte stream between islands, and between `islands` and an island.
+// The frame: how a message lies in a byte stream between islands, between `islands` and an island, and between
+// programs and a gateway.
 //
 //   offset  size  field
 //        0     4  payload_bytes, little endian, at most kMaxFrameBytes
@@ -46,6 +47,9 @@ enum class FrameType : uint8_t {
   kClients = 19,        // of a run, between workers of islands
   kControlRequest = 32,
   kControlReply = 33,
+  kDirectCall = 48,        // from a program to a gateway,
+  kDirectAnswerPart = 49,  // back to it: what does not fit into one frame, and
+  kDirectAnswer = 50,      // the rest, or all
 };
 
 // What workers of islands send each other once they have been introduced.

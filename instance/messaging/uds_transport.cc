@@ -359,8 +359,9 @@ std::string UdsSocketPath(const std::string& directory, Address address) {
   return fmt::format("{}/island-{}.w{}.sock", directory, address.island, address.worker);
 }
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeUdsTransport(const std::string& directory, Address self) {
-  const std::string path = UdsSocketPath(directory, self);
+absl::StatusOr<std::unique_ptr<Transport>> MakeUdsTransport(const std::string& directory, Address self,
+                                                            std::string path) {
+  if (path.empty()) path = UdsSocketPath(directory, self);
   if (absl::StatusOr<sockaddr_un> address = UnixAddress(path); !address.ok()) return address.status();
   auto transport = std::make_unique<UdsTransport>(path, directory, self);
   if (absl::Status status = transport->Open(); !status.ok()) return status;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "instance/messaging/uds_transport.h"
 #include "runtime/check.h"
 
 namespace islands::instance {
@@ -85,7 +86,11 @@ Seams InProcessCluster::SeamsOf(uint32_t island) {
   seams.clock = &clock();
   seams.files = files_.get();
   seams.scheduler = nodes_[island].scheduler.get();
-  seams.make_transport = [this](messaging::Address self) { return hub_.MakeTransport(self); };
+  seams.make_transport =
+      [this](messaging::Address self) -> absl::StatusOr<std::unique_ptr<messaging::Transport>> {
+    if (!options_.sockets.empty()) return messaging::MakeUdsTransport(options_.sockets, self);
+    return hub_.MakeTransport(self);
+  };
   seams.open_workload = [this](const std::string&, const storage::Catalog& catalog,
                                const Parameters&) -> absl::StatusOr<OpenedWorkload> {
     if (!options_.open) return absl::NotFoundError("no such workload");

@@ -51,14 +51,19 @@ absl::Status CheckAddress(const std::string& address, const ConnectOptions& opti
   return absl::OkStatus();
 }
 
-absl::StatusOr<Committed> ExecuteOnce(const Connection& connection, const pb::ExecuteRequest& request,
+// Of a Unix-domain socket, as gRPC takes it: unix:PATH, or unix:///PATH.
+std::string PathOf(std::string_view address) {
+  address.remove_prefix(std::string_view("unix:").size());
+  if (address.starts_with("///")) address.remove_prefix(2);
+  return std::string(address);
+}
+
+absl::StatusOr<Committed> ExecuteOnce(const Connection& connection, pb::DirectCall* call,
                                       const Deadline& deadline) {
-  grpc::ClientContext context;
-  deadline.Set(&context);
-  pb::ExecuteResponse response;
-  const grpc::Status status = connection.stub->Execute(&context, request, &response);
-  if (!status.ok()) return internal::FromGrpc(status, internal::EffectOf(request.operations()));
-  return internal::FromResponse(response, request);
+  pb::DirectAnswer answer;
+  const Effect effect = internal::EffectOf(call->execute().operations());
+  if (absl::Status status = connection.Ask(call, effect, deadline, &answer); !status.ok()) return status;
+  return internal::FromResponse(answer.execute(), call->execute());
 }
 
 // Whether a request with a token is sent again. Once an attempt was lost, an abort of another is no answer.
@@ -94,14 +99,12 @@ absl::StatusOr<Done> SendUntilKnown(const Connection& connection, const Deadline
   }
 }
 
-absl::StatusOr<Called> CallOnce(const Connection& connection, const pb::CallRequest& request,
+absl::StatusOr<Called> CallOnce(const Connection& connection, pb::DirectCall* call,
                                 const Deadline& deadline) {
-  grpc::ClientContext context;
-  deadline.Set(&context);
-  pb::CallResponse response;
-  const grpc::Status status = connection.stub->Call(&context, request, &response);
-  if (!status.ok()) return internal::FromGrpc(status, Effect::kCommit);
-  return internal::FromCallResponse(response);
+  pb::DirectAnswer answer;
+  if (absl::Status status = connection.Ask(call, Effect::kCommit, deadline, &answer); !status.ok())
+    return status;
+  return internal::FromCallResponse(answer.call_procedure());
 }
 
 absl::StatusOr<std::vector<Procedure>> ListProcedures(const Connection& connection,
@@ -167,6 +170,7 @@ absl::StatusOr<Client> Client::Connect(const std::string& address, const Connect
     credentials = grpc::SslCredentials({options.tls->authority, options.tls->key, options.tls->certificate});
   auto connection = std::make_shared<Connection>();
   connection->stub = pb::Islands::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
+  if (!options.tls) connection->direct = std::make_unique<internal::Direct>(PathOf(address));
   connection->timeout_ms = options.timeout_ms;
   return Client(std::move(connection));
 }
@@ -178,11 +182,12 @@ Client::~Client() = default;
 
 absl::StatusOr<Committed> Client::Execute(const Batch& batch, const CallOptions& options) {
   const Deadline deadline = connection_->DeadlineIn(options.timeout_ms);
-  pb::ExecuteRequest request;
+  pb::DirectCall call;
+  pb::ExecuteRequest& request = *call.mutable_execute();
   *request.mutable_operations() = batch.operations().list;
   request.set_token(options.token);
-  if (options.token.empty() || batch.size() == 0) return ExecuteOnce(*connection_, request, deadline);
-  const auto send = [&] { return ExecuteOnce(*connection_, request, deadline); };
+  if (options.token.empty() || batch.size() == 0) return ExecuteOnce(*connection_, &call, deadline);
+  const auto send = [&] { return ExecuteOnce(*connection_, &call, deadline); };
   const auto question = [&]() -> absl::StatusOr<pb::AskOutcomeRequest> {
     return internal::QuestionOf(request.token(), request.operations(0));
   };
@@ -192,14 +197,15 @@ absl::StatusOr<Committed> Client::Execute(const Batch& batch, const CallOptions&
 absl::StatusOr<Called> Client::Call(std::string_view procedure, std::span<const Value> arguments,
                                     const CallOptions& options) {
   const Deadline deadline = connection_->DeadlineIn(options.timeout_ms);
-  pb::CallRequest request;
+  pb::DirectCall call;
+  pb::CallRequest& request = *call.mutable_call_procedure();
   request.set_procedure(std::string(procedure));
   for (const Value& argument : arguments) {
     if (absl::Status status = internal::FillValue(argument, request.add_arguments()); !status.ok())
       return status;
   }
   request.set_token(options.token);
-  const auto send = [&] { return CallOnce(*connection_, request, deadline); };
+  const auto send = [&] { return CallOnce(*connection_, &call, deadline); };
   if (options.token.empty()) return send();
   const auto question = [&] { return QuestionOf(*connection_, request, deadline); };
   return SendUntilKnown<Called>(*connection_, deadline, send, question);
@@ -215,7 +221,8 @@ absl::StatusOr<std::vector<absl::StatusOr<Committed>>> Client::ExecuteMany(std::
     return absl::InvalidArgumentError(absl::StrCat(options.tokens.size(), " tokens for ", batches.size(),
                                                    " batches, expected none, or one for each"));
   }
-  pb::ExecuteManyRequest request;
+  pb::DirectCall call;
+  pb::ExecuteManyRequest& request = *call.mutable_execute_many();
   Effect effect = Effect::kNone;
   for (size_t i = 0; i < batches.size(); ++i) {
     pb::ExecuteRequest* transaction = request.add_transactions();
@@ -223,11 +230,10 @@ absl::StatusOr<std::vector<absl::StatusOr<Committed>>> Client::ExecuteMany(std::
     if (!options.tokens.empty()) transaction->set_token(options.tokens[i]);
     if (internal::EffectOf(transaction->operations()) == Effect::kCommit) effect = Effect::kCommit;
   }
-  grpc::ClientContext context;
-  connection_->DeadlineIn(options.timeout_ms).Set(&context);
-  pb::ExecuteManyResponse response;
-  const grpc::Status status = connection_->stub->ExecuteMany(&context, request, &response);
-  if (!status.ok()) return internal::FromGrpc(status, effect);
+  pb::DirectAnswer answer;
+  const Deadline deadline = connection_->DeadlineIn(options.timeout_ms);
+  if (absl::Status status = connection_->Ask(&call, effect, deadline, &answer); !status.ok()) return status;
+  const pb::ExecuteManyResponse& response = answer.execute_many();
   if (response.each_size() != request.transactions_size()) {
     return absl::UnknownError(absl::StrCat("the gateway has answered ", response.each_size(), " of ",
                                            batches.size(),

@@ -1,4 +1,4 @@
-// The client library before a gateway that says what each test wants it to say.
+// The client library before a gateway that says what each test wants it to say, over gRPC and in frames.
 #include "islands/client.h"
 
 #include <gmock/gmock.h>
@@ -12,16 +12,23 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/escaping.h"
+#include "instance/gateway/cpp/frame_server.h"
 #include "proto/client.grpc.pb.h"
 
 namespace islands {
 namespace {
 
 namespace pb = client::v1;
+using messaging::FrameType;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing_frames::FrameServer;
+using testing_frames::Peer;
 
 std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
 
@@ -95,11 +102,34 @@ class FakeGateway final : public pb::Islands::Service {
   grpc::Status Transact(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<pb::TransactResponse, pb::TransactRequest>* stream) override {
-    open.fetch_add(1);
-    const grpc::Status status = Steps(stream);
-    if (context->IsCancelled()) cancelled.fetch_add(1);
-    open.fetch_sub(1);
-    return status;
+    return Follow(stream, [&] { return context->IsCancelled(); });
+  }
+  // The same in frames, as the gateway has them. Ends with the client.
+  void Serve(Peer& peer) {
+    for (pb::DirectCall call; peer.Read(&call);) {
+      pb::DirectAnswer answer;
+      grpc::Status status;
+      if (call.has_execute()) status = Execute(nullptr, &call.execute(), answer.mutable_execute());
+      if (call.has_execute_many())
+        status = ExecuteMany(nullptr, &call.execute_many(), answer.mutable_execute_many());
+      if (call.has_call_procedure())
+        status = Call(nullptr, &call.call_procedure(), answer.mutable_call_procedure());
+      if (call.has_transact()) {
+        FrameStream stream(peer, call.transact());
+        status = Follow(&stream, [&] { return stream.gone(); });
+        if (status.ok() && stream.answered()) continue;
+        if (status.ok()) return;  // without a word
+      }
+      if (!status.ok()) {
+        answer.Clear();
+        answer.set_code(static_cast<uint32_t>(status.error_code()));
+        answer.set_message(status.error_message());
+        pb::Status details;
+        if (details.ParseFromString(status.error_details()) && details.details_size() == 1)
+          details.details(0).UnpackTo(answer.mutable_failure());
+      }
+      peer.Write(answer);
+    }
   }
   grpc::Status AskOutcome(grpc::ServerContext*, const pb::AskOutcomeRequest* request,
                           pb::AskOutcomeResponse* response) override {
@@ -150,6 +180,45 @@ class FakeGateway final : public pb::Islands::Service {
   }
 
  private:
+  // The steps of one transaction.
+  class FrameStream {
+   public:
+    FrameStream(Peer& peer, pb::TransactRequest first) : peer_(peer), first_(std::move(first)) {}
+    bool Read(pb::TransactRequest* request) {
+      answered_ = false;
+      if (first_) {
+        *request = *std::exchange(first_, std::nullopt);
+        return true;
+      }
+      pb::DirectCall call;
+      gone_ = !peer_.Read(&call);
+      *request = call.transact();
+      return !gone_;
+    }
+    void Write(const pb::TransactResponse& response) {
+      pb::DirectAnswer answer;
+      *answer.mutable_transact() = response;
+      answered_ = peer_.Write(answer);
+    }
+    bool gone() const { return gone_; }
+    bool answered() const { return answered_; }  // the last step
+
+   private:
+    Peer& peer_;
+    std::optional<pb::TransactRequest> first_;
+    bool gone_ = false;
+    bool answered_ = false;
+  };
+
+  template <typename Stream, typename IsCancelled>
+  grpc::Status Follow(Stream* stream, const IsCancelled& is_cancelled) {
+    open.fetch_add(1);
+    const grpc::Status status = Steps(stream);
+    if (is_cancelled()) cancelled.fetch_add(1);
+    open.fetch_sub(1);
+    return status;
+  }
+
   static grpc::Status Next(std::deque<grpc::Status>& answers) {
     if (answers.empty()) return grpc::Status::OK;
     grpc::Status answer = answers.front();
@@ -165,7 +234,8 @@ class FakeGateway final : public pb::Islands::Service {
       results.pop_front();
     }
   }
-  grpc::Status Steps(grpc::ServerReaderWriter<pb::TransactResponse, pb::TransactRequest>* stream) {
+  template <typename Stream>
+  grpc::Status Steps(Stream* stream) {
     pb::TransactRequest request;
     while (stream->Read(&request)) {
       if (before_step) before_step();
@@ -189,10 +259,11 @@ class FakeGateway final : public pb::Islands::Service {
   std::mutex mutex_;
 };
 
-class ClientTest : public testing::Test {
+class ClientTest : public testing::TestWithParam<bool> {
  protected:
   ClientTest() { Listen(); }
-  ~ClientTest() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  ~ClientTest() override { Close(); }
+  bool in_frames() const { return GetParam(); }
 
   void Listen() {
     grpc::ServerBuilder builder;
@@ -200,6 +271,14 @@ class ClientTest : public testing::Test {
     builder.RegisterService(&gateway_);
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
+    if (!in_frames()) return;
+    frames_ = std::make_unique<FrameServer>(address_.substr(5) + ".direct",
+                                            [this](Peer& peer) { gateway_.Serve(peer); });
+    ASSERT_TRUE(frames_->listens());
+  }
+  void Close() {
+    frames_ = nullptr;
+    server_->Shutdown(std::chrono::system_clock::now());
   }
   static Client Dial(const std::string& address) {
     absl::StatusOr<Client> client = Client::Connect(address, {.timeout_ms = 10'000});
@@ -217,8 +296,11 @@ class ClientTest : public testing::Test {
       (std::filesystem::temp_directory_path() / ("client-" + std::to_string(getpid()) + ".sock")).string();
   FakeGateway gateway_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<FrameServer> frames_;  // null: gRPC is all there is
   Client db_ = Dial(address_);
 };
+INSTANTIATE_TEST_SUITE_P(Over, ClientTest, testing::Bool(),
+                         [](const auto& over) { return over.param ? "Frames" : "Grpc"; });
 
 // ---- values
 
@@ -273,7 +355,7 @@ TEST(Connect, OverTcpWantsCertificates) {
 
 // ---- whole transactions
 
-TEST_F(ClientTest, Execute_SaysTheOperationsAsTheyAre) {
+TEST_P(ClientTest, Execute_SaysTheOperationsAsTheyAre) {
   Batch batch;
   batch.Get("t", 1);
   batch.GetForUpdate("t", 1);
@@ -310,7 +392,7 @@ TEST_F(ClientTest, Execute_SaysTheOperationsAsTheyAre) {
   EXPECT_EQ(said[9].index_scan().end().parts_size(), 0);
 }
 
-TEST_F(ClientTest, Execute_GivesBackWhatWasFound) {
+TEST_P(ClientTest, Execute_GivesBackWhatWasFound) {
   pb::Result row, sum, none, rows;
   row.set_code(pb::Result::DONE), row.set_value("seven");
   sum.set_code(pb::Result::DONE), sum.set_number(-3);
@@ -339,7 +421,7 @@ struct Case {
   bool again = false;
 };
 
-TEST_F(ClientTest, EveryError_HasACodeAndAnOutcome) {
+TEST_P(ClientTest, EveryError_HasACodeAndAnOutcome) {
   using enum grpc::StatusCode;
   const auto aborted = [](grpc::StatusCode code, const char* reason) {
     return With(code, Said(pb::Failure::ABORTED, reason));
@@ -374,7 +456,7 @@ TEST_F(ClientTest, EveryError_HasACodeAndAnOutcome) {
   }
 }
 
-TEST_F(ClientTest, Failure_SaysWhy) {
+TEST_P(ClientTest, Failure_SaysWhy) {
   gateway_.execute = {NoCondition(1), Deadlock(), kLost};
   const absl::Status condition = db_.Execute(PutOf(1)).status();
   EXPECT_TRUE(IsConditionFailed(condition));
@@ -391,21 +473,21 @@ TEST_F(ClientTest, Failure_SaysWhy) {
 }
 
 // Of what only reads nothing can be left.
-TEST_F(ClientTest, LostRead_MayRunAgain) {
+TEST_P(ClientTest, LostRead_MayRunAgain) {
   gateway_.execute = {kLost, With(grpc::StatusCode::UNKNOWN, Said(pb::Failure::UNKNOWN, "unknown"))};
   EXPECT_TRUE(absl::IsUnavailable(db_.Get("accounts", 1).status()));
   EXPECT_TRUE(absl::IsUnavailable(db_.Scan("accounts").status()));
 }
 
-TEST_F(ClientTest, AnswerThatIsNone_IsUnknown) {
+TEST_P(ClientTest, AnswerThatIsNone_IsUnknown) {
   gateway_.earlier = true;  // to a request without a token: with no results
   EXPECT_TRUE(absl::IsUnknown(db_.Execute(PutOf(1)).status()));
   EXPECT_TRUE(absl::IsUnknown(db_.Add("accounts", 1, 1).status()));
 }
 
-TEST_F(ClientTest, Gateway_ThatIsGoneAndBack) {
+TEST_P(ClientTest, Gateway_ThatIsGoneAndBack) {
   ASSERT_TRUE(db_.Put("accounts", 1, "x").ok());
-  server_->Shutdown(std::chrono::system_clock::now());
+  Close();
   absl::Status put;
   do put = db_.Put("accounts", 1, "x");
   while (absl::IsUnknown(put));  // written to the connection that breaks
@@ -419,7 +501,7 @@ TEST_F(ClientTest, Gateway_ThatIsGoneAndBack) {
   EXPECT_TRUE(done.ok()) << done.status();
 }
 
-TEST_F(ClientTest, WhatIsTooLarge_IsNotSent) {
+TEST_P(ClientTest, WhatIsTooLarge_IsNotSent) {
   Batch batch;
   for (int key = 0; key < 9; ++key) batch.Put("accounts", key, std::string(1 << 20, 'x'));
   for (const std::string& token : {std::string(), NewToken()}) {
@@ -429,7 +511,7 @@ TEST_F(ClientTest, WhatIsTooLarge_IsNotSent) {
   }
 }
 
-TEST_F(ClientTest, ExecuteMany_EachIsForItself) {
+TEST_P(ClientTest, ExecuteMany_EachIsForItself) {
   gateway_.execute = {grpc::Status::OK, NoCondition(0),
                       With(grpc::StatusCode::UNKNOWN, Said(pb::Failure::UNKNOWN, "unknown"))};
   const std::vector<Batch> batches = {PutOf(1), PutOf(2), PutOf(3)};
@@ -446,7 +528,7 @@ TEST_F(ClientTest, ExecuteMany_EachIsForItself) {
 
 // ---- tokens
 
-TEST_F(ClientTest, Token_IsSentAgainUntilTheOutcomeIsKnown) {
+TEST_P(ClientTest, Token_IsSentAgainUntilTheOutcomeIsKnown) {
   gateway_.execute = {kLost, With(grpc::StatusCode::UNAVAILABLE, Said(pb::Failure::ABORTED, "peer_lost")),
                       With(grpc::StatusCode::UNKNOWN, Said(pb::Failure::UNKNOWN, "unknown"))};
   const std::string token = NewToken();
@@ -462,7 +544,7 @@ TEST_F(ClientTest, Token_IsSentAgainUntilTheOutcomeIsKnown) {
   EXPECT_EQ(gateway_.executed.size(), 7u);
 }
 
-TEST_F(ClientTest, Token_ThatWasCommittedEarlier) {
+TEST_P(ClientTest, Token_ThatWasCommittedEarlier) {
   gateway_.earlier = true;
   const absl::StatusOr<Committed> done = db_.Execute(PutOf(1), {.token = "t"});
   ASSERT_TRUE(done.ok()) << done.status();
@@ -470,7 +552,7 @@ TEST_F(ClientTest, Token_ThatWasCommittedEarlier) {
   EXPECT_TRUE(done->results.empty());
 }
 
-TEST_F(ClientTest, Token_WithoutALossIsNotAskedFor) {
+TEST_P(ClientTest, Token_WithoutALossIsNotAskedFor) {
   gateway_.execute = {Deadlock(), NoCondition(0)};
   EXPECT_TRUE(absl::IsAborted(db_.Execute(PutOf(1), {.token = "t"}).status()));
   EXPECT_TRUE(IsConditionFailed(db_.Execute(PutOf(1), {.token = "t"}).status()));
@@ -479,7 +561,7 @@ TEST_F(ClientTest, Token_WithoutALossIsNotAskedFor) {
 }
 
 // The attempt that was lost may still be under way: an abort of the next one says nothing of it.
-TEST_F(ClientTest, Token_AfterALossOnlyItsOwnWordCounts) {
+TEST_P(ClientTest, Token_AfterALossOnlyItsOwnWordCounts) {
   for (const bool committed : {true, false}) {
     gateway_.execute = {kLost, NoCondition(0)};
     gateway_.ask = {kLost};
@@ -500,7 +582,7 @@ TEST_F(ClientTest, Token_AfterALossOnlyItsOwnWordCounts) {
   EXPECT_TRUE(absl::IsUnknown(db_.Execute(PutOf(1), {.token = "t"}).status()));
 }
 
-TEST_F(ClientTest, Token_AtTheDeadlineTheOutcomeIsUnknownIfOneWasLost) {
+TEST_P(ClientTest, Token_AtTheDeadlineTheOutcomeIsUnknownIfOneWasLost) {
   const grpc::Status away = With(grpc::StatusCode::UNAVAILABLE, Said(pb::Failure::ABORTED, "peer_lost"));
   gateway_.execute.assign(100'000, away);
   // The last attempt may be the one that the deadline cuts off.
@@ -512,7 +594,7 @@ TEST_F(ClientTest, Token_AtTheDeadlineTheOutcomeIsUnknownIfOneWasLost) {
 
 // ---- procedures
 
-TEST_F(ClientTest, Call_SaysTheArgumentsAsTheyAre) {
+TEST_P(ClientTest, Call_SaysTheArgumentsAsTheyAre) {
   const absl::StatusOr<Called> done = db_.Call("bank.echo", {-7, 0.5, "ann"});
   ASSERT_TRUE(done.ok()) << done.status();
   EXPECT_THAT(done->results, ElementsAre(Value(-7), Value(0.5), Value("ann")));
@@ -530,7 +612,7 @@ TEST_F(ClientTest, Call_SaysTheArgumentsAsTheyAre) {
   EXPECT_EQ(procedures->front().results[2].name, "a_text");
 }
 
-TEST_F(ClientTest, Call_ThatIsLostIsUnknownAndWithATokenSentAgain) {
+TEST_P(ClientTest, Call_ThatIsLostIsUnknownAndWithATokenSentAgain) {
   gateway_.execute = {kLost};
   EXPECT_TRUE(absl::IsUnknown(db_.Call("bank.echo", {7, 0.5, "ann"}).status()));
   gateway_.execute = {kLost, kLost};
@@ -549,7 +631,7 @@ TEST_F(ClientTest, Call_ThatIsLostIsUnknownAndWithATokenSentAgain) {
   }
 }
 
-TEST_F(ClientTest, AskOutcome_IsOfTheFirstOperation) {
+TEST_P(ClientTest, AskOutcome_IsOfTheFirstOperation) {
   gateway_.committed = true;
   EXPECT_TRUE(*db_.AskOutcome("t", "accounts", 7));
   EXPECT_EQ(gateway_.asked[0].key().parts(0).unsigned_(), 7u);
@@ -569,7 +651,7 @@ TEST_F(ClientTest, AskOutcome_IsOfTheFirstOperation) {
 
 // ---- step by step
 
-TEST_F(ClientTest, Transaction_GoesOnAfterAMiss) {
+TEST_P(ClientTest, Transaction_GoesOnAfterAMiss) {
   Transaction t = db_.Begin();
   EXPECT_EQ(t.id(), "");
   pb::Result missing, there, sum;
@@ -596,7 +678,7 @@ TEST_F(ClientTest, Transaction_GoesOnAfterAMiss) {
   EXPECT_EQ(gateway_.steps.back().end(), pb::TransactRequest::COMMIT);
 }
 
-TEST_F(ClientTest, Transaction_ThatIsLeftIsRolledBack) {
+TEST_P(ClientTest, Transaction_ThatIsLeftIsRolledBack) {
   {
     Transaction t = db_.Begin();
     ASSERT_TRUE(t.Put("accounts", 1, "x").ok());
@@ -615,7 +697,7 @@ TEST_F(ClientTest, Transaction_ThatIsLeftIsRolledBack) {
   EXPECT_THAT(TextOf(t.Put("accounts", 1, "x")), HasSubstr("rolled back; begin another"));
 }
 
-TEST_F(ClientTest, Transaction_ErrorEndsIt) {
+TEST_P(ClientTest, Transaction_ErrorEndsIt) {
   gateway_.execute = {Deadlock()};
   Transaction t = db_.Begin();
   EXPECT_TRUE(absl::IsAborted(t.Put("accounts", 1, "x")));
@@ -627,7 +709,7 @@ TEST_F(ClientTest, Transaction_ErrorEndsIt) {
 }
 
 // Before it was told to commit nothing can be left; afterwards nobody knows, unless it has only read.
-TEST_F(ClientTest, Transaction_ThatIsLost) {
+TEST_P(ClientTest, Transaction_ThatIsLost) {
   gateway_.execute = {kLost};
   Transaction step = db_.Begin();
   EXPECT_TRUE(absl::IsUnavailable(step.Put("accounts", 1, "x")));
@@ -645,17 +727,17 @@ TEST_F(ClientTest, Transaction_ThatIsLost) {
   EXPECT_TRUE(absl::IsUnknown(silent.Commit()));
   gateway_.unanswered_steps = 1;
   Transaction early = db_.Begin();
-  EXPECT_TRUE(absl::IsAborted(early.Put("accounts", 1, "x")));
+  EXPECT_TRUE(MayRunAgain(early.Put("accounts", 1, "x")));
 }
 
-TEST_F(ClientTest, Transaction_DeadlineIsOfAllOfIt) {
+TEST_P(ClientTest, Transaction_DeadlineIsOfAllOfIt) {
   gateway_.before_step = [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); };
   Transaction t = db_.Begin(/*timeout_ms=*/100);
   EXPECT_TRUE(absl::IsDeadlineExceeded(t.Put("accounts", 1, "x")));
   gateway_.before_step = nullptr;
 }
 
-TEST_F(ClientTest, Commit_WithATokenIsAskedFor) {
+TEST_P(ClientTest, Commit_WithATokenIsAskedFor) {
   for (const bool committed : {true, false}) {
     gateway_.committed = committed;
     gateway_.commit = {kLost};
@@ -678,7 +760,7 @@ TEST_F(ClientTest, Commit_WithATokenIsAskedFor) {
 
 // ---- again and again
 
-TEST_F(ClientTest, Run_AgainUntilItWasCommitted) {
+TEST_P(ClientTest, Run_AgainUntilItWasCommitted) {
   gateway_.execute = {Deadlock(), grpc::Status::OK, kLost};
   gateway_.commit = {Deadlock()};
   int calls = 0;
@@ -691,7 +773,7 @@ TEST_F(ClientTest, Run_AgainUntilItWasCommitted) {
   EXPECT_EQ(*done, 4);  // a step that was a victim, a commit that was, a step that was lost
 }
 
-TEST_F(ClientTest, Run_EndsSometime) {
+TEST_P(ClientTest, Run_EndsSometime) {
   gateway_.execute.assign(10, Deadlock());
   int calls = 0;
   const absl::Status status = db_.Run(
@@ -704,7 +786,7 @@ TEST_F(ClientTest, Run_EndsSometime) {
   EXPECT_EQ(calls, 3);
 }
 
-TEST_F(ClientTest, Run_WhatNobodyKnowsIsNotRunAgain) {
+TEST_P(ClientTest, Run_WhatNobodyKnowsIsNotRunAgain) {
   gateway_.commit = {kLost};
   int calls = 0;
   const auto put = [&](Transaction& t) {
@@ -721,7 +803,7 @@ TEST_F(ClientTest, Run_WhatNobodyKnowsIsNotRunAgain) {
   EXPECT_NE(gateway_.asked[0].token(), gateway_.steps.back().token());
 }
 
-TEST_F(ClientTest, Run_ErrorOfTheFunctionRollsBack) {
+TEST_P(ClientTest, Run_ErrorOfTheFunctionRollsBack) {
   const absl::Status status = db_.Run([](Transaction& t) -> absl::Status {
     if (absl::Status put = t.Put("accounts", 1, "x"); !put.ok()) return put;
     return absl::NotFoundError("there is not so much");
@@ -730,7 +812,7 @@ TEST_F(ClientTest, Run_ErrorOfTheFunctionRollsBack) {
   EXPECT_EQ(gateway_.steps.back().end(), pb::TransactRequest::ROLLBACK);
 }
 
-TEST_F(ClientTest, Run_ErrorThatTheFunctionOverlooksIsNone) {
+TEST_P(ClientTest, Run_ErrorThatTheFunctionOverlooksIsNone) {
   gateway_.execute = {NoCondition(0)};
   const absl::Status status = db_.Run([](Transaction& t) {
     t.Put("accounts", 1, "x").IgnoreError();
@@ -739,7 +821,7 @@ TEST_F(ClientTest, Run_ErrorThatTheFunctionOverlooksIsNone) {
   EXPECT_TRUE(IsConditionFailed(status)) << status;
 }
 
-TEST_F(ClientTest, Run_FunctionMayEndItByItself) {
+TEST_P(ClientTest, Run_FunctionMayEndItByItself) {
   EXPECT_TRUE(db_.Run([](Transaction& t) { return t.Rollback(); }).ok());
   EXPECT_EQ(gateway_.steps.size(), 1u);
   // What it has committed is not run again, whatever it says then; nor what it has lost.
@@ -757,7 +839,7 @@ TEST_F(ClientTest, Run_FunctionMayEndItByItself) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(ClientTest, IsForManyThreads) {
+TEST_P(ClientTest, IsForManyThreads) {
   std::vector<std::thread> threads;
   std::atomic<int> failed{0};
   for (int i = 0; i < 4; ++i) {
@@ -775,7 +857,7 @@ TEST_F(ClientTest, IsForManyThreads) {
 
 // ---- tables
 
-TEST_F(ClientTest, Tables_ComeAndGo) {
+TEST_P(ClientTest, Tables_ComeAndGo) {
   Table table{.name = "people",
               .key = {"int32", "string"},
               .range_begin = -100,
@@ -810,6 +892,86 @@ TEST_F(ClientTest, Tables_ComeAndGo) {
   EXPECT_TRUE(absl::IsUnknown(db_.CreateTable(table)));
   EXPECT_TRUE(absl::IsUnimplemented(db_.CreateTable(table)));
   EXPECT_EQ(TextOf(db_.CreateTable(table)), "no such type");
+}
+
+// ---- frames
+
+// A gateway that takes one call on each connection, and answers with these bytes, whatever they are.
+class FramesTest : public testing::Test {
+ protected:
+  static std::string Frame(FrameType type, const std::string& payload) {
+    messaging::FrameHeader header;
+    header.payload_bytes = static_cast<uint32_t>(payload.size());
+    header.type = static_cast<uint8_t>(type);
+    return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + payload;
+  }
+  static std::string Answered(const std::string& value) {
+    pb::DirectAnswer answer;
+    pb::Result* result = answer.mutable_execute()->add_results();
+    result->set_code(pb::Result::DONE);
+    result->set_value(value);
+    return answer.SerializeAsString();
+  }
+
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / ("frames-" + std::to_string(getpid()) + ".sock")).string();
+  std::string bytes_;
+  std::atomic<int> calls_{0};
+  FrameServer server_{path_ + ".direct", [this](Peer& peer) {
+                        pb::DirectCall call;
+                        if (!peer.Read(&call)) return;
+                        ++calls_;
+                        peer.WriteBytes(bytes_);
+                      }};
+  Client db_ = *Client::Connect("unix:" + path_);
+};
+
+TEST_F(FramesTest, AnswerInParts_IsOne) {
+  const std::string value(100'000, 'v');
+  const std::string answer = Answered(value);
+  bytes_ = Frame(FrameType::kDirectAnswerPart, answer.substr(0, 70'000)) +
+           Frame(FrameType::kDirectAnswerPart, "") + Frame(FrameType::kDirectAnswer, answer.substr(70'000));
+  EXPECT_EQ(*db_.Get("accounts", 1), value);
+  bytes_ = Frame(FrameType::kDirectAnswer, answer);
+  EXPECT_EQ(*db_.Get("accounts", 1), value);  // on another connection: the first has been closed
+  EXPECT_EQ(calls_.load(), 2);
+}
+
+// Whatever comes instead of an answer: a change is of unknown outcome, and has been asked for once.
+TEST_F(FramesTest, AnswerThatIsNone_LeavesTheOutcomeUnknown) {
+  const std::string whole = Frame(FrameType::kDirectAnswer, Answered("v"));
+  std::string version = whole, size = whole;
+  version[4] ^= 1;
+  size[3] = '\x7f';
+  for (const std::string& bytes :
+       {std::string(), whole.substr(0, 7), whole.substr(0, whole.size() - 1), version, size, whole + "x",
+        Frame(FrameType::kDirectAnswer, "\xff\xff"), Frame(FrameType::kHello, Answered("v"))}) {
+    bytes_ = bytes;
+    calls_ = 0;
+    EXPECT_TRUE(absl::IsUnknown(db_.Put("accounts", 1, "x"))) << absl::CEscape(bytes);
+    EXPECT_EQ(calls_.load(), 1);
+    const absl::Status read = db_.Get("accounts", 1).status();
+    EXPECT_THAT(read.code(), testing::AnyOf(absl::StatusCode::kUnavailable, absl::StatusCode::kInternal));
+  }
+}
+
+TEST_F(FramesTest, GatewayThatSaysNothing_IsWaitedForUntilTheDeadline) {
+  std::atomic<bool> over{false};
+  const std::string path = path_ + "2";
+  FrameServer silent(path + ".direct", [&](Peer& peer) {
+    pb::DirectCall call;
+    peer.Read(&call);
+    EXPECT_GT(call.timeout_us(), 0u);
+    EXPECT_LE(call.timeout_us(), 50'000u);
+    peer.Read(&call);  // until the client is gone
+    over = true;
+  });
+  Client db = *Client::Connect("unix:" + path);
+  Batch batch;
+  batch.Put("accounts", 1, "x");
+  EXPECT_TRUE(absl::IsUnknown(db.Execute(batch, {.timeout_ms = 50}).status()));
+  for (int i = 0; i < 4000 && !over; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(over) << "the connection is not used again";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "instance/gateway/cpp/convert.h"
 #include "islands/errors.h"
@@ -21,12 +22,6 @@ uint64_t Seed() {
 
 }  // namespace
 
-void Deadline::Set(grpc::ClientContext* context) const {
-  // gRPC has another clock.
-  context->set_deadline(std::chrono::system_clock::now() +
-                        std::chrono::duration_cast<std::chrono::system_clock::duration>(left()));
-}
-
 Pauses::Pauses() : random_(Seed()), longest_us_(kFirstPauseUs) {}
 
 std::chrono::nanoseconds Pauses::Next() {
@@ -40,6 +35,24 @@ void Pauses::Wait() { std::this_thread::sleep_for(Next()); }
 bool Pauses::WaitUntil(const Deadline& deadline) {
   std::this_thread::sleep_for(std::min(Next(), deadline.left()));
   return !deadline.passed();
+}
+
+absl::Status Connection::Ask(client::v1::DirectCall* call, Effect effect, const Deadline& deadline,
+                             client::v1::DirectAnswer* answer) const {
+  if (std::unique_ptr<Line> line = direct != nullptr ? direct->Take() : nullptr) {
+    if (absl::Status status = line->Ask(call, effect, deadline, answer); !status.ok()) return status;
+    direct->Give(std::move(line));
+    return StatusOf(*answer, effect);
+  }
+  grpc::ClientContext context;
+  deadline.Set(&context);
+  grpc::Status status(grpc::StatusCode::UNIMPLEMENTED, "no such call");
+  if (call->has_execute()) status = stub->Execute(&context, call->execute(), answer->mutable_execute());
+  if (call->has_execute_many())
+    status = stub->ExecuteMany(&context, call->execute_many(), answer->mutable_execute_many());
+  if (call->has_call_procedure())
+    status = stub->Call(&context, call->call_procedure(), answer->mutable_call_procedure());
+  return status.ok() ? absl::OkStatus() : FromGrpc(status, effect);
 }
 
 absl::StatusOr<bool> Connection::AskOutcome(const client::v1::AskOutcomeRequest& request,

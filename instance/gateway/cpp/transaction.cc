@@ -6,40 +6,105 @@
 
 namespace islands {
 
+using client::v1::DirectCall;
 using client::v1::Operation;
 using client::v1::TransactRequest;
+using client::v1::TransactResponse;
+using internal::Connection;
+using internal::Deadline;
 using internal::Effect;
+using internal::Line;
 
-Transaction::Impl::Impl(std::shared_ptr<internal::Connection> connection, int64_t timeout_ms)
-    : connection_(std::move(connection)), timeout_ms_(timeout_ms) {
-  connection_->DeadlineIn(timeout_ms).Set(&context_);
-  stream_ = connection_->stub->Transact(&context_);
+namespace {
+
+class StepsOnStream final : public internal::Steps {
+ public:
+  StepsOnStream(const Connection& connection, const Deadline& deadline) {
+    deadline.Set(&context_);
+    stream_ = connection.stub->Transact(&context_);
+  }
+  ~StepsOnStream() override {
+    if (finished_) return;
+    context_.TryCancel();  // the gateway rolls back what its client leaves
+    stream_->Finish();
+  }
+  absl::Status Ask(client::v1::DirectCall* call, Effect effect, client::v1::DirectAnswer* answer) override {
+    // What could not be written may have been sent all the same: only the gateway knows.
+    if (stream_->Write(call->transact()) && stream_->Read(answer->mutable_transact()))
+      return absl::OkStatus();
+    const grpc::Status status = Finish();
+    if (!status.ok()) return internal::FromGrpc(status, effect);
+    // It has said that all is well, and has not answered.
+    return internal::FromGrpc({grpc::StatusCode::ABORTED, "the gateway has ended the transaction"}, effect);
+  }
+  void End() override { Finish(); }
+
+ private:
+  grpc::Status Finish() {
+    finished_ = true;
+    stream_->WritesDone();
+    return stream_->Finish();
+  }
+
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<TransactRequest, client::v1::TransactResponse>> stream_;
+  bool finished_ = false;
+};
+
+class StepsOnLine final : public internal::Steps {
+ public:
+  StepsOnLine(const Connection& connection, std::unique_ptr<Line> line, const Deadline& deadline)
+      : direct_(*connection.direct), line_(std::move(line)), deadline_(deadline) {}
+  // A line that is closed tells the gateway to roll back.
+  ~StepsOnLine() override {
+    if (!asked_) End();
+  }
+  absl::Status Ask(client::v1::DirectCall* call, Effect effect, client::v1::DirectAnswer* answer) override {
+    asked_ = true;
+    if (absl::Status status = line_->Ask(call, effect, deadline_, answer); !status.ok()) return status;
+    absl::Status status = internal::StatusOf(*answer, effect);
+    if (!status.ok() && answer->has_failure()) End();  // the gateway has ended it
+    return status;
+  }
+  void End() override { direct_.Give(std::move(line_)); }
+
+ private:
+  internal::Direct& direct_;
+  std::unique_ptr<Line> line_;
+  const Deadline deadline_;
+  bool asked_ = false;
+};
+
+std::unique_ptr<internal::Steps> StepsOn(const Connection& connection, const Deadline& deadline) {
+  if (std::unique_ptr<Line> line = connection.direct != nullptr ? connection.direct->Take() : nullptr)
+    return std::make_unique<StepsOnLine>(connection, std::move(line), deadline);
+  return std::make_unique<StepsOnStream>(connection, deadline);
 }
 
-Transaction::Impl::~Impl() {
-  if (has_ended()) return;
-  context_.TryCancel();  // the gateway rolls back what its client leaves
-  stream_->Finish();
-}
+}  // namespace
 
-absl::Status Transaction::Impl::Lost(Effect effect) {
-  stream_->WritesDone();
-  const grpc::Status status = stream_->Finish();
-  if (!status.ok()) return internal::FromGrpc(status, effect);
-  // It has said that all is well, and has not answered.
-  return internal::FromGrpc({grpc::StatusCode::ABORTED, "the gateway has ended the transaction"}, effect);
-}
+Transaction::Impl::Impl(std::shared_ptr<Connection> connection, int64_t timeout_ms)
+    : connection_(std::move(connection)),
+      timeout_ms_(timeout_ms),
+      steps_(StepsOn(*connection_, connection_->DeadlineIn(timeout_ms))) {}
 
-absl::StatusOr<Transaction::Impl::Response> Transaction::Impl::Ask(const Request& request, Effect effect) {
+Transaction::Impl::~Impl() = default;
+
+absl::StatusOr<TransactResponse> Transaction::Impl::Ask(DirectCall* call, Effect effect) {
   if (!end_.ok()) return end_;
-  Response response;
-  // What could not be written may have been sent all the same: only the gateway knows.
-  if (!stream_->Write(request) || !stream_->Read(&response)) return end_ = Lost(effect);
-  if (!response.transaction().empty()) id_ = response.transaction();
-  return response;
+  client::v1::DirectAnswer answer;
+  end_ = steps_->Ask(call, effect, &answer);
+  if (!end_.ok()) {
+    steps_ = nullptr;
+    return end_;
+  }
+  if (!answer.transact().transaction().empty()) id_ = answer.transact().transaction();
+  return std::move(*answer.mutable_transact());
 }
 
 absl::Status Transaction::Impl::EndAsAsked(bool* how) {
+  if (steps_ != nullptr) steps_->End();
+  steps_ = nullptr;
   *how = true;
   end_ = absl::FailedPreconditionError(absl::StrCat(
       "transaction ", id_, " was ", committed_ ? "committed" : "rolled back", "; begin another"));
@@ -48,15 +113,14 @@ absl::Status Transaction::Impl::EndAsAsked(bool* how) {
 
 absl::StatusOr<std::vector<Result>> Transaction::Impl::Execute(const Batch& batch) {
   const internal::OperationList& operations = batch.operations().list;
-  TransactRequest request;
-  *request.mutable_operations() = operations;
+  DirectCall call;
+  *call.mutable_transact()->mutable_operations() = operations;
   if (first_.kind_case() == Operation::KIND_NOT_SET && !operations.empty()) first_ = operations[0];
   if (internal::EffectOf(operations) == Effect::kCommit) effect_ = Effect::kCommit;
-  const absl::StatusOr<Response> response = Ask(request, Effect::kNone);
+  const absl::StatusOr<TransactResponse> response = Ask(&call, Effect::kNone);
   if (!response.ok()) return response.status();
   if (response->results_size() == operations.size()) return internal::FromResults(response->results());
-  context_.TryCancel();
-  stream_->Finish();
+  steps_ = nullptr;
   return end_ = absl::InternalError(absl::StrCat(
              "the gateway has given ", response->results_size(), " results of ", operations.size(),
              " operations, and the transaction is rolled back; is it of another version than this library?"));
@@ -64,15 +128,11 @@ absl::StatusOr<std::vector<Result>> Transaction::Impl::Execute(const Batch& batc
 
 absl::Status Transaction::Impl::Commit(const std::string& token) {
   if (has_ended()) return end_;
-  TransactRequest request;
-  request.set_end(TransactRequest::COMMIT);
-  request.set_token(token);
-  const absl::StatusOr<Response> response = Ask(request, effect_);
-  if (response.ok()) {
-    stream_->WritesDone();
-    stream_->Finish();
-    return EndAsAsked(&committed_);
-  }
+  DirectCall call;
+  call.mutable_transact()->set_end(TransactRequest::COMMIT);
+  call.mutable_transact()->set_token(token);
+  const absl::StatusOr<TransactResponse> response = Ask(&call, effect_);
+  if (response.ok()) return EndAsAsked(&committed_);
   if (token.empty() || !absl::IsUnknown(end_)) return end_;
   // It may have been lost because its time was over.
   const absl::StatusOr<bool> committed =
@@ -88,12 +148,10 @@ absl::Status Transaction::Impl::Rollback() {
   if (committed_) return end_;
   // Whoever has ended by an error has nothing left, unless it was to be committed and nobody knows.
   if (has_ended()) return absl::IsUnknown(end_) ? end_ : absl::OkStatus();
-  TransactRequest request;
-  request.set_end(TransactRequest::ROLLBACK);
-  const absl::StatusOr<Response> response = Ask(request, Effect::kNone);
+  DirectCall call;
+  call.mutable_transact()->set_end(TransactRequest::ROLLBACK);
+  const absl::StatusOr<TransactResponse> response = Ask(&call, Effect::kNone);
   if (!response.ok()) return response.status();
-  stream_->WritesDone();
-  stream_->Finish();
   return EndAsAsked(&rolled_back_);
 }
 

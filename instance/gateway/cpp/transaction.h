@@ -1,4 +1,4 @@
-// A transaction on a stream of its own.
+// A transaction on a stream of its own, or on a line that nobody else has meanwhile.
 //
 // Thread safety: one thread.
 // Invariants:
@@ -16,6 +16,19 @@
 
 namespace islands {
 
+namespace internal {
+
+// Where the steps of a transaction go. After an error there are no more.
+class Steps {
+ public:
+  virtual ~Steps() = default;  // what is open is rolled back
+  virtual absl::Status Ask(client::v1::DirectCall* call, Effect effect, client::v1::DirectAnswer* answer) = 0;
+  // The transaction has ended as it was asked to.
+  virtual void End() = 0;
+};
+
+}  // namespace internal
+
 class Transaction::Impl {
  public:
   Impl(std::shared_ptr<internal::Connection> connection, int64_t timeout_ms);
@@ -32,17 +45,12 @@ class Transaction::Impl {
   bool committed() const { return committed_; }
 
  private:
-  using Request = client::v1::TransactRequest;
-  using Response = client::v1::TransactResponse;
-
-  absl::StatusOr<Response> Ask(const Request& request, internal::Effect effect);
-  absl::Status Lost(internal::Effect effect);
+  absl::StatusOr<client::v1::TransactResponse> Ask(client::v1::DirectCall* call, internal::Effect effect);
   absl::Status EndAsAsked(bool* how);
 
   const std::shared_ptr<internal::Connection> connection_;
   const int64_t timeout_ms_;
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<Request, Response>> stream_;
+  std::unique_ptr<internal::Steps> steps_;  // null: it has ended
   std::string id_;
   absl::Status end_;  // OK while it is open; then what every further step returns
   bool committed_ = false;
