@@ -7,6 +7,8 @@ refuse is told by tests with islands.
 import contextlib
 import json
 import os
+import socket
+import socketserver
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,6 +25,7 @@ sys.path[:0] = PYTHON
 grpc = pytest.importorskip("grpc")
 from islands._generated import client_pb2 as pb  # noqa: E402
 from islands._generated import client_pb2_grpc  # noqa: E402
+from islands import direct  # noqa: E402
 
 Key = tuple[Any, ...]
 
@@ -264,6 +267,83 @@ class FakeGateway(client_pb2_grpc.IslandsServicer):  # type: ignore[misc]
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"table '{request.table}' has rows")
         del self.tables[request.table], self.rows[request.table]
         return pb.DropTableResponse()
+
+
+class Ended(Exception):
+    """A call, by its status."""
+
+
+class Frame:
+    """What gRPC calls a context, of a call that came in a frame."""
+
+    def __init__(self) -> None:
+        self.answer = pb.DirectAnswer()
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        status = pb.Status.FromString(metadata[0][1])
+        status.details[0].Unpack(self.answer.failure)
+
+    def abort(self, code: Any, message: str) -> None:
+        self.answer.code, self.answer.message = code.value[0], message
+        raise Ended
+
+
+class OneClient(socketserver.BaseRequestHandler):
+    """A connection to the gateway's direct socket. `server.gateway`: whose answers it gives."""
+
+    def calls(self) -> Iterator[Any]:
+        while True:
+            header = self.request.recv(direct.HEADER.size, socket.MSG_WAITALL)
+            if len(header) < direct.HEADER.size:
+                return
+            size, version, kind, _ = direct.HEADER.unpack(header)
+            assert (version, kind) == (direct.VERSION, direct.CALL)
+            call = pb.DirectCall.FromString(self.request.recv(size, socket.MSG_WAITALL) if size else b"")
+            assert call.timeout_us > 0
+            yield call
+
+    def steps(self, first: Any, calls: Iterator[Any]) -> Iterator[Any]:
+        yield first.transact
+        for call in calls:
+            assert call.WhichOneof("call") == "transact"
+            yield call.transact
+
+    def say(self, answer: Any) -> None:
+        payload = answer.SerializeToString()
+        self.request.sendall(direct.HEADER.pack(len(payload), direct.VERSION, direct.ANSWER, 0) + payload)
+
+    def handle(self) -> None:
+        gateway = self.server.gateway  # type: ignore[attr-defined]
+        calls, methods = self.calls(), {"execute": gateway.Execute, "execute_many": gateway.ExecuteMany,
+                                        "call_procedure": gateway.Call}
+        for call in calls:
+            frame, kind = Frame(), call.WhichOneof("call")
+            try:
+                if kind == "transact":
+                    for response in gateway.Transact(self.steps(call, calls), frame):
+                        self.say(pb.DirectAnswer(transact=response))
+                    continue
+                getattr(frame.answer, kind).CopyFrom(methods[kind](getattr(call, kind), frame))
+            except Ended:
+                pass
+            self.say(frame.answer)
+
+
+class FrameServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads, block_on_close = True, False
+
+
+@contextlib.contextmanager
+def taking_frames(gateway: FakeGateway, folder: str) -> Iterator[None]:
+    with FrameServer(f"{folder}/gateway.sock{direct.SUFFIX}", OneClient) as server:
+        server.gateway = gateway  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextlib.contextmanager

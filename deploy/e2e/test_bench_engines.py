@@ -12,7 +12,7 @@ from cluster import processes, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
-from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, Contender  # noqa: E402
+from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, OVER_GRPC, Contender  # noqa: E402
 from benchmarks.engines_page import page, sections_of  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench_engines.py")]
@@ -45,9 +45,9 @@ def test_quick_writes_a_table_a_page_and_every_measurement(folder: str) -> None:
         found = json.load(file)
     assert found["wrong"] == [] and list(found["classes"]) == ["sync"]
     for contenders in found["classes"].values():
-        assert list(contenders) == [EMBEDDED, FRONT_DOOR, "sqlite", "lmdb"]
+        assert list(contenders) == [EMBEDDED, FRONT_DOOR, OVER_GRPC, "sqlite", "lmdb"]
         for name, contender in contenders.items():
-            assert list(contender["ops"]) == (["read", "add"] if name == FRONT_DOOR else list(OPS))
+            assert list(contender["ops"]) == (["read", "add"] if name in (FRONT_DOOR, OVER_GRPC) else list(OPS))
             assert all(op["median_per_s"] > 0 and op["clients"] > 0 and len(op["per_s"]) == 1
                        for op in contender["ops"].values())
     with open(os.path.join(folder, "results", "engines.html"), encoding="utf-8") as file:

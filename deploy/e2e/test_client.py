@@ -1,13 +1,14 @@
 """The Python client by itself: rows by name, tokens, tables, against a gateway in this process."""
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from fake_gateway import FakeGateway, serving
+from fake_gateway import FakeGateway, serving, taking_frames
 
 import islands as client  # noqa: E402
 import islands.aio as asyncio_client  # noqa: E402
@@ -30,9 +31,10 @@ def gateway() -> FakeGateway:
     return FakeGateway()
 
 
-@pytest.fixture
-def address(gateway: FakeGateway, folder: str) -> Iterator[str]:
-    with serving(gateway, folder) as at:
+@pytest.fixture(params=["grpc", "frames"])
+def address(request: pytest.FixtureRequest, gateway: FakeGateway, folder: str) -> Iterator[str]:
+    frames = taking_frames(gateway, folder) if request.param == "frames" else contextlib.nullcontext()
+    with serving(gateway, folder) as at, frames:
         yield at
 
 

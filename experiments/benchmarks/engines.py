@@ -19,7 +19,7 @@ from durability import NONE
 from islands_command import Document, Failed, json_of
 
 OPS = ("read", "update", "add")
-EMBEDDED, FRONT_DOOR = "islands", "islands, front door"
+EMBEDDED, FRONT_DOOR, OVER_GRPC = "islands", "islands, front door", "islands, front door, gRPC"
 IN_PROCESS = ("lmdb", "rocksdb", "bdb", "wiredtiger", "sqlite")
 SERVERS = ("postgres", "mariadb")
 ENGINES = (*IN_PROCESS, *SERVERS)
@@ -86,25 +86,26 @@ class Contest:
         pid, address = deployment.gateway()
         program = os.path.join(context.binaries, "gateway_load")
 
-        def through(op: str, clients: int) -> float:
-            return calls(op, clients, context.seconds)
+        def through(over: Sequence[str]) -> Rate:
+            def calls(op: str, clients: int, seconds: float) -> float:
+                try:
+                    return calls_in(op, clients, seconds)
+                except Failed as failure:  # on a busy machine a short measurement may see the end of no call
+                    if NO_CALL not in str(failure) or seconds >= LONGEST_S:
+                        raise
+                    return calls(op, clients, 4 * seconds)
 
-        def calls(op: str, clients: int, seconds: float) -> float:
-            try:
-                return calls_in(op, clients, seconds)
-            except Failed as failure:  # on a busy machine a short measurement may see the end of no call
-                if NO_CALL not in str(failure) or seconds >= LONGEST_S:
-                    raise
-                return calls(op, clients, 4 * seconds)
+            def calls_in(op: str, clients: int, seconds: float) -> float:
+                found = json_of([program, "load", address, *over, "--process", str(pid), "--op", GATEWAY_OPS[op],
+                                 "--rows", str(ROWS), "--clients", str(clients), "--range", str(context.rows_total),
+                                 "--seconds", str(seconds), "--warmup", str(context.warmup)], context.directory)
+                return float(found["transactions"]) / float(found["seconds"])
 
-        def calls_in(op: str, clients: int, seconds: float) -> float:
-            found = json_of([program, "load", address, "--process", str(pid), "--op", GATEWAY_OPS[op],
-                             "--rows", str(ROWS), "--clients", str(clients), "--range", str(context.rows_total),
-                             "--seconds", str(seconds), "--warmup", str(context.warmup)], context.directory)
-            return float(found["transactions"]) / float(found["seconds"])
+            return lambda op, clients: calls(op, clients, context.seconds)
 
-        self.contenders.append(Contender(FRONT_DOOR, "islands, front door", True, CLIENTS_OF_GATEWAY, through, facts,
-                                         tuple(GATEWAY_OPS)))
+        for name, over in ((FRONT_DOOR, ["--frames"]), (OVER_GRPC, [])):
+            self.contenders.append(Contender(name, name, True, CLIENTS_OF_GATEWAY, through(over), facts,
+                                             tuple(GATEWAY_OPS)))
 
     def add_engine(self, name: str) -> None:
         """Loaded, and bound to the islands' core if it is in its clients' process."""

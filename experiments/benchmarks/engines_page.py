@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, Contender
+from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, OVER_GRPC, Contender
 from benchmarks.section import Section, ratio
 from reporting.page import document, table, text
 from reporting.style import PALETTE
@@ -87,7 +87,8 @@ def html_table(section: Section) -> str:
 
 def facts_table(contenders: Sequence[Contender]) -> str:
     rows = [[text(contender.title), text(contender.facts.get("keeps", "")), text(contender.facts.get("isolation", "")),
-             text(contender.facts.get("memory_mib", "–"))] for contender in contenders if contender.name != FRONT_DOOR]
+             text(contender.facts.get("memory_mib", "–"))] for contender in contenders
+            if contender.name not in (FRONT_DOOR, OVER_GRPC)]
     return f'<div class="wide">{table(rows, ["engine", "what is kept", "isolation", "memory, MiB"])}</div>'
 
 

@@ -1,4 +1,4 @@
-"""What the front door costs: programs that speak gRPC to a gateway, beside a gRPC server that does nothing.
+"""What the front door costs: programs that speak gRPC or frames to a gateway, beside a gRPC server that does nothing.
 
 On a small machine clients, gateway and islands share the cores, so that throughput says little. What is compared is
 what a server's own process does with a second of processor time.
@@ -20,8 +20,10 @@ CLIENTS = 16
 MANY = 64              # transactions of a call
 READY_TIMEOUT_S = 30
 ECHO, LAZY = "echo", "lazy"
+GRPC, FRAMES = "gRPC", "frames"
 AT_LEAST = 0.7         # of the echo's calls, per CPU-second
 MANY_AT_LEAST = 10     # times the transactions per CPU-second of calls with one
+FRAMES_AT_LEAST = 4    # times the calls per CPU-second of those over gRPC
 
 
 class Load(NamedTuple):
@@ -29,9 +31,11 @@ class Load(NamedTuple):
     server: str
     op: str
     per_call: int
+    over: str = GRPC
 
     def words(self) -> str:
         server = self.server if self.server == ECHO else f"gateway, {self.server}"
+        server += f", {FRAMES}" if self.over == FRAMES else ""
         return f"{server}: {self.op}" + (f", {self.per_call} a call" if self.per_call > 1 else "")
 
 
@@ -50,7 +54,9 @@ class Server(NamedTuple):
 
 
 LOADS = (Load(ECHO, "get", 1), Load(NONE, "get", 1), Load(ECHO, "put", 1), Load(NONE, "put", 1), Load(LAZY, "put", 1),
-         Load(ECHO, "get", MANY), Load(NONE, "get", MANY), Load(NONE, "put", MANY), Load(LAZY, "put", MANY))
+         Load(ECHO, "get", MANY), Load(NONE, "get", MANY), Load(NONE, "put", MANY), Load(LAZY, "put", MANY),
+         Load(NONE, "get", 1, FRAMES), Load(NONE, "put", 1, FRAMES), Load(LAZY, "put", 1, FRAMES),
+         Load(NONE, "get", MANY, FRAMES))
 
 
 def program_of(context: Context) -> str:
@@ -80,7 +86,8 @@ def echo_of(context: Context) -> Iterator[Server]:
 
 def found_of(context: Context, server: Server, load: Load) -> Found:
     found: Found = json_of([program_of(context), "load", server.address, "--process", str(server.pid), "--op", load.op,
-                            "--clients", str(CLIENTS), "--per-call", str(load.per_call), "--range",
+                            *(["--frames"] if load.over == FRAMES else []), "--clients", str(CLIENTS), "--per-call",
+                            str(load.per_call), "--range",
                             str(context.rows_total), "--seconds", str(context.seconds), "--warmup",
                             str(context.warmup)], context.directory)
     if found["cpu_s"] <= 0:
@@ -90,7 +97,7 @@ def found_of(context: Context, server: Server, load: Load) -> Found:
 
 def gateway(context: Context) -> Section:
     layout = f"{context.cores}ISL"
-    section = Section(f"Gateway: {CLIENTS} gRPC clients, a row of 250 bytes a transaction; {layout} behind it; CPU "
+    section = Section(f"Gateway: {CLIENTS} clients over gRPC or in frames, a row of 250 bytes a transaction; {layout} behind it; CPU "
                       "time is the server's own", "server: transactions",
                       [("thousand/s", "{:.1f}"), ("CPU-us each", "{:.1f}"), ("per CPU-s, x echo", "{:.2f}"),
                        ("p50 us", "{:,.0f}"), ("p99 us", "{:,.0f}")])
@@ -116,7 +123,7 @@ def gateway(context: Context) -> Section:
         deployment.run("read", seconds=0.1)  # its rows add up
         deployment.down()
     for load in LOADS:
-        base = per_cpu_s.get(load._replace(server=ECHO))
+        base = per_cpu_s.get(load._replace(server=ECHO, over=GRPC))
         section.row(load.words(), median([run["transactions"] / run["seconds"] for run in runs[load]]) / 1000,
                     1e6 / per_cpu_s[load], None if load.server == ECHO else ratio(per_cpu_s[load], base),
                     median([run["p50_us"] for run in runs[load]]), median([run["p99_us"] for run in runs[load]]))
@@ -126,6 +133,9 @@ def gateway(context: Context) -> Section:
     for op in ("get", "put"):
         section.bar(f"{op}, per CPU-second: {MANY} a call / one a call",
                     ratio(per_cpu_s[Load(NONE, op, MANY)], per_cpu_s[Load(NONE, op, 1)]), at_least=MANY_AT_LEAST)
+    for op in ("get", "put"):
+        section.bar(f"{op}, one a call, per CPU-second: frames / gRPC",
+                    ratio(per_cpu_s[Load(NONE, op, 1, FRAMES)], per_cpu_s[Load(NONE, op, 1)]), at_least=FRAMES_AT_LEAST)
     section.note(f"p50 and p99 are of calls; clients, server and islands share the {len(context.machine['cores'])} "
                  "cores of this machine: what each second of the server's processor time does is what counts")
     return section

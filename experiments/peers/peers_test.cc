@@ -9,6 +9,7 @@
 #include "experiments/micro/micro.h"
 #include "experiments/peers/peer.h"
 #include "experiments/peers/peer_driver.h"
+#include "experiments/peers/temporary_directory.h"
 #include "instance/storage/catalog.h"
 #include "partitioner/key_codec.h"
 #include "runtime/random.h"
@@ -20,15 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kRange = 2000;
 constexpr uint32_t kRowBytes = 250;
-
-struct TemporaryDirectory {
-  TemporaryDirectory() : path((fs::temp_directory_path() / "islands-peers-test-XXXXXX").string()) {
-    EXPECT_NE(mkdtemp(path.data()), nullptr);
-    fs::permissions(path, fs::perms(0711));  // a server of another user has its files inside
-  }
-  ~TemporaryDirectory() { fs::remove_all(path); }
-  std::string path;
-};
 
 // What the workload itself loads.
 class MapLoader final : public instance::Loader {

@@ -140,7 +140,7 @@ runtime::Task<void> Branches::ExecuteStep(ParticipantEntry& entry) {
                                             : "pages were not read within the transaction's deadline"));
       }
     } else if (progress == Progress::kDone && entry.cursor < entry.operations.size() &&
-               turns_.LongSinceRoundBegan()) {
+               turns_.HasLongGoneOn()) {
       turns_.Note(entry, Stay::kTurn);
       Turns::Breath breath = turns_.Breathe();
       co_await breath;

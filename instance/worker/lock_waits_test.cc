@@ -57,7 +57,7 @@ class LockWaitsTest : public testing::Test {
   }
   void Round() {
     const runtime::ReadyQueue::Scope scope(turns_.queue());
-    turns_.BeginRound();
+    turns_.BeginRound(/*alone=*/true);
     turns_.ResumeReady([] {});
   }
 
@@ -136,7 +136,7 @@ TEST(RowWaits, Add_NamesTheLock) {
 
 // Where the transaction was, if somebody watches it: waiting, then ready, then on its core again.
 TEST_F(LockWaitsTest, Await_MovesTheStaysOfWhoIsWatched) {
-  turns_.BeginRound();
+  turns_.BeginRound(/*alone=*/true);
   second_.stays.Begin(Stay::kRunning, clock_.NowNs());
   StartWait(second_);
   clock_.AdvanceNs(5 * runtime::kNsPerMs);
@@ -206,11 +206,11 @@ TEST_F(LockWaitsTest, Wake_WithoutAGrantGoesOnWaiting) {
 TEST_F(LockWaitsTest, Sweep_EndsWaitsThatLastTooLong) {
   StartWait(second_);
   clock_.AdvanceNs(options_.lock_timeout_ns - 1);
-  turns_.BeginRound();
+  turns_.BeginRound(/*alone=*/true);
   lock_waits_.Sweep();
   EXPECT_FALSE(second_.failure.set());
   clock_.AdvanceNs(1);
-  turns_.BeginRound();
+  turns_.BeginRound(/*alone=*/true);
   lock_waits_.Sweep();
   EXPECT_EQ(second_.failure.reason, AbortReason::kLockTimeout);
   Round();

@@ -62,7 +62,7 @@ void RunningTransaction::Plan(Batch& batch) {
 runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
   Turns& turns = parts_.turns;
   // Between batches others have their turn, if this one has gone on for long without having to wait.
-  if (++batches_ > 1 && turns.LongSinceRoundBegan()) {
+  if (++batches_ > 1 && turns.HasLongGoneOn()) {
     turns.Note(*this, Stay::kTurn);
     Turns::Breath breath = turns.Breathe();
     co_await breath;
@@ -108,7 +108,7 @@ runtime::Task<absl::Status> RunningTransaction::Execute(Batch& batch) {
           progress == Progress::kWaitingForRoom ? parts_.counters.room : parts_.counters.pages;
       waits.Add(turns.NowNs() - since_ns);
       FailIfLate();
-    } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.LongSinceRoundBegan()) {
+    } else if (progress == Progress::kDone && cursor < plan.local().size() && turns.HasLongGoneOn()) {
       turns.Note(*this, Stay::kTurn);
       Turns::Breath breath = turns.Breathe();
       co_await breath;

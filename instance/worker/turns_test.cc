@@ -28,6 +28,25 @@ class TurnsTest : public testing::Test {
     co_await breath;
     seen_.push_back(name);
   }
+  runtime::Task<void> Inner(std::string called, std::string caller) {
+    runtime::Task<void> task = Breather(std::move(called));
+    co_await task;
+    seen_.push_back(caller);
+  }
+  runtime::Task<void> Caller(std::string called, std::string caller) {
+    runtime::Task<void> task = Inner(std::move(called), caller);
+    co_await task;
+    seen_.push_back("caller of " + caller);
+  }
+  runtime::Task<void> BreathingBeginner(std::string name, std::string then) {
+    Turns::Yield yield = turns_.LetOthersBegin();
+    co_await yield;
+    turns_.NoteBegin();
+    seen_.push_back(name);
+    Turns::Breath breath = turns_.Breathe();
+    co_await breath;
+    seen_.push_back(then);
+  }
   void Start(runtime::Task<void> task) {
     const runtime::ReadyQueue::Scope scope(turns_.queue());
     tasks_.push_back(std::move(task));
@@ -35,11 +54,12 @@ class TurnsTest : public testing::Test {
   }
   size_t Round() {
     const runtime::ReadyQueue::Scope scope(turns_.queue());
-    turns_.BeginRound();
+    turns_.BeginRound(alone_);
     turns_.WakeSleepers();
     return turns_.ResumeReady([this] { ++given_back_; });
   }
 
+  bool alone_ = true;
   runtime::ManualClock clock_;
   Turns turns_{clock_};
   std::vector<runtime::Task<void>> tasks_;
@@ -80,10 +100,55 @@ TEST_F(TurnsTest, ResumeReady_OnlySoManyBeginInARound) {
 TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
   for (int i = 0; i < 3; ++i) Start(Beginner("slow"));
   const runtime::ReadyQueue::Scope scope(turns_.queue());
-  turns_.BeginRound();
+  turns_.BeginRound(alone_);
   clock_.AdvanceNs(2 * Turns::kLongestRoundNs);
-  EXPECT_TRUE(turns_.LongSinceRoundBegan());
+  EXPECT_TRUE(turns_.HasLongGoneOn());
   EXPECT_EQ(turns_.ResumeReady([] {}), 1u);
+}
+
+// One that has begun at the end of a long round has gone on for no time.
+TEST_F(TurnsTest, HasLongGoneOn_CountsFromWhenItBegan) {
+  turns_.BeginRound(alone_);
+  clock_.AdvanceNs(Turns::kLongestRoundNs);
+  turns_.NoteBegin();
+  clock_.AdvanceNs(Turns::kLongestRoundNs);
+  EXPECT_FALSE(turns_.HasLongGoneOn());
+  clock_.AdvanceNs(1);
+  EXPECT_TRUE(turns_.HasLongGoneOn());
+}
+
+// Nor does it take a round for each of its callers.
+TEST_F(TurnsTest, ResumeReady_CallersOfWhoHasWaitedGoOnInTheSameRound) {
+  Start(Caller("called", "caller"));
+  Start(Beginner("begins"));
+  EXPECT_EQ(Round(), 4u);
+  EXPECT_THAT(seen_, testing::ElementsAre("called", "caller", "caller of caller", "begins"));
+}
+
+// With others on the way there is a round for each step, and whoever has begun late has no time of its own.
+TEST_F(TurnsTest, ResumeReady_WithOtherIslandsOneStepARound) {
+  alone_ = false;
+  Start(Caller("called", "caller"));
+  Start(Beginner("begins"));
+  EXPECT_EQ(Round(), 2u);
+  EXPECT_THAT(seen_, testing::ElementsAre("called", "begins"));
+  EXPECT_EQ(Round(), 1u);
+  EXPECT_EQ(Round(), 1u);
+  EXPECT_THAT(seen_, testing::ElementsAre("called", "begins", "caller", "caller of caller"));
+  turns_.BeginRound(alone_);
+  clock_.AdvanceNs(Turns::kLongestRoundNs + 1);
+  turns_.NoteBegin();
+  EXPECT_TRUE(turns_.HasLongGoneOn());
+}
+
+// Whoever breathes has locks.
+TEST_F(TurnsTest, Breathe_NobodyBeginsBeforeItGoesOn) {
+  Start(BreathingBeginner("breathes", "goes on"));
+  for (int i = 0; i < 3; ++i) Start(Beginner("begins"));
+  EXPECT_EQ(Round(), 1u);
+  EXPECT_THAT(seen_, testing::ElementsAre("breathes"));
+  EXPECT_EQ(Round(), 4u);
+  EXPECT_THAT(seen_, testing::ElementsAre("breathes", "goes on", "begins", "begins", "begins"));
 }
 
 TEST_F(TurnsTest, Resume_OfNobodyDoesNothing) {

@@ -12,11 +12,12 @@ from typing import Any, Optional, TypeVar, Union
 
 import grpc
 
-from islands import errors, procedures, tables, values
+from islands import direct, errors, procedures, tables, values
 from islands._generated import client_pb2 as pb
 from islands._generated import client_pb2_grpc
 from islands.attempts import (ASK_AGAIN, TOKEN_AGAIN, Attempts, Pauses, check_token, new_token, not_committed,
                               still_unknown)
+from islands.direct import Direct
 from islands.operations import Batch, Operations
 from islands.procedures import Answer, Procedure, Scalar
 from islands.rows import Rows
@@ -53,7 +54,11 @@ def connect(address: str, timeout: float = TIMEOUT_S,
     check_address(address, credentials)
     channel = (grpc.insecure_channel(address, OPTIONS) if credentials is None
                else grpc.secure_channel(address, credentials, OPTIONS))
-    return Client(channel, timeout)
+    return Client(channel, timeout, Direct(address) if credentials is None else None)
+
+
+# What a DirectCall has, and which method it is.
+METHODS = {"execute": "Execute", "execute_many": "ExecuteMany", "call_procedure": "Call"}
 
 
 def outcome_of(batch: Batch, each: Any) -> "Results | errors.Error":
@@ -64,8 +69,8 @@ def outcome_of(batch: Batch, each: Any) -> "Results | errors.Error":
 
 
 class Client(Operations):
-    def __init__(self, channel: grpc.Channel, timeout: float) -> None:
-        self._channel, self._timeout = channel, timeout
+    def __init__(self, channel: grpc.Channel, timeout: float, direct: Optional[Direct]) -> None:
+        self._channel, self._timeout, self._direct = channel, timeout, direct
         self._stub = client_pb2_grpc.IslandsStub(channel)
 
     def __enter__(self) -> "Client":
@@ -76,6 +81,22 @@ class Client(Operations):
 
     def close(self) -> None:
         self._channel.close()
+        if self._direct is not None:
+            self._direct.close()
+
+    def _ask_once(self, kind: str, request: Any, timeout: float, may_have_committed: bool) -> Any:
+        """By the shortest way that is there."""
+        line = self._direct.take() if self._direct is not None else None
+        if self._direct is not None and line is not None:
+            answer = line.ask(pb.DirectCall(**{kind: request}), timeout, may_have_committed)
+            self._direct.give(line)
+            if answer.code != 0:
+                raise direct.error_of(answer, may_have_committed)
+            return getattr(answer, kind)
+        try:
+            return getattr(self._stub, METHODS[kind])(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise errors.of_rpc(error, may_have_committed) from None
 
     def _one(self, operation: Any) -> Result:
         return self.execute_operations([operation])[0]
@@ -87,7 +108,8 @@ class Client(Operations):
                            token: Optional[bytes] = None) -> Results:
         check_token(token)
         request = pb.ExecuteRequest(operations=operations, token=token)
-        send, within = self._send(self._stub.Execute, request), self._within(timeout)
+        changes = bool(token) or values.change(operations)
+        send, within = self._send("execute", request, changes), self._within(timeout)
         if token and operations:
             response = self._until_known(send, lambda left_s: self._ask(request.token, operations[0], left_s),
                                          within, pb.ExecuteResponse(earlier=True))
@@ -95,16 +117,9 @@ class Client(Operations):
             response = send(within)
         return Results(earlier=True) if response.earlier else values.from_results(operations, response.results)
 
-    def _send(self, method: Any, request: Any) -> "Callable[[float], Any]":
-        """Of a call that may commit; it takes a timeout."""
-        def send(timeout: float) -> Any:
-            try:
-                return method(request, timeout=timeout)
-            except grpc.RpcError as error:
-                changes = not isinstance(request, pb.ExecuteRequest) or bool(request.token) or values.change(
-                    request.operations)
-                raise errors.of_rpc(error, may_have_committed=changes) from None
-        return send
+    def _send(self, kind: str, request: Any, may_have_committed: bool) -> "Callable[[float], Any]":
+        """Of a call; it takes a timeout."""
+        return lambda timeout: self._ask_once(kind, request, timeout, may_have_committed)
 
     def _until_known(self, send: "Callable[[float], Any]", ask: "Callable[[float], bool]", timeout: float,
                      earlier: Any) -> Any:
@@ -138,7 +153,7 @@ class Client(Operations):
         """A procedure of a loaded workload, as one transaction: `paid, balance = db.call("transfer.pay", 1, 2, 30)`.
         InvalidRequest says what is wrong with the arguments. With a token: as execute."""
         request = procedures.to_request(procedure, arguments, token)
-        send, within = self._send(self._stub.Call, request), self._within(timeout)
+        send, within = self._send("call_procedure", request, True), self._within(timeout)
 
         def ask(left_s: float) -> bool:
             place = procedures.place_of(request, self.procedures(left_s))
@@ -181,16 +196,16 @@ class Client(Operations):
         place, not raised."""
         request = pb.ExecuteManyRequest(
             transactions=[pb.ExecuteRequest(operations=batch.operations) for batch in batches])
-        try:
-            response = self._stub.ExecuteMany(request, timeout=self._within(timeout))
-        except grpc.RpcError as error:
-            changes = any(values.change(batch.operations) for batch in batches)
-            raise errors.of_rpc(error, may_have_committed=changes) from None
+        changes = any(values.change(batch.operations) for batch in batches)
+        response = self._ask_once("execute_many", request, self._within(timeout), changes)
         return [outcome_of(batch, each) for batch, each in zip(batches, response.each)]
 
     def transaction(self, timeout: Optional[float] = None) -> "Transaction":
         """Step by step. `timeout`: of all of it."""
-        return Transaction(self._stub, self._within(timeout))
+        line = self._direct.take() if self._direct is not None else None
+        if self._direct is not None and line is not None:
+            return Transaction(OnLine(self._direct, line, self._within(timeout)))
+        return Transaction(OnStream(self._stub, self._within(timeout)))
 
     def run(self, function: "Callable[[Transaction], T]", attempts: int = 20, timeout: Optional[float] = None,
             once: bool = False) -> T:
@@ -254,20 +269,24 @@ class Client(Operations):
             raise errors.of_table_rpc(error) from None
 
 
-class Transaction(Operations):
-    """On a stream of its own, which ends with it: what is not committed by then is rolled back."""
+class Steps:
+    """Where the steps of a transaction go."""
 
+    def ask(self, request: Any, may_have_committed: bool) -> Any:
+        """The response; an error ends the transaction."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """It has ended, and all is answered."""
+
+    def leave(self) -> None:
+        """The gateway rolls back what is open."""
+
+
+class OnStream(Steps):
     def __init__(self, stub: Any, timeout: float) -> None:
-        self.id = ""
-        self.first: Any = None  # operation: where its token is
-        self._changes = False
-        self._ended = False  # before anything can fail: __del__ looks
         self._requests: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         self._responses = stub.Transact(self._said(), timeout=timeout)
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
 
     def _said(self) -> Iterator[Any]:
         while True:
@@ -276,37 +295,85 @@ class Transaction(Operations):
                 return
             yield request
 
+    def ask(self, request: Any, may_have_committed: bool) -> Any:
+        self._requests.put(request)
+        try:
+            return next(self._responses)
+        except StopIteration:
+            kind = errors.UnknownOutcome if may_have_committed else errors.Aborted
+            raise kind("the gateway has ended the transaction") from None
+        except grpc.RpcError as error:
+            raise errors.of_rpc(error, may_have_committed) from None
+
+    def end(self) -> None:
+        self._requests.put(None)
+
+    def leave(self) -> None:
+        self.end()
+        self._responses.cancel()
+
+
+class OnLine(Steps):
+    def __init__(self, direct_: Direct, line: direct.Line, timeout: float) -> None:
+        self._direct, self._line = direct_, line  # given back once it has ended
+        self._open = True
+        self._until = time.monotonic() + timeout
+
+    def ask(self, request: Any, may_have_committed: bool) -> Any:
+        left_s = max(0.0, self._until - time.monotonic())
+        answer = self._line.ask(pb.DirectCall(transact=request), left_s, may_have_committed)
+        if answer.code == 0:
+            return answer.transact
+        if answer.HasField("failure"):  # otherwise it may be open still
+            self.end()
+        raise direct.error_of(answer, may_have_committed)
+
+    def end(self) -> None:
+        self._open = False
+        self._direct.give(self._line)
+
+    def leave(self) -> None:
+        if self._open:
+            self._line.close()
+
+
+class Transaction(Operations):
+    """On a stream or a connection of its own: what is not committed when that ends is rolled back."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.id = ""
+        self.first: Any = None  # operation: where its token is
+        self._changes = False
+        self._ended = False
+        self._steps = steps
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
     def _ask(self, operations: Iterable[Any], end: Any, token: Optional[bytes] = None) -> Any:
         check_token(token)
         if self._ended:
             raise errors.Error("the transaction has ended")
-        self._requests.put(pb.TransactRequest(operations=operations, end=end, token=token))
+        committing = end == pb.TransactRequest.COMMIT and (self._changes or token is not None)
         try:
-            response = next(self._responses)
-        except (grpc.RpcError, StopIteration) as error:
-            self._close()
-            committing = end == pb.TransactRequest.COMMIT and (self._changes or token is not None)
-            if isinstance(error, StopIteration):
-                kind = errors.UnknownOutcome if committing else errors.Aborted
-                raise kind("the gateway has ended the transaction") from None
-            raise errors.of_rpc(error, may_have_committed=committing) from None
+            response = self._steps.ask(pb.TransactRequest(operations=operations, end=end, token=token), committing)
         except BaseException:  # KeyboardInterrupt, say: nobody reads the answer any more
-            self._close(cancel=True)
+            self._leave()
             raise
         self.id = response.transaction
         if end != pb.TransactRequest.END_UNSPECIFIED:
-            self._close()
+            self._ended = True
+            self._steps.end()
         return response
 
-    def _close(self, cancel: bool = False) -> None:
+    def _leave(self) -> None:
         self._ended = True
-        self._requests.put(None)
-        if cancel:
-            self._responses.cancel()
+        self._steps.leave()
 
     def __del__(self) -> None:
-        if not self._ended:
-            self._close(cancel=True)
+        if not getattr(self, "_ended", True):
+            self._leave()
 
     def _one(self, operation: Any) -> Result:
         return self.execute_operations([operation])[0]

@@ -109,6 +109,11 @@ def of_rpc(error: Any, may_have_committed: bool) -> Error:
     failure = _failure_in(error)
     if failure is not None:
         return of_failure(code, message, failure, may_have_committed)
+    return of_status(code, message, may_have_committed)
+
+
+def of_status(code: grpc.StatusCode, message: str, may_have_committed: bool) -> Error:
+    """Without a word of the gateway's."""
     if code == grpc.StatusCode.UNAVAILABLE and message.startswith(NOT_SENT):
         return Unavailable(f"there is no connection to a gateway, and nothing was sent; try again ({message})", code)
     if code == grpc.StatusCode.RESOURCE_EXHAUSTED and message.startswith(TOO_LARGE):

@@ -1,0 +1,228 @@
+#include "experiments/peers/store_transaction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace islands::experiments {
+
+using instance::Batch;
+using instance::OperationKind;
+
+namespace {
+
+void Copy(RowView bytes, std::vector<std::byte>* to) { to->assign(bytes.begin(), bytes.end()); }
+
+// No key lies between nothing and a zero.
+void CopyBound(KeyView bound, std::vector<std::byte>* to) {
+  Copy(bound, to);
+  if (to->empty()) to->push_back(std::byte{0});
+}
+
+uint64_t ShapeOf(const Batch& batch) {
+  uint64_t shape = 14'695'981'039'346'656'037u;  // FNV-1a
+  for (size_t i = 0; i < batch.size(); ++i) {
+    for (const uint64_t part :
+         {uint64_t{static_cast<uint8_t>(batch.operation(i).kind)}, uint64_t{batch.operation(i).table}})
+      shape = (shape ^ part) * 1'099'511'628'211u;
+  }
+  return shape;
+}
+
+bool Writes(const Batch& batch) {
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const OperationKind kind = batch.operation(i).kind;
+    if (instance::IsWrite(kind) || kind == OperationKind::kReadForUpdate) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Trees::Trees(const storage::Catalog& catalog) {
+  for (instance::TableId table = 0; table < catalog.size(); ++table) {
+    first_.push_back(static_cast<uint32_t>(names_.size()));
+    names_.push_back(catalog.table(table).name);
+    for (const storage::IndexDefinition& index : catalog.table(table).indexes)
+      names_.push_back(fmt::format("{}.{}", catalog.table(table).name, index.name));
+  }
+}
+
+absl::Status StoreTransaction::Run(const instance::Workload& workload, const instance::Request& request) {
+  absl::Status status = Attempt(workload, request);
+  if (!must_write_) return status;
+  writers_.insert(shape_);
+  return Attempt(workload, request);
+}
+
+absl::Status StoreTransaction::Attempt(const instance::Workload& workload, const instance::Request& request) {
+  const runtime::ReadyQueue::Scope scope(&queue_);
+  ++id_.sequence;
+  batch_.Clear();
+  begun_ = must_write_ = false;
+  runtime::Task<absl::Status> task = workload.Run(*this, request);
+  task.Start();
+  if (!task.done()) return absl::InternalError("the procedure waits for what is not there");
+  absl::Status status = task.Take();
+  if (status.ok() && begun_) status = store_.Commit();
+  if (!status.ok()) store_.Rollback();
+  return status;
+}
+
+absl::Status StoreTransaction::Begin(const Batch& first) {
+  begun_ = true;
+  shape_ = ShapeOf(first);
+  writes_ = Writes(first) || writers_.contains(shape_);
+  return store_.Begin(writes_);
+}
+
+runtime::Task<absl::Status> StoreTransaction::Execute(Batch& batch) {
+  batch.ResetResults();
+  batch.scanned().clear();
+  if (!begun_) {
+    if (absl::Status status = Begin(batch); !status.ok()) co_return status;
+  }
+  if (!writes_ && Writes(batch)) {
+    must_write_ = true;
+    co_return absl::AbortedError("it writes");
+  }
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (absl::Status status = One(batch, i); !status.ok()) co_return status;
+  }
+  co_return absl::OkStatus();
+}
+
+absl::Status StoreTransaction::One(Batch& batch, size_t i) {
+  const OperationKind kind = batch.operation(i).kind;
+  if (kind == OperationKind::kScan) return Scan(batch, i);
+  if (kind == OperationKind::kIndexScan) return IndexScan(batch, i);
+  if (instance::IsWrite(kind)) return Change(batch, i);
+  const Batch::Operation& operation = batch.operation(i);
+  const auto found = store_.Get(trees_.OfTable(operation.table), batch.View(operation.key),
+                                kind == OperationKind::kReadForUpdate);
+  if (!found.ok()) return found.status();
+  batch.result(i).code = *found ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
+  if (*found) batch.result(i).row = batch.Store(**found);
+  return absl::OkStatus();
+}
+
+absl::Status StoreTransaction::Change(Batch& batch, size_t i) {
+  const Batch::Operation& operation = batch.operation(i);
+  const OperationKind kind = operation.kind;
+  const storage::TableDefinition& table = catalog_.table(operation.table);
+  const uint32_t tree = trees_.OfTable(operation.table);
+  const KeyView key = batch.View(operation.key);
+  const RowView given = batch.View(operation.row);
+  Batch::Result& result = batch.result(i);
+  result.code = absl::StatusCode::kOk;
+  if (kind == OperationKind::kInsert) {
+    const absl::StatusOr<bool> inserted = store_.Insert(tree, key, given);
+    if (!inserted.ok()) return inserted.status();
+    if (*inserted) return ChangeEntries(table, key, given, /*add=*/true);
+    result.code = absl::StatusCode::kAlreadyExists;
+    return absl::OkStatus();
+  }
+  const bool is_put = kind == OperationKind::kPut;
+  if (is_put && table.indexes.empty()) return store_.Put(tree, key, given);
+  const auto found = store_.Get(tree, key, /*for_update=*/true);
+  if (!found.ok()) return found.status();
+  if (!*found && !is_put) {
+    result.code = absl::StatusCode::kNotFound;
+    return absl::OkStatus();
+  }
+  if (!*found) {
+    if (absl::Status status = store_.Put(tree, key, given); !status.ok()) return status;
+    return ChangeEntries(table, key, given, /*add=*/true);
+  }
+  Copy(**found, &row_);
+  const bool is_part =
+      kind == OperationKind::kWrite || kind == OperationKind::kAdd || kind == OperationKind::kUpdate;
+  const size_t bytes = kind == OperationKind::kWrite ? given.size() : sizeof(int64_t);
+  if (is_part && operation.offset + bytes > row_.size())
+    return absl::InternalError(
+        fmt::format("table '{}': a row of {} bytes, changed beyond them", table.name, row_.size()));
+  const bool indexed = !table.indexes.empty() && (!is_part || table.Indexes(operation.offset, bytes));
+  if (indexed) {
+    if (absl::Status status = ChangeEntries(table, key, row_, /*add=*/false); !status.ok()) return status;
+  }
+  if (kind == OperationKind::kDelete) return store_.Delete(tree, key);
+  if (kind == OperationKind::kWrite) {
+    std::copy(given.begin(), given.end(), row_.begin() + operation.offset);
+  } else if (is_part) {
+    int64_t number = 0;
+    std::memcpy(&number, row_.data() + operation.offset, sizeof(number));
+    number = static_cast<int64_t>(static_cast<uint64_t>(number) + static_cast<uint64_t>(operation.delta));
+    std::memcpy(row_.data() + operation.offset, &number, sizeof(number));
+    result.row = batch.Store(std::as_bytes(std::span(&number, 1)));
+  } else {
+    Copy(given, &row_);
+  }
+  // Storing a result may have moved the batch's bytes.
+  const KeyView at = batch.View(batch.operation(i).key);
+  if (absl::Status status = store_.Put(tree, at, row_); !status.ok()) return status;
+  return indexed ? ChangeEntries(table, at, row_, /*add=*/true) : absl::OkStatus();
+}
+
+absl::Status StoreTransaction::ChangeEntries(const storage::TableDefinition& table, KeyView key, RowView row,
+                                             bool add) {
+  for (instance::IndexId index = 0; index < table.indexes.size(); ++index) {
+    const absl::StatusOr<std::string> entry = storage::IndexEntry(table, table.indexes[index], key, row);
+    if (!entry.ok()) return entry.status();
+    const uint32_t tree = trees_.OfIndex(table.id, index);
+    const auto at = std::as_bytes(std::span(*entry));
+    absl::Status status = add ? store_.Put(tree, at, key) : store_.Delete(tree, at);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreTransaction::Scan(Batch& batch, size_t i) {
+  const Batch::Operation operation = batch.operation(i);
+  Batch::Result& result = batch.result(i);
+  CopyBound(batch.View(operation.key), &key_);
+  CopyBound(batch.View(operation.end_key), &end_);
+  result.code = absl::StatusCode::kOk;
+  result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
+  return store_.Scan(trees_.OfTable(operation.table), key_, end_, operation.reverse,
+                     [&](KeyView key, RowView row) {
+                       const Batch::Bytes key_at = batch.Store(key);
+                       batch.scanned().push_back({key_at, batch.Store(row)});
+                       return ++result.scanned != operation.limit;
+                     });
+}
+
+absl::Status StoreTransaction::IndexScan(Batch& batch, size_t i) {
+  const Batch::Operation operation = batch.operation(i);
+  Batch::Result& result = batch.result(i);
+  CopyBound(batch.View(operation.key), &key_);
+  CopyBound(batch.View(operation.end_key), &end_);
+  result.code = absl::StatusCode::kOk;
+  result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
+  size_t count = 0;
+  const auto visit = [&](KeyView, RowView primary) {
+    if (count == found_.size()) found_.emplace_back();
+    found_[count++].assign(reinterpret_cast<const char*>(primary.data()), primary.size());
+    return count != operation.limit;
+  };
+  absl::Status status =
+      store_.Scan(trees_.OfIndex(operation.table, operation.index), key_, end_, operation.reverse, visit);
+  for (size_t n = 0; n < count && status.ok(); ++n) {
+    const auto key = std::as_bytes(std::span(found_[n]));
+    const auto row = store_.Get(trees_.OfTable(operation.table), key, /*for_update=*/false);
+    if (!row.ok()) return row.status();
+    if (!*row) return absl::InternalError("an index has an entry of a row that is not there");
+    const Batch::Bytes key_at = batch.Store(key);
+    batch.scanned().push_back({key_at, batch.Store(**row)});
+    ++result.scanned;
+  }
+  return status;
+}
+
+absl::Status StoreTransaction::Insert(instance::TableId table, KeyView key, RowView row) {
+  const absl::StatusOr<bool> inserted = store_.Insert(trees_.OfTable(table), key, row);
+  if (!inserted.ok()) return inserted.status();
+  if (!*inserted) return absl::AlreadyExistsError("a row is loaded twice");
+  return ChangeEntries(catalog_.table(table), key, row, /*add=*/true);
+}
+
+}  // namespace islands::experiments
