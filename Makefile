@@ -68,7 +68,7 @@ sanitize: packages build/asan/build.ninja build/tsan/build.ninja ## the tests of
 
 BENCH ?=
 bench: packages build/release/build.ninja ## measure islands, beside other engines, with the bars set for them: 20 minutes
-	ninja -C build/release -j $(JOBS) $(BINARIES) peers bare_pages gateway_load local_path_bench messaging_bench disk_faults
+	ninja -C build/release -j $(JOBS) $(BINARIES) peers workload_peers bare_pages gateway_load local_path_bench messaging_bench disk_faults
 	$(PYTHON) experiments/bench.py $(BENCH)
 
 ENGINES ?=

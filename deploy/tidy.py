@@ -79,7 +79,7 @@ TORN, GUARDS = "instance/storage/pages/torn.h", "instance/storage/pages/page_gua
 BANNED = [(re.compile(pattern), instead, allowed) for pattern, instead, allowed in (
     (r"\babsl::Mutex", "runtime::Mutex: ThreadSanitizer cannot see into Debian's Abseil", anywhere),
     (r"\bstd::mutex", "runtime::Mutex: Clang's analysis knows what it guards",
-     lambda path: is_test(path) or path.startswith("experiments/") or path == "runtime/mutex.h"),
+     lambda path: is_test(path) or path.startswith(("experiments/", CLIENT)) or path == "runtime/mutex.h"),
     (r"\batomic_(thread|signal)_fence\b", "a memory order on the atomic: sanitizers cannot see fences",
      lambda path: path == TORN),  # the one fence, of optimistic page reads
     (r"\b__(?:atomic|sync)_\w+", "std::atomic, or for the bytes of a page a TornPage", lambda path: path == TORN),

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks import disks, gateway, larger, logs, parts, restarts, throughput
+from benchmarks import disks, gateway, larger, logs, parts, restarts, throughput, workloads
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
 from benchmarks.memory_group import remove_groups
 from islands_command import ROOT, Document, Islands, guarded, remove_everything, writing
@@ -37,6 +37,7 @@ SECTIONS = {
     "mpl": (throughput.multiprogramming, 12, 1),
     "sizes": (throughput.sizes, 6, 45),
     "instructions": (parts.instructions, 0, 60),
+    "workloads": (workloads.workloads, 42, 160),
     "gateway": (gateway.gateway, len(gateway.LOADS), 8),
     "durability": (logs.durability, 11, 110),
     "disks": (disks.disks, 6, 60),

@@ -29,8 +29,8 @@ from durability import file_system  # noqa: E402
 from islands_command import Failed  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench.py")]
-SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions", "gateway",
-            "durability", "disks", "replay", "cleaner", "larger"]
+SECTIONS = ["peers", "cores", "multisite", "messages", "allocations", "many", "mpl", "sizes", "instructions",
+            "workloads", "gateway", "durability", "disks", "replay", "cleaner", "larger"]
 
 needs_islands = pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "build/release/bin/islandd")),
                                    reason="islandd is not built")
@@ -71,6 +71,11 @@ def test_quick_shows_every_section_and_all_rows_add_up(folder: str) -> None:
     # What needs nothing but islands is there on every machine.
     assert all(sections["cores"]["rows"][row][1] > 0 for row in ("one worker", "2ISL", "1ISL, two workers"))
     assert all(value > 0 for value in sections["multisite"]["rows"]["100"][:1])
+    if os.path.exists(os.path.join(ROOT, "build/release/bin/workload_peers")):
+        rows = sections["workloads"]["rows"]
+        assert list(rows) == ["TPC-C Payment", "TPC-C New-Order", "TATP"]
+        assert all(rate > 0 for values in rows.values() for rate in values[:9]), "SQLite may be missing"
+        assert len(sections["workloads"]["bars"]) == 3
     fronts = sections["gateway"]["rows"]
     assert [values[2] is not None for values in fronts.values()].count(True) == 8, "each beside the echo of its kind"
     assert all(rate > 0 and cpu_us > 0 and 0 < p50_us <= p99_us for rate, cpu_us, _, p50_us, p99_us in fronts.values())

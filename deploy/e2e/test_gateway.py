@@ -241,7 +241,7 @@ def test_only_certificates_get_in_over_tcp(cluster: Cluster, folder: str) -> Non
         put("enemy")
     with pytest.raises(client.InvalidRequest, match="certificate"):
         client.connect(address)
-    plain = client.Client(grpc.insecure_channel(address), 2)  # who tries it all the same
+    plain = client.Client(grpc.insecure_channel(address), 2, None)  # who tries it all the same
     with pytest.raises(client.Error):
         plain.put("accounts", 1, b"plain")
     with client.connect(gateway_of(cluster)["addresses"][0]) as db:

@@ -103,7 +103,8 @@ class Contest:
 
             return lambda op, clients: calls(op, clients, context.seconds)
 
-        for name, over in ((FRONT_DOOR, ["--frames"]), (OVER_GRPC, [])):
+        ways: dict[str, list[str]] = {FRONT_DOOR: ["--frames"], OVER_GRPC: []}
+        for name, over in ways.items():
             self.contenders.append(Contender(name, name, True, CLIENTS_OF_GATEWAY, through(over), facts,
                                              tuple(GATEWAY_OPS)))
 

@@ -97,8 +97,8 @@ def found_of(context: Context, server: Server, load: Load) -> Found:
 
 def gateway(context: Context) -> Section:
     layout = f"{context.cores}ISL"
-    section = Section(f"Gateway: {CLIENTS} clients over gRPC or in frames, a row of 250 bytes a transaction; {layout} behind it; CPU "
-                      "time is the server's own", "server: transactions",
+    section = Section(f"Gateway: {CLIENTS} clients over gRPC or in frames, a row of 250 bytes a transaction; "
+                      f"{layout} behind it; CPU time is the server's own", "server: transactions",
                       [("thousand/s", "{:.1f}"), ("CPU-us each", "{:.1f}"), ("per CPU-s, x echo", "{:.2f}"),
                        ("p50 us", "{:,.0f}"), ("p99 us", "{:,.0f}")])
     if not os.access(program_of(context), os.X_OK):

@@ -57,7 +57,8 @@ class Peers:
 
     def ask(self, engine: str, op: str, threads: int | None = None) -> str:
         """Begins a measurement, in so many of its threads or in all; returns the request, for its answer."""
-        request = f"{engine} {op} {self.seconds}" + (f" {threads}" if threads else "")
+        words = (engine, op, str(self.seconds), str(threads) if threads else "")
+        request = " ".join(word for word in words if word)
         try:
             assert self.process.stdin
             self.process.stdin.write(request + "\n")

@@ -1,4 +1,5 @@
-// Berkeley DB: a B-tree for each tree, transactions with page locks; without mutexes where there is one thread only.
+// Berkeley DB: a B-tree for each tree, transactions with page locks; without mutexes where there is one
+// thread only.
 #include <db.h>
 #include <fmt/format.h>
 

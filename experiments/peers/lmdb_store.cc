@@ -1,5 +1,5 @@
-// LMDB: a database for each tree, keys as bytes. A transaction that only reads takes its session's reader, which is
-// reset and renewed; one that writes has the environment to itself.
+// LMDB: a database for each tree, keys as bytes. A transaction that only reads takes its session's reader,
+// which is reset and renewed; one that writes has the environment to itself.
 #include <fmt/format.h>
 #include <lmdb.h>
 

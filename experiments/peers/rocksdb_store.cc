@@ -1,5 +1,5 @@
-// RocksDB's TransactionDB: a column family for each tree. Writers lock what they are about to write; readers see a
-// snapshot.
+// RocksDB's TransactionDB: a column family for each tree. Writers lock what they are about to write; readers
+// see a snapshot.
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>

@@ -1,13 +1,14 @@
-// An engine as workloads need it: rows of several trees by their keys, in key order, in transactions. Every workload of
-// islands runs on it then as it is (store_transaction.h).
+// An engine as workloads need it: rows of several trees by their keys, in key order, in transactions. Every
+// workload of islands runs on it then as it is (store_transaction.h).
 //
-// Thread safety: none; a RowStore belongs to one thread. Sessions share the data, and the store outlives them.
+// Thread safety: none; a RowStore belongs to one thread. Sessions share the data, and the store outlives
+// them.
 //
 // Invariants:
-//  1. What a transaction that has committed wrote is there for all that begin later; of one that was rolled back, or
-//     whose Commit has failed, nothing is.
-//  2. After ABORTED, for a conflict with another session's, a transaction can only be rolled back, and may be tried
-//     again. No other error may come from what a workload does.
+//  1. What a transaction that has committed wrote is there for all that begin later; of one that was rolled
+//     back, or whose Commit has failed, nothing is.
+//  2. After ABORTED, for a conflict with another session's, a transaction can only be rolled back, and may be
+//     tried again. No other error may come from what a workload does.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// SQLite: a table for each tree, keyed by bytes and stored in key order (WITHOUT ROWID); one connection, statements
-// prepared once.
+// SQLite: a table for each tree, keyed by bytes and stored in key order (WITHOUT ROWID); one connection,
+// statements prepared once.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>

@@ -1,9 +1,9 @@
-// A transaction of islands on another engine: the workload's own procedure runs, and what it asks for is done with the
-// engine's rows, one operation after the other, indexes included.
+// A transaction of islands on another engine: the workload's own procedure runs, and what it asks for is done
+// with the engine's rows, one operation after the other, indexes included.
 //
-// Whether a transaction will write is known to some engines' advantage only before it begins. Procedures do not say so;
-// but they are few, and what the first batch asks for tells them apart: of each such shape it is remembered. A guess
-// that was wrong ends in a second attempt.
+// Whether a transaction will write is known to some engines' advantage only before it begins. Procedures do
+// not say so; but they are few, and what the first batch asks for tells them apart: of each such shape it is
+// remembered. A guess that was wrong ends in a second attempt.
 //
 // Thread safety: none.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace islands::experiments {
 
-// The trees of a catalog's tables and indexes, numbered: a table's, then those of its indexes. An index has an entry of
-// storage::IndexEntry for each row, whose value is the row's key.
+// The trees of a catalog's tables and indexes, numbered: a table's, then those of its indexes. An index has
+// an entry of storage::IndexEntry for each row, whose value is the row's key.
 class Trees {
  public:
   explicit Trees(const storage::Catalog& catalog);
@@ -43,8 +43,8 @@ class StoreTransaction final : public instance::Transaction {
     id_.boot_epoch = 1;
   }
 
-  // OK: committed. ABORTED: for another session's sake, and may be tried again. INTERNAL: the engine has failed.
-  // Anything else is the procedure's own word; nothing is left.
+  // OK: committed. ABORTED: for another session's sake, and may be tried again. INTERNAL: the engine has
+  // failed. Anything else is the procedure's own word; nothing is left.
   absl::Status Run(const instance::Workload& workload, const instance::Request& request);
   // One row, outside of Run, in a transaction of the caller's.
   absl::Status Insert(instance::TableId table, KeyView key, RowView row);

@@ -1,12 +1,13 @@
-// Any workload of islands on other engines, one measurement at a time: its own rows, generators, procedures and audit.
+// Any workload of islands on other engines, one measurement at a time: its own rows, generators, procedures
+// and audit.
 //
-// Thread safety: none; everything happens in the calling thread, or in threads that a call starts and joins, each with
-// a session of its own.
+// Thread safety: none; everything happens in the calling thread, or in threads that a call starts and joins,
+// each with a session of its own.
 //
 // Invariants:
 //  1. What a thread's transactions are depends on seed and stream only: every engine gets the same.
-//  2. After every measurement the workload's audit has seen all rows: what it sums up is what was committed, and what
-//     it wants to be true is (of TPC-C: the specification's consistency conditions).
+//  2. After every measurement the workload's audit has seen all rows: what it sums up is what was committed,
+//     and what it wants to be true is (of TPC-C: the specification's consistency conditions).
 //  3. With durability lazy, commits are synced every second while transactions run.
 #pragma once
 

@@ -1,4 +1,5 @@
-// `workload_peers`: any workload of islands, its own included, on engines that a user could pick instead of islands.
+// `workload_peers`: any workload of islands, its own included, on engines that a user could pick instead of
+// islands.
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
 #include <sched.h>
@@ -34,8 +35,8 @@ using nlohmann::json;
 constexpr const char* kName = "workload_peers";
 constexpr const char* kFooter = R"(
 --island: the tables are those of an island that is up: run/island-0.json, beside the deployment file.
---serve: prints {"ready": true, ...} when all engines are loaded; then a line ENGINE SECONDS [THREADS] on stdin is
-answered by a line of JSON on stdout, until stdin ends.
+--serve: prints {"ready": true, ...} when all engines are loaded; then a line ENGINE SECONDS [THREADS] on
+stdin is answered by a line of JSON on stdout, until stdin ends.
 Exit codes: 0 ok, 1 an engine failed or its rows are not what was committed, 2 usage, 130 interrupted.)";
 
 struct Arguments {

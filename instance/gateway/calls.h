@@ -1,10 +1,10 @@
 // What programs ask of a gateway, whichever way it comes: over gRPC (service.h), or as frames (direct.h).
 //
-// A call is begun once and ends once, by its `End`. What it was given of its request and response must live until
-// then, and is not touched afterwards.
+// A call is begun once and ends once, by its `End`. What it was given of its request and response must live
+// until then, and is not touched afterwards.
 //
-// Thread safety: calls begin on any thread. Their `End` is called on the channels' thread, inside the function that
-// begins them, or, of a procedure that was new, on the one that looks for it.
+// Thread safety: calls begin on any thread. Their `End` is called on the channels' thread, inside the
+// function that begins them, or, of a procedure that was new, on the one that looks for it.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class Service;
 
 using End = absl::AnyInvocable<void(const Answer&)>;
 
-// An island gives up so much earlier than its client that the client hears how it ended: an island looks for who is late
-// a few times a second. `uncertain_us`: by how much `left_us` may be too long.
+// An island gives up so much earlier than its client that the client hears how it ended: an island looks for
+// who is late a few times a second. `uncertain_us`: by how much `left_us` may be too long.
 inline int64_t DeadlineUs(int64_t left_us, int64_t uncertain_us = 0) {
   constexpr int64_t kMostUs = 100'000;
   return left_us - std::min(kMostUs + uncertain_us, left_us / 10);
@@ -55,8 +55,8 @@ class Dialogue final : private Waiting, private TokenQuestion::Owner {
   class Client {
    public:
     virtual ~Client() = default;
-    // Of a step, in the response that was given for it. `last`: the transaction is committed or rolled back as the
-    // client wanted, and nothing more is said; the dialogue may be destroyed.
+    // Of a step, in the response that was given for it. `last`: the transaction is committed or rolled back
+    // as the client wanted, and nothing more is said; the dialogue may be destroyed.
     virtual void OnAnswered(bool last) = 0;
     // By an error, or because it was abandoned. Likewise.
     virtual void OnEnd(const Answer& answer) = 0;

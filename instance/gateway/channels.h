@@ -1,12 +1,12 @@
 // A gateway's links to the workers of all islands: one to each, dialled, introduced, dialled again when
 // lost; requests out, replies back.
 //
-// One thread has them, like a worker its own; who sends hands its request over. Programs that speak frames (direct.h)
-// are served by the same thread: what they ask is on its way to an island, and what that says on its way back,
-// without another thread's being woken.
+// One thread has them, like a worker its own; who sends hands its request over. Programs that speak frames
+// (direct.h) are served by the same thread: what they ask is on its way to an island, and what that says on
+// its way back, without another thread's being woken.
 //
-// Thread safety: Send, IsUp, Traffic, Serve and Run from any thread; a Waiting is told on the channels' thread, or
-// inside Send; Tell and HangUp on the channels' thread.
+// Thread safety: Send, IsUp, Traffic, Serve and Run from any thread; a Waiting is told on the channels'
+// thread, or inside Send; Tell and HangUp on the channels' thread.
 //
 // Invariants:
 //  1. Of every request exactly one is said to who waits for it: its reply, or that none will come.
@@ -91,7 +91,8 @@ class Channels final : private messaging::TransportHandler {
   // `waiting` must live until it was told.
   void Send(messaging::Address to, const data::v1::ClientRequest& request, Waiting* waiting);
 
-  // Listens at the transport's address; who dials there is `clients`' from then on, who must live until EndServing.
+  // Listens at the transport's address; who dials there is `clients`' from then on, who must live until
+  // EndServing.
   absl::Status Serve(messaging::TransportHandler& clients);
   // No client is heard any more, and all lose their connections.
   void EndServing();

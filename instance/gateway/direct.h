@@ -1,14 +1,15 @@
 // Programs on this machine that speak frames to the gateway, without gRPC: DirectCall and DirectAnswer of
 // proto/client.proto, on a socket beside gRPC's. The C++ client library does.
 //
-// gRPC costs some 100 us of processor time and five wake-ups a call, whatever it carries; this a tenth of that: the
-// channels' own thread reads a call, sends what it asks to an island, and writes the answer (channels.h).
+// gRPC costs some 100 us of processor time and five wake-ups a call, whatever it carries; this a tenth of
+// that: the channels' own thread reads a call, sends what it asks to an island, and writes the answer
+// (channels.h).
 //
 // Thread safety: made and destroyed on one thread; all else happens on the channels' thread.
 //
 // Invariants:
-//  1. On each connection calls and answers take turns. A client that says anything out of turn, or what is no call, loses
-//     its connection.
+//  1. On each connection calls and answers take turns. A client that says anything out of turn, or what is no
+//     call, loses its connection.
 //  2. A transaction that is open when its connection ends is rolled back.
 #pragma once
 

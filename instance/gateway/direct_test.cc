@@ -1,4 +1,5 @@
-// The gateway before real islands, spoken to in frames: by the client library, and by clients that have no manners.
+// The gateway before real islands, spoken to in frames: by the client library, and by clients that have no
+// manners.
 #include "instance/gateway/direct.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // The gateway's gRPC server: where it listens, and whom it lets in.
 //
 // A Unix-domain socket always; it lies in the control directory, which is its user's alone, and whoever
-// connects has to be that user all the same, or root. Beside it one for frames instead of gRPC (direct.h). TCP only
-// when asked for, and then only with certificates on both sides: there is no option for less.
+// connects has to be that user all the same, or root. Beside it one for frames instead of gRPC (direct.h).
+// TCP only when asked for, and then only with certificates on both sides: there is no option for less.
 //
 // Thread safety: Start and the destructor on one thread; SetHealth from any.
 #pragma once

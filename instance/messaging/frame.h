@@ -1,5 +1,5 @@
-// The frame: how a message lies in a byte stream between islands, between `islands` and an island, and between
-// programs and a gateway.
+// The frame: how a message lies in a byte stream between islands, between `islands` and an island, and
+// between programs and a gateway.
 //
 //   offset  size  field
 //        0     4  payload_bytes, little endian, at most kMaxFrameBytes

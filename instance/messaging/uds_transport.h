@@ -27,7 +27,8 @@ namespace islands::messaging {
 
 std::string UdsSocketPath(const std::string& directory, Address address);
 
-// INVALID_ARGUMENT if the socket path would be too long. `path`: where it would listen, unless it is the usual name.
+// INVALID_ARGUMENT if the socket path would be too long. `path`: where it would listen, unless it is the
+// usual name.
 absl::StatusOr<std::unique_ptr<Transport>> MakeUdsTransport(const std::string& directory, Address self,
                                                             std::string path = {});
 

@@ -1,13 +1,14 @@
 // Whose turn it is on a worker: coroutines that can go on, slots that are about to begin a transaction, and
 // those that sleep until a point in time.
 //
-// Who has what it waited for goes on before anybody begins: its locks are in others' way. A procedure that goes on
-// comes back to who called it, and that to who commits, through the queue of who is ready (runtime/task.h). On a worker
-// that has nothing under way with other islands, all of that happens in the round in which the wait is over, and nobody
-// begins while one has stopped for a breath: else whoever begins wants its locks, waits for them, and is waited for in
-// turn, and a queue at a row that everybody wants keeps itself alive (Payment in one warehouse did half as much). With
-// others, a round for each step is better: what it says to them leaves together with what else there is to say, and
-// rounds stay short, so that those who wait there are soon heard (the same at once: TPC-C on two islands 0.7 times).
+// Who has what it waited for goes on before anybody begins: its locks are in others' way. A procedure that
+// goes on comes back to who called it, and that to who commits, through the queue of who is ready
+// (runtime/task.h). On a worker that has nothing under way with other islands, all of that happens in the
+// round in which the wait is over, and nobody begins while one has stopped for a breath: else whoever begins
+// wants its locks, waits for them, and is waited for in turn, and a queue at a row that everybody wants keeps
+// itself alive (Payment in one warehouse did half as much). With others, a round for each step is better:
+// what it says to them leaves together with what else there is to say, and rounds stay short, so that those
+// who wait there are soon heard (the same at once: TPC-C on two islands 0.7 times).
 //
 // Thread safety: owned by a worker.
 //
@@ -124,8 +125,8 @@ class Turns {
   bool MayBegin() const {
     return begun_in_round_ < kBegunPerRound && last_begun_ns_ - now_ns_ < kLongestRoundNs;
   }
-  // Whether it is time to look after the links, for one who is in the midst of something. Alone, whoever has begun at a
-  // round's end has as much time as others. Reads the clock.
+  // Whether it is time to look after the links, for one who is in the midst of something. Alone, whoever has
+  // begun at a round's end has as much time as others. Reads the clock.
   bool HasLongGoneOn() const {
     return clock_.NowNs() - (alone_ ? std::max(now_ns_, last_begun_ns_) : now_ns_) > kLongestRoundNs;
   }

@@ -40,8 +40,8 @@ struct Connection {
   int64_t timeout_ms;
 
   Deadline DeadlineIn(int64_t asked_ms) const { return Deadline(asked_ms > 0 ? asked_ms : timeout_ms); }
-  // A call that is no step of a transaction, by the shortest way that is there. OK: it is carried out, and `answer` has
-  // what the gateway says of it.
+  // A call that is no step of a transaction, by the shortest way that is there. OK: it is carried out, and
+  // `answer` has what the gateway says of it.
   absl::Status Ask(client::v1::DirectCall* call, Effect effect, const Deadline& deadline,
                    client::v1::DirectAnswer* answer) const;
   // One call of AskOutcome.

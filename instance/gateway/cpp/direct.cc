@@ -144,13 +144,14 @@ absl::Status StatusOf(const pb::DirectAnswer& answer, Effect effect) {
   return FromGrpc({static_cast<grpc::StatusCode>(code), answer.message()}, effect);
 }
 
-Direct::Direct(const std::string& path) : path_(absl::StrCat(path, kSuffix)) {}
+Direct::Direct(const std::string& path) : path_(absl::StrCat(path, kSuffix)), process_(getpid()) {}
 
 std::unique_ptr<Line> Direct::Take() {
   for (;;) {
     std::unique_ptr<Line> line;
     {
       const std::scoped_lock lock(mutex_);
+      if (const int64_t process = getpid(); process != std::exchange(process_, process)) idle_.clear();
       if (idle_.empty()) break;
       line = std::move(idle_.back());
       idle_.pop_back();

@@ -1,9 +1,11 @@
-// Calls to a gateway as frames, on the socket beside gRPC's (proto/client.proto, DirectCall): a tenth of what gRPC costs.
+// Calls to a gateway as frames, on the socket beside gRPC's (proto/client.proto, DirectCall): a tenth of what
+// gRPC costs.
 //
 // Thread safety: a Direct is for any thread; a Line belongs to one at a time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,8 +27,8 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  // OK: the gateway has answered, whatever it says. Otherwise what became of the call, as errors.h has it. Sets the
-  // call's timeout.
+  // OK: the gateway has answered, whatever it says. Otherwise what became of the call, as errors.h has it.
+  // Sets the call's timeout.
   absl::Status Ask(client::v1::DirectCall* call, Effect effect, const Deadline& deadline,
                    client::v1::DirectAnswer* answer);
   // The gateway has not gone away.
@@ -57,7 +59,8 @@ class Direct {
   std::unique_ptr<Line> Dial() const;
 
   const std::string path_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // runtime::Mutex is not the programs'
+  int64_t process_;   // a child must not speak on its parent's lines
   std::vector<std::unique_ptr<Line>> idle_;
 };
 

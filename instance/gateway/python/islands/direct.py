@@ -1,4 +1,4 @@
-"""Calls to a gateway as frames, on the socket beside gRPC's (proto/client.proto, DirectCall): a fraction of what gRPC costs.
+"""Calls to a gateway as frames, on the socket beside gRPC's (proto/client.proto, DirectCall): far cheaper than gRPC.
 
 A Direct is for any thread; a Line belongs to one at a time.
 """
