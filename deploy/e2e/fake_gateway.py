@@ -303,9 +303,10 @@ class OneClient(socketserver.BaseRequestHandler):
             yield call
 
     def steps(self, first: Any, calls: Iterator[Any]) -> Iterator[Any]:
+        assert not first.continues
         yield first.transact
         for call in calls:
-            assert call.WhichOneof("call") == "transact"
+            assert call.WhichOneof("call") == "transact" and call.continues
             yield call.transact
 
     def say(self, answer: Any) -> None:

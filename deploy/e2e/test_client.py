@@ -210,7 +210,7 @@ def balance(db: client.Client) -> Any:
 ])
 def test_with_a_token_the_outcome_is_known(db: client.Client, gateway: FakeGateway, batch: client.Batch,
                                            faults: list[str], earlier: bool) -> None:
-    gateway.faults = faults
+    gateway.faults = list(faults)
     results = db.execute(batch, token=client.new_token())
     assert results.earlier == earlier and balance(db) == 1
     if earlier:
@@ -377,7 +377,7 @@ def test_a_procedure_is_called(db: client.Client) -> None:
 ])
 def test_a_call_with_a_token_happens_once(db: client.Client, gateway: FakeGateway, faults: list[str],
                                           earlier: bool) -> None:
-    gateway.faults = faults
+    gateway.faults = list(faults)
     answer = db.call("counter.add", 7, 3, "ann", token=client.new_token())
     assert answer.earlier == earlier and gateway.counters == {7: 3}
     if earlier:

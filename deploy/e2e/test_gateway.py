@@ -478,7 +478,7 @@ def test_every_call_is_counted_once(cluster: Cluster) -> None:
                         for name in ("latency", "island_wait"))
         assert 0 < waited < took < 10, method
     connections = [total(text, "islands_gateway_connections_total", result="admitted") for text in (before, page)]
-    assert connections[1] - connections[0] == 1, "the client; before, its supervisor had looked whether it is there"
+    assert connections[1] - connections[0] == 2, "the client, in frames and, for tables, over gRPC"
     assert total(page, "islands_gateway_cpu_seconds_total") > 0
 
 

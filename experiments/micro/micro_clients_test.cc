@@ -98,7 +98,8 @@ TEST_F(MicroClients, Skewed_CrowdAtTheHotIslandAndNobodyIsForgotten) {
   EXPECT_GT(all, 1'000);
   EXPECT_NEAR(hot / all, 0.88, 0.04);
   EXPECT_GT(hot_waits, 5 * steps);  // clients, each time
-  EXPECT_LT(others_wait, steps / 10);
+  // Whoever has come in this round counts, and goes to a slot in it: at most one, on average.
+  EXPECT_LT(others_wait, steps);
   ExpectSound();
 }
 

@@ -53,7 +53,8 @@ class DirectServer::Connection final : public std::enable_shared_from_this<Conne
     }
     if (!call_->ParseFromArray(payload.data(), static_cast<int>(payload.size())))
       return "it sent a broken call";
-    if (dialogue_ != nullptr && !call_->has_transact()) return "it has left its transaction open";
+    if (dialogue_ != nullptr && !call_->continues()) return "it has left its transaction open";
+    if (call_->continues() && !call_->has_transact()) return "it goes on with what is no transaction";
     busy_ = true;
     Service& service = server_.service_;
     const auto left_us = static_cast<int64_t>(std::min(call_->timeout_us(), kLongestUs));
@@ -94,6 +95,8 @@ class DirectServer::Connection final : public std::enable_shared_from_this<Conne
   }
 
   void Transact(int64_t deadline_us) {
+    if (dialogue_ == nullptr && call_->continues())
+      return Say(Refusal(absl::AbortedError("the transaction has ended"), "refused"));
     if (dialogue_ == nullptr) {
       kept_ = shared_from_this();
       dialogue_ = std::make_unique<Dialogue>(server_.service_, *this);

@@ -87,8 +87,11 @@ DirectCall Whole(const std::vector<Operation>& operations) {
   for (const Operation& operation : operations) *call.mutable_execute()->add_operations() = operation;
   return call;
 }
-DirectCall StepOf(const std::vector<Operation>& operations, TransactRequest::End end = {}) {
+enum class Step { kFirst, kNext };
+DirectCall StepOf(const std::vector<Operation>& operations, TransactRequest::End end = {},
+                  Step step = Step::kFirst) {
   DirectCall call;
+  call.set_continues(step == Step::kNext);
   for (const Operation& operation : operations) *call.mutable_transact()->add_operations() = operation;
   call.mutable_transact()->set_end(end);
   return call;
@@ -189,6 +192,12 @@ TEST_F(DirectTest, WhoeverHasNoManners_LosesTheConnection) {
   EXPECT_TRUE(other.HungUpOn());
   EXPECT_TRUE(LocksAreReleased());
   EXPECT_EQ(ValueOf(3), "none");
+  Wire again(path_);
+  again.Say(StepOf({Put(3, "open")}));
+  ASSERT_TRUE(again.Hear(&answer));
+  again.Say(StepOf({Put(3, "another")}));  // the first step of another
+  EXPECT_TRUE(again.HungUpOn());
+  EXPECT_TRUE(LocksAreReleased());
   EXPECT_EQ(service_->open(), 0u);
 }
 
@@ -209,7 +218,7 @@ TEST_F(DirectTest, Transaction_OfAClientThatGoesIsRolledBack) {
     Wire waits(path_);
     waits.Say(StepOf({Put(3, "gone")}));
     ASSERT_TRUE(waits.Hear(&answer));
-    waits.Say(StepOf({Put(2, "gone")}));
+    waits.Say(StepOf({Put(2, "gone")}, {}, Step::kNext));
   }
   ASSERT_TRUE(holder.Commit().ok());
   EXPECT_TRUE(LocksAreReleased());
@@ -226,11 +235,16 @@ TEST_F(DirectTest, Transaction_EndsWithTheFirstErrorAndTheConnectionGoesOn) {
   ASSERT_TRUE(wire.Hear(&answer));
   Operation nonsense = Get(1);
   nonsense.set_table("nowhere");
-  wire.Say(StepOf({nonsense}));
+  wire.Say(StepOf({nonsense}, {}, Step::kNext));
   ASSERT_TRUE(wire.Hear(&answer));
   EXPECT_EQ(answer.code(), static_cast<uint32_t>(grpc::StatusCode::INVALID_ARGUMENT));
   EXPECT_EQ(answer.failure().outcome(), Failure::ABORTED);
   EXPECT_TRUE(LocksAreReleased());
+  // Whoever goes on all the same does not begin another.
+  wire.Say(StepOf({Put(1, "half")}, TransactRequest::COMMIT, Step::kNext));
+  ASSERT_TRUE(wire.Hear(&answer));
+  EXPECT_EQ(answer.code(), static_cast<uint32_t>(grpc::StatusCode::ABORTED));
+  EXPECT_EQ(answer.failure().outcome(), Failure::ABORTED);
   wire.Say(Whole({Get(1)}));
   ASSERT_TRUE(wire.Hear(&answer));
   EXPECT_EQ(answer.execute().results(0).code(), Result::NOT_FOUND);
@@ -255,7 +269,7 @@ TEST_F(DirectTest, CallThatIsTooLarge_IsRefused) {
   EXPECT_EQ(answer.failure().outcome(), Failure::ABORTED);
   wire.Say(StepOf({Put(2, "two")}));
   ASSERT_TRUE(wire.Hear(&answer));
-  wire.Say(StepOf({Put(1, large)}, TransactRequest::COMMIT));
+  wire.Say(StepOf({Put(1, large)}, TransactRequest::COMMIT, Step::kNext));
   ASSERT_TRUE(wire.Hear(&answer));
   EXPECT_EQ(answer.code(), static_cast<uint32_t>(grpc::StatusCode::RESOURCE_EXHAUSTED));
   EXPECT_TRUE(LocksAreReleased());
@@ -345,7 +359,7 @@ TEST_F(LimitedDirectTest, LimitsAreThoseOfGrpc) {
     EXPECT_EQ(answer.failure().outcome(), Failure::ABORTED);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(400));  // they have said nothing for too long
-  first.Say(StepOf({}, TransactRequest::COMMIT));
+  first.Say(StepOf({}, TransactRequest::COMMIT, Step::kNext));
   ASSERT_TRUE(first.Hear(&answer));
   EXPECT_EQ(answer.code(), static_cast<uint32_t>(grpc::StatusCode::ABORTED)) << answer.message();
 }
@@ -375,7 +389,7 @@ TEST_F(DirectTest, Stress_ClientsComeAndGo) {
         } else {
           wire->Say(StepOf({Add(from, -amount)}));
           if (leaves != 0 && wire->Hear(&answer) && answer.code() == 0 && leaves != 1)
-            wire->Say(StepOf({Add(to, amount)}, TransactRequest::COMMIT));
+            wire->Say(StepOf({Add(to, amount)}, TransactRequest::COMMIT, Step::kNext));
         }
         if (leaves <= (whole ? 0u : 1u)) {
           ++left;

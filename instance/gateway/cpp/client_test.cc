@@ -192,6 +192,7 @@ class FakeGateway final : public pb::Islands::Service {
       }
       pb::DirectCall call;
       gone_ = !peer_.Read(&call);
+      EXPECT_TRUE(gone_ || call.continues());
       *request = call.transact();
       return !gone_;
     }

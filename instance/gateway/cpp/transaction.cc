@@ -60,6 +60,7 @@ class StepsOnLine final : public internal::Steps {
     if (!asked_) End();
   }
   absl::Status Ask(client::v1::DirectCall* call, Effect effect, client::v1::DirectAnswer* answer) override {
+    call->set_continues(asked_);
     asked_ = true;
     if (absl::Status status = line_->Ask(call, effect, deadline_, answer); !status.ok()) return status;
     absl::Status status = internal::StatusOf(*answer, effect);

@@ -316,12 +316,14 @@ class OnStream(Steps):
 class OnLine(Steps):
     def __init__(self, direct_: Direct, line: direct.Line, timeout: float) -> None:
         self._direct, self._line = direct_, line  # given back once it has ended
-        self._open = True
+        self._open, self._asked = True, False
         self._until = time.monotonic() + timeout
 
     def ask(self, request: Any, may_have_committed: bool) -> Any:
         left_s = max(0.0, self._until - time.monotonic())
-        answer = self._line.ask(pb.DirectCall(transact=request), left_s, may_have_committed)
+        call = pb.DirectCall(transact=request, continues=self._asked)
+        self._asked = True
+        answer = self._line.ask(call, left_s, may_have_committed)
         if answer.code == 0:
             return answer.transact
         if answer.HasField("failure"):  # otherwise it may be open still
