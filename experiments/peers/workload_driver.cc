@@ -203,10 +203,11 @@ absl::Status WorkloadDriver::RunPart(Session& session, double seconds, WorkloadM
       if (status.ok()) {
         ++measured->committed;
         session.audit_committed += session.request->audit_delta;
-      } else if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsFailedPrecondition(status)) {
+      } else if (absl::IsInternal(status) || absl::IsDataLoss(status)) {
         return status;
       } else {
         ++measured->aborted;
+        measured->last_abort = std::move(status);
       }
     }
   }
@@ -235,7 +236,9 @@ absl::StatusOr<WorkloadMeasurement> WorkloadDriver::RunFor(Loaded& loaded, doubl
     sum.aborted += part.aborted;
     sum.conflicts += part.conflicts;
     sum.seconds = std::max(sum.seconds, part.seconds);
+    sum.last_abort.Update(part.last_abort);
   }
+  if (sum.committed == 0 && sum.aborted != 0) return sum.last_abort;  // the rows are not what it wants
   return sum;
 }
 

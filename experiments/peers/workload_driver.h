@@ -36,8 +36,9 @@ struct WorkloadDriverOptions {
 
 struct WorkloadMeasurement {
   uint64_t committed = 0;
-  uint64_t aborted = 0;    // at the procedure's own word
-  uint64_t conflicts = 0;  // attempts that were in another session's way
+  uint64_t aborted = 0;     // at the procedure's own word: not enough money, say
+  absl::Status last_abort;  // of those
+  uint64_t conflicts = 0;   // attempts that were in another session's way
   double seconds = 0;
   double PerSecond() const { return static_cast<double>(committed) / seconds; }
 };
