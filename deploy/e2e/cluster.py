@@ -19,7 +19,7 @@ name: {name}
 layout: {layout}
 storage: {{buffer_pool: {pool}, {mode}log: {{durability: {durability}, votes: {votes}}}}}
 messaging: {{transport: {transport}}}
-metrics: {{base_port: 0}}
+metrics: {{base_port: {port}}}
 """
 
 
@@ -61,12 +61,13 @@ class Cluster:
         self.file = os.path.join(folder, "deployment.yaml")
 
     def write(self, layout: str = "2ISL", transport: str = "uds", name: str = "test", more: str = "",
-              durability: str = "none", pool: str = "512MiB", mode: str = "") -> "Cluster":
+              durability: str = "none", pool: str = "512MiB", mode: str = "", port: int = 0) -> "Cluster":
         """`durability`: none, lazy or sync; with +forced, votes wait for the disk too."""
         durability, _, votes = durability.partition("+")
         with open(self.file, "w", encoding="utf-8") as file:
             file.write(FILE.format(name=name, layout=layout, transport=transport, durability=durability,
-                                   votes=votes or "epoch", pool=pool, mode=f"mode: {mode}, " if mode else "") + more)
+                                   votes=votes or "epoch", pool=pool, mode=f"mode: {mode}, " if mode else "", port=port)
+                       + more)
         return self
 
     def up(self, *options: object) -> Document:

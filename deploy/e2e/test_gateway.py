@@ -36,7 +36,7 @@ FAR = 900  # a key of the last island
 ROW = (100).to_bytes(8, "little", signed=True)
 
 
-def started(cluster: Cluster, durability: str = "lazy", gateway: str = "{enabled: true}", **shape: str) -> str:
+def started(cluster: Cluster, durability: str = "lazy", gateway: str = "{enabled: true}", **shape: Any) -> str:
     """Its address."""
     cluster.write(durability=durability, more=f"{TABLES}gateway: {gateway}\n", **shape)
     status = cluster.up()

@@ -10,17 +10,18 @@ import pytest
 
 from cluster import Cluster, cluster, wait_until  # noqa: F401
 from conftest import Document
+from test_metrics import free_ports, scrape, total
 
 # So small that transactions meet.
 SMALL = ("--customers", 30, "--items", 100)
 REMOTE = (*SMALL, "--remote-lines", 20, "--remote-payments", 30)
 
 
-def up(cluster: Cluster, layout: str, durability: str = "none", more: str = "") -> None:
-    template = cluster.islands.json("template", layout, "--workload", "tpcc", "--scale", 4)["yaml"]
+def up(cluster: Cluster, layout: str, durability: str = "none", more: str = "", scale: int = 4, port: int = 0) -> None:
+    template = cluster.islands.json("template", layout, "--workload", "tpcc", "--scale", scale)["yaml"]
     tables = re.search(r"^  tables:\n(?:    .*\n)+", template, re.MULTILINE)
     assert tables
-    cluster.write(layout, durability=durability, more="data:\n  sites: 4\n" + tables[0] + more).up()
+    cluster.write(layout, durability=durability, more=f"data:\n  sites: {scale}\n" + tables[0] + more, port=port).up()
 
 
 def run(cluster: Cluster, *options: object, code: int = 0) -> Document:
@@ -47,6 +48,16 @@ def test_conditions_hold_after_runs(cluster: Cluster, layout: str) -> None:
         check(result)
         assert (result["per_scope"]["distributed"]["committed"] > 0) == (layout == "2ISL")
         assert (result["aborts_by_reason"].get("procedure", 0) > 0) == (mix != "payment"), result["aborts_by_reason"]
+    cluster.down()
+
+
+def test_payments_on_one_worker_do_not_wait_for_each_other(cluster: Cluster) -> None:
+    """All of them want the row of one warehouse. They run one after the other: none waits for a lock, however many are
+    in flight."""
+    port = free_ports(1)
+    up(cluster, "1ISL", more="cores: 1\n", scale=1, port=port)
+    check(run(cluster, *SMALL, "--mix", "payment", "--mpl", 16))
+    assert total(scrape(port), "islands_lock_waits_total") == 0
     cluster.down()
 
 

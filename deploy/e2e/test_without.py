@@ -12,12 +12,7 @@ MICRO = ("--op", "update", "--multisite", 100)
 
 def up(cluster: Cluster, layout: str, without: str, pool: str = "512MiB") -> int:
     port = free_ports(2)
-    cluster.write(layout, pool=pool, more=f"without: {without}\n")
-    with open(cluster.file, encoding="utf-8") as file:
-        text = file.read().replace("base_port: 0", f"base_port: {port}")
-    with open(cluster.file, "w", encoding="utf-8") as file:
-        file.write(text)
-    cluster.up()
+    cluster.write(layout, pool=pool, more=f"without: {without}\n", port=port).up()
     return port
 
 

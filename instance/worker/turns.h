@@ -111,7 +111,8 @@ class Turns {
     for (size_t left = ready_.size(); left > 0 || (alone_ && !ready_.empty() && !HasLongGoneOn());
          left -= left > 0)
       resume(ready_);
-    for (size_t left = fresh_.size(); left > 0 && (begun_in_round_ == 0 || MayBegin()); --left)
+    for (size_t left = fresh_.size(); left > 0 && IsInNobodysWay() && (begun_in_round_ == 0 || MayBegin());
+         --left)
       resume(fresh_);
     return resumed;
   }
@@ -123,7 +124,7 @@ class Turns {
   }
   // Whether another transaction may begin in this round.
   bool MayBegin() const {
-    return begun_in_round_ < kBegunPerRound && last_begun_ns_ - now_ns_ < kLongestRoundNs;
+    return IsInNobodysWay() && begun_in_round_ < kBegunPerRound && last_begun_ns_ - now_ns_ < kLongestRoundNs;
   }
   // Whether it is time to look after the links, for one who is in the midst of something. Alone, whoever has
   // begun at a round's end has as much time as others. Reads the clock.
@@ -142,6 +143,8 @@ class Turns {
     bool operator<(const Sleeper& other) const { return at_ns > other.at_ns; }  // earliest on top
   };
   void AddSleeper(int64_t at_ns, std::coroutine_handle<> handle);
+  // Whoever begins: alone, nobody does while somebody is ready, whom a commit may just have given its lock.
+  bool IsInNobodysWay() const { return !alone_ || ready_.empty(); }
 
   const runtime::Clock& clock_;
   int64_t now_ns_;

@@ -38,6 +38,29 @@ class TurnsTest : public testing::Test {
     co_await task;
     seen_.push_back("caller of " + caller);
   }
+  runtime::Task<void> TwiceBreathing(std::string first, std::string second) {
+    Turns::Breath breath = turns_.Breathe();
+    co_await breath;
+    seen_.push_back(first);
+    Turns::Breath again = turns_.Breathe();
+    co_await again;
+    seen_.push_back(second);
+  }
+  runtime::Task<void> Slow(std::string name) {
+    Turns::Breath breath = turns_.Breathe();
+    co_await breath;
+    clock_.AdvanceNs(2 * Turns::kLongestRoundNs);
+    seen_.push_back(name);
+  }
+  runtime::Task<void> SlowCaller(std::string name, std::string caller) {
+    runtime::Task<void> task = Slow(std::move(name));
+    co_await task;
+    seen_.push_back(caller);
+  }
+  runtime::Task<void> WaitFor(Waiter& waiter) {
+    Waiter::Suspension suspension = waiter.Suspend();
+    co_await suspension;
+  }
   runtime::Task<void> BreathingBeginner(std::string name, std::string then) {
     Turns::Yield yield = turns_.LetOthersBegin();
     co_await yield;
@@ -125,6 +148,28 @@ TEST_F(TurnsTest, ResumeReady_CallersOfWhoHasWaitedGoOnInTheSameRound) {
   EXPECT_THAT(seen_, testing::ElementsAre("called", "caller", "caller of caller", "begins"));
 }
 
+// Not even when the round has become too long for that: it has locks still.
+TEST_F(TurnsTest, ResumeReady_NobodyBeginsBesideCallersThatAreLeft) {
+  Start(SlowCaller("slow", "caller"));
+  Start(Beginner("begins"));
+  EXPECT_EQ(Round(), 1u);
+  EXPECT_THAT(seen_, testing::ElementsAre("slow"));
+  EXPECT_EQ(Round(), 2u);
+  EXPECT_THAT(seen_, testing::ElementsAre("slow", "caller", "begins"));
+}
+
+// A slot whose transaction has given somebody a lock does not go on to the next in a row.
+TEST_F(TurnsTest, MayBegin_OnlyWhileNobodyIsReady) {
+  turns_.BeginRound(alone_);
+  EXPECT_TRUE(turns_.MayBegin());
+  Waiter waiter;
+  Start(WaitFor(waiter));
+  turns_.Resume(waiter);
+  EXPECT_FALSE(turns_.MayBegin());
+  turns_.BeginRound(/*alone=*/false);
+  EXPECT_TRUE(turns_.MayBegin());
+}
+
 // With others on the way there is a round for each step, and whoever has begun late has no time of its own.
 TEST_F(TurnsTest, ResumeReady_WithOtherIslandsOneStepARound) {
   alone_ = false;
@@ -139,6 +184,14 @@ TEST_F(TurnsTest, ResumeReady_WithOtherIslandsOneStepARound) {
   clock_.AdvanceNs(Turns::kLongestRoundNs + 1);
   turns_.NoteBegin();
   EXPECT_TRUE(turns_.HasLongGoneOn());
+}
+
+TEST_F(TurnsTest, Breathe_LetsTheLoopGoRound) {
+  Start(TwiceBreathing("first", "second"));
+  EXPECT_EQ(Round(), 1u);
+  EXPECT_THAT(seen_, testing::ElementsAre("first"));
+  EXPECT_EQ(Round(), 1u);
+  EXPECT_THAT(seen_, testing::ElementsAre("first", "second"));
 }
 
 // Whoever breathes has locks.
