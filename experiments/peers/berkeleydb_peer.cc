@@ -43,6 +43,20 @@ DBT RowAt(std::byte* row, uint32_t bytes) {
   return dbt;
 }
 
+std::string Keeps(PeerDurability durability) {
+  switch (durability) {
+    case PeerDurability::kNone:
+      return fmt::format(
+          "a commit outlives the process when its log buffer of {} MiB has been written: no sync",
+          kLogBufferBytes >> 20);
+    case PeerDurability::kLazy:
+      return "a commit outlives the process; the machine, once the log is synced: every second";
+    case PeerDurability::kSync:
+      break;
+  }
+  return "a commit outlives the machine: the log is synced, for several at a time";
+}
+
 class BerkeleyDbPeer final : public Peer {
  public:
   explicit BerkeleyDbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {}
@@ -53,14 +67,7 @@ class BerkeleyDbPeer final : public Peer {
     if (environment_ != nullptr) environment_->close(environment_, 0);
   }
 
-  PeerFacts Facts() const override {
-    int major = 0, minor = 0, patch = 0;
-    db_version(&major, &minor, &patch);
-    return {.version = fmt::format("Berkeley DB {}.{}.{}", major, minor, patch),
-            .keeps = Keeps(),
-            .isolation = "serializable: two-phase locking of pages",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return BerkeleyDbFacts(options_.durability); }
 
   absl::Status Load() override {
     if (absl::Status status = OpenEnvironment(); !status.ok()) return status;
@@ -142,20 +149,6 @@ class BerkeleyDbPeer final : public Peer {
   // Other threads: sessions, or who syncs.
   bool in_threads() const { return options_.threads > 1 || options_.durability != PeerDurability::kNone; }
   uint32_t ForThreads() const { return in_threads() ? DB_THREAD : 0; }
-
-  std::string Keeps() const {
-    switch (options_.durability) {
-      case PeerDurability::kNone:
-        return fmt::format(
-            "a commit outlives the process when its log buffer of {} MiB has been written: no sync",
-            kLogBufferBytes >> 20);
-      case PeerDurability::kLazy:
-        return "a commit outlives the process; the machine, once the log is synced: every second";
-      case PeerDurability::kSync:
-        break;
-    }
-    return "a commit outlives the machine: the log is synced, for several at a time";
-  }
 
   // Sessions are many lockers, with a lock for each page; who waits in a circle is found at once.
   int SetForThreads() {
@@ -243,6 +236,15 @@ class BerkeleyDbPeer final : public Peer {
 };
 
 }  // namespace
+
+PeerFacts BerkeleyDbFacts(PeerDurability durability) {
+  int major = 0, minor = 0, patch = 0;
+  db_version(&major, &minor, &patch);
+  return {.version = fmt::format("Berkeley DB {}.{}.{}", major, minor, patch),
+          .keeps = Keeps(durability),
+          .isolation = "serializable: two-phase locking of pages",
+          .rolls_back = true};
+}
 
 std::unique_ptr<Peer> MakeBerkeleyDbPeer(const PeerOptions& options) {
   return std::make_unique<BerkeleyDbPeer>(options);

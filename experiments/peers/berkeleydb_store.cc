@@ -68,22 +68,7 @@ class BerkeleyDbStore final : public RowStore {
       : options_(options), database_(std::move(database)) {}
   ~BerkeleyDbStore() override { Rollback(); }
 
-  PeerFacts Facts() const override {
-    int major = 0, minor = 0, patch = 0;
-    db_version(&major, &minor, &patch);
-    return {
-        .version = fmt::format("Berkeley DB {}.{}.{}", major, minor, patch),
-        .keeps = options_.durability == PeerDurability::kNone
-                     ? fmt::format(
-                           "a commit outlives the process when its log buffer of {} MiB has been written: no "
-                           "sync",
-                           kLogBufferBytes >> 20)
-                 : options_.durability == PeerDurability::kLazy
-                     ? "a commit outlives the process; the machine, once the log is synced: every second"
-                     : "a commit outlives the machine: the log is synced, for several at a time",
-        .isolation = "serializable: two-phase locking of pages",
-        .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return BerkeleyDbFacts(options_.durability); }
 
   absl::StatusOr<std::unique_ptr<RowStore>> Session() override {
     return std::make_unique<BerkeleyDbStore>(options_, database_);

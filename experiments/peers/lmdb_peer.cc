@@ -23,6 +23,20 @@ absl::Status Check(int code, const char* what) {
   return code == MDB_NOTFOUND ? absl::NotFoundError(message) : absl::InternalError(message);
 }
 
+const char* Keeps(PeerDurability durability) {
+  switch (durability) {
+    case PeerDurability::kNone:
+      return "a commit outlives the process, in pages of a file, but not the machine: no sync";
+    case PeerDurability::kLazy:
+      return "a commit outlives the process; synced once a second, but power that is lost before may leave "
+             "the "
+             "whole file torn: no log";
+    case PeerDurability::kSync:
+      break;
+  }
+  return "a commit outlives the machine: its pages are synced, then the one that refers to them";
+}
+
 class LmdbPeer final : public Peer {
  public:
   explicit LmdbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {}
@@ -32,14 +46,7 @@ class LmdbPeer final : public Peer {
     if (environment_ != nullptr && !is_session_) mdb_env_close(environment_);
   }
 
-  PeerFacts Facts() const override {
-    int major = 0, minor = 0, patch = 0;
-    mdb_version(&major, &minor, &patch);
-    return {.version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
-            .keeps = Keeps(),
-            .isolation = "serializable: one writer at a time, readers see a snapshot",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return LmdbFacts(options_.durability); }
 
   absl::Status Load() override {
     if (absl::Status status = Open(); !status.ok()) return status;
@@ -130,20 +137,6 @@ class LmdbPeer final : public Peer {
 
  private:
   bool on_disk() const { return options_.durability != PeerDurability::kNone; }
-
-  const char* Keeps() const {
-    switch (options_.durability) {
-      case PeerDurability::kNone:
-        return "a commit outlives the process, in pages of a file, but not the machine: no sync";
-      case PeerDurability::kLazy:
-        return "a commit outlives the process; synced once a second, but power that is lost before may leave "
-               "the "
-               "whole file torn: no log";
-      case PeerDurability::kSync:
-        break;
-    }
-    return "a commit outlives the machine: its pages are synced, then the one that refers to them";
-  }
 
   absl::Status BeginReader() {
     const int code = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &reader_);
@@ -256,6 +249,15 @@ class LmdbPeer final : public Peer {
 };
 
 }  // namespace
+
+PeerFacts LmdbFacts(PeerDurability durability) {
+  int major = 0, minor = 0, patch = 0;
+  mdb_version(&major, &minor, &patch);
+  return {.version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
+          .keeps = Keeps(durability),
+          .isolation = "serializable: one writer at a time, readers see a snapshot",
+          .rolls_back = true};
+}
 
 std::unique_ptr<Peer> MakeLmdbPeer(const PeerOptions& options) { return std::make_unique<LmdbPeer>(options); }
 

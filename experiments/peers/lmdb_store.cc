@@ -37,21 +37,7 @@ class LmdbStore final : public RowStore {
     if (reader_ != nullptr) mdb_txn_abort(reader_);
   }
 
-  PeerFacts Facts() const override {
-    int major = 0, minor = 0, patch = 0;
-    mdb_version(&major, &minor, &patch);
-    return {
-        .version = fmt::format("LMDB {}.{}.{}", major, minor, patch),
-        .keeps =
-            options_.durability == PeerDurability::kNone
-                ? "a commit outlives the process, in pages of a file, but not the machine: no sync"
-            : options_.durability == PeerDurability::kLazy
-                ? "a commit outlives the process; synced once a second, but power that is lost before may "
-                  "leave the whole file torn: no log"
-                : "a commit outlives the machine: its pages are synced, then the one that refers to them",
-        .isolation = "serializable: one writer at a time, readers see a snapshot",
-        .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return LmdbFacts(options_.durability); }
 
   absl::StatusOr<std::unique_ptr<RowStore>> Session() override {
     return std::make_unique<LmdbStore>(options_, environment_);

@@ -1,6 +1,5 @@
 // `peers`: the microbenchmark on engines that a user could pick instead of islands.
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <CLI/App.hpp>
@@ -8,14 +7,12 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <map>
 #include <optional>
 
 #include "experiments/micro/micro.h"
 #include "experiments/peers/commands.h"
+#include "experiments/peers/engine_options.h"
 #include "experiments/peers/huge_pages.h"
 #include "experiments/peers/scratch_directory.h"
 #include "experiments/peers/server_process.h"
@@ -88,8 +85,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--durability", arguments.durability, "what a commit outlives: none, lazy, sync")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, PeerDurability>{
-          {"none", PeerDurability::kNone}, {"lazy", PeerDurability::kLazy}, {"sync", PeerDurability::kSync}}))
+      ->transform(CLI::CheckedTransformer(Durabilities()))
       ->default_str("none");
   app.add_option(
          "--directory", arguments.directory,
@@ -103,15 +99,6 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_flag("--serve", arguments.serve, "measure what standard input asks for");
   app.footer(kFooter);
-}
-
-absl::Status Pin(int cpu) {
-  if (cpu < 0) return absl::OkStatus();
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, fmt::format("--cpu {}; choose a CPU that `islands machine` shows", cpu));
 }
 
 int Fail(int exit_code, const absl::Status& status) {
@@ -136,7 +123,7 @@ int Run(Arguments& arguments) {
   command.driver.durability =
       arguments.durability.value_or(arguments.cache_mib != 0 ? PeerDurability::kLazy : PeerDurability::kNone);
   command.json = arguments.format == "json";
-  if (absl::Status status = Pin(arguments.cpu); !status.ok()) return Fail(kExitUsage, status);
+  if (absl::Status status = RunOnCpu(arguments.cpu); !status.ok()) return Fail(kExitUsage, status);
   const auto scratch = ScratchDirectory::Create(arguments.directory, EndServers);
   if (!scratch.ok()) return Fail(kExitFailed, scratch.status());
   command.driver.directory = (*scratch)->path();

@@ -116,6 +116,13 @@ PeerNeeds NeedsOfPeer(std::string_view name);
 // installed.
 absl::StatusOr<std::unique_ptr<Peer>> MakePeer(std::string_view name, const PeerOptions& options);
 
+// Whatever it runs.
+PeerFacts LmdbFacts(PeerDurability durability);
+PeerFacts RocksDbFacts(PeerDurability durability);
+PeerFacts BerkeleyDbFacts(PeerDurability durability);
+PeerFacts WiredTigerFacts(PeerDurability durability);
+PeerFacts SqliteFacts(PeerDurability durability);
+
 std::unique_ptr<Peer> MakeLmdbPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeRocksDbPeer(const PeerOptions& options);
 std::unique_ptr<Peer> MakeBerkeleyDbPeer(const PeerOptions& options);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/peers/commands.h"
+#include "experiments/peers/engine_options.h"
 
 namespace islands::experiments {
 namespace {
@@ -31,18 +32,6 @@ json ResultJson(const Rates& rates, const std::string& engine, const std::string
     result["ratio_to_lmdb"] = Median(all) / Median(base->second);
   }
   return result;
-}
-
-const char* NameOf(PeerDurability durability) {
-  switch (durability) {
-    case PeerDurability::kNone:
-      return "none";
-    case PeerDurability::kLazy:
-      return "lazy";
-    case PeerDurability::kSync:
-      break;
-  }
-  return "sync";
 }
 
 json ReportJson(const PeersCommand& command, const PeerDriver& driver, const Rates& rates) {

@@ -57,6 +57,18 @@ class CounterMerge final : public rocksdb::MergeOperator {
   }
 };
 
+const char* Keeps(PeerDurability durability) {
+  switch (durability) {
+    case PeerDurability::kNone:
+      return "a commit outlives the process when it has been flushed: no write-ahead log";
+    case PeerDurability::kLazy:
+      return "a commit outlives the process; the machine, once the log is synced: every second";
+    case PeerDurability::kSync:
+      break;
+  }
+  return "a commit outlives the machine: the log is synced, for several at a time";
+}
+
 class RocksDbPeer final : public Peer {
  public:
   explicit RocksDbPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {
@@ -69,12 +81,7 @@ class RocksDbPeer final : public Peer {
     if (db_ != nullptr && db_.use_count() == 1) db_->Close().PermitUncheckedError();
   }
 
-  PeerFacts Facts() const override {
-    return {.version = fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString()),
-            .keeps = Keeps(),
-            .isolation = "row locks for writers, readers see a snapshot",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return RocksDbFacts(options_.durability); }
 
   absl::Status Load() override {
     rocksdb::TransactionDB* db = nullptr;
@@ -161,18 +168,6 @@ class RocksDbPeer final : public Peer {
 
  private:
   bool has_log() const { return options_.durability != PeerDurability::kNone; }
-
-  const char* Keeps() const {
-    switch (options_.durability) {
-      case PeerDurability::kNone:
-        return "a commit outlives the process when it has been flushed: no write-ahead log";
-      case PeerDurability::kLazy:
-        return "a commit outlives the process; the machine, once the log is synced: every second";
-      case PeerDurability::kSync:
-        break;
-    }
-    return "a commit outlives the machine: the log is synced, for several at a time";
-  }
 
   rocksdb::Options Options() const {
     const uint64_t data_mib = (options_.range * (options_.row_bytes + 64) >> 20) + 1;
@@ -273,6 +268,13 @@ class RocksDbPeer final : public Peer {
 };
 
 }  // namespace
+
+PeerFacts RocksDbFacts(PeerDurability durability) {
+  return {.version = fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString()),
+          .keeps = Keeps(durability),
+          .isolation = "row locks for writers, readers see a snapshot",
+          .rolls_back = true};
+}
 
 std::unique_ptr<Peer> MakeRocksDbPeer(const PeerOptions& options) {
   return std::make_unique<RocksDbPeer>(options);

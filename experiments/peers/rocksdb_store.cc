@@ -48,16 +48,7 @@ class RocksDbStore final : public RowStore {
     write_options_.sync = options.durability == PeerDurability::kSync;
   }
 
-  PeerFacts Facts() const override {
-    return {.version = fmt::format("RocksDB {}", rocksdb::GetRocksVersionAsString()),
-            .keeps = options_.durability == PeerDurability::kNone
-                         ? "a commit outlives the process when it has been flushed: no write-ahead log"
-                     : options_.durability == PeerDurability::kLazy
-                         ? "a commit outlives the process; the machine, once the log is synced: every second"
-                         : "a commit outlives the machine: the log is synced, for several at a time",
-            .isolation = "row locks for writers, readers see a snapshot",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return RocksDbFacts(options_.durability); }
 
   absl::StatusOr<std::unique_ptr<RowStore>> Session() override {
     return std::make_unique<RocksDbStore>(options_, database_);

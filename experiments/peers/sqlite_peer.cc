@@ -40,6 +40,18 @@ struct Database {
   bool has_session = false;
 };
 
+const char* Keeps(PeerDurability durability) {
+  switch (durability) {
+    case PeerDurability::kNone:
+      return "a commit does not outlive the process: no file";
+    case PeerDurability::kLazy:
+      return "a commit outlives the process; the machine, once the log is synced: every second";
+    case PeerDurability::kSync:
+      break;
+  }
+  return "a commit outlives the machine: the log is synced at each";
+}
+
 class SqlitePeer final : public Peer {
  public:
   explicit SqlitePeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {
@@ -48,12 +60,7 @@ class SqlitePeer final : public Peer {
     std::call_once(once, [] { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); });
   }
 
-  PeerFacts Facts() const override {
-    return {.version = fmt::format("SQLite {}", sqlite3_libversion()),
-            .keeps = Keeps(),
-            .isolation = "serializable: one connection, one transaction at a time",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return SqliteFacts(options_.durability); }
 
   absl::Status Load() override {
     database_ = std::make_shared<Database>();
@@ -143,18 +150,6 @@ class SqlitePeer final : public Peer {
 
  private:
   bool in_memory() const { return options_.durability == PeerDurability::kNone; }
-
-  const char* Keeps() const {
-    switch (options_.durability) {
-      case PeerDurability::kNone:
-        return "a commit does not outlive the process: no file";
-      case PeerDurability::kLazy:
-        return "a commit outlives the process; the machine, once the log is synced: every second";
-      case PeerDurability::kSync:
-        break;
-    }
-    return "a commit outlives the machine: the log is synced at each";
-  }
 
   std::vector<std::string> Settings() const {
     const uint64_t data = options_.range * (options_.row_bytes + 64);
@@ -263,6 +258,13 @@ class SqlitePeer final : public Peer {
 };
 
 }  // namespace
+
+PeerFacts SqliteFacts(PeerDurability durability) {
+  return {.version = fmt::format("SQLite {}", sqlite3_libversion()),
+          .keeps = Keeps(durability),
+          .isolation = "serializable: one connection, one transaction at a time",
+          .rolls_back = true};
+}
 
 std::unique_ptr<Peer> MakeSqlitePeer(const PeerOptions& options) {
   return std::make_unique<SqlitePeer>(options);

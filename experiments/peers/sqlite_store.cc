@@ -83,16 +83,7 @@ class SqliteStore final : public RowStore {
     return absl::OkStatus();
   }
 
-  PeerFacts Facts() const override {
-    return {.version = fmt::format("SQLite {}", sqlite3_libversion()),
-            .keeps = options_.durability == PeerDurability::kNone
-                         ? "a commit does not outlive the process: no file"
-                     : options_.durability == PeerDurability::kLazy
-                         ? "a commit outlives the process; the machine, once the log is synced: every second"
-                         : "a commit outlives the machine: the log is synced at each",
-            .isolation = "serializable: one connection, one transaction at a time",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return SqliteFacts(options_.durability); }
 
   // A second connection could not have the file to itself, and writers would take turns anyway.
   absl::StatusOr<std::unique_ptr<RowStore>> Session() override {

@@ -176,13 +176,18 @@ absl::Status StoreTransaction::ChangeEntries(const storage::TableDefinition& tab
   return absl::OkStatus();
 }
 
-absl::Status StoreTransaction::Scan(Batch& batch, size_t i) {
-  const Batch::Operation operation = batch.operation(i);
+Batch::Result& StoreTransaction::BeginScan(Batch& batch, size_t i) {
+  CopyBound(batch.View(batch.operation(i).key), &key_);
+  CopyBound(batch.View(batch.operation(i).end_key), &end_);
   Batch::Result& result = batch.result(i);
-  CopyBound(batch.View(operation.key), &key_);
-  CopyBound(batch.View(operation.end_key), &end_);
   result.code = absl::StatusCode::kOk;
   result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
+  return result;
+}
+
+absl::Status StoreTransaction::Scan(Batch& batch, size_t i) {
+  const Batch::Operation operation = batch.operation(i);
+  Batch::Result& result = BeginScan(batch, i);
   return store_.Scan(trees_.OfTable(operation.table), key_, end_, operation.reverse,
                      [&](KeyView key, RowView row) {
                        const Batch::Bytes key_at = batch.Store(key);
@@ -193,11 +198,7 @@ absl::Status StoreTransaction::Scan(Batch& batch, size_t i) {
 
 absl::Status StoreTransaction::IndexScan(Batch& batch, size_t i) {
   const Batch::Operation operation = batch.operation(i);
-  Batch::Result& result = batch.result(i);
-  CopyBound(batch.View(operation.key), &key_);
-  CopyBound(batch.View(operation.end_key), &end_);
-  result.code = absl::StatusCode::kOk;
-  result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
+  Batch::Result& result = BeginScan(batch, i);
   size_t count = 0;
   const auto visit = [&](KeyView, RowView primary) {
     if (count == found_.size()) found_.emplace_back();

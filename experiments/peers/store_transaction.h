@@ -60,6 +60,8 @@ class StoreTransaction final : public instance::Transaction {
   absl::Status Begin(const instance::Batch& first);
   absl::Status One(instance::Batch& batch, size_t i);
   absl::Status Change(instance::Batch& batch, size_t i);
+  // Copies its bounds: storing rows may move the batch's bytes.
+  instance::Batch::Result& BeginScan(instance::Batch& batch, size_t i);
   absl::Status Scan(instance::Batch& batch, size_t i);
   absl::Status IndexScan(instance::Batch& batch, size_t i);
   // Takes away what the indexes of a table have of a row, or adds it.

@@ -22,6 +22,20 @@ absl::Status Check(int code, const char* what) {
   return code == WT_ROLLBACK ? absl::AbortedError(message) : absl::InternalError(message);
 }
 
+const char* Keeps(PeerDurability durability) {
+  switch (durability) {
+    case PeerDurability::kNone:
+      return "a commit outlives the process after a checkpoint: no log";
+    case PeerDurability::kLazy:
+      return "a commit outlives the process when its log buffer has been written, and the machine, once "
+             "the log "
+             "is synced: every second";
+    case PeerDurability::kSync:
+      break;
+  }
+  return "a commit outlives the machine: the log is synced, for several at a time";
+}
+
 class WiredTigerPeer final : public Peer {
  public:
   explicit WiredTigerPeer(const PeerOptions& options) : options_(options), row_(options.row_bytes) {}
@@ -31,14 +45,7 @@ class WiredTigerPeer final : public Peer {
     if (connection_ != nullptr && !is_session_) connection_->close(connection_, nullptr);
   }
 
-  PeerFacts Facts() const override {
-    int major = 0, minor = 0, patch = 0;
-    wiredtiger_version(&major, &minor, &patch);
-    return {.version = fmt::format("WiredTiger {}.{}.{}", major, minor, patch),
-            .keeps = Keeps(),
-            .isolation = "snapshot: of two that write a row one is rolled back; write skew goes unnoticed",
-            .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return WiredTigerFacts(options_.durability); }
 
   absl::Status Load() override {
     int code = wiredtiger_open(options_.directory.c_str(), nullptr, Configuration().c_str(), &connection_);
@@ -112,20 +119,6 @@ class WiredTigerPeer final : public Peer {
       "key_format=u,value_format=u,access_pattern_hint=random,allocation_size=4KB,leaf_page_max=4KB,"
       "internal_page_max=4KB";
 
-  const char* Keeps() const {
-    switch (options_.durability) {
-      case PeerDurability::kNone:
-        return "a commit outlives the process after a checkpoint: no log";
-      case PeerDurability::kLazy:
-        return "a commit outlives the process when its log buffer has been written, and the machine, once "
-               "the log "
-               "is synced: every second";
-      case PeerDurability::kSync:
-        break;
-    }
-    return "a commit outlives the machine: the log is synced, for several at a time";
-  }
-
   std::string Configuration() const {
     const uint64_t in_memory = options_.range * (options_.row_bytes + 64) * 2 + (256 << 20);
     const bool has_log = options_.durability != PeerDurability::kNone;
@@ -189,6 +182,15 @@ class WiredTigerPeer final : public Peer {
 };
 
 }  // namespace
+
+PeerFacts WiredTigerFacts(PeerDurability durability) {
+  int major = 0, minor = 0, patch = 0;
+  wiredtiger_version(&major, &minor, &patch);
+  return {.version = fmt::format("WiredTiger {}.{}.{}", major, minor, patch),
+          .keeps = Keeps(durability),
+          .isolation = "snapshot: of two that write a row one is rolled back; write skew goes unnoticed",
+          .rolls_back = true};
+}
 
 std::unique_ptr<Peer> MakeWiredTigerPeer(const PeerOptions& options) {
   return std::make_unique<WiredTigerPeer>(options);

@@ -50,21 +50,7 @@ class WiredTigerStore final : public RowStore {
     return Check(code, "open");
   }
 
-  PeerFacts Facts() const override {
-    int major = 0, minor = 0, patch = 0;
-    wiredtiger_version(&major, &minor, &patch);
-    return {
-        .version = fmt::format("WiredTiger {}.{}.{}", major, minor, patch),
-        .keeps =
-            options_.durability == PeerDurability::kNone
-                ? "a commit outlives the process after a checkpoint: no log"
-            : options_.durability == PeerDurability::kLazy
-                ? "a commit outlives the process when its log buffer has been written, and the machine, once "
-                  "the log is synced: every second"
-                : "a commit outlives the machine: the log is synced, for several at a time",
-        .isolation = "snapshot: of two that write a row one is rolled back; write skew goes unnoticed",
-        .rolls_back = true};
-  }
+  PeerFacts Facts() const override { return WiredTigerFacts(options_.durability); }
 
   absl::StatusOr<std::unique_ptr<RowStore>> Session() override {
     auto session = std::make_unique<WiredTigerStore>(options_, database_);

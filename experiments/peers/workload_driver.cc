@@ -187,8 +187,7 @@ absl::StatusOr<int64_t> WorkloadDriver::Audit(Loaded& loaded) const {
 
 absl::Status WorkloadDriver::RunPart(Session& session, double seconds, WorkloadMeasurement* measured) {
   const Clock::time_point begin = Clock::now();
-  const double until_s = seconds;
-  while ((measured->seconds = SecondsSince(begin)) < until_s) {
+  while ((measured->seconds = SecondsSince(begin)) < seconds) {
     for (uint64_t i = 0; i < kTransactionsPerLook; ++i) {
       session.generator->Next(session.random, *session.request);
       absl::Status status;

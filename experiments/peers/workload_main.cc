@@ -2,14 +2,12 @@
 // islands.
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
-#include <sched.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +18,7 @@
 #include <sstream>
 
 #include "absl/strings/numbers.h"
+#include "experiments/peers/engine_options.h"
 #include "experiments/peers/huge_pages.h"
 #include "experiments/peers/scratch_directory.h"
 #include "experiments/peers/workload_driver.h"
@@ -78,8 +77,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
   app.add_option("--durability", driver.durability, "what a commit outlives: none, lazy, sync; as of peers")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, PeerDurability>{
-          {"none", PeerDurability::kNone}, {"lazy", PeerDurability::kLazy}, {"sync", PeerDurability::kSync}}))
+      ->transform(CLI::CheckedTransformer(Durabilities()))
       ->default_str("none");
   app.add_option("--cache-mib", arguments.cache_mib, "of pages, at most; the data should fit")
       ->check(CLI::Range(uint64_t{64}, uint64_t{1} << 20))
@@ -189,14 +187,7 @@ int Table(const Arguments& arguments, WorkloadDriver& driver) {
 }
 
 int Run(Arguments& arguments) {
-  if (arguments.cpu >= 0) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (arguments.cpu < CPU_SETSIZE) CPU_SET(arguments.cpu, &set);
-    if (sched_setaffinity(0, sizeof(set), &set) != 0)
-      return PrintError(kName, absl::InvalidArgumentError(
-                                   fmt::format("--cpu {}: this machine has no such CPU", arguments.cpu)));
-  }
+  if (absl::Status status = RunOnCpu(arguments.cpu); !status.ok()) return PrintError(kName, status);
   const auto catalog = CatalogOf(arguments.island);
   if (!catalog.ok()) return PrintError(kName, catalog.status());
   const auto workload = OpenedWorkload(arguments, *catalog);
