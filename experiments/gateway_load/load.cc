@@ -58,9 +58,7 @@ class Client {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // no connection shared with others
     channel_ = grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
     connection_.stub = client::v1::Islands::NewStub(channel_);
-    if (options.frames)
-      connection_.direct = std::make_unique<islands::internal::Direct>(
-          options.address.substr(std::string_view("unix:").size()));
+    if (options.frames) connection_.direct = std::make_unique<islands::internal::Direct>(options.address);
     for (uint32_t i = 0; i < options.per_call; ++i) {
       ExecuteRequest* const transaction =
           options.per_call == 1 ? call_.mutable_execute() : call_.mutable_execute_many()->add_transactions();

@@ -20,8 +20,7 @@ using messaging::FrameType;
 
 namespace {
 
-constexpr size_t kMostAnswerBytes = 32 << 20;  // as much as clients take over gRPC
-constexpr size_t kArenaBytes = 8 << 10;        // most calls and answers fit
+constexpr size_t kArenaBytes = 8 << 10;  // most calls and answers fit
 constexpr uint64_t kLongestUs = uint64_t{1} << 60;
 
 }  // namespace

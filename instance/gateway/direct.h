@@ -1,8 +1,8 @@
 // Programs on this machine that speak frames to the gateway, without gRPC: DirectCall and DirectAnswer of
-// proto/client.proto, on a socket beside gRPC's. The C++ client library does.
+// proto/client.proto, on a socket beside gRPC's. The client libraries do.
 //
-// gRPC costs some 100 us of processor time and five wake-ups a call, whatever it carries; this a tenth of
-// that: the channels' own thread reads a call, sends what it asks to an island, and writes the answer
+// gRPC takes several threads of the gateway's for a call, and wakes each of them, whatever the call carries.
+// Here the channels' own thread reads it, sends what it asks to an island, and writes the answer
 // (channels.h).
 //
 // Thread safety: made and destroyed on one thread; all else happens on the channels' thread.
@@ -18,19 +18,16 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "instance/gateway/admission.h"
+#include "instance/gateway/direct_socket.h"
 #include "instance/gateway/service.h"
 #include "instance/messaging/transport.h"
 #include "runtime/mutex.h"
 
 namespace islands::gateway {
-
-// Of a gateway's socket, the name of this one beside it.
-inline constexpr std::string_view kDirectSuffix = ".direct";
 
 class DirectServer final : private messaging::TransportHandler {
  public:

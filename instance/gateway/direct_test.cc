@@ -37,7 +37,7 @@ class Folder {
 // A client that says what it likes.
 class Wire {
  public:
-  explicit Wire(const std::string& path) : fd_(*messaging::ConnectTo(path + std::string(kDirectSuffix))) {
+  explicit Wire(const std::string& path) : fd_(*messaging::ConnectTo(path + kDirectSuffix)) {
     const int flags = fcntl(fd_.get(), F_GETFL);
     fcntl(fd_.get(), F_SETFL, flags & ~O_NONBLOCK);
     const timeval patience{20, 0};
@@ -337,7 +337,7 @@ TEST_F(DirectTest, Gateway_StopsWithClientsAtWork) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(service_->open(), 0u);
   EXPECT_TRUE(LocksAreReleased());
-  EXPECT_FALSE(messaging::ConnectTo(path_ + std::string(kDirectSuffix)).ok() && !Wire(path_).HungUpOn());
+  EXPECT_FALSE(messaging::ConnectTo(path_ + kDirectSuffix).ok() && !Wire(path_).HungUpOn());
 }
 
 class LimitedDirectTest : public DirectTest {

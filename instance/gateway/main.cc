@@ -223,9 +223,9 @@ absl::Status Serve(const control::v1::GatewayConfig& config, int pulse_fd, const
   const messaging::Address self{static_cast<uint32_t>((*view)->workers.size()), 0};
   const std::string socket = config.control_directory() + "/gateway.sock";
   const bool direct = (*view)->transport == "uds";
-  auto transport = direct ? messaging::MakeUdsTransport(config.control_directory(), self,
-                                                        socket + std::string(kDirectSuffix))
-                          : messaging::MakeTransport((*view)->transport, config.control_directory(), self);
+  auto transport = direct
+                       ? messaging::MakeUdsTransport(config.control_directory(), self, socket + kDirectSuffix)
+                       : messaging::MakeTransport((*view)->transport, config.control_directory(), self);
   if (!transport.ok()) return transport.status();
 
   std::atomic<Server*> health{nullptr};

@@ -70,12 +70,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     return absl::UnavailableError(fmt::format(
         "gateway: cannot listen on '{}': is it in use, are certificate and key a pair?", options.listen));
   }
-  if (absl::Status status = server->Listen(options.socket); !status.ok()) return status;
-  if (options.direct) {
+  if (options.direct) {  // first, so that whoever finds gRPC's socket finds this one
     auto direct = DirectServer::Start(service, server->admission_, options.most_message_bytes);
     if (!direct.ok()) return direct.status();
     server->direct_ = *std::move(direct);
   }
+  if (absl::Status status = server->Listen(options.socket); !status.ok()) return status;
   server->addresses_.push_back("unix:" + options.socket);
   if (!options.listen.empty())
     server->addresses_.push_back(options.listen.substr(0, options.listen.rfind(':') + 1) +

@@ -51,13 +51,6 @@ absl::Status CheckAddress(const std::string& address, const ConnectOptions& opti
   return absl::OkStatus();
 }
 
-// Of a Unix-domain socket, as gRPC takes it: unix:PATH, or unix:///PATH.
-std::string PathOf(std::string_view address) {
-  address.remove_prefix(std::string_view("unix:").size());
-  if (address.starts_with("///")) address.remove_prefix(2);
-  return std::string(address);
-}
-
 absl::StatusOr<Committed> ExecuteOnce(const Connection& connection, pb::DirectCall* call,
                                       const Deadline& deadline) {
   pb::DirectAnswer answer;
@@ -170,7 +163,7 @@ absl::StatusOr<Client> Client::Connect(const std::string& address, const Connect
     credentials = grpc::SslCredentials({options.tls->authority, options.tls->key, options.tls->certificate});
   auto connection = std::make_shared<Connection>();
   connection->stub = pb::Islands::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
-  if (!options.tls) connection->direct = std::make_unique<internal::Direct>(PathOf(address));
+  if (!options.tls) connection->direct = std::make_unique<internal::Direct>(address);
   connection->timeout_ms = options.timeout_ms;
   return Client(std::move(connection));
 }

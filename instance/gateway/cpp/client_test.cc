@@ -933,8 +933,9 @@ TEST_F(FramesTest, AnswerInParts_IsOne) {
   bytes_ = Frame(FrameType::kDirectAnswerPart, answer.substr(0, 70'000)) +
            Frame(FrameType::kDirectAnswerPart, "") + Frame(FrameType::kDirectAnswer, answer.substr(70'000));
   EXPECT_EQ(*db_.Get("accounts", 1), value);
+  while (server_.closed() == 0) std::this_thread::yield();
   bytes_ = Frame(FrameType::kDirectAnswer, answer);
-  EXPECT_EQ(*db_.Get("accounts", 1), value);  // on another connection: the first has been closed
+  EXPECT_EQ(*db_.Get("accounts", 1), value);  // on another connection: the first is closed
   EXPECT_EQ(calls_.load(), 2);
 }
 
@@ -954,6 +955,14 @@ TEST_F(FramesTest, AnswerThatIsNone_LeavesTheOutcomeUnknown) {
     const absl::Status read = db_.Get("accounts", 1).status();
     EXPECT_THAT(read.code(), testing::AnyOf(absl::StatusCode::kUnavailable, absl::StatusCode::kInternal));
   }
+}
+
+TEST_F(FramesTest, AnswerWithoutEnd_IsNotTakenForever) {
+  const std::string part = Frame(FrameType::kDirectAnswerPart, std::string(12 << 20, 'p'));
+  bytes_ = part + part + part;
+  const absl::Status put = db_.Put("accounts", 1, "x");
+  EXPECT_TRUE(absl::IsUnknown(put));
+  EXPECT_THAT(TextOf(put), HasSubstr("too large"));
 }
 
 TEST_F(FramesTest, GatewayThatSaysNothing_IsWaitedForUntilTheDeadline) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "instance/gateway/direct_socket.h"
 #include "instance/messaging/frame.h"
 
 namespace islands::internal {
@@ -23,7 +24,6 @@ using messaging::kFrameHeaderBytes;
 
 namespace {
 
-constexpr const char* kSuffix = ".direct";
 constexpr size_t kMostSentBytes = 8 << 20;  // a gateway takes no more
 constexpr size_t kFirstReadBytes = 4096;
 constexpr size_t kKeptBytes = 1 << 20;  // of a line that is idle
@@ -42,9 +42,10 @@ bool Await(int fd, short events, const Deadline& deadline) {
   }
 }
 
-absl::Status NotSent(const char* what) {
-  return absl::UnavailableError(
-      absl::StrCat("the gateway has ended the connection, and nothing was ", what, "; try again"));
+std::string PathOf(std::string_view address) {
+  address.remove_prefix(std::min(address.size(), std::string_view("unix:").size()));
+  if (address.starts_with("///")) address.remove_prefix(2);
+  return std::string(address) + gateway::kDirectSuffix;
 }
 
 }  // namespace
@@ -85,7 +86,9 @@ absl::Status Line::Send(const pb::DirectCall& call, const Deadline& deadline) {
         send(fd_, buffer_.data() + sent, kFrameHeaderBytes + bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (some > 0) sent += static_cast<size_t>(some);
     if (some >= 0 || errno == EINTR) continue;
-    if (errno != EAGAIN) return NotSent("carried out");
+    if (errno != EAGAIN)
+      return absl::UnavailableError(
+          "the gateway has ended the connection, and nothing was carried out; try again");
     if (!Await(fd_, POLLOUT, deadline))
       return absl::DeadlineExceededError(
           "the gateway has not read the call in time, and has not carried it out");
@@ -107,6 +110,8 @@ absl::Status Line::Receive(Effect effect, const Deadline& deadline, pb::DirectAn
       const auto type = static_cast<FrameType>(header.type);
       const auto* payload = reinterpret_cast<const char*>(buffer_.data() + kFrameHeaderBytes);
       const size_t frame = kFrameHeaderBytes + header.payload_bytes;
+      if (parts.size() + header.payload_bytes > gateway::kMostAnswerBytes)
+        return lost(grpc::StatusCode::UNKNOWN, "the gateway has given an answer that is too large");
       if (type == FrameType::kDirectAnswerPart) {
         parts.append(payload, header.payload_bytes);
         std::memmove(buffer_.data(), buffer_.data() + frame, have - frame);
@@ -144,7 +149,7 @@ absl::Status StatusOf(const pb::DirectAnswer& answer, Effect effect) {
   return FromGrpc({static_cast<grpc::StatusCode>(code), answer.message()}, effect);
 }
 
-Direct::Direct(const std::string& path) : path_(absl::StrCat(path, kSuffix)), process_(getpid()) {}
+Direct::Direct(std::string_view address) : path_(PathOf(address)), process_(getpid()) {}
 
 std::unique_ptr<Line> Direct::Take() {
   for (;;) {

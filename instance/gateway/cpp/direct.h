@@ -1,5 +1,4 @@
-// Calls to a gateway as frames, on the socket beside gRPC's (proto/client.proto, DirectCall): a tenth of what
-// gRPC costs.
+// Calls to a gateway as frames, on the socket beside gRPC's (proto/client.proto, DirectCall).
 //
 // Thread safety: a Direct is for any thread; a Line belongs to one at a time.
 #pragma once
@@ -9,10 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "instance/gateway/cpp/convert.h"
 #include "instance/gateway/cpp/deadline.h"
 #include "proto/client.pb.h"
@@ -47,8 +46,8 @@ absl::Status StatusOf(const client::v1::DirectAnswer& answer, Effect effect);
 
 class Direct {
  public:
-  // `path`: of the socket for gRPC.
-  explicit Direct(const std::string& path);
+  // `address`: of the socket for gRPC, as gRPC takes it: unix:PATH, or unix:///PATH.
+  explicit Direct(std::string_view address);
 
   // For one call, or for all of a transaction; null: nobody listens there.
   std::unique_ptr<Line> Take();

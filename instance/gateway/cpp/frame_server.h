@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <list>
@@ -44,7 +45,12 @@ class Peer {
     return WriteBytes(std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + payload);
   }
   bool WriteBytes(const std::string& bytes) const {
-    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+    for (size_t sent = 0; sent < bytes.size();) {
+      const ssize_t some = send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (some <= 0) return false;
+      sent += static_cast<size_t>(some);
+    }
+    return true;
   }
 
  private:
@@ -82,6 +88,8 @@ class FrameServer {
     }
   }
   bool listens() const { return listens_; }
+  // How many connections have been served and closed.
+  int closed() const { return closed_; }
 
  private:
   struct Served {
@@ -95,6 +103,7 @@ class FrameServer {
                            Peer peer(fd);
                            serve_(peer);
                            shutdown(fd, SHUT_RDWR);
+                           ++closed_;
                          })});
     }
   }
@@ -102,6 +111,7 @@ class FrameServer {
   const std::function<void(Peer&)> serve_;
   int listener_ = -1;
   bool listens_ = false;
+  std::atomic<int> closed_{0};
   std::mutex mutex_;
   std::list<Served> served_;
   std::thread acceptor_;

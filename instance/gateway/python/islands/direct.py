@@ -21,6 +21,7 @@ HEADER = struct.Struct("<IBBH")  # bytes of what follows, version, type, zero: i
 VERSION, CALL, ANSWER_PART, ANSWER = 4, 48, 49, 50
 MOST_SENT_BYTES = 8 << 20   # a gateway takes no more
 MOST_FRAME_BYTES = 16 << 20
+MOST_ANSWER_BYTES = 32 << 20  # all its parts together; a gateway gives no more
 MOST_IDLE = 256
 LONGEST_S = 365 * 24 * 3600.0  # as good as none
 
@@ -92,6 +93,8 @@ class Line:
             size, version, kind, zero = HEADER.unpack(self._bytes(HEADER.size, until))
             if version != VERSION or zero != 0 or kind not in (ANSWER_PART, ANSWER) or size > MOST_FRAME_BYTES:
                 raise ValueError("this is no frame of an answer")
+            if len(whole) + size > MOST_ANSWER_BYTES:
+                raise ValueError("it is too large")
             whole += self._bytes(size, until)
             if kind == ANSWER:
                 return whole
