@@ -72,8 +72,8 @@ bench: packages build/release/build.ninja ## measure islands, beside other engin
 	$(PYTHON) experiments/bench.py $(BENCH)
 
 ENGINES ?=
-bench-engines: packages-engines build/release/build.ninja ## measure islands beside LMDB, RocksDB, Berkeley DB, WiredTiger, SQLite, PostgreSQL and MariaDB, with a page: 15 minutes
-	ninja -C build/release -j $(JOBS) $(BINARIES) peers gateway_load
+bench-engines: packages-engines build/release/build.ninja ## measure islands beside LMDB, RocksDB, Berkeley DB, WiredTiger, SQLite, PostgreSQL and MariaDB, with a page: 30 minutes
+	ninja -C build/release -j $(JOBS) $(BINARIES) peers workload_peers gateway_load
 	$(PYTHON) experiments/bench_engines.py $(ENGINES)
 
 bench-parts: packages-build build/release/build.ninja ## build and run every microbenchmark of the code

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Engines side by side: the microbenchmark on islands, in a program and through the front door, and on what people run
-today: LMDB, RocksDB, Berkeley DB, WiredTiger, SQLite, PostgreSQL, MariaDB.
+"""Engines side by side: the microbenchmark on islands, in a program and through the front door, and whole workloads -
+Payment, New-Order, TATP, YCSB A -, and on what people run today: LMDB, RocksDB, Berkeley DB, WiredTiger, SQLite,
+PostgreSQL, MariaDB.
 
     experiments/bench_engines.py [--only DURABILITY]... [--engines NAME,...] [--seconds S] [--results DIR]
 
@@ -22,13 +23,15 @@ from collections.abc import Sequence
 from bench import disturbances, others_busy_percent
 from benchmarks.context import RUN_OVERHEAD_S, Context, CpuTimes, Progress
 from benchmarks.engines import ENGINES, Contender, Contest
-from benchmarks.engines_page import page, sections_of
+from benchmarks.engines_page import page, sections_of, workloads_section
+from benchmarks.engines_workloads import LOADS, TITLES, measured
 from benchmarks.peers import Peers
 from durability import NONE, file_system
-from islands_command import ROOT, Failed, Islands, guarded, remove_everything, writing
+from islands_command import ROOT, Document, Failed, Islands, guarded, remove_everything, writing
 
 CLASSES = (NONE, "lazy", "sync")
 MEASUREMENTS, OTHER_S = 26, 110  # of a round, and beside the rounds: loading, and finding the best numbers of clients
+LOAD_MEASUREMENTS, LOAD_OTHER_S = 8, 60  # the same, of each load
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -36,6 +39,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=CLASSES, help="this class of durability; may be repeated")
     parser.add_argument("--engines", type=lambda names: names.split(","), metavar="NAME,...",
                         help=f"beside islands; default: those that are there of {', '.join(ENGINES)}")
+    parser.add_argument("--load", action="append", choices=(*TITLES, "none"), dest="loads",
+                        help="this workload; may be repeated; default: all")
     parser.add_argument("--seconds", type=float, help="of each measurement; default 1")
     parser.add_argument("--warmup", type=float, help="before each; default 0.3")
     parser.add_argument("--repeat", type=int, help="rounds; default 3")
@@ -54,6 +59,7 @@ def parse_arguments() -> argparse.Namespace:
         parser.error("--seconds: at least 0.1; --warmup: at least 0; --repeat: at least 1")
     if unknown := [name for name in arguments.engines or () if name not in ENGINES]:
         parser.error(f"--engines: found {', '.join(unknown)}, expected some of {', '.join(ENGINES)}")
+    arguments.loads = [load for load in LOADS if arguments.loads is None or load.title in arguments.loads]
     arguments.large, arguments.log_directory = False, arguments.directory  # of what a Context wants
     return arguments
 
@@ -63,11 +69,19 @@ def estimates(arguments: argparse.Namespace) -> dict[str, float]:
     share = len(arguments.engines or ENGINES) / len(ENGINES)
     each_s = MEASUREMENTS * (arguments.seconds + arguments.warmup + RUN_OVERHEAD_S) * arguments.repeat
     other_s = OTHER_S * (0.3 if arguments.quick else 1)
-    return {durability: share * (each_s + other_s) for durability in arguments.only or CLASSES}
+    load_s = (LOAD_MEASUREMENTS * (arguments.seconds + arguments.warmup + RUN_OVERHEAD_S) * arguments.repeat
+              + LOAD_OTHER_S * (0.5 if arguments.quick else 1))
+    return {durability: share * (each_s + other_s + load_s * len(arguments.loads))
+            for durability in arguments.only or CLASSES}
 
 
-def measure(context: Context, arguments: argparse.Namespace, notes: list[str]) -> dict[str, list[Contender]]:
-    found = {}
+Classes = dict[str, list[Contender]]
+
+
+def measure(context: Context, arguments: argparse.Namespace, notes: list[str]) -> tuple[Classes, Classes]:
+    """What was done of the microbenchmark, and of workloads."""
+    found: Classes = {}
+    workloads: Classes = {}
     for durability in context.progress.estimates:
         context.progress.enter(durability)
         with contextlib.closing(Contest(context, durability, arguments.directory)) as contest:
@@ -77,28 +91,40 @@ def measure(context: Context, arguments: argparse.Namespace, notes: list[str]) -
             contest.find_best()
             contest.measure()
         contest.stop()
+        found[durability] = contest.contenders
+        missing = contest.missing
+        engines = [name for name in arguments.engines or ENGINES if not any(what.startswith(name) for what in missing)]
+        sections = sections_of(durability, contest.contenders, len(context.machine["cores"]))
+        if arguments.loads:
+            workloads[durability] = measured(context, durability, arguments.directory, engines, arguments.loads,
+                                             missing)
+            sections.append(workloads_section(durability, workloads[durability],
+                                              [load.title for load in arguments.loads]))
         context.progress.leave()
         context.progress.clear()
-        found[durability] = contest.contenders
-        notes += [note for note in contest.missing if note not in notes]
-        for section in sections_of(durability, contest.contenders, len(context.machine["cores"])):
+        notes += [note for note in missing if note not in notes]
+        for section in sections:
             if section.rows:
                 print(section.text() + "\n", flush=True)
-    return found
+    return found, workloads
 
 
-def write(arguments: argparse.Namespace, context: Context, found: dict[str, list[Contender]], notes: Sequence[str],
+def json_of_classes(classes: Classes) -> Document:
+    return {durability: {contender.name: contender.json() for contender in contenders}
+            for durability, contenders in classes.items()}
+
+
+def write(arguments: argparse.Namespace, context: Context, found: Classes, workloads: Classes, notes: Sequence[str],
           summary: str) -> None:
     os.makedirs(arguments.results, exist_ok=True)
     command = shlex.join(["experiments/bench_engines.py", *sys.argv[1:]])
     with writing(os.path.join(arguments.results, "engines.json")) as file:
         json.dump({"machine": context.machine["summary"], "seconds_per_measurement": arguments.seconds,
                    "repeat": arguments.repeat, "rows_total": context.rows_total, "notes": notes,
-                   "wrong": context.wrong,
-                   "classes": {durability: {contender.name: contender.json() for contender in contenders}
-                               for durability, contenders in found.items()}}, file, indent=1)
+                   "wrong": context.wrong, "classes": json_of_classes(found),
+                   "workloads": json_of_classes(workloads)}, file, indent=1)
     with writing(os.path.join(arguments.results, "engines.html")) as file:
-        file.write(page(found, notes, summary, command, len(context.machine["cores"])))
+        file.write(page(found, workloads, notes, summary, command, len(context.machine["cores"])))
 
 
 def work(islands: Islands, arguments: argparse.Namespace) -> int:
@@ -108,7 +134,7 @@ def work(islands: Islands, arguments: argparse.Namespace) -> int:
         raise Failed("peers is not built: its libraries are missing; deploy/install-packages.sh test engines")
     notes: list[str] = []
     try:
-        found = measure(context, arguments, notes)
+        found, workloads = measure(context, arguments, notes)
     finally:
         context.progress.clear()
     if set(found) != {NONE}:
@@ -118,7 +144,7 @@ def work(islands: Islands, arguments: argparse.Namespace) -> int:
     notes += disturbances(others_percent, cpu_begin)
     summary = (f"{context.machine['summary']}; {context.rows_total:,} rows; medians of {arguments.repeat} rounds, "
                f"{arguments.seconds:g} s each")
-    write(arguments, context, found, notes, summary)
+    write(arguments, context, found, workloads, notes, summary)
     for note in notes:
         print(f"NOTE: {note}")
     for what in context.wrong:

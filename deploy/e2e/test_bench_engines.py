@@ -37,7 +37,8 @@ def start(folder: str, *more: str) -> subprocess.Popen[str]:
 
 @needs_engines
 def test_quick_writes_a_table_a_page_and_every_measurement(folder: str) -> None:
-    process = start(folder, "--quick", "--only", "sync", "--engines", "sqlite,lmdb")
+    process = start(folder, "--quick", "--only", "sync", "--engines", "sqlite,lmdb", "--load", "TATP",
+                    "--load", "Payment")
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, out + err
     assert "in every run the rows added up" in out and "left" in err, "no ETA"
@@ -50,16 +51,20 @@ def test_quick_writes_a_table_a_page_and_every_measurement(folder: str) -> None:
             assert list(contender["ops"]) == (["read", "add"] if name in (FRONT_DOOR, OVER_GRPC) else list(OPS))
             assert all(op["median_per_s"] > 0 and op["clients"] > 0 and len(op["per_s"]) == 1
                        for op in contender["ops"].values())
+    assert list(found["workloads"]["sync"]) == [EMBEDDED, "sqlite", "lmdb"]
+    for contender in found["workloads"]["sync"].values():
+        assert list(contender["ops"]) == ["Payment", "TATP"]
+        assert all(op["median_per_s"] > 0 for op in contender["ops"].values())
     with open(os.path.join(folder, "results", "engines.html"), encoding="utf-8") as file:
         html = file.read()
-    assert html.count("<svg") == 5, "three of engines in the program, two of servers: the front door has no update"
+    assert html.count("<svg") == 7, "two of workloads, three of engines in the program, two of servers"
     assert "SQLite 3" in html and "<script" not in html
     assert not os.path.exists(os.path.join(folder, "bench")) and processes(folder) == {}
 
 
 @needs_engines
 def test_interrupted_leaves_nothing(folder: str) -> None:
-    process = start(folder, "--only", "lazy", "--engines", "sqlite", "--seconds", "1000")
+    process = start(folder, "--only", "lazy", "--engines", "sqlite", "--load", "none", "--seconds", "1000")
     wait_until(lambda: any("--durability lazy" in line for line in processes(folder).values()), what="an engine")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -89,5 +94,5 @@ def test_ratios_are_of_like_with_like() -> None:
     assert dict(inside.rows)["Lmdb, 1/1/8"] == (50, 0.25, 100, 2, 100, 0.25)
     assert dict(servers.rows)["Postgres, 1/1/8"] == (10, 0.5, 0.05, 5, None, 0.1, 10, 0.25, 0.025)
     assert "share the 4 cores" in servers.title
-    html = page({"lazy": all_of_them}, ["a <note>"], "a machine", "command", 4)
+    html = page({"lazy": all_of_them}, {}, ["a <note>"], "a machine", "command", 4)
     assert "a &lt;note&gt;" in html and "&lt;all&gt;" in html and html.count("<svg") == 6

@@ -75,12 +75,15 @@ class Contest:
         for engine in engines:
             self.add_engine(engine)
 
-    def add_islands(self) -> None:
-        context, deployment = self.context, self.deployment
+    def facts(self) -> Document:
+        """Of islands."""
         keeps = {NONE: "a commit does not outlive its process: no log",
                  "lazy": "a commit outlives its process; the machine, once the log is synced: in less than a second",
                  "sync": "a commit outlives the machine: the log is synced, for all that wait together"}
-        facts = {"version": "islands", "keeps": keeps[self.durability], "isolation": "strict serializability"}
+        return {"version": "islands", "keeps": keeps[self.durability], "isolation": "strict serializability"}
+
+    def add_islands(self) -> None:
+        context, deployment, facts = self.context, self.deployment, self.facts()
         self.contenders.append(Contender(EMBEDDED, "islands, one worker", False, MPL,
                                          lambda op, clients: deployment.rate(op, mpl=clients)(), facts))
         pid, address = deployment.gateway()
@@ -108,6 +111,14 @@ class Contest:
             self.contenders.append(Contender(name, name, True, CLIENTS_OF_GATEWAY, through(over), facts,
                                              tuple(GATEWAY_OPS)))
 
+    ops: Sequence[str] = OPS
+
+    def loaded(self, name: str, more: Sequence[str]) -> Peers:
+        return Peers(self.context, self.context.rows_total, [name], more)
+
+    def asked(self, peers: Peers, name: str, op: str, count: int) -> str:
+        return peers.ask(name, op, count)
+
     def add_engine(self, name: str) -> None:
         """Loaded, and bound to the islands' core if it is in its clients' process."""
         context, server = self.context, name in SERVERS
@@ -119,7 +130,7 @@ class Contest:
         if self.durability != NONE:
             more += ["--directory", self.data_directory]
         try:
-            peers = Peers(context, context.rows_total, [name], more)
+            peers = self.loaded(name, more)
         except Failed as failure:
             self.missing.append(f"{name} is left out: {failure}")
             return
@@ -129,11 +140,11 @@ class Contest:
 
         def rate(op: str, count: int) -> float:
             peers.seconds = context.seconds
-            return float(peers.answer(peers.ask(name, op, count))["per_s"])
+            return float(peers.answer(self.asked(peers, name, op, count))["per_s"])
 
         facts = peers.engines[name]
         title = re.split(r" \(|-|,", facts["version"])[0]  # without the distribution's own number
-        self.contenders.append(Contender(name, title, server, clients, rate, facts))
+        self.contenders.append(Contender(name, title, server, clients, rate, facts, self.ops))
 
     def find_best(self) -> None:
         """The number of clients with which each does most, by short measurements."""

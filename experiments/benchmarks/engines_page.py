@@ -39,6 +39,20 @@ def sections_of(durability: str, contenders: Sequence[Contender], cores: int) ->
     return [inside, beside]
 
 
+def workloads_section(durability: str, contenders: Sequence[Contender], loads: Sequence[str]) -> Section:
+    embedded = named(contenders, EMBEDDED)
+    section = Section(f"{MEANING[durability]}. Workloads' own transactions; servers and their clients have all cores, "
+                      "others one; x = times islands", "engine, clients",
+                      [(f"{load}{unit}", form) for load in loads
+                       for unit, form in (("/s", "{:,.0f}"), (" x", "{:.3g}"))])
+    for contender in contenders:
+        rates = [contender.median(load) for load in loads]
+        section.row(with_clients(contender),
+                    *(cell for load, rate in zip(loads, rates)
+                      for cell in (rate, ratio(rate, embedded.median(load) if embedded else None))))
+    return section
+
+
 def with_clients(contender: Contender) -> str:
     """"PostgreSQL 15, 8/16/8": for each operation in turn; one number if it is the same."""
     counts = [str(contender.best[op]) for op in contender.ops]
@@ -67,9 +81,9 @@ def bars(contenders: Sequence[Contender], op: str) -> str:
     return "".join(parts) + "</svg>"
 
 
-def chart_pairs(contenders: Sequence[Contender]) -> Iterator[str]:
-    """Servers beside islands' front door have a scale of their own: else nothing of them could be seen."""
-    for op in OPS:
+def chart_pairs(contenders: Sequence[Contender], ops: Sequence[str]) -> Iterator[str]:
+    """Servers have a scale of their own: else nothing of them could be seen."""
+    for op in ops:
         inside = [contender for contender in contenders if not contender.server]
         servers = [contender for contender in contenders if contender.server and op in contender.rates]
         yield (f'<div class="panel"><h3>{text(op)}</h3><figure>{bars(inside, op)}<figcaption>Transactions per second, '
@@ -92,7 +106,8 @@ def facts_table(contenders: Sequence[Contender]) -> str:
     return f'<div class="wide">{table(rows, ["engine", "what is kept", "isolation", "memory, MiB"])}</div>'
 
 
-def page(found: Mapping[str, Sequence[Contender]], notes: Sequence[str], summary: str, command: str, cores: int) -> str:
+def page(found: Mapping[str, Sequence[Contender]], workloads: Mapping[str, Sequence[Contender]],
+         notes: Sequence[str], summary: str, command: str, cores: int) -> str:
     parts = [f"<header><h1>Engines side by side</h1><p class=\"muted\">{text(summary)}</p></header><main>",
              "<p>The same transactions, each on ten rows of 250 bytes, over the same rows: <b>read</b> takes ten rows "
              "to the client, <b>update</b> reads, changes and writes ten whole rows, <b>add</b> adds 1 to ten counters "
@@ -102,11 +117,18 @@ def page(found: Mapping[str, Sequence[Contender]], notes: Sequence[str], summary
         parts.append("<ul>" + "".join(f"<li>{text(note)}</li>" for note in notes) + "</ul>")
     for durability, contenders in found.items():
         parts.append(f"<h2>{text(MEANING[durability])}</h2>")
-        parts += chart_pairs(contenders)
+        parts += chart_pairs(contenders, OPS)
         for section in sections_of(durability, contenders, cores):
             if section.rows:
                 parts += [f'<p class="small">{text(section.title)}</p>', html_table(section)]
         parts.append(facts_table(contenders))
+    for durability, contenders in workloads.items():
+        loads = contenders[0].ops
+        parts.append(f"<h2>Workloads, {text(MEANING[durability])}</h2>"
+                     "<p>Each workload's own rows, generators and procedures; after every turn its audit has seen all "
+                     "rows. Of TPC-C four warehouses with a tenth of the customers and items.</p>")
+        parts += chart_pairs(contenders, loads)
+        parts += [html_table(workloads_section(durability, contenders, loads)), facts_table(contenders)]
     parts.append(f"<footer>Made by <code>{text(command)}</code>. Every single measurement: engines.json.</footer>"
                  "</main>")
     return document("Engines side by side", "\n".join(parts))

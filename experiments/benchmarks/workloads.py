@@ -2,11 +2,13 @@
 generators, procedures and audits on LMDB, RocksDB, Berkeley DB, WiredTiger and SQLite, one thread each."""
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.context import Context, Measure, pin
 from benchmarks.peers import Peers
 from benchmarks.section import Section, ratio
+from durability import NONE
 
 TITLES = {"lmdb": "LMDB", "rocksdb": "RocksDB TransactionDB", "bdb": "Berkeley DB", "wiredtiger": "WiredTiger",
           "sqlite": "SQLite"}
@@ -36,7 +38,7 @@ FEW = LOADS[:2] + LOADS[3:4]
 class Island:
     """One worker with this load's rows."""
 
-    def __init__(self, context: Context, load: Load) -> None:
+    def __init__(self, context: Context, load: Load, durability: str = NONE) -> None:
         self.context, self.load = context, load
         folder = os.path.join(context.directory, "workload-" + load.title.lower().replace(" ", "-"))
         os.makedirs(folder)
@@ -46,8 +48,8 @@ class Island:
                              self.file)
         with open(self.file, encoding="utf-8") as file:
             lines = file.read().splitlines()
-        # A worker on a core, whatever the machine, and nothing that outlives the process.
-        changes = {"cores:": "cores: 1", "base_port:": "", "durability:": "    durability: none",
+        # A worker on a core, whatever the machine.
+        changes = {"cores:": "cores: 1", "base_port:": "", "durability:": f"    durability: {durability}",
                    "buffer_pool:": "  buffer_pool: 2GiB", "gateway:": "", "metrics:": "metrics: {base_port: 0}"}
         made = [next((new for key, new in changes.items() if line.lstrip("# ").startswith(key)), line)
                 for line in lines]
@@ -58,9 +60,9 @@ class Island:
         context.islands.call("up", self.file)
         self.rate(0.1)  # the first run loads
 
-    def rate(self, seconds: float | None = None) -> float:
+    def rate(self, seconds: float | None = None, mpl: int = MPL) -> float:
         context = self.context
-        result = context.islands.call("run", self.file, self.load.workload, *self.load.options(), "--mpl", str(MPL),
+        result = context.islands.call("run", self.file, self.load.workload, *self.load.options(), "--mpl", str(mpl),
                                       "--duration", str(seconds or context.seconds), "--warmup", str(context.warmup),
                                       "--no-doctor", "--results", os.path.join(context.directory, "results"),
                                       timeout_s=1800)
@@ -80,18 +82,16 @@ class Island:
 class Engines(Peers):
     """`workload_peers`, loaded with the tables of an island."""
 
-    def __init__(self, context: Context, island: Island, cpu: int) -> None:
+    def __init__(self, context: Context, island: Island, more: Sequence[str] = ()) -> None:
         load = island.load
-        context.progress.show(f"{load.title}: loading the other engines")
         command = ["workload_peers", load.workload, "--island",
-                   os.path.join(os.path.dirname(island.file), "run", "island-0.json"), "--serve"]
+                   os.path.join(os.path.dirname(island.file), "run", "island-0.json"), "--serve", *more]
         for name, value in load.parameters.items():
             command += ["--parameter", f"{name}={value}"]
         self.start(context, command, (), None, None)
-        pin(self.process.pid, cpu)
 
-    def measure(self, engine: str) -> Measure:
-        return lambda: float(self.answer(self.ask(engine, ""))["per_s"])
+    def measure(self, engine: str, threads: int | None = None) -> Measure:
+        return lambda: float(self.answer(self.ask(engine, "", threads))["per_s"])
 
 
 def measured(context: Context, load: Load) -> dict[str, float]:
@@ -99,7 +99,9 @@ def measured(context: Context, load: Load) -> dict[str, float]:
     island = Island(context, load)
     pid, cpu = island.worker()
     pin(pid, cpu)  # its service threads as well
-    engines = Engines(context, island, cpu)
+    context.progress.show(f"{load.title}: loading the other engines")
+    engines = Engines(context, island)
+    pin(engines.process.pid, cpu)
     try:
         measures: dict[str, Measure] = {"islands": island.rate}
         measures.update({engine: engines.measure(engine) for engine in engines.engines})

@@ -109,7 +109,8 @@ class BerkeleyDbStore final : public RowStore {
     return Check(db->del(db, transaction_, &at, 0), "delete");
   }
 
-  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) override {
+  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t /*limit*/,
+                    Visit visit) override {
     DBC* cursor = nullptr;
     DB* const db = database_->trees[tree];
     int code = db->cursor(db, transaction_, &cursor, 0);

@@ -88,7 +88,8 @@ class LmdbStore final : public RowStore {
     return Check(mdb_del(transaction_, environment_->trees[tree], &at, nullptr), "delete");
   }
 
-  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) override {
+  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t /*limit*/,
+                    Visit visit) override {
     MDB_cursor* cursor = nullptr;
     int code = mdb_cursor_open(transaction_, environment_->trees[tree], &cursor);
     if (code != 0) return Check(code, "scan");

@@ -100,7 +100,8 @@ class RocksDbStore final : public RowStore {
   }
 
   // With what the transaction itself has written.
-  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) override {
+  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t /*limit*/,
+                    Visit visit) override {
     rocksdb::ReadOptions options = read_options_;
     const rocksdb::Slice lower = SliceOf(first), upper = SliceOf(end);
     options.iterate_lower_bound = &lower;

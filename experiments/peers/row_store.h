@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,15 +63,35 @@ class RowStore {
   virtual absl::StatusOr<bool> Insert(uint32_t tree, KeyView key, RowView row) = 0;
   // Of a key that is there.
   virtual absl::Status Delete(uint32_t tree, KeyView key) = 0;
-  // Rows with first <= key < end, in key order or against it. `visit` calls nothing of the store.
-  virtual absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) = 0;
+  // Rows with first <= key < end, in key order or against it; more than `limit` are not wanted, 0: all are.
+  // That is for engines that send many at a time: others may show more. `visit` calls nothing of the store.
+  virtual absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t limit,
+                            Visit visit) = 0;
+
+  // What is asked for next, in this order, with nothing else between but puts and deletes of other keys: it
+  // may be done at once. In vain, and left out, unless an engine WantsToExpect.
+  struct Wanted {
+    enum Kind : uint8_t { kGet, kLock, kInsert, kScan } kind;
+    uint32_t tree;
+    KeyView first;
+    RowView second = {};  // an insert's row, a scan's end
+    bool reverse = false;
+    uint64_t limit = 0;
+  };
+  virtual bool WantsToExpect() const { return false; }
+  virtual absl::Status Expect(std::span<const Wanted>) { return absl::OkStatus(); }
+
+  // As Insert, of a row that is not there, before anything else runs. That it is may be told by Commit.
+  virtual absl::Status Load(uint32_t tree, KeyView key, RowView row);
 
   // As Peer has them.
   virtual absl::Status Settle() { return absl::OkStatus(); }
   virtual absl::Status Sync() { return absl::OkStatus(); }
 };
 
-// "lmdb", "rocksdb", "bdb", "wiredtiger", and "sqlite" where it is built.
+// "lmdb", "rocksdb", "bdb", "wiredtiger", "sqlite": those of a program's own, which are built.
+std::vector<std::string> DefaultRowStoreNames();
+// And "postgres", "mariadb", where they are built. PeerIsInstalled says of which there is a server.
 std::vector<std::string> RowStoreNames();
 // Opened, with empty trees.
 absl::StatusOr<std::unique_ptr<RowStore>> OpenRowStore(std::string_view engine, const StoreOptions& options);
@@ -80,5 +101,7 @@ absl::StatusOr<std::unique_ptr<RowStore>> OpenRocksDbStore(const StoreOptions& o
 absl::StatusOr<std::unique_ptr<RowStore>> OpenBerkeleyDbStore(const StoreOptions& options);
 absl::StatusOr<std::unique_ptr<RowStore>> OpenWiredTigerStore(const StoreOptions& options);
 absl::StatusOr<std::unique_ptr<RowStore>> OpenSqliteStore(const StoreOptions& options);
+absl::StatusOr<std::unique_ptr<RowStore>> OpenPostgresStore(const StoreOptions& options);
+absl::StatusOr<std::unique_ptr<RowStore>> OpenMariaDbStore(const StoreOptions& options);
 
 }  // namespace islands::experiments

@@ -22,6 +22,10 @@ std::string Text(RowView bytes) { return {reinterpret_cast<const char*>(bytes.da
 
 class RowStoreTest : public testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    if (const absl::Status status = PeerIsInstalled(GetParam()); !status.ok())
+      GTEST_SKIP() << status.message();
+  }
   std::unique_ptr<RowStore> Open(PeerDurability durability = PeerDurability::kNone, uint32_t threads = 1) {
     auto store = OpenRowStore(GetParam(), {.directory = directory_.path,
                                            .trees = {"one", "two.by_x"},
@@ -36,7 +40,7 @@ class RowStoreTest : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(store.Begin(false).ok());
     const std::string first(1, '\0'), beyond(100, '\xff');
     EXPECT_TRUE(store
-                    .Scan(tree, View(first), View(beyond), false,
+                    .Scan(tree, View(first), View(beyond), false, /*limit=*/0,
                           [&](KeyView key, RowView row) { return rows.emplace(Text(key), Text(row)).second; })
                     .ok());
     EXPECT_TRUE(store.Commit().ok());
@@ -84,7 +88,7 @@ TEST_P(RowStoreTest, Model_IsWhatAMapIs) {
           uint64_t left = 1 + random.Below(8);
           std::vector<std::pair<std::string, std::string>> found, wanted;
           ASSERT_TRUE(store
-                          ->Scan(tree, View(key), View(end), reverse,
+                          ->Scan(tree, View(key), View(end), reverse, left,
                                  [&](KeyView k, RowView r) {
                                    found.emplace_back(Text(k), Text(r));
                                    return found.size() != left;
@@ -126,6 +130,58 @@ TEST_P(RowStoreTest, Model_IsWhatAMapIs) {
   EXPECT_TRUE(All(*store, 1) == rows[1]);
   ASSERT_TRUE(store->Settle().ok());
   EXPECT_TRUE(All(*opened, 0) == rows[0]);
+}
+
+// What is expected is what is asked for, in its order, and puts and deletes of others may lie between.
+TEST_P(RowStoreTest, Expect_ChangesNoAnswer) {
+  using Wanted = RowStore::Wanted;
+  const std::unique_ptr<RowStore> store = Open();
+  ASSERT_TRUE(store->Begin(true).ok());
+  for (const char* key : {"a", "b", "c", "d"}) ASSERT_TRUE(store->Load(0, View(key), View(key)).ok());
+  ASSERT_TRUE(store->Commit().ok());
+  for (const bool keeps : {false, true}) {
+    ASSERT_TRUE(store->Begin(true).ok());
+    const Wanted wanted[] = {{Wanted::kGet, 0, View("a")},
+                             {Wanted::kInsert, 0, View("b"), View("other")},
+                             {Wanted::kInsert, 0, View("n"), View("new")},
+                             {Wanted::kLock, 0, View("none")},
+                             {Wanted::kScan, 0, View("b"), View("d"), /*reverse=*/true, /*limit=*/1}};
+    ASSERT_TRUE(store->Expect(wanted).ok());
+    EXPECT_EQ(Text(**store->Get(0, View("a"), false)), "a");
+    ASSERT_TRUE(store->Put(0, View("a"), View("changed")).ok());
+    EXPECT_EQ(*store->Insert(0, View("b"), View("other")), false);
+    ASSERT_TRUE(store->Delete(0, View("d")).ok());
+    EXPECT_EQ(*store->Insert(0, View("n"), View("new")), true);
+    EXPECT_EQ(*store->Get(0, View("none"), true), std::nullopt);
+    std::string seen;
+    EXPECT_TRUE(store
+                    ->Scan(0, View("b"), View("d"), /*reverse=*/true, /*limit=*/1,
+                           [&](KeyView key, RowView) {
+                             seen += Text(key);
+                             return false;
+                           })
+                    .ok());
+    EXPECT_EQ(seen, "c");
+    if (keeps) {
+      ASSERT_TRUE(store->Commit().ok());
+    } else {  // before all that was expected has been taken
+      ASSERT_TRUE(store->Expect(wanted).ok());
+      EXPECT_EQ(Text(**store->Get(0, View("a"), false)), "changed");
+      store->Rollback();
+      EXPECT_EQ(All(*store, 0), (Rows{{"a", "a"}, {"b", "b"}, {"c", "c"}, {"d", "d"}}));
+    }
+  }
+  EXPECT_EQ(All(*store, 0), (Rows{{"a", "changed"}, {"b", "b"}, {"c", "c"}, {"n", "new"}}));
+}
+
+TEST_P(RowStoreTest, Load_OfARowThatIsThereIsAnErrorAtTheLatestOfTheCommit) {
+  const std::unique_ptr<RowStore> store = Open();
+  absl::Status status = store->Begin(true);
+  for (int i = 0; i < 2; ++i) status.Update(store->Load(0, View("key"), View("row")));
+  if (status.ok()) status = store->Commit();
+  EXPECT_FALSE(status.ok());
+  store->Rollback();
+  EXPECT_EQ(All(*store, 0), Rows{});
 }
 
 TEST_P(RowStoreTest, Durabilities_AreSetUp) {

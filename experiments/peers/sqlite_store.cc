@@ -136,7 +136,8 @@ class SqliteStore final : public RowStore {
     return Run(remove, "delete");
   }
 
-  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) override {
+  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t /*limit*/,
+                    Visit visit) override {
     Release();
     const Tree& rows = database_->trees[tree];
     sqlite3_stmt* const scan = (reverse ? rows.scan_back : rows.scan).get();

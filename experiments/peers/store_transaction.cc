@@ -14,10 +14,12 @@ namespace {
 void Copy(RowView bytes, std::vector<std::byte>* to) { to->assign(bytes.begin(), bytes.end()); }
 
 // No key lies between nothing and a zero.
-void CopyBound(KeyView bound, std::vector<std::byte>* to) {
-  Copy(bound, to);
-  if (to->empty()) to->push_back(std::byte{0});
+KeyView BoundOf(KeyView bound) {
+  static constexpr std::byte kZero{0};
+  return bound.empty() ? KeyView(&kZero, 1) : bound;
 }
+
+std::string_view TextOf(KeyView key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
 
 uint64_t ShapeOf(const Batch& batch) {
   uint64_t shape = 14'695'981'039'346'656'037u;  // FNV-1a
@@ -86,10 +88,50 @@ runtime::Task<absl::Status> StoreTransaction::Execute(Batch& batch) {
     must_write_ = true;
     co_return absl::AbortedError("it writes");
   }
+  if (store_.WantsToExpect()) {
+    if (absl::Status status = Expect(batch); !status.ok()) co_return status;
+  }
   for (size_t i = 0; i < batch.size(); ++i) {
     if (absl::Status status = One(batch, i); !status.ok()) co_return status;
   }
   co_return absl::OkStatus();
+}
+
+absl::Status StoreTransaction::Expect(const Batch& batch) {
+  using Wanted = RowStore::Wanted;
+  wanted_.clear();
+  changed_.clear();
+  bool scans = false;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Batch::Operation& operation = batch.operation(i);
+    const OperationKind kind = operation.kind;
+    if (kind == OperationKind::kIndexScan) return absl::OkStatus();  // what it reads then is not known
+    const uint32_t tree = trees_.OfTable(operation.table);
+    const KeyView key = batch.View(operation.key);
+    if (instance::IsWrite(kind)) changed_.emplace_back(tree, TextOf(key));
+    if (kind == OperationKind::kScan) {
+      scans = true;
+      wanted_.push_back({Wanted::kScan, tree, BoundOf(key), BoundOf(batch.View(operation.end_key)),
+                         operation.reverse, operation.limit});
+    } else if (kind == OperationKind::kInsert) {
+      wanted_.push_back({Wanted::kInsert, tree, key, batch.View(operation.row)});
+    } else if (kind == OperationKind::kRead) {
+      wanted_.push_back({Wanted::kGet, tree, key});
+    } else if (kind != OperationKind::kPut || !catalog_.table(operation.table).indexes.empty()) {
+      wanted_.push_back({Wanted::kLock, tree, key});
+    }
+  }
+  // Whoever reads what the batch changes has to wait for that.
+  std::sort(changed_.begin(), changed_.end());
+  bool meet =
+      std::adjacent_find(changed_.begin(), changed_.end()) != changed_.end() || (scans && !changed_.empty());
+  for (size_t i = 0; i < batch.size() && !meet && !changed_.empty(); ++i) {
+    const Batch::Operation& operation = batch.operation(i);
+    meet = !instance::IsWrite(operation.kind) &&
+           std::binary_search(changed_.begin(), changed_.end(),
+                              std::pair(trees_.OfTable(operation.table), TextOf(batch.View(operation.key))));
+  }
+  return meet ? absl::OkStatus() : store_.Expect(wanted_);
 }
 
 absl::Status StoreTransaction::One(Batch& batch, size_t i) {
@@ -118,7 +160,7 @@ absl::Status StoreTransaction::Change(Batch& batch, size_t i) {
   if (kind == OperationKind::kInsert) {
     const absl::StatusOr<bool> inserted = store_.Insert(tree, key, given);
     if (!inserted.ok()) return inserted.status();
-    if (*inserted) return ChangeEntries(table, key, given, /*add=*/true);
+    if (*inserted) return ChangeEntries(table, key, given, Entries::kAdd);
     result.code = absl::StatusCode::kAlreadyExists;
     return absl::OkStatus();
   }
@@ -132,7 +174,7 @@ absl::Status StoreTransaction::Change(Batch& batch, size_t i) {
   }
   if (!*found) {
     if (absl::Status status = store_.Put(tree, key, given); !status.ok()) return status;
-    return ChangeEntries(table, key, given, /*add=*/true);
+    return ChangeEntries(table, key, given, Entries::kAdd);
   }
   Copy(**found, &row_);
   const bool is_part =
@@ -143,7 +185,8 @@ absl::Status StoreTransaction::Change(Batch& batch, size_t i) {
         fmt::format("table '{}': a row of {} bytes, changed beyond them", table.name, row_.size()));
   const bool indexed = !table.indexes.empty() && (!is_part || table.Indexes(operation.offset, bytes));
   if (indexed) {
-    if (absl::Status status = ChangeEntries(table, key, row_, /*add=*/false); !status.ok()) return status;
+    if (absl::Status status = ChangeEntries(table, key, row_, Entries::kTakeAway); !status.ok())
+      return status;
   }
   if (kind == OperationKind::kDelete) return store_.Delete(tree, key);
   if (kind == OperationKind::kWrite) {
@@ -160,25 +203,27 @@ absl::Status StoreTransaction::Change(Batch& batch, size_t i) {
   // Storing a result may have moved the batch's bytes.
   const KeyView at = batch.View(batch.operation(i).key);
   if (absl::Status status = store_.Put(tree, at, row_); !status.ok()) return status;
-  return indexed ? ChangeEntries(table, at, row_, /*add=*/true) : absl::OkStatus();
+  return indexed ? ChangeEntries(table, at, row_, Entries::kAdd) : absl::OkStatus();
 }
 
 absl::Status StoreTransaction::ChangeEntries(const storage::TableDefinition& table, KeyView key, RowView row,
-                                             bool add) {
+                                             Entries change) {
   for (instance::IndexId index = 0; index < table.indexes.size(); ++index) {
     const absl::StatusOr<std::string> entry = storage::IndexEntry(table, table.indexes[index], key, row);
     if (!entry.ok()) return entry.status();
     const uint32_t tree = trees_.OfIndex(table.id, index);
     const auto at = std::as_bytes(std::span(*entry));
-    absl::Status status = add ? store_.Put(tree, at, key) : store_.Delete(tree, at);
+    absl::Status status = change == Entries::kAdd    ? store_.Put(tree, at, key)
+                          : change == Entries::kLoad ? store_.Load(tree, at, key)
+                                                     : store_.Delete(tree, at);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 Batch::Result& StoreTransaction::BeginScan(Batch& batch, size_t i) {
-  CopyBound(batch.View(batch.operation(i).key), &key_);
-  CopyBound(batch.View(batch.operation(i).end_key), &end_);
+  Copy(BoundOf(batch.View(batch.operation(i).key)), &key_);
+  Copy(BoundOf(batch.View(batch.operation(i).end_key)), &end_);
   Batch::Result& result = batch.result(i);
   result.code = absl::StatusCode::kOk;
   result.first_scanned = static_cast<uint32_t>(batch.scanned().size());
@@ -188,7 +233,7 @@ Batch::Result& StoreTransaction::BeginScan(Batch& batch, size_t i) {
 absl::Status StoreTransaction::Scan(Batch& batch, size_t i) {
   const Batch::Operation operation = batch.operation(i);
   Batch::Result& result = BeginScan(batch, i);
-  return store_.Scan(trees_.OfTable(operation.table), key_, end_, operation.reverse,
+  return store_.Scan(trees_.OfTable(operation.table), key_, end_, operation.reverse, operation.limit,
                      [&](KeyView key, RowView row) {
                        const Batch::Bytes key_at = batch.Store(key);
                        batch.scanned().push_back({key_at, batch.Store(row)});
@@ -205,8 +250,15 @@ absl::Status StoreTransaction::IndexScan(Batch& batch, size_t i) {
     found_[count++].assign(reinterpret_cast<const char*>(primary.data()), primary.size());
     return count != operation.limit;
   };
-  absl::Status status =
-      store_.Scan(trees_.OfIndex(operation.table, operation.index), key_, end_, operation.reverse, visit);
+  absl::Status status = store_.Scan(trees_.OfIndex(operation.table, operation.index), key_, end_,
+                                    operation.reverse, operation.limit, visit);
+  if (status.ok() && store_.WantsToExpect()) {
+    wanted_.clear();
+    for (size_t n = 0; n < count; ++n)
+      wanted_.push_back(
+          {RowStore::Wanted::kGet, trees_.OfTable(operation.table), std::as_bytes(std::span(found_[n]))});
+    status = store_.Expect(wanted_);
+  }
   for (size_t n = 0; n < count && status.ok(); ++n) {
     const auto key = std::as_bytes(std::span(found_[n]));
     const auto row = store_.Get(trees_.OfTable(operation.table), key, /*for_update=*/false);
@@ -219,11 +271,9 @@ absl::Status StoreTransaction::IndexScan(Batch& batch, size_t i) {
   return status;
 }
 
-absl::Status StoreTransaction::Insert(instance::TableId table, KeyView key, RowView row) {
-  const absl::StatusOr<bool> inserted = store_.Insert(trees_.OfTable(table), key, row);
-  if (!inserted.ok()) return inserted.status();
-  if (!*inserted) return absl::AlreadyExistsError("a row is loaded twice");
-  return ChangeEntries(catalog_.table(table), key, row, /*add=*/true);
+absl::Status StoreTransaction::Load(instance::TableId table, KeyView key, RowView row) {
+  if (absl::Status status = store_.Load(trees_.OfTable(table), key, row); !status.ok()) return status;
+  return ChangeEntries(catalog_.table(table), key, row, Entries::kLoad);
 }
 
 }  // namespace islands::experiments

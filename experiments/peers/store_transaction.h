@@ -47,7 +47,7 @@ class StoreTransaction final : public instance::Transaction {
   // failed. Anything else is the procedure's own word; nothing is left.
   absl::Status Run(const instance::Workload& workload, const instance::Request& request);
   // One row, outside of Run, in a transaction of the caller's.
-  absl::Status Insert(instance::TableId table, KeyView key, RowView row);
+  absl::Status Load(instance::TableId table, KeyView key, RowView row);
 
   const coordinator::TransactionId& id() const override { return id_; }
   const storage::Catalog& catalog() const override { return catalog_; }
@@ -58,14 +58,17 @@ class StoreTransaction final : public instance::Transaction {
  private:
   absl::Status Attempt(const instance::Workload& workload, const instance::Request& request);
   absl::Status Begin(const instance::Batch& first);
+  // Tells the store what the batch reads and inserts, if that can be done before what it changes.
+  absl::Status Expect(const instance::Batch& batch);
   absl::Status One(instance::Batch& batch, size_t i);
   absl::Status Change(instance::Batch& batch, size_t i);
   // Copies its bounds: storing rows may move the batch's bytes.
   instance::Batch::Result& BeginScan(instance::Batch& batch, size_t i);
   absl::Status Scan(instance::Batch& batch, size_t i);
   absl::Status IndexScan(instance::Batch& batch, size_t i);
-  // Takes away what the indexes of a table have of a row, or adds it.
-  absl::Status ChangeEntries(const storage::TableDefinition& table, KeyView key, RowView row, bool add);
+  // What the indexes of a table have of a row.
+  enum class Entries : uint8_t { kTakeAway, kAdd, kLoad };
+  absl::Status ChangeEntries(const storage::TableDefinition& table, KeyView key, RowView row, Entries change);
 
   const storage::Catalog& catalog_;
   const Trees& trees_;
@@ -83,6 +86,8 @@ class StoreTransaction final : public instance::Transaction {
   // Kept for their memory.
   std::vector<std::byte> key_, end_, row_;
   std::vector<std::string> found_;
+  std::vector<RowStore::Wanted> wanted_;
+  std::vector<std::pair<uint32_t, std::string_view>> changed_;  // tree and key
 };
 
 }  // namespace islands::experiments

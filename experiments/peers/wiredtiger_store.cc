@@ -97,7 +97,8 @@ class WiredTigerStore final : public RowStore {
     return Check(cursor->remove(cursor), "delete");
   }
 
-  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) override {
+  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t /*limit*/,
+                    Visit visit) override {
     WT_CURSOR* const cursor = At(tree, reverse ? end : first);
     int side = 0;  // of what was asked for
     int code = cursor->search_near(cursor, &side);

@@ -39,7 +39,7 @@ class StoreLoader final : public instance::Loader {
       if (!status.ok()) return status;
       open_ = true;
     }
-    return transaction_.Insert(table, key, row);
+    return transaction_.Load(table, key, row);
   }
   absl::Status End() { return std::exchange(open_, false) ? store_.Commit() : absl::OkStatus(); }
 
@@ -170,7 +170,7 @@ absl::StatusOr<int64_t> WorkloadDriver::Audit(Loaded& loaded) const {
   for (const std::string& name : workload_->tables()) {
     const storage::TableDefinition& table = *catalog_.Find(name);
     if (table.replicated() || !status.ok()) continue;
-    status = loaded.store->Scan(trees_.OfTable(table.id), {&first, 1}, beyond, /*reverse=*/false,
+    status = loaded.store->Scan(trees_.OfTable(table.id), {&first, 1}, beyond, /*reverse=*/false, /*limit=*/0,
                                 [&](KeyView key, RowView row) {
                                   if (audit != nullptr) {
                                     audit->See(table.id, key, row);

@@ -15,6 +15,10 @@ using testing::HasSubstr;
 
 class WorkloadDriverTest : public testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    if (const absl::Status status = PeerIsInstalled(GetParam()); !status.ok())
+      GTEST_SKIP() << status.message();
+  }
   absl::StatusOr<std::unique_ptr<WorkloadDriver>> Tpcc(const instance::Parameters& parameters,
                                                        WorkloadDriver::Opener open = OpenRowStore) {
     auto workload = TpccWorkload::Create(catalog_, SmallTpcc(parameters));
@@ -68,8 +72,9 @@ class Forgetful final : public RowStore {
     return store_->Insert(tree, key, row);
   }
   absl::Status Delete(uint32_t tree, KeyView key) override { return store_->Delete(tree, key); }
-  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, Visit visit) override {
-    return store_->Scan(tree, first, end, reverse, visit);
+  absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t limit,
+                    Visit visit) override {
+    return store_->Scan(tree, first, end, reverse, limit, visit);
   }
 
  private:

@@ -41,7 +41,7 @@ Exit codes: 0 ok, 1 an engine failed or its rows are not what was committed, 2 u
 struct Arguments {
   std::string workload, island;
   std::vector<std::string> parameters;  // name=value
-  WorkloadDriverOptions driver{.engines = RowStoreNames()};
+  WorkloadDriverOptions driver{.engines = DefaultRowStoreNames()};
   std::string directory = DefaultScratchParent();
   uint64_t cache_mib = 2048;
   double seconds = 1;
