@@ -412,6 +412,31 @@ size_t BTree::FindMissing(KeyView at, bool reverse, size_t most,
   }
 }
 
+// Rows lie in a leaf as they came: read one by one in key order they would miss the caches one after the
+// other (0.8 times the speed of copying the page first, with YCSB E), so all lines are fetched at once, and
+// from the second leaf on the next one's, too (1.1 to 1.3 times).
+const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool goes_on, GuardO* leaf) const {
+  uint64_t number = root_;
+  while (true) {
+    const PageRef page = site_->At(number);
+    const GuardN guard(page);
+    const PlainNode node = NodeOf(guard);
+    if (node.is_leaf()) {
+      *leaf = GuardO(page);
+      return guard.bytes();
+    }
+    const uint32_t i = reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at);
+    number = node.child(i);
+    if (node.level() > 1) {
+      site_->Prefetch(number);
+      continue;
+    }
+    site_->PrefetchAll(number);
+    if (goes_on && (reverse ? i > 0 : i < node.count()))
+      site_->PrefetchAll(node.child(reverse ? i - 1 : i + 1));
+  }
+}
+
 void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
   const auto choose = [&](TornNode node) { return reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at); };
   Position position;
@@ -431,11 +456,11 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
                     std::vector<uint64_t>* missing) const {
   ISLANDS_CHECK(first.size() <= kMaxTreeKeyBytes && end.size() <= kMaxTreeKeyBytes);
   alignas(Node) std::byte copy[kPageBytes];
-  const Node* leaf = Node::At(static_cast<const std::byte*>(copy));
   KeyBuffer low, high, key;
   low.Set(CompareKeys(first, lower_.view()) > 0 ? first : lower_.view());
   high.Set(!end.empty() && (upper_.view().empty() || CompareKeys(end, upper_.view()) < 0) ? end
                                                                                           : upper_.view());
+  bool goes_on = false;  // there was a leaf before
   for (size_t ahead = 1; high.view().empty() || CompareKeys(low.view(), high.view()) < 0;) {
     if (site_->paged() && !site_->unguarded()) {
       std::array<uint64_t, kMostAhead> pages;
@@ -447,7 +472,16 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
       if (count != 0) site_->FetchAhead(std::span(pages).first(count));
       ahead = std::min(2 * ahead, kMostAhead);
     }
-    CopyLeaf(reverse ? high.view() : low.view(), reverse, copy);
+    GuardO in_place;
+    const KeyView at = reverse ? high.view() : low.view();
+    const std::byte* bytes = copy;
+    if (site_->unguarded()) {
+      bytes = LeafInPlace(at, reverse, goes_on, &in_place);
+    } else {
+      CopyLeaf(at, reverse, copy);
+    }
+    goes_on = true;
+    const Node* const leaf = Node::At(bytes);
     const KeyView lower = leaf->lower_fence();
     const KeyView upper = leaf->upper_fence();
     // Every leaf brings the bounds closer together, so the scan ends.
@@ -460,7 +494,9 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
     for (uint32_t n = 0; from + n < to; ++n) {
       const uint32_t i = reverse ? to - 1 - n : from + n;
       leaf->CopyKey(i, &key);
-      if (!visit(key.view(), leaf->value(i), leaf->ghost(i))) return;
+      const bool more = visit(key.view(), leaf->value(i), leaf->ghost(i));
+      ISLANDS_CHECK(!in_place || in_place.Valid());  // `visit` changes nothing
+      if (!more) return;
     }
     if (reverse ? has_begin : upper.empty()) return;
     reverse ? high.Set(lower) : low.Set(upper);

@@ -11,7 +11,8 @@
 //
 // Scans copy one leaf at a time and go on from its fence, so they hold nothing while their callback runs, and
 // what other threads do to the tree between two leaves cannot make them miss or repeat a row that was there
-// all the time.
+// all the time. Where there are no others (SiteSpace::unguarded) they read the leaf where it is, and the
+// callback must not change the tree.
 //
 // Thread safety: all functions from any thread, except Clear and Check: nothing else may be active.
 //
@@ -209,6 +210,8 @@ class BTree {
   size_t FindMissing(KeyView at, bool reverse, size_t most, std::span<uint64_t, kMostAhead> pages) const;
   // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
   void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;
+  // Without guards: the leaf itself. `goes_on`: the next one will be wanted, too.
+  const std::byte* LeafInPlace(KeyView at, bool reverse, bool goes_on, GuardO* leaf) const;
   void FreeBelow(uint64_t number);
   struct Walk;
   absl::Status CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyView upper, int level) const;

@@ -429,6 +429,16 @@ TEST(BTree, Scan_StopsWhenToldAndHoldsNoLatch) {
   EXPECT_EQ(tree.Check().rows, 500u);
 }
 
+// Where no other thread can, nothing is copied.
+TEST(BTreeDeathTest, Scan_AloneDiesIfItsCallbackChangesTheLeaf) {
+  TestTree tree(1000, "", "", /*alone=*/true);
+  for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(tree.Insert(BigEndian(i), "row"), StatusCode::kOk);
+  EXPECT_DEATH(
+      tree.tree->Scan({}, {}, false,
+                      [&](KeyView key, RowView) { return tree.tree->Remove(key) == StatusCode::kOk; }),
+      "in_place");
+}
+
 // ---- a full pool ----
 
 TEST(BTree, Insert_PoolFullChangesNothing) {

@@ -98,19 +98,25 @@ class PageArray {
   // Starts loading the state word and the first lines of a page, so that their cache misses overlap. Any
   // number will do. Inlined by force, like all who call it only for that: GCC 12 takes a function that does
   // nothing but prefetch for one without effect, and leaves out the calls.
-  [[gnu::always_inline]] void Prefetch(uint64_t number) const {
-    const auto state = reinterpret_cast<uintptr_t>(states_) + number * sizeof(AtomicPageState);
-    __builtin_prefetch(reinterpret_cast<const void*>(state));
-    const auto page = reinterpret_cast<uintptr_t>(pages_) + number * kPageBytes;
-    for (size_t line = 0; line < kPrefetchedLines; ++line) {
-      __builtin_prefetch(reinterpret_cast<const void*>(page + line * kCacheLineBytes));
-    }
+  [[gnu::always_inline]] void Prefetch(uint64_t number) const { PrefetchLines(number, kPrefetchedLines); }
+  // The same with the whole page.
+  [[gnu::always_inline]] void PrefetchAll(uint64_t number) const {
+    PrefetchLines(number, kPageBytes / kCacheLineBytes);
   }
 
  private:
   friend class Pager;
   static constexpr size_t kCacheLineBytes = 64;
   static constexpr size_t kPrefetchedLines = 3;  // node header and slots of a leaf with wide rows
+
+  [[gnu::always_inline]] void PrefetchLines(uint64_t number, size_t lines) const {
+    const auto state = reinterpret_cast<uintptr_t>(states_) + number * sizeof(AtomicPageState);
+    __builtin_prefetch(reinterpret_cast<const void*>(state));
+    const auto page = reinterpret_cast<uintptr_t>(pages_) + number * kPageBytes;
+    for (size_t line = 0; line < lines; ++line) {
+      __builtin_prefetch(reinterpret_cast<const void*>(page + line * kCacheLineBytes));
+    }
+  }
 
   AtomicPageState* states_ = nullptr;
   PageHome* homes_ = nullptr;

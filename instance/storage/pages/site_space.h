@@ -65,6 +65,7 @@ class SiteSpace {
   uint32_t site() const { return site_; }
   PageRef At(uint64_t number) const { return pages_.At(number); }
   [[gnu::always_inline]] void Prefetch(uint64_t number) const { pages_.Prefetch(number); }
+  [[gnu::always_inline]] void PrefetchAll(uint64_t number) const { pages_.PrefetchAll(number); }
   bool alone() const { return pages_.alone(); }
   bool paged() const { return pages_.paged(); }
   // Nobody need look at a state word, until the next page is claimed.
