@@ -53,6 +53,7 @@ absl::Status ServerStore::Begin(bool writes) {
 }
 
 absl::Status ServerStore::Commit() {
+  ISLANDS_CHECK(expected_.empty());  // or an answer would be taken for this one's
   if (absl::Status status = Ask({Kind::kCommit}); !status.ok()) return status;
   open_ = false;
   return absl::OkStatus();
