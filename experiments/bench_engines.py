@@ -26,6 +26,7 @@ from benchmarks.engines import ENGINES, Contender, Contest
 from benchmarks.engines_page import page, sections_of, workloads_section
 from benchmarks.engines_workloads import LOADS, TITLES, measured
 from benchmarks.peers import Peers
+from benchmarks.workloads import Engines
 from durability import NONE, file_system
 from islands_command import ROOT, Document, Failed, Islands, guarded, remove_everything, writing
 
@@ -93,7 +94,7 @@ def measure(context: Context, arguments: argparse.Namespace, notes: list[str]) -
         contest.stop()
         found[durability] = contest.contenders
         missing = contest.missing
-        engines = [name for name in arguments.engines or ENGINES if not any(what.startswith(name) for what in missing)]
+        engines = [contender.name for contender in contest.contenders if contender.name in ENGINES]
         sections = sections_of(durability, contest.contenders, len(context.machine["cores"]))
         if arguments.loads:
             workloads[durability] = measured(context, durability, arguments.directory, engines, arguments.loads,
@@ -130,8 +131,8 @@ def write(arguments: argparse.Namespace, context: Context, found: Classes, workl
 def work(islands: Islands, arguments: argparse.Namespace) -> int:
     begin, cpu_begin, others_percent = time.monotonic(), CpuTimes(), others_busy_percent(arguments)
     context = Context(islands, arguments, Progress(estimates(arguments)))
-    if not Peers.built(context):
-        raise Failed("peers is not built: its libraries are missing; deploy/install-packages.sh test engines")
+    if not Peers.built(context) or arguments.loads and not Engines.built(context):
+        raise Failed("peers and workload_peers are not built: make bench-engines does, and installs what they need")
     notes: list[str] = []
     try:
         found, workloads = measure(context, arguments, notes)

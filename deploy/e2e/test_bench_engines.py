@@ -21,7 +21,8 @@ PEERS = os.path.join(BINARIES, "peers")
 
 
 def has_sqlite() -> bool:
-    if not all(os.path.exists(os.path.join(BINARIES, name)) for name in ("islandd", "peers", "gateway_load")):
+    needed = ("islandd", "peers", "workload_peers", "gateway_load")
+    if not all(os.path.exists(os.path.join(BINARIES, name)) for name in needed):
         return False
     return "sqlite" in subprocess.run([PEERS, "--help"], capture_output=True, text=True, timeout=30).stdout
 

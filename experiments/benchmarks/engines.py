@@ -59,6 +59,7 @@ class Contender:
 
 class Contest:
     """Everything that takes part in one class."""
+    ops: Sequence[str] = OPS
 
     def __init__(self, context: Context, durability: str, data_directory: str) -> None:
         self.context, self.durability, self.data_directory = context, durability, data_directory
@@ -111,13 +112,8 @@ class Contest:
             self.contenders.append(Contender(name, name, True, CLIENTS_OF_GATEWAY, through(over), facts,
                                              tuple(GATEWAY_OPS)))
 
-    ops: Sequence[str] = OPS
-
     def loaded(self, name: str, more: Sequence[str]) -> Peers:
         return Peers(self.context, self.context.rows_total, [name], more)
-
-    def asked(self, peers: Peers, name: str, op: str, count: int) -> str:
-        return peers.ask(name, op, count)
 
     def add_engine(self, name: str) -> None:
         """Loaded, and bound to the islands' core if it is in its clients' process."""
@@ -140,7 +136,7 @@ class Contest:
 
         def rate(op: str, count: int) -> float:
             peers.seconds = context.seconds
-            return float(peers.answer(self.asked(peers, name, op, count))["per_s"])
+            return float(peers.answer(peers.ask(name, op, count))["per_s"])
 
         facts = peers.engines[name]
         title = re.split(r" \(|-|,", facts["version"])[0]  # without the distribution's own number

@@ -37,9 +37,6 @@ class LoadContest(Contest):
     def loaded(self, name: str, more: Sequence[str]) -> Peers:
         return Engines(self.context, self.island, ["--engine", name, *more])
 
-    def asked(self, peers: Peers, name: str, op: str, count: int) -> str:
-        return peers.ask(name, "", count)
-
     def stop(self) -> None:
         self.island.down()
 

@@ -82,6 +82,10 @@ class Island:
 class Engines(Peers):
     """`workload_peers`, loaded with the tables of an island."""
 
+    @staticmethod
+    def built(context: Context) -> bool:
+        return os.access(os.path.join(context.binaries, "workload_peers"), os.X_OK)
+
     def __init__(self, context: Context, island: Island, more: Sequence[str] = ()) -> None:
         load = island.load
         command = ["workload_peers", load.workload, "--island",
@@ -90,8 +94,12 @@ class Engines(Peers):
             command += ["--parameter", f"{name}={value}"]
         self.start(context, command, (), None, None)
 
-    def measure(self, engine: str, threads: int | None = None) -> Measure:
-        return lambda: float(self.answer(self.ask(engine, "", threads))["per_s"])
+    def ask(self, engine: str, op: str = "", threads: int | None = None) -> str:
+        """Whatever the operation: it has one load."""
+        return super().ask(engine, "", threads)
+
+    def measure(self, engine: str) -> Measure:
+        return lambda: float(self.answer(self.ask(engine))["per_s"])
 
 
 def measured(context: Context, load: Load) -> dict[str, float]:
@@ -116,7 +124,7 @@ def workloads(context: Context) -> Section:
     section = Section("Workloads: their own transactions, one worker and one thread each, durability none; thousand/s",
                       "load", [("islands", "{:.1f}")] + [column for title in TITLES.values()
                                                          for column in ((title, "{:.1f}"), ("islands x", "{:.2f}"))])
-    if not os.access(os.path.join(context.binaries, "workload_peers"), os.X_OK):
+    if not Engines.built(context):
         section.note(NOT_BUILT)
         return section
     found = {load.title: measured(context, load) for load in loads}

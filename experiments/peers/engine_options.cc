@@ -20,6 +20,14 @@ const std::string& NameOf(PeerDurability durability) {
       ->first;
 }
 
+void DropRepeated(std::vector<std::string>* names) {
+  std::vector<std::string> once;
+  for (const std::string& name : *names) {
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
+  }
+  *names = once;
+}
+
 absl::Status RunOnCpu(int cpu) {
   if (cpu < 0) return absl::OkStatus();
   cpu_set_t set;

@@ -106,15 +106,6 @@ int Fail(int exit_code, const absl::Status& status) {
   return exit_code;
 }
 
-// Named twice is measured once.
-void DropRepeated(std::vector<std::string>* names) {
-  std::vector<std::string> once;
-  for (const std::string& name : *names) {
-    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
-  }
-  *names = once;
-}
-
 int Run(Arguments& arguments) {
   PeersCommand& command = arguments.command;
   DropRepeated(&command.driver.engines);

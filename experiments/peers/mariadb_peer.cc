@@ -14,9 +14,13 @@ namespace {
 
 constexpr uint64_t kRowsPerLoad = 500;
 
+struct CloseStatement {
+  void operator()(MYSQL_STMT* statement) const { mysql_stmt_close(statement); }
+};
+
 // A statement for some number of keys, with its parameters and, of a read, where a row goes.
 struct Prepared {
-  MariaDbStatement statement;
+  std::unique_ptr<MYSQL_STMT, CloseStatement> statement;
   std::vector<int64_t> keys;
   std::vector<MYSQL_BIND> parameters;
   int64_t counter = 0;
@@ -41,9 +45,8 @@ class MariaDbPeer final : public Peer {
   PeerFacts Facts() const override {
     PeerFacts facts = MariaDbFacts(connection_.get(), options_.durability);
     facts.isolation =
-        "repeatable read, and each of these transactions is one statement: it sees one snapshot, and locks "
-        "the "
-        "rows that it changes as they are now";
+        "repeatable read, and each of these transactions is one statement: it sees one snapshot, and "
+        "locks the rows that it changes as they are now";
     return facts;
   }
 

@@ -29,10 +29,6 @@ struct CloseMariaDb {
   void operator()(MYSQL* connection) const { mysql_close(connection); }
 };
 using MariaDbConnection = std::unique_ptr<MYSQL, CloseMariaDb>;
-struct CloseStatement {
-  void operator()(MYSQL_STMT* statement) const { mysql_stmt_close(statement); }
-};
-using MariaDbStatement = std::unique_ptr<MYSQL_STMT, CloseStatement>;
 
 struct FreeMariaDbResult {
   void operator()(MYSQL_RES* result) const { mysql_free_result(result); }

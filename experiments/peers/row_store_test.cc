@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/peers/server_store_testing.h"
 #include "experiments/peers/temporary_directory.h"
 #include "runtime/random.h"
 
@@ -27,11 +28,11 @@ class RowStoreTest : public testing::TestWithParam<std::string> {
       GTEST_SKIP() << status.message();
   }
   std::unique_ptr<RowStore> Open(PeerDurability durability = PeerDurability::kNone, uint32_t threads = 1) {
-    auto store = OpenRowStore(GetParam(), {.directory = directory_.path,
-                                           .trees = {"one", "two.by_x"},
-                                           .cache_bytes = 64 << 20,
-                                           .durability = durability,
-                                           .threads = threads});
+    auto store = OpenTestedStore(GetParam(), {.directory = directory_.path,
+                                              .trees = {"one", "two.by_x"},
+                                              .cache_bytes = 64 << 20,
+                                              .durability = durability,
+                                              .threads = threads});
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
@@ -50,7 +51,7 @@ class RowStoreTest : public testing::TestWithParam<std::string> {
   TemporaryDirectory directory_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowStoreTest, testing::ValuesIn(RowStoreNames()),
+INSTANTIATE_TEST_SUITE_P(All, RowStoreTest, testing::ValuesIn(TestedStoreNames()),
                          [](const auto& engine) { return engine.param; });
 
 // Keys of one byte and of many, empty rows, keys that others begin with.

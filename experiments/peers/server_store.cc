@@ -1,5 +1,7 @@
 #include "experiments/peers/server_store.h"
 
+#include <fmt/format.h>
+
 #include "runtime/check.h"
 
 namespace islands::experiments {
@@ -13,6 +15,16 @@ absl::Status ServerStore::SendOnly(const Statement& statement) {
   return Send(statement);
 }
 
+absl::StatusOr<std::vector<ServerStore::Answer>> ServerStore::ReceiveLast(size_t count) {
+  sent_ = 0;
+  auto answers = Receive();
+  if (!answers.ok()) return answers;
+  if (answers->size() < count)
+    return absl::InternalError(fmt::format("{} answers to {} statements", answers->size(), count));
+  answers->erase(answers->begin(), answers->end() - static_cast<ptrdiff_t>(count));
+  return answers;
+}
+
 absl::Status ServerStore::Ask(const Statement& statement) {
   if (!expected_.empty()) {
     answer_ = std::move(expected_.front());
@@ -20,8 +32,7 @@ absl::Status ServerStore::Ask(const Statement& statement) {
     return absl::OkStatus();
   }
   if (absl::Status status = Send(statement); !status.ok()) return status;
-  sent_ = 0;
-  auto answers = Receive();
+  auto answers = ReceiveLast(1);
   if (!answers.ok()) return answers.status();
   answer_ = std::move(answers->back());
   return absl::OkStatus();
@@ -39,11 +50,9 @@ absl::Status ServerStore::Expect(std::span<const Wanted> wanted) {
     if (absl::Status status = Send({kind, each.tree, each.first, each.second, each.limit}); !status.ok())
       return status;
   }
-  sent_ = 0;
-  auto answers = Receive();
+  auto answers = ReceiveLast(wanted.size());
   if (!answers.ok()) return answers.status();
-  expected_.assign(std::make_move_iterator(answers->end() - static_cast<ptrdiff_t>(wanted.size())),
-                   std::make_move_iterator(answers->end()));
+  expected_.assign(std::make_move_iterator(answers->begin()), std::make_move_iterator(answers->end()));
   return absl::OkStatus();
 }
 

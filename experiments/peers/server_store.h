@@ -31,18 +31,22 @@ class ServerStore : public RowStore {
 
  protected:
   enum class Kind : uint8_t {
+    // Of no tree.
     kBegin,
     kBeginReading,
     kCommit,
-    kRollback,  // of no tree
+    kRollback,
+    // Of a key.
     kGet,
     kLock,
-    kDelete,  // first: a key
+    kDelete,
+    // Of a key and a row.
     kPut,
     kInsert,
-    kLoad,  // a key, a row
+    kLoad,
+    // Of two bounds, and how many at most; 0: all.
     kScan,
-    kScanBack  // a key, the end, and how many at most, 0: all
+    kScanBack,
   };
   struct Statement {
     Kind kind;
@@ -64,6 +68,8 @@ class ServerStore : public RowStore {
 
  private:
   absl::Status SendOnly(const Statement& statement);
+  // The answers of the last so many; a server that gives fewer is no server of ours.
+  absl::StatusOr<std::vector<Answer>> ReceiveLast(size_t count);
   // The answer of what was expected first, or else of this.
   absl::Status Ask(const Statement& statement);
 

@@ -127,7 +127,9 @@ absl::Status WorkloadDriver::Load(const std::string& engine, Opener open) {
                        .cache_bytes = options_.cache_bytes,
                        .durability = options_.durability,
                        .threads = options_.threads};
-  std::filesystem::create_directory(options.directory);
+  std::error_code error;
+  if (std::filesystem::create_directory(options.directory, error); error)
+    return absl::UnavailableError(fmt::format("cannot create '{}': {}", options.directory, error.message()));
   absl::StatusOr<std::unique_ptr<RowStore>> store = open(engine, options);
   if (!store.ok()) return store.status();
   auto loaded = std::make_unique<Loaded>();

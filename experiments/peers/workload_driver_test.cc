@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/micro/micro.h"
+#include "experiments/peers/server_store_testing.h"
 #include "experiments/peers/temporary_directory.h"
 #include "experiments/tpcc/tpcc_testing.h"
 
@@ -20,7 +21,7 @@ class WorkloadDriverTest : public testing::TestWithParam<std::string> {
       GTEST_SKIP() << status.message();
   }
   absl::StatusOr<std::unique_ptr<WorkloadDriver>> Tpcc(const instance::Parameters& parameters,
-                                                       WorkloadDriver::Opener open = OpenRowStore) {
+                                                       WorkloadDriver::Opener open = OpenTestedStore) {
     auto workload = TpccWorkload::Create(catalog_, SmallTpcc(parameters));
     EXPECT_TRUE(workload.ok()) << workload.status();
     return WorkloadDriver::Create(
@@ -32,7 +33,7 @@ class WorkloadDriverTest : public testing::TestWithParam<std::string> {
   storage::Catalog catalog_ = TpccCatalog(2, 2);
 };
 
-INSTANTIATE_TEST_SUITE_P(All, WorkloadDriverTest, testing::ValuesIn(RowStoreNames()),
+INSTANTIATE_TEST_SUITE_P(All, WorkloadDriverTest, testing::ValuesIn(TestedStoreNames()),
                          [](const auto& engine) { return engine.param; });
 
 TEST_P(WorkloadDriverTest, Tpcc_IsConsistentAfterwards) {
@@ -86,7 +87,7 @@ class Forgetful final : public RowStore {
 TEST_P(WorkloadDriverTest, LostUpdate_IsNoticed) {
   const auto open = [](std::string_view engine,
                        const StoreOptions& options) -> absl::StatusOr<std::unique_ptr<RowStore>> {
-    auto store = OpenRowStore(engine, options);
+    auto store = OpenTestedStore(engine, options);
     if (!store.ok()) return store.status();
     return std::make_unique<Forgetful>(*std::move(store));
   };
@@ -118,7 +119,7 @@ TEST_P(WorkloadDriverTest, Micro_WithManySessionsAddsUp) {
                                               .durability = PeerDurability::kLazy,
                                               .threads = one ? 1u : 4u,
                                               .warmup_s = 0},
-                                             *catalog, *std::move(workload));
+                                             *catalog, *std::move(workload), OpenTestedStore);
   ASSERT_TRUE(driver.ok()) << driver.status();
   const auto measured = (*driver)->Measure(GetParam(), 0.3, 1);
   ASSERT_TRUE(measured.ok()) << measured.status();

@@ -21,6 +21,7 @@
 #include "experiments/peers/engine_options.h"
 #include "experiments/peers/huge_pages.h"
 #include "experiments/peers/scratch_directory.h"
+#include "experiments/peers/server_process.h"
 #include "experiments/peers/workload_driver.h"
 #include "experiments/program.h"
 #include "instance/workload/workload_library.h"
@@ -192,7 +193,8 @@ int Run(Arguments& arguments) {
   if (!catalog.ok()) return PrintError(kName, catalog.status());
   const auto workload = OpenedWorkload(arguments, *catalog);
   if (!workload.ok()) return PrintError(kName, workload.status());
-  const auto scratch = ScratchDirectory::Create(arguments.directory);
+  DropRepeated(&arguments.driver.engines);
+  const auto scratch = ScratchDirectory::Create(arguments.directory, EndServers);
   if (!scratch.ok()) return PrintError(kName, scratch.status());
   arguments.driver.directory = (*scratch)->path();
   arguments.driver.cache_bytes = arguments.cache_mib << 20;
@@ -205,7 +207,7 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
       "Runs a workload's own transactions - its rows, generators, procedures and audit - on LMDB, RocksDB's\n"
-      "TransactionDB, Berkeley DB, WiredTiger and SQLite."};
+      "TransactionDB, Berkeley DB, WiredTiger and SQLite, and on PostgreSQL and MariaDB if they are named."};
   AddOptions(app, arguments);
   if (const std::optional<int> code = ParseArguments(app, kName, argc, argv)) return *code;
   AskForHugePages(argv);
