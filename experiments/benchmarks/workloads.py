@@ -2,6 +2,7 @@
 generators, procedures and audits on LMDB, RocksDB, Berkeley DB, WiredTiger and SQLite, one thread each."""
 
 import os
+import shutil
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ class Island:
     def down(self) -> None:
         self.context.islands.call("down", self.file)
         self.context.islands.call("destroy", self.file, "--yes")
+        shutil.rmtree(os.path.dirname(self.file))
 
 
 class Engines(Peers):
