@@ -10,7 +10,7 @@ from typing import Any
 from islands_command import Document, Failed, run_program
 
 NONE = "none"
-DURABILITIES = (NONE, "lazy", "sync", "lazy+forced", "sync+forced")  # without a log no vote waits for one
+DURABILITIES = (NONE, "lazy", "sync", "command", "lazy+forced", "sync+forced")  # without a log no vote waits for one
 EXPECTED = f"{', '.join(DURABILITIES[:-1])} or {DURABILITIES[-1]}"
 LOG = ("storage", "log")
 

@@ -74,6 +74,7 @@ class RunReport(TypedDict):
     aborted: int
     unknown: int
     messages_per_transaction: float
+    log_bytes_per_transaction: float
     clients_moved_per_transaction: float
     aborts_by_reason: dict[str, int]
     profile: dict[str, Any]

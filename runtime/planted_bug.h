@@ -107,8 +107,12 @@ enum class PlantedBug : uint8_t {
   kInstallOverOthers,      // a page that was read replaces what is there, though somebody has been faster
   kKeepVersionOfEvicted,   // a page that is evicted, changed or not, looks as it did when a read of it began
   kLoseClockBit,           // the clock hand evicts what it has just marked
+  kTrustCommands,          // nobody looks whether a command that is repeated does what it has done
+  kCommandTwice,           // commands are repeated that the snapshot has already
+  kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
+  kSnapshotWrongSet,       // a snapshot leaves out pages that the other set of files has, not its own
 };
-inline constexpr uint32_t kPlantedBugs = 92;
+inline constexpr uint32_t kPlantedBugs = 96;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -131,7 +131,7 @@ void AddRestartCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("restart", "Restart islands one after the other, each when the one before is ready");
   command->footer(
-      "With durability lazy and sync nothing that was acknowledged is lost; what is under way on an island "
+      "With durability lazy, sync and command nothing that was acknowledged is lost; what is under way on an island "
       "that\n"
       "ends is aborted, or its outcome unknown. With durability none an island begins with its initial "
       "rows.\n"
@@ -179,7 +179,7 @@ void AddVerifyCommand(CLI::App& app, CommandContext& context) {
       app.add_subcommand("verify", "Look whether what a stopped deployment keeps is sound; changes nothing");
   command->footer(
       "It reads manifests, EPOCH, logs, checkpoints and data files, makes of them in memory what the next\n"
-      "`up` would recover, and walks every tree. For durability lazy and sync. While it looks, `up` is\n"
+      "`up` would recover, and walks every tree. For all but durability none. While it looks, `up` is\n"
       "refused. Exit code 3: there are findings, a line each; 1: it could not look.\n" +
       command->get_footer());
   auto options = std::make_shared<VerifyOptions>();
@@ -196,7 +196,7 @@ void AddRelayoutCommand(CLI::App& app, CommandContext& context) {
       "in\n"
       "the end: the disk needs room for both. Until the last step, one rename, all is as before, and Ctrl-C "
       "or\n"
-      "a crash leaves it so; a crash behind it leaves the new layout. For durability lazy and sync.\n" +
+      "a crash leaves it so; a crash behind it leaves the new layout. For all but durability none.\n" +
       command->get_footer());
   auto options = std::make_shared<RelayoutOptions>();
   AddDeploymentFile(command, &options->file);
@@ -220,7 +220,7 @@ void AddCompactCommand(CLI::App& app, CommandContext& context) {
       "is\n"
       "removed by `islands up` and by the next one. If the files would not become smaller they stay as they "
       "are. For\n"
-      "durability lazy and sync, whether pools are resident or paged.\n" +
+      "all but durability none, whether pools are resident or paged.\n" +
       command->get_footer());
   auto options = std::make_shared<CompactOptions>();
   AddDeploymentFile(command, &options->file);

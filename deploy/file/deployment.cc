@@ -244,10 +244,17 @@ class DeploymentReader {
     }
     if (const auto votes = log.Word("votes", {"epoch", "forced"}))
       deployment_.forced_votes = *votes == "forced";
-    if (const auto durability = log.Word("durability", {"none", "lazy", "sync"})) {
+    if (const auto durability = log.Word("durability", {"none", "lazy", "sync", "command"})) {
       deployment_.durability = *durability == "none"   ? Durability::kNone
                                : *durability == "lazy" ? Durability::kLazy
-                                                       : Durability::kSync;
+                               : *durability == "sync" ? Durability::kSync
+                                                       : Durability::kCommand;
+    }
+    if (deployment_.durability == Durability::kCommand && deployment_.storage_mode == StorageMode::kPaged) {
+      log.Complain(
+          "durability",
+          "found 'command' with mode paged, expected resident or auto with it: what is repeated needs "
+          "all rows in memory");
     }
     if (deployment_.forced_votes && deployment_.durability == Durability::kNone) {
       log.Complain("votes",
@@ -396,6 +403,8 @@ std::string_view DurabilityName(Durability durability) {
       return "lazy";
     case Durability::kSync:
       return "sync";
+    case Durability::kCommand:
+      return "command";
   }
   return "";
 }

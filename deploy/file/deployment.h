@@ -44,7 +44,7 @@ struct Position {
   friend auto operator<=>(const Position&, const Position&) = default;
 };
 
-enum class Durability { kNone, kLazy, kSync };
+enum class Durability { kNone, kLazy, kSync, kCommand };
 enum class TransportKind { kUds, kZmq };
 enum class StorageMode { kAuto, kResident, kPaged };
 

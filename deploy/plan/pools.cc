@@ -19,7 +19,8 @@ namespace {
 bool WillPage(const ResolvedDeployment& resolved, const PredictedPool& pool, uint64_t pool_bytes) {
   const Deployment& deployment = resolved.deployment;
   if (deployment.storage_mode != StorageMode::kAuto) return deployment.storage_mode == StorageMode::kPaged;
-  if (deployment.durability == Durability::kNone) return false;
+  if (deployment.durability == Durability::kNone || deployment.durability == Durability::kCommand)
+    return false;
   return pool.on_disk ? storage::ShouldPage(pool.data_bytes, pool_bytes) : pool.data_bytes > pool_bytes;
 }
 

@@ -69,6 +69,7 @@ void Sums::Add(const Sums& other) {
   clients_moved += other.clients_moved;
   client_messages += other.client_messages;
   arrivals_refused += other.arrivals_refused;
+  log_bytes += other.log_bytes;
   profile.Add(other.profile);
 }
 
@@ -95,6 +96,7 @@ Sums SumOf(const control::v1::Snapshot& snapshot) {
     one.clients_moved = worker.clients_moved();
     one.client_messages = worker.client_messages();
     one.arrivals_refused = worker.arrivals_refused();
+    one.log_bytes = worker.log_bytes();
     one.profile = ProfileOf(worker);
     sums.Add(one);
   }
@@ -130,6 +132,7 @@ Sums Difference(const Sums& later, const Sums& earlier) {
   out.client_messages = Minus(later.client_messages, earlier.client_messages);
   out.profile = Difference(later.profile, earlier.profile);
   out.arrivals_refused = Minus(later.arrivals_refused, earlier.arrivals_refused);
+  out.log_bytes = Minus(later.log_bytes, earlier.log_bytes);
   return out;
 }
 

@@ -44,6 +44,7 @@ struct Sums {
   uint64_t clients_moved = 0;     // to other islands
   uint64_t client_messages = 0;   // of messages_sent: that they went in
   uint64_t arrivals_refused = 0;  // because too many waited
+  uint64_t log_bytes = 0;         // of records
   Profile profile;
 
   uint64_t committed() const;

@@ -24,6 +24,7 @@ control::v1::Snapshot MakeSnapshot(uint64_t epoch, int64_t time_us, uint64_t com
     worker.set_idle_seconds(static_cast<double>(committed) / 300);
     worker.set_waiting_seconds(static_cast<double>(committed) / 600);
     worker.set_messages_sent(committed * 2);
+    worker.set_log_bytes(committed * 3);
   }
   return snapshot;
 }
@@ -36,6 +37,7 @@ TEST(SumOf, Snapshot_AddsWorkersUp) {
   EXPECT_EQ(sums.aborted(), 60u);
   EXPECT_EQ(sums.aborts_by_reason.at("deadlock"), 40u);
   EXPECT_EQ(sums.messages_sent, 400u);
+  EXPECT_EQ(sums.log_bytes, 600u);
   EXPECT_THAT(sums.latency(), testing::ElementsAre(0, 1200));
   EXPECT_DOUBLE_EQ(sums.busy_fraction(), 0.75);
   EXPECT_DOUBLE_EQ(sums.waiting_fraction(), 0.125);
@@ -47,6 +49,7 @@ TEST(Difference, LaterMinusEarlier_EveryCounter) {
   EXPECT_EQ(difference.scopes[1].committed, 200u);
   EXPECT_EQ(difference.aborts_by_reason.at("deadlock"), 20u);
   EXPECT_EQ(difference.messages_sent, 200u);
+  EXPECT_EQ(difference.log_bytes, 300u);
   EXPECT_NEAR(difference.waiting_seconds, 2 * 50.0 / 600, 1e-9);
   EXPECT_THAT(difference.latency(), testing::ElementsAre(0, 600));
 }

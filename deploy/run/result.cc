@@ -340,6 +340,7 @@ json ResultJson(const RunResult& result) {
        {"client_messages_per_transaction", Thousandths(Ratio(total.client_messages, total.committed()))},
        {"clients_moved_per_transaction", Thousandths(Ratio(total.clients_moved, total.committed()))},
        {"arrivals_refused", total.arrivals_refused},
+       {"log_bytes_per_transaction", Thousandths(Ratio(total.log_bytes, total.committed()))},
        {"cpu_fraction", OrNull(result.CpuFraction())},
        {"core_wait_fraction", OrNull(result.CoreWaitFraction())},
        {"others_fraction", OrNull(result.OthersFraction())},

@@ -66,6 +66,7 @@ class Contest:
         self.contenders: list[Contender] = []
         self.peers: list[Peers] = []
         self.missing: list[str] = []
+        self.failed: set[str] = set()  # titles
 
     def start(self, engines: Sequence[str]) -> None:
         context, durability = self.context, self.durability
@@ -149,24 +150,38 @@ class Contest:
             for contender in self.contenders:
                 for op in contender.ops:
                     self.context.progress.show(f"{contender.title}: {op} with how many clients?")
-                    found = {count: contender.rate(op, count) if len(contender.clients) > 1 else 0.0
+                    found = {count: self.rate(contender, op, count) if len(contender.clients) > 1 else 0.0
                              for count in contender.clients}
                     contender.best[op] = max(found, key=lambda count: found[count])
         finally:
             self.context.seconds = seconds
+
+    def rate(self, contender: Contender, op: str, clients: int) -> float:
+        """An engine that is wrong, or ends, leaves the contest: what others have done in half an hour stays."""
+        if contender.title in self.failed:
+            return 0
+        try:
+            return contender.rate(op, clients)
+        except Failed as failure:
+            if contender.facts["version"] == "islands":
+                raise
+            self.failed.add(contender.title)
+            self.context.wrong.append(f"{self.durability}, {contender.title} is left out of {op}: {failure}")
+            return 0
 
     def measure(self) -> None:
         by_label = {(contender.title, op): contender for contender in self.contenders for op in contender.ops}
 
         def one(contender: Contender, op: str) -> Callable[[], float]:
             def run() -> float:
-                per_s = contender.rate(op, contender.best[op])
+                per_s = self.rate(contender, op, contender.best[op])
                 contender.rates.setdefault(op, []).append(per_s)
                 return per_s
             return run
 
         self.context.alternate({(title, op): one(contender, op) for (title, op), contender in by_label.items()},
                                self.durability)
+        self.contenders = [contender for contender in self.contenders if contender.title not in self.failed]
 
     def stop(self) -> None:
         """The islands of this class, before those of the next."""

@@ -86,6 +86,11 @@ instance::Parameter MultisiteParameter();
 instance::Parameter ZipfParameter();
 
 struct MicroRequest final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.Code(op);
+    coder.CodeList(keys);
+  }
+
   std::vector<uint64_t> keys;
   MicroOp op = MicroOp::kRead;
   bool multisite = false;
@@ -101,6 +106,7 @@ class MicroWorkload final : public instance::Workload {
 
   const char* name() const override { return "micro"; }
   std::vector<std::string> tables() const override { return {kMicroTable}; }
+  std::unique_ptr<instance::Request> MakeRequest() const override { return std::make_unique<MicroRequest>(); }
   absl::Status Load(instance::Loader& loader) const override;
   absl::Status CheckRun(const storage::Catalog& catalog) const override;
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(

@@ -64,6 +64,17 @@ struct PaymentOptions {
 };
 
 struct PaymentRequest final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.Code(warehouse);
+    coder.Code(district);
+    coder.Code(customer_warehouse);
+    coder.Code(customer_district);
+    coder.Code(customer);
+    coder.Code(last_name);
+    coder.Code(history_slot);
+    coder.Code(amount_cents);
+  }
+
   uint32_t warehouse = 0;  // where it is paid
   uint32_t district = 0;
   uint32_t customer_warehouse = 0;
@@ -89,6 +100,9 @@ class PaymentWorkload final : public instance::Workload {
 
   const char* name() const override { return "payment"; }
   std::vector<std::string> tables() const override { return Describe().tables; }
+  std::unique_ptr<instance::Request> MakeRequest() const override {
+    return std::make_unique<PaymentRequest>();
+  }
   absl::Status Load(instance::Loader& loader) const override;
   // Error when the island has no warehouse.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(

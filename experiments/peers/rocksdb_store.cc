@@ -1,5 +1,5 @@
-// RocksDB's TransactionDB: a column family for each tree. Writers lock what they are about to write; readers
-// see a snapshot.
+// RocksDB's TransactionDB: a column family for each tree. Writers lock what they read and what they are about
+// to write; who writes nothing sees a snapshot. What nobody has found yet is not locked: phantoms are seen.
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
@@ -56,11 +56,14 @@ class RocksDbStore final : public RowStore {
 
   // The transaction object is used again and again.
   absl::Status Begin(bool writes) override {
+    rocksdb::TransactionOptions options;
+    options.deadlock_detect = writes;  // two who have read the same row may both want to write it
     rocksdb::Transaction* begun =
-        database_->db->BeginTransaction(write_options_, rocksdb::TransactionOptions(), transaction_.get());
+        database_->db->BeginTransaction(write_options_, options, transaction_.get());
     if (begun != transaction_.get()) transaction_.reset(begun);
     read_options_ = rocksdb::ReadOptions();
     open_ = true;
+    writes_ = writes;
     if (writes) return absl::OkStatus();
     transaction_->SetSnapshot();
     read_options_.snapshot = transaction_->GetSnapshot();
@@ -79,8 +82,8 @@ class RocksDbStore final : public RowStore {
   absl::StatusOr<std::optional<RowView>> Get(uint32_t tree, KeyView key, bool for_update) override {
     value_.Reset();
     const rocksdb::Status status =
-        for_update ? transaction_->GetForUpdate(read_options_, Tree(tree), SliceOf(key), &value_)
-                   : transaction_->Get(read_options_, Tree(tree), SliceOf(key), &value_);
+        writes_ ? transaction_->GetForUpdate(read_options_, Tree(tree), SliceOf(key), &value_, for_update)
+                : transaction_->Get(read_options_, Tree(tree), SliceOf(key), &value_);
     if (status.IsNotFound()) return std::nullopt;
     if (!status.ok()) return Check(status, "get");
     return ViewOf(value_);
@@ -144,6 +147,7 @@ class RocksDbStore final : public RowStore {
   rocksdb::ReadOptions read_options_;  // of the transaction
   std::unique_ptr<rocksdb::Transaction> transaction_;
   bool open_ = false;
+  bool writes_ = false;  // the transaction
   rocksdb::PinnableSlice value_;
 };
 

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "experiments/peers/server_store_testing.h"
@@ -183,6 +185,41 @@ TEST_P(RowStoreTest, Load_OfARowThatIsThereIsAnErrorAtTheLatestOfTheCommit) {
   EXPECT_FALSE(status.ok());
   store->Rollback();
   EXPECT_EQ(All(*store, 0), Rows{});
+}
+
+// As a procedure does that finds a row by an index: it is read without a word, and written later.
+TEST_P(RowStoreTest, WhatIsReadAndThenWritten_IsNotLost) {
+  if (GetParam() == "sqlite") GTEST_SKIP() << "it has one session";
+  constexpr int kThreads = 4, kTransactions = 50;
+  const std::unique_ptr<RowStore> opened = Open(PeerDurability::kLazy, kThreads);
+  ASSERT_TRUE(opened->Begin(true).ok());
+  ASSERT_TRUE(opened->Put(0, View("counter"), View("0")).ok());
+  ASSERT_TRUE(opened->Commit().ok());
+  const auto count = [](RowStore& store) {
+    absl::Status status = store.Begin(true);
+    if (!status.ok()) return status;
+    const auto found = store.Get(0, View("counter"), /*for_update=*/false);
+    if (!found.ok()) return found.status();
+    if (!*found) return absl::NotFoundError("the counter");
+    const std::string next = std::to_string(std::stoi(Text(**found)) + 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (status = store.Put(0, View("counter"), View(next)); !status.ok()) return status;
+    return store.Commit();
+  };
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      const std::unique_ptr<RowStore> session = *opened->Session();
+      for (int left = kTransactions; left > 0;) {
+        const absl::Status status = count(*session);
+        if (!status.ok()) session->Rollback();
+        if (status.ok()) --left;
+        ASSERT_TRUE(status.ok() || absl::IsAborted(status)) << status;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(All(*opened, 0), (Rows{{"counter", std::to_string(kThreads * kTransactions)}}));
 }
 
 TEST_P(RowStoreTest, Durabilities_AreSetUp) {

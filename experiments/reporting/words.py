@@ -15,6 +15,7 @@ METRICS = {  # name -> (axis label, unit after a number, short name)
     "latency_p99_us": ("Latency, 99th percentile (µs)", " µs", "p99 latency"),
     "latency_p999_us": ("Latency, 99.9th percentile (µs)", " µs", "p99.9 latency"),
     "messages_per_transaction": ("Messages per transaction", "", "messages per transaction"),
+    "log_bytes_per_transaction": ("Bytes of log per transaction", " B", "bytes of log"),
     "distributed_share": ("Distributed transactions (share)", "", "distributed share"),
     "messages_per_distributed": ("Messages per distributed transaction", "", "messages per distributed transaction"),
     "slowest_island_per_s": ("Committed per second on the slowest island", "/s", "slowest island"),

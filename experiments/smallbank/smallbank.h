@@ -80,6 +80,13 @@ struct SmallBankOptions {
 };
 
 struct SmallBankRequest final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.Code(transaction);
+    coder.Code(customer);
+    coder.Code(other);
+    coder.Code(cents);
+  }
+
   SmallBankTransaction transaction = SmallBankTransaction::kBalance;
   uint64_t customer = 0;
   uint64_t other = 0;  // of Amalgamate and SendPayment
@@ -129,6 +136,9 @@ class SmallBankWorkload final : public instance::Workload {
 
   const char* name() const override { return "smallbank"; }
   std::vector<std::string> tables() const override { return Describe().tables; }
+  std::unique_ptr<instance::Request> MakeRequest() const override {
+    return std::make_unique<SmallBankRequest>();
+  }
   absl::Status Load(instance::Loader& loader) const override;
   absl::Status CheckRun(const storage::Catalog& catalog) const override;
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(

@@ -95,6 +95,7 @@ def metrics_of(report: RunReport) -> dict[str, float | None]:
             "aborted_per_s": report["aborted"] / measured_s,
             "unknown": report["unknown"],
             "messages_per_transaction": report["messages_per_transaction"],
+            "log_bytes_per_transaction": report["log_bytes_per_transaction"],
             "distributed_share": report["per_scope"]["distributed"]["committed"] / committed if committed else 0.0,
             "clients_moved_per_transaction": report["clients_moved_per_transaction"],
             **{f"us_{part}": us for part, us in report["profile"]["core_us_per_transaction"].items()

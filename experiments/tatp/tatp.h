@@ -89,6 +89,15 @@ struct TatpOptions {
 
 // The inputs of whichever transaction it is; the others' are left over.
 struct TatpRequest final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.Code(transaction);
+    coder.Code(s_id);
+    coder.CodeBytes(sub_nbr);
+    for (uint8_t* field : {&type, &start_time, &end_time, &bit_1, &data_a}) coder.Code(*field);
+    coder.Code(vlr_location);
+    coder.CodeBytes(numberx);
+  }
+
   TatpTransaction transaction = TatpTransaction::kGetSubscriberData;
   uint64_t s_id = 0;     // of the first four
   TatpNumber sub_nbr{};  // of the others
@@ -121,6 +130,7 @@ class TatpWorkload final : public instance::Workload {
 
   const char* name() const override { return "tatp"; }
   std::vector<std::string> tables() const override;
+  std::unique_ptr<instance::Request> MakeRequest() const override { return std::make_unique<TatpRequest>(); }
   absl::Status Load(instance::Loader& loader) const override;
   // Error when the island has no subscriber.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(

@@ -139,6 +139,25 @@ absl::StatusOr<std::unique_ptr<instance::Generator>> TpccWorkload::MakeGenerator
                                context);
 }
 
+// Only what the transaction reads: the others' inputs are left over.
+void TpccRequest::CodeInput(instance::InputCoder& coder) {
+  coder.Code(transaction);
+  if (transaction == TpccTransaction::kPayment) return payment.CodeInput(coder);
+  coder.Code(warehouse);
+  coder.Code(district);
+  coder.Code(carrier);
+  coder.Code(threshold);
+  for (uint32_t* field : {&customer.warehouse, &customer.district, &customer.customer, &customer.last_name})
+    coder.Code(*field);
+  coder.Code(lines);
+  lines = std::min<uint32_t>(lines, kMostLines);
+  for (uint32_t i = 0; i < lines; ++i) {
+    coder.Code(line[i].item);
+    coder.Code(line[i].supply_warehouse);
+    coder.Code(line[i].quantity);
+  }
+}
+
 runtime::Task<absl::Status> TpccWorkload::Run(instance::Transaction& transaction,
                                               const instance::Request& request) const {
   const auto& tpcc = static_cast<const TpccRequest&>(request);

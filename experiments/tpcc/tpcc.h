@@ -84,6 +84,8 @@ struct RequestedLine {
 
 // The inputs of whichever transaction it is; the others' are left over.
 struct TpccRequest final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override;
+
   TpccTransaction transaction = TpccTransaction::kNewOrder;
   PaymentRequest payment;   // of Payment
   uint32_t warehouse = 0;   // of the others
@@ -108,6 +110,7 @@ class TpccWorkload final : public instance::Workload, public instance::AuditedWo
 
   const char* name() const override { return "tpcc"; }
   std::vector<std::string> tables() const override { return Describe().tables; }
+  std::unique_ptr<instance::Request> MakeRequest() const override { return std::make_unique<TpccRequest>(); }
   absl::Status Load(instance::Loader& loader) const override;
   // Error when the island has no warehouse.
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(

@@ -83,6 +83,12 @@ struct VoterOptions {
 };
 
 struct VoterRequest final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.Code(phone);
+    coder.Code(first_phone);
+    coder.Code(contestant);
+  }
+
   uint64_t phone = 0;
   uint64_t first_phone = 0;  // of its site
   uint8_t contestant = 0;    // 1, 2, ...; or one more than there are
@@ -124,6 +130,7 @@ class VoterWorkload final : public instance::Workload {
 
   const char* name() const override { return "voter"; }
   std::vector<std::string> tables() const override { return Describe().tables; }
+  std::unique_ptr<instance::Request> MakeRequest() const override { return std::make_unique<VoterRequest>(); }
   absl::Status Load(instance::Loader& loader) const override;
   absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
       const instance::GeneratorContext& context) const override;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -111,10 +112,12 @@ struct Branch {
 
   locks::LockOwner locks;
   UndoLog undo;
-  bool open = false;          // has carried out an operation, and has not ended
-  bool quiet = false;         // runs without locks
-  bool published = false;     // has left records in the log that do not end it
-  bool decided = false;       // one that says that it has committed
+  bool open = false;       // has carried out an operation, and has not ended
+  bool quiet = false;      // runs without locks
+  bool published = false;  // has left records in the log that do not end it
+  bool decided = false;    // one that says that it has committed
+  // What its procedure was given, if that is to be in the log instead of what it has changed; good until Commit.
+  std::span<const std::byte> command;
   size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
   size_t undo_published_bytes = 0;
   bool foreign = false;          // another island's transaction; set before its first operation

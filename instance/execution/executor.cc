@@ -339,6 +339,7 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   if (quiet_ == &branch) quiet_ = nullptr;
   if (changing_ == &branch) changing_ = nullptr;
   branch.open = branch.quiet = branch.scanned = branch.published = branch.decided = false;
+  branch.command = {};
   branch.undo_published = branch.undo_published_bytes = 0;
   reserved_ -= branch.log_reserved;
   if (branch.foreign) reserved_for_foreign_ -= branch.log_reserved;
@@ -375,7 +376,9 @@ void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   if (Planted(PlantedBug::kBuryBeforeCommit)) BuryGhosts(branch, /*committed=*/true, wakeups);
   if (log::Journal* journal = options_.journal; journal != nullptr && !branch.decided) {
     const WorkScope logging(Work::kLogging);
-    branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
+    const bool command = !branch.published && !branch.command.empty() &&
+                         journal->AppendCommand(branch.locks.transaction, branch.command, reserved_);
+    if (!command) branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
   }
   BuryGhosts(branch, /*committed=*/true, wakeups);
   Close(branch, wakeups);
@@ -440,6 +443,7 @@ absl::Status Executor::AdoptPrepared(Branch& branch) {
 // one. The branch still holds the key itself.
 void Executor::BuryGhosts(Branch& branch, bool committed, std::vector<locks::Wakeup>* wakeups) {
   working_ = nullptr;
+  if (!options_.buries) return;
   // Taking gaps would wait behind a wait of the branch's own, which is over anyway.
   if (branch.locks.waiting()) locks_.CancelWait(branch.locks, wakeups);
   branch.undo.VisitGhosts(committed, [&](TableId table, uint32_t site, KeyView key) {

@@ -63,6 +63,7 @@ struct ExecutorOptions {
   // What a rollback does between two looks at a ring that is full; empty: the thread yields. Hardly ever:
   // what it takes is reserved before (Executor::Reserve).
   std::function<void()> wait_for_room;
+  bool buries = true;      // ghosts; who repeats commands does not: the log has that
   bool look_ahead = true;  // for several operations' rows at once; else for each alone
   // Of a paged store: reads what operations look ahead for. Null: the thread waits for the disk.
   storage::PageFetcher* fetcher = nullptr;

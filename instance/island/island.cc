@@ -192,6 +192,7 @@ absl::Status Island::FillStore() {
                                                  .life = config_.boot_epoch(),
                                                  .workers = static_cast<uint32_t>(config_.workers_size()),
                                                  .alone = WorksAlone(config_),
+                                                 .open_workload = seams_.open_workload,
                                                  .say = seams_.say});
   }
   const bool from_files = KeepsFiles() && config_.data_generation() != 0;
@@ -214,9 +215,10 @@ void Island::SetMode(bool paged, std::string reason) {
 }
 
 absl::Status Island::ChooseMode(bool from_files) {
-  const bool automatic = config_.storage_mode() == kAutoMode;
+  const bool automatic = config_.storage_mode() == kAutoMode && !LogsCommands();
   SetMode((KeepsFiles() || keeper_ == nullptr) && config_.storage_mode() == kPagedMode,
-          !automatic      ? "the deployment file says so"
+          LogsCommands()  ? "durability command keeps all rows in memory"
+          : !automatic    ? "the deployment file says so"
           : !KeepsFiles() ? "with durability none it pages where the deployment file says so"
                           : "nothing loaded so far has had no room");
   if (!automatic || !from_files) return absl::OkStatus();
@@ -238,6 +240,15 @@ absl::Status Island::StartCleaner() {
   absl::StatusOr<std::unique_ptr<recovery::Cleaner>> cleaner = keeper_->TakeCleaner(*store_, oldest_open);
   if (cleaner.ok()) workers_.front()->SetCleaner(*std::move(cleaner));
   return cleaner.status();
+}
+
+bool Island::LogsCommands() const { return seams_.log != nullptr && seams_.log->commands; }
+
+// What the worker that has just ended could still have written home is not worth it, except for commands: what
+// looks at stopped data runs no procedures.
+void Island::EndWithoutCommands() {
+  constexpr int64_t kMostNs = 10 * runtime::kNsPerSecond;
+  if (LogsCommands() && KeepsFiles() && !halted_) workers_.front()->CleanUp(kMostNs);
 }
 
 absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo) {
@@ -319,6 +330,7 @@ absl::Status Island::CreateWorkers() {
     shared_.board = seams_.log->board;
     shared_.answers_wait = seams_.log->answers_wait;
     shared_.votes_wait = seams_.log->votes_wait;
+    shared_.commands = LogsCommands() && shared_.alone && !paged_;
   }
   shared_.layout_generation = config_.layout_generation();
   shared_.proven_dead = seams_.proven_dead;
@@ -391,6 +403,7 @@ void Island::Stop() {
   started_ = false;
   seams_.scheduler->Stop();
   for (const std::unique_ptr<Worker>& worker : workers_) worker->GiveUp();
+  EndWithoutCommands();
   if (KeepsFiles() && !halted_ && store_ != nullptr) keeper_->SaveWarmPages(*store_);
 }
 
@@ -536,7 +549,7 @@ absl::Status Island::LoadGeneration(const control::v1::LoadSpec& load, uint64_t 
   rows_of_ = 0;
   workers_.front()->SetCleaner(nullptr);
   // A pool that pages begins empty.
-  bool may_page = !paged_ && config_.storage_mode() == kAutoMode;
+  bool may_page = !paged_ && config_.storage_mode() == kAutoMode && !LogsCommands();
   for (storage::TableId id = 0; may_page && id < catalog_->size(); ++id) may_page = !store_->HasRows(id);
   absl::Status status = LoadWhileStopped(load, generation);
   if (absl::IsResourceExhausted(status) && may_page) {
@@ -703,6 +716,8 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
     }
     generators.push_back(*std::move(generator));
   }
+  const std::vector<std::byte> commands_of =
+      recovery::EncodeWorkload(request.workload(), request.object(), ToParameters(request.parameters()));
   const ArrivalPlan arrivals{.run_id = request.run_id(),
                              .anywhere = request.anywhere(),
                              .rate_per_s = request.rate_per_s() / WorkersOfAll(config_),
@@ -718,9 +733,10 @@ absl::Status Island::StartRun(const control::v1::StartRun& request) {
     auto generator = std::make_shared<std::unique_ptr<Generator>>(std::move(generators[index]));
     const Workload* running = workload->get();
     worker->MarkRunning();
-    worker->Post([worker, running, generator, mpl = request.mpl(), seed = request.seed(), arrivals] {
-      worker->clients().BeginRun(*running, std::move(*generator), mpl, seed, arrivals);
-    });
+    worker->Post(
+        [worker, running, generator, mpl = request.mpl(), seed = request.seed(), arrivals, commands_of] {
+          worker->clients().BeginRun(*running, std::move(*generator), mpl, seed, arrivals, commands_of);
+        });
   }
   return absl::OkStatus();
 }

@@ -160,6 +160,8 @@ class Island {
   absl::Status ChooseMode(bool from_files);
   void SetMode(bool paged, std::string reason);
   absl::Status StartCleaner();
+  bool LogsCommands() const;
+  void EndWithoutCommands();
   // Catalog and empty store for these tables. On failure there may be no store, and the catalog is the old
   // one.
   // `for_redo`: its pages come from files.

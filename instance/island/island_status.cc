@@ -177,6 +177,8 @@ control::v1::Snapshot Island::TakeSnapshot() const {
   uint64_t committed = 0, unknown = 0, open = 0, sessions = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     FillWorker(*worker, sites_.islands(), config_.island(), snapshot.add_workers());
+    if (keeper_ != nullptr)
+      snapshot.mutable_workers()->rbegin()->set_log_bytes(keeper_->ring(worker->options().index).tail());
     {
       const runtime::MutexLock lock(store_mutex_, ISLANDS_LATCH("island.store"));
       FillProfile(*worker, *catalog_, snapshot.mutable_workers(snapshot.workers_size() - 1));

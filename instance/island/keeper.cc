@@ -43,7 +43,7 @@ recovery::IslandDataOptions Keeper::DataOptions(const storage::Store& store, uin
 absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& store, uint64_t generation) {
   generation_ = generation;
   const bool several = !options_.alone && has_files();  // threads, which simulations do without
-  recovery_.emplace(catalog, store, log_.cuts, several ? options_.workers : 1);
+  recovery_.emplace(catalog, store, log_.cuts, several ? options_.workers : 1, options_.open_workload);
   const int64_t begin_ns = clock_.NowNs();
   const bool has_rows = generation != 0 || !has_files();
   if (has_rows) {
@@ -57,10 +57,11 @@ absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& st
   recovered_ = {SecondsSince(clock_, begin_ns), recovery_->records(), losers};
   if (has_files()) {
     spdlog::info(
-        "recovered generation {} in {:.2f} s: {} records of the log repeated, {} dropped, {} transactions "
-        "undone, {} in doubt",
-        generation, recovered_.seconds, recovered_.records, recovery_->dropped(), losers,
-        unsettled().prepared.size());
+        "recovered generation {} in {:.2f} s: {} records of the log repeated, {} of them commands, {} "
+        "dropped, "
+        "{} transactions undone, {} in doubt",
+        generation, recovered_.seconds, recovered_.records, recovery_->commands(), recovery_->dropped(),
+        losers, unsettled().prepared.size());
   }
   return absl::OkStatus();
 }
@@ -106,6 +107,12 @@ absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& sto
   if (status.ok()) status = merge.Finish(redo);
   if (status.ok()) status = recovery_->FindTrees();
   if (status.ok()) status = recovery_->CheckUndo();
+  if (status.ok() && recovery_->commands() != 0 && has_files() && !TakesSnapshots(store)) {
+    status = absl::FailedPreconditionError(
+        "the log has commands, behind which only a snapshot of all rows may follow, and that takes an island "
+        "of "
+        "one worker whose pool is resident: `up` and `down` with the deployment file as it was");
+  }
   return status;
 }
 
@@ -217,6 +224,10 @@ absl::StatusOr<std::unique_ptr<recovery::Cleaner>> Keeper::TakeCleaner(
   // Whoever waits for room in a pool waits for a batch: as many pages as go home together.
   if (store.pager() != nullptr)
     options.batch_pages = std::clamp<size_t>(store.Usage().capacity_pages / 4, 16, storage::kMostBatchPages);
+  if (TakesSnapshots(store) && (log_.commands || recovery_->commands() != 0)) {
+    options.snapshots = journals_.front().get();
+    options.first_only = !log_.commands;
+  }
   const uint64_t generation = data.files->options().generation;
   auto cleaner = recovery::Cleaner::Create(files_, store, *log_.board, std::move(data), std::move(options),
                                            std::move(oldest_open));

@@ -60,6 +60,9 @@ struct LogSeam {
   // messages of two-phase commit with `votes: forced`.
   bool answers_wait = false;
   bool votes_wait = false;
+  // Durability `command`: on islands of one worker, whose rows are all in memory, what can be repeated is
+  // logged by what its procedure was given (recovery/command_replay.h).
+  bool commands = false;
 };
 
 class Keeper {
@@ -68,8 +71,9 @@ class Keeper {
     uint32_t island = 0;
     uint64_t life = 0;
     uint32_t workers = 1;
-    bool alone = true;                     // nobody takes latches: there is one worker
-    std::function<void(std::string)> say;  // how far Recover is; may be empty
+    bool alone = true;                       // nobody takes latches: there is one worker
+    recovery::WorkloadOpener open_workload;  // whose commands are in the log
+    std::function<void(std::string)> say;    // how far Recover is; may be empty
   };
   Keeper(const LogSeam& log, runtime::FileSystem& files, const runtime::Clock& clock, Options options)
       : log_(log), files_(files), clock_(clock), options_(options) {}
@@ -124,6 +128,9 @@ class Keeper {
                                                  uint64_t generation);
   absl::Status Repeat(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
   void Say(std::string progress) const;
+  bool TakesSnapshots(const storage::Store& store) const {
+    return options_.alone && store.pager() == nullptr;
+  }
   absl::Status MakeJournals();
   void Undo(const storage::Catalog& catalog, storage::Store& store);
   absl::StatusOr<recovery::LogBegin> WaitUntilDurable();

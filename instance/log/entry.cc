@@ -40,6 +40,12 @@ bool TakeHead(Cursor* from, Entry* entry) {
       if (!from->TakeVarint(&number) || number > UINT32_MAX) return false;
       entry->left = static_cast<uint32_t>(number);
       return true;
+    case EntryKind::kCommand: {
+      std::span<const std::byte> check;
+      if (!from->TakeBytes(sizeof(entry->check), &check)) return false;
+      std::memcpy(&entry->check, check.data(), sizeof(entry->check));
+      return TakeSized(from, &entry->workload) && TakeSized(from, &entry->input);
+    }
     default:
       return true;
   }
@@ -77,6 +83,11 @@ void EncodeEntryHead(const Entry& entry, RecordBuffer* head) {
   if (entry.kind == EntryKind::kCompensation) PutNumber(entry.left, head);
   if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kDecision) PutSized(entry.fellows, head);
   if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kUpdate) PutSized(entry.undo, head);
+  if (entry.kind == EntryKind::kCommand) {
+    PutBytes(std::as_bytes(std::span(&entry.check, 1)), head);
+    PutSized(entry.workload, head);
+    PutSized(entry.input, head);
+  }
 }
 
 void EncodeFellows(std::span<const coordinator::Fellow> fellows, std::vector<std::byte>* out) {
@@ -100,11 +111,13 @@ absl::StatusOr<std::vector<coordinator::Fellow>> DecodeFellows(std::span<const s
 
 absl::StatusOr<Entry> DecodeEntry(const Record& record) {
   Entry entry{.kind = static_cast<EntryKind>(record.kind)};
-  if (entry.kind < EntryKind::kDone || entry.kind > EntryKind::kEnd)
+  if (entry.kind < EntryKind::kDone || entry.kind > EntryKind::kCommand)
     return absl::DataLossError("a record of a kind that this version does not know");
   Cursor from(record.body);
   if (!TakeHead(&from, &entry)) return absl::DataLossError("a record ends before what its kind has");
   entry.changes = from.rest();
+  if (entry.kind == EntryKind::kCommand && !entry.changes.empty())
+    return absl::DataLossError("a command has more than a command's");
   return entry;
 }
 

@@ -21,10 +21,18 @@
 //   kDecided        id                                         as kCommit, by the one participant that wrote:
 //                                                              its coordinator has yet to hear
 //   kEnd            id                                         of kDecision and kDecided: they have heard
+//   kCommand        id, check, workload, input                 as kDone, of a transaction that one procedure is:
+//                                                              what it has changed is not in the record, but
+//                                                              follows from all records before it, and is made
+//                                                              again by running it (recovery/command_replay.h)
 //
 //   id     varints: island, worker, boot epoch, sequence of the transaction
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
 //   fellows   varint n, n bytes: of each 4, its island, and 8, its life
+//   check     4: CRC-32C of the changes, as another kind would have them
+//   workload  varint n, n bytes: whose procedure; none: that of the kCommand before it. The first of a life
+//             and the first behind a snapshot have it
+//   input     varint n, n bytes: what the procedure is given (workload/input_coder.h)
 //
 // kPrepare may come again, with all of the undo, and kDecision and kDecided too: then the transaction's
 // records before that are not needed any more (open_transactions.h).
@@ -63,13 +71,17 @@ enum class EntryKind : uint8_t {
   kDecision = 7,
   kDecided = 8,
   kEnd = 9,
+  kCommand = 10,
 };
 
 // Says that a transaction has committed: whatever it changed stays.
 constexpr bool Commits(EntryKind kind) {
-  return kind == EntryKind::kDone || kind == EntryKind::kCommit || kind == EntryKind::kDecision ||
-         kind == EntryKind::kDecided;
+  return kind == EntryKind::kDone || kind == EntryKind::kCommand || kind == EntryKind::kCommit ||
+         kind == EntryKind::kDecision || kind == EntryKind::kDecided;
 }
+
+// Ends a transaction of which no other record speaks.
+constexpr bool IsWhole(EntryKind kind) { return kind == EntryKind::kDone || kind == EntryKind::kCommand; }
 
 struct Entry {
   EntryKind kind = EntryKind::kDone;
@@ -77,6 +89,9 @@ struct Entry {
   uint32_t left = 0;                       // of kCompensation
   std::span<const std::byte> fellows;      // of kPrepare, kDecision: as EncodeFellows has them
   std::span<const std::byte> undo;         // of kUpdate, kPrepare
+  uint32_t check = 0;                      // of kCommand, likewise the two that follow
+  std::span<const std::byte> workload;
+  std::span<const std::byte> input;
   std::span<const std::byte> changes;
 };
 

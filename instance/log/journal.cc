@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/check.h"
+#include "runtime/crc32c.h"
 #include "runtime/latch_site.h"
 
 namespace islands::log {
@@ -39,11 +40,13 @@ void Journal::AppendEntry(const Entry& entry, bool again) {
   const Lsn lsn = collected() ? collector_.last() : collector_.Stamp();
   head_.Clear();
   EncodeEntryHead(entry, &head_);
-  Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(), {head_.bytes(), body_.bytes()});
+  const bool changes_follow = entry.kind == EntryKind::kCommand;
+  Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(),
+         {head_.bytes(), changes_follow ? std::span<const std::byte>() : body_.bytes()});
   // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
   if (collector_.AheadOfEpoch()) board_.RaiseEpoch(lsn.epoch());
-  if (entry.kind != EntryKind::kDone) open_.Note(entry.kind, entry.transaction, lsn.epoch());
-  if (Commits(entry.kind) && entry.kind != EntryKind::kDone && !again) commits_.Raise(lsn.epoch());
+  if (!IsWhole(entry.kind)) open_.Note(entry.kind, entry.transaction, lsn.epoch());
+  if (Commits(entry.kind) && !IsWhole(entry.kind) && !again) commits_.Raise(lsn.epoch());
   begun_ = false;
   // Whoever is told in this very step that it has committed is told the truth, whenever the process is
   // killed.
@@ -110,6 +113,30 @@ void Journal::AppendDone() {
   if (!collected()) return;
   AppendRedoOnly();
   commits_.Raise(collector_.last().epoch());
+}
+
+bool Journal::AppendCommand(const Id& id, std::span<const std::byte> input, size_t reserved) {
+  ISLANDS_CHECK(alone());
+  if (!collected()) return true;
+  Entry entry{.kind = EntryKind::kCommand, .transaction = id, .input = input};
+  if (!workload_said_) entry.workload = workload_;
+  const size_t bytes = RecordBytes(kMostHeadBytes + entry.workload.size() + input.size());
+  // With both kinds to choose from, the longer one is never worth its risk.
+  if (bytes > kMostCollected || room() + body_.size() < reserved + bytes) return false;
+  entry.check = runtime::Crc32c(body_.bytes());
+  AppendEntry(entry);
+  workload_said_ = true;
+  commits_.Raise(collector_.last().epoch());
+  return true;
+}
+
+uint64_t Journal::BeginSnapshot(BeforeImages* images) {
+  ISLANDS_CHECK(alone() && !begun_ && !appended_);
+  const uint64_t epoch = std::max(board_.epoch(), collector_.last().epoch());
+  board_.RaiseEpoch(epoch + 1);
+  images_ = images;
+  workload_said_ = false;
+  return epoch;
 }
 
 void Journal::AppendRedoOnly() {

@@ -21,6 +21,11 @@
 //                               shown at once
 //   EndStep                     the tail is shown, and the hold is let go; nothing may be collected by then
 //
+// Of a worker alone a transaction that is one procedure's may leave a command instead (AppendCommand): its
+// changes are collected all the same, and the record has their checksum. Where commands are in the log a
+// snapshot of all pages is taken now and then, and whoever takes it hears of each page before it changes
+// (BeforeImages).
+//
 // While it listens it is its thread's page_change_sink.
 //
 // Thread safety: owned by a worker; open().oldest() and commit_epoch() from any thread; what it shares
@@ -78,6 +83,13 @@ class Journal final : public storage::PageChangeSink {
   static_assert(2 * kMostCollected + kMostStepBytes + kMostUndoEntryBytes + kMostHeadBytes <=
                 kMostRecordBytes - kRecordHeaderBytes);
 
+  // Hears of every page that is about to change.
+  class BeforeImages {
+   public:
+    virtual ~BeforeImages() = default;
+    virtual void Keep(const std::byte* page) = 0;
+  };
+
   // `last`: the highest LSN of any page of the island; what follows is above it. `island`: what all workers
   // of the island share; null if there is one worker.
   Journal(Board& board, Ring& ring, Lsn last, IslandLog* island = nullptr)
@@ -102,6 +114,18 @@ class Journal final : public storage::PageChangeSink {
 
   // What was collected, if anything, is done: see entry.h, likewise the others.
   void AppendDone();
+  // Likewise, of a worker alone: the changes follow from `input` of the current workload's procedure. False:
+  // that is too long for a command, or there is no room for it and `reserved` bytes more.
+  bool AppendCommand(const Id& id, std::span<const std::byte> input, size_t reserved);
+  // Whose procedures they are from now on, as recovery finds it again.
+  void SetWorkload(std::vector<std::byte> workload) {
+    workload_ = std::move(workload);
+    workload_said_ = false;
+  }
+  // Of a snapshot: it begins between two steps, in an epoch of its own, and every command behind it can be
+  // repeated without one before it. Returns the epoch: all that is stamped later is of a later one.
+  uint64_t BeginSnapshot(BeforeImages* images);
+  void EndSnapshot() { images_ = nullptr; }
   // The same of what no transaction has committed: a ghost removed, a step of a tree's structure, the rest of
   // a change whose undo is in the log already.
   void AppendRedoOnly();
@@ -166,6 +190,8 @@ class Journal final : public storage::PageChangeSink {
   void BeforeChange(const std::byte* page, const storage::PageChange& change) override {
     if (!begun_) [[unlikely]]
       BeginRecord();
+    if (images_ != nullptr) [[unlikely]]
+      images_->Keep(page);
     collector_.BeforeChange(page, change);
   }
   void BeforeRelease(std::byte* page) override {
@@ -201,6 +227,9 @@ class Journal final : public storage::PageChangeSink {
   CommitEpoch& commits_;
   std::vector<Lsn> shown_;  // by worker: as last looked at
   Publisher* publisher_ = nullptr;
+  BeforeImages* images_ = nullptr;   // null: nobody takes a snapshot
+  std::vector<std::byte> workload_;  // of commands,
+  bool workload_said_ = false;       // in one that needs none before it
   OpenTransactions open_;
   PageChangeCollector collector_;
   RecordBuffer body_;               // of the changes

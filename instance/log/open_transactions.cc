@@ -25,6 +25,7 @@ void OpenTransactions::Note(EntryKind kind, const Id& id, uint64_t epoch) {
     case EntryKind::kEnd:
       return End(id);
     case EntryKind::kDone:
+    case EntryKind::kCommand:
       return;
   }
 }

@@ -38,11 +38,13 @@ class Box {
   struct Options {
     bool pages = false;  // they go to disk, and recovery begins from a checkpoint
     bool two_phases = false;
+    bool commands = false;  // most lives log what can be repeated as commands
   };
   explicit Box(uint64_t seed) : Box(seed, Options()) {}
   Box(uint64_t seed, Options options)
       : random_(seed),
         pages_(options.pages),
+        commands_(options.commands),
         work_(random_, options.two_phases),
         files_({.seed = seed, .sector_bytes = seed % 4 < 2 ? 512u : 4096u}) {
     storage::Catalog::TableSpecs specs;
@@ -175,6 +177,7 @@ class Box {
   uint64_t life() const { return life_; }
 
   uint64_t losers() const { return losers_; }
+  uint64_t repeated_commands() const { return repeated_; }
   uint64_t restarts_of_recovery() const { return restarts_of_recovery_; }
   const Work& work() const { return work_; }
   uint64_t dropped() const { return dropped_; }
@@ -228,7 +231,7 @@ class Box {
     const storage::StoreOptions options{.sites = {0, 1}, .pool_bytes = 16 << 20, .alone = true};
     auto store = storage::Store::CreateForRedo(*catalog_, options);
     EXPECT_TRUE(store.ok());
-    Recovery recovery(*catalog_, **store, cuts);
+    Recovery recovery(*catalog_, **store, cuts, /*lanes=*/1, OpenGiven);
     const absl::StatusOr<log::EpochBlock> block = ReadEpoch();
     EXPECT_TRUE(block.ok());
     std::optional<IslandData> data;
@@ -256,6 +259,10 @@ class Box {
     EXPECT_TRUE(logger_->Add(ring_).ok());
     EXPECT_GT(board_->epoch(), recovery.last().epoch());
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, recovery.last());
+    logs_commands_ = commands_ && random_.Below(4) != 0;
+    repeated_ += recovery.commands();
+    journal_->SetWorkload(EncodeWorkload("given", "given.so", {}));
+    work_.LogCommands(logs_commands_);
     journal_->Listen();
     if (empty) {
       auto created = storage::Store::Create(*catalog_, options, files_);
@@ -278,7 +285,7 @@ class Box {
     }
     if (whole) journal_->EndStep();
     if (whole) work_.BeginLife(*executor_, *journal_, *ring_, recovery.unsettled());
-    if (whole && pages_) StartCleaner(*std::move(data));
+    if (whole && pages_) StartCleaner(*std::move(data), logs_commands_ || recovery.commands() != 0);
     return whole;
   }
   // Power may die meanwhile. The first time there are no files, or none that are whole.
@@ -303,10 +310,12 @@ class Box {
     without_power_ = true;
     return std::nullopt;
   }
-  void StartCleaner(IslandData data) {
+  void StartCleaner(IslandData data, bool snapshots) {
     const Cleaner::Options options{.log_directory = kLogDirectory,
                                    .pages_per_call = 1 + random_.Below(30),
-                                   .batch_pages = 1 + random_.Below(40)};
+                                   .batch_pages = 1 + random_.Below(40),
+                                   .snapshots = snapshots ? journal_.get() : nullptr,
+                                   .first_only = !logs_commands_};
     const auto oldest_open = [this] { return journal_->open().oldest(); };
     auto cleaner = Cleaner::Create(files_, *store_, *board_, std::move(data), options, oldest_open);
     ASSERT_TRUE(cleaner.ok()) << cleaner.status();
@@ -335,6 +344,8 @@ class Box {
   bool interleaves_ = false;  // now
   bool works_ = false;        // the worker is within a step
   const bool pages_;
+  const bool commands_;
+  bool logs_commands_ = false;  // this life
   Work work_;
   runtime::MemoryFileSystem files_;
   runtime::ManualClock clock_;
@@ -352,6 +363,7 @@ class Box {
   uint64_t next_epoch_ = 1;
   uint64_t life_ = 0;
   uint64_t losers_ = 0;
+  uint64_t repeated_ = 0;
   uint64_t restarts_of_recovery_ = 0;
   uint64_t dropped_ = 0;
   bool without_power_ = false;  // since recovery was tried

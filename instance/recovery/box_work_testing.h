@@ -19,6 +19,7 @@
 
 #include "instance/execution/executor.h"
 #include "instance/log/journal.h"
+#include "instance/recovery/commands_testing.h"
 #include "instance/recovery/recovery_testing.h"
 #include "instance/recovery/unsettled.h"
 #include "runtime/random.h"
@@ -107,6 +108,8 @@ class Work {
  public:
   Work(runtime::Random& random, bool two_phases) : random_(random), two_phases_(two_phases) { EndLife(); }
 
+  // From now on what can be repeated is logged so.
+  void LogCommands(bool commands) { commands_on_ = commands; }
   // A life has recovered. Whoever is in doubt goes on being that.
   void BeginLife(Executor& executor, log::Journal& journal, const log::Ring& ring,
                  const Unsettled& unsettled) {
@@ -182,10 +185,12 @@ class Work {
     bool foreign = false;
     bool prepared = false;
     Changes changes;
+    GivenRequest given;  // all that it was told to do
   };
 
   void Begin(Transaction& transaction) {
-    transaction = {.branch = std::make_unique<Branch>()};
+    transaction = Transaction();
+    transaction.branch = std::make_unique<Branch>();
     transaction.foreign = two_phases_ && random_.Below(2) == 0;
     transaction.branch->foreign = transaction.foreign;
     transaction.branch->locks.transaction = {transaction.foreign ? 1u : 0u, 0, life_, ++sequence_};
@@ -205,25 +210,31 @@ class Work {
     }
   }
   void Change(Transaction& transaction) {
+    using Kind = instance::OperationKind;
     Batch batch;
     std::vector<std::pair<uint64_t, std::optional<std::string>>> wanted;
+    std::vector<GivenOperation>& given = transaction.given.batches.emplace_back();
+    const auto add = [&](GivenOperation operation) {
+      operation.AddTo(&batch);
+      given.push_back(std::move(operation));
+    };
     for (uint64_t left = 1 + random_.Below(random_.Below(30) == 0 ? 200 : 6); left > 0; --left) {
       const uint64_t key = random_.Below(kKeys);
       std::string row(4 + random_.Below(random_.Below(4) == 0 ? 900 : 60),
                       static_cast<char>('a' + random_.Below(26)));
       switch (random_.Below(4)) {
         case 0:
-          batch.Insert(0, Key(key), Bytes(row));
+          add({Kind::kInsert, key, row});
           break;
         case 1:
-          batch.Replace(0, Key(key), Bytes(row));
+          add({Kind::kReplace, key, row});
           break;
         case 2:
-          batch.Delete(0, Key(key));
+          add({Kind::kDelete, key, ""});
           wanted.emplace_back(key, std::nullopt);
           continue;
         default:
-          batch.Write(0, Key(key), 0, Bytes(row.substr(0, 4)));
+          add({Kind::kWrite, key, row.substr(0, 4)});
           wanted.emplace_back(key, row.substr(0, 4) + "+");  // "+": the rest stays
           continue;
       }
@@ -292,6 +303,12 @@ class Work {
     return true;
   }
   void Commit(Transaction& transaction, log::EntryKind kind) {
+    std::vector<std::byte> input;
+    if (commands_on_ && kind == log::EntryKind::kDone) {
+      instance::InputCoder coder(&input);
+      transaction.given.CodeInput(coder);
+      transaction.branch->command = input;
+    }
     executor_->Commit(*transaction.branch, &wakeups_);
     if (transaction.changes.empty() && kind == log::EntryKind::kDone) return Hear();  // who knows what it did
     ++commits_;
@@ -340,7 +357,9 @@ class Work {
   void Adopt(const Id& id, const Unsettled::Prepared& prepared, const Expected& expected) {
     EXPECT_EQ(prepared.fellows, kFellows);
     const auto changes = expected.in_doubt.find(id);
-    Transaction transaction{.branch = std::make_unique<Branch>(), .foreign = true, .prepared = true};
+    Transaction transaction;
+    transaction.branch = std::make_unique<Branch>();
+    transaction.foreign = transaction.prepared = true;
     if (changes != expected.in_doubt.end()) transaction.changes = changes->second;
     transaction.branch->foreign = true;
     transaction.branch->undo = prepared.undo;
@@ -386,6 +405,7 @@ class Work {
   std::vector<std::pair<Id, log::EntryKind>> unheard_;
   Story story_;
   Rows rows_;  // as the transactions that have committed leave them
+  bool commands_on_ = false;
   uint64_t commits_ = 0;
   uint64_t adopted_ = 0;
   uint64_t restored_unheard_ = 0;

@@ -23,9 +23,11 @@ struct Layout {
   char magic[8];
   uint64_t number, cluster, generation, schema, bound, taken;
   log::LogPosition position;
-  uint32_t island, sites, checksum, zero;
+  uint32_t island, sites, checksum, flags;
 };
 static_assert(sizeof(Layout) == 88 && sizeof(Checkpoint::Site) == 16);
+
+constexpr uint32_t kSecondSet = 1, kSnapshot = 2;
 
 uint32_t Checksum(Layout layout, std::span<const std::byte> sites) {
   layout.checksum = 0;
@@ -40,10 +42,19 @@ std::optional<Checkpoint> Decode(std::span<const std::byte> bytes) {
   const size_t sites_bytes = layout.sites * sizeof(Checkpoint::Site);
   if (bytes.size() < sizeof(layout) + sites_bytes) return {};
   const std::span<const std::byte> sites = bytes.subspan(sizeof(layout), sites_bytes);
-  if (layout.checksum != Checksum(layout, sites)) return {};
-  Checkpoint checkpoint{layout.number,   layout.cluster, layout.generation,
-                        layout.schema,   layout.bound,   layout.taken,
-                        layout.position, layout.island,  std::vector<Checkpoint::Site>(layout.sites)};
+  if (layout.checksum != Checksum(layout, sites) || (layout.flags & ~(kSecondSet | kSnapshot)) != 0)
+    return {};
+  Checkpoint checkpoint{layout.number,
+                        layout.cluster,
+                        layout.generation,
+                        layout.schema,
+                        layout.bound,
+                        layout.taken,
+                        layout.position,
+                        layout.island,
+                        std::vector<Checkpoint::Site>(layout.sites),
+                        layout.flags & kSecondSet,
+                        (layout.flags & kSnapshot) != 0};
   if (sites_bytes != 0) std::memcpy(checkpoint.sites.data(), sites.data(), sites_bytes);
   return checkpoint;
 }
@@ -84,7 +95,7 @@ std::vector<std::byte> EncodeCheckpoint(const Checkpoint& checkpoint) {
                 checkpoint.island,
                 static_cast<uint32_t>(checkpoint.sites.size()),
                 0,
-                0};
+                checkpoint.set | (checkpoint.snapshot ? kSnapshot : 0)};
   std::memcpy(layout.magic, kMagic, sizeof(layout.magic));
   const std::span<const std::byte> sites = std::as_bytes(std::span(checkpoint.sites));
   layout.checksum = Checksum(layout, sites);

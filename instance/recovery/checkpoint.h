@@ -14,7 +14,7 @@
 //                72       4  island
 //                76       4  sites
 //                80       4  CRC-32C of the block up to the last site, with this field zero
-//                84       4  zero
+//                84       4  1: the second set of data files counts, not the first; 2: they are a snapshot
 //                88  16 each  for every site: its number (8), its pages (8)
 //
 // It says:
@@ -23,6 +23,7 @@
 //  2. Records of epochs from the bound on are behind the position.
 //  3. A transaction with records of earlier epochs had ended when the checkpoint was taken; that end is of no
 //     later epoch than `taken`.
+//  4. Of a snapshot: the files have what was changed in epochs up to `taken`, and nothing that was later.
 //
 // It may be written only when `taken` is durable everywhere: the ends of 3 could be in a cut otherwise, and
 // nobody would undo what is in the pages.
@@ -59,6 +60,8 @@ struct Checkpoint {
   log::LogPosition position;
   uint32_t island = 0;
   std::vector<Site> sites;  // by slot
+  uint32_t set = 0;         // of data files (storage::DataFiles)
+  bool snapshot = false;
 };
 
 size_t CheckpointBlockBytes(size_t sites);

@@ -30,7 +30,10 @@ Cleaner::Cleaner(runtime::FileSystem& files, storage::Store& store, const log::B
       writer_(files, *data_.files, options_.batch_pages),
       queue_(files.MakeQueue()),
       epoch_bytes_(2 * log::EpochBlockBytes(board.islands())),
-      ends_(store.slots()) {}
+      takes_snapshots_(options_.snapshots != nullptr),
+      ends_(store.slots()) {
+  if (takes_snapshots_) snapshot_.emplace(files, store, *data_.files, *options_.snapshots);
+}
 
 absl::StatusOr<std::unique_ptr<Cleaner>> Cleaner::Create(runtime::FileSystem& files, storage::Store& store,
                                                          const log::Board& board, IslandData data,
@@ -79,8 +82,12 @@ bool Cleaner::RunOnce() {
     case State::kSyncingCheckpoint:
       if (!Completed()) return false;
       data_.checkpoint = next_;
+      failure_.Update(data_.files->UseSet(next_.set));
+      takes_snapshots_ = takes_snapshots_ && !options_.first_only;
       state_ = State::kIdle;
       return true;
+    case State::kTakingSnapshot:
+      return GoOnWithSnapshot();
   }
   return false;
 }
@@ -104,15 +111,47 @@ bool Cleaner::Completed() {
 bool Cleaner::BeginPass() {
   const std::optional<log::LogPosition> end = NoteMark();
   if (!found_any_ && end && end == end_ && !hurried()) {
+    state_ = State::kIdle;
+    ++found_nothing_;
+    if (takes_snapshots_) return false;
     TakeCheckpoint();  // which open transactions may have held back
     return state_ != State::kIdle;
   }
   end_ = end;
+  if (takes_snapshots_) return BeginSnapshot();
   begin_ = board_.Complete() + 1;
   found_any_ = false;
   slot_ = page_ = 0;
   for (size_t slot = 0; slot < ends_.size(); ++slot) ends_[slot] = store_.space(slot).end_page();
   state_ = State::kVisiting;
+  return true;
+}
+
+bool Cleaner::BeginSnapshot() {
+  failure_.Update(snapshot_->Begin());
+  oldest_open_then_ = oldest_open_();
+  found_any_ = true;
+  state_ = State::kTakingSnapshot;
+  return failure_.ok();
+}
+
+// Who was open as it began had all its records before it, and may have ended since: its end is behind it.
+bool Cleaner::GoOnWithSnapshot() {
+  const bool some = snapshot_->RunOnce(options_.pages_per_call);
+  failure_.Update(snapshot_->failure());
+  if (!failure_.ok() || !snapshot_->done()) return some && failure_.ok();
+  ++passes_;
+  const uint64_t written = snapshot_->written();
+  found_any_ = written != std::exchange(snapshot_pages_, written);
+  next_ = data_.checkpoint;
+  ++next_.number;
+  next_.snapshot = true;
+  next_.set = data_.files->other_set();
+  next_.taken = snapshot_->epoch();
+  next_.bound = std::max(next_.bound, std::min(next_.taken + 1, oldest_open_then_));
+  next_.position = PositionFor(next_.bound);
+  for (size_t slot = 0; slot < ends_.size(); ++slot) next_.sites[slot].pages = snapshot_->ends()[slot];
+  state_ = State::kWaitingToMove;
   return true;
 }
 
@@ -222,6 +261,7 @@ void Cleaner::TakeCheckpoint() {
   if (bound <= data_.checkpoint.bound) return;
   next_ = data_.checkpoint;
   ++next_.number;
+  next_.snapshot = false;
   next_.bound = bound;
   next_.taken = board_.epoch();
   next_.position = PositionFor(bound);

@@ -21,6 +21,9 @@
 // collected that is not in the ring. With several workers copies are of single latched pages already; what
 // they have to see to is that a change is in the ring before its latch goes (log.md).
 //
+// Where commands are in the log (command_replay.h) a pass is a snapshot of all pages instead (snapshot.h), and
+// the checkpoint names the set of files that has it.
+//
 // An error of the disk ends it: failure() says why. The log grows from then on. While the disk is full it
 // tries again.
 //
@@ -45,6 +48,7 @@
 #include "instance/log/board.h"
 #include "instance/log/segment.h"
 #include "instance/recovery/island_data.h"
+#include "instance/recovery/snapshot.h"
 #include "instance/recovery/warm_pages.h"
 #include "instance/storage/files/page_writer.h"
 #include "instance/storage/store.h"
@@ -58,6 +62,10 @@ class Cleaner {
     std::string log_directory;   // of the deployment: EPOCH says where the log is
     size_t pages_per_call = 64;  // to visit
     size_t batch_pages = 256;
+    // Set: a pass is a snapshot, `first_only` or each; of an island of one worker, whose pool is resident. Not
+    // set: there are no commands behind the checkpoint.
+    log::Journal* snapshots = nullptr;
+    bool first_only = false;
   };
   // Of all transactions that have records in the log and are open, in doubt, or decided without an end
   // (kEnd): an epoch not above that of their first; UINT64_MAX if there is none. The least of all workers of
@@ -88,11 +96,15 @@ class Cleaner {
   bool hurried() const {
     return store_.pager() != nullptr && (!victims_.empty() || hurries_ || store_.pager()->HasVictims());
   }
-  uint64_t pages_written() const { return writer_.done(); }
+  uint64_t pages_written() const { return writer_.done() + (snapshot_ ? snapshot_->written() : 0); }
   uint64_t passes() const { return passes_; }  // that have ended
+  // How often it has looked and there was nothing to do.
+  uint64_t found_nothing() const { return found_nothing_; }
   const absl::Status& failure() const { return failure_; }
   // Why nothing goes on for now: the disk with the data files is full. OK otherwise.
-  const absl::Status& full() const { return writer_.full(); }
+  const absl::Status& full() const {
+    return snapshot_ && !snapshot_->full().ok() ? snapshot_->full() : writer_.full();
+  }
 
  private:
   enum class State : uint8_t {
@@ -104,6 +116,7 @@ class Cleaner {
     kWaitingToMove,  // the checkpoint
     kWritingCheckpoint,
     kSyncingCheckpoint,
+    kTakingSnapshot,
   };
   // Of the log: no record before the position is of a later epoch.
   struct Mark {
@@ -113,6 +126,8 @@ class Cleaner {
   Cleaner(runtime::FileSystem& files, storage::Store& store, const log::Board& board, IslandData data,
           Options options);
   bool BeginPass();
+  bool BeginSnapshot();
+  bool GoOnWithSnapshot();
   std::optional<log::LogPosition> NoteMark();
   bool Visit();
   bool VisitVictims();
@@ -138,6 +153,10 @@ class Cleaner {
   std::vector<std::byte> epoch_bytes_;
   std::vector<std::byte> checkpoint_bytes_;
 
+  std::optional<Snapshot> snapshot_;
+  bool takes_snapshots_;
+  uint64_t oldest_open_then_ = 0;  // as the snapshot began
+  uint64_t snapshot_pages_ = 0;    // that the ones before have written
   State state_ = State::kIdle;
   // Of the pass under way, or the last one:
   uint64_t begin_ = 0;                   // B
@@ -155,6 +174,7 @@ class Cleaner {
   bool hurries_ = false;                        // there are some in the batch
   std::vector<storage::Pager::Place> victims_;  // to visit before all others
   uint64_t passes_ = 0;
+  uint64_t found_nothing_ = 0;
   std::vector<uint64_t> ends_;  // by slot: pages that the pass visits
   std::deque<Mark> marks_;      // oldest first
   Checkpoint next_;             // not on disk yet

@@ -200,6 +200,7 @@ absl::StatusOr<IslandData> OpenGeneration(runtime::FileSystem& files, const stor
   Checkpoint expected = Describe(catalog, options, sites);
   if (IsSchemaOf(data.checkpoint.schema, catalog)) expected.schema = data.checkpoint.schema;
   absl::Status status = CheckSameData(data.checkpoint, expected, path);
+  if (status.ok()) status = data.files->UseSet(data.checkpoint.set);
   for (size_t slot = 0; slot < sites.size() && status.ok(); ++slot) status = CheckSize(files, data, slot);
   if (!status.ok()) return status;
   return data;

@@ -5,6 +5,7 @@
 // own, makes the changes of its sites batch by batch, while the next batches are collected.
 //
 //   Add      the changes of one record. They may be made at any time until Finish returns
+//   Flush    all of them have been made
 //   Finish   all of them have been made, and threads and batches are gone until the next Add
 //
 // Thread safety: used by one thread.
@@ -43,6 +44,8 @@ class PageRedo {
   // DATA_LOSS: `changes` are none; or those of an earlier record do not fit the pages.
   absl::Status Add(const log::StreamId& stream, log::Lsn lsn, std::span<const std::byte> changes);
   absl::Status Finish();
+  // The same, and more may follow soon.
+  absl::Status Flush() { return lanes_ == 1 ? HandOver() : Finish(); }
 
  private:
   struct Origin {

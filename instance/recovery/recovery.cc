@@ -27,6 +27,9 @@ bool AreOthers(std::span<const coordinator::Fellow> fellows, std::initializer_li
 absl::Status CheckWriter(const log::Entry& entry, const log::StreamId& stream) {
   const coordinator::TransactionId& id = entry.transaction;
   const bool own = id.island == stream.island;
+  if (entry.kind == log::EntryKind::kCommand &&
+      (!own || id.worker != stream.worker || id.boot_epoch != stream.life))
+    return absl::DataLossError("it is the command of another worker, or life");
   if (entry.kind == log::EntryKind::kDecided && own)
     return absl::DataLossError("it decides for a coordinator, and that is its own island");
   if (entry.kind != log::EntryKind::kPrepare && entry.kind != log::EntryKind::kDecision)
@@ -48,6 +51,7 @@ absl::Status CheckWriter(const log::Entry& entry, const log::StreamId& stream) {
 void Recovery::BeginFrom(const Checkpoint& checkpoint) {
   bound_ = checkpoint.bound;
   taken_ = checkpoint.taken;
+  snapshot_ = checkpoint.snapshot ? checkpoint.taken : 0;
   if (bound_ != 0) last_ = log::Lsn::FromValue(log::Lsn::Of(bound_, 0).value() - 1);
 }
 
@@ -64,9 +68,35 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   if (status.ok() && lsn < last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
   if (status.ok()) status = CheckWriter(*entry, stream);
   if (status.ok()) status = Note(*entry, lsn);
+  if (status.ok() && entry->kind == log::EntryKind::kCommand) {
+    status = RunCommand(*entry, lsn);
+    if (absl::IsFailedPrecondition(status)) return status;
+  }
   last_ = std::max(last_, lsn);
   ++records_;
+  pages_changed_ = pages_changed_ || (status.ok() && !entry->changes.empty());
   return status.ok() ? pages_.Add(stream, lsn, entry->changes) : CannotRepeat(stream, lsn, status);
+}
+
+absl::Status Recovery::RunCommand(const log::Entry& entry, log::Lsn lsn) {
+  if (lsn.epoch() <= snapshot_ && !Planted(PlantedBug::kCommandTwice)) return absl::OkStatus();
+  if (pages_changed_) {
+    if (absl::Status found = FindTreesOfCommands(); !found.ok()) return found;
+    pages_changed_ = false;
+  }
+  ++commands_run_;
+  return commands_->Run(entry, last_, lsn);
+}
+
+absl::Status Recovery::FindTreesOfCommands() {
+  if (absl::Status made = pages_.Flush(); !made.ok()) return made;
+  if (commands_ && store_.CountTrees() == trees_) return absl::OkStatus();
+  store_.BeginRedo();
+  if (absl::Status found = store_.FindTrees(catalog_); !found.ok()) return found;
+  store_.LetRedoGoOn();
+  trees_ = store_.CountTrees();
+  commands_.emplace(catalog_, store_, open_workload_);
+  return absl::OkStatus();
 }
 
 // What ended before the checkpoint was taken may have begun before its bound: then only the end is here.
@@ -74,6 +104,7 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
   const bool ended = MayHaveEnded(lsn);
   switch (entry.kind) {
     case log::EntryKind::kDone:
+    case log::EntryKind::kCommand:
       return absl::OkStatus();
     case log::EntryKind::kUpdate:
       return NoteUpdate(entry, lsn);
@@ -161,6 +192,8 @@ absl::Status Recovery::NoteCommit(const log::Entry& entry, log::Lsn lsn) {
 
 absl::Status Recovery::FindTrees() {
   if (absl::Status made = pages_.Finish(); !made.ok()) return made;
+  commands_.reset();
+  store_.BeginRedo();
   if (absl::Status found = store_.FindTrees(catalog_); !found.ok()) return found;
   const auto check = [&](const coordinator::TransactionId& id, const instance::UndoLog& undo) {
     if (undo.Fits(store_)) return absl::OkStatus();

@@ -3,7 +3,8 @@
 //
 //   BeginFrom   the checkpoint whose pages have been read in (island_data.h), if there is one
 //   Redo        every record of the log from there on, in LSN order: its changes, unless their pages have
-//               them, by the site's lane (page_redo.h); and what it says of transactions
+//               them, by the site's lane (page_redo.h), or its command, unless the snapshot has it
+//               (command_replay.h); and what it says of transactions
 //   FindTrees   the pages are as they were when the island died
 //   UndoLosers  with a journal that listens: what was open is rolled back, by key, and that is logged as any
 //               rollback is. An island that dies meanwhile goes on where it was
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,7 @@
 #include "instance/log/lsn.h"
 #include "instance/log/record.h"
 #include "instance/recovery/checkpoint.h"
+#include "instance/recovery/command_replay.h"
 #include "instance/recovery/page_redo.h"
 #include "instance/recovery/unsettled.h"
 #include "instance/storage/store.h"
@@ -45,10 +48,14 @@ namespace islands::recovery {
 
 class Recovery {
  public:
-  // `store` and `lanes` as PageRedo has them.
+  // `store` and `lanes` as PageRedo has them; `open` as CommandReplay.
   Recovery(const storage::Catalog& catalog, storage::Store& store, std::vector<log::EpochCut> cuts,
-           uint32_t lanes = 1)
-      : catalog_(catalog), store_(store), cuts_(std::move(cuts)), pages_(store, lanes) {}
+           uint32_t lanes = 1, WorkloadOpener open = {})
+      : catalog_(catalog),
+        store_(store),
+        cuts_(std::move(cuts)),
+        pages_(store, lanes),
+        open_workload_(std::move(open)) {}
 
   // Before the first Redo: the store has the pages that this checkpoint speaks of.
   void BeginFrom(const Checkpoint& checkpoint);
@@ -70,6 +77,7 @@ class Recovery {
 
   uint64_t records() const { return records_; }
   uint64_t dropped() const { return dropped_; }
+  uint64_t commands() const { return commands_run_; }  // among the records
   size_t losers() const { return open_.size(); }
   // Who has not ended, with what is to be undone.
   void VisitLosers(
@@ -90,6 +98,8 @@ class Recovery {
   absl::Status NoteUpdate(const log::Entry& entry, log::Lsn lsn);
   absl::Status NotePrepare(const log::Entry& entry, log::Lsn lsn);
   absl::Status NoteCommit(const log::Entry& entry, log::Lsn lsn);
+  absl::Status RunCommand(const log::Entry& entry, log::Lsn lsn);
+  absl::Status FindTreesOfCommands();
   // Whose end is in the log though its beginning may not be: the checkpoint knows of both.
   bool MayHaveEnded(log::Lsn lsn) const { return lsn.epoch() <= taken_; }
   bool Decided(const coordinator::TransactionId& id) const;
@@ -98,6 +108,12 @@ class Recovery {
   storage::Store& store_;
   const std::vector<log::EpochCut> cuts_;
   PageRedo pages_;
+  const WorkloadOpener open_workload_;
+  std::optional<CommandReplay> commands_;  // once there was one
+  bool pages_changed_ = true;              // by redo, since the last command
+  uint64_t trees_ = 0;                     // that were found for commands
+  uint64_t snapshot_ = 0;                  // the pages are those of the end of this epoch; 0: of no moment
+  uint64_t commands_run_ = 0;
   std::map<coordinator::TransactionId, Open> open_;  // have changed something and not ended
   uint64_t bound_ = 0;                               // epochs of the checkpoint
   uint64_t taken_ = 0;

@@ -133,6 +133,50 @@ TEST(Recovery, Property_FromPagesOnDisk) {
   EXPECT_GT(lost_in_recovery, 30u / runtime::kSanitizedShare);
 }
 
+// Without data files: all of the log is repeated, each time.
+TEST(Recovery, Property_Commands) {
+  uint64_t repeated = 0, commits = 0;
+  const auto [first, count] = runtime::SeedsToRun(60 / runtime::kSanitizedShare);
+  for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
+    Box box(seed, {.two_phases = seed % 2 == 0, .commands = true});
+    if (seed % 2 == 0) box.Interleave();
+    Live(box, seed, /*cleans=*/false);
+    repeated += box.repeated_commands();
+    commits += box.work().commits();
+  }
+  fmt::print("{} commands repeated\n", repeated);
+  if (count < 30) return;
+  EXPECT_GT(commits, 2000u / runtime::kSanitizedShare);
+  EXPECT_GT(repeated, 2000u / runtime::kSanitizedShare);
+}
+
+// From snapshots, and with lives in between that log no commands and write pages home as they come.
+TEST(Recovery, Property_CommandsFromSnapshots) {
+  uint64_t repeated = 0, commits = 0, checkpoints = 0, segments = 0, dropped = 0, adopted = 0;
+  const auto [first, count] = runtime::SeedsToRun(240 / runtime::kSanitizedShare);
+  for (uint64_t seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("again: ISLANDS_SEEDS=" + std::to_string(seed) + ":1");
+    Box box(seed, {.pages = true, .two_phases = seed % 4 == 0, .commands = true});
+    if (seed % 2 == 0) box.Interleave();
+    Live(box, seed, /*cleans=*/true);
+    repeated += box.repeated_commands();
+    commits += box.work().commits();
+    checkpoints += box.checkpoints();
+    segments += box.removed_segments();
+    dropped += box.dropped();
+    adopted += box.work().adopted();
+  }
+  fmt::print("{} commands repeated, {} checkpoints\n", repeated, checkpoints);
+  if (count < 30) return;
+  EXPECT_GT(commits, 3000u / runtime::kSanitizedShare);
+  EXPECT_GT(repeated, 2000u / runtime::kSanitizedShare);
+  EXPECT_GT(checkpoints, 500u / runtime::kSanitizedShare);
+  EXPECT_GT(segments, 100u / runtime::kSanitizedShare);
+  EXPECT_GT(dropped, 50u / runtime::kSanitizedShare);
+  EXPECT_GT(adopted, 50u / runtime::kSanitizedShare);
+}
+
 // And with two-phase commit: who is in doubt, and decisions that not all have heard of, outlive the part of
 // the log that is let go of.
 TEST(Recovery, Property_CheckpointsOverTwoPhaseCommit) {

@@ -28,8 +28,8 @@ absl::Status CheckConfig(const control::v1::IslandConfig& config) {
   if (config.control_directory().empty()) return Bad("controlDirectory", "an absolute path");
   if (config.transport() != "uds" && config.transport() != "zmq") return Bad("transport", "uds or zmq");
   const std::string& durability = config.durability();
-  if (durability != "none" && durability != "lazy" && durability != "sync")
-    return Bad("durability", "none, lazy or sync");
+  if (durability != "none" && durability != "lazy" && durability != "sync" && durability != "command")
+    return Bad("durability", "none, lazy, sync or command");
   if (config.metrics_port() > topology::kMaxPort) {
     return Bad("metricsPort", fmt::format("0 to {}", topology::kMaxPort));
   }

@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<ServerLog>> ServerLog::Open(const control::v1::Is
   };
   for (const control::v1::EpochCut& cut : config.cuts()) seam.cuts.push_back({cut.durable(), cut.next()});
   seam.answers_wait = config.durability() == "sync";
+  seam.commands = config.durability() == "command";
   seam.votes_wait = config.votes_wait();
   seam.cluster = *cluster;
   seam.log_directory = config.log_directory();

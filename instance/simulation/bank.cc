@@ -18,6 +18,12 @@ int64_t BalanceOf(RowView row) {
 }
 
 struct Transfer final : instance::Request {
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.Code(from);
+    coder.Code(to);
+    coder.Code(amount);
+  }
+
   uint64_t from = 0;  // == to: a deposit
   uint64_t to = 0;
   int64_t amount = 0;
@@ -42,6 +48,7 @@ class Bank final : public instance::Workload {
   explicit Bank(TableId accounts) : accounts_(accounts) {}
   const char* name() const override { return "bank"; }
   std::vector<std::string> tables() const override { return {"accounts"}; }
+  std::unique_ptr<instance::Request> MakeRequest() const override { return std::make_unique<Transfer>(); }
 
   absl::Status Load(instance::Loader& loader) const override {
     int64_t row[2] = {kOpeningBalance, 0};

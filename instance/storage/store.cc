@@ -162,7 +162,7 @@ uint64_t Store::MissingTrees(const Catalog& catalog) const {
 }
 
 GuardX Store::PageForRedo(PageId page, bool image) {
-  ISLANDS_CHECK(tables_.empty());
+  ISLANDS_CHECK(tables_.empty() || redo_goes_on_);
   const uint32_t slot = SlotOf(page.site());
   return slot < spaces_.size() ? spaces_[slot]->ForRedo(page.number(), image) : GuardX();
 }
@@ -176,6 +176,12 @@ absl::Status Store::FetchForRedo(std::span<const PageId> pages) const {
       places.push_back({slot, page.number()});
   }
   return pager_->Fetch(places);
+}
+
+uint64_t Store::CountTrees() const {
+  uint64_t trees = 0;
+  for (const std::unique_ptr<SiteSpace>& space : spaces_) trees += space->trees();
+  return trees;
 }
 
 std::vector<uint32_t> Store::sites() const {

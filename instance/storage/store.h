@@ -53,7 +53,14 @@ class Store {
   static absl::StatusOr<std::unique_ptr<Store>> CreateForRedo(const Catalog& catalog,
                                                               const StoreOptions& options);
   // The same with pages that are there: redo goes on over them.
-  void BeginRedo() { tables_.clear(); }
+  void BeginRedo() {
+    tables_.clear();
+    redo_goes_on_ = false;
+  }
+  // Once trees have been found: pages may be redone beneath them, while nobody uses them. Roots stay where
+  // they are; of sites that get more trees they have to be found again.
+  void LetRedoGoOn() { redo_goes_on_ = true; }
+  uint64_t CountTrees() const;  // that site headers know
   // Empty: no site of this island has such a page. `image` as SiteSpace::ForRedo.
   GuardX PageForRedo(PageId page, bool image = false);
   // Before: pages come from disk, those that are there. DATA_LOSS: one is not what was written.
@@ -137,6 +144,7 @@ class Store {
   std::unique_ptr<BufferPool> pool_;
   std::unique_ptr<Pager> pager_;                    // null: it is a resident pool
   std::vector<std::unique_ptr<SiteSpace>> spaces_;  // by slot
+  bool redo_goes_on_ = false;
   size_t table_count_ = 0;
   std::vector<std::unique_ptr<SiteTable>>
       tables_;  // slot * table_count_ + table; null where it is not, or not yet

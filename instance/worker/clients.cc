@@ -27,7 +27,7 @@ constexpr uint64_t kMostTold = 10;  // contradictions of a worker's life
 }  // namespace
 
 void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl,
-                       uint64_t seed, const ArrivalPlan& arrivals) {
+                       uint64_t seed, const ArrivalPlan& arrivals, std::vector<std::byte> commands_of) {
   ISLANDS_CHECK(active_ == 0 && answers_.empty() && resting_.empty());
   slots_.clear();
   spare_requests_.clear();
@@ -36,6 +36,8 @@ void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> gene
   random_ = runtime::Random::Stream(seed, (uint64_t{options_.island} << 16) | options_.index);
   arrivals_.Begin(arrivals, *generator_, mpl, seed);
   ending_ = false;
+  commands_ = shared_.commands && workload.MakeRequest() != nullptr;
+  if (commands_) options_.journal->SetWorkload(std::move(commands_of));
   active_ = mpl;
   running_.store(mpl != 0, std::memory_order_relaxed);
   counters_.in_flight.Set(mpl);
@@ -133,6 +135,7 @@ runtime::Task<bool> Clients::RunOne(Slot& slot) {
     absl::Status status = co_await procedure;
     Outcome outcome = Outcome::kAborted;
     if (status.ok() && !transaction.failure.set()) {
+      if (commands_) NoteCommand(slot);
       runtime::Task<Outcome> commit = transaction.Commit();
       outcome = co_await commit;
     } else {
@@ -160,6 +163,16 @@ void Clients::Watch(Slot& slot) {
   // When it was due another island may have said, and may be wrong.
   stays.Begin(Stay::kQueue, slot.due_ns == 0 ? slot.begun_ns : std::min(slot.due_ns, slot.begun_ns));
   stays.Move(Stay::kRunning, slot.begun_ns);
+}
+
+// Whether it is worth a command only its commit knows: one that has published changes is none.
+void Clients::NoteCommand(Slot& slot) {
+  RunningTransaction& transaction = slot.transaction;
+  if (!transaction.repeatable() || !transaction.branch.wrote() || transaction.branch.published) return;
+  slot.input.clear();
+  InputCoder coder(&slot.input);
+  slot.request->CodeInput(coder);
+  transaction.branch.command = slot.input;
 }
 
 // If nobody is to blame yet it is the procedure.

@@ -52,8 +52,9 @@ class Clients final : public RunInbox {
   // After false, nothing of the run's workload is used any more.
   bool running() const { return running_.load(std::memory_order_acquire); }
   // The run before has ended. `arrivals`: none: each slot draws one transaction after the other.
+  // `commands_of`: the workload as recovery finds it again (recovery/command_replay.h).
   void BeginRun(const Workload& workload, std::unique_ptr<Generator> generator, uint32_t mpl, uint64_t seed,
-                const ArrivalPlan& arrivals = {});
+                const ArrivalPlan& arrivals = {}, std::vector<std::byte> commands_of = {});
   // Transactions under way finish; running() turns false when the last one has.
   void EndRun();
   bool active() const { return active_ != 0 || waits(); }
@@ -96,8 +97,9 @@ class Clients final : public RunInbox {
     explicit Slot(const TransactionParts& parts) : transaction(parts) {}
     RunningTransaction transaction;
     std::unique_ptr<Request> request;
-    int64_t begun_ns = 0;  // of the transaction that has no answer yet; 0 = none
-    int64_t due_ns = 0;    // of what has arrived; 0 = it is drawn when the slot is free to do it
+    std::vector<std::byte> input;  // of the request, for the log
+    int64_t begun_ns = 0;          // of the transaction that has no answer yet; 0 = none
+    int64_t due_ns = 0;            // of what has arrived; 0 = it is drawn when the slot is free to do it
     runtime::Task<void> loop;
   };
   // Until something arrives or the run ends.
@@ -111,6 +113,7 @@ class Clients final : public RunInbox {
   runtime::Task<void> SlotLoop(Slot& slot);
   void WakeOne();  // of those that rest
   runtime::Task<bool> RunOne(Slot& slot);
+  void NoteCommand(Slot& slot);
   void Blame(RunningTransaction& transaction, absl::Status status);
   // An attempt has ended: its answer is given, or (false) waits.
   bool End(Slot& slot, coordinator::Outcome outcome);
@@ -141,6 +144,7 @@ class Clients final : public RunInbox {
   uint32_t until_watched_ = 1;
   uint32_t active_ = 0;
   bool ending_ = false;
+  bool commands_ = false;  // of this run
   std::atomic<bool> running_{false};
 };
 

@@ -21,7 +21,7 @@ void RunningTransaction::Begin(const coordinator::TransactionId& id, int64_t dea
   own_id = id;
   deadline_ns = deadline;
   touched_ = {};
-  distributed_ = false;
+  distributed_ = drew_ = false;
   pending_replies = 0;
   others_epoch = 0;
   batches_ = 0;

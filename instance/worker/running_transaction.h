@@ -45,7 +45,12 @@ class RunningTransaction final : public Transaction, public CoordinatedTransacti
   const storage::Catalog& catalog() const override { return parts_.engine.catalog(); }
   Batch& batch() override { return batch_; }
   runtime::Task<absl::Status> Execute(Batch& batch) override;
-  runtime::Random& random() override { return parts_.random; }
+  runtime::Random& random() override {
+    drew_ = true;
+    return parts_.random;
+  }
+  // Nobody but this island has had a part in it, and what it does can be done again.
+  bool repeatable() const { return entry == nullptr && !drew_; }
 
   void Begin(const coordinator::TransactionId& id, int64_t deadline);
   // After the procedure returned OK. kUnknown: the decision was made elsewhere and could not be learned in
@@ -64,6 +69,7 @@ class RunningTransaction final : public Transaction, public CoordinatedTransacti
   const TransactionParts& parts_;
   TouchedSites touched_;
   bool distributed_ = false;
+  bool drew_ = false;
   Batch batch_;
   uint32_t batches_ = 0;  // begun
 };

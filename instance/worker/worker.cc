@@ -1,5 +1,6 @@
 #include "instance/worker/worker.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -255,6 +256,22 @@ void Worker::SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner) {
   }
   const runtime::MutexLock lock(trouble_mutex_, ISLANDS_LATCH("worker.trouble"));
   cleaner_failure_.clear();
+}
+
+void Worker::CleanUp(int64_t most_ns) {
+  if (cleaner_ == nullptr) return;
+  log::Board& board = *shared_.board;
+  const uint64_t epoch = board.epoch();
+  const int64_t give_up_ns = shared_.clock->NowNs() + most_ns;
+  const auto goes_on = [&] { return shared_.clock->NowNs() < give_up_ns && cleaner_->failure().ok(); };
+  for (board.Want(epoch); board.durable() < epoch && goes_on();) poll(nullptr, 0, /*timeout=*/1);
+  const uint64_t found_nothing = cleaner_->found_nothing();
+  while (cleaner_->checkpoint().taken < epoch && cleaner_->found_nothing() == found_nothing && goes_on()) {
+    if (cleaner_->RunOnce()) continue;
+    if (const uint64_t wanted = cleaner_->waits_for(); wanted != 0) board.Want(wanted);
+    poll(nullptr, 0, /*timeout=*/1);
+  }
+  board.SetNeededSegment(options_.island, cleaner_->checkpoint().position.segment);
 }
 
 void Worker::CountCleaner() {

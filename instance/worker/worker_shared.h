@@ -56,6 +56,7 @@ struct WorkerShared {
   log::Board* board = nullptr;
   bool answers_wait = false;  // durability `sync` (answers.h)
   bool votes_wait = false;    // `votes: forced` (held_messages.h)
+  bool commands = false;      // durability `command`: what can be repeated is logged so
   uint64_t layout_generation = 0;
   uint64_t tables = 0;                    // fingerprint of the catalog
   ProcedureTable procedures;              // that programs outside may call

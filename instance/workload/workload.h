@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/coordinator.h"
 #include "instance/storage/catalog.h"
+#include "instance/workload/input_coder.h"
 #include "instance/workload/parameters.h"
 #include "instance/workload/transaction.h"
 #include "runtime/clock.h"
@@ -30,7 +31,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 10;
+inline constexpr uint32_t kWorkloadAbi = 11;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
@@ -38,6 +39,9 @@ inline constexpr const char* kOtherAbi = "built for another version of islands; 
 // `mutable` member, which Run sets anew in every attempt.
 struct Request {
   virtual ~Request() = default;
+  // Of workloads that make requests for commands (Workload::MakeRequest): every field that Run reads, in an
+  // order that stays.
+  virtual void CodeInput(InputCoder& coder) { (void)coder; }
   // How much this transaction adds to the audited sum if it commits (0: nothing to audit).
   int64_t audit_delta = 0;
 };
@@ -132,6 +136,12 @@ class Workload {
   // OK the island commits it. DATA_LOSS says that rows were read that cannot be: the island's log has the
   // text, and the run fails. The request outlives the task.
   virtual runtime::Task<absl::Status> Run(Transaction& transaction, const Request& request) const = 0;
+
+  // With durability `command`: a request for CodeInput to fill, with which Run does again what it has done.
+  // That takes a Run that follows from the request's input, the rows that it reads and Transaction::id(), and
+  // from nothing else: no clock, no order of addresses. One that has asked for Transaction::random() is
+  // logged by its changes, as are all of a workload without this.
+  virtual std::unique_ptr<Request> MakeRequest() const { return nullptr; }
 
   // What programs outside may call. The same for as long as the workload lives.
   virtual const std::vector<Procedure>& procedures() const {

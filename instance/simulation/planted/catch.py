@@ -57,6 +57,7 @@ LOGGER = only("planted_recovery", "Logger.*")
 RECOVERY = only("planted_recovery", "Recovery.*")
 LOGGER_PROCESS = only("planted_logger_process", "*Kill_OfAnybody*")
 PAGES = (*only("planted_recovery", "Recovery.Property_FromPagesOnDisk"), "--seeds=1:120")  # few see torn pages
+COMMANDS = only("planted_recovery", "Recovery.Property_CommandsFromSnapshots")
 TWO_PHASES = only("planted_recovery", "Recovery.Property_CheckpointsOverTwoPhaseCommit")
 PAGE_WRITER = only("planted_recovery", "PageWriter.*")
 CRASH_POINTS = (*only("planted_crash_points", "CrashPoints.*Worker:CrashPoints.*Workers"), "--seeds=1:2")
@@ -161,6 +162,10 @@ BUGS: dict[str, list[Test]] = {
     "install_over_others": [PAGER],
     "keep_version_of_evicted": [PAGER],
     "lose_clock_bit": [PAGER],
+    "trust_commands": [only("planted_recovery", "CommandReplayTest.*")],
+    "command_twice": [COMMANDS],
+    "snapshot_late_images": [COMMANDS],
+    "snapshot_wrong_set": [COMMANDS],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

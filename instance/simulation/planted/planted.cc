@@ -103,6 +103,10 @@ constexpr std::string_view kNames[] = {
     "install_over_others",
     "keep_version_of_evicted",
     "lose_clock_bit",
+    "trust_commands",
+    "command_twice",
+    "snapshot_late_images",
+    "snapshot_wrong_set",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

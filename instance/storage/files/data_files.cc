@@ -35,10 +35,9 @@ absl::StatusOr<uint64_t> BytesOfSites(runtime::FileSystem& files, const std::str
   return bytes;
 }
 
-std::string DataFiles::PathOf(size_t slot) const {
-  const std::string prefix = options_.directory + "/" + Prefix(options_.generation);
-  if (slot < slots()) return prefix + fmt::format("site-{:05}", options_.sites[slot]);
-  return slot == slots() ? prefix + "double-write" : prefix + "checkpoint";
+std::string DataFiles::PathOf(uint32_t set, size_t slot) const {
+  return fmt::format("{}/{}site-{:05}{}", options_.directory, Prefix(options_.generation),
+                     options_.sites[slot], set == 0 ? "" : "-b");
 }
 
 std::optional<size_t> DataFiles::SlotOf(uint32_t site) const {
@@ -47,20 +46,49 @@ std::optional<size_t> DataFiles::SlotOf(uint32_t site) const {
   return static_cast<size_t>(found - options_.sites.begin());
 }
 
-absl::Status DataFiles::OpenAll(bool create) {
-  for (size_t slot = 0; slot < slots() + 2; ++slot) {
-    const bool direct = options_.direct && slot <= slots();
-    absl::StatusOr<runtime::FileHandle> file = files_->Open(PathOf(slot), create, direct);
-    // Some file systems have nothing but a cache.
-    if (direct && absl::IsInvalidArgument(file.status()))
-      file = files_->Open(PathOf(slot), create, /*direct=*/false);
-    if (!file.ok()) return file.status();
-    handles_.push_back(*file);
-    absl::Status ready = files_->Lock(*file);
-    if (ready.ok() && create) ready = files_->Truncate(*file, 0);
+absl::Status DataFiles::OpenOne(const std::string& path, bool create, bool direct,
+                                runtime::FileHandle* file) {
+  absl::StatusOr<runtime::FileHandle> opened = files_->Open(path, create, direct);
+  // Some file systems have nothing but a cache.
+  if (direct && absl::IsInvalidArgument(opened.status()))
+    opened = files_->Open(path, create, /*direct=*/false);
+  if (!opened.ok()) return opened.status();
+  *file = *opened;
+  return files_->Lock(*opened);
+}
+
+absl::Status DataFiles::OpenSet(uint32_t set, bool create) {
+  std::vector<runtime::FileHandle>& files = sites_[set];
+  for (size_t slot = files.size(); slot < slots(); ++slot) {
+    runtime::FileHandle file = kNone;
+    absl::Status ready = OpenOne(PathOf(set, slot), create, options_.direct, &file);
+    if (file != kNone) files.push_back(file);
+    if (ready.ok() && create) ready = files_->Truncate(file, 0);
     if (!ready.ok()) return ready;
   }
   return absl::OkStatus();
+}
+
+absl::Status DataFiles::OpenAll(bool create) {
+  const std::string prefix = options_.directory + "/" + Prefix(options_.generation);
+  absl::Status ready = OpenSet(set_, create);
+  if (ready.ok()) ready = OpenOne(prefix + "double-write", create, options_.direct, &double_write_);
+  if (ready.ok() && create) ready = files_->Truncate(double_write_, 0);
+  if (ready.ok()) ready = OpenOne(prefix + "checkpoint", create, /*direct=*/false, &checkpoint_);
+  if (ready.ok() && create) ready = files_->Truncate(checkpoint_, 0);
+  return ready;
+}
+
+absl::Status DataFiles::UseSet(uint32_t set) {
+  if (absl::Status opened = OpenSet(set, /*create=*/false); !opened.ok()) return opened;
+  set_ = set;
+  return absl::OkStatus();
+}
+
+absl::Status DataFiles::OpenOther() {
+  if (sites_[other_set()].size() == slots()) return absl::OkStatus();
+  absl::Status made = OpenSet(other_set(), /*create=*/true);
+  return made.ok() ? files_->SyncDirectory(options_.directory) : made;
 }
 
 absl::StatusOr<DataFiles> DataFiles::Open(runtime::FileSystem& files, const DataFilesOptions& options) {
@@ -81,17 +109,28 @@ absl::StatusOr<DataFiles> DataFiles::Create(runtime::FileSystem& files, const Da
 DataFiles::DataFiles(DataFiles&& other) noexcept
     : files_(other.files_),
       options_(std::move(other.options_)),
-      handles_(std::exchange(other.handles_, {})) {}
+      sites_(std::exchange(other.sites_, {})),
+      double_write_(std::exchange(other.double_write_, kNone)),
+      checkpoint_(std::exchange(other.checkpoint_, kNone)),
+      set_(other.set_) {}
 
 DataFiles& DataFiles::operator=(DataFiles&& other) noexcept {
   std::swap(files_, other.files_);
   std::swap(options_, other.options_);
-  std::swap(handles_, other.handles_);
+  std::swap(sites_, other.sites_);
+  std::swap(double_write_, other.double_write_);
+  std::swap(checkpoint_, other.checkpoint_);
+  std::swap(set_, other.set_);
   return *this;
 }
 
 DataFiles::~DataFiles() {
-  for (const runtime::FileHandle file : handles_) files_->Close(file).IgnoreError();
+  const auto close = [this](runtime::FileHandle file) {
+    if (file != kNone) files_->Close(file).IgnoreError();
+  };
+  for (const std::vector<runtime::FileHandle>& set : sites_) std::ranges::for_each(set, close);
+  close(double_write_);
+  close(checkpoint_);
 }
 
 absl::Status RemoveOtherGenerations(runtime::FileSystem& files, const std::string& directory,

@@ -4,6 +4,8 @@
 //   DIRECTORY/generation-0000000001-site-00003         page n at n * 4096; site 65535: the replicated one
 //            /generation-0000000001-double-write       double_write.h
 //            /generation-0000000001-checkpoint         instance/recovery/checkpoint.h
+//            /generation-0000000001-site-00003-b       the same sites in the other set: where snapshots are taken
+//                                                      (instance/recovery/snapshot.h) they go to the two in turns
 //
 // A load writes all of them anew, as another generation (instance/recovery/island_data.h).
 //
@@ -13,6 +15,7 @@
 // Thread safety: plain values; owned by one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,24 +46,40 @@ class DataFiles {
   DataFiles(DataFiles&& other) noexcept;
   DataFiles& operator=(DataFiles&& other) noexcept;
 
+  // The set of the sites' files that counts, as the checkpoint says; 0 at first. NOT_FOUND, UNAVAILABLE.
+  absl::Status UseSet(uint32_t set);
+  uint32_t set() const { return set_; }
+  // The other one, for whoever writes all pages there; made if it is not there. Errors as of Create.
+  absl::Status OpenOther();
+  uint32_t other_set() const { return 1 - set_; }
+  runtime::FileHandle other_site(size_t slot) const { return sites_[other_set()][slot]; }
+
   size_t slots() const { return options_.sites.size(); }
   uint32_t SiteOf(size_t slot) const { return options_.sites[slot]; }
   std::optional<size_t> SlotOf(uint32_t site) const;
-  runtime::FileHandle site(size_t slot) const { return handles_[slot]; }
-  runtime::FileHandle double_write() const { return handles_[slots()]; }
-  runtime::FileHandle checkpoint() const { return handles_[slots() + 1]; }
+  runtime::FileHandle site(size_t slot) const { return sites_[set_][slot]; }
+  runtime::FileHandle double_write() const { return double_write_; }
+  runtime::FileHandle checkpoint() const { return checkpoint_; }
   // For messages.
-  std::string PathOf(size_t slot) const;
+  std::string PathOf(size_t slot) const { return PathOf(set_, slot); }
   const DataFilesOptions& options() const { return options_; }
 
  private:
+  static constexpr runtime::FileHandle kNone = -1;
   DataFiles(runtime::FileSystem& files, const DataFilesOptions& options)
       : files_(&files), options_(options) {}
+  std::string PathOf(uint32_t set, size_t slot) const;
   absl::Status OpenAll(bool create);
+  absl::Status OpenSet(uint32_t set, bool create);
+  // Locked, from the first moment on.
+  absl::Status OpenOne(const std::string& path, bool create, bool direct, runtime::FileHandle* file);
 
   runtime::FileSystem* files_;
   DataFilesOptions options_;
-  std::vector<runtime::FileHandle> handles_;  // of sites, then double write, then checkpoint
+  std::array<std::vector<runtime::FileHandle>, 2>
+      sites_;  // by set, and slot; a set that is not open is empty
+  runtime::FileHandle double_write_ = kNone, checkpoint_ = kNone;
+  uint32_t set_ = 0;
 };
 
 // How much the sites of a generation have at home; nothing is locked.

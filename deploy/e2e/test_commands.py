@@ -1,0 +1,105 @@
+"""Durability `command` on real islands: every workload that can be repeated is, after a kill in the middle of a run,
+and its audit holds; `down` leaves no command behind; another object than the one that wrote the log is refused."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from cluster import Cluster, cluster, wait_until  # noqa: F401
+from conftest import Document
+
+WORKLOADS: dict[str, tuple[int, tuple[object, ...]]] = {
+    "micro": (1000, ("--op", "update", "--rows", 4, "--multisite", 20)),
+    "payment": (4, ()), "smallbank": (1000, ()), "tatp": (300, ()),
+    "tpcc": (4, ("--customers", 30, "--items", 100, "--remote-lines", 20)), "voter": (1000, ())}
+
+
+def up(cluster: Cluster, workload: str, durability: str = "command", layout: str = "2ISL") -> None:
+    cluster.islands.json("template", layout, "--workload", workload, "--scale", WORKLOADS[workload][0], "--output",
+                         cluster.file)
+    set_durability(cluster, durability)
+    cluster.up()
+
+
+def set_durability(cluster: Cluster, durability: str) -> None:
+    with open(cluster.file, encoding="utf-8") as file:
+        text, changed = re.subn(r"durability: \w+", f"durability: {durability}", file.read())
+    assert changed == 1
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def run(cluster: Cluster, workload: str) -> Document:
+    result = cluster.islands.json("run", cluster.file, workload, "--duration", 0.4, "--warmup", 0, "--results",
+                                  os.path.join(cluster.folder, "results"), *WORKLOADS[workload][1])
+    assert result["sum_check"] == "ok" and result["unknown"] == 0 and result["committed"] > 0, result["sum_check_detail"]
+    return result
+
+
+def commands_repeated(cluster: Cluster, island: int) -> int:
+    """At its last start."""
+    with open(os.path.join(cluster.folder, "run", f"island-{island}.log"), encoding="utf-8") as file:
+        found = re.findall(r"of the log repeated, (\d+) of them commands", file.read())
+    return int(found[-1])
+
+
+def kill_in_the_middle(cluster: Cluster, workload: str) -> None:
+    restarts = cluster.island(1)["restarts"]
+    process = cluster.start("run", cluster.file, workload, "--format", "json", "--duration", 2, "--warmup", 0,
+                            *WORKLOADS[workload][1])
+    wait_until(lambda: all(island["running"] for island in cluster.status()["islands"]), what="the run")
+    time.sleep(0.4)  # into the middle of it
+    os.kill(cluster.island(1)["pid"], signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert "skipped: island lost" in out, out + err
+    wait_until(lambda: cluster.island(1)["restarts"] == restarts + 1 and cluster.island(1)["state"] == "ready",
+               what="island 1")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_workload_is_repeated(cluster: Cluster, workload: str) -> None:
+    up(cluster, workload)
+    run(cluster, workload)
+    for _ in range(2):  # the second from a snapshot, or with commands of two lives
+        kill_in_the_middle(cluster, workload)
+        assert commands_repeated(cluster, 1) > 0
+        run(cluster, workload)
+    cluster.down()
+    verified = cluster.islands.run("verify", cluster.file)
+    assert verified.code == 0, verified
+    cluster.up()
+    assert [commands_repeated(cluster, island) for island in (0, 1)] == [0, 0], "`down` ends with a snapshot"
+    run(cluster, workload)
+    cluster.down()
+
+
+def test_lives_of_other_durabilities_come_between(cluster: Cluster) -> None:
+    """Power is lost, as far as islands can tell, behind each of them."""
+    up(cluster, "tpcc")
+    for durability in ("lazy", "command", "sync", "command"):
+        run(cluster, "tpcc")
+        time.sleep(0.3)  # the log is on disk
+        supervisor = cluster.status()["supervisor_pid"]
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until(lambda: not cluster.alive(), what="the end of all")
+        set_durability(cluster, durability)
+        cluster.up()
+        run(cluster, "tpcc")
+    cluster.down()
+    assert cluster.islands.run("verify", cluster.file).code == 0
+    cluster.up()
+    run(cluster, "tpcc")
+    cluster.down()
+
+
+def test_mode_paged_is_refused(cluster: Cluster) -> None:
+    cluster.write("2ISL", durability="command", more="")
+    with open(cluster.file, encoding="utf-8") as file:
+        text = file.read()
+    with open(cluster.file, "w", encoding="utf-8") as file:
+        file.write(text.replace("storage:", "storage:\n  mode: paged", 1))
+    refused = cluster.islands.run("check", cluster.file)
+    assert refused.code == 2 and "found 'command' with mode paged" in refused.err, refused

@@ -1,0 +1,153 @@
+#include "instance/recovery/command_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/crc32c.h"
+#include "runtime/planted_bug.h"
+#include "runtime/task.h"
+
+namespace islands::recovery {
+
+using runtime::Planted;
+using runtime::PlantedBug;
+
+namespace {
+
+partitioner::SiteMap AllOnOneIsland(uint32_t sites) {
+  absl::StatusOr<partitioner::SiteMap> map = partitioner::SiteMap::Create(sites, 1);
+  ISLANDS_CHECK(map.ok());
+  return *std::move(map);
+}
+
+constexpr size_t kLockBuckets = 1 << 12;
+
+// Its changes are heard of while it lives.
+class Listening {
+ public:
+  explicit Listening(storage::PageChangeSink& sink) {
+    ISLANDS_CHECK(storage::page_change_sink == nullptr);
+    storage::page_change_sink = &sink;
+  }
+  ~Listening() { storage::page_change_sink = nullptr; }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+};
+
+}  // namespace
+
+std::vector<std::byte> EncodeWorkload(const std::string& name, const std::string& object,
+                                      const instance::Parameters& parameters) {
+  control::v1::LoadSpec spec;
+  spec.set_workload(name);
+  spec.set_object(object);
+  spec.mutable_parameters()->insert(parameters.begin(), parameters.end());
+  std::vector<std::byte> bytes(spec.ByteSizeLong());
+  ISLANDS_CHECK(spec.SerializeToArray(bytes.data(), static_cast<int>(bytes.size())));
+  return bytes;
+}
+
+CommandReplay::CommandReplay(const storage::Catalog& catalog, storage::Store& store, WorkloadOpener open)
+    : catalog_(catalog),
+      open_(std::move(open)),
+      sites_(AllOnOneIsland(catalog.sites())),
+      locks_({.buckets = kLockBuckets, .latched = false}),
+      executor_(catalog, store, locks_, {.alone = true, .buries = false}),
+      router_(catalog, sites_, /*own_island=*/0),
+      transaction_(*this) {}
+
+absl::Status CommandReplay::Open(std::span<const std::byte> workload) {
+  if (workload_ != nullptr && std::ranges::equal(workload, encoded_)) return absl::OkStatus();
+  control::v1::LoadSpec spec;
+  if (!spec.ParseFromArray(workload.data(), static_cast<int>(workload.size())))
+    return absl::DataLossError("a command whose workload is none");
+  absl::StatusOr<std::shared_ptr<const instance::Workload>> opened =
+      absl::FailedPreconditionError("nobody here opens workloads");
+  if (open_) opened = open_(spec.object(), catalog_, {spec.parameters().begin(), spec.parameters().end()});
+  if (!opened.ok()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the log has commands of workload '{}' ({}), and to repeat them takes it: {}; put it back "
+        "as it was",
+        spec.workload(), spec.object(), std::string(opened.status().message())));
+  }
+  workload_ = *std::move(opened);
+  request_ = workload_->MakeRequest();
+  name_ = spec.workload();
+  encoded_.assign(workload.begin(), workload.end());
+  if (request_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("the log has commands of workload '{}' ({}), and this version of it repeats none; put it "
+                  "back as it was",
+                  name_, spec.object()));
+}
+
+absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn lsn) {
+  if (!entry.workload.empty()) {
+    if (absl::Status opened = Open(entry.workload); !opened.ok()) return opened;
+  }
+  if (request_ == nullptr) return absl::DataLossError("a command of which no record says whose it is");
+  instance::InputCoder coder(entry.input);
+  request_->CodeInput(coder);
+  if (!coder.ok())
+    return absl::DataLossError(
+        fmt::format("what a procedure of workload '{}' was given is cut off, or of "
+                    "another version",
+                    name_));
+  transaction_.Begin(entry.transaction);
+  body_.Clear();
+  collector_.StampAbove(last);
+  collector_.Begin(lsn.epoch(), &body_);
+  absl::Status repeated;
+  {
+    const Listening listening(collector_);
+    repeated = Repeat();
+  }
+  if (repeated.ok() && (collector_.last() != lsn || runtime::Crc32c(body_.bytes()) != entry.check) &&
+      !Planted(PlantedBug::kTrustCommands)) {
+    repeated = absl::DataLossError("it changes something else than it has changed");
+  }
+  if (repeated.ok()) return repeated;
+  return absl::DataLossError(
+      fmt::format("transaction {} of workload '{}', run again: {}; what its procedure does has to follow "
+                  "from its input and "
+                  "its rows alone, and workload and islands have to be those that wrote the log",
+                  entry.transaction.ToString(), name_, std::string(repeated.message())));
+}
+
+absl::Status CommandReplay::Repeat() {
+  runtime::Task<absl::Status> procedure = workload_->Run(transaction_, *request_);
+  procedure.Start();
+  std::vector<locks::Wakeup> wakeups;
+  instance::Branch& branch = transaction_.branch;
+  absl::Status status = procedure.done() ? procedure.Take() : absl::InternalError("it waits for something");
+  status.ok() ? executor_.Commit(branch, &wakeups) : executor_.Rollback(branch, &wakeups);
+  ISLANDS_CHECK(wakeups.empty());  // nobody else is there
+  return status;
+}
+
+void CommandReplay::Replayed::Begin(const coordinator::TransactionId& id) {
+  branch.locks.transaction = id;
+  batch_.Clear();
+}
+
+runtime::Task<absl::Status> CommandReplay::Replayed::Execute(instance::Batch& batch) {
+  batch.ResetResults();
+  batch.scanned().clear();
+  instance::TouchedSites touched;
+  absl::Status routed = replay_.router_.Route(batch, &replay_.plan_, &touched);
+  if (!routed.ok()) co_return routed;
+  const std::span<const instance::RoutedOperation> operations = replay_.plan_.local();
+  instance::Failure failure;
+  for (size_t cursor = 0; cursor < operations.size();) {
+    const instance::Progress progress = replay_.executor_.Run(branch, batch, operations, &cursor, &failure);
+    if (failure.set()) co_return failure.status;
+    if (progress != instance::Progress::kDone)
+      co_return absl::ResourceExhaustedError("its rows do not fit into the buffer pool");
+  }
+  co_return absl::OkStatus();
+}
+
+}  // namespace islands::recovery

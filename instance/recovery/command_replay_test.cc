@@ -1,0 +1,241 @@
+// Commands that are repeated by a workload that is not what it was.
+#include "instance/recovery/command_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "instance/recovery/commands_testing.h"
+#include "instance/recovery/recovery.h"
+#include "instance/recovery/recovery_testing.h"
+#include "runtime/file_system_memory.h"
+
+namespace islands::recovery {
+namespace {
+
+using instance::OperationKind;
+
+// Does what it is given, and a little more, or less.
+class OtherWorkload final : public instance::Workload {
+ public:
+  enum How { kWritesMore, kGivesUp, kForgetsCommands };
+  explicit OtherWorkload(How how) : how_(how) {}
+  const char* name() const override { return "given"; }
+  std::vector<std::string> tables() const override { return {"rows"}; }
+  absl::Status Load(instance::Loader&) const override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
+      const instance::GeneratorContext&) const override {
+    return absl::UnimplementedError("");
+  }
+  std::unique_ptr<instance::Request> MakeRequest() const override {
+    return how_ == kForgetsCommands ? nullptr : given_.MakeRequest();
+  }
+  runtime::Task<absl::Status> Run(instance::Transaction& transaction,
+                                  const instance::Request& request) const override {
+    if (how_ == kGivesUp) co_return absl::CancelledError("not today");
+    GivenRequest other;
+    other.batches = static_cast<const GivenRequest&>(request).batches;
+    other.batches.front().front().row.front() = '!';
+    runtime::Task<absl::Status> run = given_.Run(transaction, other);
+    co_return co_await run;
+  }
+
+ private:
+  const How how_;
+  const GivenWorkload given_;
+};
+
+// An empty island on which two commands have run: the rows 1 and 2.
+class CommandReplayTest : public testing::Test {
+ protected:
+  static constexpr std::array<uint32_t, 1> kWorkers = {1};
+  static constexpr storage::StoreOptions kStore{.sites = {0, 1}, .pool_bytes = 1 << 20, .alone = true};
+
+  CommandReplayTest() {
+    storage::Catalog::TableSpecs specs;
+    control::v1::TableSpec* table = specs.Add();
+    table->set_name("rows");
+    table->add_key("uint64");
+    table->set_range_end(100);
+    catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
+    board_ = std::make_unique<log::Board>(kWorkers);
+    ring_ = log::Ring::InMemory({1, 0, 0}, log::Ring::kLeastCapacity);
+    journal_ = std::make_unique<log::Journal>(*board_, *ring_, log::Lsn());
+    journal_->Listen();
+    auto store = storage::Store::Create(*catalog_, kStore, files_);
+    EXPECT_TRUE(store.ok());
+    store_ = *std::move(store);
+    journal_->AppendDone();
+    executor_.emplace(*catalog_, *store_, locks_,
+                      instance::ExecutorOptions{.alone = true, .journal = journal_.get()});
+  }
+  ~CommandReplayTest() override { storage::page_change_sink = nullptr; }
+
+  void Insert(uint64_t key) {
+    GivenRequest request;
+    request.batches = {{{OperationKind::kInsert, key, "a row"}}};
+    std::vector<std::byte> input;
+    instance::InputCoder coder(&input);
+    request.CodeInput(coder);
+    instance::Branch branch;
+    branch.locks.transaction = {0, 0, 1, key};
+    instance::Batch batch;
+    request.batches[0][0].AddTo(&batch);
+    batch.ResetResults();
+    const std::vector<instance::RoutedOperation> routes = {{0, 0, 0}};
+    size_t cursor = 0;
+    instance::Failure failure;
+    ASSERT_EQ(executor_->Run(branch, batch, routes, &cursor, &failure), instance::Progress::kDone);
+    branch.command = input;
+    std::vector<locks::Wakeup> wakeups;
+    executor_->Commit(branch, &wakeups);
+    journal_->EndStep();
+  }
+  void InsertTwo() {
+    journal_->SetWorkload(EncodeWorkload("given", "given.so", {{"size", "3"}}));
+    Insert(1);
+    Insert(2);
+  }
+  // What is found in an island that is repeated from nothing; `commands`: how many were.
+  absl::Status Repeat(const WorkloadOpener& open, uint64_t commands) {
+    storage::page_change_sink = nullptr;  // the life is over
+    auto store = storage::Store::CreateForRedo(*catalog_, kStore);
+    EXPECT_TRUE(store.ok());
+    Recovery recovery(*catalog_, **store, {}, /*lanes=*/1, open);
+    absl::Status repeated = VisitRecords(*ring_, 0, ring_->tail(), [&](const log::Record& record) {
+      return recovery.Redo(ring_->stream(), record);
+    });
+    if (repeated.ok()) repeated = recovery.FindTrees();
+    if (!repeated.ok()) return repeated;
+    EXPECT_EQ(recovery.commands(), commands);
+    EXPECT_EQ(RowsOf(**store), RowsOf(*store_));
+    return (*store)->Check();
+  }
+  static WorkloadOpener Other(OtherWorkload::How how) {
+    return [how](const std::string&, const storage::Catalog&, const instance::Parameters&) {
+      return std::make_shared<const OtherWorkload>(how);
+    };
+  }
+
+  std::unique_ptr<storage::Catalog> catalog_;
+  runtime::MemoryFileSystem files_;
+  std::unique_ptr<log::Board> board_;
+  std::shared_ptr<log::Ring> ring_;
+  std::unique_ptr<log::Journal> journal_;
+  std::unique_ptr<storage::Store> store_;
+  locks::LockTable locks_{{.buckets = 1024}};
+  std::optional<instance::Executor> executor_;
+};
+
+TEST_F(CommandReplayTest, Commands_DoWhatTheyHaveDone) {
+  InsertTwo();
+  const absl::Status repeated = Repeat(OpenGiven, 2);
+  EXPECT_TRUE(repeated.ok()) << repeated;
+}
+
+TEST_F(CommandReplayTest, WhatIsNoCommand_MayComeBetween) {
+  journal_->SetWorkload(EncodeWorkload("given", "given.so", {}));
+  Insert(1);
+  instance::Branch branch;
+  branch.locks.transaction = {0, 0, 1, 50};
+  instance::Batch batch;
+  GivenOperation{OperationKind::kInsert, 50, "by its changes"}.AddTo(&batch);
+  batch.ResetResults();
+  const std::vector<instance::RoutedOperation> routes = {{0, 0, 0}};
+  size_t cursor = 0;
+  instance::Failure failure;
+  ASSERT_EQ(executor_->Run(branch, batch, routes, &cursor, &failure), instance::Progress::kDone);
+  executor_->EndStep();  // it suspends
+  Insert(2);
+  std::vector<locks::Wakeup> wakeups;
+  executor_->Commit(branch, &wakeups);
+  journal_->EndStep();
+  const absl::Status repeated = Repeat(OpenGiven, 2);
+  EXPECT_TRUE(repeated.ok()) << repeated;
+}
+
+TEST_F(CommandReplayTest, AnotherProcedure_IsDataLoss) {
+  InsertTwo();
+  const absl::Status other = Repeat(Other(OtherWorkload::kWritesMore), 2);
+  EXPECT_EQ(other.code(), absl::StatusCode::kDataLoss) << other;
+  EXPECT_NE(other.message().find("changes something else"), std::string::npos) << other;
+  const absl::Status gives_up = Repeat(Other(OtherWorkload::kGivesUp), 2);
+  EXPECT_EQ(gives_up.code(), absl::StatusCode::kDataLoss) << gives_up;
+  EXPECT_NE(gives_up.message().find("not today"), std::string::npos) << gives_up;
+}
+
+TEST_F(CommandReplayTest, NoWorkload_IsSaidBeforeAnythingIsLost) {
+  InsertTwo();
+  for (const WorkloadOpener& open :
+       {WorkloadOpener(), Other(OtherWorkload::kForgetsCommands),
+        WorkloadOpener(
+            [](const std::string& object, const storage::Catalog&, const instance::Parameters& given)
+                -> absl::StatusOr<std::shared_ptr<const instance::Workload>> {
+              EXPECT_EQ(object, "given.so");
+              EXPECT_EQ(given, (instance::Parameters{{"size", "3"}}));
+              return absl::NotFoundError("no such file");
+            })}) {
+    const absl::Status none = Repeat(open, 2);
+    EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition) << none;
+    EXPECT_NE(none.message().find("workload 'given'"), std::string::npos) << none;
+  }
+}
+
+// The first of a log that was cut off behind the one that says whose they are.
+TEST_F(CommandReplayTest, CommandOfNobody_IsDataLoss) {
+  InsertTwo();
+  storage::page_change_sink = nullptr;
+  auto store = storage::Store::CreateForRedo(*catalog_, kStore);
+  ASSERT_TRUE(store.ok());
+  Recovery recovery(*catalog_, **store, {}, /*lanes=*/1, OpenGiven);
+  bool left_out = false;
+  const absl::Status repeated = VisitRecords(*ring_, 0, ring_->tail(), [&](const log::Record& record) {
+    const bool command = record.kind == static_cast<uint8_t>(log::EntryKind::kCommand);
+    if (command && !std::exchange(left_out, true)) return absl::OkStatus();
+    return recovery.Redo(ring_->stream(), record);
+  });
+  EXPECT_EQ(repeated.code(), absl::StatusCode::kDataLoss) << repeated;
+}
+
+TEST(InputCoder, WhatIsWritten_IsRead) {
+  struct Fields {
+    int64_t small = -3, least = INT64_MIN;
+    uint64_t most = UINT64_MAX;
+    OperationKind kind = OperationKind::kDelete;
+    bool yes = true;
+    std::array<char, 3> bytes = {'a', 'b', 'c'};
+    std::vector<uint32_t> list = {1, 1'000'000};
+    void Code(instance::InputCoder& coder) {
+      coder.Code(small);
+      coder.Code(least);
+      coder.Code(most);
+      coder.Code(kind);
+      coder.Code(yes);
+      coder.CodeBytes(bytes);
+      coder.CodeList(list);
+    }
+    bool operator==(const Fields&) const = default;
+  };
+  Fields written, read{0, 0, 0, OperationKind::kRead, false, {}, {}};
+  std::vector<std::byte> bytes;
+  instance::InputCoder writer(&bytes);
+  written.Code(writer);
+  instance::InputCoder reader{std::span<const std::byte>(bytes)};
+  read.Code(reader);
+  EXPECT_TRUE(reader.ok());
+  EXPECT_TRUE(read == written);
+  for (size_t end = 0; end < bytes.size(); ++end) {
+    instance::InputCoder cut{std::span<const std::byte>(bytes).first(end)};
+    read.Code(cut);
+    EXPECT_FALSE(cut.ok()) << end;
+  }
+  bytes.push_back({});
+  instance::InputCoder longer{std::span<const std::byte>(bytes)};
+  read.Code(longer);
+  EXPECT_FALSE(longer.ok());
+}
+
+}  // namespace
+}  // namespace islands::recovery
