@@ -131,8 +131,7 @@ void AddRestartCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("restart", "Restart islands one after the other, each when the one before is ready");
   command->footer(
-      "With durability lazy, sync and command nothing that was acknowledged is lost; what is under way on an island "
-      "that\n"
+      "But with durability none nothing that was acknowledged is lost; what is under way on an island that\n"
       "ends is aborted, or its outcome unknown. With durability none an island begins with its initial "
       "rows.\n"
       "Islands are those of the last `up`: what was changed in the file since counts from the next one "

@@ -35,7 +35,8 @@ def set_durability(cluster: Cluster, durability: str) -> None:
 def run(cluster: Cluster, workload: str) -> Document:
     result = cluster.islands.json("run", cluster.file, workload, "--duration", 0.4, "--warmup", 0, "--results",
                                   os.path.join(cluster.folder, "results"), *WORKLOADS[workload][1])
-    assert result["sum_check"] == "ok" and result["unknown"] == 0 and result["committed"] > 0, result["sum_check_detail"]
+    assert result["sum_check"] == "ok" and result["unknown"] == 0, result["sum_check_detail"]
+    assert result["committed"] > 0
     return result
 
 
@@ -96,10 +97,6 @@ def test_lives_of_other_durabilities_come_between(cluster: Cluster) -> None:
 
 
 def test_mode_paged_is_refused(cluster: Cluster) -> None:
-    cluster.write("2ISL", durability="command", more="")
-    with open(cluster.file, encoding="utf-8") as file:
-        text = file.read()
-    with open(cluster.file, "w", encoding="utf-8") as file:
-        file.write(text.replace("storage:", "storage:\n  mode: paged", 1))
+    cluster.write("2ISL", durability="command", mode="paged")
     refused = cluster.islands.run("check", cluster.file)
     assert refused.code == 2 and "found 'command' with mode paged" in refused.err, refused

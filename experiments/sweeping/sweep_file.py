@@ -46,7 +46,8 @@ TWO_POINTS = "two-point"  # of a plot: a line between the ends of each series, s
 BY_PART = "us_by_part"  # of a plot: all of them, on top of each other; they are its series
 WORKLOAD_METRICS = ("committed_per_s", "us_per_transaction", "latency_p50_us", "latency_p95_us", "latency_p99_us",
                     "latency_p999_us", "aborted_per_s", "unknown", "messages_per_transaction", "distributed_share",
-                    "log_bytes_per_transaction", "imbalance", "slowest_island_per_s", "utilisation", "clients_moved_per_transaction",
+                    "log_bytes_per_transaction", "imbalance", "slowest_island_per_s", "utilisation",
+                    "clients_moved_per_transaction",
                     *CORES, *(f"us_{part}" for part in CORE_PARTS), *HARDWARE, *TRAFFIC)
 # Of a plot, as x: the second of a run; its islands are the series. Then come its ys, with their columns of
 # timeseries.csv in the run directory.

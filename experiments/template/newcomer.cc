@@ -52,6 +52,14 @@ struct Visit final : instance::Request {
   // Run gets a constant request, since one that was aborted is run again as it is. What it finds out is
   // `mutable`; OnEnd reads it.
   mutable int64_t found = 0;  // in the row `seen_key`
+
+  // With durability `command` the log has these, and what Run does with them is run again after a crash.
+  void CodeInput(instance::InputCoder& coder) override {
+    coder.CodeList(keys);
+    coder.Code(changes);
+    coder.Code(seen_key);
+    coder.Code(seen_count);
+  }
 };
 
 // 2. Parameters, as the workload uses them; Describe below says what they are.
@@ -118,6 +126,7 @@ class NewcomerWorkload final : public instance::Workload {
   NewcomerWorkload(TableId table, const Settings& settings) : table_(table), settings_(settings) {}
   const char* name() const override { return "newcomer"; }
   std::vector<std::string> tables() const override { return {kTable}; }
+  std::unique_ptr<instance::Request> MakeRequest() const override { return std::make_unique<Visit>(); }
 
   // The loader: every island calls it, and keeps the rows of its own sites. The rows must not depend on who
   // asks, so that every layout has the same ones.

@@ -116,7 +116,8 @@ struct Branch {
   bool quiet = false;      // runs without locks
   bool published = false;  // has left records in the log that do not end it
   bool decided = false;    // one that says that it has committed
-  // What its procedure was given, if that is to be in the log instead of what it has changed; good until Commit.
+  // What its procedure was given, if that is to be in the log instead of what it has changed; good until
+  // Commit.
   std::span<const std::byte> command;
   size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
   size_t undo_published_bytes = 0;

@@ -244,11 +244,13 @@ absl::Status Island::StartCleaner() {
 
 bool Island::LogsCommands() const { return seams_.log != nullptr && seams_.log->commands; }
 
-// What the worker that has just ended could still have written home is not worth it, except for commands: what
-// looks at stopped data runs no procedures.
+// What the worker that has just ended could still have written home is not worth it, except for commands:
+// whoever looks at stopped data runs no procedures.
 void Island::EndWithoutCommands() {
-  constexpr int64_t kMostNs = 10 * runtime::kNsPerSecond;
-  if (LogsCommands() && KeepsFiles() && !halted_) workers_.front()->CleanUp(kMostNs);
+  constexpr int64_t kMostNs = 4 * runtime::kNsPerSecond;  // `down` kills who takes longer than 5
+  if (!LogsCommands() || !KeepsFiles() || halted_) return;
+  SetResting(true);  // nobody takes it for hung
+  workers_.front()->CleanUp(kMostNs);
 }
 
 absl::Status Island::BuildStore(const storage::Catalog::TableSpecs& tables, bool for_redo) {

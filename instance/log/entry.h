@@ -21,10 +21,11 @@
 //   kDecided        id                                         as kCommit, by the one participant that wrote:
 //                                                              its coordinator has yet to hear
 //   kEnd            id                                         of kDecision and kDecided: they have heard
-//   kCommand        id, check, workload, input                 as kDone, of a transaction that one procedure is:
+//   kCommand        id, check, workload, input                 as kDone, of a transaction of one procedure:
 //                                                              what it has changed is not in the record, but
-//                                                              follows from all records before it, and is made
-//                                                              again by running it (recovery/command_replay.h)
+//                                                              follows from all records before, and is made
+//                                                              again by running it: recovery/
+//                                                              command_replay.h
 //
 //   id     varints: island, worker, boot epoch, sequence of the transaction
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)

@@ -15,7 +15,7 @@
 namespace islands::recovery {
 namespace {
 
-constexpr char kMagic[] = "ISLCHKP1";
+constexpr char kMagic[] = "ISLCHKP1", kMagicWithFlags[] = "ISLCHKP2";
 constexpr size_t kSectorBytes = 4096;
 constexpr uint32_t kMostSites = storage::kMaxSites + 1;  // and the replicated one
 
@@ -38,7 +38,8 @@ std::optional<Checkpoint> Decode(std::span<const std::byte> bytes) {
   Layout layout;
   if (bytes.size() < sizeof(layout)) return {};
   std::memcpy(&layout, bytes.data(), sizeof(layout));
-  if (std::memcmp(layout.magic, kMagic, sizeof(layout.magic)) != 0 || layout.sites > kMostSites) return {};
+  const char* const magic = layout.flags == 0 ? kMagic : kMagicWithFlags;
+  if (std::memcmp(layout.magic, magic, sizeof(layout.magic)) != 0 || layout.sites > kMostSites) return {};
   const size_t sites_bytes = layout.sites * sizeof(Checkpoint::Site);
   if (bytes.size() < sizeof(layout) + sites_bytes) return {};
   const std::span<const std::byte> sites = bytes.subspan(sizeof(layout), sites_bytes);
@@ -96,7 +97,7 @@ std::vector<std::byte> EncodeCheckpoint(const Checkpoint& checkpoint) {
                 static_cast<uint32_t>(checkpoint.sites.size()),
                 0,
                 checkpoint.set | (checkpoint.snapshot ? kSnapshot : 0)};
-  std::memcpy(layout.magic, kMagic, sizeof(layout.magic));
+  std::memcpy(layout.magic, layout.flags == 0 ? kMagic : kMagicWithFlags, sizeof(layout.magic));
   const std::span<const std::byte> sites = std::as_bytes(std::span(checkpoint.sites));
   layout.checksum = Checksum(layout, sites);
   std::vector<std::byte> bytes(CheckpointBlockBytes(checkpoint.sites.size()));

@@ -2,7 +2,8 @@
 //
 //   file     two blocks of CheckpointBlockBytes(sites), written in turns, each synced before the next begins
 //   block    offset   bytes
-//                 0       8  magic "ISLCHKP1"
+//                 0       8  magic "ISLCHKP1"; "ISLCHKP2" where offset 84 is not 0, which versions before
+//                            that did not look at
 //                 8       8  number of the block: how many were written, this one included; it lies at block
 //                            number mod 2
 //                16       8  cluster: as in the log's segments

@@ -137,7 +137,8 @@ bool Cleaner::BeginSnapshot() {
 
 // Who was open as it began had all its records before it, and may have ended since: its end is behind it.
 bool Cleaner::GoOnWithSnapshot() {
-  const bool some = snapshot_->RunOnce(options_.pages_per_call);
+  constexpr size_t kCopies = 4;  // of a page, with its checksum, take as long as that many looks
+  const bool some = snapshot_->RunOnce(1 + options_.pages_per_call / kCopies);
   failure_.Update(snapshot_->failure());
   if (!failure_.ok() || !snapshot_->done()) return some && failure_.ok();
   ++passes_;

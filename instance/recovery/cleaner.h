@@ -21,8 +21,8 @@
 // collected that is not in the ring. With several workers copies are of single latched pages already; what
 // they have to see to is that a change is in the ring before its latch goes (log.md).
 //
-// Where commands are in the log (command_replay.h) a pass is a snapshot of all pages instead (snapshot.h), and
-// the checkpoint names the set of files that has it.
+// Where commands are in the log (command_replay.h) a pass is a snapshot of all pages instead (snapshot.h),
+// and the checkpoint names the set of files that has it.
 //
 // An error of the disk ends it: failure() says why. The log grows from then on. While the disk is full it
 // tries again.
@@ -62,8 +62,8 @@ class Cleaner {
     std::string log_directory;   // of the deployment: EPOCH says where the log is
     size_t pages_per_call = 64;  // to visit
     size_t batch_pages = 256;
-    // Set: a pass is a snapshot, `first_only` or each; of an island of one worker, whose pool is resident. Not
-    // set: there are no commands behind the checkpoint.
+    // Set: a pass is a snapshot, `first_only` or each; of an island of one worker, whose pool is resident.
+    // Not set: there are no commands behind the checkpoint.
     log::Journal* snapshots = nullptr;
     bool first_only = false;
   };

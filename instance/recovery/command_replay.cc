@@ -64,16 +64,21 @@ absl::Status CommandReplay::Open(std::span<const std::byte> workload) {
   control::v1::LoadSpec spec;
   if (!spec.ParseFromArray(workload.data(), static_cast<int>(workload.size())))
     return absl::DataLossError("a command whose workload is none");
-  absl::StatusOr<std::shared_ptr<const instance::Workload>> opened =
-      absl::FailedPreconditionError("nobody here opens workloads");
-  if (open_) opened = open_(spec.object(), catalog_, {spec.parameters().begin(), spec.parameters().end()});
+  if (!open_) {
+    return absl::FailedPreconditionError(
+        fmt::format("the log has commands of workload '{}', and no procedure is run here: `islands up` and "
+                    "`islands down`, which leaves none, then try again",
+                    spec.workload()));
+  }
+  const absl::StatusOr<std::shared_ptr<const instance::Workload>> opened =
+      open_(spec.object(), catalog_, {spec.parameters().begin(), spec.parameters().end()});
   if (!opened.ok()) {
     return absl::FailedPreconditionError(fmt::format(
         "the log has commands of workload '{}' ({}), and to repeat them takes it: {}; put it back "
         "as it was",
         spec.workload(), spec.object(), std::string(opened.status().message())));
   }
-  workload_ = *std::move(opened);
+  workload_ = *opened;
   request_ = workload_->MakeRequest();
   name_ = spec.workload();
   encoded_.assign(workload.begin(), workload.end());

@@ -1,12 +1,12 @@
 // Repeats commands: transactions of which the log has what their procedure was given, and not what it has
 // changed (command logging, Malviya et al. 2014; H-Store, Stonebraker et al. 2007, section 4).
 //
-// A command was run from its first operation to its end on rows that nobody else was changing, on an island
-// of one worker; what suspends, or takes part in something with other islands, is in the log by its changes, as
-// ever (journal.h). So each command finds the pages byte by byte as they were, whatever kinds of records lie
-// before it, and makes the same changes with the same LSNs; the record has their checksum, and another one
-// here is DATA_LOSS: a procedure that does not follow from its input, another version of a workload or of
-// Islands.
+// A command has made all its changes in one go, up to its commit, on an island of one worker; whoever gives
+// up control with changes, or takes part in something with other islands, is in the log by its changes, as
+// ever (journal.h). What it has read before was locked until then. So, run again at its place in the log,
+// each command finds the pages byte by byte as they were, whatever kinds of records lie before it, and makes
+// the same changes with the same LSNs; the record has their checksum, and another one here is DATA_LOSS: a
+// procedure that does not follow from its input, another version of a workload or of Islands.
 //
 // Thread safety: none; nobody else uses the store.
 #pragma once

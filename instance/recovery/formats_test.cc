@@ -146,11 +146,23 @@ TEST(Formats, Entries) {
   EXPECT_EQ(head(log::EntryKind{2}), join({to_undo}));
   EXPECT_EQ(head(log::EntryKind{3}), join({left}));
   for (const uint8_t kind : {4, 5, 8, 9}) EXPECT_EQ(head(log::EntryKind{kind}), with_id);
+  log::RecordBuffer command;
+  log::EncodeEntryHead({.kind = log::EntryKind{10},
+                        .transaction = id,
+                        .check = 0x51525354,
+                        .workload = View("whose"),
+                        .input = View(undo)},
+                       &command);
+  Bytes check, whose = {std::byte{5}};
+  Put(&check, 0x51525354, 4);
+  Put(&whose, "whose");
+  EXPECT_EQ(Bytes(command.bytes().begin(), command.bytes().end()), join({check, whose, to_undo}));
   EXPECT_EQ(head(log::EntryKind{6}), join({listed, to_undo}));
   EXPECT_EQ(head(log::EntryKind{7}), join({listed}));
   EXPECT_EQ(static_cast<int>(log::EntryKind::kDone), 1);
   EXPECT_EQ(static_cast<int>(log::EntryKind::kPrepare), 6);
   EXPECT_EQ(static_cast<int>(log::EntryKind::kEnd), 9);
+  EXPECT_EQ(static_cast<int>(log::EntryKind::kCommand), 10);
 }
 
 TEST(Formats, UndoEntries) {
@@ -427,7 +439,18 @@ TEST(Formats, Checkpoint) {
   layout.Number(40, 8, 0xa5).Number(48, 8, 0xa6).Number(56, 8, 0xa7).Number(64, 8, 0xa8).Number(72, 4, 0xa9);
   layout.Number(76, 4, 2).Checksum(80, 120).Number(88, 8, 0xaa).Number(96, 8, 0xab);
   layout.Number(104, 8, 0xffff).Number(112, 8, 0xac);
+  layout.Number(84, 4, 0);
   EXPECT_EQ(storage::CheckpointPath("/data", 3), "/data/generation-0000000003-checkpoint");
+  for (uint32_t flags = 0; flags < 4; ++flags) {
+    Bytes block = EncodeCheckpoint({.number = 2, .set = flags & 1, .snapshot = (flags & 2) != 0});
+    EXPECT_EQ(static_cast<uint32_t>(block[84]), flags);
+    EXPECT_EQ(static_cast<char>(block[7]), flags == 0 ? '1' : '2');
+    block.insert(block.end(), block.size(), std::byte{0});
+    const absl::StatusOr<Checkpoint> read = DecodeCheckpointFile(block);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->set, flags & 1);
+    EXPECT_EQ(read->snapshot, (flags & 2) != 0);
+  }
 }
 
 TEST(Formats, WarmPages) {

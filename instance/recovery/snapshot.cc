@@ -71,7 +71,7 @@ bool Snapshot::RunOnce(size_t pages) {
       if (again_) {
         again_ = false;
         WriteBatch();
-        return true;
+        return false;
       }
       Take();
       return under_way_ == 0 && !again_;

@@ -4,8 +4,9 @@
 //   DIRECTORY/generation-0000000001-site-00003         page n at n * 4096; site 65535: the replicated one
 //            /generation-0000000001-double-write       double_write.h
 //            /generation-0000000001-checkpoint         instance/recovery/checkpoint.h
-//            /generation-0000000001-site-00003-b       the same sites in the other set: where snapshots are taken
-//                                                      (instance/recovery/snapshot.h) they go to the two in turns
+//            /generation-0000000001-site-00003-b       the same sites in the other set: where snapshots are
+//                                                      taken they go to the two in turns
+//                                                      (instance/recovery/snapshot.h)
 //
 // A load writes all of them anew, as another generation (instance/recovery/island_data.h).
 //

@@ -58,6 +58,28 @@ TEST(DataFiles, Open_ByOneAtATime) {
   EXPECT_TRUE(DataFiles::Open(files, kOptions).ok()) << "their names were synced";
 }
 
+TEST(DataFiles, OtherSet_IsMadeWhenItIsWanted) {
+  runtime::MemoryFileSystem files;
+  auto data = DataFiles::Create(files, kOptions);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->UseSet(1).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(data->set(), 0u);
+  const runtime::FileHandle first = data->site(0);
+  ASSERT_TRUE(data->OpenOther().ok());
+  EXPECT_NE(data->other_site(0), first);
+  ASSERT_TRUE(data->UseSet(1).ok());
+  EXPECT_EQ(data->other_site(0), first);
+  EXPECT_EQ(data->PathOf(0), "/data/generation-0000000003-site-00004-b");
+  ASSERT_TRUE(data->OpenOther().ok()) << "it is open";
+  data = absl::UnknownError("closed");
+  files.PowerLoss();
+  data = DataFiles::Open(files, kOptions);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->UseSet(1).ok()) << "their names were synced";
+  ASSERT_TRUE(RemoveOtherGenerations(files, "/data", 4).ok());
+  EXPECT_TRUE(files.List("/data")->empty());
+}
+
 TEST(DataFiles, RemoveOtherGenerations_LeavesOne) {
   runtime::MemoryFileSystem files;
   for (const uint64_t generation : {2, 3, 31}) {
