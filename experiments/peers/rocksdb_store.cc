@@ -1,5 +1,6 @@
-// RocksDB's TransactionDB: a column family for each tree. Writers lock what they read and what they are about
-// to write; who writes nothing sees a snapshot. What nobody has found yet is not locked: phantoms are seen.
+// RocksDB's TransactionDB: a column family for each tree. Everybody sees a snapshot; writers lock what they
+// are about to write, and the second of two that write a row is told to begin again. The snapshot of one that
+// begins with such a lock is of the moment in which it has it: who has waited need not begin again.
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
@@ -57,16 +58,13 @@ class RocksDbStore final : public RowStore {
   // The transaction object is used again and again.
   absl::Status Begin(bool writes) override {
     rocksdb::TransactionOptions options;
-    options.deadlock_detect = writes;  // two who have read the same row may both want to write it
+    options.deadlock_detect = writes;
     rocksdb::Transaction* begun =
         database_->db->BeginTransaction(write_options_, options, transaction_.get());
     if (begun != transaction_.get()) transaction_.reset(begun);
     read_options_ = rocksdb::ReadOptions();
     open_ = true;
-    writes_ = writes;
-    if (writes) return absl::OkStatus();
-    transaction_->SetSnapshot();
-    read_options_.snapshot = transaction_->GetSnapshot();
+    if (!writes) TakeSnapshot();
     return absl::OkStatus();
   }
   absl::Status Commit() override {
@@ -81,14 +79,17 @@ class RocksDbStore final : public RowStore {
 
   absl::StatusOr<std::optional<RowView>> Get(uint32_t tree, KeyView key, bool for_update) override {
     value_.Reset();
+    for_update ? BeforeLock() : TakeSnapshot();
     const rocksdb::Status status =
-        writes_ ? transaction_->GetForUpdate(read_options_, Tree(tree), SliceOf(key), &value_, for_update)
-                : transaction_->Get(read_options_, Tree(tree), SliceOf(key), &value_);
+        for_update ? transaction_->GetForUpdate(read_options_, Tree(tree), SliceOf(key), &value_)
+                   : transaction_->Get(read_options_, Tree(tree), SliceOf(key), &value_);
+    read_options_.snapshot = transaction_->GetSnapshot();
     if (status.IsNotFound()) return std::nullopt;
     if (!status.ok()) return Check(status, "get");
     return ViewOf(value_);
   }
   absl::Status Put(uint32_t tree, KeyView key, RowView row) override {
+    BeforeLock();
     return Check(transaction_->Put(Tree(tree), SliceOf(key), SliceOf(row)), "put");
   }
   absl::StatusOr<bool> Insert(uint32_t tree, KeyView key, RowView row) override {
@@ -99,12 +100,14 @@ class RocksDbStore final : public RowStore {
     return true;
   }
   absl::Status Delete(uint32_t tree, KeyView key) override {
+    BeforeLock();
     return Check(transaction_->Delete(Tree(tree), SliceOf(key)), "delete");
   }
 
   // With what the transaction itself has written.
   absl::Status Scan(uint32_t tree, KeyView first, KeyView end, bool reverse, uint64_t /*limit*/,
                     Visit visit) override {
+    TakeSnapshot();
     rocksdb::ReadOptions options = read_options_;
     const rocksdb::Slice lower = SliceOf(first), upper = SliceOf(end);
     options.iterate_lower_bound = &lower;
@@ -139,6 +142,14 @@ class RocksDbStore final : public RowStore {
   }
 
  private:
+  // Of the transaction, if it has none yet.
+  void TakeSnapshot() {
+    if (transaction_->GetSnapshot() == nullptr) transaction_->SetSnapshot();
+    read_options_.snapshot = transaction_->GetSnapshot();
+  }
+  void BeforeLock() {
+    if (transaction_->GetSnapshot() == nullptr) transaction_->SetSnapshotOnNextOperation();
+  }
   rocksdb::ColumnFamilyHandle* Tree(uint32_t tree) const { return database_->trees[tree]; }
 
   const StoreOptions options_;
@@ -147,7 +158,6 @@ class RocksDbStore final : public RowStore {
   rocksdb::ReadOptions read_options_;  // of the transaction
   std::unique_ptr<rocksdb::Transaction> transaction_;
   bool open_ = false;
-  bool writes_ = false;  // the transaction
   rocksdb::PinnableSlice value_;
 };
 

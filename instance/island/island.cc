@@ -248,7 +248,7 @@ bool Island::LogsCommands() const { return seams_.log != nullptr && seams_.log->
 // whoever looks at stopped data runs no procedures.
 void Island::EndWithoutCommands() {
   constexpr int64_t kMostNs = 4 * runtime::kNsPerSecond;  // `down` kills who takes longer than 5
-  if (!LogsCommands() || !KeepsFiles() || halted_) return;
+  if (!KeepsFiles() || halted_) return;
   SetResting(true);  // nobody takes it for hung
   workers_.front()->CleanUp(kMostNs);
 }

@@ -128,7 +128,12 @@ bool Cleaner::BeginPass() {
 }
 
 bool Cleaner::BeginSnapshot() {
-  failure_.Update(snapshot_->Begin());
+  const absl::Status begun = snapshot_->Begin();
+  if (absl::IsUnavailable(begun)) {  // what a dead one was writing there is in flight
+    state_ = State::kIdle;
+    return false;
+  }
+  failure_.Update(begun);
   oldest_open_then_ = oldest_open_();
   found_any_ = true;
   state_ = State::kTakingSnapshot;

@@ -98,6 +98,8 @@ class Cleaner {
   }
   uint64_t pages_written() const { return writer_.done() + (snapshot_ ? snapshot_->written() : 0); }
   uint64_t passes() const { return passes_; }  // that have ended
+  // A pass is a snapshot, since there are commands behind the checkpoint, or may be.
+  bool takes_snapshots() const { return takes_snapshots_; }
   // How often it has looked and there was nothing to do.
   uint64_t found_nothing() const { return found_nothing_; }
   const absl::Status& failure() const { return failure_; }

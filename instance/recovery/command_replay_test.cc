@@ -156,6 +156,27 @@ TEST_F(CommandReplayTest, WhatIsNoCommand_MayComeBetween) {
   EXPECT_TRUE(repeated.ok()) << repeated;
 }
 
+// While a run goes on: nobody says again whose its commands are.
+TEST_F(CommandReplayTest, Tables_MayComeBetween) {
+  journal_->SetWorkload(EncodeWorkload("given", "given.so", {}));
+  Insert(1);
+  storage::Catalog::TableSpecs specs;
+  for (const char* name : {"rows", "more"}) {
+    control::v1::TableSpec* table = specs.Add();
+    table->set_name(name);
+    table->add_key("uint64");
+    table->set_range_end(100);
+  }
+  storage::Catalog more = *storage::Catalog::Create(specs, 1);
+  ASSERT_TRUE(store_->MakeTrees(more, [] { return absl::OkStatus(); }).ok());
+  journal_->AppendRedoOnly();
+  journal_->EndStep();
+  Insert(2);
+  std::swap(*catalog_, more);
+  const absl::Status repeated = Repeat(OpenGiven, 2);
+  EXPECT_TRUE(repeated.ok()) << repeated;
+}
+
 TEST_F(CommandReplayTest, AnotherProcedure_IsDataLoss) {
   InsertTwo();
   const absl::Status other = Repeat(Other(OtherWorkload::kWritesMore), 2);

@@ -98,7 +98,7 @@ void Snapshot::Visit() {
     const uint64_t lsn = storage::HeaderOf(storage::ConstPageBytes(page.bytes(), kPageBytes)).lsn;
     const uint64_t epoch = log::Lsn::FromValue(lsn).epoch();
     ISLANDS_CHECK(lsn != 0 && (epoch <= epoch_ || Planted(PlantedBug::kSnapshotLateImages)));  // invariant 2
-    const uint32_t set = Planted(PlantedBug::kSnapshotWrongSet) ? data_.set() : data_.other_set();
+    const uint32_t set = data_.other_set();
     if (written_at_[set] != 0 && epoch <= written_at_[set]) {
       space.SetHome(place.second, lsn);
       return;
@@ -148,6 +148,10 @@ void Snapshot::Take() {
     } else {
       failure_.Update(completion.status);
     }
+  }
+  if (!failure_.ok()) {  // nobody comes here again
+    journal_.EndSnapshot();
+    kept_.clear();
   }
   if (under_way_ != 0 || again_ || !failure_.ok()) return;
   if (state_ == State::kSyncing) {

@@ -103,7 +103,8 @@ class Worker final : public runtime::Runnable, private messaging::LinksHandler {
   void NoteTables() { engine_.NoteTables(); }  // after tables were added to them, likewise
   // Writes changed pages home between the worker's steps; null: nobody does. While no scheduler runs it.
   void SetCleaner(std::unique_ptr<recovery::Cleaner> cleaner);
-  // Once it runs no more: until a checkpoint has all that was done, for so long at most.
+  // Once it runs no more, where the log has commands: until a checkpoint has all that was done, for so long
+  // at most.
   void CleanUp(int64_t most_ns);
   // Whether two-phase commit has anything left here, besides: likewise.
   bool HasUnsettled() const { return HasOpenBranches() || !coordinated_.empty(); }

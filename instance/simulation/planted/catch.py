@@ -165,7 +165,6 @@ BUGS: dict[str, list[Test]] = {
     "trust_commands": [only("planted_recovery", "CommandReplayTest.*")],
     "command_twice": [COMMANDS],
     "snapshot_late_images": [COMMANDS],
-    "snapshot_wrong_set": [COMMANDS],
 }
 SEED_RANGE = "1:40"
 # Lines worth showing, best first.

@@ -106,7 +106,6 @@ constexpr std::string_view kNames[] = {
     "trust_commands",
     "command_twice",
     "snapshot_late_images",
-    "snapshot_wrong_set",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
 

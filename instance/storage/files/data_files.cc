@@ -8,7 +8,7 @@
 namespace islands::storage {
 namespace {
 
-constexpr char kGeneration[] = "generation-";
+constexpr char kGeneration[] = "generation-", kSecondSet[] = "-b";
 
 std::string Prefix(uint64_t generation) { return fmt::format("{}{:010}-", kGeneration, generation); }
 
@@ -24,7 +24,7 @@ absl::StatusOr<uint64_t> BytesOfSites(runtime::FileSystem& files, const std::str
   if (!names.ok()) return names.status();
   uint64_t bytes = 0;
   for (const std::string& name : *names) {
-    if (!name.starts_with(Prefix(generation) + "site-")) continue;
+    if (!name.starts_with(Prefix(generation) + "site-") || name.ends_with(kSecondSet)) continue;
     const auto file = files.Open(directory + "/" + name, /*create=*/false, /*direct=*/false);
     if (!file.ok()) return file.status();
     const absl::StatusOr<uint64_t> size = files.Size(*file);
@@ -37,7 +37,7 @@ absl::StatusOr<uint64_t> BytesOfSites(runtime::FileSystem& files, const std::str
 
 std::string DataFiles::PathOf(uint32_t set, size_t slot) const {
   return fmt::format("{}/{}site-{:05}{}", options_.directory, Prefix(options_.generation),
-                     options_.sites[slot], set == 0 ? "" : "-b");
+                     options_.sites[slot], set == 0 ? "" : kSecondSet);
 }
 
 std::optional<size_t> DataFiles::SlotOf(uint32_t site) const {
@@ -53,8 +53,12 @@ absl::Status DataFiles::OpenOne(const std::string& path, bool create, bool direc
   if (direct && absl::IsInvalidArgument(opened.status()))
     opened = files_->Open(path, create, /*direct=*/false);
   if (!opened.ok()) return opened.status();
+  if (absl::Status locked = files_->Lock(*opened); !locked.ok()) {
+    files_->Close(*opened).IgnoreError();
+    return locked;
+  }
   *file = *opened;
-  return files_->Lock(*opened);
+  return absl::OkStatus();
 }
 
 absl::Status DataFiles::OpenSet(uint32_t set, bool create) {

@@ -83,7 +83,7 @@ class DataFiles {
   uint32_t set_ = 0;
 };
 
-// How much the sites of a generation have at home; nothing is locked.
+// How much the sites of a generation have at home, in one of the two sets; nothing is locked.
 absl::StatusOr<uint64_t> BytesOfSites(runtime::FileSystem& files, const std::string& directory,
                                       uint64_t generation);
 // Of a checkpoint in a directory.
