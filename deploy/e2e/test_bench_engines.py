@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,9 @@ from cluster import processes, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "experiments"))
-from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, OVER_GRPC, Contender  # noqa: E402
+from benchmarks.engines import EMBEDDED, FRONT_DOOR, OPS, OVER_GRPC, Contender, Contest  # noqa: E402
 from benchmarks.engines_page import page, sections_of  # noqa: E402
+from islands_command import Failed  # noqa: E402
 
 COMMAND = [sys.executable, os.path.join(ROOT, "experiments", "bench_engines.py")]
 BINARIES = os.path.join(ROOT, "build/release/bin")
@@ -98,3 +101,23 @@ def test_ratios_are_of_like_with_like() -> None:
     assert "share the 4 cores" in servers.title
     html = page({"lazy": all_of_them}, {}, ["a <note>"], "a machine", "command", 4)
     assert "a &lt;note&gt;" in html and "&lt;all&gt;" in html and html.count("<svg") == 6
+
+
+def test_an_engine_that_is_wrong_leaves_and_the_others_go_on() -> None:
+    def wrong(_op: str, _clients: int) -> float:
+        raise Failed("the rows are not consistent")
+
+    context: Any = SimpleNamespace(seconds=1.0, progress=SimpleNamespace(show=lambda _: None), wrong=[],
+                                   alternate=lambda measures, _: [measure() for measure in measures.values()])
+    contest = Contest(context, "lazy", "")
+    contest.contenders = [Contender("bad", "Bad", False, (1, 2), wrong, {"version": "Bad 1"}, ("read", "add")),
+                          Contender("good", "Good", False, (1, 2), lambda _, clients: 10.0 * clients,
+                                    {"version": "Good 1"}, ("read", "add"))]
+    contest.find_best()
+    contest.measure()
+    assert [(contender.name, contender.best, contender.rates) for contender in contest.contenders] == [
+        ("good", {"read": 2, "add": 2}, {"read": [20.0], "add": [20.0]})]
+    assert context.wrong == ["lazy, Bad is left out of read: the rows are not consistent"]
+    contest.contenders = [Contender("islands", "islands", False, (1, 2), wrong, {"version": "islands"}, ("read",))]
+    with pytest.raises(Failed):  # without them there is nothing to compare with
+        contest.find_best()
