@@ -192,7 +192,7 @@ BAD = {
                                                                  "4:24: found '2isl', expected 1ISL to 999ISL"]),
     "cut": (MICRO + "axes: {cut: [SE, XX]}\n", ["3:18: found 'XX', expected SE, CG or FG"]),
     "durability": (MICRO + "axes: {durability: [lazy, none+forced, epoch]}\n",
-                   ["3:27: found 'none+forced', expected none, lazy, sync, lazy+forced or sync+forced",
+                   ["3:27: found 'none+forced', expected none, lazy, sync, command, lazy+forced or sync+forced",
                     "3:40: found 'epoch', expected none, lazy, "]),
     "machine where none": (MICRO + "axes: {zipf: machine}\n", ["3:14: found 'machine', expected a list of values: "]),
     "axis name": ("version: 1\nprogram: ipc\naxes: {Rows: [1]}\n",
