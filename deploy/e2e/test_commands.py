@@ -25,8 +25,12 @@ def up(cluster: Cluster, workload: str, durability: str = "command", layout: str
 
 
 def set_durability(cluster: Cluster, durability: str) -> None:
+    set_key(cluster, "durability", durability)
+
+
+def set_key(cluster: Cluster, key: str, value: str) -> None:
     with open(cluster.file, encoding="utf-8") as file:
-        text, changed = re.subn(r"durability: \w+", f"durability: {durability}", file.read())
+        text, changed = re.subn(rf"\b{key}: \w+", f"{key}: {value}", file.read())
     assert changed == 1
     with open(cluster.file, "w", encoding="utf-8") as file:
         file.write(text)
@@ -93,6 +97,23 @@ def test_lives_of_other_durabilities_come_between(cluster: Cluster) -> None:
     assert cluster.islands.run("verify", cluster.file).code == 0
     cluster.up()
     run(cluster, "tpcc")
+    cluster.down()
+
+
+def test_a_life_that_can_take_no_snapshots_repeats_no_commands(cluster: Cluster) -> None:
+    up(cluster, "micro")
+    run(cluster, "micro")
+    os.kill(cluster.status()["supervisor_pid"], signal.SIGKILL)
+    wait_until(lambda: not cluster.alive(), what="the end of all")
+    verified = cluster.islands.run("verify", cluster.file)
+    assert verified.code != 0 and "no procedure is run here" in verified.err + verified.out, verified
+    set_key(cluster, "latching", "always")
+    refused = cluster.islands.run("up", cluster.file)
+    assert refused.code == 1 and "that takes an island of one worker" in refused.err, refused
+    set_key(cluster, "latching", "auto")
+    cluster.up()
+    assert commands_repeated(cluster, 0) > 0, "nothing was lost by the attempt"
+    run(cluster, "micro")
     cluster.down()
 
 

@@ -49,7 +49,12 @@ class RocksDbStore final : public RowStore {
     write_options_.sync = options.durability == PeerDurability::kSync;
   }
 
-  PeerFacts Facts() const override { return RocksDbFacts(options_.durability); }
+  PeerFacts Facts() const override {
+    PeerFacts facts = RocksDbFacts(options_.durability);
+    facts.isolation =
+        "snapshot: the second of two that write a row is rolled back; write skew goes unnoticed";
+    return facts;
+  }
 
   absl::StatusOr<std::unique_ptr<RowStore>> Session() override {
     return std::make_unique<RocksDbStore>(options_, database_);

@@ -40,10 +40,21 @@ recovery::IslandDataOptions Keeper::DataOptions(const storage::Store& store, uin
           .direct = store.pager() != nullptr};
 }
 
+// Behind commands only a snapshot may follow: a life that can take none ends before it repeats the first.
+recovery::WorkloadOpener Keeper::OpenerFor(const storage::Store& store) const {
+  if (!has_files() || TakesSnapshots(store)) return options_.open_workload;
+  return [](const std::string&, const storage::Catalog&, const Parameters&) {
+    return absl::FailedPreconditionError(
+        "that takes an island of one worker whose pool is resident: `up` and `down` with the deployment file "
+        "as "
+        "it was, which leaves none");
+  };
+}
+
 absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& store, uint64_t generation) {
   generation_ = generation;
   const bool several = !options_.alone && has_files();  // threads, which simulations do without
-  recovery_.emplace(catalog, store, log_.cuts, several ? options_.workers : 1, options_.open_workload);
+  recovery_.emplace(catalog, store, log_.cuts, several ? options_.workers : 1, OpenerFor(store));
   const int64_t begin_ns = clock_.NowNs();
   const bool has_rows = generation != 0 || !has_files();
   if (has_rows) {
@@ -57,9 +68,8 @@ absl::Status Keeper::Recover(const storage::Catalog& catalog, storage::Store& st
   recovered_ = {SecondsSince(clock_, begin_ns), recovery_->records(), losers};
   if (has_files()) {
     spdlog::info(
-        "recovered generation {} in {:.2f} s: {} records of the log repeated, {} of them commands, {} "
-        "dropped, "
-        "{} transactions undone, {} in doubt",
+        "recovered generation {} in {:.2f} s: {} records of the log repeated, {} of them commands, "
+        "{} dropped, {} transactions undone, {} in doubt",
         generation, recovered_.seconds, recovered_.records, recovery_->commands(), recovery_->dropped(),
         losers, unsettled().prepared.size());
   }
@@ -107,12 +117,6 @@ absl::Status Keeper::Repeat(const storage::Catalog& catalog, storage::Store& sto
   if (status.ok()) status = merge.Finish(redo);
   if (status.ok()) status = recovery_->FindTrees();
   if (status.ok()) status = recovery_->CheckUndo();
-  if (status.ok() && recovery_->commands() != 0 && has_files() && !TakesSnapshots(store)) {
-    status = absl::FailedPreconditionError(
-        "the log has commands, behind which only a snapshot of all rows may follow, and that takes an island "
-        "of "
-        "one worker whose pool is resident: `up` and `down` with the deployment file as it was");
-  }
   return status;
 }
 

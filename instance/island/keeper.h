@@ -128,6 +128,7 @@ class Keeper {
                                                  uint64_t generation);
   absl::Status Repeat(const storage::Catalog& catalog, storage::Store& store, uint64_t generation);
   void Say(std::string progress) const;
+  recovery::WorkloadOpener OpenerFor(const storage::Store& store) const;
   bool TakesSnapshots(const storage::Store& store) const {
     return options_.alone && store.pager() == nullptr;
   }

@@ -121,7 +121,7 @@ bool Journal::AppendCommand(const Id& id, std::span<const std::byte> input, size
   Entry entry{.kind = EntryKind::kCommand, .transaction = id, .input = input};
   if (!workload_said_) entry.workload = workload_;
   const size_t bytes = RecordBytes(kMostHeadBytes + entry.workload.size() + input.size());
-  // With both kinds to choose from, the longer one is never worth its risk.
+  // No longer than what others append, so that it fits whatever ring their changes fit.
   if (bytes > kMostCollected || room() + body_.size() < reserved + bytes) return false;
   entry.check = runtime::Crc32c(body_.bytes());
   AppendEntry(entry);

@@ -73,20 +73,19 @@ absl::Status CommandReplay::Open(std::span<const std::byte> workload) {
   const absl::StatusOr<std::shared_ptr<const instance::Workload>> opened =
       open_(spec.object(), catalog_, {spec.parameters().begin(), spec.parameters().end()});
   if (!opened.ok()) {
-    return absl::FailedPreconditionError(fmt::format(
-        "the log has commands of workload '{}' ({}), and to repeat them takes it: {}; put it back "
-        "as it was",
-        spec.workload(), spec.object(), std::string(opened.status().message())));
+    return absl::FailedPreconditionError(
+        fmt::format("the log has commands of workload '{}' ({}), which cannot be repeated: {}",
+                    spec.workload(), spec.object(), std::string(opened.status().message())));
   }
   workload_ = *opened;
   request_ = workload_->MakeRequest();
   name_ = spec.workload();
   encoded_.assign(workload.begin(), workload.end());
   if (request_ != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("the log has commands of workload '{}' ({}), and this version of it repeats none; put it "
-                  "back as it was",
-                  name_, spec.object()));
+  return absl::FailedPreconditionError(fmt::format(
+      "the log has commands of workload '{}' ({}), and this version of it repeats none: put back the "
+      "one that wrote them",
+      name_, spec.object()));
 }
 
 absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn lsn) {
@@ -96,11 +95,10 @@ absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn
   if (request_ == nullptr) return absl::DataLossError("a command of which no record says whose it is");
   instance::InputCoder coder(entry.input);
   request_->CodeInput(coder);
-  if (!coder.ok())
+  if (!coder.ok()) {
     return absl::DataLossError(
-        fmt::format("what a procedure of workload '{}' was given is cut off, or of "
-                    "another version",
-                    name_));
+        fmt::format("what a procedure of workload '{}' was given is cut off, or of another version", name_));
+  }
   transaction_.Begin(entry.transaction);
   body_.Clear();
   collector_.StampAbove(last);
@@ -115,11 +113,10 @@ absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn
     repeated = absl::DataLossError("it changes something else than it has changed");
   }
   if (repeated.ok()) return repeated;
-  return absl::DataLossError(
-      fmt::format("transaction {} of workload '{}', run again: {}; what its procedure does has to follow "
-                  "from its input and "
-                  "its rows alone, and workload and islands have to be those that wrote the log",
-                  entry.transaction.ToString(), name_, std::string(repeated.message())));
+  return absl::DataLossError(fmt::format(
+      "transaction {} of workload '{}', run again: {}; what its procedure does has to follow from its "
+      "input and its rows alone, and workload and islands have to be those that wrote the log",
+      entry.transaction.ToString(), name_, std::string(repeated.message())));
 }
 
 absl::Status CommandReplay::Repeat() {

@@ -18,19 +18,12 @@ namespace {
 using instance::OperationKind;
 
 // Does what it is given, and a little more, or less.
-class OtherWorkload final : public instance::Workload {
+class OtherWorkload final : public GivenWorkload {
  public:
   enum How { kWritesMore, kGivesUp, kForgetsCommands };
   explicit OtherWorkload(How how) : how_(how) {}
-  const char* name() const override { return "given"; }
-  std::vector<std::string> tables() const override { return {"rows"}; }
-  absl::Status Load(instance::Loader&) const override { return absl::OkStatus(); }
-  absl::StatusOr<std::unique_ptr<instance::Generator>> MakeGenerator(
-      const instance::GeneratorContext&) const override {
-    return absl::UnimplementedError("");
-  }
   std::unique_ptr<instance::Request> MakeRequest() const override {
-    return how_ == kForgetsCommands ? nullptr : given_.MakeRequest();
+    return how_ == kForgetsCommands ? nullptr : GivenWorkload::MakeRequest();
   }
   runtime::Task<absl::Status> Run(instance::Transaction& transaction,
                                   const instance::Request& request) const override {
@@ -38,13 +31,12 @@ class OtherWorkload final : public instance::Workload {
     GivenRequest other;
     other.batches = static_cast<const GivenRequest&>(request).batches;
     other.batches.front().front().row.front() = '!';
-    runtime::Task<absl::Status> run = given_.Run(transaction, other);
+    runtime::Task<absl::Status> run = GivenWorkload::Run(transaction, other);
     co_return co_await run;
   }
 
  private:
   const How how_;
-  const GivenWorkload given_;
 };
 
 // An empty island on which two commands have run: the rows 1 and 2.

@@ -56,7 +56,7 @@ struct GivenRequest final : instance::Request {
   }
 };
 
-class GivenWorkload final : public instance::Workload {
+class GivenWorkload : public instance::Workload {
  public:
   const char* name() const override { return "given"; }
   std::vector<std::string> tables() const override { return {"rows"}; }

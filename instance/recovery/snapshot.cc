@@ -1,5 +1,7 @@
 #include "instance/recovery/snapshot.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "instance/log/lsn.h"
@@ -64,17 +66,16 @@ bool Snapshot::RunOnce(size_t pages) {
     case State::kDone:
       return false;
     case State::kVisiting:
-      for (; pages > 0 && state_ == State::kVisiting; --pages) Visit();
+      for (; pages > 0 && state_ == State::kVisiting && failure_.ok(); --pages) Visit();
       return true;
     case State::kWriting:
     case State::kSyncing:
-      if (again_) {
-        again_ = false;
-        WriteBatch();
-        return false;
-      }
       Take();
-      return under_way_ == 0 && !again_;
+      if (under_way_ != 0) return false;
+      if (!again_) return true;
+      again_ = false;
+      WriteBatch();
+      return false;
   }
   return false;
 }
@@ -97,7 +98,8 @@ void Snapshot::Visit() {
     const storage::GuardS page(space.At(place.second), ISLANDS_LATCH("snapshot.copy"));
     const uint64_t lsn = storage::HeaderOf(storage::ConstPageBytes(page.bytes(), kPageBytes)).lsn;
     const uint64_t epoch = log::Lsn::FromValue(lsn).epoch();
-    ISLANDS_CHECK(lsn != 0 && (epoch <= epoch_ || Planted(PlantedBug::kSnapshotLateImages)));  // invariant 2
+    ISLANDS_CHECK(lsn != 0);  // a page that no log has heard of
+    if (epoch > epoch_ && !Planted(PlantedBug::kSnapshotLateImages)) return Refuse(place, lsn);
     const uint32_t set = data_.other_set();
     if (written_at_[set] != 0 && epoch <= written_at_[set]) {
       space.SetHome(place.second, lsn);
@@ -108,6 +110,22 @@ void Snapshot::Visit() {
   storage::StampChecksum(copy.bytes);
   places_.push_back(place);
   lsns_.push_back(storage::HeaderOf(copy.bytes).lsn);
+}
+
+// Who changes pages raises the box's epoch to theirs; this one came so from its file.
+void Snapshot::Refuse(const Place& place, uint64_t lsn) {
+  failure_ = absl::DataLossError(fmt::format(
+      "page {} of site {} has LSN {}, and the log has not come to epoch {}: the data are later than "
+      "the log; restore both from one copy",
+      place.second, store_.space(place.first).site(), log::ToString(log::Lsn::FromValue(lsn)),
+      log::Lsn::FromValue(lsn).epoch()));
+  Abandon();
+}
+
+// Nobody comes here again.
+void Snapshot::Abandon() {
+  journal_.EndSnapshot();
+  kept_.clear();
 }
 
 void Snapshot::WriteBatch() {
@@ -140,7 +158,6 @@ void Snapshot::SyncAll() {
 void Snapshot::Take() {
   completions_.clear();
   under_way_ -= queue_->Poll(&completions_);
-  absl::Status full;
   for (const runtime::IoCompletion& completion : completions_) {
     if (state_ == State::kWriting && absl::IsResourceExhausted(completion.status)) {
       full_ = completion.status;
@@ -149,10 +166,7 @@ void Snapshot::Take() {
       failure_.Update(completion.status);
     }
   }
-  if (!failure_.ok()) {  // nobody comes here again
-    journal_.EndSnapshot();
-    kept_.clear();
-  }
+  if (!failure_.ok()) Abandon();
   if (under_way_ != 0 || again_ || !failure_.ok()) return;
   if (state_ == State::kSyncing) {
     written_at_[data_.other_set()] = epoch_;

@@ -47,7 +47,7 @@ class Snapshot final : private log::Journal::BeforeImages {
   // False: nothing, until something completes.
   bool RunOnce(size_t pages);
   bool done() const { return state_ == State::kDone; }
-  // Of the disk; nothing more is done.
+  // Of the disk, or of a page that was there; nothing more is done.
   const absl::Status& failure() const { return failure_; }
   // Why it goes on later: the disk is full. OK otherwise.
   const absl::Status& full() const { return full_; }
@@ -67,6 +67,8 @@ class Snapshot final : private log::Journal::BeforeImages {
   void WriteBatch();
   void SyncAll();
   void Take();
+  void Refuse(const Place& place, uint64_t lsn);
+  void Abandon();
   bool Visited(const Place& place) const { return place < Place{slot_, page_}; }
 
   static constexpr size_t kBatchPages = 256;
