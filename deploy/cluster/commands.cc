@@ -131,9 +131,8 @@ void AddRestartCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("restart", "Restart islands one after the other, each when the one before is ready");
   command->footer(
-      "But with durability none nothing that was acknowledged is lost; what is under way on an island that\n"
-      "ends is aborted, or its outcome unknown. With durability none an island begins with its initial "
-      "rows.\n"
+      "Nothing that was acknowledged is lost; what is under way on an island that ends is aborted, or its\n"
+      "outcome unknown. But with durability none an island begins with its initial rows.\n"
       "Islands are those of the last `up`: what was changed in the file since counts from the next one "
       "on.\n" +
       command->get_footer());
