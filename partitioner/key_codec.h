@@ -56,16 +56,30 @@ absl::StatusOr<std::vector<KeyComponent>> DecodeKey(const KeySchema& schema, Key
 // error). The rest of the key is checked as DecodeKey does, but nothing is allocated.
 absl::StatusOr<int64_t> FirstComponent(const KeySchema& schema, KeyView key);
 
-// The same for the commonest keys, one 64-bit integer, as a few instructions. Empty: ask FirstComponent.
-inline std::optional<int64_t> OnlyInteger(const KeySchema& schema, KeyView key) {
-  if (schema.size() != 1 || key.size() != sizeof(uint64_t)) return {};
+// Of an integer type.
+constexpr size_t IntegerBytes(KeyType type) { return size_t{1} << (static_cast<uint8_t>(type) & 3); }
+constexpr bool IsSignedInteger(KeyType type) { return (static_cast<uint8_t>(type) & 4) != 0; }
+static_assert(IntegerBytes(KeyType::kUint8) == 1 && IntegerBytes(KeyType::kUint64) == 8 &&
+              IntegerBytes(KeyType::kInt8) == 1 && IntegerBytes(KeyType::kInt64) == 8);
+static_assert(!IsSignedInteger(KeyType::kUint64) && IsSignedInteger(KeyType::kInt8));
+
+// The same for the commonest keys, integers only and eight bytes or more, as a few instructions. Empty: ask
+// FirstComponent.
+inline std::optional<int64_t> FirstOfIntegers(const KeySchema& schema, KeyView key) {
+  size_t bytes = 0;
+  for (const KeyType type : schema) {
+    if (type == KeyType::kString) return {};
+    bytes += IntegerBytes(type);
+  }
   uint64_t value = 0;
+  if (bytes != key.size() || bytes < sizeof(value)) return {};
   std::memcpy(&value, key.data(), sizeof(value));
-  value = __builtin_bswap64(value);
+  value = __builtin_bswap64(value);  // the first component on top
+  const int below = 64 - 8 * static_cast<int>(IntegerBytes(schema[0]));
   constexpr uint64_t kSignBit = uint64_t{1} << 63;
-  if (schema[0] == KeyType::kInt64) return static_cast<int64_t>(value ^ kSignBit);
-  if (schema[0] != KeyType::kUint64 || (value & kSignBit) != 0) return {};
-  return static_cast<int64_t>(value);
+  if (IsSignedInteger(schema[0])) return static_cast<int64_t>(value ^ kSignBit) >> below;
+  if (below == 0 && (value & kSignBit) != 0) return {};
+  return static_cast<int64_t>(value >> below);
 }
 
 // The common single-uint64 key without allocation.

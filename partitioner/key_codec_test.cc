@@ -178,6 +178,29 @@ TEST(KeyCodec, FirstComponent_EveryIntegerType) {
   }
 }
 
+TEST(KeyCodec, FirstOfIntegers_AgreesWithFirstComponent) {
+  std::mt19937_64 random(3);
+  size_t found = 0;
+  for (int round = 0; round < 50000; ++round) {
+    KeySchema schema;
+    std::vector<KeyComponent> components;
+    for (uint64_t left = 1 + random() % 4; left > 0; --left) {
+      schema.push_back(kAllTypes[random() % 40 == 0 ? 8 : random() % 8]);
+      components.push_back(RandomComponent(schema.back(), random));
+    }
+    std::string key = Encode(schema, components);
+    if (random() % 8 == 0) key.resize(random() % (key.size() + 4));
+    const std::optional<int64_t> at_once = FirstOfIntegers(schema, View(key));
+    const absl::StatusOr<int64_t> value = FirstComponent(schema, View(key));
+    const bool integers = std::count(schema.begin(), schema.end(), KeyType::kString) == 0;
+    ASSERT_EQ(at_once.has_value(), value.ok() && integers && key.size() >= 8) << "round " << round;
+    if (!at_once) continue;
+    ASSERT_EQ(*at_once, *value) << "round " << round;
+    ++found;
+  }
+  EXPECT_GT(found, 20000u);
+}
+
 TEST(KeyCodec, FirstComponent_MustBeAnInteger) {
   EXPECT_FALSE(FirstComponent({}, {}).ok());
   EXPECT_FALSE(FirstComponent({KeyType::kString}, View(std::string("\0\1", 2))).ok());

@@ -37,6 +37,7 @@ enum class PlantedBug : uint8_t {
   kIgnoreKeyChanges,       // an insert does not look whether its gap was parted while it locked it
   kTrustFirstPass,         // a scan does not look whether all that it met was locked before
   kForgetQuietScan,        // a scan of very many keys without locks remembers none of them
+  kTrustOldLeaf,           // who looks ahead takes the leaf where the row was last time, whatever its fences
   kTrustStaleHint,         // a read takes the row where it was found ahead, though its leaf has changed
   kLookAheadBlindly,       // a lookup ahead does not look whether the parent changed under it
   kSkipIndexEntryLock,     // a write does not lock the index entries that it adds and removes
@@ -111,7 +112,7 @@ enum class PlantedBug : uint8_t {
   kCommandTwice,           // commands are repeated that the snapshot has already
   kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
 };
-inline constexpr uint32_t kPlantedBugs = 95;
+inline constexpr uint32_t kPlantedBugs = 96;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

@@ -60,7 +60,7 @@ ROUND_S = 12.0
 HANG_S = (0.2, 1.5 * DEADLINE_S)
 
 MODES = ("kills", "hangs", "cuts")
-DURABILITIES = ("none", "lazy", "sync", "lazy+forced", "sync+forced")
+DURABILITIES = ("none", "lazy", "sync", "lazy+forced", "sync+forced", "command")
 TABLES = """data:
   tables:
     - {name: micro, key: [uint64], range: [0, 240000], row_bytes: 250}

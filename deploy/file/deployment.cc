@@ -257,9 +257,10 @@ class DeploymentReader {
           "all rows in memory");
     }
     if (deployment_.forced_votes && deployment_.durability == Durability::kNone) {
-      log.Complain("votes",
-                   "found 'forced' with durability none, expected lazy or sync with it: without a log "
-                   "there is nothing that votes could wait for");
+      log.Complain(
+          "votes",
+          "found 'forced' with durability none, expected lazy, sync or command with it: without a log "
+          "there is nothing that votes could wait for");
     }
   }
 

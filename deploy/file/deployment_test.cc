@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"durability", "storage: {log: {durability: fsync}}", "2:29",
                 "'fsync', expected none | lazy | sync"},
         BadFile{"votes_without_log", "storage: {log: {durability: none, votes: forced}}", "2:42",
-                "'forced' with durability none, expected lazy or sync"},
+                "'forced' with durability none, expected lazy, sync or command"},
         BadFile{"log_scalar", "storage: {log: data/log}", "2:16", "'data/log', expected a map"},
         BadFile{"transport", "messaging: {transport: tcp}", "2:24", "'tcp', expected uds | zmq"},
         BadFile{"control_empty", "control: {directory: ''}", "2:22", "'', expected a directory"},

@@ -116,6 +116,17 @@ void DecideBinding(ResolvedDeployment* resolved) {
   }
 }
 
+void NoteDurability(ResolvedDeployment* resolved) {
+  if (resolved->deployment.durability != Durability::kCommand) return;
+  const auto& islands = resolved->plan.islands;
+  const bool some =
+      std::any_of(islands.begin(), islands.end(), [](const auto& island) { return island.workers > 1; });
+  if (!some) return;
+  resolved->notes.emplace_back(
+      "durability command: islands of several workers log what transactions change, as with lazy; "
+      "commands are logged where one worker has the island to itself");
+}
+
 int32_t ServiceCpu(const topology::Machine& machine, const topology::PlannedIsland& island,
                    const std::set<uint32_t>& used) {
   const auto is_used = [&](uint32_t pu) { return used.contains(pu); };
@@ -227,6 +238,7 @@ absl::StatusOr<ResolvedDeployment> ResolveOn(const Deployment& deployment, topol
   resolved.ring_directory = RingDirectoryOf(deployment);
   resolved.control_directory = Absolute(deployment.folder, deployment.control_directory);
   DecideBinding(&resolved);
+  NoteDurability(&resolved);
   ChooseServiceCpus(&resolved);
   return resolved;
 }

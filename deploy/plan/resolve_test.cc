@@ -157,6 +157,16 @@ TEST(Resolve, MoreIslandsThanCoresShareThem) {
   EXPECT_FALSE(r->notes.empty());
 }
 
+TEST(Resolve, CommandsOfSeveralWorkers_AreNoted) {
+  const std::string durability = "storage: {log: {durability: command}}\n";
+  const auto one = ResolveText("layout: 2ISL\n" + durability, MakeMachine(1, 2));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_THAT(one->notes, ::testing::Not(::testing::Contains(HasSubstr("commands"))));
+  const auto two = ResolveText("layout: 1ISL\n" + durability, MakeMachine(1, 2));
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_THAT(two->notes, ::testing::Contains(HasSubstr("islands of several workers log what")));
+}
+
 TEST(Resolve, AnotherMachineIsUnbound) {
   topology::Machine machine = MakeMachine(4, 64);
   machine.is_this_machine = false;

@@ -50,6 +50,7 @@ storage:
   log:
     directory: data/log
     durability: lazy          # what is acknowledged survives kills; sync: losses of power too; none: nothing
+#                               command: as lazy, and one-worker islands log procedures' inputs, not changes
 #   votes: forced             # two-phase commit waits for the disk, to measure what that costs; else: epoch
 #   ring_bytes: 8MiB          # of shared memory for every worker, twice
 #   ring_directory: rings     # where they are; else in /dev/shm. A copy beside its original needs its own

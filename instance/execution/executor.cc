@@ -62,6 +62,16 @@ auto CopyInto(std::vector<std::byte>* to) {
   };
 }
 
+// Whether an operation mostly finds its row in the leaf of the one in front of it, of the same table and site:
+// what was read to be written, and new rows whose keys part with their last byte, as those of an order's lines.
+bool Follows(const Batch& batch, const Batch::Operation& before, const Batch::Operation& operation) {
+  const bool read = before.kind == OperationKind::kReadForUpdate;
+  if (!read && (before.kind != OperationKind::kInsert || operation.kind != before.kind)) return false;
+  const KeyView a = batch.View(before.key), b = batch.View(operation.key);
+  const size_t ahead = read ? 0 : 1;
+  return a.size() == b.size() && a.size() > ahead && std::memcmp(a.data(), b.data(), a.size() - ahead) == 0;
+}
+
 // Unsigned, so that a counter that overflows wraps instead of being undefined.
 int64_t Sum(int64_t counter, int64_t delta) {
   return static_cast<int64_t>(static_cast<uint64_t>(counter) + static_cast<uint64_t>(delta));
@@ -87,6 +97,7 @@ Executor::Executor(const storage::Catalog& catalog, storage::Store& store, locks
 void Executor::NoteTables() {
   size_t trees = 0;
   costs_.clear();
+  places_ = {};
   for (TableId id = 0; id < catalog_.size(); ++id) {
     const storage::TableDefinition& table = catalog_.table(id);
     costs_.push_back({1 + table.indexes.size(), table.row_bytes == 0 || !table.indexes.empty()});
@@ -254,22 +265,49 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
 void Executor::LookAhead(const Batch& batch, std::span<const RoutedOperation> operations) {
   const auto lookups = std::span(ahead_.lookups).last(operations.size());
   const auto rows = std::span(ahead_.rows).last(operations.size());
-  TableId table = 0;
+  const Batch::Operation* before = nullptr;
+  bool will_be_written = false;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Batch::Operation& operation = batch.operation(operations[i].operation);
-    const bool as_before = i > 0 && operation.table == table && operations[i].site == operations[i - 1].site;
-    table = operation.table;
-    rows[i] = as_before ? rows[i - 1] : store_.At(table, operations[i].site);
-    const bool one_row =
-        operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
+    const bool as_before =
+        before != nullptr && operation.table == before->table && operations[i].site == operations[i - 1].site;
+    rows[i] = as_before ? rows[i - 1] : store_.At(operation.table, operations[i].site);
+    const OperationKind kind = operation.kind;
+    const bool one_row = kind != OperationKind::kScan && kind != OperationKind::kIndexScan;
     if (!one_row || rows[i] == nullptr) {
       lookups[i] = {};
-      continue;
+    } else if (as_before && Follows(batch, *before, operation)) {
+      rows[i]->FollowLookup(batch.View(operation.key), 0, &lookups[i]);
+    } else if (kind == OperationKind::kWrite) {
+      const KeyView key = batch.View(operation.key);
+      const Place& place = PlaceOf(key);
+      place.IsOf(rows[i], key) ? rows[i]->StartLookupAt(place.place, key, 0, &lookups[i])
+                               : rows[i]->StartLookup(key, 0, &lookups[i]);
+    } else {
+      const size_t bytes = kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
+      rows[i]->StartLookup(batch.View(operation.key), bytes, &lookups[i]);
+      will_be_written |= kind == OperationKind::kReadForUpdate;
     }
-    const size_t bytes = operation.kind == OperationKind::kAdd ? operation.offset + sizeof(int64_t) : 0;
-    rows[i]->StartLookup(batch.View(operation.key), bytes, &lookups[i]);
+    before = &operation;
   }
   storage::SiteTable::FinishLookups(lookups);
+  if (will_be_written && options_.look_ahead) NotePlaces(batch, operations);
+}
+
+void Executor::NotePlaces(const Batch& batch, std::span<const RoutedOperation> operations) {
+  const auto lookups = std::span(ahead_.lookups).last(operations.size());
+  const auto rows = std::span(ahead_.rows).last(operations.size());
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const Batch::Operation& operation = batch.operation(operations[i].operation);
+    const KeyView key = batch.View(operation.key);
+    if (operation.kind != OperationKind::kReadForUpdate || rows[i] == nullptr) continue;
+    Place& place = PlaceOf(key);
+    if (key.size() > place.key.size()) continue;
+    place.rows = rows[i];
+    place.place = lookups[i].place();
+    place.key_bytes = static_cast<uint8_t>(key.size());
+    std::copy(key.begin(), key.end(), place.key.begin());
+  }
 }
 
 Progress Executor::FetchPages(Branch& branch, const Batch& batch, std::span<const RoutedOperation> operations,

@@ -161,7 +161,22 @@ class Executor : private log::Journal::Publisher {
     std::array<storage::SiteTable*, kLookups> rows;
     std::array<storage::Lookup, kLookups> lookups;
   };
+  // Where rows lay that were read to be written, for the batch that writes them. By hash, the last one counts;
+  // rows with longer keys are looked for once more.
+  struct Place {
+    const storage::SiteTable* rows = nullptr;
+    storage::Lookup::Place place;
+    uint8_t key_bytes = 0;
+    std::array<std::byte, 23> key;
+
+    bool IsOf(const storage::SiteTable* of_rows, KeyView of_key) const {
+      return rows == of_rows && storage::CompareKeys({key.data(), key_bytes}, of_key) == 0;
+    }
+  };
+  static constexpr size_t kPlaces = 64;
+  Place& PlaceOf(KeyView key) { return places_[locks::KeyHash(key.data(), key.size()) % kPlaces]; }
   void LookAhead(const Batch& batch, std::span<const RoutedOperation> operations);
+  void NotePlaces(const Batch& batch, std::span<const RoutedOperation> operations);
   // Of a paged store, after LookAhead: the pages that were missed come to memory, and there is room for those
   // that changes may take. kWaitingForRoom: there is none before the cleaner has been there.
   Progress FetchPages(Branch& branch, const Batch& batch, std::span<const RoutedOperation> operations,
@@ -245,6 +260,7 @@ class Executor : private log::Journal::Publisher {
   locks::LockOwner cleaner_;     // of RemoveGhosts
   std::deque<Ghost> ghosts_;
   Ahead ahead_;
+  std::array<Place, kPlaces> places_;
   std::vector<std::byte> row_;    // scratch, warm
   std::vector<std::byte> keys_;   // scratch for index scans: primary keys, length-prefixed
   std::vector<uint64_t> locked_;  // scratch for scans: hashes of the keys the last pass met

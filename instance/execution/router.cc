@@ -40,7 +40,7 @@ inline std::optional<uint32_t> Router::SiteAtOnce(const Batch& batch,
   if (!one_row || operation.table >= catalog_.size()) return {};
   const storage::TableDefinition& table = catalog_.table(operation.table);
   if (table.replicated()) return {};
-  const std::optional<int64_t> value = partitioner::OnlyInteger(table.key, batch.View(operation.key));
+  const std::optional<int64_t> value = partitioner::FirstOfIntegers(table.key, batch.View(operation.key));
   return value ? table.partition->Find(*value) : std::nullopt;
 }
 

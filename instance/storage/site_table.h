@@ -53,6 +53,12 @@ class SiteTable {
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const {
     IsKey(key) ? rows_.StartLookup(key, bytes, lookup) : void(*lookup = {});
   }
+  void StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes, Lookup* lookup) const {
+    IsKey(key) ? rows_.StartLookupAt(place, key, bytes, lookup) : void(*lookup = {});
+  }
+  void FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const {
+    IsKey(key) ? rows_.FollowLookup(key, bytes, lookup) : void(*lookup = {});
+  }
   static void FinishLookups(std::span<Lookup> lookups) { BTree::FinishLookups(lookups); }
 
   // Hands the row to `take(TornBytes)`, maybe several times: only the last counts, and only with OK. kAgain:

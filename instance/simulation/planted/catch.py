@@ -92,6 +92,7 @@ BUGS: dict[str, list[Test]] = {
     "ignore_key_changes": [CROWD],
     "trust_first_pass": [CROWD],
     "forget_quiet_scan": [executor("Alone.QuietScanOfManyKeys_RemembersTheSite")],
+    "trust_old_leaf": [TREE],
     "trust_stale_hint": [executor("Gaps.Batch_SeesItsOwnChanges")],
     "look_ahead_blindly": [STAYING],
     "skip_index_entry_lock": [INDEXED, SCRIPTS, MOVING_IN_INDEX],

@@ -33,6 +33,7 @@ constexpr std::string_view kNames[] = {
     "ignore_key_changes",
     "trust_first_pass",
     "forget_quiet_scan",
+    "trust_old_leaf",
     "trust_stale_hint",
     "look_ahead_blindly",
     "skip_index_entry_lock",

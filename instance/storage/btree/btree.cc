@@ -121,9 +121,25 @@ GuardO BTree::FindLeaf(KeyView key) const {
   return std::move(position.node);
 }
 
-GuardX BTree::FindLeafExclusive(KeyView key) {
-  for (PageWait wait;;) {
-    GuardO leaf = FindLeaf(key);
+GuardO BTree::LeafAt(uint64_t number, KeyView key) const {
+  if (number == 0 || !site_->HasPage(number)) return {};
+  const PageRef page = site_->At(number);
+  if (page.on_disk()) return {};
+  GuardO guard(page, ISLANDS_LATCH("btree.leaf"));
+  const TornNode node = NodeOf(guard);
+  const bool covers = node.Covers(key) || Planted(PlantedBug::kTrustOldLeaf);
+  if (!node.is_leaf() || !node.IsOf(tree_) || !covers) guard.Release();
+  return guard;
+}
+
+GuardO BTree::FindLeaf(KeyView key, const Lookup& stale) const {
+  GuardO leaf = LeafAt(stale.leaf(), key);
+  return leaf ? std::move(leaf) : FindLeaf(key);
+}
+
+GuardX BTree::FindLeafExclusive(KeyView key, const Lookup* stale) {
+  for (PageWait wait;; stale = nullptr) {
+    GuardO leaf = stale != nullptr ? FindLeaf(key, *stale) : FindLeaf(key);
     GuardX exclusive = GuardX::Upgrade(leaf, ISLANDS_PAGE_LATCH("btree.leaf"));
     if (exclusive) return exclusive;
     leaf.WaitToTryAgain(wait, {"btree.leaf"});
@@ -134,13 +150,13 @@ GuardX BTree::FindLeafExclusive(KeyView key) {
                                                               bool* found) {
   GuardX guard;
   if (hint != nullptr && hint->node_) guard = GuardX::Upgrade(hint->node_, ISLANDS_PAGE_LATCH("btree.leaf"));
-  if (guard) {
+  if (guard && hint->searched_) {
     *slot = hint->slot_;
     *found = hint->has_slot_;
-  } else {
-    guard = FindLeafExclusive(key);
-    *slot = NodeOf(guard)->LowerBound(key, found);
+    return guard;
   }
+  if (!guard) guard = FindLeafExclusive(key, hint);
+  *slot = NodeOf(guard)->LowerBound(key, found);
   return guard;
 }
 
@@ -526,10 +542,9 @@ BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* gh
   if (!Covers(key, place)) return {.last = !NextKey(key, next)};
   PageWait wait;
   for (int tries = 0;; ++tries) {
-    if (!place->node_) {
-      place->node_ = FindLeaf(key);
-      place->slot_ = NodeOf(place->node_).LowerBound(key, &place->has_slot_);
-    }
+    if (!place->node_) place->node_ = FindLeaf(key, *place);
+    if (!place->searched_) place->slot_ = NodeOf(place->node_).LowerBound(key, &place->has_slot_);
+    place->searched_ = true;
     const TornNode leaf = NodeOf(place->node_);
     Gap gap;
     if (place->has_slot_) {
@@ -550,6 +565,7 @@ BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* gh
     }
     if (tries > 0) place->node_.WaitToTryAgain(wait, {"btree.read"});
     place->node_.Release();
+    place->searched_ = false;
   }
 }
 

@@ -61,18 +61,29 @@ class Lookup {
  public:
   // The page that it needs next, of a paged pool: not in memory when it got there. 0: none.
   uint64_t on_disk() const { return stage_ == Stage::kOnDisk ? next_ : 0; }
+  // What it has found, for a later one of the same key.
+  struct Place {
+    uint64_t leaf = 0;  // 0: nothing
+    PageState seen;     // of the leaf
+    uint32_t slot = 0;
+    bool has_slot = false;
+  };
+  Place place() const { return searched_ ? Place{leaf(), node_.seen(), slot_, has_slot_} : Place(); }
 
  private:
   friend class BTree;
-  enum class Stage : uint8_t { kNone, kDescends, kLeaf, kOnDisk };
+  enum class Stage : uint8_t { kNone, kTries, kFollows, kDescends, kLeaf, kOnDisk };
+
+  uint64_t leaf() const { return stage_ == Stage::kLeaf ? next_ : 0; }
 
   const BTree* tree_ = nullptr;  // that is known to cover the key
   KeyView key_;
   GuardO node_;        // the last one arrived at; in the end the leaf
-  uint64_t next_ = 0;  // its child, on its way into the cache
+  uint64_t next_ = 0;  // its child, on its way into the cache; in the end the leaf's number
   size_t bytes_ = 0;
-  uint32_t slot_ = 0;   // of the key in the leaf
-  uint32_t place_ = 0;  // of the child's number in the node
+  uint32_t slot_ = 0;      // of the key in the leaf
+  uint32_t place_ = 0;     // of the child's number in the node
+  bool searched_ = false;  // the leaf, for the slot
   bool has_slot_ = false;
   bool has_place_ = false;
   Stage stage_ = Stage::kNone;
@@ -90,6 +101,10 @@ class BTree {
   // Several lookups, each with its key (which must stay in place), go down their trees side by side, so that
   // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
+  // The same where the caller has an idea which leaf it is: where this key was before, or that of the lookup in
+  // front of this one, perhaps of the same key. Wrong ideas cost a look at a page.
+  void StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes, Lookup* lookup) const;
+  void FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const;
   static void FinishLookups(std::span<Lookup> lookups);
   // Once its page has come: from the root on.
   static void Again(Lookup* lookup) { lookup->tree_->StartLookup(lookup->key_, lookup->bytes_, lookup); }
@@ -166,8 +181,13 @@ class BTree {
   template <typename ChooseChild>
   bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
   GuardO FindLeaf(KeyView key) const;
-  GuardX FindLeafExclusive(KeyView key);
-  // The leaf of the hint, if nobody has changed it since, and the key's slot there; else as above.
+  // This page, if it is in memory and the leaf for `key`. Empty: it is not; so the guard, too, has to be valid
+  // in the end.
+  GuardO LeafAt(uint64_t number, KeyView key) const;
+  // What a hint led to, changed since: mostly by the transaction itself, and in place.
+  GuardO FindLeaf(KeyView key, const Lookup& stale) const;
+  GuardX FindLeafExclusive(KeyView key, const Lookup* stale = nullptr);
+  // The leaf of the hint and, if nobody has changed it since, the key's slot there; else as above.
   GuardX FindLeafExclusive(KeyView key, Lookup* hint, uint32_t* slot, bool* found);
   bool Covers(KeyView key) const {
     return CompareKeys(key, lower_.view()) >= 0 &&
@@ -180,6 +200,10 @@ class BTree {
   static bool Advance(Lookup* lookup);
   // The same without guards (SiteSpace::unguarded).
   static bool AdvanceUnguarded(Lookup* lookup);
+  static void Descend(std::span<Lookup> lookups);
+  // The leaf that it was to begin at, or else the root.
+  static void TryLeaf(Lookup* lookup);
+  static void Follow(const Lookup* front, Lookup* lookup);
   static TornNode NodeOf(const GuardO& guard) { return TornNode(guard.page()); }
   static PlainNode NodeOf(const GuardN& guard) { return PlainNode(PlainPage(guard.bytes())); }
   static const Node* NodeOf(const GuardX& guard) { return Node::At(guard.bytes()); }
@@ -229,25 +253,49 @@ inline void BTree::StartLookup(KeyView key, size_t bytes, Lookup* lookup) const 
   lookup->stage_ = covers ? Lookup::Stage::kDescends : Lookup::Stage::kNone;
   lookup->key_ = key;
   lookup->bytes_ = bytes;
-  lookup->has_slot_ = lookup->has_place_ = false;
+  lookup->searched_ = lookup->has_slot_ = lookup->has_place_ = false;
   lookup->node_.Release();
   lookup->next_ = root_;
+}
+
+inline void BTree::StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes,
+                                 Lookup* lookup) const {
+  StartLookup(key, bytes, lookup);
+  if (lookup->stage_ == Lookup::Stage::kNone || place.leaf == 0 || !site_->HasPage(place.leaf)) return;
+  lookup->next_ = place.leaf;
+  lookup->stage_ = Lookup::Stage::kTries;
+  GuardO leaf(site_->At(place.leaf), place.seen);
+  if (!leaf.Valid()) return;
+  lookup->stage_ = Lookup::Stage::kLeaf;
+  lookup->node_ = std::move(leaf);
+  lookup->slot_ = place.slot;
+  lookup->has_slot_ = place.has_slot;
+  lookup->searched_ = true;
+}
+
+inline void BTree::FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const {
+  StartLookup(key, bytes, lookup);
+  if (lookup->stage_ != Lookup::Stage::kNone) lookup->stage_ = Lookup::Stage::kFollows;
 }
 
 template <bool kAgain, typename Take>
 KeyState BTree::Find(KeyView key, Lookup* hint, Take take) const {
   if (!Covers(key, hint)) return KeyState::kAbsent;
   GuardO guard;
-  if (hint != nullptr) guard = std::move(hint->node_);
+  bool hinted = false;
+  if (hint != nullptr) {
+    guard = std::move(hint->node_);
+    hinted = guard && hint->searched_;
+  }
   PageWait wait;
   auto again = [&, tries = 0]() mutable {
     // Once at once: that a hint is stale is mostly the transaction's own doing.
     if (++tries > 1) guard.WaitToTryAgain(wait, {"btree.read"});
-    guard.Release();
+    guard = hinted ? FindLeaf(key, *hint) : FindLeaf(key);
+    hinted = false;
   };
+  if (!guard) guard = FindLeaf(key);
   for (;; again()) {
-    const bool hinted = static_cast<bool>(guard);
-    if (!hinted) guard = FindLeaf(key);
     const TornNode leaf = NodeOf(guard);
     bool found = hinted && hint->has_slot_;
     const uint32_t i = hinted ? hint->slot_ : leaf.LowerBound(key, &found);

@@ -9,20 +9,53 @@ namespace islands::storage {
 using runtime::Planted;
 using runtime::PlantedBug;
 
-// Level by level for all of them: while one waits for its next node, the others search theirs.
 void BTree::FinishLookups(std::span<Lookup> lookups) {
+  bool follow = false;
+  for (Lookup& lookup : lookups) {
+    if (lookup.stage_ == Lookup::Stage::kTries) TryLeaf(&lookup);
+    follow |= lookup.stage_ == Lookup::Stage::kFollows;
+  }
+  Descend(lookups);
+  for (Lookup& lookup : lookups) {
+    if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
+    const TornNode leaf = NodeOf(lookup.node_);
+    if (!lookup.searched_) lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
+    lookup.searched_ = true;
+    if (lookup.has_slot_) leaf.PrefetchEntry(lookup.slot_, lookup.bytes_);
+  }
+  if (!follow) return;
+  for (size_t i = 0; i < lookups.size(); ++i) {
+    if (lookups[i].stage_ == Lookup::Stage::kFollows) Follow(i > 0 ? &lookups[i - 1] : nullptr, &lookups[i]);
+  }
+  Descend(lookups);
+}
+
+// Another key's slot is not looked for yet: what is done with the one in front changes the leaf.
+void BTree::Follow(const Lookup* front, Lookup* lookup) {
+  if (front != nullptr && front->tree_ == lookup->tree_ && CompareKeys(front->key_, lookup->key_) == 0) {
+    lookup->tree_->StartLookupAt(front->place(), lookup->key_, lookup->bytes_, lookup);
+  } else {
+    lookup->stage_ = Lookup::Stage::kTries;
+    lookup->next_ = front != nullptr ? front->leaf() : 0;
+  }
+  if (lookup->stage_ == Lookup::Stage::kTries) TryLeaf(lookup);
+}
+
+void BTree::TryLeaf(Lookup* lookup) {
+  const uint64_t number = lookup->next_;
+  lookup->node_ = lookup->tree_->LeafAt(number, lookup->key_);
+  lookup->stage_ = lookup->node_ ? Lookup::Stage::kLeaf : Lookup::Stage::kDescends;
+  if (!lookup->node_) lookup->next_ = lookup->tree_->root_;
+}
+
+// Level by level for all of them: while one waits for its next node, the others search theirs.
+void BTree::Descend(std::span<Lookup> lookups) {
   for (bool any = true; any;) {
     any = false;
     for (Lookup& lookup : lookups) {
       if (lookup.stage_ != Lookup::Stage::kDescends) continue;
       any |= lookup.tree_->site_->unguarded() ? AdvanceUnguarded(&lookup) : Advance(&lookup);
     }
-  }
-  for (Lookup& lookup : lookups) {
-    if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
-    const TornNode leaf = NodeOf(lookup.node_);
-    lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
-    if (lookup.has_slot_) leaf.PrefetchEntry(lookup.slot_, lookup.bytes_);
   }
 }
 

@@ -127,8 +127,14 @@ class NodeView {
 
   uint8_t level() const { return page_.Load(&PageHeader::level); }
   bool is_leaf() const { return level() == 0; }
+  // Whether it is a node of this tree, and not a free page that was one.
+  bool IsOf(uint32_t tree) const {
+    return page_.Load(&PageHeader::tree) == tree && page_.Load(&PageHeader::type) == PageType::kTree;
+  }
   uint32_t count() const { return page_.Load(&NodeFields::count_); }
 
+  // Whether `key` is between the node's fences.
+  bool Covers(KeyView key) const;
   // The first slot whose key is >= `key`; `equal` says whether it is `key`. The key has the node's prefix.
   uint32_t LowerBound(KeyView key, bool* equal) const {
     return static_cast<uint32_t>(LowerBound(*this, key, equal));
@@ -251,6 +257,15 @@ inline int CompareBytes(TornBytes bytes, KeyView key) {
   }
   if (order != 0) return order;
   return bytes.size() < key.size() ? -1 : bytes.size() > key.size();
+}
+
+template <typename Page>
+inline bool NodeView<Page>::Covers(KeyView key) const {
+  const auto lower =
+      page_.Bytes(page_.Load(&NodeFields::lower_offset_), page_.Load(&NodeFields::lower_bytes_));
+  const auto upper =
+      page_.Bytes(page_.Load(&NodeFields::upper_offset_), page_.Load(&NodeFields::upper_bytes_));
+  return CompareBytes(lower, key) <= 0 && (upper.size() == 0 || CompareBytes(upper, key) > 0);
 }
 
 // For equal heads. Up to four bytes long, keys differ in length at most, and the heap need not be touched: a

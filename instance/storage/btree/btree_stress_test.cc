@@ -143,11 +143,21 @@ class Owner {
     std::array<std::string, 6> keys;
     std::array<Lookup, 6> lookups;
     for (size_t i = 0; i < keys.size(); ++i) {
-      numbers[i] = random_.Below(kNumbers);
+      numbers[i] = i > 0 && random_.Below(4) == 0 ? numbers[i - 1] : random_.Below(kNumbers);
       keys[i] = Key(numbers[i], id_);
-      tree_->StartLookup(Bytes(keys[i]), 0, &lookups[i]);
+      switch (random_.Below(3)) {
+        case 0:
+          tree_->StartLookupAt(places_[keys[i]], Bytes(keys[i]), 0, &lookups[i]);
+          break;
+        case 1:
+          tree_->FollowLookup(Bytes(keys[i]), 0, &lookups[i]);
+          break;
+        default:
+          tree_->StartLookup(Bytes(keys[i]), 0, &lookups[i]);
+      }
     }
     BTree::FinishLookups(lookups);
+    for (size_t i = 0; i < keys.size(); ++i) places_[keys[i]] = lookups[i].place();
     for (size_t i = 0; i < keys.size(); ++i) {
       if (i % 2 == 0) {
         Modify(numbers[i], &lookups[i]);
@@ -189,6 +199,7 @@ class Owner {
   BTree* const tree_;
   const uint32_t id_;
   Random random_;
+  std::map<std::string, Lookup::Place> places_;  // where lookups have ended
   std::map<uint64_t, std::string> rows_;
   uint64_t version_ = 0;
   std::vector<std::byte> buffer_;

@@ -177,15 +177,28 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
     ASSERT_EQ(tree_.tree->Replace(Bytes(key), Bytes(row), hint),
               found != model_.end() ? StatusCode::kOk : StatusCode::kNotFound);
   }
+  // Wherever it is to begin, it finds what is there.
+  void StartLookup(const std::string& key, Lookup* lookup) {
+    const size_t bytes = random_.Below(2) * 8;
+    switch (random_.Below(3)) {
+      case 0:
+        return tree_.tree->StartLookupAt(places_[key], Bytes(key), bytes, lookup);
+      case 1:
+        return tree_.tree->FollowLookup(Bytes(key), bytes, lookup);
+      default:
+        return tree_.tree->StartLookup(Bytes(key), bytes, lookup);
+    }
+  }
   // Looks for several rows together, and then uses what was found while other changes come in between.
   void LookupSome() {
     std::vector<std::string> keys(1 + random_.Below(12));
     std::vector<Lookup> lookups(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) {
-      keys[i] = AnyKey();
-      tree_.tree->StartLookup(Bytes(keys[i]), random_.Below(2) * 8, &lookups[i]);
+      keys[i] = i > 0 && random_.Below(4) == 0 ? keys[i - 1] : AnyKey();
+      StartLookup(keys[i], &lookups[i]);
     }
     BTree::FinishLookups(lookups);
+    for (size_t i = 0; i < keys.size(); ++i) places_[keys[i]] = lookups[i].place();
     for (size_t i = 0; i < keys.size(); ++i) {
       if (random_.Below(4) == 0) random_.Below(2) == 0 ? InsertOne() : RemoveOne();
       switch (random_.Below(5)) {
@@ -246,6 +259,7 @@ class BTreeModelTest : public testing::TestWithParam<std::tuple<size_t, uint64_t
   TestTree tree_;
   Random random_;
   Model model_;
+  std::map<std::string, Lookup::Place> places_;  // where lookups have ended; some are others' by now, or free
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BTreeModelTest,

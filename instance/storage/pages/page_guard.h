@@ -136,6 +136,10 @@ class GuardO {
 
   void Release() noexcept { page_ = {}; }
 
+  // For a look at the same page later, as long as it stays as it is: GuardO(page, seen()) is Valid() then.
+  PageState seen() const { return seen_; }
+  GuardO(PageRef page, PageState seen) : page_(page), seen_(seen) {}
+
   // Somebody has been faster here (empty: who knows where): before trying again.
   void WaitToTryAgain(PageWait& wait, runtime::LatchSite site) const {
     wait.TryAgain(site, page_, page_.state_ != nullptr ? page_.state_->Load() : PageState());
