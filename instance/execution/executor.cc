@@ -62,8 +62,9 @@ auto CopyInto(std::vector<std::byte>* to) {
   };
 }
 
-// Whether an operation mostly finds its row in the leaf of the one in front of it, of the same table and site:
-// what was read to be written, and new rows whose keys part with their last byte, as those of an order's lines.
+// Whether an operation mostly finds its row in the leaf of the one in front of it, of the same table and
+// site: what was read to be written, and new rows whose keys part with their last byte, as those of an
+// order's lines.
 bool Follows(const Batch& batch, const Batch::Operation& before, const Batch::Operation& operation) {
   const bool read = before.kind == OperationKind::kReadForUpdate;
   if (!read && (before.kind != OperationKind::kInsert || operation.kind != before.kind)) return false;

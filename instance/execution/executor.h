@@ -161,8 +161,8 @@ class Executor : private log::Journal::Publisher {
     std::array<storage::SiteTable*, kLookups> rows;
     std::array<storage::Lookup, kLookups> lookups;
   };
-  // Where rows lay that were read to be written, for the batch that writes them. By hash, the last one counts;
-  // rows with longer keys are looked for once more.
+  // Where rows lay that were read to be written, for the batch that writes them. By hash, the last one
+  // counts; rows with longer keys are looked for once more.
   struct Place {
     const storage::SiteTable* rows = nullptr;
     storage::Lookup::Place place;

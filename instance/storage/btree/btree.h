@@ -101,8 +101,8 @@ class BTree {
   // Several lookups, each with its key (which must stay in place), go down their trees side by side, so that
   // their cache misses overlap (interleaved descents). `bytes`: how much of the row will be needed, 0 = all.
   void StartLookup(KeyView key, size_t bytes, Lookup* lookup) const;
-  // The same where the caller has an idea which leaf it is: where this key was before, or that of the lookup in
-  // front of this one, perhaps of the same key. Wrong ideas cost a look at a page.
+  // The same where the caller has an idea which leaf it is: where this key was before, or that of the lookup
+  // in front of this one, perhaps of the same key. Wrong ideas cost a look at a page.
   void StartLookupAt(const Lookup::Place& place, KeyView key, size_t bytes, Lookup* lookup) const;
   void FollowLookup(KeyView key, size_t bytes, Lookup* lookup) const;
   static void FinishLookups(std::span<Lookup> lookups);
@@ -181,8 +181,8 @@ class BTree {
   template <typename ChooseChild>
   bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
   GuardO FindLeaf(KeyView key) const;
-  // This page, if it is in memory and the leaf for `key`. Empty: it is not; so the guard, too, has to be valid
-  // in the end.
+  // This page, if it is in memory and the leaf for `key`: whoever uses it validates that with the rest.
+  // Empty: it is not.
   GuardO LeafAt(uint64_t number, KeyView key) const;
   // What a hint led to, changed since: mostly by the transaction itself, and in place.
   GuardO FindLeaf(KeyView key, const Lookup& stale) const;
