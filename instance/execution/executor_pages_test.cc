@@ -96,6 +96,34 @@ class Pages : public testing::TestWithParam<bool> {
   uint64_t by_thread_ = 0;  // pages read while an operation ran
 };
 
+// What is remembered of a row that was read to be written is of no use once its page is gone.
+TEST_P(Pages, Write_OfARowThatWasReadBefore_WaitsForItsPage) {
+  size_t waits = 0;
+  for (uint64_t key = 7; key < kPagedRows; key += 397) {
+    Branch branch;
+    Batch batch;
+    batch.ReadForUpdate(0, Uint64Key(key));
+    ASSERT_EQ(Run(branch, batch), Progress::kDone);
+    for (uint64_t other = 0; other < kPagedRows; other += 8) {
+      batch.Clear();
+      batch.Read(0, Uint64Key(other));
+      ASSERT_EQ(Run(branch, batch), Progress::kDone);
+    }
+    batch.Clear();
+    batch.Write(0, Uint64Key(key), 8, Bytes("written"));
+    ASSERT_EQ(Run(branch, batch), Progress::kDone);
+    ASSERT_EQ(batch.code(0), absl::StatusCode::kOk);
+    EXPECT_EQ(by_thread_, 0u) << key;
+    waits += waits_;
+    batch.Clear();
+    batch.Read(0, Uint64Key(key));
+    ASSERT_EQ(Run(branch, batch), Progress::kDone);
+    EXPECT_EQ(std::memcmp(batch.row(0).data(), (Row(key).substr(0, 8) + "written").data(), 15), 0) << key;
+    executor_->Commit(branch, &wakeups_);
+  }
+  EXPECT_GT(waits, 5u);
+}
+
 TEST_P(Pages, Scan_WaitsForItsPages) {
   for (const bool reverse : {false, true}) {
     for (const uint64_t first : {0u, 900u, 1800u, 2700u, 3600u}) {

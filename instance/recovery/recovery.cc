@@ -95,7 +95,7 @@ absl::Status Recovery::FindTreesOfCommands() {
   if (absl::Status found = store_.FindTrees(catalog_); !found.ok()) return found;
   store_.LetRedoGoOn();
   trees_ = store_.CountTrees();
-  if (!commands_) commands_.emplace(catalog_, store_, open_workload_);
+  commands_ ? commands_->NoteTables() : void(commands_.emplace(catalog_, store_, open_workload_));
   return absl::OkStatus();
 }
 

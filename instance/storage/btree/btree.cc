@@ -123,9 +123,8 @@ GuardO BTree::FindLeaf(KeyView key) const {
 
 GuardO BTree::LeafAt(uint64_t number, KeyView key) const {
   if (number == 0 || !site_->HasPage(number)) return {};
-  const PageRef page = site_->At(number);
-  if (page.on_disk()) return {};
-  GuardO guard(page, ISLANDS_LATCH("btree.leaf"));
+  GuardO guard = GuardO::Try(site_->At(number));
+  if (!guard) return {};
   const TornNode node = NodeOf(guard);
   const bool covers = node.Covers(key) || Planted(PlantedBug::kTrustOldLeaf);
   if (!node.is_leaf() || !node.IsOf(tree_) || !covers) guard.Release();
@@ -542,7 +541,10 @@ BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* gh
   if (!Covers(key, place)) return {.last = !NextKey(key, next)};
   PageWait wait;
   for (int tries = 0;; ++tries) {
-    if (!place->node_) place->node_ = FindLeaf(key, *place);
+    if (!place->node_) {  // or somebody has used it up
+      place->node_ = FindLeaf(key, *place);
+      place->searched_ = false;
+    }
     if (!place->searched_) place->slot_ = NodeOf(place->node_).LowerBound(key, &place->has_slot_);
     place->searched_ = true;
     const TornNode leaf = NodeOf(place->node_);
@@ -565,7 +567,6 @@ BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* gh
     }
     if (tries > 0) place->node_.WaitToTryAgain(wait, {"btree.read"});
     place->node_.Release();
-    place->searched_ = false;
   }
 }
 

@@ -72,7 +72,7 @@ class Lookup {
 
  private:
   friend class BTree;
-  enum class Stage : uint8_t { kNone, kTries, kFollows, kDescends, kLeaf, kOnDisk };
+  enum class Stage : uint8_t { kNone, kFollows, kDescends, kLeaf, kOnDisk };
 
   uint64_t leaf() const { return stage_ == Stage::kLeaf ? next_ : 0; }
 
@@ -181,8 +181,8 @@ class BTree {
   template <typename ChooseChild>
   bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
   GuardO FindLeaf(KeyView key) const;
-  // This page, if it is in memory and the leaf for `key`: whoever uses it validates that with the rest.
-  // Empty: it is not.
+  // This page, if it is the leaf for `key`, which whoever uses it validates with the rest. Empty: it is not, or
+  // one would have to wait for it.
   GuardO LeafAt(uint64_t number, KeyView key) const;
   // What a hint led to, changed since: mostly by the transaction itself, and in place.
   GuardO FindLeaf(KeyView key, const Lookup& stale) const;
@@ -201,8 +201,8 @@ class BTree {
   // The same without guards (SiteSpace::unguarded).
   static bool AdvanceUnguarded(Lookup* lookup);
   static void Descend(std::span<Lookup> lookups);
-  // The leaf that it was to begin at, or else the root.
-  static void TryLeaf(Lookup* lookup);
+  // This leaf, or else it begins at the root.
+  static void TryLeaf(uint64_t number, Lookup* lookup);
   static void Follow(const Lookup* front, Lookup* lookup);
   static TornNode NodeOf(const GuardO& guard) { return TornNode(guard.page()); }
   static PlainNode NodeOf(const GuardN& guard) { return PlainNode(PlainPage(guard.bytes())); }
@@ -262,12 +262,11 @@ inline void BTree::StartLookupAt(const Lookup::Place& place, KeyView key, size_t
                                  Lookup* lookup) const {
   StartLookup(key, bytes, lookup);
   if (lookup->stage_ == Lookup::Stage::kNone || place.leaf == 0 || !site_->HasPage(place.leaf)) return;
-  lookup->next_ = place.leaf;
-  lookup->stage_ = Lookup::Stage::kTries;
   GuardO leaf(site_->At(place.leaf), place.seen);
-  if (!leaf.Valid()) return;
+  if (!leaf.Valid()) return TryLeaf(place.leaf, lookup);
   lookup->stage_ = Lookup::Stage::kLeaf;
   lookup->node_ = std::move(leaf);
+  lookup->next_ = place.leaf;
   lookup->slot_ = place.slot;
   lookup->has_slot_ = place.has_slot;
   lookup->searched_ = true;

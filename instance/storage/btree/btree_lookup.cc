@@ -10,14 +10,13 @@ using runtime::Planted;
 using runtime::PlantedBug;
 
 void BTree::FinishLookups(std::span<Lookup> lookups) {
+  Descend(lookups);
   bool follow = false;
   for (Lookup& lookup : lookups) {
-    if (lookup.stage_ == Lookup::Stage::kTries) TryLeaf(&lookup);
-    follow |= lookup.stage_ == Lookup::Stage::kFollows;
-  }
-  Descend(lookups);
-  for (Lookup& lookup : lookups) {
-    if (lookup.stage_ != Lookup::Stage::kLeaf) continue;
+    if (lookup.stage_ != Lookup::Stage::kLeaf) {
+      follow |= lookup.stage_ == Lookup::Stage::kFollows;
+      continue;
+    }
     const TornNode leaf = NodeOf(lookup.node_);
     if (!lookup.searched_) lookup.slot_ = leaf.LowerBound(lookup.key_, &lookup.has_slot_);
     lookup.searched_ = true;
@@ -35,17 +34,14 @@ void BTree::Follow(const Lookup* front, Lookup* lookup) {
   if (front != nullptr && front->tree_ == lookup->tree_ && CompareKeys(front->key_, lookup->key_) == 0) {
     lookup->tree_->StartLookupAt(front->place(), lookup->key_, lookup->bytes_, lookup);
   } else {
-    lookup->stage_ = Lookup::Stage::kTries;
-    lookup->next_ = front != nullptr ? front->leaf() : 0;
+    TryLeaf(front != nullptr ? front->leaf() : 0, lookup);
   }
-  if (lookup->stage_ == Lookup::Stage::kTries) TryLeaf(lookup);
 }
 
-void BTree::TryLeaf(Lookup* lookup) {
-  const uint64_t number = lookup->next_;
+void BTree::TryLeaf(uint64_t number, Lookup* lookup) {
   lookup->node_ = lookup->tree_->LeafAt(number, lookup->key_);
+  if (lookup->node_) lookup->next_ = number;
   lookup->stage_ = lookup->node_ ? Lookup::Stage::kLeaf : Lookup::Stage::kDescends;
-  if (!lookup->node_) lookup->next_ = lookup->tree_->root_;
 }
 
 // Level by level for all of them: while one waits for its next node, the others search theirs.

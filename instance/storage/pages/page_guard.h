@@ -115,6 +115,11 @@ class GuardO {
     ISLANDS_CHECK(state.residency() != Residency::kUntouched);
     seen_ = state;
   }
+  // Empty where it would have to wait.
+  static GuardO Try(PageRef page) {
+    const PageState state = page.state_->Load();
+    return state.exclusive() ? GuardO() : GuardO(page, state);
+  }
   GuardO(GuardO&& other) noexcept : page_(std::exchange(other.page_, {})), seen_(other.seen_) {}
   GuardO& operator=(GuardO&& other) noexcept {
     page_ = std::exchange(other.page_, {});
