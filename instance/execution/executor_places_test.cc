@@ -1,5 +1,5 @@
-// Rows are found where an operation before has found them: whatever that one, or others, have changed since, each
-// operation does what it says.
+// Rows are found where an operation before has found them: whatever that one, or others, have changed since,
+// each operation does what it says.
 #include <gtest/gtest.h>
 
 #include <iterator>

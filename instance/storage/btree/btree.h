@@ -181,8 +181,8 @@ class BTree {
   template <typename ChooseChild>
   bool Descend(uint8_t level, ChooseChild choose, Position* position) const;
   GuardO FindLeaf(KeyView key) const;
-  // This page, if it is the leaf for `key`, which whoever uses it validates with the rest. Empty: it is not, or
-  // one would have to wait for it.
+  // This page, if it is the leaf for `key`, which whoever uses it validates with the rest. Empty: it is not,
+  // or one would have to wait for it.
   GuardO LeafAt(uint64_t number, KeyView key) const;
   // What a hint led to, changed since: mostly by the transaction itself, and in place.
   GuardO FindLeaf(KeyView key, const Lookup& stale) const;
