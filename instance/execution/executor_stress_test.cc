@@ -144,6 +144,38 @@ class Player {
     wakeups_.clear();
   }
 
+  // The same as a client that computes for itself: reads them to be written, and then writes them. Rows
+  // beside them come in between.
+  void CountByWriting() {
+    branch_.locks.transaction = {0, branch_.locks.worker, 1, ++sequence_};
+    batch_.Clear();
+    std::vector<uint64_t> keys, counters;
+    for (uint64_t row = 0; row < kHotRows; ++row) {
+      if (random_.Below(2) == 0) keys.push_back(row * kKeys / kRows);
+    }
+    for (const uint64_t key : keys) batch_.ReadForUpdate(0, Uint64Key(key));
+    bool done = Run();
+    for (uint32_t n = 0; done && n < keys.size(); ++n) {
+      EXPECT_EQ(batch_.code(n), absl::StatusCode::kOk);
+      std::memcpy(&counters.emplace_back(), batch_.row(n).data() + kCounterAt, sizeof(counters[0]));
+    }
+    if (done) {
+      batch_.Clear();
+      for (size_t n = 0; n < keys.size(); ++n) {
+        const std::vector<std::byte> row(kLeastBytes + random_.Below(800));
+        if (random_.Below(3) == 0) batch_.Put(0, Uint64Key(keys[n] + 1 + random_.Below(2)), row);
+        ++counters[n];
+        batch_.Write(0, Uint64Key(keys[n]), kCounterAt, std::as_bytes(std::span(&counters[n], 1)));
+      }
+      done = Run();
+    }
+    const bool committed = done && random_.Below(5) != 0;
+    if (committed) shared_.counted += keys.size();
+    committed ? executor_.Commit(branch_, &wakeups_) : executor_.Rollback(branch_, &wakeups_);
+    wakeups_.clear();
+    executor_.RemoveGhosts(&wakeups_);
+  }
+
  private:
   // False: victim of a deadlock.
   bool Run() {
@@ -280,8 +312,7 @@ void Play(bool inherit, bool indexed = false) {
               shared.deadlocks.load());
 }
 
-// The lock on a row is all that keeps another worker out while an update has its copy.
-TEST(ExecutorStress, Updates_AddUp) {
+void CountAll(void (Player::*count_one)(), int share) {
 #ifdef ISLANDS_TSAN
   constexpr int kTransactions = 3'000;
 #else
@@ -290,9 +321,9 @@ TEST(ExecutorStress, Updates_AddUp) {
   Shared shared(/*inherit=*/true, /*indexed=*/false);
   std::vector<std::thread> threads;
   for (uint32_t worker = 0; worker < kWorkers; ++worker) {
-    threads.emplace_back([&shared, worker] {
+    threads.emplace_back([&shared, worker, count_one, share] {
       Player player(shared, worker);
-      for (int n = 0; n < kTransactions; ++n) player.CountOne();
+      for (int n = 0; n < kTransactions / share; ++n) (player.*count_one)();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -305,8 +336,14 @@ TEST(ExecutorStress, Updates_AddUp) {
     sum += counter;
   }
   EXPECT_EQ(sum, shared.counted.load());
+  EXPECT_GT(sum, 100u);
   EXPECT_EQ(shared.locks.LocksHeld(), 0u);
+  EXPECT_TRUE(shared.store->Check().ok()) << shared.store->Check();
 }
+
+// The lock on a row is all that keeps another worker out while an update has its copy.
+TEST(ExecutorStress, Updates_AddUp) { CountAll(&Player::CountOne, 1); }
+TEST(ExecutorStress, ReadsAndThenWrites_AddUp) { CountAll(&Player::CountByWriting, 4); }
 
 TEST(ExecutorStress, RowsThatStay_AreFound) {
 #ifdef ISLANDS_TSAN
