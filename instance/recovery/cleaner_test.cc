@@ -5,10 +5,12 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "instance/log/epoch_file.h"
 #include "instance/log/journal.h"
+#include "instance/recovery/snapshot.h"
 #include "instance/storage/files/blocking_queue.h"
 #include "instance/storage/files/disk_page.h"
 #include "runtime/file_system_memory.h"
@@ -94,6 +96,39 @@ class CleanerTest : public testing::Test {
   std::unique_ptr<Cleaner> cleaner_;
   uint64_t oldest_open_ = UINT64_MAX;
 };
+
+// A page from a file may say anything, and have a checksum that is right.
+TEST_F(CleanerTest, Snapshot_RefusesAPageThatIsNotOfTheLog) {
+  journal_.EndListening();
+  const auto set_lsn = [&](uint64_t lsn) {
+    const storage::GuardX page(store_->space(0).At(2));
+    auto* header =
+        reinterpret_cast<storage::PageHeader*>(page.Change({.bytes = sizeof(storage::PageHeader)}));
+    return std::exchange(header->lsn, lsn);
+  };
+  uint64_t generation = 1;
+  const auto take = [&] {
+    auto data = storage::DataFiles::Create(
+        files_, {.directory = "/snapshots", .generation = ++generation, .sites = store_->sites()});
+    EXPECT_TRUE(data.ok()) << data.status();
+    journal_.Listen();
+    Snapshot snapshot(files_, *store_, *data, journal_);
+    EXPECT_TRUE(snapshot.Begin().ok());
+    for (int calls = 0; calls < 1000 && !snapshot.done() && snapshot.failure().ok(); ++calls)
+      snapshot.RunOnce(/*pages=*/10);
+    journal_.EndListening();
+    EXPECT_EQ(snapshot.done(), snapshot.failure().ok());
+    return snapshot.failure();
+  };
+  EXPECT_TRUE(take().ok());
+  const uint64_t before = set_lsn(0);
+  EXPECT_THAT(take().message(), testing::HasSubstr("page 2 of site 0 has LSN 0.0, and the log has come to"));
+  set_lsn(log::Lsn::Of(board_.epoch() + 3, 7).value());
+  EXPECT_THAT(take().message(), testing::HasSubstr("restore both from one copy"));
+  set_lsn(before);
+  EXPECT_TRUE(take().ok());
+  journal_.Listen();
+}
 
 TEST_F(CleanerTest, RunOnce_NothingToDoIsNothingDone) {
   board_.SetDurable(9);

@@ -98,8 +98,7 @@ void Snapshot::Visit() {
     const storage::GuardS page(space.At(place.second), ISLANDS_LATCH("snapshot.copy"));
     const uint64_t lsn = storage::HeaderOf(storage::ConstPageBytes(page.bytes(), kPageBytes)).lsn;
     const uint64_t epoch = log::Lsn::FromValue(lsn).epoch();
-    ISLANDS_CHECK(lsn != 0);  // a page that no log has heard of
-    if (epoch > epoch_ && !Planted(PlantedBug::kSnapshotLateImages)) return Refuse(place, lsn);
+    if ((lsn == 0 || epoch > epoch_) && !Planted(PlantedBug::kSnapshotLateImages)) return Refuse(place, lsn);
     const uint32_t set = data_.other_set();
     if (written_at_[set] != 0 && epoch <= written_at_[set]) {
       space.SetHome(place.second, lsn);
@@ -112,13 +111,12 @@ void Snapshot::Visit() {
   lsns_.push_back(storage::HeaderOf(copy.bytes).lsn);
 }
 
-// Who changes pages raises the box's epoch to theirs; this one came so from its file.
+// Who changes pages gives them LSNs, and raises the box's epoch to theirs; this one came so from its file.
 void Snapshot::Refuse(const Place& place, uint64_t lsn) {
   failure_ = absl::DataLossError(fmt::format(
-      "page {} of site {} has LSN {}, and the log has not come to epoch {}: the data are later than "
-      "the log; restore both from one copy",
-      place.second, store_.space(place.first).site(), log::ToString(log::Lsn::FromValue(lsn)),
-      log::Lsn::FromValue(lsn).epoch()));
+      "page {} of site {} has LSN {}, and the log has come to epoch {}: the data are not those of the log; "
+      "restore both from one copy",
+      place.second, store_.space(place.first).site(), log::ToString(log::Lsn::FromValue(lsn)), epoch_));
   Abandon();
 }
 
