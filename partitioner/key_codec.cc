@@ -13,38 +13,21 @@
 namespace islands::partitioner {
 namespace {
 
-struct TypeTraits {
-  std::string_view name;
-  uint8_t bytes;  // 0 = string
-  bool is_signed;
-};
-
-constexpr std::array<TypeTraits, 9> kTypes = {{
-    {"uint8", 1, false},
-    {"uint16", 2, false},
-    {"uint32", 4, false},
-    {"uint64", 8, false},
-    {"int8", 1, true},
-    {"int16", 2, true},
-    {"int32", 4, true},
-    {"int64", 8, true},
-    {"string", 0, false},
-}};
-static_assert(static_cast<size_t>(KeyType::kString) + 1 == kTypes.size());
-
-const TypeTraits& Traits(KeyType type) { return kTypes[static_cast<size_t>(type)]; }
+constexpr std::array<std::string_view, 9> kTypeNames = {"uint8", "uint16", "uint32", "uint64", "int8",
+                                                        "int16", "int32",  "int64",  "string"};
+static_assert(static_cast<size_t>(KeyType::kString) + 1 == kTypeNames.size());
 
 constexpr char kEscape = '\x00';
 constexpr char kEscapedZero = '\xff';
 constexpr char kTerminator = '\x01';
 
 bool Fits(KeyType type, uint64_t value) {
-  const int bits = Traits(type).bytes * 8;
+  const int bits = 8 * static_cast<int>(KeyTypeBytes(type));
   return bits == 64 || value >> bits == 0;
 }
 
 bool Fits(KeyType type, int64_t value) {
-  const int bits = Traits(type).bytes * 8;
+  const int bits = 8 * static_cast<int>(KeyTypeBytes(type));
   return value >> (bits - 1) == 0 || value >> (bits - 1) == -1;
 }
 
@@ -101,7 +84,7 @@ class Reader {
 
 absl::Status Undecodable(size_t component, KeyType type, KeyView key) {
   return absl::InvalidArgumentError(
-      fmt::format("key of {} bytes: component {} is not a {}", key.size(), component + 1, Traits(type).name));
+      fmt::format("key of {} bytes: component {} is not a {}", key.size(), component + 1, KeyTypeName(type)));
 }
 
 absl::Status CheckLength(size_t bytes) {
@@ -118,21 +101,20 @@ absl::Status TrailingBytes(size_t count, KeyView key) {
 template <typename Integer>
 absl::Status DoesNotFit(size_t component, KeyType type, Integer value) {
   return absl::InvalidArgumentError(
-      fmt::format("key component {}: {} does not fit {}", component + 1, value, Traits(type).name));
+      fmt::format("key component {}: {} does not fit {}", component + 1, value, KeyTypeName(type)));
 }
 
 absl::Status WrongKind(size_t component, KeyType type) {
   return absl::InvalidArgumentError(
-      fmt::format("key component {}: the value given is not a {}", component + 1, Traits(type).name));
+      fmt::format("key component {}: the value given is not a {}", component + 1, KeyTypeName(type)));
 }
 
 absl::Status AppendComponent(size_t i, KeyType type, const KeyComponent& component, std::string* key) {
-  const TypeTraits& traits = Traits(type);
   if (type == KeyType::kString) {
     const auto* text = std::get_if<std::string>(&component);
     if (text == nullptr) return WrongKind(i, type);
     AppendString(*text, key);
-  } else if (traits.is_signed) {
+  } else if (IsSigned(type)) {
     const auto* value = std::get_if<int64_t>(&component);
     if (value == nullptr) return WrongKind(i, type);
     if (!Fits(type, *value)) return DoesNotFit(i, type, *value);
@@ -147,31 +129,29 @@ absl::Status AppendComponent(size_t i, KeyType type, const KeyComponent& compone
 }
 
 bool ReadComponent(KeyType type, Reader* reader, KeyComponent* component) {
-  const TypeTraits& traits = Traits(type);
   if (type == KeyType::kString) return reader->ReadString(&component->emplace<std::string>());
-  if (traits.is_signed) {
-    const std::optional<int64_t> value = reader->ReadSigned(traits.bytes);
+  if (IsSigned(type)) {
+    const std::optional<int64_t> value = reader->ReadSigned(KeyTypeBytes(type));
     if (value) *component = *value;
     return value.has_value();
   }
-  const std::optional<uint64_t> value = reader->ReadUnsigned(traits.bytes);
+  const std::optional<uint64_t> value = reader->ReadUnsigned(KeyTypeBytes(type));
   if (value) *component = *value;
   return value.has_value();
 }
 
 bool SkipComponent(KeyType type, Reader* reader) {
   if (type == KeyType::kString) return reader->ReadString(nullptr);
-  return reader->ReadUnsigned(Traits(type).bytes).has_value();
+  return reader->ReadUnsigned(KeyTypeBytes(type)).has_value();
 }
 
 absl::StatusOr<int64_t> ReadFirst(KeyType type, KeyView key, Reader* reader) {
-  const TypeTraits& traits = Traits(type);
-  if (traits.is_signed) {
-    const std::optional<int64_t> value = reader->ReadSigned(traits.bytes);
+  if (IsSigned(type)) {
+    const std::optional<int64_t> value = reader->ReadSigned(KeyTypeBytes(type));
     if (!value) return Undecodable(0, type, key);
     return *value;
   }
-  const std::optional<uint64_t> value = reader->ReadUnsigned(traits.bytes);
+  const std::optional<uint64_t> value = reader->ReadUnsigned(KeyTypeBytes(type));
   if (!value) return Undecodable(0, type, key);
   if (*value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return absl::InvalidArgumentError(
@@ -186,27 +166,27 @@ absl::StatusOr<int64_t> ReadFirst(KeyType type, KeyView key, Reader* reader) {
 
 absl::StatusOr<KeyType> ParseKeyType(std::string_view name) {
   std::string allowed;
-  for (size_t i = 0; i < kTypes.size(); ++i) {
-    if (kTypes[i].name == name) return static_cast<KeyType>(i);
-    allowed += fmt::format("{}{}", i == 0 ? "" : ", ", kTypes[i].name);
+  for (size_t i = 0; i < kTypeNames.size(); ++i) {
+    if (kTypeNames[i] == name) return static_cast<KeyType>(i);
+    allowed += fmt::format("{}{}", i == 0 ? "" : ", ", kTypeNames[i]);
   }
   return absl::InvalidArgumentError(fmt::format("unknown key type '{}'; expected one of {}", name, allowed));
 }
 
-std::string_view KeyTypeName(KeyType type) { return Traits(type).name; }
+std::string_view KeyTypeName(KeyType type) { return kTypeNames[static_cast<size_t>(type)]; }
 
-size_t KeyTypeBytes(KeyType type) { return Traits(type).bytes; }
+size_t KeyTypeBytes(KeyType type) { return type == KeyType::kString ? 0 : IntegerBytes(type); }
 
-bool IsSigned(KeyType type) { return Traits(type).is_signed; }
+bool IsSigned(KeyType type) { return type != KeyType::kString && IsSignedInteger(type); }
 
 void AppendUnsigned(KeyType type, uint64_t value, std::string* key) {
-  assert(type != KeyType::kString && !Traits(type).is_signed && Fits(type, value));
-  AppendBigEndian(value, Traits(type).bytes, key);
+  assert(type != KeyType::kString && !IsSigned(type) && Fits(type, value));
+  AppendBigEndian(value, KeyTypeBytes(type), key);
 }
 
 void AppendSigned(KeyType type, int64_t value, std::string* key) {
-  assert(Traits(type).is_signed && Fits(type, value));
-  const size_t bytes = Traits(type).bytes;
+  assert(IsSigned(type) && Fits(type, value));
+  const size_t bytes = KeyTypeBytes(type);
   AppendBigEndian(static_cast<uint64_t>(value) ^ SignBit(bytes), bytes, key);
 }
 

@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<KeyComponent>> DecodeKey(const KeySchema& schema, Key
 // error). The rest of the key is checked as DecodeKey does, but nothing is allocated.
 absl::StatusOr<int64_t> FirstComponent(const KeySchema& schema, KeyView key);
 
-// Of an integer type.
+// Of integer types, where the compiler is to see them.
 constexpr size_t IntegerBytes(KeyType type) { return size_t{1} << (static_cast<uint8_t>(type) & 3); }
 constexpr bool IsSignedInteger(KeyType type) { return (static_cast<uint8_t>(type) & 4) != 0; }
 static_assert(IntegerBytes(KeyType::kUint8) == 1 && IntegerBytes(KeyType::kUint64) == 8 &&

@@ -2,7 +2,7 @@
 // each operation does what it says.
 #include <gtest/gtest.h>
 
-#include <iterator>
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
