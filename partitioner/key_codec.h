@@ -63,24 +63,41 @@ static_assert(IntegerBytes(KeyType::kUint8) == 1 && IntegerBytes(KeyType::kUint6
               IntegerBytes(KeyType::kInt8) == 1 && IntegerBytes(KeyType::kInt64) == 8);
 static_assert(!IsSignedInteger(KeyType::kUint64) && IsSignedInteger(KeyType::kInt8));
 
-// The same for the commonest keys, integers only and eight bytes or more, as a few instructions. Empty: ask
-// FirstComponent.
-inline std::optional<int64_t> FirstOfIntegers(const KeySchema& schema, KeyView key) {
-  size_t bytes = 0;
-  for (const KeyType type : schema) {
-    if (type == KeyType::kString) return {};
-    bytes += IntegerBytes(type);
+// FirstComponent of the commonest keys, integers only and eight bytes or more, as a few instructions.
+class IntegerKey {
+ public:
+  IntegerKey() = default;  // First is always empty, as it is of keys with strings and of shorter ones
+  explicit IntegerKey(const KeySchema& schema) {
+    size_t bytes = 0;
+    for (const KeyType type : schema) {
+      if (type == KeyType::kString) return;
+      bytes += IntegerBytes(type);
+    }
+    if (bytes < sizeof(uint64_t)) return;
+    key_bytes_ = bytes;
+    below_ = static_cast<uint8_t>(64 - 8 * IntegerBytes(schema[0]));
+    flipped_ = IsSignedInteger(schema[0]) ? kSignBit : 0;
   }
-  uint64_t value = 0;
-  if (bytes != key.size() || bytes < sizeof(value)) return {};
-  std::memcpy(&value, key.data(), sizeof(value));
-  value = __builtin_bswap64(value);  // the first component on top
-  const int below = 64 - 8 * static_cast<int>(IntegerBytes(schema[0]));
-  constexpr uint64_t kSignBit = uint64_t{1} << 63;
-  if (IsSignedInteger(schema[0])) return static_cast<int64_t>(value ^ kSignBit) >> below;
-  if (below == 0 && (value & kSignBit) != 0) return {};
-  return static_cast<int64_t>(value >> below);
-}
+
+  // Empty: ask FirstComponent.
+  std::optional<int64_t> First(KeyView key) const {
+    if (key.size() != key_bytes_) return {};
+    uint64_t value = 0;
+    std::memcpy(&value, key.data(), sizeof(value));
+    value = __builtin_bswap64(value) ^ flipped_;  // the first component on top
+    if (flipped_ != 0) return static_cast<int64_t>(value) >> below_;
+    value >>= below_;
+    if ((value & kSignBit) != 0) return {};
+    return static_cast<int64_t>(value);
+  }
+
+ private:
+  static constexpr uint64_t kSignBit = uint64_t{1} << 63;
+
+  size_t key_bytes_ = ~size_t{0};
+  uint64_t flipped_ = 0;  // the sign bit, of a signed component
+  uint8_t below_ = 0;     // bits, of the first eight bytes
+};
 
 // The common single-uint64 key without allocation.
 struct Uint64Key {

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const absl::StatusOr<std::vector<KeyComponent>> components = DecodeKey(schema, key);
   const absl::StatusOr<int64_t> first = FirstComponent(schema, key);
-  if (const std::optional<int64_t> at_once = FirstOfIntegers(schema, key);
+  if (const std::optional<int64_t> at_once = IntegerKey(schema).First(key);
       at_once && first.value_or(~*at_once) != *at_once)
     abort();
   if (KeyToString(schema, key).empty() && components.ok() && schema[0] != KeyType::kString) abort();

@@ -178,7 +178,7 @@ TEST(KeyCodec, FirstComponent_EveryIntegerType) {
   }
 }
 
-TEST(KeyCodec, FirstOfIntegers_AgreesWithFirstComponent) {
+TEST(KeyCodec, IntegerKey_AgreesWithFirstComponent) {
   std::mt19937_64 random(3);
   size_t found = 0;
   for (int round = 0; round < 50000; ++round) {
@@ -190,7 +190,7 @@ TEST(KeyCodec, FirstOfIntegers_AgreesWithFirstComponent) {
     }
     std::string key = Encode(schema, components);
     if (random() % 8 == 0) key.resize(random() % (key.size() + 4));
-    const std::optional<int64_t> at_once = FirstOfIntegers(schema, View(key));
+    const std::optional<int64_t> at_once = IntegerKey(schema).First(View(key));
     const absl::StatusOr<int64_t> value = FirstComponent(schema, View(key));
     const bool integers = std::count(schema.begin(), schema.end(), KeyType::kString) == 0;
     ASSERT_EQ(at_once.has_value(), value.ok() && integers && key.size() >= 8) << "round " << round;
@@ -199,6 +199,7 @@ TEST(KeyCodec, FirstOfIntegers_AgreesWithFirstComponent) {
     ++found;
   }
   EXPECT_GT(found, 20000u);
+  EXPECT_FALSE(IntegerKey().First({}).has_value());
 }
 
 TEST(KeyCodec, FirstComponent_MustBeAnInteger) {

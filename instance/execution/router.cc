@@ -32,15 +32,24 @@ void RoutePlan::AddRemote(uint32_t island, RoutedOperation operation) {
 Router::Router(const storage::Catalog& catalog, const partitioner::SiteMap& sites, uint32_t own_island)
     : catalog_(catalog), sites_(sites), own_island_(own_island) {
   for (uint32_t site = 0; site < sites.sites(); ++site) island_of_.push_back(sites.IslandOf(site));
+  NoteTables();
+}
+
+void Router::NoteTables() {
+  tables_.clear();
+  for (TableId id = 0; id < catalog_.size(); ++id) {
+    const storage::TableDefinition& table = catalog_.table(id);
+    tables_.push_back(table.replicated() ? Table()
+                                         : Table{partitioner::IntegerKey(table.key), table.partition});
+  }
 }
 
 inline std::optional<uint32_t> Router::SiteAtOnce(const Batch& batch,
                                                   const Batch::Operation& operation) const {
   const bool one_row = operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
-  if (!one_row || operation.table >= catalog_.size()) return {};
-  const storage::TableDefinition& table = catalog_.table(operation.table);
-  if (table.replicated()) return {};
-  const std::optional<int64_t> value = partitioner::FirstOfIntegers(table.key, batch.View(operation.key));
+  if (!one_row || operation.table >= tables_.size()) return {};
+  const Table& table = tables_[operation.table];
+  const std::optional<int64_t> value = table.key.First(batch.View(operation.key));
   return value ? table.partition->Find(*value) : std::nullopt;
 }
 

@@ -58,11 +58,19 @@ struct TouchedSites {
 class Router {
  public:
   Router(const storage::Catalog& catalog, const partitioner::SiteMap& sites, uint32_t own_island);
+  // After tables were added to the catalog.
+  void NoteTables();
 
   // INVALID_ARGUMENT: no such table or index, a key outside the table's range, a write to a replicated table.
   absl::Status Route(const Batch& batch, RoutePlan* plan, TouchedSites* touched) const;
 
  private:
+  // What routing needs of a table whose rows have sites; of another, a key that never tells.
+  struct Table {
+    partitioner::IntegerKey key;
+    std::optional<partitioner::RangePartition> partition;
+  };
+
   // The site of an operation on one row with the commonest kind of key. Empty: RouteOne knows what to do.
   std::optional<uint32_t> SiteAtOnce(const Batch& batch, const Batch::Operation& operation) const;
   absl::Status RouteOne(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const;
@@ -72,6 +80,7 @@ class Router {
   const partitioner::SiteMap& sites_;
   const uint32_t own_island_;
   std::vector<uint32_t> island_of_;  // by site
+  std::vector<Table> tables_;
 };
 
 // The sites that a key range [first, end) may touch; empty bounds are open. {first, last}, inclusive.

@@ -50,7 +50,10 @@ class CommandReplay {
   CommandReplay& operator=(const CommandReplay&) = delete;
 
   // The store's trees have been found anew.
-  void NoteTables() { executor_.NoteTables(); }
+  void NoteTables() {
+    executor_.NoteTables();
+    router_.NoteTables();
+  }
   // Runs a command whose record has `lsn`, behind all records up to `last`. DATA_LOSS: it does not do what it
   // has done. FAILED_PRECONDITION: its workload cannot be opened.
   absl::Status Run(const log::Entry& entry, log::Lsn last, log::Lsn lsn);

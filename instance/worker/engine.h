@@ -55,7 +55,10 @@ class Engine {
   }
 
   // After tables were added to both.
-  void NoteTables() { executor_->NoteTables(); }
+  void NoteTables() {
+    executor_->NoteTables();
+    router_->NoteTables();
+  }
 
   const storage::Catalog& catalog() const { return *shared_.catalog; }
   const Router& router() const { return *router_; }

@@ -44,18 +44,7 @@ void BTree::TryLeaf(uint64_t number, Lookup* lookup) {
   lookup->stage_ = lookup->node_ ? Lookup::Stage::kLeaf : Lookup::Stage::kDescends;
 }
 
-// Level by level for all of them: while one waits for its next node, the others search theirs.
-void BTree::Descend(std::span<Lookup> lookups) {
-  for (bool any = true; any;) {
-    any = false;
-    for (Lookup& lookup : lookups) {
-      if (lookup.stage_ != Lookup::Stage::kDescends) continue;
-      any |= lookup.tree_->site_->unguarded() ? AdvanceUnguarded(&lookup) : Advance(&lookup);
-    }
-  }
-}
-
-bool BTree::AdvanceUnguarded(Lookup* lookup) {
+[[gnu::always_inline]] inline bool BTree::AdvanceUnguarded(Lookup* lookup) {
   const SiteSpace& site = *lookup->tree_->site_;
   const GuardN guard(site.At(lookup->next_));
   const PlainNode node = NodeOf(guard);
@@ -74,6 +63,17 @@ bool BTree::AdvanceUnguarded(Lookup* lookup) {
   lookup->has_place_ = true;
   node.PrefetchChild(lookup->place_);
   return true;
+}
+
+// Level by level for all of them: while one waits for its next node, the others search theirs.
+void BTree::Descend(std::span<Lookup> lookups) {
+  for (bool any = true; any;) {
+    any = false;
+    for (Lookup& lookup : lookups) {
+      if (lookup.stage_ != Lookup::Stage::kDescends) continue;
+      any |= lookup.tree_->site_->unguarded() ? AdvanceUnguarded(&lookup) : Advance(&lookup);
+    }
+  }
 }
 
 bool BTree::Advance(Lookup* lookup) {
