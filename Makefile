@@ -90,8 +90,8 @@ soak: packages packages-soak build/release/build.ninja ## run the stress tests S
 	@echo "soak: $(SEEDS) simulated clusters from seed $(FIRST_SEED), in $(JOBS) processes"
 	@seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  'ISLANDS_SEEDS=$$(($(FIRST_SEED) + {} * $(SEEDS_EACH))):$(SEEDS_EACH) build/release/tests/simulation_seeds_test'
-	@echo "soak: $(KEPT_SEEDS) more with each of lazy, sync and forced votes, which lose power and have faults of the disk"
-	@for keeps in lazy sync forced; do seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
+	@echo "soak: $(KEPT_SEEDS) more with each of lazy, sync, forced votes and commands, which lose power and have faults of the disk"
+	@for keeps in lazy sync forced command; do seq 0 $$(($(JOBS) - 1)) | xargs -P $(JOBS) -I{} sh -c \
 	  "ISLANDS_KEEPS=$$keeps ISLANDS_SEEDS=\$$(($(FIRST_SEED) + {} * $(KEPT_SEEDS_EACH))):$(KEPT_SEEDS_EACH) build/release/tests/simulation_seeds_test" \
 	  || exit 1; done
 	@echo "soak: $(SEEDS) times an island that dies and recovers"

@@ -48,13 +48,18 @@ class Attempted {
         table_(table),
         id_(id),
         request_(request),
-        attempt_(context.history->Begin(id, request.asked_ns)),
-        seen_(request.items.size()) {}
+        history_(request.repeated ? &forgotten_ : context.history),
+        attempt_(history_->Begin(id, request.asked_ns)),
+        seen_(request.items.size()) {
+    if (request.repeated) return;
+    request.attempt = attempt_;
+    request.version_step = context.version_step;
+  }
 
   // The operations of batch number `n`; false when there are none.
   bool Fill(uint32_t n, Batch* batch);
   void Learn(const Batch& batch);
-  void Finish() { context_.history->Finish(attempt_); }
+  void Finish() { history_->Finish(attempt_); }
 
  private:
   struct Issued {
@@ -74,12 +79,14 @@ class Attempted {
   void LearnWrite(Access::Kind kind, uint64_t key, Word before, Word after, int64_t amount, int64_t delta);
   void Record(Access access);
   // Rows that are inserted anew have a name that was never used before.
-  Word FreshWord(size_t item) const { return MakeWord(attempt_ * 32 + item + 1, 1); }
+  Word FreshWord(size_t item) const { return MakeWord(request_.attempt * 32 + item + 1, 1); }
 
   LedgerContext& context_;
   const storage::TableDefinition& table_;
   const coordinator::TransactionId id_;
   const LedgerRequest& request_;
+  History forgotten_;
+  History* const history_;
   const size_t attempt_;
   std::vector<LedgerRow> seen_;  // by item: what its first step found
   std::vector<Issued> issued_;
@@ -119,10 +126,10 @@ void Attempted::FillFirst(size_t i, Batch* batch) {
     case Act::kAdd:
       // Half of them by copies of the row; the padding is a number that nobody else needs.
       if (item.padding % 2 == 0) {
-        batch->Add(table_.id, key, 0, static_cast<int64_t>(context_.version_step));
+        batch->Add(table_.id, key, 0, static_cast<int64_t>(request_.version_step));
         batch->Add(table_.id, key, sizeof(Word), item.amount);
       } else {
-        batch->Update(table_.id, key, 0, static_cast<int64_t>(context_.version_step));
+        batch->Update(table_.id, key, 0, static_cast<int64_t>(request_.version_step));
         batch->Update(table_.id, key, sizeof(Word), item.amount);
       }
       break;
@@ -156,7 +163,7 @@ void Attempted::FillSecond(size_t i, Batch* batch) {
     return;
   issued_.push_back({i, true, batch->size()});
   const std::vector<std::byte> changed =
-      MakeRow(item.key, seen.word + context_.version_step, seen.amount + item.amount, item.padding);
+      MakeRow(item.key, seen.word + request_.version_step, seen.amount + item.amount, item.padding);
   switch (item.act) {
     case Act::kUpsert:
       if (!present) {
@@ -201,7 +208,7 @@ void Attempted::LearnFirst(const Batch& batch, const Issued& issued) {
       }
       const auto word = static_cast<Word>(Int64Of(batch.row(operation)));
       const int64_t amount = Int64Of(batch.row(operation + 1));
-      LearnWrite(Access::kUpdate, item.key, word - context_.version_step, word, amount, item.amount);
+      LearnWrite(Access::kUpdate, item.key, word - request_.version_step, word, amount, item.amount);
       break;
     }
     case Act::kInsert:
@@ -234,8 +241,8 @@ void Attempted::LearnSecond(const Batch& batch, const Issued& issued) {
   if (item.act == Act::kRescan) return LearnScan(batch, item, issued.operation);
   if (batch.code(issued.operation) != absl::StatusCode::kOk) {
     // The row was locked since the first step: it cannot have come or gone.
-    context_.history->Complain(fmt::format("{}: key {} was {} and changed under its lock", id_.ToString(),
-                                           item.key, seen.word == kAbsent ? "absent" : "present"));
+    history_->Complain(fmt::format("{}: key {} was {} and changed under its lock", id_.ToString(), item.key,
+                                   seen.word == kAbsent ? "absent" : "present"));
     return;
   }
   if (item.act == Act::kDeleteLater) {
@@ -243,7 +250,7 @@ void Attempted::LearnSecond(const Batch& batch, const Issued& issued) {
   } else if (seen.word == kAbsent) {
     LearnWrite(Access::kInsert, item.key, kAbsent, FreshWord(issued.item), item.amount, item.amount);
   } else {
-    LearnWrite(Access::kUpdate, item.key, seen.word, seen.word + context_.version_step,
+    LearnWrite(Access::kUpdate, item.key, seen.word, seen.word + request_.version_step,
                seen.amount + item.amount, item.amount);
   }
 }
@@ -251,7 +258,7 @@ void Attempted::LearnSecond(const Batch& batch, const Issued& issued) {
 void Attempted::Record(Access access) {
   access.island = context_.sites.IslandOf(*table_.partition->SiteOf(static_cast<int64_t>(access.key)));
   access.life = lives_[access.island];
-  context_.history->Learn(attempt_, access);
+  history_->Learn(attempt_, access);
 }
 
 LedgerRow Attempted::LearnRead(const Batch& batch, uint64_t key, size_t operation) {
@@ -283,14 +290,14 @@ void Attempted::LearnScan(const Batch& batch, const Item& item, size_t operation
     const uint64_t key = LedgerKey(batch.scanned_key(operation, n));
     const bool in_order = n == 0 || (item.reverse ? key < before : key > before);
     if (!in_order || key < begin || key >= end) {
-      context_.history->Complain(fmt::format("{}: a scan of [{}, {}){} has key {} after {}", id_.ToString(),
-                                             begin, end, item.reverse ? " in reverse" : "", key, before));
+      history_->Complain(fmt::format("{}: a scan of [{}, {}){} has key {} after {}", id_.ToString(), begin,
+                                     end, item.reverse ? " in reverse" : "", key, before));
     }
     before = key;
     rows[key] = ParseLedgerRow(batch.scanned_row(operation, n));
   }
   if (item.limit != 0 && count > item.limit) {
-    context_.history->Complain(
+    history_->Complain(
         fmt::format("{}: a scan has {} rows, its limit is {}", id_.ToString(), count, item.limit));
   }
   if (item.limit != 0 && count >= item.limit)
@@ -316,9 +323,9 @@ void Attempted::LearnColourScan(const Batch& batch, const Item& item, size_t ope
     const bool in_order = !last || (item.reverse ? entry < *last : entry > *last);
     const bool in_range = key >= begin && key < end && entry.first >= item.key && entry.first < item.end_key;
     if (!in_order || !in_range) {
-      context_.history->Complain(fmt::format("{}: a scan of colours [{}, {}) of site {}{} has key {} at {}",
-                                             id_.ToString(), item.key, item.end_key, site,
-                                             item.reverse ? " in reverse" : "", key, n));
+      history_->Complain(fmt::format("{}: a scan of colours [{}, {}) of site {}{} has key {} at {}",
+                                     id_.ToString(), item.key, item.end_key, site,
+                                     item.reverse ? " in reverse" : "", key, n));
     }
     last = entry;
     rows[entry] = ParseLedgerRow(batch.scanned_row(operation, n));
@@ -379,6 +386,10 @@ class Ledger final : public instance::Workload {
     if (request.fails) co_return absl::CancelledError("made to fail");
     run.Finish();
     co_return absl::OkStatus();
+  }
+
+  std::unique_ptr<instance::Request> MakeRequest() const override {
+    return std::make_unique<LedgerRequest>();
   }
 
   int64_t AuditRow(TableId, KeyView, RowView row) const override { return ParseLedgerRow(row).amount; }

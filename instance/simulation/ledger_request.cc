@@ -145,6 +145,25 @@ void LedgerGenerator::Next(runtime::Random& random, instance::Request& filled) {
 
 }  // namespace
 
+// One that fails has changed nothing: nobody repeats it.
+void LedgerRequest::CodeInput(instance::InputCoder& coder) {
+  repeated = coder.reads();
+  coder.CodeList(items, [&coder](Item& item) {
+    coder.Code(item.act);
+    coder.Code(item.batch);
+    coder.Code(item.key);
+    coder.Code(item.end_key);
+    coder.Code(item.site_key);
+    coder.Code(item.limit);
+    coder.Code(item.reverse);
+    coder.Code(item.amount);
+    coder.Code(item.padding);
+  });
+  coder.Code(batches);
+  coder.Code(attempt);
+  coder.Code(version_step);
+}
+
 std::unique_ptr<instance::Generator> MakeLedgerGenerator(const std::shared_ptr<LedgerContext>& context,
                                                          const partitioner::RangePartition& range,
                                                          uint32_t island) {

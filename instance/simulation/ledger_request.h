@@ -47,6 +47,12 @@ struct LedgerRequest final : instance::Request {
   uint32_t batches = 1;
   bool fails = false;
   int64_t asked_ns = 0;
+  // What Run takes from elsewhere, for who repeats it (durability `command`).
+  mutable size_t attempt = 0;  // in the history
+  mutable Word version_step = 1;
+  bool repeated = false;  // it has been in the history since it ran first
+
+  void CodeInput(instance::InputCoder& coder) override;
 };
 
 std::unique_ptr<instance::Generator> MakeLedgerGenerator(const std::shared_ptr<LedgerContext>& context,

@@ -253,7 +253,7 @@ std::string SeedPlan::Describe() const {
       "{} % failing\n"
       "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB{}\n"
       "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
-      "  log: its logger pauses for up to {} us{}{}\n"
+      "  log: its logger pauses for up to {} us{}{}{}\n"
       "  faults planned: {}",
       cluster.islands, workers, cluster.sites, keys, mpl, cluster.config.transaction_timeout_ms(),
       cluster.hub.connection_bytes, network.base_ns / kNsPerUs, network.jitter_ns / kNsPerUs,
@@ -265,7 +265,8 @@ std::string SeedPlan::Describe() const {
           : fmt::format(" that page, reads take up to {} us, {} in 1000 fail",
                         cluster.most_read_delay_ns / kNsPerUs, cluster.failing_reads_per_mille),
       cluster.interleave_percent, cluster.most_logger_pause_ns / kNsPerUs,
-      cluster.answers_wait ? ", answers wait" : "", cluster.votes_wait ? ", votes wait" : "", faults.size());
+      cluster.answers_wait ? ", answers wait" : "", cluster.votes_wait ? ", votes wait" : "",
+      cluster.commands ? ", commands" : "", faults.size());
 }
 
 SeedPlan MakePlan(uint64_t seed, Keeps keeps) {
@@ -286,6 +287,7 @@ SeedPlan MakePlan(uint64_t seed, Keeps keeps) {
   if (!plan.cluster.keeps) return plan;
   plan.cluster.workers_of.assign(plan.cluster.islands, 1);
   for (PlannedFault& fault : plan.faults) fault.stays_dead = false;
+  plan.cluster.commands = keeps == Keeps::kCommand;
   if (keeps == Keeps::kWhatWasAppended) return plan;
   Random losses = Random::Stream(seed, 0x105e);
   PlanLosses(losses, &plan);

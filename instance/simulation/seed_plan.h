@@ -40,8 +40,9 @@ struct PlannedFault {
 
 // What the islands of a seed keep. Those that keep something have a log. kLazy, kSync and kForced: power is
 // lost, too, and the log's disk has faults; with kSync answers wait for EPOCH, with kForced what two-phase
-// commit says does (`votes: forced`), and in half of the seeds answers do, too.
-enum class Keeps : uint8_t { kNothing, kWhatWasAppended, kLazy, kSync, kForced };
+// commit says does (`votes: forced`), and in half of the seeds answers do, too. kCommand: as kLazy, and what
+// stays on its island is logged as commands, which a restart repeats.
+enum class Keeps : uint8_t { kNothing, kWhatWasAppended, kLazy, kCommand, kSync, kForced };
 
 inline constexpr int64_t kPatienceNs = 300 * runtime::kNsPerMs;
 // Beyond every timeout of the product, by far: the load rests meanwhile.

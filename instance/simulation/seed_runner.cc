@@ -469,7 +469,10 @@ void SeedRun::JudgeSum(const std::vector<FinalRow>& rows, const Verdict& verdict
 
 void SeedRun::Summarize() {
   report_.events = injector_->events();
-  if (plan_.cluster.keeps) report_.images = cluster_->log().images();
+  if (plan_.cluster.keeps) {
+    report_.images = cluster_->log().images();
+    report_.commands = cluster_->log().commands();
+  }
   report_.coverage = injector_->coverage();
   report_.faults = injector_->faults();
   report_.crashes = injector_->crashes();

@@ -36,6 +36,7 @@ SimCluster::SimCluster(SimOptions options)
                                  .most_pause_ns = options_.most_logger_pause_ns,
                                  .answers_wait = options_.answers_wait,
                                  .votes_wait = options_.votes_wait,
+                                 .commands = options_.commands,
                                  .ring_bytes = options_.ring_bytes,
                                  .images_of_a_loss = options_.images_of_a_loss});
   }

@@ -40,6 +40,7 @@ struct SimOptions : instance::ClusterOptions {
   // With `keeps`: as SimLog::Options has them.
   bool answers_wait = false;
   bool votes_wait = false;
+  bool commands = false;
   int64_t most_logger_pause_ns = 0;
   size_t ring_bytes = 4 << 20;
   size_t images_of_a_loss = 4;

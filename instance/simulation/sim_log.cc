@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "instance/log/entry.h"
 #include "instance/log/epoch_file.h"
 #include "instance/log/log_reader.h"
 #include "instance/log/lsn.h"
@@ -32,6 +33,7 @@ SimLog::SimLog(const runtime::ManualClock& clock, std::span<const uint32_t> work
   };
   seam_.answers_wait = options.answers_wait;
   seam_.votes_wait = options.votes_wait;
+  seam_.commands = options.commands;
   StartBox();
 }
 
@@ -154,6 +156,7 @@ absl::Status SimLog::Read(uint32_t island, const log::LogPosition& begin,
   uint64_t records = 0;
   return reader.Read([&](const log::StreamId& stream, const log::Record& record) {
     if (most && records++ == *most) return absl::UnavailableError("the island dies here");
+    commands_ += record.kind == static_cast<uint8_t>(log::EntryKind::kCommand) ? 1 : 0;
     return take(stream, record);
   });
 }

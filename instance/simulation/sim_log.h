@@ -33,6 +33,7 @@ class SimLog {
     int64_t most_pause_ns = 0;  // of the logger, before each of its steps: what its disk takes
     bool answers_wait = false;  // as LogSeam has them
     bool votes_wait = false;
+    bool commands = false;
     size_t ring_bytes = 4 << 20;  // of each worker
     size_t images_of_a_loss = 4;  // of power
   };
@@ -56,7 +57,8 @@ class SimLog {
   // All islands have died at once, with all rings and the board. What is beyond EPOCH does not count any
   // more. Returns up to which epoch everything does.
   uint64_t LosePower(uint64_t seed);
-  uint64_t images() const { return images_; }  // of all losses of power
+  uint64_t images() const { return images_; }      // of all losses of power
+  uint64_t commands() const { return commands_; }  // that islands have read
   log::Board& board() { return *board_; }
   // Its logger stands still until it goes on, or power is lost: nothing more becomes durable.
   void Pause() { paused_ = true; }
@@ -92,6 +94,7 @@ class SimLog {
   bool paused_ = false;
   std::optional<uint64_t> records_to_read_;
   uint64_t images_ = 0;
+  uint64_t commands_ = 0;
   instance::LogSeam seam_;
 };
 

@@ -31,6 +31,8 @@ constexpr uint64_t kEnoughForCoverage = 400;
 constexpr uint64_t kEnoughForDisks = 100;  // likewise, of faults of the disk
 // Of losses of power. `make test` runs 600 such seeds, which makes more than 2,000.
 constexpr uint64_t kLeastImagesOfASeed = 4;
+constexpr uint64_t kEnoughForCommands = 20;
+constexpr uint64_t kLeastCommandsOfASeed = 10;
 constexpr uint64_t kTwice = 50;          // every so many seeds one runs again
 constexpr time_t kSecondsPerSeed = 240;  // of CPU: what loops is ended, not what has millions of attempts
 
@@ -41,6 +43,7 @@ std::string KeepsText() {
 
 Keeps KeepsOf(const std::string& text) {
   if (text == "lazy") return Keeps::kLazy;
+  if (text == "command") return Keeps::kCommand;
   if (text == "sync") return Keeps::kSync;
   if (text == "forced") return Keeps::kForced;
   return text == "0" ? Keeps::kNothing : Keeps::kWhatWasAppended;
@@ -107,7 +110,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
   uint64_t attempts = 0, committed = 0, unknown = 0, torn = 0, crashes = 0, faults = 0, deadlocks = 0,
            timeouts = 0, no_room = 0, escalations = 0, probes = 0, probe_victims = 0, power_losses = 0,
            images = 0, lost = 0, lost_answers = 0, disk_errors = 0, box_stops = 0, full_disks = 0,
-           pages_read = 0, waits_for_pages = 0, failed_reads = 0;
+           pages_read = 0, waits_for_pages = 0, failed_reads = 0, commands = 0;
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
     const SeedReport report = Watched(seed);
     EXPECT_TRUE(report.ok()) << report.Text() << "to repeat it: " << CommandFor(seed);
@@ -123,6 +126,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
     no_room += report.no_room, escalations += report.escalations;
     probes += report.probes, probe_victims += report.probe_victims;
     power_losses += report.power_losses, images += report.images;
+    commands += report.commands;
     lost += report.lost, lost_answers += report.lost_answers;
     pages_read += report.pages_read, waits_for_pages += report.waits_for_pages,
         failed_reads += report.failed_reads;
@@ -137,18 +141,21 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
       "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} of "
       "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
       "{} faults, {} of them crashes, {} losses of power in {} images that took {} transactions, {} of them "
-      "answered, {} "
+      "answered, {} commands repeated, {} "
       "errors of the disk that stopped {} boxes, {} times a full one, {} pages read and {} waits for them, "
       "{} "
       "reads that failed\n{}",
       range.first, range.first + range.count - 1, attempts, committed, unknown, torn, deadlocks,
       probe_victims, probes, timeouts, no_room, escalations, faults, crashes, power_losses, images, lost,
-      lost_answers, disk_errors, box_stops, full_disks, pages_read, waits_for_pages, failed_reads,
+      lost_answers, commands, disk_errors, box_stops, full_disks, pages_read, waits_for_pages, failed_reads,
       coverage.Table());
   if (range.count >= kEnoughForDisks && KeepsOf(KeepsText()) >= Keeps::kLazy) {
     EXPECT_GT(box_stops, 0u);
     EXPECT_GT(full_disks, 0u);
     EXPECT_GT(images, range.count * kLeastImagesOfASeed);
+  }
+  if (range.count >= kEnoughForCommands) {
+    EXPECT_EQ(commands > range.count * kLeastCommandsOfASeed, KeepsText() == "command");
   }
   if (range.count < kEnoughForCoverage) return;
   EXPECT_GT(no_room, 0u);

@@ -146,6 +146,7 @@ absl::Status InProcessCluster::StartRun(const control::v1::StartRun& request) {
 absl::Status InProcessCluster::StartRun(uint32_t mpl) {
   control::v1::StartRun request;
   request.set_run_id(++run_id_);
+  request.set_workload("test");
   request.set_mpl(mpl);
   request.set_seed(options_.seed);
   return StartRun(request);
