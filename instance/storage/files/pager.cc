@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
@@ -192,7 +193,7 @@ void Pager::Install(const Place& place, PageState seen, ConstPageBytes page) {
   if (Planted(PlantedBug::kInstallOverOthers)) seen = state->Load();
   if (!Change(state, seen, reading)) return pool_.GiveBack(1);  // somebody was faster
   Remember(state);
-  std::ranges::copy(page, BytesOf(place));
+  std::memcpy(BytesOf(place), page.data(), kPageBytes);
   slots_[place.slot].Home(place.number).store(HeaderOf(page).lsn, std::memory_order_release);
   counts_[place.slot].read.fetch_add(1, std::memory_order_relaxed);
   // While a load is under way nobody stamps pages that he changes: whatever is in memory counts as changed.
