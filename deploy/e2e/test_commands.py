@@ -81,6 +81,44 @@ def test_workload_is_repeated(cluster: Cluster, workload: str) -> None:
     cluster.down()
 
 
+def test_calls_from_outside_are_repeated(cluster: Cluster) -> None:
+    """One that touches both islands is in the log by its changes."""
+    cluster.write(layout="2ISL", durability="command", more="""data:
+  tables:
+    - {name: account, key: [uint64], range: [0, 200], row_bytes: 8}
+gateway: {enabled: true}
+""")
+    cluster.up()
+    transfers = ("run", cluster.file, "transfer", "--duration", 0.2, "--warmup", 0, "--results",
+                 os.path.join(cluster.folder, "results"))
+    cluster.islands.json(*transfers)  # loads
+
+    def pay(taker: int) -> int:
+        """From account 1; returns what it has then."""
+        called = cluster.islands.run("client", cluster.file, "call", "transfer.pay", 1, taker, 1)
+        balance = re.fullmatch(r"paid 1\nbalance (\d+)\n", called.out)
+        assert balance, called
+        return int(balance[1])
+
+    def kill() -> None:
+        restarts = cluster.island(0)["restarts"]
+        os.kill(cluster.island(0)["pid"], signal.SIGKILL)
+        wait_until(lambda: cluster.island(0)["restarts"] == restarts + 1 and cluster.island(0)["state"] == "ready",
+                   what="island 0")
+
+    kill()
+    before = commands_repeated(cluster, 0)
+    balances = [pay(taker) for taker in (2, 199, 2, 199, 2)]
+    assert balances == [balances[0] - paid for paid in range(5)]
+    kill()
+    assert commands_repeated(cluster, 0) in (3, before + 3), "from a snapshot, or from the one before"
+    assert pay(2) == balances[-1] - 1
+    result = cluster.islands.json(*transfers)
+    assert result["sum_check"] == "ok", result["sum_check_detail"]
+    cluster.down()
+    assert cluster.islands.run("verify", cluster.file).code == 0
+
+
 def test_lives_of_other_durabilities_come_between(cluster: Cluster) -> None:
     """Power is lost, as far as islands can tell, behind each of them."""
     up(cluster, "tpcc")

@@ -217,7 +217,8 @@ class NewcomerWorkload final : public instance::Workload {
                                                                   .about = "counts a visit of a row",
                                                                   .arguments = {{"key", kInt64}},
                                                                   .results = {{"visits", kInt64}},
-                                                                  .home_table = kTable}};
+                                                                  .home_table = kTable,
+                                                                  .repeatable = true}};  // by its key alone
     return kProcedures;
   }
 

@@ -121,7 +121,8 @@ class TransferWorkload final : public instance::Workload {
          .about = "moves money to another account, if there is enough",
          .arguments = {{"from", kInt64}, {"to", kInt64}, {"amount", kInt64}},
          .results = {{"paid", kInt64}, {"balance", kInt64}},  // 1 or 0; of `from`, afterwards
-         .home_table = kTable}};
+         .home_table = kTable,
+         .repeatable = true}};  // by arguments and rows alone
     return kProcedures;
   }
 

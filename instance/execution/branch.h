@@ -18,6 +18,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "instance/locks/lock_table.h"
+#include "instance/log/entry.h"
 #include "instance/storage/files/page_fetcher.h"
 #include "instance/storage/store.h"
 #include "instance/workload/operation.h"
@@ -116,9 +117,9 @@ struct Branch {
   bool quiet = false;      // runs without locks
   bool published = false;  // has left records in the log that do not end it
   bool decided = false;    // one that says that it has committed
-  // What its procedure was given, if that is to be in the log instead of what it has changed; good until
-  // Commit.
-  std::span<const std::byte> command;
+  // Whose procedure it is and what that was given, if it is to be in the log instead of what it has changed;
+  // good until Commit. No workload: it is not.
+  log::Command command;
   size_t undo_published = 0;  // entries of `undo` that are in them, and their bytes
   size_t undo_published_bytes = 0;
   bool foreign = false;          // another island's transaction; set before its first operation

@@ -415,7 +415,7 @@ void Executor::Commit(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
   if (Planted(PlantedBug::kBuryBeforeCommit)) BuryGhosts(branch, /*committed=*/true, wakeups);
   if (log::Journal* journal = options_.journal; journal != nullptr && !branch.decided) {
     const WorkScope logging(Work::kLogging);
-    const bool command = !branch.published && !branch.command.empty() &&
+    const bool command = !branch.published && !branch.command.workload.empty() &&
                          journal->AppendCommand(branch.locks.transaction, branch.command, reserved_);
     if (!command) branch.published ? journal->AppendCommit(branch.locks.transaction) : journal->AppendDone();
   }

@@ -640,7 +640,9 @@ absl::Status Island::LoadRows(const control::v1::LoadSpec& load) {
 }
 
 void Island::OfferProcedures(const control::v1::LoadSpec& load, const OpenedWorkload& workload) {
-  const absl::Status added = shared_.procedures.Add(load.workload(), workload, *catalog_);
+  const absl::Status added = shared_.procedures.Add(
+      load.workload(), workload, *catalog_,
+      recovery::EncodeWorkload(load.workload(), load.object(), ToParameters(load.parameters())));
   if (!added.ok()) {
     spdlog::warn("workload '{}' can be loaded and run, and none of its procedures called: {}",
                  load.workload(), std::string(added.message()));

@@ -40,7 +40,8 @@ bool TakeHead(Cursor* from, Entry* entry) {
       if (!from->TakeVarint(&number) || number > UINT32_MAX) return false;
       entry->left = static_cast<uint32_t>(number);
       return true;
-    case EntryKind::kCommand: {
+    case EntryKind::kCommand:
+    case EntryKind::kCall: {
       std::span<const std::byte> check;
       if (!from->TakeBytes(sizeof(entry->check), &check)) return false;
       std::memcpy(&entry->check, check.data(), sizeof(entry->check));
@@ -83,7 +84,7 @@ void EncodeEntryHead(const Entry& entry, RecordBuffer* head) {
   if (entry.kind == EntryKind::kCompensation) PutNumber(entry.left, head);
   if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kDecision) PutSized(entry.fellows, head);
   if (entry.kind == EntryKind::kPrepare || entry.kind == EntryKind::kUpdate) PutSized(entry.undo, head);
-  if (entry.kind == EntryKind::kCommand) {
+  if (IsCommand(entry.kind)) {
     PutBytes(std::as_bytes(std::span(&entry.check, 1)), head);
     PutSized(entry.workload, head);
     PutSized(entry.input, head);
@@ -111,12 +112,12 @@ absl::StatusOr<std::vector<coordinator::Fellow>> DecodeFellows(std::span<const s
 
 absl::StatusOr<Entry> DecodeEntry(const Record& record) {
   Entry entry{.kind = static_cast<EntryKind>(record.kind)};
-  if (entry.kind < EntryKind::kDone || entry.kind > EntryKind::kCommand)
+  if (entry.kind < EntryKind::kDone || entry.kind > EntryKind::kCall)
     return absl::DataLossError("a record of a kind that this version does not know");
   Cursor from(record.body);
   if (!TakeHead(&from, &entry)) return absl::DataLossError("a record ends before what its kind has");
   entry.changes = from.rest();
-  if (entry.kind == EntryKind::kCommand && !entry.changes.empty())
+  if (IsCommand(entry.kind) && !entry.changes.empty())
     return absl::DataLossError("a command has more than a command's");
   return entry;
 }

@@ -26,14 +26,16 @@
 //                                                              follows from all records before, and is made
 //                                                              again by running it: recovery/
 //                                                              command_replay.h
+//   kCall           likewise                                   the same, called from outside
 //
 //   id     varints: island, worker, boot epoch, sequence of the transaction
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
 //   fellows   varint n, n bytes: of each 4, its island, and 8, its life
 //   check     4: CRC-32C of the changes, as another kind would have them
-//   workload  varint n, n bytes: whose procedure; none: that of the kCommand before it. The first of a life
-//             and the first behind a snapshot have it
-//   input     varint n, n bytes: what the procedure is given (workload/input_coder.h)
+//   workload  varint n, n bytes: whose procedure; none: that of the kCommand or kCall before it. The first of
+//             a life and the first behind a snapshot have it
+//   input     varint n, n bytes: what the procedure is given (workload/input_coder.h); of kCall, its name and
+//             arguments (workload/procedures.h)
 //
 // kPrepare may come again, with all of the undo, and kDecision and kDecided too: then the transaction's
 // records before that are not needed any more (open_transactions.h).
@@ -73,16 +75,27 @@ enum class EntryKind : uint8_t {
   kDecided = 8,
   kEnd = 9,
   kCommand = 10,
+  kCall = 11,
 };
+
+// Has what a procedure was given, and not what it has changed.
+constexpr bool IsCommand(EntryKind kind) { return kind == EntryKind::kCommand || kind == EntryKind::kCall; }
 
 // Says that a transaction has committed: whatever it changed stays.
 constexpr bool Commits(EntryKind kind) {
-  return kind == EntryKind::kDone || kind == EntryKind::kCommand || kind == EntryKind::kCommit ||
+  return kind == EntryKind::kDone || IsCommand(kind) || kind == EntryKind::kCommit ||
          kind == EntryKind::kDecision || kind == EntryKind::kDecided;
 }
 
 // Ends a transaction of which no other record speaks.
-constexpr bool IsWhole(EntryKind kind) { return kind == EntryKind::kDone || kind == EntryKind::kCommand; }
+constexpr bool IsWhole(EntryKind kind) { return kind == EntryKind::kDone || IsCommand(kind); }
+
+// What kCommand or kCall has of a transaction.
+struct Command {
+  bool called = false;  // from outside
+  std::span<const std::byte> workload;
+  std::span<const std::byte> input;
+};
 
 struct Entry {
   EntryKind kind = EntryKind::kDone;
@@ -90,7 +103,7 @@ struct Entry {
   uint32_t left = 0;                       // of kCompensation
   std::span<const std::byte> fellows;      // of kPrepare, kDecision: as EncodeFellows has them
   std::span<const std::byte> undo;         // of kUpdate, kPrepare
-  uint32_t check = 0;                      // of kCommand, likewise the two that follow
+  uint32_t check = 0;                      // of kCommand and kCall, likewise the two that follow
   std::span<const std::byte> workload;
   std::span<const std::byte> input;
   std::span<const std::byte> changes;

@@ -1,6 +1,7 @@
 #include "instance/log/journal.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
@@ -40,7 +41,7 @@ void Journal::AppendEntry(const Entry& entry, bool again) {
   const Lsn lsn = collected() ? collector_.last() : collector_.Stamp();
   head_.Clear();
   EncodeEntryHead(entry, &head_);
-  const bool changes_follow = entry.kind == EntryKind::kCommand;
+  const bool changes_follow = IsCommand(entry.kind);
   Append(writer_, static_cast<uint8_t>(entry.kind), lsn.value(),
          {head_.bytes(), changes_follow ? std::span<const std::byte>() : body_.bytes()});
   // A counter that was full: nobody may be stamped with less who sees this (lsn.h).
@@ -115,17 +116,21 @@ void Journal::AppendDone() {
   commits_.Raise(collector_.last().epoch());
 }
 
-bool Journal::AppendCommand(const Id& id, std::span<const std::byte> input, size_t reserved) {
-  ISLANDS_CHECK(alone());
+bool Journal::AppendCommand(const Id& id, const Command& command, size_t reserved) {
+  ISLANDS_CHECK(alone() && !command.workload.empty());
   if (!collected()) return true;
-  Entry entry{.kind = EntryKind::kCommand, .transaction = id, .input = input};
-  if (!workload_said_) entry.workload = workload_;
-  const size_t bytes = RecordBytes(kMostHeadBytes + entry.workload.size() + input.size());
+  Entry entry{.kind = command.called ? EntryKind::kCall : EntryKind::kCommand,
+              .transaction = id,
+              .input = command.input};
+  const bool said = command.workload.size() == workload_.size() &&
+                    std::memcmp(command.workload.data(), workload_.data(), workload_.size()) == 0;
+  if (!said) entry.workload = command.workload;
+  const size_t bytes = RecordBytes(kMostHeadBytes + entry.workload.size() + entry.input.size());
   // No longer than what others append, so that it fits whatever ring their changes fit.
   if (bytes > kMostCollected || room() + body_.size() < reserved + bytes) return false;
   entry.check = runtime::Crc32c(body_.bytes());
   AppendEntry(entry);
-  workload_said_ = true;
+  if (!said) workload_.assign(command.workload.begin(), command.workload.end());
   commits_.Raise(collector_.last().epoch());
   return true;
 }
@@ -135,7 +140,7 @@ uint64_t Journal::BeginSnapshot(BeforeImages* images) {
   const uint64_t epoch = std::max(board_.epoch(), collector_.last().epoch());
   board_.RaiseEpoch(epoch + 1);
   images_ = images;
-  workload_said_ = false;
+  workload_.clear();
   return epoch;
 }
 

@@ -114,14 +114,9 @@ class Journal final : public storage::PageChangeSink {
 
   // What was collected, if anything, is done: see entry.h, likewise the others.
   void AppendDone();
-  // Likewise, of a worker alone: the changes follow from `input` of the current workload's procedure. False:
-  // that is too long for a command, or there is no room for it and `reserved` bytes more.
-  bool AppendCommand(const Id& id, std::span<const std::byte> input, size_t reserved);
-  // Whose procedures they are from now on, as recovery finds it again.
-  void SetWorkload(std::vector<std::byte> workload) {
-    workload_ = std::move(workload);
-    workload_said_ = false;
-  }
+  // Likewise, of a worker alone: the changes follow from the command. False: that is too long for one, or
+  // there is no room for it and `reserved` bytes more.
+  bool AppendCommand(const Id& id, const Command& command, size_t reserved);
   // Of a snapshot: it begins between two steps, in an epoch of its own, and every command behind it can be
   // repeated without one before it. Returns the epoch: all that is stamped later is of a later one.
   uint64_t BeginSnapshot(BeforeImages* images);
@@ -228,8 +223,7 @@ class Journal final : public storage::PageChangeSink {
   std::vector<Lsn> shown_;  // by worker: as last looked at
   Publisher* publisher_ = nullptr;
   BeforeImages* images_ = nullptr;   // null: nobody takes a snapshot
-  std::vector<std::byte> workload_;  // of commands,
-  bool workload_said_ = false;       // in one that needs none before it
+  std::vector<std::byte> workload_;  // of the last command; empty: the next one names its own
   OpenTransactions open_;
   PageChangeCollector collector_;
   RecordBuffer body_;               // of the changes

@@ -26,6 +26,7 @@ void OpenTransactions::Note(EntryKind kind, const Id& id, uint64_t epoch) {
       return End(id);
     case EntryKind::kDone:
     case EntryKind::kCommand:
+    case EntryKind::kCall:
       return;
   }
 }

@@ -261,7 +261,6 @@ class Box {
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, recovery.last());
     logs_commands_ = commands_ && random_.Below(4) != 0;
     repeated_ += recovery.commands();
-    journal_->SetWorkload(EncodeWorkload("given", "given.so", {}));
     work_.LogCommands(logs_commands_);
     journal_->Listen();
     if (empty) {

@@ -305,9 +305,9 @@ class Work {
   void Commit(Transaction& transaction, log::EntryKind kind) {
     std::vector<std::byte> input;
     if (commands_on_ && kind == log::EntryKind::kDone) {
-      instance::InputCoder coder(&input);
-      transaction.given.CodeInput(coder);
-      transaction.branch->command = input;
+      const bool called = random_.Below(3) == 0;
+      input = called ? InputOfCall(transaction.given) : InputOf(transaction.given);
+      transaction.branch->command = {.called = called, .workload = kGiven, .input = input};
     }
     executor_->Commit(*transaction.branch, &wakeups_);
     if (transaction.changes.empty() && kind == log::EntryKind::kDone) return Hear();  // who knows what it did
@@ -406,6 +406,7 @@ class Work {
   Story story_;
   Rows rows_;  // as the transactions that have committed leave them
   bool commands_on_ = false;
+  const std::vector<std::byte> kGiven = EncodeWorkload("given", "given.so", {});
   uint64_t commits_ = 0;
   uint64_t adopted_ = 0;
   uint64_t restored_unheard_ = 0;

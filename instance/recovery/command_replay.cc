@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "instance/workload/procedures.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/planted_bug.h"
@@ -60,7 +61,11 @@ CommandReplay::CommandReplay(const storage::Catalog& catalog, storage::Store& st
       transaction_(*this) {}
 
 absl::Status CommandReplay::Open(std::span<const std::byte> workload) {
-  if (workload_ != nullptr && std::ranges::equal(workload, encoded_)) return absl::OkStatus();
+  for (const std::unique_ptr<Opened>& opened : opened_) {
+    if (!std::ranges::equal(workload, opened->encoded)) continue;
+    of_ = opened.get();
+    return absl::OkStatus();
+  }
   control::v1::LoadSpec spec;
   if (!spec.ParseFromArray(workload.data(), static_cast<int>(workload.size())))
     return absl::DataLossError("a command whose workload is none");
@@ -70,35 +75,62 @@ absl::Status CommandReplay::Open(std::span<const std::byte> workload) {
                     "`islands down`, which leaves none, then try again",
                     spec.workload()));
   }
-  const absl::StatusOr<std::shared_ptr<const instance::Workload>> opened =
+  absl::StatusOr<std::shared_ptr<const instance::Workload>> opened =
       open_(spec.object(), catalog_, {spec.parameters().begin(), spec.parameters().end()});
   if (!opened.ok()) {
     return absl::FailedPreconditionError(
         fmt::format("the log has commands of workload '{}' ({}), which cannot be repeated: {}",
                     spec.workload(), spec.object(), std::string(opened.status().message())));
   }
-  workload_ = *opened;
-  request_ = workload_->MakeRequest();
-  name_ = spec.workload();
-  encoded_.assign(workload.begin(), workload.end());
-  if (request_ != nullptr) return absl::OkStatus();
+  std::unique_ptr<instance::Request> request = (*opened)->MakeRequest();
+  opened_.push_back(std::make_unique<Opened>(Opened{{workload.begin(), workload.end()},
+                                                    spec.workload(),
+                                                    spec.object(),
+                                                    *std::move(opened),
+                                                    std::move(request)}));
+  of_ = opened_.back().get();
+  return absl::OkStatus();
+}
+
+absl::Status CommandReplay::Decode(const log::Entry& entry) {
+  called_ = nullptr;
+  if (entry.kind == log::EntryKind::kCall) return DecodeCall(entry.input);
+  if (of_->request == nullptr) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the log has commands of workload '{}' ({}), and this version of it repeats none: put back the "
+        "one that wrote them",
+        of_->name, of_->object));
+  }
+  instance::InputCoder coder(entry.input);
+  of_->request->CodeInput(coder);
+  if (coder.ok()) return absl::OkStatus();
+  return absl::DataLossError(fmt::format(
+      "what a procedure of workload '{}' was given is cut off, or of another version", of_->name));
+}
+
+absl::Status CommandReplay::DecodeCall(std::span<const std::byte> input) {
+  std::string name;
+  instance::InputCoder coder(input);
+  instance::CodeCall(coder, name, arguments_);
+  if (!coder.ok()) return absl::DataLossError(fmt::format("a call of workload '{}' is cut off", of_->name));
+  for (const instance::Procedure& procedure : of_->workload->procedures()) {
+    if (procedure.name == name && procedure.repeatable) called_ = &procedure;
+  }
+  absl::Status fits = called_ != nullptr ? instance::CheckValues(called_->arguments, arguments_, "argument")
+                                         : absl::NotFoundError("it has none that could be repeated");
+  if (fits.ok()) return fits;
   return absl::FailedPreconditionError(fmt::format(
-      "the log has commands of workload '{}' ({}), and this version of it repeats none: put back the "
-      "one that wrote them",
-      name_, spec.object()));
+      "the log has calls of procedure '{}.{}' ({}), and this version of it is another: {}; put back "
+      "the one that wrote them",
+      of_->name, name, of_->object, std::string(fits.message())));
 }
 
 absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn lsn) {
   if (!entry.workload.empty()) {
     if (absl::Status opened = Open(entry.workload); !opened.ok()) return opened;
   }
-  if (request_ == nullptr) return absl::DataLossError("a command of which no record says whose it is");
-  instance::InputCoder coder(entry.input);
-  request_->CodeInput(coder);
-  if (!coder.ok()) {
-    return absl::DataLossError(
-        fmt::format("what a procedure of workload '{}' was given is cut off, or of another version", name_));
-  }
+  if (of_ == nullptr) return absl::DataLossError("a command of which no record says whose it is");
+  if (absl::Status decoded = Decode(entry); !decoded.ok()) return decoded;
   transaction_.Begin(entry.transaction);
   body_.Clear();
   collector_.StampAbove(last);
@@ -116,11 +148,14 @@ absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn
   return absl::DataLossError(fmt::format(
       "transaction {} of workload '{}', run again: {}; what its procedure does has to follow from its "
       "input and its rows alone, and workload and islands have to be those that wrote the log",
-      entry.transaction.ToString(), name_, std::string(repeated.message())));
+      entry.transaction.ToString(), of_->name, std::string(repeated.message())));
 }
 
 absl::Status CommandReplay::Repeat() {
-  runtime::Task<absl::Status> procedure = workload_->Run(transaction_, *request_);
+  results_.clear();
+  runtime::Task<absl::Status> procedure =
+      called_ != nullptr ? of_->workload->Call(transaction_, *called_, arguments_, &results_)
+                         : of_->workload->Run(transaction_, *of_->request);
   procedure.Start();
   std::vector<locks::Wakeup> wakeups;
   instance::Branch& branch = transaction_.branch;

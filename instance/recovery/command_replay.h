@@ -38,7 +38,7 @@ namespace islands::recovery {
 using WorkloadOpener = std::function<absl::StatusOr<std::shared_ptr<const instance::Workload>>(
     const std::string& object, const storage::Catalog& catalog, const instance::Parameters& parameters)>;
 
-// Whose commands they are, as the log has it (Journal::SetWorkload).
+// Whose commands they are, as the log has it (log::Command::workload).
 std::vector<std::byte> EncodeWorkload(const std::string& name, const std::string& object,
                                       const instance::Parameters& parameters);
 
@@ -78,7 +78,17 @@ class CommandReplay {
     runtime::Random random_;
   };
 
+  struct Opened {
+    std::vector<std::byte> encoded;
+    std::string name, object;
+    std::shared_ptr<const instance::Workload> workload;
+    std::unique_ptr<instance::Request> request;  // null: it repeats no requests
+  };
+
   absl::Status Open(std::span<const std::byte> workload);
+  // What the command's procedure was given.
+  absl::Status Decode(const log::Entry& entry);
+  absl::Status DecodeCall(std::span<const std::byte> input);
   absl::Status Repeat();
 
   const storage::Catalog& catalog_;
@@ -90,10 +100,10 @@ class CommandReplay {
   instance::RoutePlan plan_;  // scratch
   log::PageChangeCollector collector_;
   log::RecordBuffer body_;
-  std::vector<std::byte> encoded_;  // the workload
-  std::string name_;
-  std::shared_ptr<const instance::Workload> workload_;
-  std::unique_ptr<instance::Request> request_;
+  std::vector<std::unique_ptr<Opened>> opened_;
+  Opened* of_ = nullptr;                         // whose command is the last one; null: there was none
+  const instance::Procedure* called_ = nullptr;  // by it; null: it was a request
+  std::vector<instance::Value> arguments_, results_;
   Replayed transaction_;
 };
 

@@ -52,6 +52,14 @@ class CommandReplayTest : public testing::Test {
     table->add_key("uint64");
     table->set_range_end(100);
     catalog_ = std::make_unique<storage::Catalog>(*storage::Catalog::Create(specs, 1));
+    StartAnew();
+  }
+  ~CommandReplayTest() override { storage::page_change_sink = nullptr; }
+
+  // A first life of the island.
+  void StartAnew() {
+    storage::page_change_sink = nullptr;
+    executor_.reset();
     board_ = std::make_unique<log::Board>(kWorkers);
     ring_ = log::Ring::InMemory({1, 0, 0}, log::Ring::kLeastCapacity);
     journal_ = std::make_unique<log::Journal>(*board_, *ring_, log::Lsn());
@@ -63,14 +71,19 @@ class CommandReplayTest : public testing::Test {
     executor_.emplace(*catalog_, *store_, locks_,
                       instance::ExecutorOptions{.alone = true, .journal = journal_.get()});
   }
-  ~CommandReplayTest() override { storage::page_change_sink = nullptr; }
-
-  void Insert(uint64_t key) {
+  // `of`: whose command it says to be. Of a call: the call's input, if it is to be another one.
+  void Insert(uint64_t key, const std::vector<std::byte>& of = EncodeWorkload("given", "given.so", {})) {
+    Insert(key, {.workload = of}, {});
+  }
+  void InsertByCall(uint64_t key, std::vector<std::byte> input = {},
+                    const std::vector<std::byte>& of = EncodeWorkload("given", "given.so", {})) {
+    Insert(key, {.called = true, .workload = of}, std::move(input));
+  }
+  void Insert(uint64_t key, log::Command command, std::vector<std::byte> input) {
     GivenRequest request;
     request.batches = {{{OperationKind::kInsert, key, "a row"}}};
-    std::vector<std::byte> input;
-    instance::InputCoder coder(&input);
-    request.CodeInput(coder);
+    if (input.empty()) input = command.called ? InputOfCall(request) : InputOf(request);
+    command.input = input;
     instance::Branch branch;
     branch.locks.transaction = {0, 0, 1, key};
     instance::Batch batch;
@@ -80,15 +93,13 @@ class CommandReplayTest : public testing::Test {
     size_t cursor = 0;
     instance::Failure failure;
     ASSERT_EQ(executor_->Run(branch, batch, routes, &cursor, &failure), instance::Progress::kDone);
-    branch.command = input;
+    branch.command = command;
     std::vector<locks::Wakeup> wakeups;
     executor_->Commit(branch, &wakeups);
     journal_->EndStep();
   }
   void InsertTwo() {
-    journal_->SetWorkload(EncodeWorkload("given", "given.so", {{"size", "3"}}));
-    Insert(1);
-    Insert(2);
+    for (const uint64_t key : {1, 2}) Insert(key, EncodeWorkload("given", "given.so", {{"size", "3"}}));
   }
   // What is found in an island that is repeated from nothing; `commands`: how many were.
   absl::Status Repeat(const WorkloadOpener& open, uint64_t commands) {
@@ -128,7 +139,6 @@ TEST_F(CommandReplayTest, Commands_DoWhatTheyHaveDone) {
 }
 
 TEST_F(CommandReplayTest, WhatIsNoCommand_MayComeBetween) {
-  journal_->SetWorkload(EncodeWorkload("given", "given.so", {}));
   Insert(1);
   instance::Branch branch;
   branch.locks.transaction = {0, 0, 1, 50};
@@ -150,7 +160,6 @@ TEST_F(CommandReplayTest, WhatIsNoCommand_MayComeBetween) {
 
 // While a run goes on: nobody says again whose its commands are.
 TEST_F(CommandReplayTest, Tables_MayComeBetween) {
-  journal_->SetWorkload(EncodeWorkload("given", "given.so", {}));
   Insert(1);
   storage::Catalog::TableSpecs specs;
   for (const char* name : {"rows", "more"}) {
@@ -167,6 +176,40 @@ TEST_F(CommandReplayTest, Tables_MayComeBetween) {
   std::swap(*catalog_, more);
   const absl::Status repeated = Repeat(OpenGiven, 2);
   EXPECT_TRUE(repeated.ok()) << repeated;
+}
+
+TEST_F(CommandReplayTest, CallsAndRequests_OfSeveralWorkloads) {
+  const std::vector<std::byte> other = EncodeWorkload("other", "given.so", {});
+  Insert(1);
+  InsertByCall(2);
+  InsertByCall(3, {}, other);
+  InsertByCall(4, {}, other);
+  Insert(5);
+  InsertByCall(6);
+  const absl::Status repeated = Repeat(OpenGiven, 6);
+  EXPECT_TRUE(repeated.ok()) << repeated;
+}
+
+TEST_F(CommandReplayTest, CallsThatAreNone_AreSaidBeforeAnythingIsLost) {
+  const std::vector<std::vector<std::byte>> inputs = {
+      InputOfCall("by_chance", {int64_t{0}}), InputOfCall("forgotten", {int64_t{0}}),
+      InputOfCall("carry_out", {int64_t{0}}), InputOfCall("carry_out", {int64_t{0}, 1.5})};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    StartAnew();
+    InsertByCall(1);
+    InsertByCall(2, inputs[i]);
+    const absl::Status none = Repeat(OpenGiven, 2);
+    EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition) << i << ": " << none;
+    EXPECT_NE(none.message().find("calls of procedure 'given."), std::string::npos) << none;
+  }
+}
+
+TEST_F(CommandReplayTest, CallThatIsCutOff_IsDataLoss) {
+  std::vector<std::byte> input = InputOfCall("carry_out", {int64_t{0}, std::string("text")});
+  input.pop_back();
+  InsertByCall(1, input);
+  const absl::Status cut = Repeat(OpenGiven, 1);
+  EXPECT_EQ(cut.code(), absl::StatusCode::kDataLoss) << cut;
 }
 
 TEST_F(CommandReplayTest, AnotherProcedure_IsDataLoss) {
@@ -210,6 +253,29 @@ TEST_F(CommandReplayTest, CommandOfNobody_IsDataLoss) {
     return recovery.Redo(ring_->stream(), record);
   });
   EXPECT_EQ(repeated.code(), absl::StatusCode::kDataLoss) << repeated;
+}
+
+TEST(CodeCall, WhatIsWritten_IsRead) {
+  const std::vector<instance::Value> written = {int64_t{-5}, 2.5, std::string("\0text", 5), std::string()};
+  const std::vector<std::byte> bytes = InputOfCall("procedure", written);
+  // Into values of other types, as they were left by the call before.
+  std::vector<instance::Value> read = {std::string("a"), int64_t{1}, 1.5, 1.5, 1.5};
+  std::string name = "another";
+  instance::InputCoder reader{std::span<const std::byte>(bytes)};
+  instance::CodeCall(reader, name, read);
+  EXPECT_TRUE(reader.ok());
+  EXPECT_EQ(name, "procedure");
+  EXPECT_EQ(read, written);
+  for (size_t end = 0; end < bytes.size(); ++end) {
+    instance::InputCoder cut{std::span<const std::byte>(bytes).first(end)};
+    instance::CodeCall(cut, name, read);
+    EXPECT_FALSE(cut.ok()) << end;
+  }
+  std::vector<std::byte> unknown = InputOfCall("", {int64_t{0}});
+  unknown[2] = std::byte{3};  // the type
+  instance::InputCoder other{std::span<const std::byte>(unknown)};
+  instance::CodeCall(other, name, read);
+  EXPECT_FALSE(other.ok());
 }
 
 TEST(InputCoder, WhatIsWritten_IsRead) {

@@ -1,4 +1,5 @@
-// A workload whose procedure carries out whatever operations it is given: for boxes whose log has commands.
+// A workload whose procedures carry out whatever operations they are given, by a request or as a call's text:
+// for boxes whose log has commands.
 //
 // Thread safety: none.
 #pragma once
@@ -10,6 +11,7 @@
 
 #include "instance/recovery/command_replay.h"
 #include "instance/recovery/recovery_testing.h"
+#include "instance/workload/procedures.h"
 #include "instance/workload/workload.h"
 
 namespace islands::recovery {
@@ -78,7 +80,44 @@ class GivenWorkload : public instance::Workload {
     }
     co_return absl::OkStatus();
   }
+  const std::vector<instance::Procedure>& procedures() const override {
+    static const std::vector<instance::Procedure> kProcedures = {
+        {.name = "carry_out",
+         .arguments = {{"home", instance::ValueType::kInt64}, {"operations", instance::ValueType::kText}},
+         .home_table = "rows",
+         .repeatable = true},
+        {.name = "by_chance", .arguments = {{"home", instance::ValueType::kInt64}}, .home_table = "rows"}};
+    return kProcedures;
+  }
+  runtime::Task<absl::Status> Call(instance::Transaction& transaction, const instance::Procedure&,
+                                   std::span<const instance::Value> arguments,
+                                   std::vector<instance::Value>* results) const override {
+    GivenRequest request;
+    instance::InputCoder coder(Bytes(std::get<std::string>(arguments[1])));
+    request.CodeInput(coder);
+    if (!coder.ok()) co_return absl::InvalidArgumentError("no operations");
+    results->emplace_back(int64_t{1});
+    runtime::Task<absl::Status> run = Run(transaction, request);
+    co_return co_await run;
+  }
 };
+
+inline std::vector<std::byte> InputOf(GivenRequest& request) {
+  std::vector<std::byte> input;
+  instance::InputCoder coder(&input);
+  request.CodeInput(coder);
+  return input;
+}
+inline std::vector<std::byte> InputOfCall(std::string procedure, std::vector<instance::Value> arguments) {
+  std::vector<std::byte> input;
+  instance::InputCoder coder(&input);
+  instance::CodeCall(coder, procedure, arguments);
+  return input;
+}
+// Of a call that does what the request does.
+inline std::vector<std::byte> InputOfCall(GivenRequest& request) {
+  return InputOfCall("carry_out", {int64_t{0}, Text(InputOf(request))});
+}
 
 inline absl::StatusOr<std::shared_ptr<const instance::Workload>> OpenGiven(const std::string& object,
                                                                            const storage::Catalog&,

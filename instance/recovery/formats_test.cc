@@ -146,23 +146,26 @@ TEST(Formats, Entries) {
   EXPECT_EQ(head(log::EntryKind{2}), join({to_undo}));
   EXPECT_EQ(head(log::EntryKind{3}), join({left}));
   for (const uint8_t kind : {4, 5, 8, 9}) EXPECT_EQ(head(log::EntryKind{kind}), with_id);
-  log::RecordBuffer command;
-  log::EncodeEntryHead({.kind = log::EntryKind{10},
-                        .transaction = id,
-                        .check = 0x51525354,
-                        .workload = View("whose"),
-                        .input = View(undo)},
-                       &command);
   Bytes check, whose = {std::byte{5}};
   Put(&check, 0x51525354, 4);
   Put(&whose, "whose");
-  EXPECT_EQ(Bytes(command.bytes().begin(), command.bytes().end()), join({check, whose, to_undo}));
+  for (const uint8_t kind : {10, 11}) {
+    log::RecordBuffer command;
+    log::EncodeEntryHead({.kind = log::EntryKind{kind},
+                          .transaction = id,
+                          .check = 0x51525354,
+                          .workload = View("whose"),
+                          .input = View(undo)},
+                         &command);
+    EXPECT_EQ(Bytes(command.bytes().begin(), command.bytes().end()), join({check, whose, to_undo}));
+  }
   EXPECT_EQ(head(log::EntryKind{6}), join({listed, to_undo}));
   EXPECT_EQ(head(log::EntryKind{7}), join({listed}));
   EXPECT_EQ(static_cast<int>(log::EntryKind::kDone), 1);
   EXPECT_EQ(static_cast<int>(log::EntryKind::kPrepare), 6);
   EXPECT_EQ(static_cast<int>(log::EntryKind::kEnd), 9);
   EXPECT_EQ(static_cast<int>(log::EntryKind::kCommand), 10);
+  EXPECT_EQ(static_cast<int>(log::EntryKind::kCall), 11);
 }
 
 TEST(Formats, UndoEntries) {

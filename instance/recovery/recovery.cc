@@ -27,8 +27,7 @@ bool AreOthers(std::span<const coordinator::Fellow> fellows, std::initializer_li
 absl::Status CheckWriter(const log::Entry& entry, const log::StreamId& stream) {
   const coordinator::TransactionId& id = entry.transaction;
   const bool own = id.island == stream.island;
-  if (entry.kind == log::EntryKind::kCommand &&
-      (!own || id.worker != stream.worker || id.boot_epoch != stream.life))
+  if (log::IsCommand(entry.kind) && (!own || id.worker != stream.worker || id.boot_epoch != stream.life))
     return absl::DataLossError("it is the command of another worker, or life");
   if (entry.kind == log::EntryKind::kDecided && own)
     return absl::DataLossError("it decides for a coordinator, and that is its own island");
@@ -68,7 +67,7 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   if (status.ok() && lsn < last_) status = absl::DataLossError("its LSN does not ascend");  // invariant 2
   if (status.ok()) status = CheckWriter(*entry, stream);
   if (status.ok()) status = Note(*entry, lsn);
-  if (status.ok() && entry->kind == log::EntryKind::kCommand) {
+  if (status.ok() && log::IsCommand(entry->kind)) {
     status = RunCommand(*entry, lsn);
     if (absl::IsFailedPrecondition(status)) return status;
   }
@@ -105,6 +104,7 @@ absl::Status Recovery::Note(const log::Entry& entry, log::Lsn lsn) {
   switch (entry.kind) {
     case log::EntryKind::kDone:
     case log::EntryKind::kCommand:
+    case log::EntryKind::kCall:
       return absl::OkStatus();
     case log::EntryKind::kUpdate:
       return NoteUpdate(entry, lsn);

@@ -156,7 +156,7 @@ absl::Status SimLog::Read(uint32_t island, const log::LogPosition& begin,
   uint64_t records = 0;
   return reader.Read([&](const log::StreamId& stream, const log::Record& record) {
     if (most && records++ == *most) return absl::UnavailableError("the island dies here");
-    commands_ += record.kind == static_cast<uint8_t>(log::EntryKind::kCommand) ? 1 : 0;
+    commands_ += log::IsCommand(static_cast<log::EntryKind>(record.kind)) ? 1 : 0;
     return take(stream, record);
   });
 }

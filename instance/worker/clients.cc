@@ -37,7 +37,7 @@ void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> gene
   arrivals_.Begin(arrivals, *generator_, mpl, seed);
   ending_ = false;
   commands_ = shared_.commands && workload.MakeRequest() != nullptr;
-  if (commands_) options_.journal->SetWorkload(std::move(commands_of));
+  commands_of_ = std::move(commands_of);
   active_ = mpl;
   running_.store(mpl != 0, std::memory_order_relaxed);
   counters_.in_flight.Set(mpl);
@@ -172,7 +172,7 @@ void Clients::NoteCommand(Slot& slot) {
   slot.input.clear();
   InputCoder coder(&slot.input);
   slot.request->CodeInput(coder);
-  transaction.branch.command = slot.input;
+  transaction.branch.command = {.workload = commands_of_, .input = slot.input};
 }
 
 // If nobody is to blame yet it is the procedure.

@@ -145,6 +145,7 @@ class Clients final : public RunInbox {
   uint32_t active_ = 0;
   bool ending_ = false;
   bool commands_ = false;  // of this run
+  std::vector<std::byte> commands_of_;
   std::atomic<bool> running_{false};
 };
 

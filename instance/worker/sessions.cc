@@ -227,8 +227,24 @@ runtime::Task<Outcome> Sessions::Finish(Session& session) {
     runtime::Task<Outcome> abort = transaction.Abort();
     co_return co_await abort;
   }
+  if (shared_.commands && !session.request.procedure().empty()) NoteCommand(session);
   runtime::Task<Outcome> commit = transaction.Commit();
   co_return co_await commit;
+}
+
+// As Clients::NoteCommand. The call has to be all that the transaction did: its request may have operations
+// behind it, or requests before it.
+void Sessions::NoteCommand(Session& session) {
+  RunningTransaction& transaction = session.transaction;
+  const ProcedureTable::Entry& called = *shared_.procedures.Find(session.request.procedure());
+  if (!session.request.begins() || !called.procedure->repeatable || !transaction.batch().empty() ||
+      !transaction.repeatable() || !transaction.branch.wrote() || transaction.branch.published)
+    return;
+  session.input.clear();
+  InputCoder coder(&session.input);
+  std::string name = called.procedure->name;
+  CodeCall(coder, name, session.arguments);
+  transaction.branch.command = {.called = true, .workload = called.commands_of, .input = session.input};
 }
 
 runtime::Task<void> Sessions::Execute(Session& session) {

@@ -88,6 +88,7 @@ class Sessions {
     data::v1::ClientRequest request;  // the one being served
     std::vector<Value> arguments;     // of its procedure
     std::vector<Value> values;        // that it has answered
+    std::vector<std::byte> input;     // the call, for the log
     bool has_request = false;
     bool gone = false;    // its gateway
     bool open = false;    // between two requests
@@ -109,6 +110,8 @@ class Sessions {
   runtime::Task<void> Execute(Session& session);
   // The request's procedure, which begins the transaction. Likewise.
   runtime::Task<void> Call(Session& session);
+  // A call that can be made again may be in the log as such.
+  void NoteCommand(Session& session);
   // Whether the request was made for the tables that there are; sets a failure otherwise.
   bool CheckTables(Session& session);
   void Decode(Session& session);

@@ -75,7 +75,9 @@ class CountingWorkload final : public Workload {
          "",
          {{"row", kInt64}, {"by", kDouble}, {"word", kText}},
          {{"now", kInt64}, {"half", kDouble}, {"word", kText}},
-         "rows"},
+         "rows",
+         /*repeatable=*/true},
+        {"by_chance", "", {{"row", kInt64}}, {}, "rows"},
         {"fail", "", {{"row", kInt64}}, {}, "rows"},
         {"lie", "", {{"row", kInt64}}, {{"none", kInt64}}, "rows"},
         {"flood", "", {{"row", kInt64}}, {{"much", kText}}, "rows"}};
@@ -561,6 +563,87 @@ TEST_F(SyncSessionsTest, Commit_IsToldWhenItIsDurable) {
   EXPECT_FALSE(sessions_.waits());
   EXPECT_FALSE(sessions_.active());
   engine_.EndStep();
+}
+
+// Durability `command`.
+class CommandSessionsTest : public SessionsTest {
+ protected:
+  CommandSessionsTest() : SessionsTest(/*log=*/true) {
+    shared_.commands = true;
+    const auto whose = std::as_bytes(std::span(kWhose));
+    EXPECT_TRUE(
+        shared_.procedures
+            .Add("test", std::make_shared<CountingWorkload>(), *catalog_, {whose.begin(), whose.end()})
+            .ok());
+    engine_.BeginStep();
+    PutRow(1);
+    NewEntries();
+  }
+  ~CommandSessionsTest() override { engine_.EndStep(); }
+
+  // "KIND" or, of commands, "KIND WHOSE PROCEDURE/ARGUMENTS" of each record since.
+  std::vector<std::string> NewEntries() {
+    engine_.EndStep();
+    engine_.BeginStep();
+    std::vector<std::string> found;
+    while (seen_ < ring_->tail()) {
+      size_t taken = 0;
+      const auto record =
+          log::ParseRecord(ring_->stream(), seen_, ring_->Bytes(seen_, ring_->tail()), &taken);
+      EXPECT_TRUE(record.ok());
+      seen_ += taken;
+      const absl::StatusOr<log::Entry> entry = log::DecodeEntry(*record);
+      EXPECT_TRUE(entry.ok());
+      found.push_back(fmt::format("{}", static_cast<int>(entry->kind)));
+      if (!log::IsCommand(entry->kind)) continue;
+      std::string procedure;
+      std::vector<Value> arguments;
+      InputCoder coder(entry->input);
+      CodeCall(coder, procedure, arguments);
+      EXPECT_TRUE(coder.ok());
+      found.back() += fmt::format(
+          " {} {}/{}",
+          std::string(reinterpret_cast<const char*>(entry->workload.data()), entry->workload.size()),
+          procedure, arguments.size());
+    }
+    return found;
+  }
+  void Count(uint64_t session, bool begins, data::v1::ClientEnd end) {
+    data::v1::ClientRequest request = Request(session, end, Nothing);
+    request.set_begins(begins);
+    request.set_whole(true);
+    request.set_procedure("test.count");
+    for (const data::v1::Value& argument : kArguments) *request.add_arguments() = argument;
+    gateway_.Send(messaging::FrameType::kClientRequest, request);
+    Round();
+  }
+
+  static constexpr std::string_view kWhose = "whose";
+  const std::vector<data::v1::Value> kArguments = {Wire(int64_t{1}), Wire(2.0), Wire(std::string("a"))};
+  uint64_t seen_ = 0;
+};
+
+TEST_F(CommandSessionsTest, CallThatCanBeMadeAgain_IsInTheLogAsSuch) {
+  Call(1, "test.count", kArguments, Nothing);
+  Call(2, "test.count", kArguments, Nothing);
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", "2 committed"));
+  EXPECT_THAT(NewEntries(), ElementsAre("11 whose count/3", "11  count/3"));  // whose: once
+}
+
+TEST_F(CommandSessionsTest, WhatIsMoreThanACall_IsInTheLogByItsChanges) {
+  Call(1, "test.by_chance", {Wire(int64_t{1})}, Nothing);  // does not say that it can be repeated
+  Call(2, "test.count", kArguments, AddOne);
+  Whole(3, AddOne);
+  EXPECT_THAT(Replies(), ElementsAre("1 committed", "2 committed", "3 committed"));
+  EXPECT_THAT(NewEntries(), ElementsAre("1", "1", "1"));
+  Count(4, /*begins=*/true, CLIENT_END_UNSPECIFIED);
+  EXPECT_THAT(Replies(), ElementsAre("4 pending"));
+  Count(4, /*begins=*/false, CLIENT_END_COMMIT);  // two calls in one transaction
+  EXPECT_THAT(Replies(), ElementsAre("4 committed"));
+  EXPECT_THAT(NewEntries(), ElementsAre("2", "4"));
+  EXPECT_EQ(Counter(1), 1 + 2 + 1 + 1 + 2 + 2);
+  Call(5, "test.fail", {Wire(int64_t{1})}, Nothing);
+  EXPECT_THAT(NewEntries(), ElementsAre("1"));  // and its undo
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -24,6 +25,8 @@ class InputCoder {
   bool reads() const { return out_ == nullptr; }
   // Of a reader: all that was asked for was there, and nothing is left.
   bool ok() const { return ok_ && in_.empty(); }
+  // What was read cannot be.
+  void Refuse() { ok_ = false; }
 
   // A whole number, a bool or an enum: small ones are short.
   template <typename T>
@@ -45,6 +48,15 @@ class InputCoder {
     static_assert(std::is_trivially_copyable_v<T>);
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&value, 1));
     for (std::byte& byte : bytes) CodeByte(byte);
+  }
+  void CodeText(std::string& text) {
+    auto size = static_cast<uint64_t>(text.size());
+    Code(size);
+    if (reads()) {
+      ok_ = ok_ && size <= in_.size();
+      text.resize(ok_ ? size : 0);
+    }
+    for (char& character : text) CodeBytes(character);
   }
   // `code(element)` of each.
   template <typename T, typename CodeElement>

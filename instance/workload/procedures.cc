@@ -64,8 +64,30 @@ absl::Status CheckValues(std::span<const NamedType> declared, std::span<const Va
   return absl::OkStatus();
 }
 
+void CodeCall(InputCoder& coder, std::string& procedure, std::vector<Value>& arguments) {
+  coder.CodeText(procedure);
+  coder.CodeList(arguments, [&coder](Value& value) {
+    auto type = TypeOf(value);
+    coder.Code(type);
+    if (coder.reads()) {
+      if (type > ValueType::kText) return coder.Refuse();
+      if (type == ValueType::kInt64) value = int64_t{0};
+      if (type == ValueType::kDouble) value = 0.0;
+      if (type == ValueType::kText) value = std::string();
+    }
+    std::visit(
+        [&coder](auto& of_type) {
+          using T = std::remove_reference_t<decltype(of_type)>;
+          if constexpr (std::is_same_v<T, int64_t>) coder.Code(of_type);
+          if constexpr (std::is_same_v<T, double>) coder.CodeBytes(of_type);
+          if constexpr (std::is_same_v<T, std::string>) coder.CodeText(of_type);
+        },
+        value);
+  });
+}
+
 absl::Status ProcedureTable::Add(const std::string& name, const std::shared_ptr<const Workload>& workload,
-                                 const storage::Catalog& catalog) {
+                                 const storage::Catalog& catalog, const std::vector<std::byte>& commands_of) {
   const std::string prefix = name + ".";
   std::erase_if(entries_, [&](const auto& entry) { return entry.first.starts_with(prefix); });
   for (const Procedure& procedure : workload->procedures()) {
@@ -76,7 +98,7 @@ absl::Status ProcedureTable::Add(const std::string& name, const std::shared_ptr<
       std::erase_if(entries_, [&](const auto& entry) { return entry.first.starts_with(prefix); });
       return status;
     }
-    entries_[prefix + procedure.name] = {workload, &procedure};
+    entries_[prefix + procedure.name] = {workload, &procedure, commands_of};
   }
   return absl::OkStatus();
 }

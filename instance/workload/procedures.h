@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "instance/storage/catalog.h"
@@ -30,16 +31,21 @@ absl::Status CheckProcedure(const Procedure& procedure, const storage::Catalog& 
 absl::Status CheckValues(std::span<const NamedType> declared, std::span<const Value> values,
                          std::string_view what);
 
+// A call as bytes, for the log (durability `command`).
+void CodeCall(InputCoder& coder, std::string& procedure, std::vector<Value>& arguments);
+
 class ProcedureTable {
  public:
   struct Entry {
     std::shared_ptr<const Workload> workload;
     const Procedure* procedure = nullptr;
+    std::vector<std::byte> commands_of;  // as Add was given it
   };
 
   // All of a workload, in the place of those that were there under its name. On failure there are none of it.
+  // `commands_of`: the workload as recovery finds it again (recovery/command_replay.h).
   absl::Status Add(const std::string& name, const std::shared_ptr<const Workload>& workload,
-                   const storage::Catalog& catalog);
+                   const storage::Catalog& catalog, const std::vector<std::byte>& commands_of = {});
   void Clear() { entries_.clear(); }
   // Null: there is none.
   const Entry* Find(std::string_view name) const {

@@ -31,7 +31,7 @@
 
 namespace islands::instance {
 
-inline constexpr uint32_t kWorkloadAbi = 11;
+inline constexpr uint32_t kWorkloadAbi = 12;
 inline constexpr const char* kOtherAbi = "built for another version of islands; build it again";
 
 // The input of one transaction. Workloads derive from it; the generator fills the same object again and
@@ -63,6 +63,9 @@ struct Procedure {
   std::vector<NamedType> arguments;
   std::vector<NamedType> results;
   std::string home_table;
+  // With durability `command`: what Call does follows from its arguments, the rows that it reads and
+  // Transaction::id(), and from nothing else (Workload::MakeRequest), so that the log needs no more of it.
+  bool repeatable = false;
 };
 
 // What a generator may know of where it runs.

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "instance/storage/btree/btree_testing.h"
-#include "instance/storage/files/disk_page.h"
 
 namespace islands::storage {
 namespace {
@@ -14,7 +17,7 @@ namespace {
 class NodeOnDisk : public testing::Test {
  protected:
   NodeOnDisk() {
-    page_.bytes.fill(std::byte{0});
+    page_.fill(std::byte{0});
     node().header() = {.page_id = PageId(0, 5).value(), .lsn = 7, .tree = 1, .type = PageType::kTree};
     node().Initialize(Bytes("b"), Bytes("x"));
     for (const std::string key : {"c", "dd", "hhh", "m"}) {
@@ -23,30 +26,28 @@ class NodeOnDisk : public testing::Test {
       node().Insert(i, Bytes(key), Bytes(std::string(100, 'b')));
     }
   }
-  Node& node() { return *Node::At(page_.bytes.data()); }
+  Node& node() { return *Node::At(page_.data()); }
   std::string Fault() {
     const char* fault = node().FindFault();
     return fault == nullptr ? "" : fault;
   }
-  void SetField(size_t offset, uint16_t value) {
-    std::memcpy(page_.bytes.data() + offset, &value, sizeof(value));
-  }
+  void SetField(size_t offset, uint16_t value) { std::memcpy(page_.data() + offset, &value, sizeof(value)); }
 
   static constexpr size_t kHeapUsed = sizeof(PageHeader) + 12,
                           kLowerOffset = kHeapUsed + 4;  // btree_node_view.h
-  DiskPage page_;
+  alignas(kPageBytes) std::array<std::byte, kPageBytes> page_;
 };
 
 TEST_F(NodeOnDisk, IsSound) { EXPECT_EQ(Fault(), ""); }
 
 TEST_F(NodeOnDisk, EveryByteOfTheFreeRoomIsZero) {
   for (size_t at = node().slots_end(); at < node().heap_begin(); ++at) {
-    page_.bytes[at] = std::byte{1};
+    page_[at] = std::byte{1};
     ASSERT_EQ(Fault(), "free room is not zero") << at;
-    page_.bytes[at] = std::byte{0};
+    page_[at] = std::byte{0};
   }
-  std::fill(page_.bytes.begin() + static_cast<ptrdiff_t>(node().slots_end()),
-            page_.bytes.begin() + static_cast<ptrdiff_t>(node().heap_begin()), std::byte{1});
+  std::fill(page_.begin() + static_cast<ptrdiff_t>(node().slots_end()),
+            page_.begin() + static_cast<ptrdiff_t>(node().heap_begin()), std::byte{1});
   EXPECT_EQ(Fault(), "free room is not zero");
 }
 
@@ -56,7 +57,7 @@ TEST_F(NodeOnDisk, NothingInTheHeapIsThereTwice) {
   for (uint32_t i = 0; i < node().count(); ++i) {
     const RowView row = std::as_const(node()).value(i);
     for (size_t at = 0; at < row.size(); ++at) {
-      SetField(kLowerOffset, static_cast<uint16_t>(row.data() + at - page_.bytes.data()));
+      SetField(kLowerOffset, static_cast<uint16_t>(row.data() + at - page_.data()));
       ASSERT_EQ(Fault(), "entries overlap") << "row " << i << ", byte " << at;
     }
   }
