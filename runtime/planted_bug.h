@@ -110,6 +110,7 @@ enum class PlantedBug : uint8_t {
   kLoseClockBit,           // the clock hand evicts what it has just marked
   kTrustCommands,          // nobody looks whether a command that is repeated does what it has done
   kCommandTwice,           // commands are repeated that the snapshot has already
+  kNameWorkloadOnce,       // only the first command of a life says whose it is
   kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
 };
 inline constexpr uint32_t kPlantedBugs = 96;

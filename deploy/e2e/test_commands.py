@@ -1,15 +1,24 @@
 """Durability `command` on real islands: every workload that can be repeated is, after a kill in the middle of a run,
 and its audit holds; `down` leaves no command behind; another object than the one that wrote the log is refused."""
 
+import contextlib
 import os
 import re
 import signal
+import sys
+import threading
 import time
+from typing import Any
 
 import pytest
 
 from cluster import Cluster, cluster, wait_until  # noqa: F401
-from conftest import Document
+from conftest import BINARIES, ROOT, Document
+
+sys.path[:0] = [os.path.join(ROOT, "instance", "gateway", "python"),
+                os.path.join(os.path.dirname(BINARIES), "lib", "islands", "python")]  # the client, and its stubs
+pytest.importorskip("grpc")
+import islands as client  # noqa: E402
 
 WORKLOADS: dict[str, tuple[int, tuple[object, ...]]] = {
     "micro": (1000, ("--op", "update", "--rows", 4, "--multisite", 20)),
@@ -81,40 +90,91 @@ def test_workload_is_repeated(cluster: Cluster, workload: str) -> None:
     cluster.down()
 
 
-def test_calls_from_outside_are_repeated(cluster: Cluster) -> None:
-    """One that touches both islands is in the log by its changes."""
-    cluster.write(layout="2ISL", durability="command", more="""data:
+TRANSFERS = """data:
   tables:
     - {name: account, key: [uint64], range: [0, 200], row_bytes: 8}
 gateway: {enabled: true}
-""")
-    cluster.up()
-    transfers = ("run", cluster.file, "transfer", "--duration", 0.2, "--warmup", 0, "--results",
-                 os.path.join(cluster.folder, "results"))
-    cluster.islands.json(*transfers)  # loads
+"""
 
-    def pay(taker: int) -> int:
-        """From account 1; returns what it has then."""
-        called = cluster.islands.run("client", cluster.file, "call", "transfer.pay", 1, taker, 1)
-        balance = re.fullmatch(r"paid 1\nbalance (\d+)\n", called.out)
-        assert balance, called
-        return int(balance[1])
 
-    def kill() -> None:
-        restarts = cluster.island(0)["restarts"]
-        os.kill(cluster.island(0)["pid"], signal.SIGKILL)
-        wait_until(lambda: cluster.island(0)["restarts"] == restarts + 1 and cluster.island(0)["state"] == "ready",
-                   what="island 0")
+def up_with_transfers(cluster: Cluster) -> str:
+    """The gateway's address."""
+    cluster.write(layout="2ISL", durability="command", more=TRANSFERS)
+    address = str(cluster.up()["gateway"]["addresses"][0])
+    transfer(cluster)  # loads
+    return address
 
-    kill()
-    before = commands_repeated(cluster, 0)
-    balances = [pay(taker) for taker in (2, 199, 2, 199, 2)]
-    assert balances == [balances[0] - paid for paid in range(5)]
-    kill()
-    assert commands_repeated(cluster, 0) in (3, before + 3), "from a snapshot, or from the one before"
-    assert pay(2) == balances[-1] - 1
-    result = cluster.islands.json(*transfers)
+
+def transfer(cluster: Cluster) -> None:
+    result = cluster.islands.json("run", cluster.file, "transfer", "--duration", 0.2, "--warmup", 0, "--results",
+                                  os.path.join(cluster.folder, "results"))
     assert result["sum_check"] == "ok", result["sum_check_detail"]
+
+
+def kill(cluster: Cluster, island: int) -> None:
+    restarts = cluster.island(island)["restarts"]
+    os.kill(cluster.island(island)["pid"], signal.SIGKILL)
+    wait_until(lambda: cluster.island(island)["restarts"] == restarts + 1 and
+               cluster.island(island)["state"] == "ready", what=f"island {island}")
+
+
+def pay(db: client.Client, taker: int) -> Any:
+    """From account 1, once its island, which has perhaps just come back, is known to."""
+    def attempt() -> Any:
+        with contextlib.suppress(client.Unavailable):
+            return db.call("transfer.pay", 1, taker, 1)
+        return None
+    return wait_until(attempt, what="a payment")
+
+
+def test_calls_from_outside_are_repeated(cluster: Cluster) -> None:
+    """One that touches both islands is in the log by its changes."""
+    address = up_with_transfers(cluster)
+    kill(cluster, 0)
+    before = commands_repeated(cluster, 0)
+    with client.connect(address, timeout=20) as db:
+        answers = [pay(db, taker) for taker in (2, 199, 2, 199, 2)]
+        assert answers == [(1, answers[0][1] - paid) for paid in range(5)]
+        kill(cluster, 0)
+        assert commands_repeated(cluster, 0) in (3, before + 3), "from a snapshot, or from the one before"
+        assert pay(db, 2) == (1, answers[-1][1] - 1)
+    transfer(cluster)
+    cluster.down()
+    assert cluster.islands.run("verify", cluster.file).code == 0
+
+
+def test_calls_go_on_while_rows_are_loaded_anew_and_islands_die(cluster: Cluster) -> None:
+    address = up_with_transfers(cluster)
+    over = threading.Event()
+    paid: list[int] = []
+    loads, repeated = 0, 0
+
+    def pay_on(giver: int) -> None:
+        """Within island 0."""
+        with client.connect(address, timeout=20) as db:
+            while not over.is_set():
+                with contextlib.suppress(client.Error):  # the island is gone, or stands still for a load
+                    paid.append(db.call("transfer.pay", giver, giver + 1, 1)[0])
+
+    with client.connect(address, timeout=20) as db:
+        money = sum(int.from_bytes(row.value, "little", signed=True) for row in db.scan("account"))
+        payers = [threading.Thread(target=pay_on, args=(giver,)) for giver in range(0, 32, 2)]
+        for payer in payers:
+            payer.start()
+        try:
+            for _ in range(4):
+                paid.clear()
+                wait_until(lambda: len(paid) > 50, what="payments")
+                loads += cluster.islands.run("load", cluster.file, "transfer", "--reload").code == 0
+                kill(cluster, 0)  # before the first snapshot of the new rows, as often as not
+                repeated += commands_repeated(cluster, 0)
+        finally:
+            over.set()
+            for payer in payers:
+                payer.join()
+        assert loads > 0 and repeated > 0
+        assert sum(int.from_bytes(row.value, "little", signed=True) for row in db.scan("account")) == money
+    transfer(cluster)
     cluster.down()
     assert cluster.islands.run("verify", cluster.file).code == 0
 

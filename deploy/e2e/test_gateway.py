@@ -533,7 +533,7 @@ def test_an_island_that_dies_is_out_of_reach_and_its_commits_are_unknown(cluster
 ACCOUNTS, MONEY = 200, 200 * 1000
 
 
-@pytest.mark.parametrize("layout, durability", [("2ISL", "lazy"), ("1ISL", "sync"), ("2ISL", "command")])
+@pytest.mark.parametrize("layout, durability", [("2ISL", "lazy"), ("1ISL", "sync")])
 def test_procedures_of_a_loaded_workload_are_called_while_islands_die(cluster: Cluster, layout: str,
                                                                       durability: str) -> None:
     cluster.write(layout=layout, durability=durability, more=f"""data:

@@ -122,15 +122,18 @@ bool Journal::AppendCommand(const Id& id, const Command& command, size_t reserve
   Entry entry{.kind = command.called ? EntryKind::kCall : EntryKind::kCommand,
               .transaction = id,
               .input = command.input};
-  const bool said = command.workload.size() == workload_.size() &&
-                    std::memcmp(command.workload.data(), workload_.data(), workload_.size()) == 0;
-  if (!said) entry.workload = command.workload;
+  const uint64_t epoch = collector_.last().epoch();
+  const bool named = (named_in_ == epoch || Planted(PlantedBug::kNameWorkloadOnce)) &&
+                     command.workload.size() == workload_.size() &&
+                     std::memcmp(command.workload.data(), workload_.data(), workload_.size()) == 0;
+  if (!named) entry.workload = command.workload;
   const size_t bytes = RecordBytes(kMostHeadBytes + entry.workload.size() + entry.input.size());
   // No longer than what others append, so that it fits whatever ring their changes fit.
   if (bytes > kMostCollected || room() + body_.size() < reserved + bytes) return false;
   entry.check = runtime::Crc32c(body_.bytes());
   AppendEntry(entry);
-  if (!said) workload_.assign(command.workload.begin(), command.workload.end());
+  if (!named) workload_.assign(command.workload.begin(), command.workload.end());
+  named_in_ = epoch;
   commits_.Raise(collector_.last().epoch());
   return true;
 }
@@ -140,7 +143,6 @@ uint64_t Journal::BeginSnapshot(BeforeImages* images) {
   const uint64_t epoch = std::max(board_.epoch(), collector_.last().epoch());
   board_.RaiseEpoch(epoch + 1);
   images_ = images;
-  workload_.clear();
   return epoch;
 }
 

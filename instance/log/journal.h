@@ -223,7 +223,8 @@ class Journal final : public storage::PageChangeSink {
   std::vector<Lsn> shown_;  // by worker: as last looked at
   Publisher* publisher_ = nullptr;
   BeforeImages* images_ = nullptr;   // null: nobody takes a snapshot
-  std::vector<std::byte> workload_;  // of the last command; empty: the next one names its own
+  std::vector<std::byte> workload_;  // of the last command,
+  uint64_t named_in_ = 0;            // whose epoch is this
   OpenTransactions open_;
   PageChangeCollector collector_;
   RecordBuffer body_;               // of the changes

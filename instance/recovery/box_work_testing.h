@@ -307,7 +307,8 @@ class Work {
     if (commands_on_ && kind == log::EntryKind::kDone) {
       const bool called = random_.Below(3) == 0;
       input = called ? InputOfCall(transaction.given) : InputOf(transaction.given);
-      transaction.branch->command = {.called = called, .workload = kGiven, .input = input};
+      transaction.branch->command = {
+          .called = called, .workload = kGiven[random_.Below(8) == 0 ? 1 : 0], .input = input};
     }
     executor_->Commit(*transaction.branch, &wakeups_);
     if (transaction.changes.empty() && kind == log::EntryKind::kDone) return Hear();  // who knows what it did
@@ -406,7 +407,8 @@ class Work {
   Story story_;
   Rows rows_;  // as the transactions that have committed leave them
   bool commands_on_ = false;
-  const std::vector<std::byte> kGiven = EncodeWorkload("given", "given.so", {});
+  const std::vector<std::byte> kGiven[2] = {EncodeWorkload("given", "given.so", {}),
+                                            EncodeWorkload("other", "given.so", {{"a", "1"}})};
   uint64_t commits_ = 0;
   uint64_t adopted_ = 0;
   uint64_t restored_unheard_ = 0;

@@ -1,6 +1,8 @@
 #include "instance/recovery/command_replay.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
 #include <utility>
@@ -47,7 +49,10 @@ std::vector<std::byte> EncodeWorkload(const std::string& name, const std::string
   spec.set_object(object);
   spec.mutable_parameters()->insert(parameters.begin(), parameters.end());
   std::vector<std::byte> bytes(spec.ByteSizeLong());
-  ISLANDS_CHECK(spec.SerializeToArray(bytes.data(), static_cast<int>(bytes.size())));
+  google::protobuf::io::ArrayOutputStream array(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedOutputStream out(&array);
+  out.SetSerializationDeterministic(true);  // of equal parameters, equal bytes
+  ISLANDS_CHECK(spec.SerializeToCodedStream(&out));
   return bytes;
 }
 

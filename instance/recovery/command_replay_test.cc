@@ -190,6 +190,21 @@ TEST_F(CommandReplayTest, CallsAndRequests_OfSeveralWorkloads) {
   EXPECT_TRUE(repeated.ok()) << repeated;
 }
 
+// So recovery may begin with any epoch.
+TEST_F(CommandReplayTest, FirstOfAnEpoch_SaysWhoseItIs) {
+  for (uint64_t key = 1; key <= 6; ++key) {
+    if (key % 3 == 0) board_->RaiseEpoch(board_->epoch() + 1);
+    key % 2 == 0 ? Insert(key) : InsertByCall(key);
+  }
+  std::vector<bool> said;
+  ASSERT_TRUE(VisitRecords(*ring_, 0, ring_->tail(), [&](const log::Record& record) {
+                const absl::StatusOr<log::Entry> entry = log::DecodeEntry(record);
+                if (entry.ok() && log::IsCommand(entry->kind)) said.push_back(!entry->workload.empty());
+                return entry.status();
+              }).ok());
+  EXPECT_EQ(said, (std::vector<bool>{true, false, true, false, false, true}));
+}
+
 TEST_F(CommandReplayTest, CallsThatAreNone_AreSaidBeforeAnythingIsLost) {
   const std::vector<std::vector<std::byte>> inputs = {
       InputOfCall("by_chance", {int64_t{0}}), InputOfCall("forgotten", {int64_t{0}}),

@@ -31,7 +31,7 @@ struct SeedReport {
   uint64_t pages_read = 0, waits_for_pages = 0;             // likewise
   uint64_t failed_reads = 0;
   uint32_t faults = 0, crashes = 0, power_losses = 0;
-  uint64_t commands = 0;      // that were repeated
+  uint64_t commands = 0;      // in logs that islands have read
   uint64_t images = 0;        // of losses of power (sim_log.h)
   uint64_t lost = 0;          // with the power: had asked for their commit and have not committed
   uint64_t lost_answers = 0;  // of those, answered

@@ -32,7 +32,7 @@ constexpr uint64_t kEnoughForDisks = 100;  // likewise, of faults of the disk
 // Of losses of power. `make test` runs 600 such seeds, which makes more than 2,000.
 constexpr uint64_t kLeastImagesOfASeed = 4;
 constexpr uint64_t kEnoughForCommands = 20;
-constexpr uint64_t kLeastCommandsOfASeed = 10;
+constexpr uint64_t kLeastCommandsOfASeed = 1000;
 constexpr uint64_t kTwice = 50;          // every so many seeds one runs again
 constexpr time_t kSecondsPerSeed = 240;  // of CPU: what loops is ended, not what has millions of attempts
 
@@ -141,7 +141,7 @@ TEST(Seeds, Simulate_HistoriesStayStrictlySerializable) {
       "seeds {} to {}: {} transactions, {} committed, {} unknown, {} torn by a crash, {} deadlocks, {} of "
       "them found by {} probes, {} lock timeouts, {} without room, {} escalations, "
       "{} faults, {} of them crashes, {} losses of power in {} images that took {} transactions, {} of them "
-      "answered, {} commands repeated, {} "
+      "answered, {} commands in logs that were read, {} "
       "errors of the disk that stopped {} boxes, {} times a full one, {} pages read and {} waits for them, "
       "{} "
       "reads that failed\n{}",

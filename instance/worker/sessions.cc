@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kFirstBackoffNs = 100 * runtime::kNsPerUs;
 constexpr int64_t kLongestBackoffNs = 20 * runtime::kNsPerMs;
+constexpr size_t kMostInputBytes = 4 << 10;  // of a call that is in the log as such
 constexpr size_t kMostResultBytes =
     messaging::kMaxFrameBytes - (64 << 10);  // beside them: what a message can say
 
@@ -240,6 +241,8 @@ void Sessions::NoteCommand(Session& session) {
   if (!session.request.begins() || !called.procedure->repeatable || !transaction.batch().empty() ||
       !transaction.repeatable() || !transaction.branch.wrote() || transaction.branch.published)
     return;
+  // A long text would be longer than what it changes, or not much shorter.
+  if (ValueBytes(session.arguments) > kMostInputBytes) return;
   session.input.clear();
   InputCoder coder(&session.input);
   std::string name = called.procedure->name;

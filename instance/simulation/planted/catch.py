@@ -165,6 +165,7 @@ BUGS: dict[str, list[Test]] = {
     "lose_clock_bit": [PAGER],
     "trust_commands": [only("planted_recovery", "CommandReplayTest.*")],
     "command_twice": [COMMANDS],
+    "name_workload_once": [only("planted_recovery", "CommandReplayTest.*"), COMMANDS],
     "snapshot_late_images": [COMMANDS],
 }
 SEED_RANGE = "1:40"

@@ -106,6 +106,7 @@ constexpr std::string_view kNames[] = {
     "lose_clock_bit",
     "trust_commands",
     "command_twice",
+    "name_workload_once",
     "snapshot_late_images",
 };
 static_assert(std::size(kNames) == kPlantedBugs + 1);
