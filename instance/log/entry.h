@@ -32,8 +32,8 @@
 //   undo   varint n, n bytes: entries, oldest first (execution/branch.h has what is in one)
 //   fellows   varint n, n bytes: of each 4, its island, and 8, its life
 //   check     4: CRC-32C of the changes, as another kind would have them
-//   workload  varint n, n bytes: whose procedure; none: that of the command before it in the stream. The first
-//             of every epoch has it: recovery may begin with any, behind a load or a snapshot
+//   workload  varint n, n bytes: whose procedure; none: that of the command before it in the stream. The
+//             first of every epoch has it: recovery may begin with any, behind a load or a snapshot
 //   input     varint n, n bytes: what the procedure is given (workload/input_coder.h); of kCall, its name and
 //             arguments (workload/procedures.h)
 //
