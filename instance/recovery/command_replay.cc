@@ -75,7 +75,7 @@ absl::Status CommandReplay::Open(std::span<const std::byte> workload) {
   if (!spec.ParseFromArray(workload.data(), static_cast<int>(workload.size())))
     return absl::DataLossError("a command whose workload is none");
   if (!open_) {
-    return absl::FailedPreconditionError(
+    return absl::UnimplementedError(
         fmt::format("the log has commands of workload '{}', and no procedure is run here: `islands up` and "
                     "`islands down`, which leaves none, then try again",
                     spec.workload()));
@@ -151,9 +151,11 @@ absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn
   }
   if (repeated.ok()) return repeated;
   return absl::DataLossError(fmt::format(
-      "transaction {} of workload '{}', run again: {}; what its procedure does has to follow from its "
-      "input and its rows alone, and workload and islands have to be those that wrote the log",
-      entry.transaction.ToString(), of_->name, std::string(repeated.message())));
+      "transaction {} of workload '{}' ({}), run again: {}; nothing is lost: put back the object that wrote "
+      "the "
+      "log, and that version of islands, then `islands up`, and `islands down` before you change it again; "
+      "what a procedure does has to follow from its input and its rows alone",
+      entry.transaction.ToString(), of_->name, of_->object, std::string(repeated.message())));
 }
 
 absl::Status CommandReplay::Repeat() {

@@ -55,7 +55,7 @@ class CommandReplay {
     router_.NoteTables();
   }
   // Runs a command whose record has `lsn`, behind all records up to `last`. DATA_LOSS: it does not do what it
-  // has done. FAILED_PRECONDITION: its workload cannot be opened.
+  // has done. FAILED_PRECONDITION: its workload cannot be opened. UNIMPLEMENTED: there are none here.
   absl::Status Run(const log::Entry& entry, log::Lsn last, log::Lsn lsn);
 
  private:

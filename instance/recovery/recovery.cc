@@ -69,7 +69,7 @@ absl::Status Recovery::Redo(const log::StreamId& stream, const log::Record& reco
   if (status.ok()) status = Note(*entry, lsn);
   if (status.ok() && log::IsCommand(entry->kind)) {
     status = RunCommand(*entry, lsn);
-    if (absl::IsFailedPrecondition(status)) return status;
+    if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return status;
   }
   last_ = std::max(last_, lsn);
   ++records_;
