@@ -113,7 +113,7 @@ enum class PlantedBug : uint8_t {
   kNameWorkloadOnce,       // only the first command of a life says whose it is
   kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
 };
-inline constexpr uint32_t kPlantedBugs = 96;
+inline constexpr uint32_t kPlantedBugs = 97;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;
