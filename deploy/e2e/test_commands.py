@@ -17,7 +17,6 @@ from conftest import BINARIES, ROOT, Document
 
 sys.path[:0] = [os.path.join(ROOT, "instance", "gateway", "python"),
                 os.path.join(os.path.dirname(BINARIES), "lib", "islands", "python")]  # the client, and its stubs
-pytest.importorskip("grpc")
 import islands as client  # noqa: E402
 
 WORKLOADS: dict[str, tuple[int, tuple[object, ...]]] = {
@@ -60,17 +59,21 @@ def commands_repeated(cluster: Cluster, island: int) -> int:
     return int(found[-1])
 
 
+def kill(cluster: Cluster, island: int) -> None:
+    restarts = cluster.island(island)["restarts"]
+    os.kill(cluster.island(island)["pid"], signal.SIGKILL)
+    wait_until(lambda: cluster.island(island)["restarts"] == restarts + 1 and
+               cluster.island(island)["state"] == "ready", what=f"island {island}")
+
+
 def kill_in_the_middle(cluster: Cluster, workload: str) -> None:
-    restarts = cluster.island(1)["restarts"]
     process = cluster.start("run", cluster.file, workload, "--format", "json", "--duration", 2, "--warmup", 0,
                             *WORKLOADS[workload][1])
     wait_until(lambda: all(island["running"] for island in cluster.status()["islands"]), what="the run")
     time.sleep(0.4)  # into the middle of it
-    os.kill(cluster.island(1)["pid"], signal.SIGKILL)
+    kill(cluster, 1)
     out, err = process.communicate(timeout=60)
     assert "skipped: island lost" in out, out + err
-    wait_until(lambda: cluster.island(1)["restarts"] == restarts + 1 and cluster.island(1)["state"] == "ready",
-               what="island 1")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -109,13 +112,6 @@ def transfer(cluster: Cluster) -> None:
     result = cluster.islands.json("run", cluster.file, "transfer", "--duration", 0.2, "--warmup", 0, "--results",
                                   os.path.join(cluster.folder, "results"))
     assert result["sum_check"] == "ok", result["sum_check_detail"]
-
-
-def kill(cluster: Cluster, island: int) -> None:
-    restarts = cluster.island(island)["restarts"]
-    os.kill(cluster.island(island)["pid"], signal.SIGKILL)
-    wait_until(lambda: cluster.island(island)["restarts"] == restarts + 1 and
-               cluster.island(island)["state"] == "ready", what=f"island {island}")
 
 
 def pay(db: client.Client, taker: int) -> Any:

@@ -151,7 +151,8 @@ absl::Status CommandReplay::Run(const log::Entry& entry, log::Lsn last, log::Lsn
   }
   if (repeated.ok()) return repeated;
   return absl::DataLossError(fmt::format(
-      "transaction {} of workload '{}' ({}), run again: {}; nothing is lost: put back the object that wrote "
+      "transaction {} of workload '{}' ({}), run again: {}; it is still in the log: put back the object that "
+      "wrote "
       "the "
       "log, and that version of islands, then `islands up`, and `islands down` before you change it again; "
       "what a procedure does has to follow from its input and its rows alone",
