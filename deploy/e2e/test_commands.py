@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -114,13 +115,22 @@ def transfer(cluster: Cluster) -> None:
     assert result["sum_check"] == "ok", result["sum_check_detail"]
 
 
-def pay(db: client.Client, taker: int) -> Any:
-    """From account 1, once its island, which has perhaps just come back, is known to."""
+def again(function: Callable[[], Any]) -> Any:
+    """Until an island that has just come back is known to have."""
     def attempt() -> Any:
         with contextlib.suppress(client.Unavailable):
-            return db.call("transfer.pay", 1, taker, 1)
+            return function()
         return None
-    return wait_until(attempt, what="a payment")
+    return wait_until(attempt, what="an answer")
+
+
+def pay(db: client.Client, taker: int) -> Any:
+    """From account 1."""
+    return again(lambda: db.call("transfer.pay", 1, taker, 1))
+
+
+def money(db: client.Client) -> Any:
+    return again(lambda: sum(int.from_bytes(row.value, "little", signed=True) for row in db.scan("account")))
 
 
 def test_calls_from_outside_are_repeated(cluster: Cluster) -> None:
@@ -156,7 +166,7 @@ def test_calls_go_on_while_rows_are_loaded_anew_and_islands_die(cluster: Cluster
                     paid.append(db.call("transfer.pay", giver, giver + 1, 1)[0])
 
     with client.connect(address, timeout=20) as db:
-        money = sum(int.from_bytes(row.value, "little", signed=True) for row in db.scan("account"))
+        before = money(db)
         payers = [threading.Thread(target=pay_on, args=(giver,)) for giver in range(0, 32, 2)]
         for payer in payers:
             payer.start()
@@ -172,7 +182,7 @@ def test_calls_go_on_while_rows_are_loaded_anew_and_islands_die(cluster: Cluster
             for payer in payers:
                 payer.join()
         assert loads > 0 and repeated > 0
-        assert sum(int.from_bytes(row.value, "little", signed=True) for row in db.scan("account")) == money
+        assert money(db) == before
     transfer(cluster)
     cluster.down()
     assert cluster.islands.run("verify", cluster.file).code == 0
