@@ -33,7 +33,7 @@ set(workload_headers coordinator/coordinator.h coordinator/transaction_id.h inst
   instance/workload/audit.h instance/workload/input_coder.h instance/workload/operation.h
   instance/workload/parameters.h instance/workload/transaction.h instance/workload/workload.h
   partitioner/key_codec.h partitioner/site_map.h runtime/check.h runtime/clock.h
-  runtime/frame_pool.h runtime/latch_site.h runtime/random.h runtime/ready_queue.h runtime/task.h)
+  runtime/frame_pool.h runtime/latch_site.h runtime/random.h runtime/task.h)
 foreach(header ${workload_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION include/islands/workload/${folder})

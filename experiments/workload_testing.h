@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "instance/testing/in_process_cluster.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 
@@ -75,7 +74,6 @@ class MapStore final : public instance::Loader, public instance::Transaction {
 
   // One transaction. What it changed stays, even if it failed.
   absl::Status Run(const instance::Workload& workload, const instance::Request& request) {
-    const runtime::ReadyQueue::Scope scope(&queue_);
     ++id_.sequence;
     batch_.Clear();
     runtime::Task<absl::Status> task = workload.Run(*this, request);
@@ -146,7 +144,6 @@ class MapStore final : public instance::Loader, public instance::Transaction {
   coordinator::TransactionId id_{.island = 0, .worker = 0, .boot_epoch = 1, .sequence = 0};
   instance::Batch batch_;
   runtime::Random random_{1};
-  runtime::ReadyQueue queue_;
 };
 
 struct TestLayout {

@@ -63,7 +63,7 @@ static_assert(IntegerBytes(KeyType::kUint8) == 1 && IntegerBytes(KeyType::kUint6
               IntegerBytes(KeyType::kInt8) == 1 && IntegerBytes(KeyType::kInt64) == 8);
 static_assert(!IsSignedInteger(KeyType::kUint64) && IsSignedInteger(KeyType::kInt8));
 
-// FirstComponent of the commonest keys, integers only and eight bytes or more, as a few instructions.
+// FirstComponent of the commonest keys, integers only and four bytes or more, as a few instructions.
 class IntegerKey {
  public:
   IntegerKey() = default;  // First is always empty, as it is of keys with strings and of shorter ones
@@ -73,7 +73,7 @@ class IntegerKey {
       if (type == KeyType::kString) return;
       bytes += IntegerBytes(type);
     }
-    if (bytes < sizeof(uint64_t)) return;
+    if (bytes < sizeof(uint32_t)) return;
     key_bytes_ = bytes;
     below_ = static_cast<uint8_t>(64 - 8 * IntegerBytes(schema[0]));
     flipped_ = IsSignedInteger(schema[0]) ? kSignBit : 0;
@@ -83,7 +83,11 @@ class IntegerKey {
   std::optional<int64_t> First(KeyView key) const {
     if (key.size() != key_bytes_) return {};
     uint64_t value = 0;
-    std::memcpy(&value, key.data(), sizeof(value));
+    if (key_bytes_ >= sizeof(value)) {
+      std::memcpy(&value, key.data(), sizeof(value));
+    } else {
+      std::memcpy(&value, key.data(), sizeof(uint32_t));
+    }
     value = __builtin_bswap64(value) ^ flipped_;  // the first component on top
     if (flipped_ != 0) return static_cast<int64_t>(value) >> below_;
     value >>= below_;

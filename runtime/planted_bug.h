@@ -28,6 +28,7 @@ enum class PlantedBug : uint8_t {
   kConvertOverHolders,     // a conversion is granted although others hold the lock
   kSkipValidation,         // a descent does not look whether the parent changed under it
   kSuspendWithoutLocks,    // a transaction that ran without locks suspends without taking them
+  kOverlookHolders,        // a transaction that runs without locks does not look whether others have them
   kDropProbes,             // deadlock probes are not forwarded
   kGrantEveryLock,         // every lock is granted at once, whoever holds it
   kScanPassesGhosts,       // a scan passes over ghosts without locking them
@@ -113,7 +114,7 @@ enum class PlantedBug : uint8_t {
   kNameWorkloadOnce,       // only the first command of a life says whose it is
   kSnapshotLateImages,     // a page that changes before a snapshot has come to it is in it as it is then
 };
-inline constexpr uint32_t kPlantedBugs = 97;
+inline constexpr uint32_t kPlantedBugs = 98;
 
 #ifdef ISLANDS_PLANTED_BUGS
 inline PlantedBug planted_bug = PlantedBug::kNone;

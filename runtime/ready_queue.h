@@ -1,7 +1,6 @@
 // The coroutines of one worker that can go on, in the order in which they became ready.
 //
-// Thread safety: each worker has its own; Current() is the queue of the worker whose RunOnce is on this
-// thread's stack (simulation runs many workers on one thread, one after the other).
+// Thread safety: each worker has its own.
 //
 // Invariant: once it has been as long as it gets, nothing is allocated (a std::deque allocates for every 64).
 #pragma once
@@ -32,23 +31,6 @@ class ReadyQueue {
     return handle;
   }
 
-  static ReadyQueue& Current() { return *current_; }
-
-  // The current one from now on; returns what was. For who runs several workers' scopes on one thread.
-  static ReadyQueue* Swap(ReadyQueue* queue) { return std::exchange(current_, queue); }
-
-  // Makes `queue` the current one for a scope.
-  class Scope {
-   public:
-    explicit Scope(ReadyQueue* queue) : before_(current_) { current_ = queue; }
-    ~Scope() { current_ = before_; }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    ReadyQueue* before_;
-  };
-
  private:
   void Grow() {
     std::rotate(ring_.begin(), ring_.begin() + static_cast<ptrdiff_t>(first_), ring_.end());
@@ -56,7 +38,6 @@ class ReadyQueue {
     ring_.resize(std::max<size_t>(64, 2 * ring_.size()));
   }
 
-  static thread_local ReadyQueue* current_;
   std::vector<std::coroutine_handle<>> ring_;  // its size is a power of two
   size_t first_ = 0;
   size_t size_ = 0;

@@ -2,8 +2,9 @@
 //
 // A Task starts when it is awaited and runs on the awaiting worker; it never changes worker. If it finishes
 // without suspending, the awaiter goes on in the same call: a local transaction that meets no conflict runs
-// straight through. If it suspended, its end puts the awaiter into the worker's ready queue: the loop resumes
-// from there, so there are no chains of symmetric transfer and no deep stacks.
+// straight through. If it suspended, its awaiter goes on in its place when it ends (symmetric transfer): who
+// has waited for a lock is not kept from letting it go by rounds of the worker between each callee and its
+// caller. The stack is as deep as calls are, if the compiler does not make a jump of the transfer.
 //
 // Rules for GCC 12: no lambda coroutines; no temporaries or braced initializers as arguments across co_await.
 //
@@ -20,7 +21,6 @@
 #include <utility>
 
 #include "runtime/frame_pool.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::runtime {
 
@@ -35,8 +35,9 @@ struct TaskPromiseBase {
   struct FinalAwaiter {
     bool await_ready() noexcept { return false; }
     template <typename Promise>
-    void await_suspend(std::coroutine_handle<Promise> self) noexcept {
-      if (std::coroutine_handle<> waiting = self.promise().continuation) ReadyQueue::Current().Push(waiting);
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> self) noexcept {
+      const std::coroutine_handle<> awaiter = self.promise().continuation;
+      return awaiter ? awaiter : std::noop_coroutine();
     }
     void await_resume() noexcept {}
   };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/random.h"
+#include "runtime/ready_queue.h"
 #include "runtime/scheduler.h"
 
 namespace islands::runtime {
@@ -36,17 +37,10 @@ Task<int> Sum(Gate* gate) {
   co_return a + b;
 }
 
-void RunAll(ReadyQueue* queue) {
-  while (!queue->empty()) queue->Pop().resume();
-}
-
 TEST(Task, Await_RunsStraightThroughWithoutSuspension) {
-  ReadyQueue queue;
-  const ReadyQueue::Scope scope(&queue);
   Task<int> task = Immediate(7);
   task.Start();
   EXPECT_TRUE(task.done());
-  EXPECT_TRUE(queue.empty());
   EXPECT_EQ(task.Take(), 7);
 }
 
@@ -64,18 +58,39 @@ TEST(ReadyQueue, Pop_KeepsTheOrderWhileItGrowsAndGoesRound) {
   EXPECT_EQ(pushed, popped);
 }
 
-TEST(Task, Await_ResumesAwaiterThroughTheReadyQueue) {
-  ReadyQueue queue;
-  const ReadyQueue::Scope scope(&queue);
+TEST(Task, Await_AwaiterGoesOnWhereTheAwaitedEnds) {
   Gate gate;
   Task<int> task = Sum(&gate);
   task.Start();
   EXPECT_FALSE(task.done());
   gate.waiting.resume();
-  EXPECT_FALSE(task.done()) << "the awaiter is resumed by the loop, not by the awaited task";
-  RunAll(&queue);
   ASSERT_TRUE(task.done());
   EXPECT_EQ(task.Take(), 3);
+}
+
+// Each callee's frame is gone, and used again, before its caller's caller goes on.
+Task<int> Nested(Gate* gate, int depth) {
+  int sum = 0;
+  for (int i = 0; i < 2; ++i) {
+    if (depth == 0) {
+      co_await *gate;
+      ++sum;
+    } else {
+      Task<int> inner = Nested(gate, depth - 1);
+      sum += co_await inner;
+    }
+  }
+  co_return sum;
+}
+
+TEST(Task, Await_CallersGoOnOneAfterTheOther) {
+  Gate gate;
+  Task<int> task = Nested(&gate, 6);
+  task.Start();
+  int waits = 0;
+  for (; !task.done(); ++waits) gate.waiting.resume();
+  EXPECT_EQ(waits, 128);
+  EXPECT_EQ(task.Take(), 128);
 }
 
 Task<int> Deep(int depth) {
@@ -85,8 +100,6 @@ Task<int> Deep(int depth) {
 }
 
 TEST(Task, FramePool_ReusesFrames) {
-  ReadyQueue queue;
-  const ReadyQueue::Scope scope(&queue);
   void* first = FramePool::Allocate(200);
   FramePool::Free(first, 200);
   EXPECT_EQ(FramePool::Allocate(200), first);
@@ -109,8 +122,6 @@ Task<void> Holding(Gate* gate, bool* destroyed) {
 }
 
 TEST(Task, Destructor_DestroysASuspendedFrame) {
-  ReadyQueue queue;
-  const ReadyQueue::Scope scope(&queue);
   Gate gate;
   bool destroyed = false;
   {

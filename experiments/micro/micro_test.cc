@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 namespace {
@@ -114,8 +113,6 @@ std::pair<int64_t, int64_t> RunMany(const Parameters& parameters, int count, abs
   EXPECT_TRUE(generator.ok()) << generator.status();
   auto request = (*generator)->MakeRequest();
   runtime::Random random(5);
-  runtime::ReadyQueue queue;
-  runtime::ReadyQueue::Scope scope(&queue);
   int64_t expected = 0;
   for (int i = 0; i < count; ++i) {
     (*generator)->Next(random, *request);

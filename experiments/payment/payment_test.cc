@@ -13,7 +13,6 @@
 #include "experiments/payment/payment_keys.h"
 #include "experiments/payment/payment_testing.h"
 #include "experiments/payment/tpcc_random.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 namespace {
@@ -269,7 +268,6 @@ struct Procedure {
   absl::Status Run() {
     script.batches = 0;
     script.batch().Clear();
-    runtime::ReadyQueue::Scope scope(&queue);
     runtime::Task<absl::Status> task = workload->Run(script, request);
     task.Start();
     return task.Take();
@@ -277,7 +275,6 @@ struct Procedure {
 
   const storage::Catalog catalog;
   const std::unique_ptr<PaymentWorkload> workload;
-  runtime::ReadyQueue queue;
   PaymentRequest request;
   Script script;
 };

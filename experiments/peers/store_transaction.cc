@@ -58,7 +58,6 @@ absl::Status StoreTransaction::Run(const instance::Workload& workload, const ins
 }
 
 absl::Status StoreTransaction::Attempt(const instance::Workload& workload, const instance::Request& request) {
-  const runtime::ReadyQueue::Scope scope(&queue_);
   ++id_.sequence;
   batch_.Clear();
   begun_ = must_write_ = false;

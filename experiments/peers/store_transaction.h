@@ -14,7 +14,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "experiments/peers/row_store.h"
 #include "instance/workload/workload.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 
@@ -76,7 +75,6 @@ class StoreTransaction final : public instance::Transaction {
   coordinator::TransactionId id_;
   instance::Batch batch_;
   runtime::Random random_;
-  runtime::ReadyQueue queue_;
 
   absl::flat_hash_set<uint64_t> writers_;  // shapes of first batches whose transactions write
   uint64_t shape_ = 0;                     // of this one

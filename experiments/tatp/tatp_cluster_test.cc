@@ -9,7 +9,6 @@
 #include <string>
 
 #include "experiments/micro/count_allocations.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 namespace {
@@ -148,8 +147,6 @@ TEST(Tatp, Run_AllocatesNothingAfterWarmUp) {
   ASSERT_TRUE(generator.ok()) << generator.status();
   const auto request = (*generator)->MakeRequest();
   runtime::Random random(1);
-  runtime::ReadyQueue queue;
-  const runtime::ReadyQueue::Scope scope(&queue);
   Canned transaction(*catalog);
   int changes = 0;
   const auto run = [&](int count) {

@@ -104,14 +104,18 @@ void Ask(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
   }
 }
 
+void WriteStock(const TpccTables& tables, const TpccRequest& request, const Noted& noted, uint32_t i,
+                Batch& batch) {
+  const RequestedLine& wanted = request.line[i];
+  const bool more = i + 1 < request.lines && SameStock(wanted, request.line[i + 1]);
+  if (more) return;
+  batch.Write(tables.stock, StockKey(wanted.supply_warehouse, wanted.item), 0, BytesOf(noted.line[i].stock));
+}
+
 void EnterLine(const TpccTables& tables, const TpccRequest& request, const Noted& noted, uint32_t i,
                Batch& batch) {
   const RequestedLine& wanted = request.line[i];
   const Noted::Line& line = noted.line[i];
-  const bool more = i + 1 < request.lines && SameStock(wanted, request.line[i + 1]);
-  if (!more) {
-    batch.Write(tables.stock, StockKey(wanted.supply_warehouse, wanted.item), 0, BytesOf(line.stock));
-  }
   OrderLineRow row{.delivered = 0,
                    .amount_cents = line.amount_cents,
                    .item = wanted.item,
@@ -139,6 +143,10 @@ void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const
   const LastOrderRow last{noted.number};
   batch.Put(tables.last_order, CustomerKey(request.warehouse, request.district, request.customer.customer),
             BytesOf(last));
+  for (uint32_t i = 0; i < request.lines; ++i) {
+    if (!noted.line[i].unused) WriteStock(tables, request, noted, i, batch);
+  }
+  // One behind the other, as they will be: each is looked for from where the one before it was found.
   for (uint32_t i = 0; i < request.lines; ++i) {
     if (!noted.line[i].unused) EnterLine(tables, request, noted, i, batch);
   }

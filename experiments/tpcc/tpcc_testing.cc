@@ -94,8 +94,6 @@ absl::Status MapStore::Run(const TpccWorkload& workload, const TpccRequest& requ
   ++id_.sequence;
   batches = 0;
   batch_.Clear();
-  runtime::ReadyQueue queue;
-  runtime::ReadyQueue::Scope scope(&queue);
   runtime::Task<absl::Status> task = workload.Run(*this, request);
   task.Start();
   return task.Take();

@@ -15,7 +15,6 @@
 #include "experiments/tpcc/tpcc.h"
 #include "experiments/tpcc/tpcc_keys.h"
 #include "instance/testing/in_process_cluster.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::experiments {
 

@@ -8,8 +8,9 @@
 //     to be: it undoes what it finds.
 //  2. After Commit or Rollback the branch holds no locks and no undo entries, and can be used again without
 //     allocation.
-//  3. A branch that runs without locks (`quiet`) is the only open one on its island, and has in `touched`
-//     what it would have locked. It never is when its coroutine is suspended (Executor::EndQuiet).
+//  3. Since a branch that takes no locks (`quiet`) became so nobody else has run on its island. It has in
+//     `touched` what it would have locked since, and no other branch has a lock in the way of that. It never
+//     is quiet when its coroutine is suspended (Executor::EndQuiet).
 #pragma once
 
 #include <cstdint>
@@ -114,7 +115,7 @@ struct Branch {
   locks::LockOwner locks;
   UndoLog undo;
   bool open = false;       // has carried out an operation, and has not ended
-  bool quiet = false;      // runs without locks
+  bool quiet = false;      // takes no locks
   bool published = false;  // has left records in the log that do not end it
   bool decided = false;    // one that says that it has committed
   // Whose procedure it is and what that was given, if it is to be in the log instead of what it has changed;

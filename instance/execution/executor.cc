@@ -183,6 +183,7 @@ Progress Executor::Run(Branch& branch, Batch& batch, std::span<const RoutedOpera
                        size_t* cursor, Failure* failure) {
   ISLANDS_CHECK(*cursor <= operations.size());
   if (!branch.open && !operations.empty()) Open(branch);
+  if (options_.alone && branch.open) BeQuiet(branch);
   if (branch.quiet) branch.touched.reserve(branch.touched.size() + operations.size());
   working_ = &branch;
   log::Journal* const journal = options_.journal;
@@ -365,9 +366,15 @@ void Executor::Open(Branch& branch) {
   ISLANDS_CHECK(branch.undo.empty() && branch.touched.empty() && !branch.scanned);
   branch.open = true;
   if (options_.fetcher != nullptr) branch.pages = {};
-  if (!options_.alone) return;
-  branch.quiet = ++open_ == 1;
-  if (branch.quiet) quiet_ = &branch;
+  if (options_.alone) ++open_;
+}
+
+// One of another island waits for what its coordinator says next: beside others it would only look twice.
+void Executor::BeQuiet(Branch& branch) {
+  ISLANDS_CHECK(quiet_ == nullptr || quiet_ == &branch);
+  if (branch.foreign && open_ != 1) return;
+  branch.quiet = true;
+  quiet_ = &branch;
 }
 
 void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
@@ -392,12 +399,12 @@ void Executor::Close(Branch& branch, std::vector<locks::Wakeup>* wakeups) {
 
 void Executor::LockTouched() {
   Branch& branch = *std::exchange(quiet_, nullptr);
-  ISLANDS_CHECK(branch.quiet && branch.open && open_ == 1);
+  ISLANDS_CHECK(branch.quiet && branch.open);
   branch.quiet = false;
   const WorkScope locking(Work::kLocking);
   for (const Branch::Touched& touched : branch.touched) {
     if (Planted(PlantedBug::kSuspendWithoutLocks)) break;
-    // The branch has had the island to itself since it began: whatever it touched is free.
+    // Nobody else has run since: whatever it touched was free, and is.
     ISLANDS_CHECK(Take(branch, touched.name, touched.mode) == LockResult::kGranted);
   }
   branch.touched.clear();
@@ -631,10 +638,14 @@ Executor::Step Executor::Insert(const Target& target) {
   storage::SiteTable& rows = target.rows;
   UndoLog& undo = target.branch.undo;
   if (!rows.FitsRow(row)) return {.code = absl::StatusCode::kInvalidArgument};
+  // Where no other branch is open nobody has locked a gap, and who scans later meets the new key, which is
+  // locked: an insert's word to those who have scanned is good for an instant (ARIES/KVL).
+  const bool nobody_has_scanned = target.branch.quiet && open_ == 1;
   while (true) {
     const uint64_t key_changes = rows.key_changes();
     storage::KeyBuffer next;
-    const storage::BTree::Gap found = rows.FindGap(key, target.lookup, &row_, &next);
+    const storage::BTree::Gap found =
+        rows.FindGap(key, target.lookup, &row_, nobody_has_scanned ? nullptr : &next);
     switch (found.state) {
       case KeyState::kRow:
         return {.code = absl::StatusCode::kAlreadyExists};
@@ -648,13 +659,15 @@ Executor::Step Executor::Insert(const Target& target) {
       case KeyState::kAbsent:
         break;
     }
-    ISLANDS_CHECK(found.last || storage::CompareKeys(next.view(), key) > 0);
-    const LockName gap = found.last ? LastGap(operation.table, target.site)
-                                    : GapBelow(operation.table, target.site, next.view());
     LockResult lock = LockResult::kGranted;
     {
       const WorkScope locking(Work::kLocking);
-      if (!Planted(PlantedBug::kSkipInsertIntention)) lock = Take(target.branch, gap, LockMode::kIX);
+      if (!nobody_has_scanned && !Planted(PlantedBug::kSkipInsertIntention)) {
+        ISLANDS_CHECK(found.last || storage::CompareKeys(next.view(), key) > 0);
+        const LockName gap = found.last ? LastGap(operation.table, target.site)
+                                        : GapBelow(operation.table, target.site, next.view());
+        lock = Take(target.branch, gap, LockMode::kIX);
+      }
       // What the branch scanned before may lie on both sides of the new key.
       if (lock == LockResult::kGranted && target.branch.scanned)
         lock = Take(target.branch, GapBelow(operation.table, target.site, key), LockMode::kS);

@@ -34,8 +34,13 @@ inline LockName IndexEntries(TableId table, uint32_t site) { return {table, site
 // Part of every operation, in one piece with it.
 [[gnu::always_inline]] inline LockResult Executor::Take(Branch& branch, const LockName& name, LockMode mode) {
   if (branch.quiet) {
-    branch.touched.push_back({name, mode});
-    return LockResult::kGranted;
+    if (IsFree(name, mode)) [[likely]] {
+      branch.touched.push_back({name, mode});
+      return LockResult::kGranted;
+    }
+    // Its own, perhaps. Else it will wait.
+    if (name.key_hash != 0 && locks_.TryAcquireKey(branch.locks, name, mode)) return LockResult::kGranted;
+    LockTouched();
   }
   return name.key_hash == 0 ? locks_.Acquire(branch.locks, name, mode)
                             : locks_.AcquireKey(branch.locks, name, mode);

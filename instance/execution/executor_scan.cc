@@ -126,7 +126,8 @@ Executor::Step Executor::ScanSite(const Target& target, uint32_t site, KeyView f
     if (pass.step.lock != LockResult::kGranted) return pass.step;
     locked_.resize(pass.met);
   }
-  if (branch.quiet && branch.touched.size() - touched > kKeysRemembered) {
+  if (branch.quiet && branch.touched.size() - touched > kKeysRemembered &&
+      IsFree(NameOf(table, site), LockMode::kS)) {
     branch.touched.resize(touched);
     if (!Planted(PlantedBug::kForgetQuietScan)) branch.touched.push_back({NameOf(table, site), LockMode::kS});
   }
@@ -252,7 +253,8 @@ LockResult Executor::TakeFound(const Target& target, uint32_t found) {
   if (Planted(PlantedBug::kSkipFoundRows)) return LockResult::kGranted;
   const WorkScope locking(Work::kLocking);
   const Batch::Operation& operation = target.batch.operation(target.number);
-  if (target.branch.quiet && found > kKeysRemembered) {
+  if (target.branch.quiet && found > kKeysRemembered &&
+      IsFree(NameOf(operation.table, target.site), LockMode::kS)) {
     return Take(target.branch, NameOf(operation.table, target.site), LockMode::kS);
   }
   LockResult lock = LockResult::kGranted;

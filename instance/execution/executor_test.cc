@@ -748,11 +748,76 @@ TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
   EXPECT_TRUE(Blocked(second, Delete(second, 30)));
   EXPECT_TRUE(Blocked(second, Delete(second, 88)));
   EXPECT_TRUE(Blocked(second, Insert(second, 54)));
-  EXPECT_TRUE(Blocked(second, Scan(second, 78, 79)));
+  EXPECT_TRUE(Blocked(second, Scan(second, 71, 79)));
+  EXPECT_EQ(Scan(second, 78, 79), Progress::kDone) << "behind the new key all is as it was";
   EXPECT_EQ(Insert(second, 65), Progress::kDone);
   Commit(first);
-  EXPECT_EQ(Delete(second, 10), Progress::kDone) << "second took locks, as it was not the only one";
-  EXPECT_GT(locks_.LocksHeld(), 0u);
+  EXPECT_EQ(Delete(second, 10), Progress::kDone);
+  Commit(second);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(Alone, BesideOthers_TakesNoLocksUnlessItSuspends) {
+  Branch first, second, third;
+  ASSERT_EQ(Delete(first, 30), Progress::kDone);
+  ASSERT_EQ(Scan(first, 60, 65), Progress::kDone);
+  executor_->EndQuiet();
+  const uint64_t of_first = locks_.LocksHeld();
+  ASSERT_GT(of_first, 0u);
+  ASSERT_EQ(Scan(second, 60, 65), Progress::kDone);  // as the other did
+  ASSERT_EQ(Delete(second, 10), Progress::kDone);
+  ASSERT_EQ(Insert(second, 15), Progress::kDone);
+  EXPECT_EQ(locks_.LocksHeld(), of_first);
+  Commit(second);
+  EXPECT_EQ(locks_.LocksHeld(), of_first);
+  EXPECT_EQ(State(10), storage::KeyState::kAbsent) << "nobody had its gap";
+  ASSERT_EQ(Delete(second, 20), Progress::kDone);
+  executor_->EndQuiet();
+  EXPECT_GT(locks_.LocksHeld(), of_first);
+  EXPECT_TRUE(Blocked(third, Delete(third, 20)));
+  Rollback(third);
+  // Its own locks are no reason to wait.
+  ASSERT_EQ(Insert(second, 20), Progress::kDone);
+  Commit(second);
+  Commit(first);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+TEST_F(Alone, BesideOthers_WaitsForWhatTheyHave) {
+  Branch first, second, third;
+  ASSERT_EQ(Delete(first, 30), Progress::kDone);
+  ASSERT_EQ(Scan(first, 60, 65), Progress::kDone);
+  executor_->EndQuiet();
+  ASSERT_EQ(Delete(second, 10), Progress::kDone);
+  EXPECT_TRUE(Blocked(second, Insert(second, 63)));
+  ASSERT_EQ(Delete(second, 20), Progress::kDone);
+  EXPECT_TRUE(Blocked(second, Delete(second, 30)));
+  executor_->EndQuiet();
+  // What it had before it waited is its own.
+  EXPECT_TRUE(Blocked(third, Delete(third, 10)));
+  EXPECT_TRUE(Blocked(third, Delete(third, 20)));
+  Rollback(third);
+  Commit(first);
+  executor_->EndQuiet();
+  EXPECT_EQ(Delete(second, 30), Progress::kDone);
+  Commit(second);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+// One who waits for a lock has its place in the queue.
+TEST_F(Alone, BesideOthers_DoesNotOvertakeWhoWaits) {
+  Branch first, second, third;
+  Batch batch;
+  batch.Read(0, Uint64Key(30));
+  ASSERT_EQ(Run(first, batch), Progress::kDone);
+  executor_->EndQuiet();
+  ASSERT_EQ(Delete(second, 30), Progress::kWaiting);
+  executor_->EndQuiet();
+  batch.Clear();
+  batch.Read(0, Uint64Key(30));
+  EXPECT_EQ(Run(third, batch), Progress::kWaiting);
+  Rollback(third);
+  Commit(first);
   Commit(second);
   EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
@@ -780,6 +845,21 @@ TEST_F(Alone, QuietScanOfManyKeys_RemembersTheSite) {
   EXPECT_TRUE(Blocked(other, Insert(other, 5000)));
   Commit(branch);
   Commit(other);
+}
+
+TEST_F(Alone, QuietScanOfManyKeys_LeavesTheSiteToOthersWhoWriteThere) {
+  Branch branch, other, third;
+  for (uint64_t key = 1000; key < 4000; ++key) ASSERT_EQ(Insert(branch, key), Progress::kDone);
+  Commit(branch);
+  ASSERT_EQ(Delete(other, 10), Progress::kDone);
+  executor_->EndQuiet();
+  ASSERT_EQ(Scan(branch, 1000, 4000), Progress::kDone);
+  EXPECT_EQ(found_.size(), 3000u);
+  executor_->EndQuiet();
+  EXPECT_TRUE(Blocked(third, Delete(third, 3500)));
+  EXPECT_EQ(Delete(third, 20), Progress::kDone);
+  for (Branch* each : {&branch, &other, &third}) Commit(*each);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
 
 TEST_F(OneSite, Scan_TooLargeAResultIsRefused) {

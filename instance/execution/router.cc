@@ -39,26 +39,35 @@ void Router::NoteTables() {
   tables_.clear();
   for (TableId id = 0; id < catalog_.size(); ++id) {
     const storage::TableDefinition& table = catalog_.table(id);
-    tables_.push_back(table.replicated() ? Table()
-                                         : Table{partitioner::IntegerKey(table.key), table.partition});
+    tables_.push_back(table.replicated() ? Table{.replicated = true}
+                                         : Table{.key = partitioner::IntegerKey(table.key),
+                                                 .partition = table.partition,
+                                                 .indexes = table.indexes.size()});
   }
 }
 
 inline std::optional<uint32_t> Router::SiteAtOnce(const Batch& batch,
                                                   const Batch::Operation& operation) const {
-  const bool one_row = operation.kind != OperationKind::kScan && operation.kind != OperationKind::kIndexScan;
-  if (!one_row || operation.table >= tables_.size()) return {};
+  if (operation.kind == OperationKind::kScan || operation.table >= tables_.size()) return {};
   const Table& table = tables_[operation.table];
-  const std::optional<int64_t> value = table.key.First(batch.View(operation.key));
+  const bool by_index = operation.kind == OperationKind::kIndexScan;
+  if (by_index && operation.index >= table.indexes) return {};
+  const std::optional<int64_t> value =
+      table.key.First(batch.View(by_index ? operation.site_key : operation.key));
   return value ? table.partition->Find(*value) : std::nullopt;
 }
 
 absl::Status Router::Route(const Batch& batch, RoutePlan* plan, TouchedSites* touched) const {
   plan->Clear();
   for (uint32_t number = 0; number < batch.size(); ++number) {
-    if (const std::optional<uint32_t> site = SiteAtOnce(batch, batch.operation(number))) {
+    const Batch::Operation& operation = batch.operation(number);
+    if (const std::optional<uint32_t> site = SiteAtOnce(batch, operation)) {
       touched->Touch(*site);
       plan->Add(island_of_[*site], own_island_, {number, *site, *site});
+      continue;
+    }
+    if (operation.kind == OperationKind::kRead && IsReplicated(operation.table)) {
+      plan->Add(own_island_, own_island_, {number, storage::kReplicatedSite, storage::kReplicatedSite});
       continue;
     }
     if (absl::Status status = RouteOne(batch, number, plan, touched); !status.ok()) return status;

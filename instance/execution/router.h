@@ -65,13 +65,16 @@ class Router {
   absl::Status Route(const Batch& batch, RoutePlan* plan, TouchedSites* touched) const;
 
  private:
-  // What routing needs of a table whose rows have sites; of another, a key that never tells.
   struct Table {
+    bool replicated = false;
+    // Of one whose rows have sites; else a key that never tells.
     partitioner::IntegerKey key;
     std::optional<partitioner::RangePartition> partition;
+    size_t indexes = 0;
   };
+  bool IsReplicated(TableId table) const { return table < tables_.size() && tables_[table].replicated; }
 
-  // The site of an operation on one row with the commonest kind of key. Empty: RouteOne knows what to do.
+  // The site of an operation that has one, with the commonest kind of key. Empty: RouteOne knows what to do.
   std::optional<uint32_t> SiteAtOnce(const Batch& batch, const Batch::Operation& operation) const;
   absl::Status RouteOne(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const;
   absl::Status RouteScan(const Batch& batch, uint32_t number, RoutePlan* plan, TouchedSites* touched) const;

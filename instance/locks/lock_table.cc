@@ -15,6 +15,9 @@ constexpr LockMode kSupremum[kModes][kModes] = {
     {kSIX, kSIX, kSIX, kSIX, kX}, {kX, kX, kX, kX, kX},
 };
 
+// Of a record or a gap: what is meant by more than to read.
+bool IsExclusive(LockMode mode) { return mode != kS && mode != kIS; }
+
 }  // namespace
 
 bool Compatible(LockMode a, LockMode b) { return (kCompatible[static_cast<size_t>(a)] & Bit(b)) != 0; }
@@ -84,7 +87,7 @@ LockResult LockTable::Impl::Acquire(LockOwner& owner, const LockName& name, Lock
 }
 
 bool LockTable::Impl::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
-  const bool exclusive = mode != kS && mode != kIS;
+  const bool exclusive = IsExclusive(mode);
   const LockName site{name.table, name.site, 0};
   if (!TryAcquire(owner, site, exclusive ? kIX : kIS)) return false;
   LockRequest* const coarse = FindCoarse(owner, site);
@@ -96,7 +99,7 @@ bool LockTable::Impl::TryAcquireKey(LockOwner& owner, const LockName& name, Lock
 LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
   ISLANDS_CHECK(name.key_hash != 0);
   const LockName site{name.table, name.site, 0};
-  const bool exclusive = mode != kS && mode != kIS;
+  const bool exclusive = IsExclusive(mode);
   const LockResult intention = Acquire(owner, site, exclusive ? kIX : kIS);
   if (intention != LockResult::kGranted) return intention;
   LockRequest* const coarse = FindCoarse(owner, site);
@@ -227,6 +230,12 @@ LockResult LockTable::AcquireKey(LockOwner& owner, const LockName& name, LockMod
 
 bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
   return impl_->TryAcquireKey(owner, name, mode);
+}
+
+bool LockTable::IsFree(const LockName& name, LockMode mode) const {
+  if (!impl_->Fits(name, mode)) return false;
+  return name.key_hash == 0 ||
+         impl_->Fits({name.table, name.site, 0}, IsExclusive(mode) ? LockMode::kIX : LockMode::kIS);
 }
 
 void LockTable::Blockers(const LockOwner& owner, BlockerSet which,

@@ -77,6 +77,11 @@ struct LockTable::Impl {
     return head;
   }
 
+  bool Fits(const LockName& name, LockMode mode) const {
+    const LockHead* const head = FindHead(BucketOf(name), name);
+    return head == nullptr || head->Fits(mode, /*own=*/nullptr);
+  }
+
   // The owner's request for a (table, site), which becomes the first of its list. No latch needed.
   static LockRequest* FindCoarse(LockOwner& owner, const LockName& name) {
     LockRequest** link = &owner.coarse_;

@@ -139,6 +139,36 @@ TEST(GapHash, IsNeverARecord) {
   EXPECT_EQ(GapHash("abc", 3), GapHash(std::string("abc").data(), 3));
 }
 
+// Whatever others have and wait for: it is free exactly if one who has nothing is granted it at once.
+TEST_P(LockTableTest, IsFree_ForWhomItWouldBeGranted) {
+  const auto acquire = [&](size_t owner, const LockName& name, LockMode mode) {
+    return name.key_hash == 0 ? Acquire(owner, name, mode) : AcquireKey(owner, name, mode);
+  };
+  for (const LockName& held : {kSite, kRow, kGap}) {
+    for (const LockMode has : kAllModes) {
+      for (const LockMode waits_for : kAllModes) {
+        if (held.key_hash != 0 && (has < kS || waits_for < kS)) continue;
+        for (const LockName& wanted : {kSite, kRow, kOtherRow, kGap}) {
+          for (const LockMode mode : kAllModes) {
+            if (wanted.key_hash != 0 && mode < kIX) continue;
+            ASSERT_EQ(acquire(1, held, has), kGranted);
+            const LockResult second = acquire(2, held, waits_for);
+            const uint64_t before = table_.LocksHeld();
+            const bool free = table_.IsFree(wanted, mode);
+            EXPECT_EQ(table_.LocksHeld(), before);
+            EXPECT_EQ(free, acquire(0, wanted, mode) == kGranted)
+                << held.key_hash << " held in " << int(has) << ", another "
+                << (second == kGranted ? "has" : "wants") << " " << int(waits_for) << ": " << wanted.key_hash
+                << " in " << int(mode);
+            for (const size_t owner : {0, 1, 2}) Release(owner);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(table_.IsFree(kRow, kX));
+}
+
 TEST_P(LockTableTest, Acquire_EveryPairOfModes) {
   for (const LockMode held : kAllModes) {
     for (const LockMode wanted : kAllModes) {

@@ -8,7 +8,6 @@
 #include "instance/storage/pages/page_change.h"
 #include "runtime/check.h"
 #include "runtime/latch_site.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::simulation {
 namespace {
@@ -26,7 +25,6 @@ struct Interleaver::Fiber {
   runtime::Runnable* worker = nullptr;  // null: has nothing to do
   bool busy = false;
   bool blocked = false;
-  runtime::ReadyQueue* queue = nullptr;
   int undo_scopes = 0;
   storage::PageChangeSink* sink = nullptr;
 
@@ -39,7 +37,6 @@ struct Interleaver::Fiber {
   }
   // Puts what is thread-local in or out.
   void SwapLocals() {
-    queue = runtime::ReadyQueue::Swap(queue);
     undo_scopes = storage::UndoScope::Swap(undo_scopes);
     std::swap(sink, storage::page_change_sink);
   }

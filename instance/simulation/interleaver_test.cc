@@ -8,7 +8,6 @@
 #include "instance/locks/lock_latch.h"
 #include "instance/storage/pages/buffer_pool.h"
 #include "runtime/latch_site.h"
-#include "runtime/ready_queue.h"
 
 namespace islands::simulation {
 namespace {
@@ -67,12 +66,9 @@ TEST(Interleaver, SameSeed_SameOrder) {
 
 // Both workers are in the middle of such scopes at the same time.
 TEST(Interleaver, ThreadLocalScopes_StayWithTheirWorker) {
-  runtime::ReadyQueue outside, queues[2];
-  const runtime::ReadyQueue::Scope scope(&outside);
   int wrong = 0;
   const auto work = [&](int number) {
     for (int i = 0; i < 100; ++i) {
-      const runtime::ReadyQueue::Scope own(&queues[number]);
       if (number == 1) {
         const storage::UndoScope undo;
         runtime::SchedulingPoint();
@@ -82,7 +78,6 @@ TEST(Interleaver, ThreadLocalScopes_StayWithTheirWorker) {
         storage::UndoScope::Swap(scopes);
         wrong += scopes != 0 ? 1 : 0;
       }
-      wrong += &runtime::ReadyQueue::Current() != &queues[number] ? 1 : 0;
     }
   };
   Round a([&] { work(0); }), b([&] { work(1); });
@@ -91,7 +86,6 @@ TEST(Interleaver, ThreadLocalScopes_StayWithTheirWorker) {
   interleaver.Run(workers);
   EXPECT_GT(interleaver.changes(), 20u);
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(&runtime::ReadyQueue::Current(), &outside);
 }
 
 }  // namespace

@@ -41,7 +41,6 @@ void Clients::BeginRun(const Workload& workload, std::unique_ptr<Generator> gene
   active_ = mpl;
   running_.store(mpl != 0, std::memory_order_relaxed);
   counters_.in_flight.Set(mpl);
-  const runtime::ReadyQueue::Scope scope(turns_.queue());
   for (uint32_t i = 0; i < mpl; ++i) {
     slots_.push_back(std::make_unique<Slot>(parts_));
     Slot& slot = *slots_.back();

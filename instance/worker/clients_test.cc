@@ -233,7 +233,7 @@ TEST_F(ClientsTest, Rate_ThatIsTooHighIsTurnedAwayAndLeavesTurnsToOthers) {
   BeginWith(1, {.run_id = 7, .rate_per_s = 1e9});
   for (int i = 0; i < 1'500; ++i) {
     clock_.AdvanceNs(10 * runtime::kNsPerMs);
-    turns_.BeginRound(/*alone=*/true);
+    turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
     clients_.Arrive();
     ASSERT_LE(counters_.clients_waiting.Get(), Arrivals::kMostWaiting);
   }

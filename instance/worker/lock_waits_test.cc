@@ -51,13 +51,11 @@ class LockWaitsTest : public testing::Test {
     lock_waits_.Deliver(&wakeups_);
   }
   void StartWait(Waiter& waiter) {
-    const runtime::ReadyQueue::Scope scope(turns_.queue());
     wait_ = lock_waits_.Await(waiter, batch_, 0);
     wait_.Start();
   }
   void Round() {
-    const runtime::ReadyQueue::Scope scope(turns_.queue());
-    turns_.BeginRound(/*alone=*/true);
+    turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
     turns_.ResumeReady([] {});
   }
 
@@ -136,7 +134,7 @@ TEST(RowWaits, Add_NamesTheLock) {
 
 // Where the transaction was, if somebody watches it: waiting, then ready, then on its core again.
 TEST_F(LockWaitsTest, Await_MovesTheStaysOfWhoIsWatched) {
-  turns_.BeginRound(/*alone=*/true);
+  turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
   second_.stays.Begin(Stay::kRunning, clock_.NowNs());
   StartWait(second_);
   clock_.AdvanceNs(5 * runtime::kNsPerMs);
@@ -206,11 +204,11 @@ TEST_F(LockWaitsTest, Wake_WithoutAGrantGoesOnWaiting) {
 TEST_F(LockWaitsTest, Sweep_EndsWaitsThatLastTooLong) {
   StartWait(second_);
   clock_.AdvanceNs(options_.lock_timeout_ns - 1);
-  turns_.BeginRound(/*alone=*/true);
+  turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
   lock_waits_.Sweep();
   EXPECT_FALSE(second_.failure.set());
   clock_.AdvanceNs(1);
-  turns_.BeginRound(/*alone=*/true);
+  turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
   lock_waits_.Sweep();
   EXPECT_EQ(second_.failure.reason, AbortReason::kLockTimeout);
   Round();

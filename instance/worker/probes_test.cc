@@ -33,7 +33,6 @@ class ProbesTest : public WorkerPartsTest {
     ASSERT_EQ(Run(transaction_.branch, batch_), Progress::kWaiting);
     transaction_.executing = &batch_;
     executing_ = &transaction_;
-    const runtime::ReadyQueue::Scope scope(turns_.queue());
     wait_ = lock_waits_.Await(transaction_, batch_, 0);
     wait_.Start();
   }

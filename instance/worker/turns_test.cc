@@ -46,16 +46,21 @@ class TurnsTest : public testing::Test {
     co_await again;
     seen_.push_back(second);
   }
-  runtime::Task<void> Slow(std::string name) {
+  runtime::Task<void> Slow(std::string name, int64_t ns) {
     Turns::Breath breath = turns_.Breathe();
     co_await breath;
-    clock_.AdvanceNs(2 * Turns::kLongestRoundNs);
+    clock_.AdvanceNs(ns);
     seen_.push_back(name);
   }
-  runtime::Task<void> SlowCaller(std::string name, std::string caller) {
-    runtime::Task<void> task = Slow(std::move(name));
-    co_await task;
-    seen_.push_back(caller);
+  // As a slot does.
+  runtime::Task<void> GreedyBeginner(int transactions) {
+    Turns::Yield yield = turns_.LetOthersBegin();
+    co_await yield;
+    while (transactions-- > 0) {
+      turns_.NoteBegin();
+      seen_.push_back("begins");
+      if (!turns_.MayBegin()) co_await yield;
+    }
   }
   runtime::Task<void> WaitFor(Waiter& waiter) {
     Waiter::Suspension suspension = waiter.Suspend();
@@ -69,24 +74,25 @@ class TurnsTest : public testing::Test {
     Turns::Breath breath = turns_.Breathe();
     co_await breath;
     seen_.push_back(then);
+    may_begin_.push_back(turns_.MayBegin());
   }
   void Start(runtime::Task<void> task) {
-    const runtime::ReadyQueue::Scope scope(turns_.queue());
     tasks_.push_back(std::move(task));
     tasks_.back().Start();
   }
   size_t Round() {
-    const runtime::ReadyQueue::Scope scope(turns_.queue());
-    turns_.BeginRound(alone_);
+    turns_.BeginRound(alone_, hurries_);
     turns_.WakeSleepers();
     return turns_.ResumeReady([this] { ++given_back_; });
   }
 
   bool alone_ = true;
+  bool hurries_ = false;
   runtime::ManualClock clock_;
   Turns turns_{clock_};
   std::vector<runtime::Task<void>> tasks_;
   std::vector<std::string> seen_;
+  std::vector<bool> may_begin_;
   int given_back_ = 0;
 };
 
@@ -122,8 +128,7 @@ TEST_F(TurnsTest, ResumeReady_OnlySoManyBeginInARound) {
 // A round that has gone on for long lets one begin, so that nobody starves, and no more.
 TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
   for (int i = 0; i < 3; ++i) Start(Beginner("slow"));
-  const runtime::ReadyQueue::Scope scope(turns_.queue());
-  turns_.BeginRound(alone_);
+  turns_.BeginRound(alone_, hurries_);
   clock_.AdvanceNs(2 * Turns::kLongestRoundNs);
   EXPECT_TRUE(turns_.HasLongGoneOn());
   EXPECT_EQ(turns_.ResumeReady([] {}), 1u);
@@ -131,7 +136,7 @@ TEST_F(TurnsTest, ResumeReady_LittleBeginsInALongRound) {
 
 // One that has begun at the end of a long round has gone on for no time.
 TEST_F(TurnsTest, HasLongGoneOn_CountsFromWhenItBegan) {
-  turns_.BeginRound(alone_);
+  turns_.BeginRound(alone_, hurries_);
   clock_.AdvanceNs(Turns::kLongestRoundNs);
   turns_.NoteBegin();
   clock_.AdvanceNs(Turns::kLongestRoundNs);
@@ -140,50 +145,70 @@ TEST_F(TurnsTest, HasLongGoneOn_CountsFromWhenItBegan) {
   EXPECT_TRUE(turns_.HasLongGoneOn());
 }
 
-// Nor does it take a round for each of its callers.
-TEST_F(TurnsTest, ResumeReady_CallersOfWhoHasWaitedGoOnInTheSameRound) {
-  Start(Caller("called", "caller"));
-  Start(Beginner("begins"));
-  EXPECT_EQ(Round(), 4u);
-  EXPECT_THAT(seen_, testing::ElementsAre("called", "caller", "caller of caller", "begins"));
+TEST_F(TurnsTest, ResumeReady_CallersOfWhoHasWaitedGoOnAtOnce) {
+  for (const bool alone : {true, false}) {
+    alone_ = alone;
+    seen_.clear();
+    Start(Caller("called", "caller"));
+    Start(Beginner("begins"));
+    EXPECT_EQ(Round(), 2u);
+    EXPECT_THAT(seen_, testing::ElementsAre("called", "caller", "caller of caller", "begins"));
+  }
 }
 
-// Not even when the round has become too long for that: it has locks still.
-TEST_F(TurnsTest, ResumeReady_NobodyBeginsBesideCallersThatAreLeft) {
-  Start(SlowCaller("slow", "caller"));
-  Start(Beginner("begins"));
-  EXPECT_EQ(Round(), 1u);
-  EXPECT_THAT(seen_, testing::ElementsAre("slow"));
-  EXPECT_EQ(Round(), 2u);
-  EXPECT_THAT(seen_, testing::ElementsAre("slow", "caller", "begins"));
+// The slots, too, of those who go on: a transaction that begins would be in the way of others who wait.
+TEST_F(TurnsTest, MayBegin_NotWhileThoseGoOnWhoHaveWaited) {
+  for (const bool alone : {true, false}) {
+    alone_ = alone;
+    may_begin_.clear();
+    Start(BreathingBeginner("begins", "goes on"));
+    Start(Beginner("begins"));
+    Round();
+    Round();
+    EXPECT_THAT(may_begin_, testing::ElementsAre(false));
+  }
 }
 
 // A slot whose transaction has given somebody a lock does not go on to the next in a row.
 TEST_F(TurnsTest, MayBegin_OnlyWhileNobodyIsReady) {
-  turns_.BeginRound(alone_);
+  turns_.BeginRound(alone_, hurries_);
   EXPECT_TRUE(turns_.MayBegin());
   Waiter waiter;
   Start(WaitFor(waiter));
   turns_.Resume(waiter);
   EXPECT_FALSE(turns_.MayBegin());
-  turns_.BeginRound(/*alone=*/false);
+  turns_.BeginRound(/*alone=*/false, hurries_);
   EXPECT_TRUE(turns_.MayBegin());
 }
 
-// With others on the way there is a round for each step, and whoever has begun late has no time of its own.
-TEST_F(TurnsTest, ResumeReady_WithOtherIslandsOneStepARound) {
+// With other islands, so that they do not wait for long.
+TEST_F(TurnsTest, MayBegin_WithOtherIslandsOnceForEachSlot) {
   alone_ = false;
-  Start(Caller("called", "caller"));
-  Start(Beginner("begins"));
-  EXPECT_EQ(Round(), 2u);
-  EXPECT_THAT(seen_, testing::ElementsAre("called", "begins"));
-  EXPECT_EQ(Round(), 1u);
-  EXPECT_EQ(Round(), 1u);
-  EXPECT_THAT(seen_, testing::ElementsAre("called", "begins", "caller", "caller of caller"));
-  turns_.BeginRound(alone_);
-  clock_.AdvanceNs(Turns::kLongestRoundNs + 1);
-  turns_.NoteBegin();
-  EXPECT_TRUE(turns_.HasLongGoneOn());
+  for (int i = 0; i < 2; ++i) Start(GreedyBeginner(3));
+  EXPECT_EQ(Round(), 1u) << "the first has begun twice, for both";
+  EXPECT_EQ(seen_.size(), 2u);
+  alone_ = true;
+  Round();
+  EXPECT_EQ(seen_.size(), 6u);
+}
+
+TEST_F(TurnsTest, ResumeReady_HurriesWhereLocksAreWaitedForBesideOtherIslands) {
+  for (const bool alone : {true, false}) {
+    for (const bool hurries : {true, false}) {
+      alone_ = alone;
+      hurries_ = hurries;
+      seen_.clear();
+      Start(Slow("slow", 2 * Turns::kHurriedRoundNs));
+      Start(Breather("goes on"));
+      Start(Beginner("begins"));
+      Round();
+      if (hurries && !alone) {
+        EXPECT_THAT(seen_, testing::ElementsAre("slow"));
+        Round();
+      }
+      EXPECT_THAT(seen_, testing::ElementsAre("slow", "goes on", "begins"));
+    }
+  }
 }
 
 TEST_F(TurnsTest, Breathe_LetsTheLoopGoRound) {

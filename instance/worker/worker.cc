@@ -116,8 +116,7 @@ std::string Worker::cleaner_failure() {
 }
 
 bool Worker::RunOnce() {
-  const runtime::ReadyQueue::Scope scope(turns_.queue());
-  turns_.BeginRound(/*alone=*/coordinated_.empty() && branches_.empty());
+  turns_.BeginRound(/*alone=*/coordinated_.empty() && branches_.empty(), /*hurries=*/!lock_waits_.empty());
   engine_.BeginStep();
   time_.Spent(between_rounds_, turns_.now_ns());
   const bool measured = sampler_.Due();

@@ -161,8 +161,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
 
   // What is under way arrives, and whoever is ready goes on.
   void Pump() {
-    const runtime::ReadyQueue::Scope scope(turns_.queue());
-    turns_.BeginRound(/*alone=*/true);
+    turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
     for (int i = 0; i < 4; ++i) {
       links_.Flush(), far_.links.Flush();
       links_.Poll(), far_.links.Poll();
@@ -174,7 +173,7 @@ class WorkerPartsTest : public testing::Test, public messaging::LinksHandler {
   }
   void Advance(int64_t by_ns) {
     clock_.AdvanceNs(by_ns);
-    turns_.BeginRound(/*alone=*/true);
+    turns_.BeginRound(/*alone=*/true, /*hurries=*/false);
   }
   // What island 1 has heard until now.
   std::vector<std::string> FarHeard() {

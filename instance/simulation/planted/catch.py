@@ -83,6 +83,7 @@ BUGS: dict[str, list[Test]] = {
     "convert_over_holders": [SEEDS, SCRIPTS],
     "skip_validation": [TREE],
     "suspend_without_locks": [SEEDS, SCRIPTS],
+    "overlook_holders": [SEEDS, executor("Alone.BesideOthers_WaitsForWhatTheyHave")],
     "drop_probes": [SEEDS, PROBES],
     "grant_every_lock": [UPDATES, MICRO, APPEND],
     "scan_passes_ghosts": [SCRIPTS],

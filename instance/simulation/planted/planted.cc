@@ -24,6 +24,7 @@ constexpr std::string_view kNames[] = {
     "convert_over_holders",
     "skip_validation",
     "suspend_without_locks",
+    "overlook_holders",
     "drop_probes",
     "grant_every_lock",
     "scan_passes_ghosts",

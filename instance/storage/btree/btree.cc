@@ -429,8 +429,8 @@ size_t BTree::FindMissing(KeyView at, bool reverse, size_t most,
 
 // Rows lie in a leaf as they came: read one by one in key order they would miss the caches one after the
 // other (0.8 times the speed of copying the page first, with YCSB E), so all lines are fetched at once, and
-// from the second leaf on the next one's, too (1.1 to 1.3 times).
-const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool goes_on, GuardO* leaf) const {
+// from the second leaf on the next one's, too (1.1 to 1.3 times). Not where few are wanted.
+const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool few, bool goes_on, GuardO* leaf) const {
   uint64_t number = root_;
   while (true) {
     const PageRef page = site_->At(number);
@@ -442,7 +442,7 @@ const std::byte* BTree::LeafInPlace(KeyView at, bool reverse, bool goes_on, Guar
     }
     const uint32_t i = reverse ? node.ChildIndexBelow(at) : node.ChildIndex(at);
     number = node.child(i);
-    if (node.level() > 1) {
+    if (node.level() > 1 || (few && !goes_on)) {
       site_->Prefetch(number);
       continue;
     }
@@ -468,7 +468,7 @@ void BTree::CopyLeaf(KeyView at, bool reverse, std::byte* copy) const {
 // count.
 void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
                     absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
-                    std::vector<uint64_t>* missing) const {
+                    std::vector<uint64_t>* missing, bool few) const {
   ISLANDS_CHECK(first.size() <= kMaxTreeKeyBytes && end.size() <= kMaxTreeKeyBytes);
   alignas(Node) std::byte copy[kPageBytes];
   KeyBuffer low, high, key;
@@ -491,7 +491,7 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
     const KeyView at = reverse ? high.view() : low.view();
     const std::byte* bytes = copy;
     if (site_->unguarded()) {
-      bytes = LeafInPlace(at, reverse, goes_on, &in_place);
+      bytes = LeafInPlace(at, reverse, few, goes_on, &in_place);
     } else {
       CopyLeaf(at, reverse, copy);
     }
@@ -519,26 +519,27 @@ void BTree::ScanAll(KeyView first, KeyView end, bool reverse,
 }
 
 void BTree::Scan(KeyView first, KeyView end, bool reverse,
-                 absl::FunctionRef<bool(KeyView key, RowView row)> visit,
-                 std::vector<uint64_t>* missing) const {
+                 absl::FunctionRef<bool(KeyView key, RowView row)> visit, std::vector<uint64_t>* missing,
+                 bool few) const {
   ScanAll(
       first, end, reverse, [&](KeyView key, RowView row, bool ghost) { return ghost || visit(key, row); },
-      missing);
+      missing, few);
 }
 
 bool BTree::NextKey(KeyView key, KeyBuffer* next) const {
   bool found = false;
-  ScanAll(key, {}, false, [&](KeyView other, RowView, bool) {
+  const auto visit = [&](KeyView other, RowView, bool) {
     if (CompareKeys(other, key) == 0) return true;
     next->Set(other);
     found = true;
     return false;
-  });
+  };
+  ScanAll(key, {}, /*reverse=*/false, visit, /*missing=*/nullptr, /*few=*/true);
   return found;
 }
 
 BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const {
-  if (!Covers(key, place)) return {.last = !NextKey(key, next)};
+  if (!Covers(key, place)) return {.last = next == nullptr || !NextKey(key, next)};
   PageWait wait;
   for (int tries = 0;; ++tries) {
     if (!place->node_) {  // or somebody has used it up
@@ -556,6 +557,8 @@ BTree::Gap BTree::FindGap(KeyView key, Lookup* place, std::vector<std::byte>* gh
         ghost->resize(entry.value.size());
         entry.value.CopyTo(ghost->data());
       }
+    } else if (next == nullptr) {
+      // Nobody asks.
     } else if (place->slot_ < leaf.count()) {
       leaf.CopyKey(place->slot_, next);
     } else {

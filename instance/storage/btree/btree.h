@@ -139,21 +139,22 @@ class BTree {
   // The smallest key above `key`, ghosts included. False: there is none.
   bool NextKey(KeyView key, KeyBuffer* next) const;
   // What is to be known before an insertion, in one descent, or by `place`, which knows the leaf afterwards:
-  // what is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's.
+  // what is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's, if it is
+  // asked for (not null).
   struct Gap {
     KeyState state = KeyState::kAbsent;
     bool last = false;  // there is no next key
   };
   Gap FindGap(KeyView key, Lookup* place, std::vector<std::byte>* ghost, KeyBuffer* next) const;
   // Rows with first <= key < end (empty = no bound), ascending or descending, until `visit` returns false.
-  // Key and row are valid during the call only.
+  // Key and row are valid during the call only. `few`: probably of a part of a leaf.
   void Scan(KeyView first, KeyView end, bool reverse, absl::FunctionRef<bool(KeyView key, RowView row)> visit,
-            std::vector<uint64_t>* missing = nullptr) const;
+            std::vector<uint64_t>* missing = nullptr, bool few = false) const;
   // The same with ghosts among them. With `missing`, of a paged pool: where it needs a page that is on disk
   // it ends, and that page and those that it will need next are appended. Without, it waits for them.
   void ScanAll(KeyView first, KeyView end, bool reverse,
                absl::FunctionRef<bool(KeyView key, RowView row, bool ghost)> visit,
-               std::vector<uint64_t>* missing = nullptr) const;
+               std::vector<uint64_t>* missing = nullptr, bool few = false) const;
   uint64_t Count() const;
   uint32_t levels() const;  // at some moment of the call
 
@@ -235,7 +236,7 @@ class BTree {
   // Copies the leaf with the first key >= `at`, or in reverse with the last key < `at`.
   void CopyLeaf(KeyView at, bool reverse, std::byte* copy) const;
   // Without guards: the leaf itself. `goes_on`: the next one will be wanted, too.
-  const std::byte* LeafInPlace(KeyView at, bool reverse, bool goes_on, GuardO* leaf) const;
+  const std::byte* LeafInPlace(KeyView at, bool reverse, bool few, bool goes_on, GuardO* leaf) const;
   void FreeBelow(uint64_t number);
   struct Walk;
   absl::Status CheckNode(Walk* walk, uint64_t number, KeyView lower, KeyView upper, int level) const;

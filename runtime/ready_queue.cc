@@ -1,7 +1,0 @@
-#include "runtime/ready_queue.h"
-
-namespace islands::runtime {
-
-thread_local ReadyQueue* ReadyQueue::current_ = nullptr;
-
-}  // namespace islands::runtime
