@@ -26,9 +26,9 @@ constexpr int64_t kBalanceWeight = 109;  // of the balance's negative
 constexpr int64_t kHistoryWeight = 113;
 constexpr int64_t kPaymentWeight = 127;  // of one payment counted
 
-// Operations of the first batch.
-enum : size_t { kReadWarehouse, kAddWarehouse, kReadDistrict, kAddDistrict };
-// Of the last.
+// Operations of the batch that pays at home.
+enum : size_t { kReadWarehouse, kAddWarehouse, kReadDistrict, kAddDistrict, kWriteElsewhere };
+// Of the last, where the customer is at home.
 enum : size_t { kWriteCustomer, kEnterHistory };
 
 absl::Status Missing(const std::string& row) {
@@ -200,55 +200,73 @@ absl::Status PaymentWorkload::NoteHome(const PaymentRequest& request, const Batc
   return absl::OkStatus();
 }
 
-absl::Status PaymentWorkload::Enter(const coordinator::TransactionId& id, const PaymentRequest& request,
-                                    const HistoryData& data, Batch& batch) const {
+absl::Status PaymentWorkload::PayFor(const PaymentRequest& request, Batch& batch, uint32_t* customer) const {
   const FoundCustomer found = CustomerIn(request.payer(), batch);
   if (found.row.empty()) return Missing(CustomerText(request.payer()));
   Noted noted;
   NoteCustomer(request, found, &noted);
+  *customer = noted.customer;
   batch.Clear();
-  const auto customer = CustomerKey(request.customer_warehouse, request.customer_district, noted.customer);
-  batch.Write(tables_.customer, customer, 0, BytesOf(noted.changed).first(noted.changed_bytes));
-  const HistoryRow row = MakeHistory(id, request, noted.customer, data);
+  if (request.remote()) AddAtHome(request, batch);
+  batch.Write(tables_.customer,
+              CustomerKey(request.customer_warehouse, request.customer_district, noted.customer), 0,
+              BytesOf(noted.changed).first(noted.changed_bytes));
+  return absl::OkStatus();
+}
+
+void PaymentWorkload::EnterHistory(const coordinator::TransactionId& id, const PaymentRequest& request,
+                                   uint32_t customer, const HistoryData& data, Batch& batch) const {
+  const HistoryRow row = MakeHistory(id, request, customer, data);
   if (!options_.overwrite_history) {
     batch.Insert(tables_.history, HistoryKey(request.warehouse, id), BytesOf(row));
-    return absl::OkStatus();
+    return;
   }
   const auto old = HistoryKey(request.warehouse, kLoaderWrote, request.history_slot);
   batch.Write(tables_.history, old, sizeof(row.paid_cents), BytesOf(row).subspan(sizeof(row.paid_cents)));
   batch.Add(tables_.history, old, offsetof(HistoryRow, paid_cents), request.amount_cents);
-  return absl::OkStatus();
 }
 
-absl::Status PaymentWorkload::CheckEntered(const Batch& batch) const {
-  if (batch.code(kWriteCustomer) != absl::StatusCode::kOk) return Missing("the customer just read");
-  const absl::StatusCode code = batch.code(kEnterHistory);
+absl::Status PaymentWorkload::CheckCustomer(const Batch& batch, size_t operation) const {
+  return batch.code(operation) == absl::StatusCode::kOk ? absl::OkStatus()
+                                                        : Missing("the customer just read");
+}
+
+absl::Status PaymentWorkload::CheckHistory(const Batch& batch, size_t operation) const {
+  const absl::StatusCode code = batch.code(operation);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
   if (code == absl::StatusCode::kNotFound) return Missing("a history row");
   return absl::InternalError("payment: the history has a row of this transaction already");
 }
 
+// A customer of another warehouse, perhaps on another island, is looked for first: nobody has to wait meanwhile
+// for the rows of the warehouse and the district, which all others want.
 runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,
                                                  const instance::Request& request) const {
   const auto& payment = static_cast<const PaymentRequest&>(request);
+  const bool remote = payment.remote();
   Batch& batch = transaction.batch();
-  AddAtHome(payment, batch);
-  if (!payment.remote()) FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
-  runtime::Task<absl::Status> added = transaction.Execute(batch);
-  absl::Status status = co_await added;
+  uint32_t customer = 0;
+  if (!remote) AddAtHome(payment, batch);
+  FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
+  runtime::Task<absl::Status> found = transaction.Execute(batch);
+  absl::Status status = co_await found;
+  if (status.ok() && remote) {
+    status = PayFor(payment, batch, &customer);
+    if (!status.ok()) co_return status;
+    runtime::Task<absl::Status> paid = transaction.Execute(batch);
+    status = co_await paid;
+  }
   HistoryData data;
   if (status.ok()) status = NoteHome(payment, batch, &data);
-  if (status.ok() && payment.remote()) {
-    batch.Clear();
-    FindCustomer(tables_, payment.payer(), /*for_update=*/true, batch);
-    runtime::Task<absl::Status> found = transaction.Execute(batch);
-    status = co_await found;
-  }
-  if (status.ok()) status = Enter(transaction.id(), payment, data, batch);
+  if (status.ok() && remote) status = CheckCustomer(batch, kWriteElsewhere);
+  if (status.ok() && !remote) status = PayFor(payment, batch, &customer);
   if (!status.ok()) co_return status;
+  if (remote) batch.Clear();
+  EnterHistory(transaction.id(), payment, customer, data, batch);
   runtime::Task<absl::Status> entered = transaction.Execute(batch);
   status = co_await entered;
-  co_return status.ok() ? CheckEntered(batch) : status;
+  if (status.ok() && !remote) status = CheckCustomer(batch, kWriteCustomer);
+  co_return status.ok() ? CheckHistory(batch, remote ? 0 : size_t{kEnterHistory}) : status;
 }
 
 int64_t PaymentWorkload::AuditRow(instance::TableId table, instance::KeyView key,

@@ -121,10 +121,13 @@ class PaymentWorkload final : public instance::Workload {
   void AddAtHome(const PaymentRequest& request, instance::Batch& batch) const;
   // After the batch that added at home.
   absl::Status NoteHome(const PaymentRequest& request, const instance::Batch& batch, HistoryData* data) const;
-  // After the batch that found the customer, whose place the last batch takes.
-  absl::Status Enter(const coordinator::TransactionId& id, const PaymentRequest& request,
-                     const HistoryData& data, instance::Batch& batch) const;
-  absl::Status CheckEntered(const instance::Batch& batch) const;
+  // After the batch that found the customer, whose place the next one takes: it writes the customer, behind
+  // what is added at home if that has not been done.
+  absl::Status PayFor(const PaymentRequest& request, instance::Batch& batch, uint32_t* customer) const;
+  void EnterHistory(const coordinator::TransactionId& id, const PaymentRequest& request, uint32_t customer,
+                    const HistoryData& data, instance::Batch& batch) const;
+  absl::Status CheckCustomer(const instance::Batch& batch, size_t operation) const;
+  absl::Status CheckHistory(const instance::Batch& batch, size_t operation) const;
 
   const PaymentTables tables_;
   const PaymentOptions options_;

@@ -1,6 +1,7 @@
 // Parameters, tables, initial rows, and what the procedure does without an island.
 #include "experiments/payment/payment.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -212,6 +213,7 @@ class Script final : public instance::Transaction {
   runtime::Random& random() override { return random_; }
   runtime::Task<absl::Status> Execute(Batch& batch) override {
     ++batches;
+    if (batches_seen != nullptr) batches_seen->push_back(TablesOf(batch));
     batch.ResetResults();
     for (size_t i = 0; i < batch.size(); ++i) {
       const Batch::Operation operation = batch.operation(i);
@@ -233,11 +235,19 @@ class Script final : public instance::Transaction {
   DistrictRow district{};
   std::vector<CustomerRow> customers{1};  // numbered 101, 102, ...
   int batches = 0;
+  std::vector<std::string>* batches_seen = nullptr;  // the tables of each one's operations
   int missing_in_batch = 0;
   size_t missing_operation = 0;
   absl::StatusCode missing_code = absl::StatusCode::kNotFound;
 
  private:
+  std::string TablesOf(const Batch& batch) const {
+    std::string tables;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      tables += (i == 0 ? "" : " ") + catalog_.table(batch.operation(i).table).name;
+    }
+    return tables;
+  }
   void StoreCustomers(Batch& batch, size_t i) {
     batch.result(i).first_scanned = static_cast<uint32_t>(batch.scanned().size());
     for (uint32_t n = 0; n < customers.size(); ++n) {
@@ -330,15 +340,41 @@ TEST(PaymentProcedure, Run_ByNameTakesTheMiddleOne) {
   }
 }
 
-TEST(PaymentProcedure, Run_ByNameElsewhere_IsLookedForInABatchOfItsOwn) {
-  Procedure procedure;
-  procedure.request.customer = 0;
-  procedure.request.customer_warehouse = 3;
-  procedure.script.customers.assign(3, procedure.script.customers[0]);
-  ASSERT_TRUE(procedure.Run().ok());
-  EXPECT_EQ(procedure.script.batches, 3);
-  const Batch& batch = procedure.script.batch();
-  EXPECT_EQ(Text(batch.View(batch.operation(0).key)), Text(CustomerKey(3, 6, 102)));
+// Before anything is locked at home.
+TEST(PaymentProcedure, Run_CustomerElsewhereIsLookedForFirst) {
+  for (const uint32_t customer : {0u, 77u}) {
+    for (const char* history : {"insert", "overwrite"}) {
+      Procedure procedure(history);
+      procedure.request.customer = customer;
+      procedure.request.customer_warehouse = 3;
+      procedure.script.customers.assign(customer == 0 ? 3 : 1, procedure.script.customers[0]);
+      std::vector<std::string> batches;
+      procedure.script.batches_seen = &batches;
+      ASSERT_TRUE(procedure.Run().ok());
+      const std::string pays = "warehouse warehouse district district customer";
+      EXPECT_THAT(batches,
+                  testing::ElementsAre("customer", pays,
+                                       history == std::string("insert") ? "history" : "history history"));
+      const Batch& batch = procedure.script.batch();
+      EXPECT_EQ(batch.operation(0).kind,
+                history == std::string("insert") ? OperationKind::kInsert : OperationKind::kWrite);
+    }
+  }
+}
+
+TEST(PaymentProcedure, Run_MissingRowsOfACustomerElsewhereAreErrors) {
+  const auto error = [](int batch, size_t operation) {
+    Procedure procedure;
+    procedure.request.customer_warehouse = 3;
+    procedure.script.missing_in_batch = batch;
+    procedure.script.missing_operation = operation;
+    return std::string(procedure.Run().message());
+  };
+  const std::string again = " is missing; load the workload again, with the same `customers`";
+  EXPECT_EQ(error(1, 0), "payment: customer 3/6 77" + again);
+  EXPECT_EQ(error(2, 1), "payment: warehouse 5" + again);
+  EXPECT_EQ(error(2, 4), "payment: the customer just read" + again);
+  EXPECT_EQ(error(3, 0), "payment: a history row" + again);
 }
 
 TEST(PaymentProcedure, Run_OverwritesHistoryAndKeepsWhatWasPaid) {

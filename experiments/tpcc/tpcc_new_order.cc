@@ -1,8 +1,12 @@
-// New-Order (clause 2.4.2), in two batches: what is read, of this island and of others; then what is written.
+// New-Order (clause 2.4.2), in two batches: what is read, then what is written. An order with lines from other
+// warehouses, perhaps of other islands, reads in two batches, the stock first: nobody has to wait meanwhile for
+// the warehouse and the district, which all others want.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "experiments/tpcc/tpcc.h"
 #include "experiments/tpcc/tpcc_errors.h"
@@ -14,7 +18,7 @@ namespace {
 using absl::StatusCode;
 using instance::Batch;
 
-// Operations of the first batch, and of a line in it.
+// Operations of the batch that reads at home, and of a line in it or in a batch without.
 enum : size_t { kReadWarehouse, kReadDistrict, kReadCustomer, kFirstLine };
 enum : size_t { kReadItem, kReadStock, kOperationsOfLine };
 
@@ -27,7 +31,6 @@ struct Noted {
     int64_t amount_cents = 0;
   };
   uint32_t number = 0;
-  bool all_local = true;
   bool unused_item = false;
   int64_t total_cents = 0;
   std::array<Line, kMostLines> line;
@@ -45,9 +48,8 @@ void Take(uint8_t quantity, bool remote, StockAccount* stock) {
   stock->remote_orders += remote ? 1 : 0;
 }
 
-absl::Status NoteLine(const TpccRequest& request, const Batch& batch, uint32_t i, Noted* noted) {
+absl::Status NoteLine(const TpccRequest& request, const Batch& batch, size_t at, uint32_t i, Noted* noted) {
   const RequestedLine& wanted = request.line[i];
-  const size_t at = kFirstLine + kOperationsOfLine * i;
   Noted::Line& line = noted->line[i];
   line.unused = batch.code(at + kReadItem) == StatusCode::kNotFound;
   noted->unused_item |= line.unused;
@@ -59,9 +61,7 @@ absl::Status NoteLine(const TpccRequest& request, const Batch& batch, uint32_t i
   // A line before this one may have taken of the same.
   const bool again = i > 0 && SameStock(request.line[i - 1], wanted);
   line.stock = again ? noted->line[i - 1].stock : RowOf<StockAccount>(stock);
-  const bool remote = wanted.supply_warehouse != request.warehouse;
-  noted->all_local &= !remote;
-  Take(wanted.quantity, remote, &line.stock);
+  Take(wanted.quantity, wanted.supply_warehouse != request.warehouse, &line.stock);
   std::memcpy(
       line.district_info,
       stock.data() + offsetof(StockRow, districts) + (request.district - 1) * sizeof(line.district_info),
@@ -76,15 +76,21 @@ int64_t Total(int64_t amounts_cents, int32_t discount, int32_t taxes) {
   return amounts_cents * (10'000 - discount) / 10'000 * (10'000 + taxes) / 10'000;
 }
 
-absl::Status Note(const TpccRequest& request, const Batch& batch, Noted* noted) {
+// What the batch has read of the lines, from operation number `first` on.
+absl::Status NoteLines(const TpccRequest& request, const Batch& batch, size_t first, Noted* noted) {
+  for (uint32_t i = 0; i < request.lines; ++i) {
+    absl::Status line = NoteLine(request, batch, first + kOperationsOfLine * i, i, noted);
+    if (!line.ok()) return line;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoteHome(const TpccRequest& request, const Batch& batch, Noted* noted) {
   for (size_t i = kReadWarehouse; i < kFirstLine; ++i) {
     if (batch.code(i) == StatusCode::kOk) continue;
     return MissingRow(i == kReadCustomer ? CustomerText(request.customer)
                                          : fmt::format("warehouse {} or its district {}", request.warehouse,
                                                        request.district));
-  }
-  for (uint32_t i = 0; i < request.lines; ++i) {
-    if (absl::Status line = NoteLine(request, batch, i, noted); !line.ok()) return line;
   }
   const auto district = RowOf<DistrictRow>(batch.row(kReadDistrict));
   noted->number = district.next_order;
@@ -93,15 +99,24 @@ absl::Status Note(const TpccRequest& request, const Batch& batch, Noted* noted) 
   return absl::OkStatus();
 }
 
-void Ask(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
+void AskHome(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
   batch.Read(tables.payment.warehouse, WarehouseKey(request.warehouse));
   batch.ReadForUpdate(tables.payment.district, DistrictKey(request.warehouse, request.district));
   FindCustomer(tables.payment, request.customer, /*for_update=*/false, batch);
+}
+
+void AskLines(const TpccTables& tables, const TpccRequest& request, Batch& batch) {
   for (uint32_t i = 0; i < request.lines; ++i) {
     const RequestedLine& line = request.line[i];
     batch.Read(tables.item, ItemKey(line.item));
     batch.ReadForUpdate(tables.stock, StockKey(line.supply_warehouse, line.item));
   }
+}
+
+bool IsAllLocal(const TpccRequest& request) {
+  const auto lines = std::span(request.line).first(request.lines);
+  return std::all_of(lines.begin(), lines.end(),
+                     [&](const RequestedLine& line) { return line.supply_warehouse == request.warehouse; });
 }
 
 void WriteStock(const TpccTables& tables, const TpccRequest& request, const Noted& noted, uint32_t i,
@@ -135,7 +150,7 @@ void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const
   const auto order = OrderKey(request.warehouse, request.district, noted.number);
   const OrderRow row = {.carrier = 0,
                         .lines = static_cast<uint8_t>(request.lines),
-                        .all_local = noted.all_local,
+                        .all_local = IsAllLocal(request),
                         .customer = request.customer.customer,
                         .entered = DateOf(id)};
   batch.Insert(tables.orders, order, BytesOf(row));
@@ -157,11 +172,20 @@ void Enter(const TpccTables& tables, const coordinator::TransactionId& id, const
 TpccWorkload::Result TpccWorkload::NewOrder(instance::Transaction& transaction,
                                             const TpccRequest& request) const {
   Batch& batch = transaction.batch();
-  Ask(tables_, request, batch);
+  const bool all_local = IsAllLocal(request);
+  if (all_local) AskHome(tables_, request, batch);
+  AskLines(tables_, request, batch);
   Result asked = transaction.Execute(batch);
   absl::Status status = co_await asked;
   Noted noted;
-  if (status.ok()) status = Note(request, batch, &noted);
+  if (status.ok()) status = NoteLines(request, batch, all_local ? size_t{kFirstLine} : 0, &noted);
+  if (status.ok() && !all_local) {
+    batch.Clear();
+    AskHome(tables_, request, batch);
+    Result home = transaction.Execute(batch);
+    status = co_await home;
+  }
+  if (status.ok()) status = NoteHome(request, batch, &noted);
   if (!status.ok()) co_return status;
   batch.Clear();
   Enter(tables_, transaction.id(), request, noted, batch);

@@ -39,7 +39,8 @@ inline LockName IndexEntries(TableId table, uint32_t site) { return {table, site
       return LockResult::kGranted;
     }
     // Its own, perhaps. Else it will wait.
-    if (name.key_hash != 0 && locks_.TryAcquireKey(branch.locks, name, mode)) return LockResult::kGranted;
+    if (name.key_hash != 0 && locks_.TryAcquireKey(branch.locks, name, mode, /*escalates=*/true))
+      return LockResult::kGranted;
     LockTouched();
   }
   return name.key_hash == 0 ? locks_.Acquire(branch.locks, name, mode)

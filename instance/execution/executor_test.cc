@@ -48,7 +48,9 @@ class OneSite : public testing::Test {
   }
 
   const std::unique_ptr<runtime::FileSystem> files_ = runtime::MakeMemoryFileSystem();
-  locks::LockTable locks_{locks::LockTableOptions{.buckets = 1024}};
+  explicit OneSite(bool latched = true) : locks_({.buckets = 1024, .latched = latched}) {}
+
+  locks::LockTable locks_;
   ExecutorOptions options_;
   std::unique_ptr<storage::Catalog> catalog_;
   std::unique_ptr<storage::Store> store_;
@@ -348,6 +350,7 @@ TEST_F(OneSite, Undo_HasALimitThatTheErrorNames) {
 // Keys 10, 20, ... 90 with rows of four bytes, and branches that touch them one operation at a time.
 class Gaps : public OneSite {
  protected:
+  explicit Gaps(bool latched = true) : OneSite(latched) {}
   void SetUp() override {
     Open(1 << 20);
     Branch branch;
@@ -714,7 +717,7 @@ TEST_F(Gaps, Batch_SeesItsOwnChanges) {
 
 class Alone : public Gaps {
  protected:
-  Alone() { options_.alone = true; }
+  Alone() : Gaps(/*latched=*/false) { options_.alone = true; }
 };
 
 TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
@@ -859,6 +862,25 @@ TEST_F(Alone, QuietScanOfManyKeys_LeavesTheSiteToOthersWhoWriteThere) {
   EXPECT_TRUE(Blocked(third, Delete(third, 3500)));
   EXPECT_EQ(Delete(third, 20), Progress::kDone);
   for (Branch* each : {&branch, &other, &third}) Commit(*each);
+  EXPECT_EQ(locks_.LocksHeld(), 0u);
+}
+
+// Its own lock on the site is no reason to hold each row that it changes there.
+TEST_F(Alone, BesideOthers_WritesBelowItsOwnSiteLockEscalate) {
+  Branch branch, other;
+  for (uint64_t key = 1000; key < 4000; ++key) ASSERT_EQ(Insert(branch, key), Progress::kDone);
+  Commit(branch);
+  ASSERT_EQ(Delete(other, 10), Progress::kDone);
+  executor_->EndQuiet();
+  locks_.ReleaseAll(other.locks, &wakeups_);  // open, as if elsewhere
+  ASSERT_EQ(Scan(branch, 1000, 4000), Progress::kDone);
+  executor_->EndQuiet();
+  EXPECT_EQ(locks_.LocksHeld(), 1u);
+  for (uint64_t key = 1000; key < 4000; ++key) ASSERT_EQ(Delete(branch, key), Progress::kDone);
+  EXPECT_EQ(locks_.Escalations(), 1u);
+  EXPECT_LT(locks_.LocksHeld(), 1500u);
+  Rollback(branch);
+  Rollback(other);
   EXPECT_EQ(locks_.LocksHeld(), 0u);
 }
 

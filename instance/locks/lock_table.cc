@@ -86,14 +86,22 @@ LockResult LockTable::Impl::Acquire(LockOwner& owner, const LockName& name, Lock
   return AcquireOrWait(owner, BucketOf(name), name, mode);
 }
 
-bool LockTable::Impl::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
+bool LockTable::Impl::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode, bool escalates) {
   const bool exclusive = IsExclusive(mode);
   const LockName site{name.table, name.site, 0};
   if (!TryAcquire(owner, site, exclusive ? kIX : kIS)) return false;
   LockRequest* const coarse = FindCoarse(owner, site);
   if (Covers(coarse->granted, exclusive ? kX : kS)) return true;
   coarse->keys_exclusive |= exclusive;
-  return TryAcquire(owner, name, mode);
+  const size_t held = owner.held_count_;
+  if (!TryAcquire(owner, name, mode)) return false;
+  if (escalates && owner.held_count_ != held) CountKey(owner, coarse);
+  return true;
+}
+
+// One more below it is granted.
+void LockTable::Impl::CountKey(LockOwner& owner, LockRequest* coarse) {
+  if (++coarse->keys >= coarse->escalate_at) Escalate(owner, coarse);
 }
 
 LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
@@ -109,7 +117,7 @@ LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, L
   const LockResult result = Acquire(owner, name, mode);
   coarse->keys_exclusive |= exclusive;
   if (owner.held_count_ == held) return result;  // one that it had: no more locks below than before
-  if (++coarse->keys >= coarse->escalate_at && result == LockResult::kGranted) Escalate(owner, coarse);
+  result == LockResult::kGranted ? CountKey(owner, coarse) : static_cast<void>(++coarse->keys);
   return result;
 }
 
@@ -228,8 +236,8 @@ LockResult LockTable::AcquireKey(LockOwner& owner, const LockName& name, LockMod
   return impl_->AcquireKey(owner, name, mode);
 }
 
-bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode) {
-  return impl_->TryAcquireKey(owner, name, mode);
+bool LockTable::TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode, bool escalates) {
+  return impl_->TryAcquireKey(owner, name, mode, escalates);
 }
 
 bool LockTable::IsFree(const LockName& name, LockMode mode) const {

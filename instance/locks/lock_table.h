@@ -160,9 +160,8 @@ class LockTable {
   // name. Nothing is taken on the name where the owner's lock on (table, site) covers it: S and SIX cover S,
   // X covers all. kWaiting may be for either lock; calling again after the wait goes on from there.
   LockResult AcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
-  // The same without waiting: false if it cannot be had at once. The intention may have been taken then. Does
-  // not escalate.
-  bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
+  // The same without waiting: false if it cannot be had at once. The intention may have been taken then.
+  bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode, bool escalates = false);
   // Whether an owner that has nothing would be granted it at once, with what AcquireKey takes before it:
   // nobody has, or waits for, what does not go with it. Leaves no trace. While one thread alone uses the table.
   bool IsFree(const LockName& name, LockMode mode) const;

@@ -115,9 +115,10 @@ struct LockTable::Impl {
 
   LockResult Acquire(LockOwner& owner, const LockName& name, LockMode mode);
   bool TryAcquire(LockOwner& owner, const LockName& name, LockMode mode);
-  bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
+  bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode, bool escalates);
   LockResult AcquireOrWait(LockOwner& owner, size_t bucket, const LockName& name, LockMode mode);
   LockResult AcquireKey(LockOwner& owner, const LockName& name, LockMode mode);
+  void CountKey(LockOwner& owner, LockRequest* coarse);
   void Escalate(LockOwner& owner, LockRequest* coarse);
   bool TryGrant(LockOwner& owner, size_t bucket, const LockName& name, LockMode mode);
   void Enqueue(LockOwner& owner, size_t bucket, const Candidate& candidate);

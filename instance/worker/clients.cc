@@ -57,7 +57,7 @@ void Clients::EndRun() {
 }
 
 void Clients::WakeOne() {
-  turns_.queue()->Push(resting_.back());
+  turns_.QueueToBegin(resting_.back());
   resting_.pop_back();
 }
 
@@ -78,6 +78,7 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
     if (answers_.size() >= options_.most_answers_waiting) {
       Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kLookAtEpochNs);
       co_await pause;
+      co_await yield;
       continue;
     }
     if (arrivals_.active()) {
@@ -93,16 +94,14 @@ runtime::Task<void> Clients::SlotLoop(Slot& slot) {
     const bool ended_well = co_await transaction;
     slot.begun_ns = 0;
     failed_in_a_row = ended_well ? 0 : failed_in_a_row + 1;
+    if (ended_well && ++in_a_row < options_.begun_in_a_row && turns_.MayBegin()) continue;
     if (ended_well) {
-      if (++in_a_row < options_.begun_in_a_row && turns_.MayBegin()) continue;
       in_a_row = 0;
-      co_await yield;
     } else if (failed_in_a_row % kFailuresInARow == 0) {
       Turns::Pause pause = turns_.PauseUntil(turns_.now_ns() + kFailurePauseNs);
       co_await pause;
-    } else {
-      co_await yield;
     }
+    co_await yield;
   }
   ISLANDS_CHECK(active_ > 0);
   counters_.in_flight.Set(--active_);

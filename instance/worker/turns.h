@@ -79,8 +79,10 @@ class Turns {
     waiter.SetDoing(stay);
     if (waiter.stays.on()) waiter.stays.Move(stay, clock_.NowNs());
   }
-  // Where tasks go that this worker starts (runtime::ReadyQueue::Scope).
+  // Whoever goes on in this round, or the next.
   runtime::ReadyQueue* queue() { return &ready_; }
+  // Its turn to begin a transaction will come, as that of whoever lets others begin.
+  void QueueToBegin(std::coroutine_handle<> slot) { fresh_.Push(slot); }
 
   // `alone`: nothing is under way with other islands. `hurries`: somebody waits for a lock.
   void BeginRound(bool alone, bool hurries) {
@@ -103,8 +105,9 @@ class Turns {
   }
   size_t WakeSleepers();
   void CheckInvariants() const;  // between two rounds
-  // Resumes those that were ready, then lets others begin; `after_each` is called whenever one has given
-  // control back. Returns how many had a turn.
+  // Resumes those that were ready, then lets others begin: one, at least, whatever is left of those, unless it
+  // would be in their way; `after_each` is called whenever one has given control back. Returns how many had a
+  // turn.
   template <typename AfterEach>
   size_t ResumeReady(AfterEach after_each) {
     size_t resumed = 0;
@@ -117,7 +120,7 @@ class Turns {
     };
     most_begun_ = 0;
     for (size_t left = ready_.size(); left > 0 || (alone_ && !ready_.empty()); left -= left > 0) {
-      if (resumed > 0 && clock_.NowNs() - now_ns_ > round_ns_) return resumed;
+      if (resumed > 0 && clock_.NowNs() - now_ns_ > round_ns_) break;
       resume(ready_);
     }
     size_t left = fresh_.size();

@@ -52,6 +52,17 @@ class TurnsTest : public testing::Test {
     clock_.AdvanceNs(ns);
     seen_.push_back(name);
   }
+  struct Rest {
+    std::vector<std::coroutine_handle<>>* resting;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> self) { resting->push_back(self); }
+    void await_resume() const noexcept {}
+  };
+  runtime::Task<void> RestingBeginner(std::vector<std::coroutine_handle<>>* resting) {
+    Rest rest{resting};
+    co_await rest;
+    turns_.NoteBegin();
+  }
   // As a slot does.
   runtime::Task<void> GreedyBeginner(int transactions) {
     Turns::Yield yield = turns_.LetOthersBegin();
@@ -203,12 +214,38 @@ TEST_F(TurnsTest, ResumeReady_HurriesWhereLocksAreWaitedForBesideOtherIslands) {
       Start(Beginner("begins"));
       Round();
       if (hurries && !alone) {
-        EXPECT_THAT(seen_, testing::ElementsAre("slow"));
+        EXPECT_THAT(seen_, testing::ElementsAre("slow", "begins"));
         Round();
+        EXPECT_THAT(seen_, testing::ElementsAre("slow", "begins", "goes on"));
+      } else {
+        EXPECT_THAT(seen_, testing::ElementsAre("slow", "goes on", "begins"));
       }
-      EXPECT_THAT(seen_, testing::ElementsAre("slow", "goes on", "begins"));
     }
   }
+}
+
+// However much there is to go on with beside other islands: a slot would starve, and with it who ends a run.
+TEST_F(TurnsTest, ResumeReady_OneBeginsBesideThoseWhoTakeAllOfTheRound) {
+  alone_ = false;
+  for (const bool hurries : {true, false}) {
+    hurries_ = hurries;
+    seen_.clear();
+    for (int i = 0; i < 3; ++i) Start(Slow("slow", 2 * Turns::kLongestRoundNs));
+    Start(Beginner("begins"));
+    Round();
+    EXPECT_THAT(seen_, testing::ElementsAre("slow", "begins"));
+    Round();
+    Round();
+  }
+}
+
+TEST_F(TurnsTest, QueueToBegin_OnlySoManyInARound) {
+  std::vector<std::coroutine_handle<>> resting;
+  for (uint32_t i = 0; i < Turns::kBegunPerRound + 3; ++i) Start(RestingBeginner(&resting));
+  for (const std::coroutine_handle<> slot : resting) turns_.QueueToBegin(slot);
+  EXPECT_EQ(Round(), Turns::kBegunPerRound);
+  turns_.CheckInvariants();
+  EXPECT_EQ(Round(), 3u);
 }
 
 TEST_F(TurnsTest, Breathe_LetsTheLoopGoRound) {
