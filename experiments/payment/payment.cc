@@ -238,8 +238,8 @@ absl::Status PaymentWorkload::CheckHistory(const Batch& batch, size_t operation)
   return absl::InternalError("payment: the history has a row of this transaction already");
 }
 
-// A customer of another warehouse, perhaps on another island, is looked for first: nobody has to wait meanwhile
-// for the rows of the warehouse and the district, which all others want.
+// A customer of another warehouse, perhaps on another island, is looked for first: nobody has to wait
+// meanwhile for the rows of the warehouse and the district, which all others want.
 runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,
                                                  const instance::Request& request) const {
   const auto& payment = static_cast<const PaymentRequest&>(request);

@@ -1,6 +1,6 @@
-// New-Order (clause 2.4.2), in two batches: what is read, then what is written. An order with lines from other
-// warehouses, perhaps of other islands, reads in two batches, the stock first: nobody has to wait meanwhile for
-// the warehouse and the district, which all others want.
+// New-Order (clause 2.4.2), in two batches: what is read, then what is written. An order with lines from
+// other warehouses, perhaps of other islands, reads in two batches, the stock first: nobody has to wait
+// meanwhile for the warehouse and the district, which all others want.
 #include <fmt/format.h>
 
 #include <algorithm>

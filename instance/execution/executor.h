@@ -19,10 +19,10 @@
 // repeats until a pass meets exactly the keys that the pass before has locked. An insert's next key is
 // checked when the row goes into the tree (BTree::key_changes).
 //
-// One-worker islands ("alone"): a branch runs without taking locks. It looks whether others have, or wait for,
-// what is in its way, and only remembers what it would have locked; where something is, it asks for that lock
-// as all do. Before it waits, and whenever its coroutine suspends (EndQuiet), it takes what it remembers:
-// nobody else has run meanwhile, so all of that is still free.
+// One-worker islands ("alone"): a branch runs without taking locks. It looks whether others have, or wait
+// for, what is in its way, and only remembers what it would have locked; where something is, it asks for that
+// lock as all do. Before it waits, and whenever its coroutine suspends (EndQuiet), it takes what it
+// remembers: nobody else has run meanwhile, so all of that is still free.
 //
 // Rows whose keys are known are looked for together, before the first of them is locked, so that their cache
 // misses overlap. What is found so is a hint: it is looked at again under the lock.

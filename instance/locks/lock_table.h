@@ -163,7 +163,8 @@ class LockTable {
   // The same without waiting: false if it cannot be had at once. The intention may have been taken then.
   bool TryAcquireKey(LockOwner& owner, const LockName& name, LockMode mode, bool escalates = false);
   // Whether an owner that has nothing would be granted it at once, with what AcquireKey takes before it:
-  // nobody has, or waits for, what does not go with it. Leaves no trace. While one thread alone uses the table.
+  // nobody has, or waits for, what does not go with it. Leaves no trace. While one thread alone uses the
+  // table.
   bool IsFree(const LockName& name, LockMode mode) const;
   // True when a mode at least as strong is held.
   bool Holds(const LockOwner& owner, const LockName& name, LockMode mode) const;

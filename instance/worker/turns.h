@@ -1,12 +1,12 @@
 // Whose turn it is on a worker: coroutines that can go on, slots that are about to begin a transaction, and
 // those that sleep until a point in time.
 //
-// Who has what it waited for goes on before anybody begins: its locks are in others' way. It goes on to the end
-// of its transaction, if nothing else stops it (runtime/task.h), and its slot begins the next one when it is
-// its turn again. On a worker that has nothing under way with other islands whoever it gives a lock to goes on
-// in the same round, and nobody begins while one has stopped for a breath: else whoever begins wants its
-// locks, waits for them, and is waited for in turn, and a queue at a row that everybody wants keeps itself
-// alive (Payment in one warehouse did half as much).
+// Who has what it waited for goes on before anybody begins: its locks are in others' way. It goes on to the
+// end of its transaction, if nothing else stops it (runtime/task.h), and its slot begins the next one when it
+// is its turn again. On a worker that has nothing under way with other islands whoever it gives a lock to
+// goes on in the same round, and nobody begins while one has stopped for a breath: else whoever begins wants
+// its locks, waits for them, and is waited for in turn, and a queue at a row that everybody wants keeps
+// itself alive (Payment in one warehouse did half as much).
 //
 // How long a round is says how long others wait for an answer. Messages that leave together are cheaper, so
 // with other islands every slot begins once in a round; but a lock that somebody here waits for may be held
@@ -105,9 +105,9 @@ class Turns {
   }
   size_t WakeSleepers();
   void CheckInvariants() const;  // between two rounds
-  // Resumes those that were ready, then lets others begin: one, at least, whatever is left of those, unless it
-  // would be in their way; `after_each` is called whenever one has given control back. Returns how many had a
-  // turn.
+  // Resumes those that were ready, then lets others begin: one, at least, whatever is left of those, unless
+  // it would be in their way; `after_each` is called whenever one has given control back. Returns how many
+  // had a turn.
   template <typename AfterEach>
   size_t ResumeReady(AfterEach after_each) {
     size_t resumed = 0;
@@ -138,8 +138,8 @@ class Turns {
   bool MayBegin() const {
     return IsInNobodysWay() && begun_in_round_ < most_begun_ && last_begun_ns_ - now_ns_ < round_ns_;
   }
-  // Whether it is time to look after the links, for one who is in the midst of something: since it went on, or
-  // began. Reads the clock.
+  // Whether it is time to look after the links, for one who is in the midst of something: for how long it has
+  // had its turn. Reads the clock.
   bool HasLongGoneOn() const { return clock_.NowNs() - turn_began_ns_ > kLongestRoundNs; }
   // When the next sleeper is to be woken; INT64_MAX if nobody sleeps.
   int64_t NextDeadlineNs() const {

@@ -139,8 +139,8 @@ class BTree {
   // The smallest key above `key`, ghosts included. False: there is none.
   bool NextKey(KeyView key, KeyBuffer* next) const;
   // What is to be known before an insertion, in one descent, or by `place`, which knows the leaf afterwards:
-  // what is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's, if it is
-  // asked for (not null).
+  // what is there under the key (a ghost's bytes in `ghost`), and if nothing is, `next` as NextKey's, if it
+  // is asked for (not null).
   struct Gap {
     KeyState state = KeyState::kAbsent;
     bool last = false;  // there is no next key
