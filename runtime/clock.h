@@ -40,11 +40,18 @@ inline int64_t ThreadCpuNs() {
 // A clock that stands still until told otherwise: for unit tests and simulation.
 class ManualClock final : public Clock {
  public:
-  int64_t NowNs() const override { return now_ns_.load(std::memory_order_relaxed); }
+  int64_t NowNs() const override {
+    const int64_t by_ns = by_look_ns_.load(std::memory_order_relaxed);
+    if (by_ns == 0) return now_ns_.load(std::memory_order_relaxed);
+    return now_ns_.fetch_add(by_ns, std::memory_order_relaxed);
+  }
   void AdvanceNs(int64_t by_ns) { now_ns_.fetch_add(by_ns, std::memory_order_relaxed); }
+  // From now on it goes on by so much whenever somebody looks, as if time had passed between two looks.
+  void AdvanceByLook(int64_t by_ns) { by_look_ns_.store(by_ns, std::memory_order_relaxed); }
 
  private:
-  std::atomic<int64_t> now_ns_{1};
+  mutable std::atomic<int64_t> now_ns_{1};
+  std::atomic<int64_t> by_look_ns_{0};
 };
 
 }  // namespace islands::runtime

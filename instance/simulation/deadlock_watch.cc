@@ -19,6 +19,8 @@ constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kChaseNs = 44 * kNsPerMs;
 // Wake-ups take no message.
 constexpr int64_t kWakeNs = 10 * kNsPerMs;
+// At the clock, in the rounds of a worker in which those have their turn who are ready before somebody.
+constexpr int64_t kMostLooks = 1000;
 constexpr size_t kMostViolations = 5;
 
 }  // namespace
@@ -30,8 +32,10 @@ DeadlockWatch::DeadlockWatch(SimCluster& cluster, int64_t slowest_packet_ns) : c
   int64_t workers = 0;
   for (uint32_t island = 0; island < cluster.islands(); ++island) workers += cluster.workers_of(island);
   const int64_t turns_ns = 2 * workers * SimCluster::kLongestTurnNs;
-  chase_ns_ = kChaseNs + turns_ns;
-  message_ns_ = 2 * (slowest_packet_ns + turns_ns) + turns_ns;
+  const int64_t looks_ns = kMostLooks * workers * cluster.ns_by_look();
+  wake_ns_ = kWakeNs + looks_ns;
+  chase_ns_ = kChaseNs + turns_ns + looks_ns;
+  message_ns_ = 2 * (slowest_packet_ns + turns_ns) + turns_ns + looks_ns;
 }
 
 int64_t DeadlockWatch::MayStandNs(size_t members) const {
@@ -83,7 +87,7 @@ void DeadlockWatch::LookAtWorker(uint32_t island, instance::Worker& worker, Wait
       const auto before = untold_.find(place);
       const int64_t since_ns = before != untold_.end() ? before->second : now_ns_;
       untold->emplace(place, since_ns);
-      if (AgeNs(since_ns) > kWakeNs && violations_.size() < kMostViolations) {
+      if (AgeNs(since_ns) > wake_ns_ && violations_.size() < kMostViolations) {
         violations_.push_back(fmt::format("{} was not told on island {} that its wait for a lock is over",
                                           owner.transaction.ToString(), island));
       }

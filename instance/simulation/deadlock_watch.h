@@ -65,6 +65,7 @@ class DeadlockWatch {
   void Report(const std::vector<TransactionId>& cycle);
 
   SimCluster& cluster_;
+  int64_t wake_ns_ = 0;
   int64_t chase_ns_ = 0;    // until the next chase begins
   int64_t message_ns_ = 0;  // that a message may take, with what its receiver does
   int64_t now_ns_ = 0;

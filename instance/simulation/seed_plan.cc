@@ -252,7 +252,7 @@ std::string SeedPlan::Describe() const {
       "long, "
       "{} % failing\n"
       "  storage: {} % of scans by the index, escalation after {} locks, pools of {} KiB{}\n"
-      "  workers of an island interleaved at {} % of latches (built with planted bugs)\n"
+      "  workers of an island interleaved at {} % of latches (built with planted bugs); {} ns by look\n"
       "  log: its logger pauses for up to {} us{}{}{}\n"
       "  faults planned: {}",
       cluster.islands, workers, cluster.sites, keys, mpl, cluster.config.transaction_timeout_ms(),
@@ -264,7 +264,7 @@ std::string SeedPlan::Describe() const {
           ? ""
           : fmt::format(" that page, reads take up to {} us, {} in 1000 fail",
                         cluster.most_read_delay_ns / kNsPerUs, cluster.failing_reads_per_mille),
-      cluster.interleave_percent, cluster.most_logger_pause_ns / kNsPerUs,
+      cluster.interleave_percent, cluster.ns_by_look, cluster.most_logger_pause_ns / kNsPerUs,
       cluster.answers_wait ? ", answers wait" : "", cluster.votes_wait ? ", votes wait" : "",
       cluster.commands ? ", commands" : "", faults.size());
 }
@@ -278,6 +278,8 @@ SeedPlan MakePlan(uint64_t seed, Keeps keeps) {
   PlanNetwork(random, &plan);
   PlanStorage(random, &plan);
   Random interleaving = Random::Stream(seed, 0x1e4e);
+  Random looks = Random::Stream(seed, 0x100c);
+  plan.cluster.ns_by_look = Pick<int64_t>(looks, std::array<int64_t, 4>{0, 100, 1 * kNsPerUs, 20 * kNsPerUs});
   plan.cluster.interleave_percent = Pick<uint32_t>(interleaving, std::array<uint32_t, 3>{0, 3, 20});
   PlanAimed(seed, random, &plan);
   PlanOthers(random, &plan);

@@ -148,6 +148,7 @@ bool SimCluster::RunWorkers() {
     simulated_clock().AdvanceNs(static_cast<int64_t>(1 + random_.Below(busy ? kLongestTurnNs : 100)));
     Mix(busy ? 2 : 1);
   };
+  simulated_clock().AdvanceByLook(options_.ns_by_look);
   for (size_t n = 0; n < turns_.size(); ++n) {
     if (turns_[n].worker == nullptr) continue;
     together_ = {turns_[n].worker};
@@ -161,6 +162,7 @@ bool SimCluster::RunWorkers() {
       for (const bool busy : interleaver_->Run(together_)) note(busy);
     }
   }
+  simulated_clock().AdvanceByLook(0);
   return worked;
 }
 

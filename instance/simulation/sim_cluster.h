@@ -29,6 +29,9 @@ struct SimOptions : instance::ClusterOptions {
   SimOptions();
 
   int64_t max_delay_ns = 200 * runtime::kNsPerUs;  // of a message
+  // That pass between two looks at the clock while workers run: else a worker's round takes no time, and nobody
+  // in it has ever gone on for long.
+  int64_t ns_by_look = 0;
   // What a packet takes, instead.
   std::function<int64_t(runtime::Random& random, messaging::Address from, messaging::Address to)> delay;
   uint32_t escalate_after = 0;  // 0 = the product's default
@@ -84,6 +87,7 @@ class SimCluster final : public instance::InProcessCluster {
   uint64_t box_epoch() { return log_ ? log_->board().epoch() : 0; }
   runtime::PulseBoard& pulses() { return pulses_; }
   runtime::Random& random() { return random_; }
+  int64_t ns_by_look() const { return options_.ns_by_look; }
   // A hash of every step taken so far.
   uint64_t trace() const { return trace_; }
 
