@@ -29,8 +29,8 @@ struct SimOptions : instance::ClusterOptions {
   SimOptions();
 
   int64_t max_delay_ns = 200 * runtime::kNsPerUs;  // of a message
-  // That pass between two looks at the clock while workers run: else a worker's round takes no time, and nobody
-  // in it has ever gone on for long.
+  // That pass between two looks at the clock while workers run: else a worker's round takes no time, and
+  // nobody in it has ever gone on for long.
   int64_t ns_by_look = 0;
   // What a packet takes, instead.
   std::function<int64_t(runtime::Random& random, messaging::Address from, messaging::Address to)> delay;
