@@ -36,6 +36,16 @@ absl::Status Missing(const std::string& row) {
       fmt::format("payment: {} is missing; load the workload again, with the same `customers`", row));
 }
 
+absl::Status CheckCustomer(absl::StatusCode code) {
+  return code == absl::StatusCode::kOk ? absl::OkStatus() : Missing("the customer just read");
+}
+
+absl::Status CheckHistory(absl::StatusCode code) {
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
+  if (code == absl::StatusCode::kNotFound) return Missing("a history row");
+  return absl::InternalError("payment: the history has a row of this transaction already");
+}
+
 // Bad credit: what was paid goes before the data, whose end falls off.
 void PrependPayment(const PaymentRequest& request, uint32_t customer, std::span<char> data) {
   char paid[80];
@@ -226,18 +236,6 @@ void PaymentWorkload::EnterHistory(const coordinator::TransactionId& id, const P
   batch.Add(tables_.history, old, offsetof(HistoryRow, paid_cents), request.amount_cents);
 }
 
-absl::Status PaymentWorkload::CheckCustomer(const Batch& batch, size_t operation) const {
-  return batch.code(operation) == absl::StatusCode::kOk ? absl::OkStatus()
-                                                        : Missing("the customer just read");
-}
-
-absl::Status PaymentWorkload::CheckHistory(const Batch& batch, size_t operation) const {
-  const absl::StatusCode code = batch.code(operation);
-  if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  if (code == absl::StatusCode::kNotFound) return Missing("a history row");
-  return absl::InternalError("payment: the history has a row of this transaction already");
-}
-
 // A customer of another warehouse, perhaps on another island, is looked for first: nobody has to wait
 // meanwhile for the rows of the warehouse and the district, which all others want.
 runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transaction,
@@ -258,15 +256,15 @@ runtime::Task<absl::Status> PaymentWorkload::Run(instance::Transaction& transact
   }
   HistoryData data;
   if (status.ok()) status = NoteHome(payment, batch, &data);
-  if (status.ok() && remote) status = CheckCustomer(batch, kWriteElsewhere);
+  if (status.ok() && remote) status = CheckCustomer(batch.code(kWriteElsewhere));
   if (status.ok() && !remote) status = PayFor(payment, batch, &customer);
   if (!status.ok()) co_return status;
   if (remote) batch.Clear();
   EnterHistory(transaction.id(), payment, customer, data, batch);
   runtime::Task<absl::Status> entered = transaction.Execute(batch);
   status = co_await entered;
-  if (status.ok() && !remote) status = CheckCustomer(batch, kWriteCustomer);
-  co_return status.ok() ? CheckHistory(batch, remote ? 0 : size_t{kEnterHistory}) : status;
+  if (status.ok() && !remote) status = CheckCustomer(batch.code(kWriteCustomer));
+  co_return status.ok() ? CheckHistory(batch.code(remote ? 0 : size_t{kEnterHistory})) : status;
 }
 
 int64_t PaymentWorkload::AuditRow(instance::TableId table, instance::KeyView key,

@@ -126,8 +126,6 @@ class PaymentWorkload final : public instance::Workload {
   absl::Status PayFor(const PaymentRequest& request, instance::Batch& batch, uint32_t* customer) const;
   void EnterHistory(const coordinator::TransactionId& id, const PaymentRequest& request, uint32_t customer,
                     const HistoryData& data, instance::Batch& batch) const;
-  absl::Status CheckCustomer(const instance::Batch& batch, size_t operation) const;
-  absl::Status CheckHistory(const instance::Batch& batch, size_t operation) const;
 
   const PaymentTables tables_;
   const PaymentOptions options_;

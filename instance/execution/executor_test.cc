@@ -718,6 +718,13 @@ TEST_F(Gaps, Batch_SeesItsOwnChanges) {
 class Alone : public Gaps {
  protected:
   Alone() : Gaps(/*latched=*/false) { options_.alone = true; }
+
+  // 30, and from 60 on; then it suspends.
+  void DeleteAndScan(Branch& branch) {
+    ASSERT_EQ(Delete(branch, 30), Progress::kDone);
+    ASSERT_EQ(Scan(branch, 60, 65), Progress::kDone);
+    executor_->EndQuiet();
+  }
 };
 
 TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
@@ -762,9 +769,7 @@ TEST_F(Alone, FirstBranch_TakesItsLocksOnlyBeforeItSuspends) {
 
 TEST_F(Alone, BesideOthers_TakesNoLocksUnlessItSuspends) {
   Branch first, second, third;
-  ASSERT_EQ(Delete(first, 30), Progress::kDone);
-  ASSERT_EQ(Scan(first, 60, 65), Progress::kDone);
-  executor_->EndQuiet();
+  DeleteAndScan(first);
   const uint64_t of_first = locks_.LocksHeld();
   ASSERT_GT(of_first, 0u);
   ASSERT_EQ(Scan(second, 60, 65), Progress::kDone);  // as the other did
@@ -788,9 +793,7 @@ TEST_F(Alone, BesideOthers_TakesNoLocksUnlessItSuspends) {
 
 TEST_F(Alone, BesideOthers_WaitsForWhatTheyHave) {
   Branch first, second, third;
-  ASSERT_EQ(Delete(first, 30), Progress::kDone);
-  ASSERT_EQ(Scan(first, 60, 65), Progress::kDone);
-  executor_->EndQuiet();
+  DeleteAndScan(first);
   ASSERT_EQ(Delete(second, 10), Progress::kDone);
   EXPECT_TRUE(Blocked(second, Insert(second, 63)));
   ASSERT_EQ(Delete(second, 20), Progress::kDone);

@@ -117,7 +117,11 @@ LockResult LockTable::Impl::AcquireKey(LockOwner& owner, const LockName& name, L
   const LockResult result = Acquire(owner, name, mode);
   coarse->keys_exclusive |= exclusive;
   if (owner.held_count_ == held) return result;  // one that it had: no more locks below than before
-  result == LockResult::kGranted ? CountKey(owner, coarse) : static_cast<void>(++coarse->keys);
+  if (result == LockResult::kGranted) {
+    CountKey(owner, coarse);
+  } else {
+    ++coarse->keys;
+  }
   return result;
 }
 

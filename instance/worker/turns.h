@@ -113,14 +113,14 @@ class Turns {
     size_t resumed = 0;
     begun_in_round_ = 0;
     const auto resume = [&](runtime::ReadyQueue& queue) {
-      turn_began_ns_ = clock_.NowNs();
       queue.Pop().resume();
       after_each();
       ++resumed;
     };
     most_begun_ = 0;
     for (size_t left = ready_.size(); left > 0 || (alone_ && !ready_.empty()); left -= left > 0) {
-      if (resumed > 0 && clock_.NowNs() - now_ns_ > round_ns_) break;
+      turn_began_ns_ = clock_.NowNs();
+      if (resumed > 0 && turn_began_ns_ - now_ns_ > round_ns_) break;
       resume(ready_);
     }
     size_t left = fresh_.size();
@@ -166,7 +166,7 @@ class Turns {
   uint32_t begun_in_round_ = 0;
   uint32_t most_begun_ = kBegunPerRound;  // 0 while those go on who have what they waited for
   int64_t last_begun_ns_ = 0;
-  int64_t turn_began_ns_ = 0;      // of who has the core
+  int64_t turn_began_ns_ = 0;      // of who has the core: goes on, or has begun
   std::vector<Sleeper> sleepers_;  // heap
 };
 
